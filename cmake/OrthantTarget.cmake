@@ -1,0 +1,24 @@
+# orthant_add_library(NAME SOURCES .. [PUBLIC_LINK ..] [PRIVATE_LINK ..]): one library a folder of src, exported as orthant::NAME.
+add_library(orthant_warnings INTERFACE)
+target_compile_options(orthant_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Wpedantic
+                                                  $<$<BOOL:${ORTHANT_ENABLE_WERROR}>:-Werror>)
+
+function(orthant_add_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC_LINK;PRIVATE_LINK" ${ARGN})
+  if(arg_SOURCES)
+    add_library(orthant_${name} STATIC ${arg_SOURCES})
+    set(scope PUBLIC)
+    target_link_libraries(orthant_${name} PRIVATE $<BUILD_INTERFACE:orthant_warnings> ${arg_PRIVATE_LINK})
+  else()
+    add_library(orthant_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  add_library(orthant::${name} ALIAS orthant_${name})
+  set_target_properties(orthant_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  target_compile_features(orthant_${name} ${scope} cxx_std_20)
+  target_include_directories(orthant_${name} ${scope} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+                                                      $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
+                                                      $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/orthant>)
+  target_link_libraries(orthant_${name} ${scope} ${arg_PUBLIC_LINK})
+  set_property(GLOBAL APPEND PROPERTY ORTHANT_LIBRARIES orthant_${name})
+endfunction()

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/error.hpp"
+#include "runtime/nccl_group.hpp"
+
+namespace orthant::runtime::detail {
+
+NcclGroup* create_nccl_group(MPI_Comm) { return nullptr; }
+void destroy_nccl_group(NcclGroup*) noexcept {}
+void enqueue(NcclGroup&, Call const&) { ORTHANT_REQUIRE(false, "NCCL is not built in"); }
+
+} // namespace orthant::runtime::detail

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/communicator.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/nccl_group.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace orthant::runtime {
+namespace {
+
+detail::MpiComm duplicate(MPI_Comm parent) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  ORTHANT_MPI(MPI_Comm_dup(parent, &copy));
+  return detail::MpiComm(copy);
+}
+
+} // namespace
+
+void detail::FreeMpiComm::operator()(MPI_Comm comm) const noexcept {
+  int is_finalised = 0;
+  MPI_Finalized(&is_finalised);
+  if (is_finalised == 0) MPI_Comm_free(&comm);
+}
+
+void Communicator::DeleteNccl::operator()(detail::NcclGroup* group) const noexcept {
+  detail::destroy_nccl_group(group);
+}
+
+Communicator::Communicator(MPI_Comm parent, std::string axis, std::shared_ptr<Instruments> instruments)
+    : Communicator(duplicate(parent), std::move(axis), std::move(instruments)) {}
+
+Communicator::Communicator(detail::MpiComm comm, std::string axis, std::shared_ptr<Instruments> instruments)
+    : comm_(std::move(comm)), axis_(std::move(axis)), state_(std::make_unique<State>()),
+      instruments_(std::move(instruments)) {
+  // Without this MPI aborts by itself and no return code of ours is ever looked at.
+  ORTHANT_MPI(MPI_Comm_set_errhandler(comm_.get(), MPI_ERRORS_RETURN));
+  ORTHANT_MPI(MPI_Comm_rank(comm_.get(), &rank_));
+  ORTHANT_MPI(MPI_Comm_size(comm_.get(), &size_));
+  nccl_.reset(detail::create_nccl_group(comm_.get()));
+}
+
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator::~Communicator() = default;
+
+Communicator Communicator::split(int color, int key, std::string axis) const {
+  MPI_Comm part = MPI_COMM_NULL;
+  ORTHANT_MPI(MPI_Comm_split(comm_.get(), color, key, &part));
+  Communicator result(detail::MpiComm(part), std::move(axis), instruments_);
+  result.set_chunk_limit(chunk_limit());
+  return result;
+}
+
+Communicator Communicator::split_by_node() const {
+  MPI_Comm part = MPI_COMM_NULL;
+  ORTHANT_MPI(MPI_Comm_split_type(comm_.get(), MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &part));
+  return Communicator(detail::MpiComm(part), "node", instruments_);
+}
+
+void Communicator::set_chunk_limit(std::int64_t num_elements) const {
+  ORTHANT_REQUIRE(num_elements >= 1 && num_elements <= (std::int64_t{1} << 30), "chunk limit ", num_elements);
+  state_->chunk_limit = num_elements;
+}
+
+std::vector<std::byte> Communicator::lend_scratch(std::size_t num_bytes) const {
+  auto& pool = state_->scratch;
+  // The smallest buffer that is large enough, else the largest one, which then grows.
+  auto best = pool.end();
+  for (auto it = pool.begin(); it != pool.end(); ++it) {
+    if (best == pool.end()) {
+      best = it;
+      continue;
+    }
+    auto const fits = it->size() >= num_bytes;
+    auto const best_fits = best->size() >= num_bytes;
+    if (fits ? (!best_fits || it->size() < best->size()) : (!best_fits && it->size() > best->size())) best = it;
+  }
+  std::vector<std::byte> buffer;
+  if (best != pool.end()) {
+    std::swap(*best, pool.back());
+    buffer = std::move(pool.back());
+    pool.pop_back();
+  }
+  if (buffer.size() < num_bytes) buffer.resize(num_bytes);
+  return buffer;
+}
+
+void Communicator::give_back(std::vector<std::byte> scratch) const {
+  if (!scratch.empty()) state_->scratch.push_back(std::move(scratch));
+}
+
+} // namespace orthant::runtime

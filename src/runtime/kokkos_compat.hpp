@@ -1,0 +1,72 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The differences between Kokkos 3.4 and 5 that Orthant meets, hidden here and nowhere else: named fences (3.5),
+// math functions in namespace Kokkos (3.7), Profiling::ScopedRegion (4.1).
+
+#include <Kokkos_Core.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace orthant::runtime::compat {
+
+template <class Exec>
+void fence(Exec const& exec, [[maybe_unused]] char const* why) {
+#if KOKKOS_VERSION >= 30500
+  exec.fence(why);
+#else
+  exec.fence();
+#endif
+}
+
+/// cudaStream_t or hipStream_t of a device instance, null for a host space.
+template <class Exec>
+void* native_stream([[maybe_unused]] Exec const& exec) {
+  if constexpr (requires { exec.cuda_stream(); })
+    return exec.cuda_stream();
+  else if constexpr (requires { exec.hip_stream(); })
+    return exec.hip_stream();
+  else
+    return nullptr;
+}
+
+/// Starts Kokkos; `arguments` are --kokkos-* options, `device` the index of this rank's device (-1: Kokkos chooses).
+inline void initialize(std::vector<std::string> arguments, int device) {
+  std::vector<char*> pointers;
+  arguments.insert(arguments.begin(), "orthant");
+  for (auto& argument : arguments)
+    pointers.push_back(argument.data());
+  auto count = static_cast<int>(pointers.size());
+  pointers.push_back(nullptr);
+  std::string device_option = "--kokkos-device-id=" + std::to_string(device);
+  if (device >= 0) {
+    pointers.back() = device_option.data();
+    pointers.push_back(nullptr);
+    ++count;
+  }
+  Kokkos::initialize(count, pointers.data());
+}
+
+/// A profiling region that Kokkos tools see.
+class Region {
+ public:
+  explicit Region(std::string const& name) { Kokkos::Profiling::pushRegion(name); }
+  Region(Region const&) = delete;
+  Region& operator=(Region const&) = delete;
+  ~Region() { Kokkos::Profiling::popRegion(); }
+};
+
+#if KOKKOS_VERSION >= 30700
+using Kokkos::exp;
+using Kokkos::fabs;
+using Kokkos::log;
+using Kokkos::sqrt;
+#else
+using Kokkos::Experimental::exp;
+using Kokkos::Experimental::fabs;
+using Kokkos::Experimental::log;
+using Kokkos::Experimental::sqrt;
+#endif
+
+} // namespace orthant::runtime::compat

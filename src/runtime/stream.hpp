@@ -1,0 +1,59 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The queue that an operation is ordered with: the calling thread, or a device stream. Made implicitly from any Kokkos
+// execution space (include runtime/views.hpp), so a caller just passes `exec`.
+
+#include <cstddef>
+#include <memory>
+
+namespace orthant::runtime {
+
+/// Specialised in views.hpp for execution spaces whose memory the host cannot reach.
+template <class Exec>
+struct StreamTraits {
+  static constexpr bool is_host = true;
+};
+
+class Stream {
+ public:
+  struct DeviceFunctions {
+    void (*fence)(void const* exec, char const* why);
+    void (*copy)(void const* exec, void* destination, void const* source, std::size_t num_bytes, bool to_host);
+    void* (*native)(void const* exec);
+  };
+
+  Stream() = default;
+  template <class Exec>
+    requires requires(Exec const& exec) { exec.fence(); }
+  Stream(Exec const& exec) { // NOLINT: implicit on purpose
+    if constexpr (!StreamTraits<Exec>::is_host) {
+      exec_ = std::make_shared<Exec>(exec);
+      functions_ = &StreamTraits<Exec>::functions;
+    }
+  }
+
+  [[nodiscard]] bool is_host() const { return functions_ == nullptr; }
+  /// Waits for all that was enqueued. Nothing on the host.
+  void fence(char const* why) const {
+    if (!is_host()) functions_->fence(exec_.get(), why);
+  }
+  /// Enqueue a copy between device and host memory; fence before the host reads.
+  void copy_to_host(void* destination, void const* source, std::size_t num_bytes) const {
+    functions_->copy(exec_.get(), destination, source, num_bytes, true);
+  }
+  void copy_to_device(void* destination, void const* source, std::size_t num_bytes) const {
+    functions_->copy(exec_.get(), destination, source, num_bytes, false);
+  }
+  /// cudaStream_t or hipStream_t.
+  [[nodiscard]] void* native() const { return functions_->native(exec_.get()); }
+
+ private:
+  std::shared_ptr<void const> exec_;
+  DeviceFunctions const* functions_ = nullptr;
+};
+
+/// The calling thread: for buffers of the host.
+inline Stream const host{};
+
+} // namespace orthant::runtime
