@@ -4,8 +4,12 @@
 
 namespace orthant::runtime::detail {
 
-NcclGroup* create_nccl_group(MPI_Comm) { return nullptr; }
+NcclGroup* create_nccl_group(MPI_Comm) {
+  return nullptr;
+}
 void destroy_nccl_group(NcclGroup*) noexcept {}
-void enqueue(NcclGroup&, Call const&) { ORTHANT_REQUIRE(false, "NCCL is not built in"); }
+void enqueue(NcclGroup&, Call const&) {
+  ORTHANT_REQUIRE(false, "NCCL is not built in");
+}
 
 } // namespace orthant::runtime::detail

@@ -32,7 +32,9 @@ Communicator::Communicator(MPI_Comm parent, std::string axis, std::shared_ptr<In
     : Communicator(duplicate(parent), std::move(axis), std::move(instruments)) {}
 
 Communicator::Communicator(detail::MpiComm comm, std::string axis, std::shared_ptr<Instruments> instruments)
-    : comm_(std::move(comm)), axis_(std::move(axis)), state_(std::make_unique<State>()),
+    : comm_(std::move(comm)),
+      axis_(std::move(axis)),
+      state_(std::make_unique<State>()),
       instruments_(std::move(instruments)) {
   // Without this MPI aborts by itself and no return code of ours is ever looked at.
   ORTHANT_MPI(MPI_Comm_set_errhandler(comm_.get(), MPI_ERRORS_RETURN));
@@ -75,7 +77,8 @@ std::vector<std::byte> Communicator::lend_scratch(std::size_t num_bytes) const {
     }
     auto const fits = it->size() >= num_bytes;
     auto const best_fits = best->size() >= num_bytes;
-    if (fits ? (!best_fits || it->size() < best->size()) : (!best_fits && it->size() > best->size())) best = it;
+    if (fits ? (!best_fits || it->size() < best->size()) : (!best_fits && it->size() > best->size()))
+      best = it;
   }
   std::vector<std::byte> buffer;
   if (best != pool.end()) {

@@ -20,17 +20,20 @@ namespace detail {
 struct FreeMpiComm {
   void operator()(MPI_Comm comm) const noexcept;
 };
-inline MPI_Comm null_mpi_comm() noexcept { return MPI_COMM_NULL; }
+inline MPI_Comm null_mpi_comm() noexcept {
+  return MPI_COMM_NULL;
+}
 using MpiComm = UniqueHandle<MPI_Comm, &null_mpi_comm, FreeMpiComm>;
 class NcclGroup; // the device backend's state, present only where it is enabled
 } // namespace detail
 
-/// Owns a duplicate of an MPI communicator, so library traffic cannot meet the caller's. Construction, split and
-/// destruction are collective over its ranks. Movable; the ledger moves along.
+/// Owns a duplicate of an MPI communicator, so library traffic cannot meet the caller's. Construction, split
+/// and destruction are collective over its ranks. Movable; the ledger moves along.
 class Communicator {
  public:
-  /// Duplicates `parent`. Collective over `parent`. `axis` names the group in ledgers, traces and the watchdog;
-  /// `instruments` observe its calls (Environment passes its own; without them nothing is watched or traced).
+  /// Duplicates `parent`. Collective over `parent`. `axis` names the group in ledgers, traces and the
+  /// watchdog; `instruments` observe its calls (Environment passes its own; without them nothing is watched
+  /// or traced).
   explicit Communicator(MPI_Comm parent, std::string axis,
                         std::shared_ptr<Instruments> instruments = std::make_shared<Instruments>());
   Communicator(Communicator&&) noexcept;
@@ -48,12 +51,12 @@ class Communicator {
   [[nodiscard]] std::string const& axis() const { return axis_; }
   [[nodiscard]] MPI_Comm mpi() const { return comm_.get(); }
 
-  /// What this rank has communicated over this group. Logically not part of the group's identity, hence mutable
-  /// through a const communicator.
+  /// What this rank has communicated over this group. Logically not part of the group's identity, hence
+  /// mutable through a const communicator.
   [[nodiscard]] Ledger& ledger() const { return state_->ledger; }
 
-  /// Largest number of elements handed to one MPI call (its counts are 32-bit); longer messages are cut. Tests set it
-  /// to 1,000. All ranks of the group must use the same limit.
+  /// Largest number of elements handed to one MPI call (its counts are 32-bit); longer messages are cut.
+  /// Tests set it to 1,000. All ranks of the group must use the same limit.
   [[nodiscard]] std::int64_t chunk_limit() const { return state_->chunk_limit; }
   void set_chunk_limit(std::int64_t num_elements) const;
 
@@ -62,8 +65,8 @@ class Communicator {
 
   [[nodiscard]] Instruments& instruments() const { return *instruments_; }
 
-  /// Host scratch of at least `num_bytes`, lent from a pool that keeps it for the next call (no allocation in a training
-  /// step once the largest sizes have been seen). Give it back with `give_back`.
+  /// Host scratch of at least `num_bytes`, lent from a pool that keeps it for the next call (no allocation in
+  /// a training step once the largest sizes have been seen). Give it back with `give_back`.
   [[nodiscard]] std::vector<std::byte> lend_scratch(std::size_t num_bytes) const;
   void give_back(std::vector<std::byte> scratch) const;
 

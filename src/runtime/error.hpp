@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Errors. `UserError` is the user's mistake (exit status 2): one clear line that says what is wrong and what would be
-// right. `Error` is anything else (exit status 1) and carries rank, file and line.
+// Errors. `UserError` is the user's mistake (exit status 2): one clear line that says what is wrong and what
+// would be right. `Error` is anything else (exit status 1) and carries rank, file and line.
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -31,7 +31,7 @@ class UserError : public Error {
 };
 
 /// Throws UserError with the formatted text: `throw_user("{} has no labels; give --random-labels C", path)`.
-template <class... Args>
+template<class... Args>
 [[noreturn]] void throw_user(fmt::format_string<Args...> format, Args&&... args) {
   throw UserError(fmt::format(format, std::forward<Args>(args)...));
 }
@@ -40,7 +40,7 @@ template <class... Args>
 [[noreturn]] void throw_internal(std::string_view text, std::source_location where);
 
 namespace detail {
-template <class... Parts>
+template<class... Parts>
 std::string concatenate(Parts const&... parts) {
   std::string text;
   (fmt::format_to(std::back_inserter(text), "{}", parts), ...);
@@ -53,13 +53,14 @@ void check_mpi(int code, char const* call, std::source_location where = std::sou
 
 } // namespace orthant::runtime
 
-/// Always on. Throws Error with rank, file:line, the condition's text and the parts: ORTHANT_REQUIRE(n > 0, "n is ", n).
-#define ORTHANT_REQUIRE(condition, ...)                                                                        \
-  do {                                                                                                         \
-    if (!(condition))                                                                                          \
-      ::orthant::runtime::throw_internal(                                                                      \
-          ::orthant::runtime::detail::concatenate("required: " #condition __VA_OPT__("; ", ) __VA_ARGS__),     \
-          std::source_location::current());                                                                    \
+/// Always on. Throws Error with rank, file:line, the condition's text and the parts: ORTHANT_REQUIRE(n > 0,
+/// "n is ", n).
+#define ORTHANT_REQUIRE(condition, ...)                                                                      \
+  do {                                                                                                       \
+    if (!(condition))                                                                                        \
+      ::orthant::runtime::throw_internal(                                                                    \
+          ::orthant::runtime::detail::concatenate("required: " #condition __VA_OPT__("; ", ) __VA_ARGS__),   \
+          std::source_location::current());                                                                  \
   } while (false)
 
 /// Our own mistakes; compiled away with NDEBUG.

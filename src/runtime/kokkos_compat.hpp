@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The differences between Kokkos 3.4 and 5 that Orthant meets, hidden here and nowhere else: named fences (3.5),
-// math functions in namespace Kokkos (3.7), Profiling::ScopedRegion (4.1).
+// The differences between Kokkos 3.4 and 5 that Orthant meets, hidden here and nowhere else: named fences
+// (3.5), math functions in namespace Kokkos (3.7), Profiling::ScopedRegion (4.1).
 
 #include <Kokkos_Core.hpp>
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace orthant::runtime::compat {
 
-template <class Exec>
+template<class Exec>
 void fence(Exec const& exec, [[maybe_unused]] char const* why) {
 #if KOKKOS_VERSION >= 30500
   exec.fence(why);
@@ -21,7 +21,7 @@ void fence(Exec const& exec, [[maybe_unused]] char const* why) {
 }
 
 /// cudaStream_t or hipStream_t of a device instance, null for a host space.
-template <class Exec>
+template<class Exec>
 void* native_stream([[maybe_unused]] Exec const& exec) {
   if constexpr (requires { exec.cuda_stream(); })
     return exec.cuda_stream();
@@ -31,7 +31,8 @@ void* native_stream([[maybe_unused]] Exec const& exec) {
     return nullptr;
 }
 
-/// Starts Kokkos; `arguments` are --kokkos-* options, `device` the index of this rank's device (-1: Kokkos chooses).
+/// Starts Kokkos; `arguments` are --kokkos-* options, `device` the index of this rank's device (-1: Kokkos
+/// chooses).
 inline void initialize(std::vector<std::string> arguments, int device) {
   std::vector<char*> pointers;
   arguments.insert(arguments.begin(), "orthant");

@@ -4,8 +4,8 @@
 // Every call of a communicator, counted (DESIGN 2.4). Bytes are the logical buffer in its wire type:
 //
 //   all_reduce, broadcast        the buffer                 all_to_all   what goes to other ranks
-//   all_gather, reduce_scatter   the full (gathered) side   send         the message (receive: a call, no bytes)
-//   barrier                      nothing
+//   all_gather, reduce_scatter   the full (gathered) side   send         the message (receive: a call, no
+//   bytes) barrier                      nothing
 //
 // A group of one counts nothing. Summing `bytes` over the ranks gives the job's `comm_bytes`.
 

@@ -1,8 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device side of a communicator: an NCCL (or RCCL) communicator over the same ranks. Two implementations, chosen
-// by the build: collectives_nccl.cpp (ORTHANT_ENABLE_NCCL) and collectives_no_nccl.cpp, in which no group ever exists.
+// The device side of a communicator: an NCCL (or RCCL) communicator over the same ranks. Two implementations,
+// chosen by the build: collectives_nccl.cpp (ORTHANT_ENABLE_NCCL) and collectives_no_nccl.cpp, in which no
+// group ever exists.
 
 #include <mpi.h>
 
@@ -13,8 +14,8 @@ namespace detail {
 class NcclGroup;
 struct Call;
 
-/// Null where NCCL is not built in, no device is visible, or two ranks share a device (NCCL refuses that; such groups
-/// communicate through MPI). Collective over `comm`.
+/// Null where NCCL is not built in, no device is visible, or two ranks share a device (NCCL refuses that;
+/// such groups communicate through MPI). Collective over `comm`.
 [[nodiscard]] NcclGroup* create_nccl_group(MPI_Comm comm);
 void destroy_nccl_group(NcclGroup* group) noexcept;
 

@@ -6,7 +6,7 @@
 namespace orthant::runtime {
 namespace {
 
-template <std::size_t Size>
+template<std::size_t Size>
 void assign(std::array<char, Size>& field, std::string_view text) {
   auto const length = std::min(text.size(), Size - 1);
   std::copy_n(text.data(), length, field.data());

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where this rank stands: the collective it is in, or the last one it finished. Written by the thread that
-// communicates, read by the watchdog's thread. Plain data of fixed size, so it travels between ranks as bytes.
+// communicates, read by the watchdog's thread. Plain data of fixed size, so it travels between ranks as
+// bytes.
 
 #include <array>
 #include <chrono>
@@ -39,8 +40,8 @@ class Position {
   Clock::time_point since_ = Clock::now();
 };
 
-/// Marks a stretch that may wait for other ranks but is no collective of ours (a bare MPI call, parallel HDF5), so that
-/// the watchdog covers it too.
+/// Marks a stretch that may wait for other ranks but is no collective of ours (a bare MPI call, parallel
+/// HDF5), so that the watchdog covers it too.
 class WaitingScope {
  public:
   WaitingScope(Position& position, std::string_view what,

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The queue that an operation is ordered with: the calling thread, or a device stream. Made implicitly from any Kokkos
-// execution space (include runtime/views.hpp), so a caller just passes `exec`.
+// The queue that an operation is ordered with: the calling thread, or a device stream. Made implicitly from
+// any Kokkos execution space (include runtime/views.hpp), so a caller just passes `exec`.
 
 #include <cstddef>
 #include <memory>
@@ -10,22 +10,25 @@
 namespace orthant::runtime {
 
 /// Specialised in views.hpp for execution spaces whose memory the host cannot reach.
-template <class Exec>
+template<class Exec>
 struct StreamTraits {
   static constexpr bool is_host = true;
 };
+
+enum class CopyDirection { to_host, to_device, within_device };
 
 class Stream {
  public:
   struct DeviceFunctions {
     void (*fence)(void const* exec, char const* why);
-    void (*copy)(void const* exec, void* destination, void const* source, std::size_t num_bytes, bool to_host);
+    void (*copy)(void const* exec, void* destination, void const* source, std::size_t num_bytes,
+                 CopyDirection direction);
     void* (*native)(void const* exec);
   };
 
   Stream() = default;
-  template <class Exec>
-    requires requires(Exec const& exec) { exec.fence(); }
+  template<class Exec>
+  requires requires(Exec const& exec) { exec.fence(); }
   Stream(Exec const& exec) { // NOLINT: implicit on purpose
     if constexpr (!StreamTraits<Exec>::is_host) {
       exec_ = std::make_shared<Exec>(exec);
@@ -38,12 +41,9 @@ class Stream {
   void fence(char const* why) const {
     if (!is_host()) functions_->fence(exec_.get(), why);
   }
-  /// Enqueue a copy between device and host memory; fence before the host reads.
-  void copy_to_host(void* destination, void const* source, std::size_t num_bytes) const {
-    functions_->copy(exec_.get(), destination, source, num_bytes, true);
-  }
-  void copy_to_device(void* destination, void const* source, std::size_t num_bytes) const {
-    functions_->copy(exec_.get(), destination, source, num_bytes, false);
+  /// Enqueues a copy; fence before the host reads. Device streams only.
+  void copy(void* destination, void const* source, std::size_t num_bytes, CopyDirection direction) const {
+    functions_->copy(exec_.get(), destination, source, num_bytes, direction);
   }
   /// cudaStream_t or hipStream_t.
   [[nodiscard]] void* native() const { return functions_->native(exec_.get()); }

@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rank-local work that may fail, made to fail everywhere: after it, all ranks go on or all throw the same error.
+// Rank-local work that may fail, made to fail everywhere: after it, all ranks go on or all throw the same
+// error.
 
 #include "runtime/communicator.hpp"
 #include "runtime/error.hpp"
@@ -18,10 +19,11 @@ struct LocalFailure {
   std::string message;
   bool is_users_mistake = false;
 };
-/// Throws the failure of the lowest rank that has one, on every rank. Collective. One 8-byte all_reduce where all is well.
+/// Throws the failure of the lowest rank that has one, on every rank. Collective. One 8-byte all_reduce where
+/// all is well.
 void agree(Communicator const& comm, std::optional<LocalFailure> const& failure);
 
-template <class Work>
+template<class Work>
 std::optional<LocalFailure> failure_of(Work&& work) {
   try {
     work();
@@ -34,9 +36,9 @@ std::optional<LocalFailure> failure_of(Work&& work) {
 }
 } // namespace detail
 
-/// Runs `work` on every rank of `comm`, then agrees. `work` must not communicate. Returns what `work` returns.
-/// Throws the lowest failing rank's error on all ranks, UserError where it was one. Collective.
-template <std::invocable Work>
+/// Runs `work` on every rank of `comm`, then agrees. `work` must not communicate. Returns what `work`
+/// returns. Throws the lowest failing rank's error on all ranks, UserError where it was one. Collective.
+template<std::invocable Work>
 auto together(Communicator const& comm, Work&& work) {
   using Result = std::invoke_result_t<Work>;
   if constexpr (std::is_void_v<Result>) {

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Timeline of one run in the Chrome trace-event format (chrome://tracing, Perfetto): one process a rank, one lane for
-// regions and one for collectives. Off until `start`; while off, a record costs one branch.
+// Timeline of one run in the Chrome trace-event format (chrome://tracing, Perfetto): one process a rank, one
+// lane for regions and one for collectives. Off until `start`; while off, a record costs one branch.
 
 #include <chrono>
 #include <cstdint>
@@ -18,8 +18,8 @@ class Trace {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Begins recording. `capacity` records are kept (reserved now: no allocation while recording); later ones are
-  /// counted as dropped.
+  /// Begins recording. `capacity` records are kept (reserved now: no allocation while recording); later ones
+  /// are counted as dropped.
   void start(std::size_t capacity = std::size_t{1} << 20);
   [[nodiscard]] bool is_on() const { return is_on_; }
 

@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sole owner of one C handle (MPI_Comm, hid_t, ncclComm_t, FILE*, ..). A moved-from handle is empty and frees nothing.
+// Sole owner of one C handle (MPI_Comm, hid_t, ncclComm_t, FILE*, ..). A moved-from handle is empty and frees
+// nothing.
 
 #include <type_traits>
 #include <utility>
@@ -11,7 +12,7 @@ namespace orthant::runtime {
 /// Handle   trivially copyable C handle.
 /// Empty    the value that owns nothing (MPI_COMM_NULL, H5I_INVALID_HID, nullptr).
 /// Release  a function object type `void operator()(Handle) noexcept`.
-template <class Handle, auto Empty, class Release>
+template<class Handle, auto Empty, class Release>
 class UniqueHandle {
  public:
   UniqueHandle() = default;

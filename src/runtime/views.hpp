@@ -1,8 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arrays that kernels work on, and the meaning of a Kokkos execution space as a Stream. Matrices are row-major, a
-// vertex or token a row; global sizes and offsets are int64, local columns int32 (DESIGN section 6).
+// The arrays that kernels work on, and the meaning of a Kokkos execution space as a Stream. Matrices are
+// row-major, a vertex or token a row; global sizes and offsets are int64, local columns int32 (DESIGN section
+// 6).
 
 #include "runtime/collectives.hpp"
 #include "runtime/kokkos_compat.hpp"
@@ -27,14 +28,14 @@ struct Range {
 
 using DefaultExec = Kokkos::DefaultExecutionSpace;
 
-template <class T, class Exec = DefaultExec>
+template<class T, class Exec = DefaultExec>
 using Vector = Kokkos::View<T*, Kokkos::LayoutRight, typename Exec::memory_space>;
 
-template <class T, class Exec = DefaultExec>
+template<class T, class Exec = DefaultExec>
 using Matrix = Kokkos::View<T**, Kokkos::LayoutRight, typename Exec::memory_space>;
 
 /// Sparse block in CSR. Pattern-only where `values` is empty: every stored entry counts 1.
-template <class T, class Exec = DefaultExec>
+template<class T, class Exec = DefaultExec>
 struct CsrMatrix {
   std::int64_t num_rows = 0;
   std::int64_t num_columns = 0;
@@ -47,31 +48,32 @@ struct CsrMatrix {
 };
 
 namespace detail {
-template <class T, class... Properties>
+template<class T, class... Properties>
 inline constexpr bool is_device_buffer<Kokkos::View<T, Properties...>> =
     !Kokkos::SpaceAccessibility<Kokkos::HostSpace,
                                 typename Kokkos::View<T, Properties...>::memory_space>::accessible;
 } // namespace detail
 
-template <class Exec>
-  requires(Kokkos::is_execution_space<Exec>::value &&
-           !Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Exec::memory_space>::accessible)
-struct StreamTraits<Exec> {
+template<class Exec>
+requires(Kokkos::is_execution_space<Exec>::value &&
+         !Kokkos::SpaceAccessibility<Kokkos::HostSpace,
+                                     typename Exec::memory_space>::accessible) struct StreamTraits<Exec> {
   static constexpr bool is_host = false;
   static constexpr Stream::DeviceFunctions functions{
       [](void const* exec, char const* why) { compat::fence(*static_cast<Exec const*>(exec), why); },
-      [](void const* exec, void* destination, void const* source, std::size_t num_bytes, bool to_host) {
-        using HostBytes = Kokkos::View<char*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
-        using DeviceBytes = Kokkos::View<char*, typename Exec::memory_space, Kokkos::MemoryUnmanaged>;
-        using HostSource = Kokkos::View<char const*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
-        using DeviceSource = Kokkos::View<char const*, typename Exec::memory_space, Kokkos::MemoryUnmanaged>;
+      [](void const* exec, void* destination, void const* source, std::size_t num_bytes,
+         CopyDirection direction) {
+        using Host = Kokkos::View<char*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+        using Device = Kokkos::View<char*, typename Exec::memory_space, Kokkos::MemoryUnmanaged>;
         auto const& space = *static_cast<Exec const*>(exec);
-        if (to_host)
-          Kokkos::deep_copy(space, HostBytes(static_cast<char*>(destination), num_bytes),
-                            DeviceSource(static_cast<char const*>(source), num_bytes));
+        auto* const to = static_cast<char*>(destination);
+        auto* const from = const_cast<char*>(static_cast<char const*>(source)); // only read
+        if (direction == CopyDirection::to_host)
+          Kokkos::deep_copy(space, Host(to, num_bytes), Device(from, num_bytes));
+        else if (direction == CopyDirection::to_device)
+          Kokkos::deep_copy(space, Device(to, num_bytes), Host(from, num_bytes));
         else
-          Kokkos::deep_copy(space, DeviceBytes(static_cast<char*>(destination), num_bytes),
-                            HostSource(static_cast<char const*>(source), num_bytes));
+          Kokkos::deep_copy(space, Device(to, num_bytes), Device(from, num_bytes));
       },
       [](void const* exec) { return compat::native_stream(*static_cast<Exec const*>(exec)); }};
 };
