@@ -1,0 +1,2 @@
+# Installs the program, the libraries with their headers, and a package that find_package(orthant) understands.
+include(CMakePackageConfigHelpers)

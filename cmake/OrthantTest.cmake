@@ -1,0 +1,89 @@
+# Tests that run on several ranks.
+#
+# orthant_add_test(NAME runtime.random SOURCES random_test.cpp LINK orthant::runtime RANKS 1 2 4
+#                  [LABELS slow ..] [TIMEOUT seconds] [DEFINITIONS X=1 ..])
+#   builds one executable with tests/support/mpi_main.cpp and adds one ctest entry a rank count: runtime.random.np1 ..
+#   The labels always hold the part of the name before the first dot. An entry of which every test was skipped is
+#   reported as skipped.
+#
+# orthant_add_script_test(NAME cli.help COMMAND python3 driver.py .. [LABELS ..] [TIMEOUT s] [RANKS n])
+#   runs a driver that starts its own jobs: $ORTHANT_MPIRUN followed by a number of ranks and a program. It skips by
+#   exit status 77. RANKS is the most ranks that it starts at once.
+find_package(GTest CONFIG REQUIRED)
+find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
+
+set(ORTHANT_TEST_TIMEOUT_FACTOR 1 CACHE STRING "Multiplies every test's time limit (sanitizers, slow machines)")
+set(ORTHANT_DATA "$ENV{ORTHANT_DATA}" CACHE PATH "Folder whose datasets/ the tests read; tests skip without it")
+if(NOT ORTHANT_DATA AND IS_DIRECTORY "${PROJECT_SOURCE_DIR}/../shared/datasets")
+  get_filename_component(_data "${PROJECT_SOURCE_DIR}/../shared" ABSOLUTE)
+  set_property(CACHE ORTHANT_DATA PROPERTY VALUE "${_data}")
+endif()
+
+# mpirun as the tests need it. Open MPI refuses more ranks than cores unless asked; the other libraries know no such flag.
+set(ORTHANT_MPIRUN "${MPIEXEC_EXECUTABLE}")
+execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE _mpi_version ERROR_VARIABLE _mpi_version)
+if(_mpi_version MATCHES "Open MPI|OpenRTE")
+  list(APPEND ORTHANT_MPIRUN --oversubscribe --bind-to none)
+endif()
+list(APPEND ORTHANT_MPIRUN ${MPIEXEC_NUMPROC_FLAG})
+
+# A waiting rank must give its core away, or eight ranks on two cores take a hundred times as long.
+set(ORTHANT_TEST_ENVIRONMENT OMPI_MCA_mpi_yield_when_idle=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+                             OMP_NUM_THREADS=1 OMP_PROC_BIND=false OPENBLAS_NUM_THREADS=1)
+if(ORTHANT_DATA)
+  list(APPEND ORTHANT_TEST_ENVIRONMENT "ORTHANT_DATA=${ORTHANT_DATA}")
+endif()
+if(ORTHANT_ENABLE_SANITIZERS)
+  list(APPEND ORTHANT_TEST_ENVIRONMENT
+       "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_init_order=1:abort_on_error=0"
+       "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1"
+       "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0")
+endif()
+
+# Sets what every entry has in common. `ranks` is the number of processes that it starts at once.
+function(_orthant_configure_test entry name ranks timeout labels)
+  if(NOT timeout)
+    set(timeout 120)
+  endif()
+  math(EXPR timeout "${timeout} * ${ORTHANT_TEST_TIMEOUT_FACTOR}")
+  set(processors ${ranks})
+  if(processors GREATER 2)
+    set(processors 2) # oversubscribed anyway; ctest -j2 then runs it alone on a two-core machine
+  endif()
+  string(REGEX REPLACE "\\..*" "" folder "${name}")
+  set_tests_properties(${entry} PROPERTIES TIMEOUT ${timeout} PROCESSORS ${processors} LABELS "${folder};${labels}"
+                                           ENVIRONMENT "${ORTHANT_TEST_ENVIRONMENT}")
+endfunction()
+
+function(orthant_add_test)
+  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "SOURCES;LINK;RANKS;LABELS;DEFINITIONS" ${ARGN})
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME OR NOT arg_SOURCES OR NOT arg_RANKS)
+    message(FATAL_ERROR "orthant_add_test(NAME .. SOURCES .. RANKS ..): bad call for '${arg_NAME}' ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  string(REPLACE "." "_" target "test_${arg_NAME}")
+  add_executable(${target} ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE ${arg_LINK} orthant_test_main orthant_warnings)
+  target_compile_definitions(${target} PRIVATE ${arg_DEFINITIONS})
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+  foreach(ranks IN LISTS arg_RANKS)
+    set(entry ${arg_NAME}.np${ranks})
+    add_test(NAME ${entry} COMMAND ${ORTHANT_MPIRUN} ${ranks} $<TARGET_FILE:${target}>)
+    _orthant_configure_test(${entry} ${arg_NAME} ${ranks} "${arg_TIMEOUT}" "${arg_LABELS}")
+    set_tests_properties(${entry} PROPERTIES SKIP_REGULAR_EXPRESSION "orthant: every test was skipped")
+  endforeach()
+endfunction()
+
+function(orthant_add_script_test)
+  cmake_parse_arguments(arg "" "NAME;TIMEOUT;RANKS" "COMMAND;LABELS" ${ARGN})
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME OR NOT arg_COMMAND)
+    message(FATAL_ERROR "orthant_add_script_test(NAME .. COMMAND ..): bad call for '${arg_NAME}' ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT arg_RANKS)
+    set(arg_RANKS 1)
+  endif()
+  add_test(NAME ${arg_NAME} COMMAND ${arg_COMMAND})
+  _orthant_configure_test(${arg_NAME} ${arg_NAME} ${arg_RANKS} "${arg_TIMEOUT}" "${arg_LABELS}")
+  list(JOIN ORTHANT_MPIRUN " " mpirun)
+  set_property(TEST ${arg_NAME} APPEND PROPERTY ENVIRONMENT "ORTHANT_MPIRUN=${mpirun}")
+  set_tests_properties(${arg_NAME} PROPERTIES SKIP_RETURN_CODE 77)
+endfunction()
