@@ -147,8 +147,9 @@ void Pending::begin() {
   began_ = Clock::now();
   auto& position = comm_.instruments().position;
   position.enter(name_of(call_.operation), comm_.axis(), sequence_, bytes, call_.where);
-  if (call_.on_device && comm_.nccl() != nullptr) {
-    enqueue(*comm_.nccl(), call_);
+  auto* const nccl = call_.on_device && can_enqueue(call_) ? comm_.nccl() : nullptr;
+  if (nccl != nullptr) {
+    enqueue(*nccl, call_);
     is_done = true; // as far as the host is concerned
   } else {
     if (call_.on_device) stage_to_host();

@@ -8,6 +8,9 @@ NcclGroup* create_nccl_group(MPI_Comm) {
   return nullptr;
 }
 void destroy_nccl_group(NcclGroup*) noexcept {}
+bool can_enqueue(Call const&) {
+  return false;
+}
 void enqueue(NcclGroup&, Call const&) {
   ORTHANT_REQUIRE(false, "NCCL is not built in");
 }

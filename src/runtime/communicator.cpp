@@ -40,7 +40,6 @@ Communicator::Communicator(detail::MpiComm comm, std::string axis, std::shared_p
   ORTHANT_MPI(MPI_Comm_set_errhandler(comm_.get(), MPI_ERRORS_RETURN));
   ORTHANT_MPI(MPI_Comm_rank(comm_.get(), &rank_));
   ORTHANT_MPI(MPI_Comm_size(comm_.get(), &size_));
-  nccl_.reset(detail::create_nccl_group(comm_.get()));
 }
 
 Communicator::Communicator(Communicator&&) noexcept = default;
@@ -64,6 +63,14 @@ Communicator Communicator::split_by_node() const {
 void Communicator::set_chunk_limit(std::int64_t num_elements) const {
   ORTHANT_REQUIRE(num_elements >= 1 && num_elements <= (std::int64_t{1} << 30), "chunk limit ", num_elements);
   state_->chunk_limit = num_elements;
+}
+
+detail::NcclGroup* Communicator::nccl() const {
+  if (!state_->has_tried_nccl) {
+    state_->nccl.reset(detail::create_nccl_group(comm_.get()));
+    state_->has_tried_nccl = true;
+  }
+  return state_->nccl.get();
 }
 
 std::vector<std::byte> Communicator::lend_scratch(std::size_t num_bytes) const {

@@ -70,18 +70,21 @@ class Communicator {
   [[nodiscard]] std::vector<std::byte> lend_scratch(std::size_t num_bytes) const;
   void give_back(std::vector<std::byte> scratch) const;
 
-  /// Device backend's group, or null where collectives run through MPI.
-  [[nodiscard]] detail::NcclGroup* nccl() const { return nccl_.get(); }
+  /// Device backend's group, or null where device buffers go through MPI. Made at the first call, which is
+  /// collective.
+  [[nodiscard]] detail::NcclGroup* nccl() const;
 
  private:
+  struct DeleteNccl {
+    void operator()(detail::NcclGroup* group) const noexcept;
+  };
   struct State {
     Ledger ledger;
     std::int64_t chunk_limit = std::int64_t{1} << 30;
     std::int64_t sequence = 0;
     std::vector<std::vector<std::byte>> scratch; // the pool
-  };
-  struct DeleteNccl {
-    void operator()(detail::NcclGroup* group) const noexcept;
+    bool has_tried_nccl = false;
+    std::unique_ptr<detail::NcclGroup, DeleteNccl> nccl;
   };
   Communicator(detail::MpiComm comm, std::string axis, std::shared_ptr<Instruments> instruments);
 
@@ -91,7 +94,6 @@ class Communicator {
   int size_ = 1;
   std::unique_ptr<State> state_;
   std::shared_ptr<Instruments> instruments_;
-  std::unique_ptr<detail::NcclGroup, DeleteNccl> nccl_;
 };
 
 } // namespace orthant::runtime

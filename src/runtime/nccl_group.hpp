@@ -19,7 +19,11 @@ struct Call;
 [[nodiscard]] NcclGroup* create_nccl_group(MPI_Comm comm);
 void destroy_nccl_group(NcclGroup* group) noexcept;
 
-/// Enqueues the call on its stream. Does not wait.
+/// True for what NCCL does; barriers and arg-max go through MPI.
+[[nodiscard]] bool can_enqueue(Call const& call);
+
+/// Enqueues the call on its stream. Does not wait. Throws Error where a value overflowed the fp16 wire in an
+/// earlier call.
 void enqueue(NcclGroup& group, Call const& call);
 
 } // namespace detail

@@ -75,7 +75,36 @@ requires(Kokkos::is_execution_space<Exec>::value &&
         else
           Kokkos::deep_copy(space, Device(to, num_bytes), Device(from, num_bytes));
       },
-      [](void const* exec) { return compat::native_stream(*static_cast<Exec const*>(exec)); }};
+      [](void const* exec) { return compat::native_stream(*static_cast<Exec const*>(exec)); },
+      [](void const* exec, Wire wire, float const* values, std::uint16_t* encoded, std::int64_t count,
+         int* overflows) {
+        Kokkos::parallel_for(
+            "orthant::runtime::encode",
+            Kokkos::RangePolicy<Exec, std::int64_t>(*static_cast<Exec const*>(exec), 0, count),
+            KOKKOS_LAMBDA(std::int64_t i) {
+              encoded[i] = encode(wire, values[i]);
+              if (has_overflowed(wire, values[i], encoded[i])) *overflows = 1;
+            });
+      },
+      [](void const* exec, Wire wire, std::uint16_t const* encoded, float* values, std::int64_t count) {
+        Kokkos::parallel_for(
+            "orthant::runtime::decode",
+            Kokkos::RangePolicy<Exec, std::int64_t>(*static_cast<Exec const*>(exec), 0, count),
+            KOKKOS_LAMBDA(std::int64_t i) { values[i] = decode(wire, encoded[i]); });
+      },
+      [](void const* exec, Wire wire, std::uint16_t const* parts, std::int64_t num_parts, std::uint16_t* sums,
+         std::int64_t count, int* overflows) {
+        Kokkos::parallel_for(
+            "orthant::runtime::sum_in_order",
+            Kokkos::RangePolicy<Exec, std::int64_t>(*static_cast<Exec const*>(exec), 0, count),
+            KOKKOS_LAMBDA(std::int64_t i) {
+              auto sum = 0.0F;
+              for (std::int64_t p = 0; p < num_parts; ++p)
+                sum += decode(wire, parts[p * count + i]);
+              sums[i] = encode(wire, sum);
+              if (has_overflowed(wire, sum, sums[i])) *overflows = 1;
+            });
+      }};
 };
 
 } // namespace orthant::runtime

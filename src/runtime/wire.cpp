@@ -3,8 +3,6 @@
 
 #include "runtime/error.hpp"
 
-#include <cmath>
-
 namespace orthant::runtime {
 namespace {
 
@@ -24,8 +22,8 @@ void with_format(Wire wire, Work&& work) {
 }
 
 void require_no_overflow(Wire wire, float value, std::uint16_t encoded) {
-  ORTHANT_REQUIRE(wire != Wire::fp16 || (encoded & 0x7fffU) != 0x7c00U || std::isinf(value), "the value ",
-                  value, " does not fit the fp16 wire (largest 65504); use bf16 or the native wire");
+  ORTHANT_REQUIRE(!has_overflowed(wire, value, encoded), "the value ", value,
+                  " does not fit the fp16 wire (largest 65504); use bf16 or the native wire");
 }
 
 } // namespace

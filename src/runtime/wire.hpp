@@ -5,6 +5,8 @@
 // 2^-11), both rounded to nearest, ties to even. Done on the bits, so every compiler and device gives the
 // same.
 
+#include "runtime/device_function.hpp"
+
 #include <bit>
 #include <cstdint>
 #include <span>
@@ -13,18 +15,18 @@ namespace orthant::runtime {
 
 enum class Wire : std::uint8_t { native, bf16, fp16 };
 
-constexpr std::uint16_t encode_bf16(float value) {
+ORTHANT_FUNCTION constexpr std::uint16_t encode_bf16(float value) {
   auto const bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffffU) > 0x7f800000U)
     return static_cast<std::uint16_t>((bits >> 16) | 0x40U); // NaN stays NaN
   return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
 }
 
-constexpr float decode_bf16(std::uint16_t half) {
+ORTHANT_FUNCTION constexpr float decode_bf16(std::uint16_t half) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
 }
 
-constexpr std::uint16_t encode_fp16(float value) {
+ORTHANT_FUNCTION constexpr std::uint16_t encode_fp16(float value) {
   auto const bits = std::bit_cast<std::uint32_t>(value);
   auto const sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
   auto const magnitude = bits & 0x7fffffffU;
@@ -41,7 +43,7 @@ constexpr std::uint16_t encode_fp16(float value) {
   return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13));
 }
 
-constexpr float decode_fp16(std::uint16_t half) {
+ORTHANT_FUNCTION constexpr float decode_fp16(std::uint16_t half) {
   auto const sign = static_cast<std::uint32_t>(half & 0x8000U) << 16;
   auto const magnitude = static_cast<std::uint32_t>(half & 0x7fffU);
   if (magnitude >= 0x7c00U) return std::bit_cast<float>(sign | 0x7f800000U | ((magnitude & 0x3ffU) << 13));
@@ -50,6 +52,18 @@ constexpr float decode_fp16(std::uint16_t half) {
     return sign == 0 ? value : -value;
   }
   return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000U));
+}
+
+ORTHANT_FUNCTION constexpr std::uint16_t encode(Wire wire, float value) {
+  return wire == Wire::bf16 ? encode_bf16(value) : encode_fp16(value);
+}
+ORTHANT_FUNCTION constexpr float decode(Wire wire, std::uint16_t half) {
+  return wire == Wire::bf16 ? decode_bf16(half) : decode_fp16(half);
+}
+/// True where a finite value became infinite.
+ORTHANT_FUNCTION constexpr bool has_overflowed(Wire wire, float value, std::uint16_t encoded) {
+  return wire == Wire::fp16 && (encoded & 0x7fffU) == 0x7c00U &&
+         (std::bit_cast<std::uint32_t>(value) & 0x7fffffffU) < 0x7f800000U;
 }
 
 /// wire[i] := values[i], rounded once. Throws Error where a finite value overflows fp16.
