@@ -7,24 +7,12 @@
 
 #include "runtime/collectives.hpp"
 #include "runtime/kokkos_compat.hpp"
+#include "runtime/range.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <cstdint>
 
 namespace orthant::runtime {
-
-using GlobalId = std::int64_t;    // vertex, row or column of a global matrix
-using Offset = std::int64_t;      // position among non-zeros
-using LocalColumn = std::int32_t; // column within a block
-
-/// Half-open interval of global indices.
-struct Range {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  [[nodiscard]] std::int64_t size() const { return end - begin; }
-  [[nodiscard]] bool contains(std::int64_t index) const { return begin <= index && index < end; }
-  friend bool operator==(Range const&, Range const&) = default;
-};
 
 using DefaultExec = Kokkos::DefaultExecutionSpace;
 

@@ -1,0 +1,33 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Global indices and half-open ranges of them, and how an axis of P parts cuts N indices.
+
+#include <algorithm>
+#include <cstdint>
+
+namespace orthant::runtime {
+
+using GlobalId = std::int64_t;    // vertex, row or column of a global matrix
+using Offset = std::int64_t;      // position among non-zeros
+using LocalColumn = std::int32_t; // column within a block
+
+/// Half-open interval of global indices.
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  [[nodiscard]] std::int64_t size() const { return end - begin; }
+  [[nodiscard]] bool contains(std::int64_t index) const { return begin <= index && index < end; }
+  friend bool operator==(Range const&, Range const&) = default;
+};
+
+/// Part `part` of [0, count) cut in `num_parts` parts whose sizes differ by at most one, the larger ones
+/// first.
+[[nodiscard]] constexpr Range balanced_range(std::int64_t count, std::int64_t num_parts, std::int64_t part) {
+  auto const begin_of = [&](std::int64_t i) {
+    return i * (count / num_parts) + std::min(i, count % num_parts);
+  };
+  return {begin_of(part), begin_of(part + 1)};
+}
+
+} // namespace orthant::runtime
