@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Timeline of one run in the Chrome trace-event format (chrome://tracing, Perfetto): one process a rank, one
-// lane for regions and one for collectives. Off until `start`; while off, a record costs one branch.
+// lane for regions and one for the collectives of each axis. Off until `start`; while off, a record costs one
+// branch. Ranks are put on one time axis by their system clocks, which agree to a microsecond on one node and
+// as well as NTP keeps them between nodes.
 
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,29 +21,39 @@ class Trace {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Begins recording. `capacity` records are kept (reserved now: no allocation while recording); later ones
-  /// are counted as dropped.
+  /// Begins recording. Memory for `capacity` records (32 bytes each) is reserved now; later ones are counted
+  /// as dropped. Before any thread that records.
   void start(std::size_t capacity = std::size_t{1} << 20);
   [[nodiscard]] bool is_on() const { return is_on_; }
 
-  /// Adds a finished region (`bytes` < 0) or collective. `name` and `lane` must live as long as the trace.
+  /// Adds a finished region (`bytes` < 0) or collective. Nothing while off. Any thread. Allocates only for a
+  /// name or lane that it has not met before.
   void add(std::string_view name, std::string_view lane, Clock::time_point begin, Clock::time_point end,
            std::int64_t bytes = -1);
 
-  /// Gathers all ranks' records on rank 0 and writes them as JSON to `path`. Collective.
-  /// Throws UserError where the file cannot be written.
+  [[nodiscard]] std::int64_t num_records() const;
+  [[nodiscard]] std::int64_t num_dropped() const;
+
+  /// Writes all ranks' records to `path` as JSON, rank after rank, through rank 0. Collective.
+  /// Throws UserError on all ranks where the file cannot be written.
   void write(Communicator const& comm, std::string const& path) const;
 
  private:
   struct Record {
-    std::string_view name;
-    std::string_view lane;
-    std::int64_t begin_ns;
+    std::uint32_t name; // index of names_
+    std::uint32_t lane;
+    std::int64_t begin_ns; // since origin_
     std::int64_t duration_ns;
     std::int64_t bytes;
   };
+  std::uint32_t index_of(std::string_view name);
+  [[nodiscard]] std::string events_of(int rank, std::int64_t shift_ns) const;
+
   bool is_on_ = false;
   Clock::time_point origin_{};
+  std::int64_t origin_of_system_ns_ = 0; // the system clock at origin_
+  mutable std::mutex mutex_;
+  std::vector<std::string> names_; // of regions, operations and lanes; a few dozen
   std::vector<Record> records_;
   std::int64_t num_dropped_ = 0;
 };
