@@ -1,0 +1,23 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The body of every program's main. It catches what escapes, prints it, and sees to it that all ranks leave
+// with one status and none hangs.
+//
+// A rank that is done enters a non-blocking agreement. If all ranks come, they leave normally with the status
+// of the lowest rank that failed, and rank 0 prints every different message once. If a rank failed and the
+// others do not come within a short grace, they wait for it somewhere: it prints its own message and aborts
+// the job.
+
+#include "runtime/environment.hpp"
+
+#include <functional>
+
+namespace orthant::runtime {
+
+/// Runs `body` inside an Environment and returns the status to leave with: body's own, 2 for UserError, 1 for
+/// any other exception. Messages read `orthant: error: ...`.
+[[nodiscard]] int run_main(int argc, char const* const* argv, EnvironmentOptions const& options,
+                           std::function<int(Environment&)> const& body);
+
+} // namespace orthant::runtime

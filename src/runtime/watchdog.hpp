@@ -1,0 +1,85 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Diagnoses a hang. One thread a rank wakes a few times a second, reads where the rank stands, and after
+// `timeout` inside one collective sees to it that one report is printed and the job ends with status 1.
+//
+// The watchdogs talk over a communicator of their own. A rank that is stuck sends an alarm to rank 0's
+// watchdog, which asks all others where they stand, collects for a moment, prints and aborts: 3 P messages. A
+// rank that does not take up the alarm (it is stopped) is passed over for the next.
+//
+// The thread touches no Kokkos: View reference counts are not atomic in every build.
+
+#include "runtime/communicator.hpp"
+#include "runtime/hang_report.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mpi.h>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace orthant::runtime {
+
+inline constexpr double default_timeout_seconds = 600;
+
+class Watchdog {
+ public:
+  /// Starts the thread. Collective over `parent`, which is duplicated. Where MPI does not give
+  /// MPI_THREAD_MULTIPLE a stuck rank reports for itself only.
+  Watchdog(MPI_Comm parent, std::shared_ptr<Instruments const> instruments, double timeout_seconds);
+  Watchdog(Watchdog const&) = delete;
+  Watchdog& operator=(Watchdog const&) = delete;
+  /// Stops the thread. Collective.
+  ~Watchdog();
+
+  /// 0 turns alarms off; questions of other ranks are answered still. Equal on all ranks.
+  void set_timeout(double seconds) { timeout_seconds_.store(seconds); }
+  [[nodiscard]] double timeout_seconds() const { return timeout_seconds_.load(); }
+  /// False where the MPI library does not let a second thread communicate.
+  [[nodiscard]] bool talks_to_others() const { return talks_to_others_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum Tag : int { alarm_tag, question_tag, answer_tag };
+
+  void watch();
+  void tick();
+  void raise_alarm(Whereabouts const& own);
+  void take_messages();
+  void lead();
+  void conclude();
+  void send(int destination, Tag tag, Whereabouts const& position);
+  [[noreturn]] void end_job(std::string const& report) const;
+
+  detail::MpiComm comm_;
+  std::shared_ptr<Instruments const> instruments_;
+  std::atomic<double> timeout_seconds_;
+  int rank_ = 0;
+  int size_ = 1;
+  bool talks_to_others_ = false;
+
+  // Of an alarm under way; used by the thread only.
+  struct Message {
+    Whereabouts position;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  std::deque<Message> sent_; // kept until MPI is done with them
+  std::vector<RankState> states_;
+  bool is_leading_ = false;
+  Clock::time_point collect_until_{};
+  bool is_alarmed_ = false;
+  int asked_leader_ = 0;
+  Clock::time_point next_step_{};
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool is_stopping_ = false;
+  std::thread thread_;
+};
+
+} // namespace orthant::runtime

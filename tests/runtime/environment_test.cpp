@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "runtime/environment.hpp"
+
+#include "runtime/collectives.hpp"
+#include "runtime/error.hpp"
+#include "runtime/slurm_check.hpp"
+
+#include <Kokkos_Core.hpp>
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <map>
+
+namespace orthant::runtime {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(Environment, LeavesMpiAndKokkosOfTheCallerAlone) {
+  std::array const argv{"program", "train", "--kokkos-threads=2", "--lr", "0.1"};
+  {
+    Environment environment(static_cast<int>(argv.size()), argv.data());
+
+    EXPECT_THAT(environment.arguments(), ElementsAre("train", "--lr", "0.1"));
+    EXPECT_EQ(environment.world().axis(), "world");
+    EXPECT_EQ(&environment.world().instruments(), environment.instruments().get());
+    EXPECT_EQ(all_reduced(environment.world(), 1), environment.world().size());
+  }
+
+  int is_finalised = 1;
+  MPI_Finalized(&is_finalised);
+  EXPECT_EQ(is_finalised, 0);
+  EXPECT_TRUE(Kokkos::is_initialized());
+}
+
+TEST(Environment, CanBeMadeTwice) {
+  std::array const argv{"program"};
+  for (int i = 0; i < 2; ++i) {
+    Environment environment(1, argv.data());
+    environment.start_kokkos();
+    EXPECT_EQ(all_reduced(environment.world(), environment.world().rank(), Reduction::max),
+              environment.world().size() - 1);
+  }
+}
+
+TEST(Environment, ErrorsOfTheWorldReturn) {
+  std::array const argv{"program"};
+  Environment environment(1, argv.data());
+
+  EXPECT_NE(MPI_Send(nullptr, 1, MPI_INT, environment.world().size(), 0, environment.world().mpi()),
+            MPI_SUCCESS);
+  EXPECT_NE(MPI_Send(nullptr, 1, MPI_INT, environment.world().size(), 0, MPI_COMM_WORLD), MPI_SUCCESS);
+}
+
+TEST(Binding, GathersEveryRankInOrder) {
+  Communicator const world(MPI_COMM_WORLD, "world");
+  auto const own = find_binding(world.rank(), world.rank(), -1);
+
+  auto const all = gather_bindings(world, own);
+
+  ASSERT_EQ(all.size(), world.is_root() ? static_cast<std::size_t>(world.size()) : 0);
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    EXPECT_EQ(all[r].rank, static_cast<int>(r));
+    EXPECT_STREQ(all[r].host.data(), own.host.data());
+  }
+  EXPECT_FALSE(parse_cpu_list(own.cores.data()).empty());
+  auto const table = format_bindings(all);
+  EXPECT_EQ(std::ranges::count(table, '\n'), world.is_root() ? world.size() + 1 : 1);
+}
+
+Binding make_binding(int rank, char const* host, int device, char const* address) {
+  Binding binding;
+  binding.rank = rank;
+  binding.device = device;
+  std::strcpy(binding.host.data(), host);
+  std::strcpy(binding.device_id.data(), address);
+  return binding;
+}
+
+TEST(Binding, SharedDevicesAreToldByHostAndAddress) {
+  std::array const bindings{make_binding(0, "n1", 0, "0000:3b:00.0"),
+                            make_binding(1, "n1", 0, "0000:af:00.0"), // own number 0 each
+                            make_binding(2, "n2", 0, "0000:3b:00.0"),
+                            make_binding(3, "n2", 1, "0000:3b:00.0"), // the same one
+                            make_binding(4, "n3", -1, ""),
+                            make_binding(5, "n3", -1, "")}; // none
+
+  EXPECT_THAT(find_shared_devices(bindings),
+              ElementsAre("ranks 2-3 share device 0000:3b:00.0 of n2: start one rank a device"));
+  EXPECT_THAT(find_shared_devices(std::span(bindings).first(3)), IsEmpty());
+}
+
+TEST(Binding, CpuListsAreReadAsTheKernelWritesThem) {
+  EXPECT_THAT(parse_cpu_list("0-3,8,10-11"), ElementsAre(0, 1, 2, 3, 8, 10, 11));
+  EXPECT_THAT(parse_cpu_list("5\n"), ElementsAre(5));
+  EXPECT_THAT(parse_cpu_list(""), IsEmpty());
+  EXPECT_THAT(parse_cpu_list("none"), IsEmpty());
+}
+
+std::optional<std::string> slurm_mistake(int size, std::map<std::string, char const*> const& variables) {
+  return find_slurm_mistake(size, [&](char const* name) {
+    auto const found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second;
+  });
+}
+
+TEST(SlurmCheck, SingletonsOfOneStepAreAMistake) {
+  auto const mistake = slurm_mistake(1, {{"SLURM_STEP_NUM_TASKS", "4"}});
+
+  ASSERT_TRUE(mistake.has_value());
+  EXPECT_THAT(*mistake, HasSubstr("4 tasks"));
+  EXPECT_THAT(*mistake, HasSubstr("srun --mpi=pmix"));
+}
+
+TEST(SlurmCheck, SoundStartsPass) {
+  EXPECT_EQ(slurm_mistake(4, {{"SLURM_STEP_NUM_TASKS", "4"}}), std::nullopt);
+  EXPECT_EQ(slurm_mistake(1, {{"SLURM_STEP_NUM_TASKS", "1"}}), std::nullopt);
+  EXPECT_EQ(slurm_mistake(1, {{"SLURM_STEP_NUM_TASKS", "4"}, {"OMPI_COMM_WORLD_SIZE", "1"}}), std::nullopt);
+  EXPECT_EQ(slurm_mistake(1, {{"SLURM_NTASKS", "4"}}), std::nullopt); // a batch script says so too
+  EXPECT_EQ(slurm_mistake(1, {{"SLURM_STEP_NUM_TASKS", "many"}}), std::nullopt);
+  EXPECT_EQ(slurm_mistake(1, {}), std::nullopt);
+}
+
+} // namespace
+} // namespace orthant::runtime

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A job in which something goes wrong, for faults.py: `fault_program CASE [RANK]`.
+
+#include "runtime/collectives.hpp"
+#include "runtime/error.hpp"
+#include "runtime/run_main.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace orthant::runtime;
+
+constexpr double timeout_seconds = 3;
+
+struct Job {
+  Environment& environment;
+  Communicator const& world;
+  int culprit; // the rank that does not do as the others
+
+  [[nodiscard]] bool is_culprit() const { return world.rank() == culprit; }
+};
+
+void sleep_for(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+void sum_together(Job const& job) {
+  std::vector<float> values(1000, 1.0F);
+  all_reduce(host, job.world, values);
+}
+
+[[noreturn]] void fail() {
+  throw std::runtime_error("thrown where nothing may be thrown");
+}
+void fail_without_leave() noexcept {
+  fail();
+}
+
+std::map<std::string, std::function<void(Job const&)>> const cases{
+    {"fine", [](Job const& job) { sum_together(job); }},
+    {"late",
+     [](Job const& job) {
+       if (job.is_culprit()) sleep_for(1.5);
+       sum_together(job);
+     }},
+    {"sleep",
+     [](Job const& job) {
+       barrier(host, job.world);
+       if (job.is_culprit()) sleep_for(100);
+       sum_together(job);
+     }},
+    {"stop",
+     [](Job const& job) {
+       sum_together(job);
+       if (job.is_culprit()) static_cast<void>(std::raise(SIGSTOP));
+       barrier(host, job.world);
+     }},
+    {"mismatch",
+     [](Job const& job) {
+       auto const other = job.world.split(0, job.world.rank(), "Y");
+       if (job.is_culprit())
+         barrier(host, other);
+       else
+         sum_together(job);
+     }},
+    {"receive", // what is never sent; the sender is done already
+     [](Job const& job) {
+       std::vector<double> values(10);
+       if (!job.is_culprit()) receive(host, job.world, values, job.culprit, 7);
+     }},
+    {"wait", // for an asynchronous operation
+     [](Job const& job) {
+       std::vector<float> values(10);
+       if (job.is_culprit()) sleep_for(100);
+       start_all_reduce(host, job.world, values).wait();
+     }},
+    {"scope",
+     [](Job const& job) {
+       if (job.is_culprit()) sleep_for(100);
+       WaitingScope const waiting(job.environment.instruments()->position, "bare barrier");
+       MPI_Barrier(job.world.mpi());
+     }},
+    {"throw",
+     [](Job const& job) {
+       if (job.is_culprit()) throw std::runtime_error("the dog ate my gradients");
+       sum_together(job);
+     }},
+    {"require",
+     [](Job const& job) {
+       if (job.is_culprit()) ORTHANT_REQUIRE(job.culprit < 0, "culprit is ", job.culprit);
+       sum_together(job);
+     }},
+    {"user",
+     [](Job const& job) {
+       if (job.is_culprit()) throw_user("no such graph; try karate");
+       sum_together(job);
+     }},
+    {"user-all", [](Job const&) { throw_user("no such graph; try karate"); }},
+    {"require-all", [](Job const& job) { ORTHANT_REQUIRE(job.world.size() < 0); }},
+    {"differ", [](Job const& job) { throw_user("part {} is bad", job.world.rank() / 2); }},
+    {"some", // the others end well
+     [](Job const& job) {
+       if (job.is_culprit()) throw_user("only mine");
+     }},
+    {"terminate",
+     [](Job const& job) {
+       if (job.is_culprit()) fail_without_leave();
+       sum_together(job);
+     }},
+};
+
+int run(Environment& environment) {
+  auto const& arguments = environment.arguments();
+  ORTHANT_REQUIRE(!arguments.empty(), "name a case");
+  if (arguments[0] == "status") return 75;
+  auto const found = cases.find(arguments[0]);
+  ORTHANT_REQUIRE(found != cases.end(), "no case ", arguments[0]);
+  found->second({environment, environment.world(), arguments.size() > 1 ? std::stoi(arguments[1]) : 0});
+  return exit_done;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  // "funneled" as last argument: an MPI that gives no thread of its own the right to communicate.
+  auto const is_funneled = std::string(argv[argc - 1]) == "funneled";
+  return run_main(argc, argv,
+                  {is_funneled ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE, timeout_seconds, false}, run);
+}

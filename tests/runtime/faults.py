@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+#
+# Jobs that go wrong, and what they must say: faults.py PROGRAM. Each job runs fault_program under mpirun; the exit
+# status, the text and the end itself (within `limit` seconds) are checked. The jobs mostly sleep, so several run at once.
+
+import concurrent.futures
+import os
+import re
+import subprocess
+import sys
+import time
+
+PROGRAM = sys.argv[1]
+MPIRUN = os.environ["ORTHANT_MPIRUN"].split()
+LIMIT = 60  # seconds after which a job counts as hung
+
+
+class Case:
+    def __init__(self, ranks, arguments, status, expected, forbidden=(), errors=1):
+        self.ranks, self.arguments, self.status = ranks, arguments.split(), status
+        self.expected, self.forbidden, self.errors = expected, forbidden, errors
+
+    def name(self):
+        return f"{' '.join(self.arguments)} on {self.ranks}"
+
+    def run(self):
+        command = MPIRUN + [str(self.ranks), PROGRAM] + self.arguments
+        start = time.monotonic()
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT)
+        except subprocess.TimeoutExpired as hung:
+            return f"{self.name()}: still running after {LIMIT} s\n{hung.stdout}\n{hung.stderr}"
+        seconds = time.monotonic() - start
+        text = done.stdout + done.stderr
+        problems = []
+        if done.returncode != self.status:
+            problems.append(f"status {done.returncode}, not {self.status}")
+        problems += [f"lacks /{p}/" for p in self.expected if not re.search(p, text)]
+        problems += [f"has /{p}/" for p in self.forbidden if re.search(p, text)]
+        errors = len(re.findall(r"^orthant: error: ", text, re.M))
+        if self.errors is not None and errors != self.errors:
+            problems.append(f"{errors} lines of error, not {self.errors}")
+        print(f"{'FAIL' if problems else 'ok  '} {self.name()} ({seconds:.1f} s)", flush=True)
+        return f"{self.name()}: {'; '.join(problems)}\n{text}" if problems else None
+
+
+HEAD = r"no progress in a collective for 3 s; ending the job"
+WATCHDOG = [
+    Case(4, "sleep 1", 1, [HEAD, r"ranks 0,2-3: waiting \d+\.\d s in all_reduce on axis world \(number 1, 4000 bytes\) at "
+                           r"fault_program\.cpp:\d+", r"rank 1: not arrived; left barrier on axis world \(number 0"]),
+    Case(3, "sleep 0", 1, [HEAD, r"rank 0: not arrived; left barrier"]),
+    Case(3, "stop 1", 1, [r"rank 0 of 3 reports", r"rank 1: not arrived; does not answer", r"ranks 0,2: waiting .* barrier"]),
+    Case(3, "stop 0", 1, [r"rank 1 of 3 reports", r"rank 0: not arrived; does not answer", r"ranks 1-2: waiting .* barrier"]),
+    Case(4, "mismatch 2", 1, [r"ranks 0-1,3: waiting .* all_reduce on axis world", r"rank 2: waiting .* barrier on axis Y",
+                              r"do not call the same operations"]),
+    Case(2, "receive 1", 1, [r"rank 0: waiting .* receive on axis world", r"rank 1: waiting .* end of the program"]),
+    Case(2, "wait 0", 1, [r"rank 1: waiting .* all_reduce", r"rank 0: not arrived; has been in no collective yet"]),
+    Case(2, "scope 0", 1, [r"rank 1: waiting .* bare barrier", r"rank 0: not arrived"]),
+    Case(2, "sleep 1 funneled", 1, [r"warning: MPI gives MPI_THREAD_", r"rank 0: waiting .* all_reduce"]),
+    Case(3, "late 1", 0, [], errors=0),
+    Case(2, "fine", 0, [], [r"warning"], errors=0),
+]
+EXIT = [
+    Case(4, "throw 2", 1, [r"orthant: error: rank 2: the dog ate my gradients"], [HEAD]),
+    Case(2, "throw 0", 1, [r"orthant: error: rank 0: the dog ate my gradients"], [HEAD]),
+    Case(1, "throw 0", 1, [r"orthant: error: the dog ate my gradients"]),
+    Case(2, "require 1", 1, [r"orthant: error: rank 1: fault_program\.cpp:\d+: required: .*; culprit is 1"]),
+    Case(3, "user 1", 2, [r"orthant: error: rank 1: no such graph; try karate"]),
+    Case(4, "user-all", 2, [r"orthant: error: no such graph; try karate"], [r"MPI_ABORT"]),
+    Case(1, "user-all", 2, [r"orthant: error: no such graph; try karate"]),
+    Case(3, "require-all", 1, [r"orthant: error: fault_program\.cpp:\d+: required: "], [r"MPI_ABORT"]),
+    Case(4, "differ", 2, [r"error: rank 0: part 0 is bad", r"error: rank 2: part 1 is bad"], [r"MPI_ABORT"], errors=2),
+    Case(3, "some 2", 2, [r"orthant: error: rank 2: only mine"], [r"MPI_ABORT"]),
+    Case(2, "terminate 1", 1, [r"orthant: error: rank 1: thrown where nothing may be thrown"]),
+    Case(2, "status", 75, [], errors=0),
+]
+
+
+def main():
+    cases = {"watchdog": WATCHDOG, "exit": EXIT}[sys.argv[2]]
+    with concurrent.futures.ThreadPoolExecutor(4 if sys.argv[2] == "watchdog" else 2) as pool:
+        failures = [failure for failure in pool.map(Case.run, cases) if failure]
+    for failure in failures:
+        print("\n" + failure)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
