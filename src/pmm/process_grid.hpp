@@ -1,0 +1,94 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The four-dimensional grid of ranks, data x X x Y x Z, and one communicator an axis.
+//
+//   rank = y + Y (x + X (z + Z d))          Y fastest, then X, Z, data
+//
+// so neighbours on Y are the nearest ranks of a node (Plexus, arXiv 2505.04083, section 3.1). Any
+// factorisation works.
+
+#include "runtime/communicator.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orthant::pmm {
+
+using runtime::Communicator;
+
+enum class Axis : std::uint8_t { x, y, z, data };
+inline constexpr std::array spatial_axes{Axis::x, Axis::y, Axis::z};
+
+[[nodiscard]] std::string_view name_of(Axis axis);
+
+/// Sizes of the axes.
+struct GridShape {
+  int data = 1;
+  int x = 1;
+  int y = 1;
+  int z = 1;
+
+  [[nodiscard]] int num_ranks() const { return data * x * y * z; }
+  [[nodiscard]] int size(Axis axis) const;
+  /// "1x2x3x1": data, X, Y, Z.
+  [[nodiscard]] std::string to_string() const;
+  friend bool operator==(GridShape const&, GridShape const&) = default;
+};
+
+/// Parses "DxXxYxZ", or "auto" (near_cubic). Throws UserError where the text is no grid or has not
+/// `num_ranks` ranks.
+[[nodiscard]] GridShape parse_grid(std::string_view text, int num_ranks);
+
+/// data = 1 and X, Y, Z as equal as the factors of `num_ranks` allow: the least X + Y + Z, and of those X >=
+/// Y >= Z.
+[[nodiscard]] GridShape near_cubic(int num_ranks);
+
+/// Every shape with that many ranks and `data` groups, in lexicographic order of (X, Y, Z).
+[[nodiscard]] std::vector<GridShape> all_shapes(int num_ranks, int data = 1);
+
+/// Where a rank stands.
+struct Coordinates {
+  int data = 0;
+  int x = 0;
+  int y = 0;
+  int z = 0;
+  [[nodiscard]] int along(Axis axis) const;
+  friend bool operator==(Coordinates const&, Coordinates const&) = default;
+};
+
+[[nodiscard]] Coordinates coordinates_of(GridShape const& shape, int rank);
+[[nodiscard]] int rank_of(GridShape const& shape, Coordinates const& coordinates);
+
+/// Owns the communicators. Not copied: a communicator is a costly, collective thing to make.
+class ProcessGrid {
+ public:
+  /// Collective over `world`, which must have shape.num_ranks() ranks (Error) and outlive the grid.
+  ProcessGrid(Communicator const& world, GridShape const& shape);
+  ProcessGrid(ProcessGrid const&) = delete;
+  ProcessGrid& operator=(ProcessGrid const&) = delete;
+
+  [[nodiscard]] GridShape const& shape() const { return shape_; }
+  [[nodiscard]] int size(Axis axis) const { return shape_.size(axis); }
+  [[nodiscard]] Coordinates const& coordinates() const { return coordinates_; }
+  [[nodiscard]] int coordinate(Axis axis) const { return coordinates_.along(axis); }
+
+  /// The ranks that differ from this one in their coordinate on `axis` only, in its order.
+  [[nodiscard]] Communicator const& along(Axis axis) const { return axes_[static_cast<std::size_t>(axis)]; }
+  /// The X x Y x Z ranks of this rank's data group.
+  [[nodiscard]] Communicator const& group() const { return group_; }
+  [[nodiscard]] Communicator const& world() const { return world_; }
+
+ private:
+  Communicator const& world_;
+  GridShape shape_;
+  Coordinates coordinates_;
+  std::array<Communicator, 4> axes_; // by Axis
+  Communicator group_;
+};
+
+} // namespace orthant::pmm
