@@ -46,7 +46,7 @@ template<std::size_t Axes>
 std::string grid_name(std::array<int, Axes> const& shape) {
   std::string name = std::to_string(shape[0]);
   for (std::size_t axis = 1; axis < Axes; ++axis)
-    name += "x" + std::to_string(shape[axis]);
+    name.append("x").append(std::to_string(shape[axis])); // gcc 12 warns of a plain "x" + string
   return name;
 }
 

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# From a fresh clone to Orthant at work on four ranks: bootstraps this machine, builds the program, shows what it runs
+# on and times its collectives on a 1x2x2x1 grid.
+#
+# ORTHANT_BUILD_DIR   the build tree (default: build in the source tree)
+# ORTHANT_JOBS        compilations at a time (default: the number of cores)
+set -euo pipefail
+
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=${ORTHANT_BUILD_DIR:-$repository/build}
+
+"$repository/scripts/bootstrap.sh"
+generator=()
+if [ ! -e "$build/CMakeCache.txt" ]; then generator=(-G Ninja); fi
+cmake -S "$repository" -B "$build" "${generator[@]}"
+cmake --build "$build" --parallel "${ORTHANT_JOBS:-$(nproc)}" --target orthant
+
+# Open MPI refuses to start as root, or more ranks than there are cores, unless it is told to; a waiting rank should
+# give its core away where ranks share one.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1}
+launch=(mpirun -n 4)
+if mpirun --version 2>&1 | grep -q 'Open MPI'; then launch=(mpirun --oversubscribe --bind-to none -n 4); fi
+
+run() {
+  printf '\n$ %s\n' "$*"
+  "$@"
+}
+run "${launch[@]}" "$build/bin/orthant" info
+run "${launch[@]}" "$build/bin/orthant" bench collectives --grid 1x2x2x1 --sizes 4:65536 --repeat 20
