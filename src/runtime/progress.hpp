@@ -1,0 +1,66 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Progress of a loop, on rank 0: a bar on a terminal, else one aligned line for each unit that is reported.
+//
+//   epoch  40/200 [####----------------] loss 1.234567  val_acc 0.713000  12.3 epoch/s  ETA 0:13
+//   epoch  40/200  loss 1.234567  val_acc 0.713000  12.3 epoch/s  ETA 0:13
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace orthant::runtime {
+
+enum class ProgressStyle : std::uint8_t { none, lines, bar };
+
+/// `bar` where `out` is a terminal that can redraw a line, else `lines`; `none` on other ranks.
+[[nodiscard]] ProgressStyle progress_style(bool is_root, std::FILE* out = stderr);
+
+class Progress {
+ public:
+  struct Field {
+    std::string_view name;
+    double value;
+  };
+
+  /// `total` units of `unit` ("epoch"); 0 where the number is not known.
+  Progress(std::int64_t total, std::string unit, ProgressStyle style, std::FILE* out = stderr);
+  Progress(Progress const&) = delete;
+  Progress& operator=(Progress const&) = delete;
+  /// Leaves the cursor on a fresh line.
+  ~Progress() { finish(); }
+
+  /// `done` units are finished. A bar is redrawn ten times a second at most (and for the last unit), so this
+  /// may stand in a fast loop: between, it costs one clock read.
+  void update(std::int64_t done, std::span<Field const> fields);
+  void update(std::int64_t done, std::initializer_list<Field> fields = {}) {
+    update(done, std::span(fields.begin(), fields.size()));
+  }
+
+  /// Ends the bar's line; later updates draw nothing.
+  void finish();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void draw(std::int64_t done, std::span<Field const> fields, Clock::time_point now);
+
+  std::int64_t total_;
+  std::string unit_;
+  ProgressStyle style_;
+  std::FILE* out_;
+  Clock::time_point begin_ = Clock::now();
+  Clock::time_point next_draw_ = begin_;
+  std::int64_t first_done_ = -1; // reported by the first update: a resumed run does not start at 0
+  Clock::time_point first_time_{};
+  bool has_drawn_ = false;
+};
+
+/// "0:07", "12:34", "1:02:03", "3d 04:05".
+[[nodiscard]] std::string clock_text(double seconds);
+
+} // namespace orthant::runtime

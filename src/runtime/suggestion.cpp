@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/suggestion.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+
+namespace orthant::runtime {
+namespace {
+
+std::string normal_form(std::string_view word) {
+  std::string text;
+  for (auto const character : word)
+    text += character == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(character)));
+  return text;
+}
+
+} // namespace
+
+std::size_t edit_distance(std::string_view x, std::string_view y) {
+  // d[i][j]: distance of the first i letters of x to the first j of y; three rows of it are alive.
+  std::vector<std::size_t> before_last(y.size() + 1);
+  std::vector<std::size_t> last(y.size() + 1);
+  std::vector<std::size_t> row(y.size() + 1);
+  std::iota(last.begin(), last.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= x.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= y.size(); ++j) {
+      auto const replaced = last[j - 1] + (x[i - 1] == y[j - 1] ? 0 : 1);
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, replaced});
+      if (i > 1 && j > 1 && x[i - 1] == y[j - 2] && x[i - 2] == y[j - 1])
+        row[j] = std::min(row[j], before_last[j - 2] + 1);
+    }
+    std::swap(before_last, last);
+    std::swap(last, row);
+  }
+  return last[y.size()];
+}
+
+std::optional<std::string> detail::closest_match(std::string_view word,
+                                                 std::vector<std::string_view> const& candidates) {
+  auto const wanted = normal_form(word);
+  std::optional<std::string> best;
+  double best_share = 1; // of letters that differ
+  for (auto const candidate : candidates) {
+    auto const known = normal_form(candidate);
+    auto const longest = std::max({wanted.size(), known.size(), std::size_t{1}});
+    auto share = static_cast<double>(edit_distance(wanted, known)) / static_cast<double>(longest);
+    // Two letters swapped or one wrong in a word of two or three are a near miss, too.
+    auto const is_near = share <= 1.0 / 3 || (share <= 0.5 && longest <= 3);
+    auto const is_beginning = wanted.size() >= 3 && known.starts_with(wanted);
+    if ((is_near || is_beginning) && (!best || share < best_share)) {
+      best = std::string(candidate);
+      best_share = share;
+    }
+  }
+  return best;
+}
+
+} // namespace orthant::runtime
