@@ -89,10 +89,10 @@ std::uint32_t Trace::index_of(std::string_view name) {
   return index;
 }
 
-std::string Trace::events_of(int rank, std::int64_t shift_ns) const {
+std::string Trace::events_of(int rank, std::int64_t num_records, std::int64_t shift_ns) const {
   std::lock_guard const lock(mutex_);
   // The enclosing slice before the enclosed.
-  std::vector<std::size_t> order(records_.size());
+  std::vector<std::size_t> order(static_cast<std::size_t>(num_records));
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) {
     auto const& x = records_[i];
@@ -142,10 +142,11 @@ std::string Trace::events_of(int rank, std::int64_t shift_ns) const {
 }
 
 void Trace::write(Communicator const& comm, std::string const& path) const {
+  auto const recorded = num_records();
   // Time zero is the first rank's start.
   constexpr auto off = std::numeric_limits<std::int64_t>::max();
   auto const zero = all_reduced(comm, is_on_ ? origin_of_system_ns_ : off, Reduction::min);
-  auto const mine = events_of(comm.rank(), is_on_ ? origin_of_system_ns_ - zero : 0);
+  auto const mine = events_of(comm.rank(), recorded, is_on_ ? origin_of_system_ns_ - zero : 0);
 
   if (!comm.is_root()) send_text(comm, mine, 0);
   std::optional<UserError> failure; // told after all texts are received: the senders must not hang

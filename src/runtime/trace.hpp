@@ -34,7 +34,8 @@ class Trace {
   [[nodiscard]] std::int64_t num_records() const;
   [[nodiscard]] std::int64_t num_dropped() const;
 
-  /// Writes all ranks' records to `path` as JSON, rank after rank, through rank 0. Collective.
+  /// Writes all ranks' records (but for its own communication) to `path` as JSON, rank after rank, through
+  /// rank 0. Collective.
   /// Throws UserError on all ranks where the file cannot be written.
   void write(Communicator const& comm, std::string const& path) const;
 
@@ -47,7 +48,7 @@ class Trace {
     std::int64_t bytes;
   };
   std::uint32_t index_of(std::string_view name);
-  [[nodiscard]] std::string events_of(int rank, std::int64_t shift_ns) const;
+  [[nodiscard]] std::string events_of(int rank, std::int64_t num_records, std::int64_t shift_ns) const;
 
   bool is_on_ = false;
   Clock::time_point origin_{};
