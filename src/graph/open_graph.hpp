@@ -27,11 +27,11 @@ enum class InputFormat : std::uint8_t { automatic, ogb, edgelist, mtx, npy };
 [[nodiscard]] InputFormat parse_input_format(std::string_view word);
 
 struct Input {
-  std::filesystem::path path;
+  std::filesystem::path path{};
   InputFormat format = InputFormat::automatic;
   /// Folder under split/. Empty: the first one that meta.json names, else the only one, else the first by
   /// name.
-  std::string split;
+  std::string split{};
   /// Keep the direction of edges. Without it the graph is undirected: the reverse of every edge is added, as
   /// OGB's add_inverse_edge and PyG's ToUndirected do, whatever meta.json says. A symmetric .mtx stands for
   /// both directions in either case.
@@ -44,7 +44,7 @@ struct Input {
   // Made up, seeded by the original vertex id, in place of what the files have.
   std::int64_t random_features = 0;                  // columns, standard normal
   std::int64_t random_labels = 0;                    // classes, uniform
-  std::optional<std::array<double, 3>> random_split; // fractions of train, valid, test; sum at most 1
+  std::optional<std::array<double, 3>> random_split{}; // fractions of train, valid, test; sum at most 1
   std::uint64_t seed = 0;
 };
 

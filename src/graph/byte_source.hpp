@@ -1,0 +1,50 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Bytes at an offset: of a file, or of a member of a zip archive. What the .npy reader stands on.
+
+#include "runtime/unique_handle.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace orthant::graph {
+
+class ByteSource {
+ public:
+  ByteSource() = default;
+  ByteSource(ByteSource const&) = delete;
+  ByteSource& operator=(ByteSource const&) = delete;
+  virtual ~ByteSource() = default;
+
+  /// For messages: the path, or "archive(member)".
+  [[nodiscard]] virtual std::string const& name() const = 0;
+  [[nodiscard]] virtual std::int64_t size() const = 0;
+  /// Fills `out` from `offset`. Throws UserError where the bytes are not there or cannot be read. Offsets
+  /// that go back are slow where has_random_access() is false.
+  virtual void read(std::int64_t offset, std::span<std::byte> out) = 0;
+  [[nodiscard]] virtual bool has_random_access() const { return true; }
+};
+
+namespace detail {
+struct CloseFile {
+  void operator()(int descriptor) const noexcept;
+};
+using FileDescriptor = runtime::UniqueHandle<int, -1, CloseFile>;
+
+/// Opens a regular file to read. Throws UserError that names it and the reason.
+[[nodiscard]] FileDescriptor open_to_read(std::filesystem::path const& path);
+[[nodiscard]] std::int64_t size_of_file(int descriptor, std::filesystem::path const& path);
+/// Up to out.size() bytes from `offset`; fewer at the end only.
+[[nodiscard]] std::int64_t read_at(int descriptor, std::int64_t offset, std::span<char> out,
+                                   std::filesystem::path const& path);
+} // namespace detail
+
+/// A plain file, read where it is asked: any number of ranks at once.
+[[nodiscard]] std::unique_ptr<ByteSource> open_file_bytes(std::filesystem::path const& path);
+
+} // namespace orthant::graph

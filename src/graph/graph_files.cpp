@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/graph_files.hpp"
+
+#include "graph/byte_source.hpp"
+#include "graph/matrix_market.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fmt/ranges.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace orthant::graph {
+
+using runtime::throw_user;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Path = GraphFiles::Path;
+using Topology = GraphFiles::Topology;
+
+bool is_there(Path const& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+/// `folder/name` or `folder/name.gz`.
+std::optional<Path> find_text(Path const& folder, std::string const& name) {
+  for (auto const& candidate : {name + ".gz", name})
+    if (is_there(folder / candidate)) return folder / candidate;
+  return std::nullopt;
+}
+
+std::optional<Path> find_file(Path const& folder, std::string const& name) {
+  return is_there(folder / name) ? std::optional(folder / name) : std::nullopt;
+}
+
+DataSetMeta read_meta(Path const& folder) {
+  DataSetMeta meta;
+  auto const path = folder / "meta.json";
+  if (!is_there(path)) return meta;
+  static_cast<void>(detail::open_to_read(path)); // the system's reason where it cannot be read
+  meta.path = path;
+  std::ifstream file(path);
+  try {
+    auto const json = nlohmann::ordered_json::parse(file);
+    meta.name = json.value("name", std::string{});
+    if (json.contains("num_nodes")) meta.num_vertices = json["num_nodes"].get<std::int64_t>();
+    if (json.contains("num_classes")) meta.num_classes = json["num_classes"].get<std::int64_t>();
+    if (json.contains("splits"))
+      for (auto const& item : json["splits"].items())
+        meta.splits.push_back(item.key());
+  } catch (nlohmann::json::parse_error const& error) {
+    throw_user("{}: not sound JSON at byte {}", path.string(), error.byte);
+  } catch (nlohmann::json::exception const&) {
+    throw_user("{}: name must be text, num_nodes and num_classes whole numbers, splits an object",
+               path.string());
+  }
+  return meta;
+}
+
+/// The topology in `folder` in the layout of OGB's raw/, if it is there.
+bool find_ogb(Path const& folder, GraphFiles& files) {
+  if (auto const text = find_text(folder, "edge.csv")) {
+    files.topology = Topology::ogb_text;
+    files.edges = *text;
+    files.edge_weights = find_text(folder, "edge-weight.csv");
+  } else if (auto const archive = find_file(folder, "data.npz")) {
+    files.topology = Topology::ogb_npz;
+    files.edges = *archive;
+  } else {
+    return false;
+  }
+  files.num_nodes = find_text(folder, "num-node-list.csv");
+  files.num_edges = find_text(folder, "num-edge-list.csv");
+  files.feature_text = find_text(folder, "node-feat.csv");
+  files.label_text = find_text(folder, "node-label.csv");
+  if (!files.label_text) files.label_npz = find_file(folder, "node-label.npz");
+  return true;
+}
+
+bool find_npy_edges(Path const& folder, GraphFiles& files) {
+  auto const edges = find_file(folder, "edge_index.npy");
+  if (!edges) return false;
+  files.topology = Topology::npy;
+  files.edges = *edges;
+  files.edge_weights = find_file(folder, "edge_weight.npy");
+  return true;
+}
+
+/// What raw/ lacks, from a folder of .npy.
+void add_npy_attributes(Path const& folder, GraphFiles& files) {
+  bool const has_features = files.feature_text || files.feature_npy || files.sparse_npy;
+  if (!has_features) {
+    files.feature_npy = find_file(folder, "x.npy");
+    if (!files.feature_npy && is_there(folder / "x_indptr.npy")) files.sparse_npy = folder;
+  }
+  if (!files.label_text && !files.label_npz && !files.label_npy)
+    files.label_npy = find_file(folder, "labels.npy");
+  if (!files.split_npy && is_there(folder / "train_idx.npy")) files.split_npy = folder;
+}
+
+/// The only file in the folder with one of these endings.
+std::optional<Path> find_single(Path const& folder, std::initializer_list<std::string_view> endings) {
+  std::vector<Path> found;
+  for (auto const& entry : fs::directory_iterator(folder))
+    for (auto const ending : endings)
+      if (entry.path().filename().string().ends_with(ending)) found.push_back(entry.path());
+  std::ranges::sort(found);
+  if (found.size() > 1)
+    throw_user("{} holds {} graphs, {} and {} among them: name one", folder.string(), found.size(),
+               found[0].filename().string(), found[1].filename().string());
+  return found.empty() ? std::nullopt : std::optional(found.front());
+}
+
+void choose_split(Path const& folder, std::string const& wanted, GraphFiles& files) {
+  std::vector<std::string> names;
+  if (is_there(folder / "split"))
+    for (auto const& entry : fs::directory_iterator(folder / "split"))
+      if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  auto const is_listed = [&](std::string const& name) {
+    return std::ranges::find(names, name) != names.end();
+  };
+
+  auto name = wanted;
+  if (name.empty()) {
+    auto const named = std::ranges::find_if(files.meta.splits, is_listed);
+    if (named != files.meta.splits.end())
+      name = *named;
+    else if (!names.empty())
+      name = names.front();
+  } else if (!is_listed(name)) {
+    bool const is_npy_split =
+        files.split_npy && !files.meta.splits.empty() && files.meta.splits.front() == name;
+    if (!is_npy_split)
+      throw_user("{} has no split \"{}\"; it has {}", folder.string(), name,
+                 names.empty() ? std::string("none") : fmt::format("{}", fmt::join(names, ", ")));
+  }
+  if (is_listed(name)) {
+    files.split_folder = folder / "split" / name;
+    files.split_name = name;
+  } else if (files.split_npy) {
+    files.split_name = !files.meta.splits.empty() ? files.meta.splits.front() : "npy";
+  }
+}
+
+GraphFiles find_in_folder(Input const& input) {
+  using enum InputFormat;
+  auto const format = input.format;
+  // The folder itself may be the raw/ or npy/ of a data set: meta.json and split/ then lie beside it.
+  auto root = fs::absolute(input.path).lexically_normal();
+  if (root.filename().empty()) root = root.parent_path();
+  auto const kind = root.filename().string();
+  if ((kind == "raw" || kind == "npy") && !is_there(root / "meta.json") &&
+      (is_there(root.parent_path() / "meta.json") || is_there(root.parent_path() / "split")))
+    root = root.parent_path();
+
+  GraphFiles files;
+  files.meta = read_meta(root);
+  bool const may_be_ogb = (format == automatic && kind != "npy") || format == ogb;
+  bool const may_be_npy = format == automatic || format == npy;
+  bool is_found = may_be_ogb && (find_ogb(input.path / "raw", files) || find_ogb(input.path, files));
+  if (!is_found && may_be_npy)
+    is_found = find_npy_edges(input.path, files) || find_npy_edges(input.path / "npy", files);
+  auto const use_single = [&](Topology topology, std::initializer_list<std::string_view> endings) {
+    auto const single = find_single(input.path, endings);
+    if (!single) return false;
+    files.topology = topology;
+    files.edges = *single;
+    return true;
+  };
+  if (!is_found && (format == automatic || format == mtx))
+    is_found = use_single(Topology::matrix_market, {".mtx", ".mtx.gz"});
+  if (!is_found && (format == automatic || format == edgelist))
+    is_found = use_single(Topology::edge_list,
+                          {".txt", ".txt.gz", ".tsv", ".tsv.gz", ".el", ".el.gz", ".edges", ".edges.gz"});
+  if (!is_found)
+    throw_user(
+        "{} is not a graph in a known format; looked for raw/edge.csv[.gz], raw/data.npz, edge.csv[.gz], "
+        "data.npz, edge_index.npy, npy/edge_index.npy, one *.mtx[.gz], one *.txt, *.tsv, *.el or "
+        "*.edges[.gz]",
+        input.path.string());
+
+  add_npy_attributes(input.path, files);
+  add_npy_attributes(root / "npy", files);
+  choose_split(root, input.split, files);
+  if (files.meta.name.empty()) files.meta.name = root.filename().string();
+  return files;
+}
+
+GraphFiles find_single_file(Input const& input) {
+  using enum InputFormat;
+  static_cast<void>(detail::open_to_read(input.path));
+  GraphFiles files;
+  files.edges = input.path;
+  files.meta.name = input.path.filename().string();
+  auto const is_called = [&](std::string_view ending) { return files.meta.name.ends_with(ending); };
+  if (input.format == npy || input.format == ogb)
+    throw_user("{} is a file; the format {} is a folder", input.path.string(),
+               input.format == npy ? "npy" : "ogb");
+  if (is_called(".npy") || is_called(".npz"))
+    throw_user("{} is one array file; name the folder that holds it", input.path.string());
+  if (is_called(".h5") || is_called(".hdf5"))
+    throw_user(
+        "{} looks like a graph store, which needs no partitioning; give a graph in its original format",
+        input.path.string());
+  bool const is_mtx =
+      input.format == mtx || (input.format == automatic &&
+                              (is_called(".mtx") || is_called(".mtx.gz") || is_matrix_market(input.path)));
+  files.topology = is_mtx ? Topology::matrix_market : Topology::edge_list;
+  if (!input.split.empty()) throw_user("{} is a file and has no splits", input.path.string());
+  return files;
+}
+
+} // namespace
+
+InputFormat parse_input_format(std::string_view word) {
+  using enum InputFormat;
+  constexpr std::array<std::pair<std::string_view, InputFormat>, 5> known{
+      {{"auto", automatic}, {"ogb", ogb}, {"edgelist", edgelist}, {"mtx", mtx}, {"npy", npy}}};
+  for (auto const& [name, format] : known)
+    if (name == word) return format;
+  throw_user("unknown format \"{}\"; known: auto, ogb, edgelist, mtx, npy", word);
+}
+
+GraphFiles find_graph_files(Input const& input) {
+  std::error_code error;
+  auto const status = fs::status(input.path, error);
+  if (!fs::exists(status))
+    throw_user("cannot read {}: {}", input.path.string(),
+               error ? error.message() : std::string("No such file or directory"));
+  try {
+    return fs::is_directory(status) ? find_in_folder(input) : find_single_file(input);
+  } catch (fs::filesystem_error const& failure) {
+    throw_user("cannot read {}: {}", failure.path1().string(), failure.code().message());
+  }
+}
+
+} // namespace orthant::graph

@@ -1,0 +1,49 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Edges, features, labels and vertex lists out of .npy arrays, which lie in files or in an .npz archive.
+// Shares are ranges of columns of edge_index and of rows of everything else.
+
+#include "graph/graph_source.hpp"
+#include "graph/npy.hpp"
+#include "graph/text_blocks.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace orthant::graph {
+
+/// Opens the same array anew: each stream has handles of its own.
+using OpenArray = std::function<NpyArray()>;
+
+/// edge_index, integers [2, E]: all sources, then all targets. `weights` may be empty; else [E].
+[[nodiscard]] std::unique_ptr<EdgeStream> read_npy_edges(OpenArray const& edge_index,
+                                                         OpenArray const& weights, Range edges,
+                                                         std::int64_t num_vertices, std::int64_t batch_size);
+
+/// [N, D] of any type, as floats, which must be finite.
+[[nodiscard]] std::unique_ptr<FeatureStream> read_npy_features(OpenArray const& features, Range rows,
+                                                               std::int64_t batch_rows);
+
+/// CSR in four arrays: x_indptr [N + 1], x_indices [nnz], x_data [nnz], x_shape [2].
+struct SparseArrays {
+  OpenArray indptr;
+  OpenArray indices;
+  OpenArray data;
+};
+[[nodiscard]] std::unique_ptr<FeatureStream> read_npy_sparse_features(SparseArrays const& arrays, Range rows,
+                                                                      std::int64_t num_columns,
+                                                                      std::int64_t batch_rows);
+
+/// [N] or [N, 1] of integers (-1 = none) or floats (nan = none): classes. [N, C], C > 1: 0, 1 or nan/-1.
+[[nodiscard]] std::unique_ptr<LabelStream> read_npy_labels(OpenArray const& labels, Range rows,
+                                                           std::int64_t num_classes, std::int64_t batch_rows);
+
+/// Elements `share` of a list of vertices.
+[[nodiscard]] std::vector<std::int64_t> read_npy_vertices(NpyArray array, Share share,
+                                                          std::int64_t num_vertices);
+
+} // namespace orthant::graph

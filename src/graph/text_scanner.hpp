@@ -1,0 +1,108 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Numbers out of lines of text, fast: each function reads at a pointer inside a block whose every line ends
+// in
+// '\n' (text_blocks.hpp), stops there at the latest, and returns the first place it did not take, or nullptr
+// where no such number stands. Between numbers: blanks and tabs, and at most one comma.
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+namespace orthant::graph::text {
+
+inline bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\r';
+}
+inline bool is_digit(char c) {
+  return static_cast<unsigned char>(c - '0') < 10;
+}
+
+inline char const* skip_blanks(char const* p) {
+  while (is_blank(*p))
+    ++p;
+  return p;
+}
+
+/// Over what lies between two numbers. p itself, where nothing does.
+inline char const* skip_separator(char const* p) {
+  p = skip_blanks(p);
+  return *p == ',' ? skip_blanks(p + 1) : p;
+}
+
+/// The '\n' of this line.
+inline char const* line_end(char const* p) {
+  while (*p != '\n')
+    ++p;
+  return p;
+}
+
+/// Digits only, at most 18 of them: below 10^18, so nothing overflows. More digits give nullptr.
+inline char const* parse_natural(char const* p, std::int64_t& value) {
+  if (!is_digit(*p)) return nullptr;
+  auto const* const begin = p;
+  std::int64_t result = *p++ - '0';
+  while (is_digit(*p))
+    result = result * 10 + (*p++ - '0');
+  if (p - begin > 18) return nullptr;
+  value = result;
+  return p;
+}
+
+/// A decimal number, "nan" or "inf", rounded to the nearest float. A mantissa below 2^24 over a power of ten
+/// up to 10^10 is one exact division of floats (Clinger 1990); anything else goes through the library.
+inline char const* parse_float(char const* p, float& value) {
+  constexpr float powers[] = {1e0f, 1e1f, 1e2f, 1e3f, 1e4f, 1e5f, 1e6f, 1e7f, 1e8f, 1e9f, 1e10f};
+  auto const* const begin = p;
+  bool const is_negative = *p == '-';
+  if (is_negative || *p == '+') ++p;
+  auto const* const digits = p;
+  std::uint32_t mantissa = 0;
+  std::int32_t num_digits = 0;
+  std::int32_t num_decimals = 0;
+  while (is_digit(*p)) {
+    mantissa = mantissa * 10 + static_cast<std::uint32_t>(*p++ - '0');
+    ++num_digits;
+  }
+  if (*p == '.') {
+    ++p;
+    while (is_digit(*p)) {
+      mantissa = mantissa * 10 + static_cast<std::uint32_t>(*p++ - '0');
+      ++num_digits;
+      ++num_decimals;
+    }
+  }
+  bool const is_simple = num_digits >= 1 && num_digits <= 9 && mantissa < (1u << 24) && num_decimals <= 10;
+  if (is_simple && *p != 'e' && *p != 'E') {
+    auto const magnitude = static_cast<float>(mantissa) / powers[num_decimals];
+    value = is_negative ? -magnitude : magnitude;
+    return p;
+  }
+  auto const* const start = *begin == '+' ? digits : begin; // from_chars knows no '+'
+  if (*begin == '+' && *digits == '-') return nullptr;
+  auto const [end, error] = std::from_chars(start, line_end(p), value);
+  if (error == std::errc::result_out_of_range) { // too small is zero, too large is infinite: both said below
+    double wide = 0;
+    auto const [wide_end, wide_error] = std::from_chars(start, line_end(p), wide);
+    if (wide_error != std::errc{}) return nullptr;
+    value = static_cast<float>(wide);
+    return wide_end;
+  }
+  return error == std::errc{} ? end : nullptr;
+}
+
+/// The line at `p` without its end, cut to a length that fits a message, unprintable characters as '?'.
+inline std::string excerpt(char const* p, std::size_t longest = 60) {
+  auto const* end = line_end(p);
+  while (end > p && is_blank(end[-1]))
+    --end;
+  std::string line(p, std::min(static_cast<std::size_t>(end - p), longest));
+  std::ranges::replace_if(
+      line, [](unsigned char c) { return c < 32 || c > 126; }, '?');
+  return line;
+}
+
+} // namespace orthant::graph::text

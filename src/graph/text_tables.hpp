@@ -1,0 +1,61 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tables of numbers out of lines of text, a vertex a line, as in OGB's node-feat.csv and node-label.csv, and
+// lists of vertices, as in split/NAME/train.csv. Which row a line is depends on all lines before it, so one
+// rank reads the whole file; the other ranks make no stream.
+
+#include "graph/graph_source.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace orthant::graph {
+
+/// Number of comma- or blank-separated fields of the first line; 0 in an empty file.
+[[nodiscard]] std::int64_t count_text_columns(std::filesystem::path const& path);
+
+/// `num_rows` lines of `num_columns` finite numbers each. Throws UserError "file:line: .." otherwise.
+[[nodiscard]] std::unique_ptr<FeatureStream> read_text_features(std::filesystem::path const& path,
+                                                                std::int64_t num_rows,
+                                                                std::int64_t num_columns,
+                                                                std::int64_t batch_rows);
+
+/// One class a line, "nan" or -1 = none; below `num_classes`.
+[[nodiscard]] std::unique_ptr<LabelStream> read_text_classes(std::filesystem::path const& path,
+                                                             std::int64_t num_rows, std::int64_t num_classes,
+                                                             std::int64_t batch_rows);
+
+/// `num_classes` fields of 0, 1 or nan a line.
+[[nodiscard]] std::unique_ptr<LabelStream> read_text_indicator(std::filesystem::path const& path,
+                                                               std::int64_t num_rows,
+                                                               std::int64_t num_classes,
+                                                               std::int64_t batch_rows);
+
+/// One vertex below `num_vertices` a line.
+[[nodiscard]] std::vector<std::int64_t> read_text_vertices(std::filesystem::path const& path,
+                                                           std::int64_t num_vertices);
+
+/// The single number in a file such as num-node-list.csv.gz. Throws UserError where there are more lines
+/// (OGB's data sets of many graphs) or no number.
+[[nodiscard]] std::int64_t read_text_count(std::filesystem::path const& path);
+
+/// One weight a line, read beside the edges.
+class TextColumn {
+ public:
+  explicit TextColumn(std::filesystem::path const& path);
+  ~TextColumn();
+  /// Throws UserError where fewer than out.size() lines are left.
+  void read(std::span<float> out);
+  /// Throws UserError where lines are left.
+  void expect_end();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+} // namespace orthant::graph

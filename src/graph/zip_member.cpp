@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/zip_member.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fmt/ranges.h>
+#include <zip.h>
+
+namespace orthant::graph {
+
+using runtime::throw_user;
+
+namespace {
+
+struct DiscardArchive {
+  void operator()(zip_t* archive) const noexcept { zip_discard(archive); }
+};
+struct CloseMember {
+  void operator()(zip_file_t* member) const noexcept { zip_fclose(member); }
+};
+using Archive = runtime::UniqueHandle<zip_t*, nullptr, DiscardArchive>;
+using Member = runtime::UniqueHandle<zip_file_t*, nullptr, CloseMember>;
+
+Archive open_archive(std::filesystem::path const& path) {
+  static_cast<void>(detail::open_to_read(path)); // the system's reason, where it cannot even be opened
+  int code = 0;
+  Archive archive(zip_open(path.c_str(), ZIP_RDONLY, &code));
+  if (!archive.owns()) {
+    zip_error_t error;
+    zip_error_init_with_code(&error, code);
+    std::string const reason = zip_error_strerror(&error);
+    zip_error_fini(&error);
+    throw_user("cannot read {} as an .npz archive: {}", path.string(), reason);
+  }
+  return archive;
+}
+
+std::vector<std::string> members_of(zip_t* archive) {
+  std::vector<std::string> names;
+  for (zip_int64_t i = 0; i < zip_get_num_entries(archive, 0); ++i)
+    if (char const* const name = zip_get_name(archive, static_cast<zip_uint64_t>(i), 0))
+      names.emplace_back(name);
+  return names;
+}
+
+class ZipMember final : public ByteSource {
+ public:
+  ZipMember(std::filesystem::path const& path, std::string const& member)
+      : archive_(open_archive(path)),
+        name_(path.string() + "(" + member + ")") {
+    auto const index = zip_name_locate(archive_.get(), member.c_str(), 0);
+    if (index < 0)
+      throw_user("{} has no member {}; it holds {}", path.string(), member,
+                 fmt::join(members_of(archive_.get()), ", "));
+    index_ = static_cast<zip_uint64_t>(index);
+    zip_stat_t status{};
+    zip_stat_init(&status);
+    if (zip_stat_index(archive_.get(), index_, 0, &status) != 0 || (status.valid & ZIP_STAT_SIZE) == 0)
+      throw_user("cannot read {}: {}", name_, zip_strerror(archive_.get()));
+    size_ = static_cast<std::int64_t>(status.size);
+    is_stored_ = (status.valid & ZIP_STAT_COMP_METHOD) != 0 && status.comp_method == ZIP_CM_STORE;
+    reopen();
+  }
+
+  std::string const& name() const override { return name_; }
+  std::int64_t size() const override { return size_; }
+  bool has_random_access() const override { return is_stored_; }
+
+  void read(std::int64_t offset, std::span<std::byte> out) override {
+    move_to(offset);
+    fill(out);
+  }
+
+ private:
+  void reopen() {
+    member_.reset();
+    member_ = Member(zip_fopen_index(archive_.get(), index_, 0));
+    if (!member_.owns()) throw_user("cannot read {}: {}", name_, zip_strerror(archive_.get()));
+    position_ = 0;
+  }
+
+  void move_to(std::int64_t offset) {
+    if (offset == position_) return;
+    if (is_stored_) {
+      if (zip_fseek(member_.get(), offset, SEEK_SET) != 0)
+        throw_user("cannot read {} at byte {}: {}", name_, offset, zip_file_strerror(member_.get()));
+      position_ = offset;
+      return;
+    }
+    if (offset < position_) reopen();
+    std::array<std::byte, 65536> passed_over;
+    while (position_ < offset) {
+      auto const count = std::min(offset - position_, static_cast<std::int64_t>(passed_over.size()));
+      fill(std::span(passed_over).first(static_cast<std::size_t>(count)));
+    }
+  }
+
+  void fill(std::span<std::byte> out) {
+    while (!out.empty()) {
+      auto const got = zip_fread(member_.get(), out.data(), out.size());
+      if (got < 0)
+        throw_user("cannot read {} at byte {}: {}", name_, position_, zip_file_strerror(member_.get()));
+      if (got == 0) throw_user("{} ends at byte {} (truncated?)", name_, position_);
+      position_ += got;
+      out = out.subspan(static_cast<std::size_t>(got));
+    }
+  }
+
+  Archive archive_;
+  Member member_; // after the archive: closed before it
+  std::string name_;
+  zip_uint64_t index_ = 0;
+  std::int64_t size_ = 0;
+  std::int64_t position_ = 0;
+  bool is_stored_ = false;
+};
+
+} // namespace
+
+std::vector<std::string> list_zip_members(std::filesystem::path const& archive) {
+  return members_of(open_archive(archive).get());
+}
+
+std::unique_ptr<ByteSource> open_zip_member(std::filesystem::path const& archive, std::string const& member) {
+  return std::make_unique<ZipMember>(archive, member);
+}
+
+} // namespace orthant::graph

@@ -1,0 +1,23 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Members of a zip archive (.npz) through libzip. numpy.savez stores members as they are: those are read at
+// any offset. savez_compressed deflates them: those are read in order, and going back starts again.
+
+#include "graph/byte_source.hpp"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace orthant::graph {
+
+/// Names of all members. Throws UserError where the archive cannot be read.
+[[nodiscard]] std::vector<std::string> list_zip_members(std::filesystem::path const& archive);
+
+/// Throws UserError that lists what there is where the member is missing.
+[[nodiscard]] std::unique_ptr<ByteSource> open_zip_member(std::filesystem::path const& archive,
+                                                          std::string const& member);
+
+} // namespace orthant::graph
