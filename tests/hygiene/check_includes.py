@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may include whom: the folders of src know only those below them; graph and pmm never see each other."""
+
+import pathlib
+import re
+
+import source_tree
+
+MAY_INCLUDE = {
+    "runtime": {"runtime"},
+    "graph": {"graph", "runtime"},
+    "pmm": {"pmm", "runtime"},
+    "sampling": {"sampling", "graph", "runtime"},
+    "models": {"models", "sampling", "pmm", "graph", "runtime"},
+    "cli": {"cli", "models", "sampling", "pmm", "graph", "runtime"},
+}
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(["<])([^">]+)[">]', re.MULTILINE)
+
+
+def check(root):
+    problems = []
+    paths = source_tree.files(root, ".hpp", ".cpp", ".cu", under=("src",))
+    for path in paths:
+        folder = path.parts[1]
+        text = source_tree.read(root, path)
+        includes = [(match.group(1), match.group(2), source_tree.line_of(text, match.start()))
+                    for match in INCLUDE.finditer(text)]
+        if folder not in MAY_INCLUDE:
+            problems.append(f"{path}:1: src/{folder} has no place in the order of folders")
+            continue
+        for kind, name, line in includes:
+            target = name.split("/")[0]
+            if kind == "<":
+                if target in MAY_INCLUDE and (pathlib.Path(root) / "src" / name).exists():
+                    problems.append(f'{path}:{line}: write our own headers as "{name}"')
+                elif folder == "graph" and name.startswith("Kokkos"):
+                    problems.append(f"{path}:{line}: graph is host code and includes no Kokkos")
+                continue
+            if "/" not in name or target not in MAY_INCLUDE:
+                problems.append(f'{path}:{line}: "{name}" is not of the form "folder/file.hpp"')
+            elif target not in MAY_INCLUDE[folder]:
+                problems.append(f"{path}:{line}: src/{folder} may not include src/{target} ({name})")
+        own = path.with_suffix(".hpp")
+        own_name = "/".join(own.parts[1:])
+        if path.suffix == ".cpp" and (pathlib.Path(root) / own).exists():
+            if not includes or includes[0][1] != own_name:
+                problems.append(f'{path}:1: the first include should be its own header, "{own_name}"')
+    return problems, len(paths)
+
+
+if __name__ == "__main__":
+    source_tree.main(check)

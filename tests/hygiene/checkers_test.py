@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each check finds the mistake that it is there for, and passes a file without."""
+
+import pathlib
+import tempfile
+import unittest
+
+import check_includes
+import check_kernels
+import check_text
+
+
+def problems_of(check, **contents):
+    """The problems in a tree of files; '__' in a name stands for '/', and its last '_' for '.'."""
+    with tempfile.TemporaryDirectory() as root:
+        for name, text in contents.items():
+            stem, suffix = name.replace("__", "/").rsplit("_", 1)
+            path = pathlib.Path(root) / f"{stem}.{suffix}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        problems, num_checked = check(root)
+        assert num_checked == len(contents)
+        return problems
+
+
+class Includes(unittest.TestCase):
+    def test_allowed_directions_pass(self):
+        self.assertEqual([], problems_of(check_includes.check, src__pmm__a_hpp='#include "runtime/views.hpp"\n',
+                                         src__models__a_cpp='#include "pmm/a.hpp"\n#include <vector>\n'))
+
+    def test_graph_and_pmm_never_see_each_other(self):
+        for one, other in (("pmm", "graph"), ("graph", "pmm"), ("runtime", "pmm"), ("sampling", "pmm")):
+            found = problems_of(check_includes.check, **{f"src__{one}__a_hpp": f'#include "{other}/b.hpp"\n'})
+            self.assertEqual(1, len(found), found)
+            self.assertIn(f"src/{one} may not include src/{other}", found[0])
+
+    def test_bare_and_relative_names_are_refused(self):
+        self.assertEqual(1, len(problems_of(check_includes.check, src__pmm__a_hpp='#include "b.hpp"\n')))
+        self.assertEqual(1, len(problems_of(check_includes.check, src__pmm__a_hpp='#include "../graph/b.hpp"\n')))
+
+    def test_own_header_comes_first(self):
+        found = problems_of(check_includes.check, src__pmm__a_hpp="",
+                            src__pmm__a_cpp='#include <vector>\n#include "pmm/a.hpp"\n')
+        self.assertEqual(1, len(found), found)
+
+    def test_graph_is_host_code(self):
+        self.assertEqual(1, len(problems_of(check_includes.check, src__graph__a_hpp="#include <Kokkos_Core.hpp>\n")))
+
+
+class Kernels(unittest.TestCase):
+    def num_problems(self, text):
+        return len(problems_of(check_kernels.check, src__pmm__a_cpp=text))
+
+    def test_labelled_kernels_pass(self):
+        self.assertEqual(0, self.num_problems('Kokkos::parallel_for(\n  "orthant::pmm::add", policy, f);'))
+        self.assertEqual(0, self.num_problems("Kokkos::parallel_for(label, policy, f);"))
+        self.assertEqual(0, self.num_problems("Kokkos::parallel_for(Kokkos::TeamThreadRange(team, n), f);"))
+        self.assertEqual(0, self.num_problems("// parallel_for(policy)\n"))
+
+    def test_other_kernels_do_not(self):
+        self.assertEqual(1, self.num_problems("Kokkos::parallel_for(policy, f);"))
+        self.assertEqual(1, self.num_problems('Kokkos::parallel_reduce("add", policy, f, sum);'))
+        self.assertEqual(1, self.num_problems('Kokkos::parallel_scan("orthant::graph::scan", policy, f);'))
+
+    def test_allocations(self):
+        self.assertEqual(0, self.num_problems('V v(Kokkos::view_alloc(exec, "orthant::pmm::v"), n);'))
+        self.assertEqual(1, self.num_problems('V v(Kokkos::view_alloc(exec, "v"), n);'))
+        self.assertEqual(1, self.num_problems("V v(Kokkos::view_alloc(exec, WithoutInitializing), n);"))
+        self.assertEqual(1, self.num_problems('Kokkos::View<float*> v("v", n);'))
+        self.assertEqual(0, self.num_problems('runtime::Vector<T, Exec>("orthant::pmm::v", n)'))
+
+
+class Text(unittest.TestCase):
+    LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
+
+    def test_a_plain_header_passes(self):
+        self.assertEqual([], problems_of(check_text.check, src__pmm__a_hpp="#pragma once\n" + self.LICENCE))
+
+    def test_each_mistake_is_found(self):
+        for text in ("#pragma once\n", self.LICENCE, "#pragma once\n" + self.LICENCE + "using namespace std;\n",
+                     "#pragma once\n" + self.LICENCE + "// see /ho" + "me/me/notes\n",
+                     "#pragma once\n" + self.LICENCE + "// TO" + "DO\n", "#pragma once\n" + self.LICENCE + "\n" * 400):
+            self.assertEqual(1, len(problems_of(check_text.check, src__pmm__a_hpp=text)), text)
+        self.assertEqual(1, len(problems_of(check_text.check, src__pmm__utils_cpp=self.LICENCE)))
+
+
+if __name__ == "__main__":
+    unittest.main()
