@@ -23,40 +23,48 @@ std::int64_t sum_of(std::span<std::int64_t const> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
 
+/// What a rank can find wrong by itself, before it communicates. Errors name the operation and the caller's
+/// place.
 void check(Communicator const& comm, Call const& call) {
   auto const size = static_cast<std::int64_t>(comm.size());
   auto const rank = static_cast<std::size_t>(comm.rank());
-  auto const name = name_of(call.operation);
+  auto const require = [&](bool holds, auto const&... parts) {
+    if (!holds) throw_internal(concatenate(name_of(call.operation), parts...), call.where);
+  };
+  auto const are_parts_of = [&](std::span<std::int64_t const> counts, std::int64_t whole) {
+    return std::ssize(counts) == size && std::ranges::all_of(counts, [](auto count) { return count >= 0; }) &&
+           sum_of(counts) == whole;
+  };
   auto const parts_match = [&](std::span<std::int64_t const> counts, std::int64_t whole, std::int64_t part) {
-    if (counts.empty()) return whole == part * size;
-    return counts.size() == static_cast<std::size_t>(size) && sum_of(counts) == whole && counts[rank] == part;
+    return counts.empty() ? whole == part * size : are_parts_of(counts, whole) && counts[rank] == part;
   };
   switch (call.operation) {
   case Operation::all_gather:
-    ORTHANT_REQUIRE(parts_match(call.receive_counts, call.receive_count, call.send_count), name, " of ",
-                    call.send_count, " elements into ", call.receive_count, " on ", size, " ranks");
+    require(parts_match(call.receive_counts, call.receive_count, call.send_count), " of ", call.send_count,
+            " elements into ", call.receive_count, " on ", size, " ranks");
     break;
   case Operation::reduce_scatter:
-    ORTHANT_REQUIRE(parts_match(call.send_counts, call.send_count, call.receive_count), name, " of ",
-                    call.send_count, " elements into ", call.receive_count, " on ", size, " ranks");
+    require(parts_match(call.send_counts, call.send_count, call.receive_count), " of ", call.send_count,
+            " elements into ", call.receive_count, " on ", size, " ranks");
     break;
   case Operation::all_to_all:
-    if (call.send_counts.empty() && call.receive_counts.empty()) {
-      ORTHANT_REQUIRE(call.send_count == call.receive_count && call.send_count % size == 0, name, " of ",
-                      call.send_count, " elements into ", call.receive_count, " on ", size, " ranks");
-    } else {
-      ORTHANT_REQUIRE(call.send_counts.size() == static_cast<std::size_t>(size) &&
-                          call.receive_counts.size() == static_cast<std::size_t>(size) &&
-                          sum_of(call.send_counts) == call.send_count &&
-                          sum_of(call.receive_counts) == call.receive_count &&
-                          call.send_counts[rank] == call.receive_counts[rank],
-                      name, ": the counts do not add up to the buffers");
-    }
+    if (call.send_counts.empty() && call.receive_counts.empty())
+      require(call.send_count == call.receive_count && call.send_count % size == 0, " of ", call.send_count,
+              " elements into ", call.receive_count, " on ", size, " ranks");
+    else
+      require(are_parts_of(call.send_counts, call.send_count) &&
+                  are_parts_of(call.receive_counts, call.receive_count) &&
+                  call.send_counts[rank] == call.receive_counts[rank],
+              ": the counts do not add up to the buffers");
     break;
-  case Operation::broadcast:
   case Operation::send:
   case Operation::receive:
-    ORTHANT_REQUIRE(call.peer >= 0 && call.peer < size, name, " with rank ", call.peer, " of ", size);
+    require(call.peer != comm.rank(), ": a rank has no message for itself");
+    require(call.tag >= 0 && call.tag <= max_user_tag, " with tag ", call.tag, "; the largest is ",
+            max_user_tag);
+    [[fallthrough]];
+  case Operation::broadcast:
+    require(call.peer >= 0 && call.peer < size, " with rank ", call.peer, " of ", size);
     break;
   case Operation::all_reduce:
   case Operation::barrier:
@@ -64,9 +72,12 @@ void check(Communicator const& comm, Call const& call) {
   }
   if (call.wire != Wire::native) {
     auto const carries_wire = call.operation != Operation::send && call.operation != Operation::receive;
-    ORTHANT_REQUIRE(carries_wire && call.type == DataType::float32 && call.reduction == Reduction::sum,
-                    "the 16-bit wire carries float and sums only");
+    require(carries_wire && call.type == DataType::float32 && call.reduction == Reduction::sum,
+            ": the 16-bit wire carries float and sums only");
   }
+  if (call.type == DataType::float32_index || call.type == DataType::float64_index)
+    require(call.operation == Operation::all_reduce && call.reduction == Reduction::max,
+            ": pairs of value and index know the arg-max only");
 }
 
 /// A group of one: the result is the input.
@@ -185,10 +196,11 @@ bool Pending::test() {
 
 // Device buffers, MPI not device-aware: the host copy takes part, and comes back at the end.
 void Pending::stage_to_host() {
-  if (mpi_is_device_aware()) {
+  if (mpi_is_device_aware() && call_.wire == Wire::native) { // the host encodes and decodes the wire
     call_.stream.fence("orthant::runtime::collectives/before MPI reads device memory");
     return;
   }
+  host_.on_device = false;
   auto const element = size_of(call_.type);
   auto const send_bytes = static_cast<std::size_t>(call_.send_count) * element;
   auto const receive_bytes = static_cast<std::size_t>(call_.receive_count) * element;
@@ -301,12 +313,8 @@ void Pending::finish_wire_sum() {
 }
 
 void run(Communicator const& comm, Call const& call) {
-  if (comm.size() == 1) {
-    check(comm, call);
-    copy_locally(call);
-    return;
-  }
   check(comm, call);
+  if (comm.size() == 1) return copy_locally(call);
   Pending pending(comm, call, Mode::blocking);
   pending.begin();
   pending.finish(call.where);
@@ -349,8 +357,8 @@ void Request::complete_or_abandon() noexcept {
 
 void Request::wait(std::source_location where) {
   if (!pending_) return;
-  pending_->finish(where);
-  pending_.reset();
+  auto const pending = std::move(pending_); // over, also where finish throws
+  pending->finish(where);
 }
 
 bool Request::test() {

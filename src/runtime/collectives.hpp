@@ -120,8 +120,10 @@ void run(Communicator const& comm, Call const& call);
 struct Pending;
 } // namespace detail
 
-/// An operation under way. Must be waited for; the destructor waits where nobody did (and terminates the
-/// wait's errors).
+/// An operation under way. A group may have many, waited for in any order; but 16-bit sums exchange their
+/// rounded results inside wait(): every rank waits for those of a group in one order, with no other operation
+/// of that group started on one side only. The communicator stays where it is. Must be waited for; the
+/// destructor waits where nobody did (and terminates the wait's errors).
 class [[nodiscard]] Request {
  public:
   Request() noexcept;
@@ -216,7 +218,8 @@ void all_reduce_arg_max(Stream const& stream, Communicator const& comm, Buffer&&
 }
 
 /// out := the ranks' `in`, one after the other. out.size() == size * in.size(), or the sum of `counts` (a
-/// rank's part, equal on all ranks; counts[rank] == in.size()). `in` may be this rank's own part of `out`.
+/// rank's part, equal on all ranks; counts[rank] == in.size()). `in` may be this rank's own part of `out`, on
+/// every rank or on none.
 template<class In, class Out>
 void all_gather(Stream const& stream, Communicator const& comm, In const& in, Out&& out,
                 Wire wire = Wire::native, Here where = Here::current()) {
@@ -329,7 +332,8 @@ Request start_all_to_allv(Stream const& stream, Communicator const& comm, In con
   return detail::start(comm, call);
 }
 
-/// Point to point, matched by (group, ranks, tag), in order. Only the sender's ledger counts bytes.
+/// Point to point between two ranks, matched by (group, ranks, tag), in order; tags 0 to 32,000. Only the
+/// sender's ledger counts bytes. As MPI_Send: may wait for the receiver.
 template<class Buffer>
 void send(Stream const& stream, Communicator const& comm, Buffer const& data, int destination, int tag = 0,
           Here where = Here::current()) {

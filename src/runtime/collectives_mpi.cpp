@@ -26,8 +26,7 @@ bool mpi_is_device_aware() {
 namespace detail {
 namespace {
 
-constexpr int pairwise_tag = 32'001; // beyond the tags that callers use
-constexpr int max_user_tag = 32'000;
+constexpr int pairwise_tag = max_user_tag + 1;
 
 MPI_Datatype mpi_type(DataType type) {
   switch (type) {
@@ -119,6 +118,17 @@ int* MpiExchange::lend_ints(std::size_t count) {
   return reinterpret_cast<int*>(ints_.data());
 }
 
+void MpiExchange::copy(Call const& call, void* into, void const* from, std::int64_t count) const {
+  if (count == 0) return;
+  auto const num_bytes = static_cast<std::size_t>(count) * element_bytes_;
+  if (!call.on_device) {
+    std::memmove(into, from, num_bytes);
+    return;
+  }
+  call.stream.copy(into, from, num_bytes, CopyDirection::within_device);
+  call.stream.fence("orthant::runtime::collectives/before MPI reads this rank's own part");
+}
+
 void MpiExchange::begin(Call const& call, MPI_Datatype type) {
   type_ = type != MPI_DATATYPE_NULL ? type : mpi_type(call.type);
   element_bytes_ = type == MPI_UINT16_T ? sizeof(std::uint16_t) : size_of(call.type);
@@ -196,9 +206,7 @@ void MpiExchange::all_gather(Call const& call) {
   auto const is_in_place = call.send == at(call.receive, own_offset);
 
   if (call.receive_count > comm_.chunk_limit()) { // one broadcast a rank, cut in chunks
-    if (!is_in_place && call.send_count > 0)
-      std::memmove(at(call.receive, own_offset), call.send,
-                   static_cast<std::size_t>(call.send_count) * element_bytes_);
+    if (!is_in_place) copy(call, at(call.receive, own_offset), call.send, call.send_count);
     auto offset = std::int64_t{0};
     for (int r = 0; r < size; ++r) {
       broadcast(at(call.receive, offset), part(r), r);
@@ -304,9 +312,7 @@ void MpiExchange::pairwise(Call const& call) {
   for (int r = 0; r < size; ++r) {
     auto const count = part(call.send_counts, r);
     if (r == comm_.rank()) {
-      if (count > 0)
-        std::memcpy(at(call.receive, receive_offset), at(call.send, send_offset),
-                    static_cast<std::size_t>(count) * element_bytes_);
+      copy(call, at(call.receive, receive_offset), at(call.send, send_offset), count);
     } else {
       for_each_chunk(count, limit, [&](std::int64_t offset, int length) {
         ORTHANT_MPI(MPI_Isend(at(call.send, send_offset + offset), length, type_, r, pairwise_tag,
@@ -320,7 +326,6 @@ void MpiExchange::pairwise(Call const& call) {
 }
 
 void MpiExchange::point_to_point(Call const& call) {
-  ORTHANT_REQUIRE(call.tag >= 0 && call.tag <= max_user_tag, "tag ", call.tag);
   auto const is_send = call.operation == Operation::send;
   for_each_chunk(call.send_count, comm_.chunk_limit(), [&](std::int64_t offset, int length) {
     if (is_send && is_blocking())

@@ -11,6 +11,9 @@
 
 namespace orthant::runtime::detail {
 
+/// Tags above are ours; MPI promises 32,767.
+inline constexpr int max_user_tag = 32'000;
+
 enum class Mode : std::uint8_t { blocking, asynchronous };
 
 /// MPI calls of one operation on host (or device-aware) memory. `begin` issues them, in blocking mode to
@@ -36,6 +39,8 @@ class MpiExchange {
   void point_to_point(Call const& call);
   void pairwise(Call const& call);
 
+  /// This rank's own part, which MPI does not carry.
+  void copy(Call const& call, void* into, void const* from, std::int64_t count) const;
   MPI_Request* next_request();
   int* lend_ints(std::size_t count);
   [[nodiscard]] bool is_blocking() const { return mode_ == Mode::blocking; }
