@@ -50,11 +50,11 @@ struct Setting {
 };
 using Settings = std::map<std::string, Setting, std::less<>>; // by option
 
-/// What the environment and the file at `config_path` (empty: none) say about the options of `command`. Rank
-/// 0 reads both and the others are told, so thousands of ranks neither meet in the file system nor differ.
-/// The whole file is checked against `commands`, all there are.
-/// Throws UserError on all ranks, naming file, line and what would be right, for a file that cannot be read
-/// or is not TOML, an option or table that no command knows, and a value of the wrong kind. Collective.
+/// What the environment and the file at `config_path` (empty: ORTHANT_CONFIG's, or none) say about the
+/// options of `command`. Rank 0 reads both and the others are told, so thousands of ranks neither meet in the
+/// file system nor differ. The whole file is checked against `commands`, all there are. Throws UserError on
+/// all ranks, naming file, line and what would be right, for a file that cannot be read or is not TOML, an
+/// option or table that no command knows, and a value of the wrong kind. Collective.
 [[nodiscard]] Settings read_settings(Communicator const& comm, std::string const& config_path,
                                      std::string_view command, std::span<CommandDescription const> commands);
 

@@ -53,7 +53,7 @@ class ScopedTimer {
         phases_(phases),
         name_(name) {
     // The region's name is a std::string, which may allocate: only where a tool listens.
-    if (Kokkos::Profiling::profileLibraryLoaded()) region_.emplace(std::string(name));
+    if (Kokkos::Tools::profileLibraryLoaded()) region_.emplace(std::string(name));
     begin_ = Trace::Clock::now();
   }
   ScopedTimer(ScopedTimer const&) = delete;
