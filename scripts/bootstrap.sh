@@ -118,7 +118,7 @@ check_packages() {
   if [ ${#wanted[@]} -eq 0 ]; then return; fi
   if [ "$(id -u)" -ne 0 ]; then
     {
-      echo "bootstrap: ${#wanted[@]} packages are missing. An administrator must install them, by this one line:"
+      echo "bootstrap: packages are missing. An administrator must install them, by this one line:"
       echo
       echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends ${wanted[*]}"
       echo
