@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstdlib>
 
 namespace orthant::runtime {
@@ -67,10 +66,6 @@ detail::MpiComm duplicate_world() {
   return detail::MpiComm(copy);
 }
 
-void warn(std::string const& text) {
-  std::fputs(fmt::format("orthant: warning: {}\n", text).c_str(), stderr);
-}
-
 } // namespace
 
 Environment::Environment(int argc, char const* const* argv, EnvironmentOptions options)
@@ -88,8 +83,8 @@ Environment::Environment(int argc, char const* const* argv, EnvironmentOptions o
   world_.emplace(MPI_COMM_WORLD, "world", instruments_);
   watchdog_ = std::make_unique<Watchdog>(MPI_COMM_WORLD, instruments_, options.timeout_seconds);
   if (!watchdog_->talks_to_others() && world_->is_root() && world_->size() > 1)
-    warn(fmt::format("MPI gives {} only: should the job hang, each rank reports for itself",
-                     name_of_thread_level(mpi_.thread_level())));
+    instruments_->log.warn("MPI gives {} only: should the job hang, each rank reports for itself",
+                           name_of_thread_level(mpi_.thread_level()));
   binding_ = find_binding(world_->rank(), 0, -1);
   if (options.starts_kokkos) start_kokkos();
 }
@@ -109,7 +104,7 @@ void Environment::start_kokkos() {
 void Environment::warn_of_shared_devices(Communicator const& node) const {
   auto const bindings = gather_bindings(node, binding_);
   for (auto const& line : find_shared_devices(bindings))
-    warn(line);
+    instruments_->log.warn("{}", line);
 }
 
 std::string_view name_of_thread_level(int level) {

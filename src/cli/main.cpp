@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The orthant program.
+
+#include "cli/program.hpp"
+#include "runtime/run_main.hpp"
+
+int main(int argc, char** argv) {
+  // Help and mistakes need no device, so Kokkos starts once the command line is understood.
+  orthant::runtime::EnvironmentOptions options;
+  options.starts_kokkos = false;
+  return orthant::runtime::run_main(argc, argv, options, orthant::cli::run_program);
+}

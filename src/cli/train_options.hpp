@@ -1,0 +1,61 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `orthant train` takes.
+
+#include "cli/command.hpp"
+
+#include <optional>
+#include <string>
+
+namespace orthant::cli {
+
+struct TrainOptions {
+  std::string graph;   // a store
+  std::string dataset; // or an embedded one: "karate", "sbm:vertices=1000,..", ..
+  std::string mode = "full";
+  std::string grid = "auto"; // DxXxYxZ
+
+  // model
+  std::string model = "gcn";
+  std::int64_t layers = 3;
+  std::int64_t hidden = 128;
+  double dropout = 0.5;
+  bool bias = true;
+  std::string norm = "none";
+  bool residual = false;
+  bool input_projection = false;
+  bool head = false;
+  std::string feature_norm = "none";
+  bool trainable_features = false;
+
+  // optimiser
+  std::string optimizer = "adam";
+  double lr = 0.01;
+  double weight_decay = 0;
+  std::optional<double> weight_decay_first_layer;
+  std::optional<double> clip_norm;
+  std::int64_t epochs = 100;
+  std::int64_t seed = 0;
+
+  // mini-batch
+  std::int64_t batch = 1024;
+  std::int64_t accumulate = 1;
+  double batch_train_fraction = 0; // 0: as many training vertices as a batch has by chance
+  std::int64_t finish_full = 0;
+
+  // running
+  std::int64_t eval_every = 10;
+  std::string compute_dtype = "fp32";
+  std::string comm_dtype = "fp32";
+  std::string overlap = "on";
+  std::string order = "auto";
+
+  // weights
+  std::string init_from;
+  std::string save_weights;
+};
+
+void add_options(Command& command, TrainOptions& options);
+
+} // namespace orthant::cli
