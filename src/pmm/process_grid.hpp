@@ -58,6 +58,7 @@ struct Coordinates {
   int y = 0;
   int z = 0;
   [[nodiscard]] int along(Axis axis) const;
+  [[nodiscard]] int& along(Axis axis);
   friend bool operator==(Coordinates const&, Coordinates const&) = default;
 };
 

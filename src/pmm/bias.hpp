@@ -1,0 +1,30 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// A bias: one number a column, split as the columns are and replicated over the two other axes.
+//
+//   Z[r,c] := Z[r,c] + 1 b[c]^T          db[c] := sum_r dZ[r,c]^T 1
+
+#include "pmm/dist_vector.hpp"
+#include "pmm/planned_call.hpp"
+
+#include <vector>
+
+namespace orthant::pmm {
+
+/// z(i, j) += bias(j). `bias` lies along z's column axis and has its length (Error); no flat shards. Local.
+/// Enqueues on exec; does not fence.
+template<class T>
+void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<T> const& bias);
+
+/// bias_gradient(j) := the sum of gradient(:, j) over all rows, the same on every rank that holds column j.
+/// Collective over the row axis: one all_reduce of the block's columns; and over the third axis where
+/// row-sharded. Same conditions.
+template<class T>
+void sum_rows(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient);
+
+/// The collectives of sum_rows.
+template<class T>
+[[nodiscard]] std::vector<PlannedCall> sum_rows_calls(ProcessGrid const& grid, Placement const& gradient);
+
+} // namespace orthant::pmm

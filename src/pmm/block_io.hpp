@@ -1,0 +1,96 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rule that moves data (DESIGN 2.1): an operand and a result communicate along their own third axis only.
+//
+//   reading   replicated: nothing        sharded: all_gather
+//   writing   replicated: all_reduce     sharded: reduce_scatter
+//
+// A third axis of one rank moves nothing and needs no buffer.
+
+#include "pmm/dist_matrix.hpp"
+#include "pmm/planned_call.hpp"
+#include "pmm/workspace.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace orthant::pmm {
+
+/// Brings the whole block of an operand to this rank.
+template<class T>
+class BlockReader {
+ public:
+  BlockReader(ProcessGrid const& grid, Placement const& placement, Wire wire,
+              std::shared_ptr<Workspace<T>> workspace, Slot slot);
+
+  /// Starts the gather, where there is one; `matrix` is lent until finish(). Collective over the third axis.
+  void start(DefaultExec const& exec, DistMatrix<T> const& matrix);
+  [[nodiscard]] bool is_started() const { return is_started_; }
+  /// The block, [rows x columns]: valid until the workspace's slot is used again.
+  [[nodiscard]] Matrix<T> finish();
+
+  void append_calls(std::vector<PlannedCall>& calls) const;
+
+ private:
+  [[nodiscard]] runtime::Communicator const& comm() const { return grid_->along(placement_.layout.third()); }
+
+  ProcessGrid const* grid_;
+  Placement placement_;
+  Block block_;
+  Wire wire_;
+  std::shared_ptr<Workspace<T>> workspace_;
+  Slot slot_;
+  bool must_gather_ = false;
+  std::vector<std::int64_t> counts_; // of the gather, a rank
+  std::int64_t num_gathered_ = 0;
+  bool is_started_ = false;
+  Vector<T> source_; // of an operand that is read in place
+  runtime::Request request_;
+};
+
+/// Sums the partial blocks of a result over its third axis, and leaves this rank's piece.
+template<class T>
+class BlockWriter {
+ public:
+  /// `num_chunks`: a replicated result is reduced in that many pieces of whole rows, so that the product of
+  /// one hides the reduction of another. At least 1.
+  BlockWriter(ProcessGrid const& grid, Placement const& placement, Wire wire, std::int64_t num_chunks,
+              std::shared_ptr<Workspace<T>> workspace, Slot slot);
+
+  /// Where the local product goes, [rows x columns of the block]: in place or in the workspace.
+  [[nodiscard]] Matrix<T> partial(DefaultExec const& exec, DistMatrix<T> const& result);
+  /// Rows of chunk i, from the block's first.
+  [[nodiscard]] std::int64_t num_chunks() const { return num_chunks_; }
+  [[nodiscard]] Range chunk(std::int64_t i) const {
+    return runtime::balanced_range(block_.rows.size(), num_chunks_, i);
+  }
+  /// Starts the reduction of chunk i, whose partial rows are written. `result` is lent until finish().
+  /// Collective over the third axis; chunks in order.
+  void start(DefaultExec const& exec, DistMatrix<T> const& result, std::int64_t i);
+  void finish();
+
+  void append_calls(std::vector<PlannedCall>& calls) const;
+
+ private:
+  [[nodiscard]] runtime::Communicator const& comm() const { return grid_->along(placement_.layout.third()); }
+
+  ProcessGrid const* grid_;
+  Placement placement_;
+  Block block_;
+  Wire wire_;
+  std::shared_ptr<Workspace<T>> workspace_;
+  Slot slot_;
+  bool must_reduce_ = false;
+  std::int64_t num_chunks_ = 1;
+  std::vector<std::int64_t> counts_; // of the reduce_scatter, a rank
+  std::int64_t num_partial_ = 0;     // length of the partial block's buffer, padding included
+  std::vector<runtime::Request> requests_;
+};
+
+extern template class BlockReader<float>;
+extern template class BlockReader<double>;
+extern template class BlockWriter<float>;
+extern template class BlockWriter<double>;
+
+} // namespace orthant::pmm

@@ -1,0 +1,57 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sparse times dense on one rank, row-major, with the scaling of rows and columns folded in:
+//
+//   C[i,:] := r_i sum_j v_ij s_j B[j,:]            r, v and s each 1 where they are absent
+//
+// so that A^ = D^-1/2 (A + I) D^-1/2 is stored as a pattern, 4 bytes a non-zero (DESIGN 3.1). Rows are summed
+// in the order of their columns: the result does not depend on the number of threads.
+
+#include "runtime/views.hpp"
+
+#include <cstdint>
+
+namespace orthant::pmm {
+
+using runtime::CsrMatrix;
+using runtime::DefaultExec;
+using runtime::Matrix;
+using runtime::Range;
+using runtime::Vector;
+
+/// diag(row_scale) csr diag(column_scale). Empty: all 1.
+template<class T>
+struct SparseBlock {
+  CsrMatrix<T> csr;
+  Vector<T> row_scale;    // [num_rows] or empty
+  Vector<T> column_scale; // [num_columns] or empty
+};
+
+/// The transposed block, columns ascending; scales change places and are shared. For set-up: through the
+/// host, O(non-zeros + rows + columns). At most 2^31 rows (Error).
+template<class T>
+[[nodiscard]] SparseBlock<T> transposed(SparseBlock<T> const& block);
+
+/// The product with one block, made at set-up: what a backend prepares is kept here. Copies share.
+template<class T>
+class LocalSpmm {
+ public:
+  LocalSpmm() = default;
+  /// Checks lengths (Error).
+  explicit LocalSpmm(SparseBlock<T> block);
+
+  [[nodiscard]] SparseBlock<T> const& block() const { return block_; }
+
+  /// C[i,:] for the rows i of `rows`, a part of the block's. b [num_columns x n], c [num_rows x n], not
+  /// overlapping. Enqueues on exec; does not fence. Cost: 2 nnz n flop.
+  void apply(DefaultExec const& exec, Range rows, Matrix<T> const& b, Matrix<T> const& c) const;
+
+ private:
+  SparseBlock<T> block_;
+};
+
+extern template class LocalSpmm<float>;
+extern template class LocalSpmm<double>;
+
+} // namespace orthant::pmm

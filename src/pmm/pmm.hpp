@@ -1,0 +1,87 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The primitive: parallel matrix multiplication on three axes (Agarwal et al. 1995; Plexus, arXiv
+// 2505.04083; AxoNN, arXiv 2502.08145). C[r,c] := sum_k A[r,k] B[k,c], and its two adjoints:
+//
+//   form                        left      right     result    reduced over
+//   product     C  = A B        A[r,k]    B[k,c]    C[r,c]    k
+//   left_grad   dA = dC B^T     dC[r,c]   B[k,c]    dA[r,k]   c
+//   right_grad  dB = A^T dC     A[r,k]    dC[r,c]   dB[k,c]   r
+//
+// One local product (GEMM, or SpMM where A is sparse) between reading two blocks and writing one
+// (block_io.hpp): each matrix communicates only along its own third axis.
+
+#include "pmm/block_io.hpp"
+#include "pmm/dist_sparse.hpp"
+#include "pmm/local_gemm.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace orthant::pmm {
+
+enum class Form : std::uint8_t { product, left_grad, right_grad };
+
+struct ProductOptions {
+  Wire operand_wire = Wire::native;
+  Wire result_wire = Wire::native;
+  std::int64_t num_chunks = 1; // row chunks of a replicated result, each reduced while the next is computed
+};
+
+/// One product, planned at set-up and run every step; a run allocates no array.
+///
+///   Product<float> forward(grid, Form::product, h.placement(), w.placement(), q.placement());
+///   forward.run(exec, h, w, q);                                   // Q[c,a] := sum_b H[c,b] W[b,a]
+///
+/// Overlap: prefetch_right(exec, w) starts the gather of a weight ahead; start() .. finish() leaves the
+/// reduction of the result under way while other work is done.
+template<class T>
+class Product {
+ public:
+  /// Placements of the three matrices as they are passed; throws Error, printing them, where they do not
+  /// compose. `workspace`: shared with operations that never overlap with this one; null: its own. `grid`
+  /// must outlive the product. Not collective.
+  Product(ProcessGrid const& grid, Form form, Placement const& left, Placement const& right,
+          Placement const& result, ProductOptions const& options = {},
+          std::shared_ptr<Workspace<T>> workspace = nullptr);
+
+  /// result := the product. Collective over the three third axes: every rank calls with the same placements,
+  /// products in the same order. Result aliases no operand. Enqueues on exec; on the host it is complete on
+  /// return. Sparse left operands: Form::product and Form::right_grad (Error).
+  void run(DefaultExec const& exec, DistMatrix<T> const& left, DistMatrix<T> const& right,
+           DistMatrix<T> const& result);
+  void run(DefaultExec const& exec, DistSparse<T> const& left, DistMatrix<T> const& right,
+           DistMatrix<T> const& result);
+
+  /// Starts reading an operand ahead of start(), which then does not read it again; it must not change in
+  /// between. Collective over its third axis.
+  void prefetch_left(DefaultExec const& exec, DistMatrix<T> const& left) { left_.start(exec, left); }
+  void prefetch_right(DefaultExec const& exec, DistMatrix<T> const& right) { right_.start(exec, right); }
+  /// Reads what was not prefetched, multiplies, and starts the reduction; `result` is lent until finish().
+  void start(DefaultExec const& exec, DistMatrix<T> const& left, DistMatrix<T> const& right,
+             DistMatrix<T> const& result);
+  void start(DefaultExec const& exec, DistSparse<T> const& left, DistMatrix<T> const& right,
+             DistMatrix<T> const& result);
+  void finish() { result_.finish(); }
+
+  /// The collectives of one run, in order: equal to what the ledgers will count.
+  [[nodiscard]] std::vector<PlannedCall> calls() const;
+
+ private:
+  template<class LocalProduct>
+  void multiply(DefaultExec const& exec, DistMatrix<T> const& result, LocalProduct const& local_product);
+
+  Form form_;
+  Placement left_placement_;
+  std::shared_ptr<Workspace<T>> workspace_;
+  BlockReader<T> left_;
+  BlockReader<T> right_;
+  BlockWriter<T> result_;
+};
+
+extern template class Product<float>;
+extern template class Product<double>;
+
+} // namespace orthant::pmm

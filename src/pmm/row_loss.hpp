@@ -1,0 +1,111 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Losses and accuracies of logits[r,c]: a row a vertex (or token), classes split over axis c, replicated over
+// the third.
+//
+// Softmax cross-entropy of row i with label y, m_i = max_j z_ij, s_i = sum_j exp(z_ij - m_i):
+//   loss_i = log s_i - (z_iy - m_i)          dz_ij = (exp(z_ij - m_i) / s_i - [j = y]) / n
+// The max, then {s, z_y - m} packed, are reduced over the class axis; one pair of numbers a split over the
+// row axis.
+//
+// Binary cross-entropy with logits, y in {0, 1} an entry, C classes:
+//   loss_i = 1/C sum_j max(z, 0) - z y + log(1 + exp(-|z|))          dz_ij = (sigmoid(z) - y) / (n C)
+// An unknown entry (-1) counts nothing, neither loss nor gradient.
+//
+// Every row belongs to at most one split (train, valid, test); n is the global number of rows of the split
+// that have a label. The loss of a split is the mean over those. Sums over rows are in double. Source: Plexus
+// (arXiv 2505.04083), section 3.2; the reductions are packed here.
+
+#include "pmm/dist_matrix.hpp"
+#include "pmm/planned_call.hpp"
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace orthant::pmm {
+
+inline constexpr int num_splits = 3; // train, valid, test
+inline constexpr std::int8_t no_split = -1;
+
+/// What the rows of this rank's logits, its stored_rows, should be. Never written.
+struct RowTargets {
+  Vector<std::int8_t> splits;             // [rows] 0 train, 1 valid, 2 test, no_split = in none
+  Vector<std::int32_t> classes;           // [rows] global class, -1 = no label; single label
+  runtime::Matrix<std::int8_t> indicator; // [rows x classes of the block] 1, 0, -1 = unknown; multi-label
+};
+
+enum class LossKind : std::uint8_t { softmax, binary };
+
+struct SplitMetrics {
+  std::int64_t num_counted = 0; // labelled rows of the split; multi-label: known entries
+  std::int64_t num_correct = 0; // arg-max is the label (ties: the smallest class); multi-label: sign is right
+  double loss = 0;              // mean
+  [[nodiscard]] double accuracy() const {
+    return num_counted == 0 ? 0.0 : static_cast<double>(num_correct) / static_cast<double>(num_counted);
+  }
+};
+
+/// Scratch is allocated at construction; calls allocate nothing. Collective functions: over the logits' row
+/// and class axes (and the third where row-sharded), all ranks in the same order.
+template<class T>
+class RowLoss {
+ public:
+  /// For logits of that placement, not flat-sharded (Error). No targets yet. `grid` must outlive it.
+  RowLoss(ProcessGrid const& grid, Placement const& logits, LossKind kind);
+
+  /// Sets and counts the targets; those of another batch replace them. Throws Error, the same on all ranks,
+  /// where their lengths are not those of the logits, or a split or a class is out of range. Collective over
+  /// the grid's group.
+  void set_targets(RowTargets const& targets);
+
+  /// Labelled rows of the split on all ranks.
+  [[nodiscard]] std::int64_t num_rows(int split) const { return num_rows_[static_cast<std::size_t>(split)]; }
+
+  /// The training loss; gradient := its derivative by the logits (zero outside the training rows). `gradient`
+  /// has the placement of `logits` and may be the same matrix. `num_counted` replaces n where other groups
+  /// train on rows of the same step (a data axis, accumulated batches): losses and gradients then add up. 0
+  /// and a zero gradient where n is 0. Fences exec.
+  [[nodiscard]] double loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
+                                         DistMatrix<T> const& gradient, std::int64_t num_counted);
+  [[nodiscard]] double loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
+                                         DistMatrix<T> const& gradient) {
+    return loss_and_gradient(exec, logits, gradient, num_rows(0));
+  }
+
+  /// Loss and accuracy of all three splits in one pass. Leaves the logits as they are. Fences exec.
+  [[nodiscard]] std::array<SplitMetrics, num_splits> evaluate(DefaultExec const& exec,
+                                                              DistMatrix<T> const& logits);
+
+  /// The collectives of loss_and_gradient and of evaluate, in order.
+  [[nodiscard]] std::vector<PlannedCall> loss_calls() const;
+  [[nodiscard]] std::vector<PlannedCall> evaluate_calls() const;
+
+ private:
+  void check(RowTargets const& targets) const;
+  void require_planned(DistMatrix<T> const& matrix) const;
+  void reduce_softmax(DefaultExec const& exec, Matrix<T> const& logits);
+  [[nodiscard]] double softmax_loss(DefaultExec const& exec, Matrix<T> const& logits,
+                                    Matrix<T> const& gradient, double scale);
+  [[nodiscard]] double binary_loss(DefaultExec const& exec, Matrix<T> const& logits,
+                                   Matrix<T> const& gradient, double scale);
+  void reduce_sums(std::span<double> sums) const;
+  void append_sums(std::vector<PlannedCall>& calls, std::int64_t count) const;
+
+  ProcessGrid const* grid_;
+  Placement placement_;
+  LossKind kind_;
+  Block block_;
+  RowTargets targets_;
+  std::array<std::int64_t, num_splits> num_rows_{};
+  Vector<T> row_max_;                          // [rows]
+  runtime::Matrix<T> sum_and_target_;          // [rows x 2] s_i, z_iy - m_i
+  Vector<runtime::ValueIndex<T>> row_arg_max_; // [rows]
+};
+
+extern template class RowLoss<float>;
+extern template class RowLoss<double>;
+
+} // namespace orthant::pmm
