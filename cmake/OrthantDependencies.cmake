@@ -23,11 +23,6 @@ if(NOT TARGET OpenBLAS::OpenBLAS) # built by make, as Debian's is, OpenBLAS give
   target_include_directories(OpenBLAS::OpenBLAS SYSTEM INTERFACE ${OpenBLAS_INCLUDE_DIRS})
   target_link_libraries(OpenBLAS::OpenBLAS INTERFACE ${OpenBLAS_LIBRARIES})
 endif()
-if(NOT TARGET OpenBLAS::OpenBLAS) # a build by make, Debian's for one, gives variables only
-  add_library(OpenBLAS::OpenBLAS INTERFACE IMPORTED)
-  target_include_directories(OpenBLAS::OpenBLAS SYSTEM INTERFACE ${OpenBLAS_INCLUDE_DIRS})
-  target_link_libraries(OpenBLAS::OpenBLAS INTERFACE ${OpenBLAS_LIBRARIES})
-endif()
 orthant_need(OrthantMETIS)
 orthant_need(ZLIB)
 orthant_need(OrthantLibzip)
