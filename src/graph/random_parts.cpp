@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/random_parts.hpp"
 
+#include "graph/computed_streams.hpp"
 #include "runtime/bijection.hpp"
 #include "runtime/error.hpp"
 #include "runtime/random.hpp"

@@ -27,29 +27,4 @@ namespace orthant::graph {
 [[nodiscard]] SplitPart random_split(std::int64_t num_vertices, std::array<double, 3> fractions,
                                      std::uint64_t seed, Share share);
 
-/// Rows of a table that are computed: `fill(batch)` is given the rows.
-template<class Batch>
-class ComputedRows final : public BatchStream<Batch> {
- public:
-  ComputedRows(Range rows, std::int64_t batch_rows, std::function<void(Batch&)> fill)
-      : rows_(rows),
-        batch_rows_(batch_rows),
-        position_(rows.begin),
-        fill_(std::move(fill)) {}
-
-  bool next(Batch& batch) override {
-    batch.rows = {position_, std::min(position_ + batch_rows_, rows_.end)};
-    position_ = batch.rows.end;
-    fill_(batch);
-    return batch.rows.size() > 0;
-  }
-  [[nodiscard]] Progress progress() const override { return {position_ - rows_.begin, rows_.size()}; }
-
- private:
-  Range rows_;
-  std::int64_t batch_rows_;
-  std::int64_t position_;
-  std::function<void(Batch&)> fill_;
-};
-
 } // namespace orthant::graph

@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/npy.hpp"
+#include "graph/open_graph.hpp"
+#include "graph/text_scanner.hpp"
+#include "graph_probe.hpp"
+
+#include <bit>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <limits>
+#include <random>
+#include <zip.h>
+
+namespace orthant::graph {
+namespace {
+
+using runtime::Communicator;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::read_whole;
+using testing::ScratchFolder;
+using testing::WholeGraph;
+
+Communicator world() {
+  return Communicator(MPI_COMM_WORLD, "world");
+}
+
+/// A .npy file as a string.
+template<class T>
+std::string npy(std::string const& type, std::vector<std::int64_t> const& shape,
+                std::vector<T> const& values) {
+  return npy_header(type, shape) +
+         std::string(reinterpret_cast<char const*>(values.data()), values.size() * sizeof(T));
+}
+
+std::vector<Edge> sorted(std::vector<Edge> edges) {
+  std::ranges::sort(edges);
+  return edges;
+}
+
+TEST(TextScanner, RoundsAsTheLibraryDoes) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 20000; ++i) {
+    auto const bits = static_cast<std::uint32_t>(random());
+    auto const value = std::bit_cast<float>(bits);
+    if (!std::isfinite(value)) continue;
+    for (auto const& text : {fmt::format("{}\n", value), fmt::format("{:.3f}\n", std::fmod(value, 100.0f)),
+                             fmt::format("{:.17g}\n", static_cast<double>(value))}) {
+      float read = 0;
+
+      auto const* const end = text::parse_float(text.data(), read);
+
+      ASSERT_EQ(end, text.data() + text.size() - 1) << text;
+      ASSERT_EQ(read, std::strtof(text.c_str(), nullptr)) << text;
+    }
+  }
+}
+
+TEST(TextScanner, KnowsWhatIsNoNumber) {
+  for (std::string const text : {"abc\n", "-\n", ".\n", "\n", "--1\n", "+-1\n", "e5\n"}) {
+    float value = 0;
+    EXPECT_EQ(text::parse_float(text.data(), value), nullptr) << text;
+  }
+  std::int64_t id = 0;
+  EXPECT_EQ(text::parse_natural("1234567890123456789\n", id), nullptr);
+  ASSERT_NE(text::parse_natural("999999999999999999\n", id), nullptr);
+  EXPECT_EQ(id, 999999999999999999);
+  float value = 0;
+  ASSERT_NE(text::parse_float("1e-60\n", value), nullptr);
+  EXPECT_EQ(value, 0.0f);
+  ASSERT_NE(text::parse_float("-1e60\n", value), nullptr);
+  EXPECT_EQ(value, -std::numeric_limits<float>::infinity());
+  ASSERT_NE(text::parse_float("nan\n", value), nullptr);
+  EXPECT_TRUE(std::isnan(value));
+  ASSERT_NE(text::parse_float("+2.5\n", value), nullptr);
+  EXPECT_EQ(value, 2.5f);
+}
+
+TEST(EdgeList, EveryShareOfEverySizeTogetherIsTheFile) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  std::mt19937 random(1);
+  for (int const num_edges : {1, 2, 3, 7, 100, 5000}) {
+    std::string text = "# a comment\n% another\n";
+    std::vector<Edge> expected;
+    for (int i = 0; i < num_edges; ++i) {
+      Edge const edge{static_cast<std::int64_t>(random() % 100000), static_cast<std::int64_t>(random() % 7)};
+      expected.push_back(edge);
+      text +=
+          fmt::format("{}\t{}{}", edge.source, edge.target, i + 1 < num_edges ? "\n" : ""); // no last '\n'
+    }
+    for (std::string const name : {"g.txt", "g.txt.gz"}) {
+      Input const input{.path = folder.write(name, text)};
+
+      auto const source = open_graph(comm, input);
+      auto const whole = read_whole(comm, *source, 64);
+
+      EXPECT_EQ(whole.edges, expected) << name << " with " << num_edges;
+      EXPECT_EQ(source->facts().num_edges, num_edges);
+      auto const& last =
+          *std::ranges::max_element(expected, {}, [](Edge const& e) { return std::max(e.source, e.target); });
+      EXPECT_EQ(source->facts().num_vertices, std::max(last.source, last.target) + 1);
+      EXPECT_EQ(source->facts().format, "edgelist");
+    }
+  }
+}
+
+TEST(EdgeList, SeparatorsHeadersWeightsAndLineEnds) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  auto const path =
+      folder.write("g.csv", "source,target,weight\r\n0,1,0.5\r\n\r\n 2 , 0 , -3 \r\n1\t2\t1e3\r\n");
+
+  auto const source = open_graph(comm, {.path = path, .is_directed = true});
+  auto const whole = read_whole(comm, *source);
+  auto const plain = open_graph(comm, {.path = path, .use_weights = false});
+
+  EXPECT_THAT(whole.edges, ElementsAre(Edge{0, 1}, Edge{2, 0}, Edge{1, 2}));
+  EXPECT_THAT(whole.weights, ElementsAre(0.5f, -3.0f, 1000.0f));
+  EXPECT_TRUE(source->facts().is_directed);
+  EXPECT_TRUE(source->facts().is_weighted);
+  EXPECT_FALSE(plain->facts().is_directed);
+  EXPECT_FALSE(plain->facts().is_weighted);
+  EXPECT_EQ(read_whole(comm, *plain).edges, whole.edges);
+}
+
+TEST(EdgeList, LinesLongerThanAnyBufferAndManyGzipMembers) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  std::string const long_comment = "#" + std::string(3 << 20, 'x') + "\n";
+  auto const text = "0 1\n" + long_comment + "1 2\n" + long_comment + "2 3";
+  auto const plain = folder.write("g.txt", text);
+  auto const members = folder.write("g.txt.gz", "0 1\n");
+  if (comm.is_root())
+    for (std::string const part : {"1 ", "2\n2 3\n"}) { // a line across two members
+      auto* const gz = gzopen(members.c_str(), "ab");
+      gzwrite(gz, part.data(), static_cast<unsigned>(part.size()));
+      gzclose(gz);
+    }
+  runtime::barrier(runtime::host, comm);
+
+  for (auto const& path : {plain, members}) {
+    auto const whole = read_whole(comm, *open_graph(comm, {.path = path}));
+    EXPECT_THAT(whole.edges, ElementsAre(Edge{0, 1}, Edge{1, 2}, Edge{2, 3})) << path;
+  }
+}
+
+TEST(MatrixMarket, FormsAndFields) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  auto const symmetric = folder.write(
+      "s.mtx", "%%MatrixMarket matrix coordinate pattern symmetric\n%-- a comment\n\n3 3 3\n2 1\n3 1\n3 3\n");
+  auto const general = folder.write(
+      "g.mtx.gz", "%%MatrixMarket Matrix Coordinate Real General\n% x\n4 4 2\n1 4 2.5\n4 1 -1e0\n");
+
+  auto const source = open_graph(comm, {.path = symmetric, .is_directed = true});
+  auto const weighted = open_graph(comm, {.path = general, .is_directed = true});
+  auto const whole = read_whole(comm, *source);
+  auto const weighted_whole = read_whole(comm, *weighted);
+
+  EXPECT_THAT(whole.edges, ElementsAre(Edge{1, 0}, Edge{2, 0}, Edge{2, 2}));
+  EXPECT_FALSE(source->facts().is_directed) << "a symmetric matrix stands for both directions";
+  EXPECT_EQ(source->facts().num_vertices, 3);
+  EXPECT_EQ(source->facts().num_edges, 3);
+  EXPECT_TRUE(weighted->facts().is_directed);
+  EXPECT_THAT(weighted_whole.edges, ElementsAre(Edge{0, 3}, Edge{3, 0}));
+  EXPECT_THAT(weighted_whole.weights, ElementsAre(2.5f, -1.0f));
+}
+
+TEST(NpyFolder, TypesSparseFeaturesWeightsAndMissingLabels) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  folder.write("d/edge_index.npy", npy<std::int32_t>("<i4", {2, 3}, {0, 1, 2, 1, 2, 2}));
+  folder.write("d/edge_weight.npy", npy<double>("<f8", {3}, {0.5, 1, 2}));
+  folder.write("d/labels.npy", npy<float>("<f4", {4, 1}, {0, std::nanf(""), 2, 1}));
+  folder.write("d/x_indptr.npy", npy<std::int64_t>("<i8", {5}, {0, 2, 2, 3, 4}));
+  folder.write("d/x_indices.npy", npy<std::int32_t>("<i4", {4}, {2, 0, 1, 2})); // row 0 unsorted
+  folder.write("d/x_data.npy", npy<float>("<f4", {4}, {5, 6, 7, 8}));
+  folder.write("d/x_shape.npy", npy<std::int64_t>("<i8", {2}, {4, 3}));
+  folder.write("d/train_idx.npy", npy<std::int64_t>("<i8", {2}, {3, 0}));
+  folder.write("d/valid_idx.npy", npy<std::int64_t>("<i8", {1}, {2}));
+  folder.write("d/test_idx.npy", npy<std::int64_t>("<i8", {0}, {}));
+
+  auto const source = open_graph(comm, {.path = folder.path() / "d"});
+  auto const whole = read_whole(comm, *source, 3);
+
+  auto const& facts = source->facts();
+  EXPECT_EQ(facts.num_vertices, 4);
+  EXPECT_EQ(facts.num_classes, 3);
+  EXPECT_EQ(facts.feature_kind, FeatureKind::sparse);
+  EXPECT_EQ(facts.num_features, 3);
+  EXPECT_THAT(whole.edges, ElementsAre(Edge{0, 1}, Edge{1, 2}, Edge{2, 2}));
+  EXPECT_THAT(whole.weights, ElementsAre(0.5f, 1.0f, 2.0f));
+  EXPECT_THAT(whole.features, ElementsAre(6, 0, 5, 0, 0, 0, 0, 7, 0, 0, 0, 8));
+  EXPECT_THAT(whole.classes, ElementsAre(0, -1, 2, 1));
+  EXPECT_THAT(whole.train, ElementsAre(0, 3));
+  EXPECT_THAT(whole.valid, ElementsAre(2));
+  EXPECT_TRUE(whole.test.empty());
+}
+
+TEST(NpyFolder, EveryNumberTypeBecomesFloat) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  folder.write("d/edge_index.npy", npy<std::uint8_t>("|u1", {2, 2}, {0, 1, 1, 0}));
+  auto const read_features = [&](std::string const& content) {
+    folder.write("d/x.npy", content);
+    return read_whole(comm, *open_graph(comm, {.path = folder.path() / "d"})).features;
+  };
+
+  EXPECT_THAT(read_features(npy<std::uint8_t>("|u1", {2, 2}, {0, 1, 255, 3})), ElementsAre(0, 1, 255, 3));
+  EXPECT_THAT(read_features(npy<std::int16_t>("<i2", {2, 1}, {-300, 4})), ElementsAre(-300, 4));
+  EXPECT_THAT(read_features(npy<double>("<f8", {2, 1}, {0.25, -8})), ElementsAre(0.25, -8));
+  // 1.5, 2^-24, 65504, -0.25 as IEEE halves
+  EXPECT_THAT(read_features(npy<std::uint16_t>("<f2", {2, 2}, {0x3e00, 1, 0x7bff, 0xb400})),
+              ElementsAre(1.5f, 0x1p-24f, 65504.0f, -0.25f));
+}
+
+/// A .npz archive with these members.
+void write_npz(std::filesystem::path const& path,
+               std::vector<std::pair<std::string, std::string>> const& members, bool is_compressed) {
+  int code = 0;
+  auto* const archive = zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code);
+  ASSERT_NE(archive, nullptr);
+  for (auto const& [name, content] : members) {
+    auto* const data = zip_source_buffer(archive, content.data(), content.size(), 0);
+    auto const index = zip_file_add(archive, name.c_str(), data, 0);
+    ASSERT_GE(index, 0);
+    zip_set_file_compression(archive, static_cast<zip_uint64_t>(index),
+                             is_compressed ? ZIP_CM_DEFLATE : ZIP_CM_STORE, 0);
+  }
+  ASSERT_EQ(zip_close(archive), 0);
+}
+
+TEST(OgbFolder, BinaryFormOfPapers100M) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  constexpr std::int64_t num_vertices = 1000;
+  constexpr std::int64_t num_edges = 70001;
+  std::vector<std::int64_t> ends;
+  for (std::int64_t i = 0; i < 2 * num_edges; ++i)
+    ends.push_back((i * 7919 + i / 13) % num_vertices);
+  std::vector<float> features;
+  std::vector<float> labels;
+  for (std::int64_t i = 0; i < num_vertices; ++i) {
+    features.insert(features.end(), {static_cast<float>(i), 0.5f});
+    labels.push_back(i % 10 == 0 ? static_cast<float>(i % 7) : std::nanf(""));
+  }
+  for (bool const is_compressed : {false, true}) {
+    auto const raw = folder.write("p/raw/marker", "").parent_path();
+    folder.write("p/split/time/train.csv.gz", "0\n10\n");
+    folder.write("p/split/time/valid.csv.gz", "20\n");
+    folder.write("p/split/time/test.csv.gz", "30\n");
+    if (comm.is_root()) {
+      write_npz(raw / "data.npz",
+                {{"edge_index.npy", npy("<i8", {2, num_edges}, ends)},
+                 {"node_feat.npy", npy("<f4", {num_vertices, 2}, features)},
+                 {"num_nodes_list.npy", npy<std::int64_t>("<i8", {1}, {num_vertices})},
+                 {"num_edges_list.npy", npy<std::int64_t>("<i8", {1}, {num_edges})}},
+                is_compressed);
+      write_npz(raw / "node-label.npz", {{"node_label.npy", npy("<f4", {num_vertices, 1}, labels)}},
+                is_compressed);
+    }
+    runtime::barrier(runtime::host, comm);
+
+    auto const source = open_graph(comm, {.path = folder.path() / "p"});
+    auto const whole = read_whole(comm, *source, 4096);
+
+    EXPECT_EQ(source->facts().format, "ogb");
+    EXPECT_EQ(source->facts().num_vertices, num_vertices);
+    EXPECT_EQ(source->facts().num_classes, 7);
+    EXPECT_EQ(source->facts().split_name, "time");
+    EXPECT_EQ(whole.features, features);
+    ASSERT_EQ(static_cast<std::int64_t>(whole.edges.size()), num_edges);
+    std::int64_t num_wrong = 0;
+    for (std::size_t i = 0; i < whole.edges.size(); ++i)
+      if (whole.edges[i] != Edge{ends[i], ends[i + static_cast<std::size_t>(num_edges)]}) ++num_wrong;
+    EXPECT_EQ(num_wrong, 0);
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      EXPECT_EQ(whole.classes[i], i % 10 == 0 ? static_cast<std::int64_t>(i % 7) : -1);
+    EXPECT_THAT(whole.train, ElementsAre(0, 10));
+  }
+}
+
+TEST(OgbFolder, SeveralLabelColumnsAreSeveralLabels) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  folder.write("g/raw/edge.csv.gz", "0,1\n1,2\n");
+  folder.write("g/raw/num-node-list.csv.gz", "3\n");
+  folder.write("g/raw/num-edge-list.csv.gz", "2\n");
+  folder.write("g/raw/node-label.csv.gz", "0,1,1\n1.0,nan,0\nnan,nan,nan\n");
+  folder.write("g/raw/edge-weight.csv.gz", "0.5\n2\n");
+
+  auto const source = open_graph(comm, {.path = folder.path() / "g"});
+  auto const whole = read_whole(comm, *source, 2);
+
+  EXPECT_EQ(source->facts().label_kind, LabelKind::multi);
+  EXPECT_EQ(source->facts().num_classes, 3);
+  EXPECT_FALSE(source->facts().has_split);
+  EXPECT_THAT(whole.indicator, ElementsAre(0, 1, 1, 1, -1, 0, -1, -1, -1));
+  EXPECT_THAT(whole.weights, ElementsAre(0.5f, 2.0f));
+}
+
+TEST(OgbFolder, PlainFilesAndTheChoiceOfSplit) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  folder.write("g/raw/edge.csv", "0,1\n1,2\n2,0\n");
+  folder.write("g/raw/num-node-list.csv", "3\n");
+  folder.write("g/raw/node-feat.csv", "1.5,2\n-1,0\n1e-3,7\n");
+  folder.write("g/raw/node-label.csv", "1\n0\n1\n");
+  int vertex = 0;
+  for (std::string const name : {"b", "a", "c"}) {
+    for (std::string const part : {"train", "valid", "test"})
+      folder.write("g/split/" + name + "/" + part + ".csv",
+                   part == "train" ? fmt::format("{}\n", vertex) : "");
+    ++vertex;
+  }
+  auto const train_of = [&](std::string const& name) {
+    return read_whole(comm, *open_graph(comm, {.path = folder.path() / "g", .split = name})).train;
+  };
+
+  auto const source = open_graph(comm, {.path = folder.path() / "g"});
+  auto const whole = read_whole(comm, *source);
+
+  EXPECT_THAT(whole.features, ElementsAre(1.5f, 2, -1, 0, 1e-3f, 7));
+  EXPECT_EQ(source->facts().split_name, "a") << "the first by name where nothing else says";
+  EXPECT_THAT(whole.train, ElementsAre(1));
+  EXPECT_THAT(train_of("c"), ElementsAre(2));
+  folder.write("g/meta.json",
+               R"({"name": "mine", "num_classes": 5, "splits": {"b": [1, 0, 0], "a": [1, 0, 0]}})");
+  EXPECT_THAT(train_of(""), ElementsAre(0)) << "the first that meta.json names";
+  EXPECT_EQ(open_graph(comm, {.path = folder.path() / "g"})->facts().num_classes, 5);
+  EXPECT_EQ(open_graph(comm, {.path = folder.path() / "g" / "raw"})->facts().name, "mine");
+}
+
+TEST(RandomParts, AreTheSameOnAnyNumberOfRanks) {
+  auto const comm = world();
+  auto const alone = comm.split(comm.rank(), 0, "self");
+  ScratchFolder const folder(comm);
+  Input input{.path = folder.write("g.txt", "0 1\n1 500\n")};
+  input.random_features = 3;
+  input.random_labels = 4;
+  input.random_split = {{0.5, 0.25, 0.125}};
+  input.seed = 5;
+
+  auto const source = open_graph(comm, input);
+  auto const whole = read_whole(comm, *source, 100);
+  auto const serial = read_whole(alone, *open_graph(alone, input), 7);
+
+  EXPECT_EQ(whole.features, serial.features);
+  EXPECT_EQ(whole.classes, serial.classes);
+  EXPECT_EQ(whole.train, serial.train);
+  EXPECT_EQ(whole.valid, serial.valid);
+  EXPECT_EQ(whole.test, serial.test);
+  EXPECT_EQ(whole.train.size(), 251u); // 0.5 * 501, rounded
+  EXPECT_EQ(whole.valid.size(), 125u);
+  EXPECT_EQ(whole.test.size(), 62u);
+  EXPECT_EQ(source->facts().num_classes, 4);
+  for (auto const label : whole.classes)
+    EXPECT_TRUE(label >= 0 && label < 4);
+  input.seed = 6;
+  EXPECT_NE(read_whole(comm, *open_graph(comm, input)).features, whole.features);
+}
+
+struct Expected {
+  char const* name;
+  std::int64_t num_vertices;
+  std::int64_t num_edges;
+  FeatureKind feature_kind;
+  std::int64_t num_features;
+  std::int64_t num_classes;
+  std::size_t num_train, num_valid, num_test;
+};
+
+class DataSets : public ::testing::TestWithParam<Expected> {};
+
+// Counts of the data sets' own documentation.
+INSTANTIATE_TEST_SUITE_P(
+    Shared, DataSets,
+    ::testing::Values(
+        Expected{"cora", 2708, 5278, FeatureKind::dense, 1433, 7, 140, 500, 1000},
+        Expected{"citeseer", 3327, 4552, FeatureKind::dense, 3703, 6, 120, 500, 1000},
+        Expected{"pubmed_graph", 19717, 44324, FeatureKind::none, 0, 3, 60, 500, 1000},
+        Expected{"amazon_photo", 7650, 119081, FeatureKind::dense, 745, 8, 160, 240, 7250},
+        Expected{"amazon_computers", 13752, 245861, FeatureKind::dense, 767, 10, 200, 300, 13252},
+        Expected{"coauthor_cs", 18333, 81894, FeatureKind::sparse, 6805, 15, 300, 450, 17583},
+        Expected{"coauthor_physics", 34493, 247962, FeatureKind::sparse, 8415, 5, 100, 150, 34243},
+        Expected{"arxiv_2023", 33868, 305672, FeatureKind::dense, 128, 40, 19461, 4682, 668},
+        Expected{"tolokers", 11758, 519000, FeatureKind::dense, 10, 2, 5879, 2939, 2940},
+        Expected{"slashdot0902", 82168, 948464, FeatureKind::none, 0, 0, 0, 0, 0},
+        Expected{"gowalla_bipartite", 70839, 810128, FeatureKind::none, 0, 0, 0, 0, 0},
+        Expected{"road_moscow", 411992, 450919, FeatureKind::none, 0, 0, 0, 0, 0},
+        Expected{"road_luxembourg", 114599, 119666, FeatureKind::none, 0, 0, 0, 0, 0},
+        Expected{"delaunay_n16", 65536, 196575, FeatureKind::none, 0, 0, 0, 0, 0}),
+    [](auto const& data) { return std::string(data.param.name); });
+
+TEST_P(DataSets, CanBeRead) {
+  auto const& expected = GetParam();
+  auto const path = testing::data_set(expected.name);
+  if (path.empty()) GTEST_SKIP() << "ORTHANT_DATA has no " << expected.name;
+  auto const comm = world();
+
+  auto const source = open_graph(comm, {.path = path});
+
+  auto const& facts = source->facts();
+  EXPECT_EQ(facts.num_vertices, expected.num_vertices);
+  EXPECT_EQ(facts.num_edges, expected.num_edges);
+  EXPECT_EQ(facts.feature_kind, expected.feature_kind);
+  EXPECT_EQ(facts.num_features, expected.num_features);
+  EXPECT_EQ(facts.num_classes, expected.num_classes);
+  EXPECT_EQ(facts.name, expected.name);
+  EXPECT_FALSE(facts.is_directed);
+  EXPECT_FALSE(facts.is_weighted);
+  // Wide features are streamed only: gathered, they would not fit.
+  std::int64_t num_edges = 0;
+  std::int64_t num_rows = 0;
+  SplitShare split;
+  runtime::together(comm, [&] {
+    testing::drain(*source->edges(1 << 16), [&](EdgeBatch const& batch) {
+      num_edges += static_cast<std::int64_t>(batch.edges.size());
+    });
+    if (facts.feature_kind != FeatureKind::none)
+      testing::drain(*source->features(4096),
+                     [&](FeatureBatch const& batch) { num_rows += batch.rows.size(); });
+    if (facts.has_split) split = source->split();
+  });
+  EXPECT_EQ(runtime::all_reduced(comm, num_edges), expected.num_edges);
+  EXPECT_EQ(runtime::all_reduced(comm, num_rows), facts.num_features > 0 ? expected.num_vertices : 0);
+  EXPECT_EQ(runtime::all_reduced(comm, static_cast<std::int64_t>(split.train.size())),
+            static_cast<std::int64_t>(expected.num_train));
+  EXPECT_EQ(runtime::all_reduced(comm, static_cast<std::int64_t>(split.valid.size())),
+            static_cast<std::int64_t>(expected.num_valid));
+  EXPECT_EQ(runtime::all_reduced(comm, static_cast<std::int64_t>(split.test.size())),
+            static_cast<std::int64_t>(expected.num_test));
+}
+
+TEST(DataSets, RawAndNpyHoldTheSame) {
+  auto const comm = world();
+  for (std::string const name : {"cora", "tolokers"}) {
+    auto const path = testing::data_set(name);
+    if (path.empty()) GTEST_SKIP() << "ORTHANT_DATA has no " << name;
+
+    auto const raw = read_whole(comm, *open_graph(comm, {.path = path, .format = InputFormat::ogb}));
+    auto const npy = read_whole(comm, *open_graph(comm, {.path = path / "npy"}));
+
+    EXPECT_EQ(sorted(raw.edges), sorted(npy.edges));
+    // tolokers' text was written with fewer digits than a float has.
+    EXPECT_THAT(raw.features, ::testing::Pointwise(::testing::FloatNear(1e-6f), npy.features));
+    EXPECT_EQ(raw.classes, npy.classes);
+    EXPECT_EQ(raw.train, npy.train);
+    EXPECT_EQ(raw.valid, npy.valid);
+    EXPECT_EQ(raw.test, npy.test);
+  }
+}
+
+TEST(DataSets, MatrixMarketAndRawHoldTheSame) {
+  auto const comm = world();
+  auto const path = testing::data_set("road_luxembourg");
+  if (path.empty()) GTEST_SKIP() << "ORTHANT_DATA has no road_luxembourg";
+  auto const upwards = [](std::vector<Edge> edges) {
+    for (auto& edge : edges)
+      if (edge.source > edge.target) std::swap(edge.source, edge.target);
+    return sorted(std::move(edges));
+  };
+
+  auto const raw = read_whole(comm, *open_graph(comm, {.path = path}));
+  auto const mtx = read_whole(comm, *open_graph(comm, {.path = path / "road_luxembourg.mtx"}));
+  auto const found = open_graph(comm, {.path = path, .format = InputFormat::mtx});
+
+  EXPECT_EQ(upwards(raw.edges), upwards(mtx.edges));
+  EXPECT_EQ(found->facts().num_edges, 119666);
+}
+
+TEST(DataSets, MissingLabelsOfCiteseer) {
+  auto const comm = world();
+  auto const path = testing::data_set("citeseer");
+  if (path.empty()) GTEST_SKIP() << "ORTHANT_DATA has no citeseer";
+
+  auto const source = open_graph(comm, {.path = path});
+  std::vector<std::int64_t> mine;
+  runtime::together(comm, [&] {
+    testing::drain(*source->labels(1000), [&](LabelBatch const& batch) {
+      mine.insert(mine.end(), batch.classes.begin(), batch.classes.end());
+    });
+  });
+
+  auto const classes = testing::gather_all(comm, mine);
+  EXPECT_EQ(std::ranges::count(classes, -1), 15);
+  EXPECT_EQ(std::ranges::count(classes, 4), 596);
+}
+
+} // namespace
+} // namespace orthant::graph
