@@ -15,6 +15,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto period = 200ms;
+constexpr auto late = 1500ms;       // the thread slept so long only if the whole process did
+constexpr auto quiet_time = 3s;     // after that; a job that is being ended is gone by then
 constexpr auto collect_time = 2s;   // how long the leader waits for answers
 constexpr auto patience = 2s;       // how long a leader may take to ask back, before the next rank is tried
 constexpr auto question_grace = 8s; // from a leader's question to a new alarm, should nothing come of it
@@ -68,6 +70,7 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::watch() {
+  last_look_ = Clock::now();
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, period, [this] { return is_stopping_; })) {
     lock.unlock();
@@ -77,30 +80,46 @@ void Watchdog::watch() {
 }
 
 void Watchdog::tick() {
-  auto const own = instruments_->position.read();
-  auto const timeout = timeout_seconds_.load();
-  auto const is_stuck = timeout > 0 && own.is_waiting && own.seconds > timeout;
+  auto const now = Clock::now();
+  look(now);
   if (!talks_to_others_) {
-    if (is_stuck) end_job(describe_own_hang(own, timeout, rank_));
+    if (is_stuck()) end_job(describe_own_hang(own_, timeout_seconds_.load(), rank_));
     return;
   }
   take_messages();
+  if (now < quiet_until_) return;
+  if (is_called_to_lead_ && !is_leading_) lead();
   if (is_leading_)
     conclude();
-  else if (is_stuck)
-    raise_alarm(own);
+  else if (is_stuck())
+    raise_alarm();
   else
     is_alarmed_ = false;
 }
 
-void Watchdog::raise_alarm(Whereabouts const& own) {
+void Watchdog::look(Clock::time_point now) {
+  auto const slept = now - last_look_;
+  last_look_ = now;
+  if (slept > late) quiet_until_ = now + quiet_time;
+  auto const awake = std::chrono::duration<double>(std::min<Clock::duration>(slept, late)).count();
+  auto const waited = own_.is_waiting ? own_.seconds : 0;
+  own_ = instruments_->position.read();
+  if (own_.is_waiting) own_.seconds = std::min(own_.seconds, waited + awake);
+}
+
+bool Watchdog::is_stuck() const {
+  auto const timeout = timeout_seconds_.load();
+  return timeout > 0 && own_.is_waiting && own_.seconds > timeout;
+}
+
+void Watchdog::raise_alarm() {
   auto const now = Clock::now();
   if (is_alarmed_ && now < next_step_) return;
   asked_leader_ = is_alarmed_ ? next_leader(asked_leader_) : 0;
   is_alarmed_ = true;
   next_step_ = now + patience;
   if (asked_leader_ >= rank_) return lead();
-  send(asked_leader_, alarm_tag, own);
+  send(asked_leader_, alarm_tag, own_);
 }
 
 void Watchdog::take_messages() {
@@ -116,15 +135,14 @@ void Watchdog::take_messages() {
     auto const source = static_cast<std::size_t>(status.MPI_SOURCE);
     switch (status.MPI_TAG) {
     case alarm_tag:
-      if (!is_leading_) lead();
-      states_[source] = {true, position};
+      is_called_to_lead_ = true;
       break;
     case question_tag:
       if (status.MPI_SOURCE < rank_) is_leading_ = false; // the lowest rank that answers reports
       is_alarmed_ = true;
       asked_leader_ = -1; // should nothing come of it, the next alarm starts at rank 0
       next_step_ = Clock::now() + question_grace;
-      send(status.MPI_SOURCE, answer_tag, instruments_->position.read());
+      send(status.MPI_SOURCE, answer_tag, own_);
       break;
     default:
       states_[source] = {true, position};
@@ -134,6 +152,7 @@ void Watchdog::take_messages() {
 
 void Watchdog::lead() {
   is_leading_ = true;
+  is_called_to_lead_ = false;
   collect_until_ = Clock::now() + collect_time;
   std::ranges::fill(states_, RankState{});
   for (int r = 0; r < size_; ++r)
@@ -142,16 +161,18 @@ void Watchdog::lead() {
 
 void Watchdog::conclude() {
   auto const timeout = timeout_seconds_.load();
-  states_[static_cast<std::size_t>(rank_)] = {true, instruments_->position.read()};
+  states_[static_cast<std::size_t>(rank_)] = {true, own_};
   auto const all_answered = std::ranges::all_of(states_, &RankState::has_answered);
   if (!all_answered && Clock::now() < collect_until_) return;
   is_leading_ = false;
+  is_called_to_lead_ = false; // alarms that came meanwhile are of the same hang
   is_alarmed_ = false;
   // The collective may have ended after all, a moment too late to stop the alarm.
-  auto const is_stuck = [&](RankState const& state) {
+  auto const is_over_time = [&](RankState const& state) {
     return state.position.is_waiting && state.position.seconds > timeout;
   };
-  if (timeout > 0 && std::ranges::any_of(states_, is_stuck)) end_job(describe_hang(states_, timeout, rank_));
+  if (timeout > 0 && std::ranges::any_of(states_, is_over_time))
+    end_job(describe_hang(states_, timeout, rank_));
 }
 
 void Watchdog::send(int destination, Tag tag, Whereabouts const& position) {

@@ -8,6 +8,9 @@
 // watchdog, which asks all others where they stand, collects for a moment, prints and aborts: 3 P messages. A
 // rank that does not take up the alarm (it is stopped) is passed over for the next.
 //
+// A process that was stopped and goes on (Ctrl-Z, a suspended job, or the end of the job that its stop
+// caused) does not count the time it slept, and keeps quiet for a moment.
+//
 // The thread touches no Kokkos: View reference counts are not atomic in every build.
 
 #include "runtime/communicator.hpp"
@@ -49,7 +52,9 @@ class Watchdog {
 
   void watch();
   void tick();
-  void raise_alarm(Whereabouts const& own);
+  void look(Clock::time_point now);
+  [[nodiscard]] bool is_stuck() const;
+  void raise_alarm();
   void take_messages();
   void lead();
   void conclude();
@@ -63,19 +68,26 @@ class Watchdog {
   int size_ = 1;
   bool talks_to_others_ = false;
 
-  // Of an alarm under way; used by the thread only.
+  // All below is used by the thread only.
+  Whereabouts
+      own_; // where this rank stands; seconds of waiting without those in which the process was stopped
+  Clock::time_point last_look_{};
+  Clock::time_point quiet_until_{};
+  // An alarm under way.
   struct Message {
     Whereabouts position;
     MPI_Request request = MPI_REQUEST_NULL;
   };
   std::deque<Message> sent_; // kept until MPI is done with them
   std::vector<RankState> states_;
+  bool is_called_to_lead_ = false; // an alarm came in
   bool is_leading_ = false;
   Clock::time_point collect_until_{};
   bool is_alarmed_ = false;
   int asked_leader_ = 0;
   Clock::time_point next_step_{};
 
+  // How the thread is told to end.
   std::mutex mutex_;
   std::condition_variable wake_;
   bool is_stopping_ = false;

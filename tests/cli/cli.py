@@ -7,9 +7,11 @@ import concurrent.futures
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 PROGRAM = sys.argv[1]
 MPIRUN = os.environ["ORTHANT_MPIRUN"].split()
@@ -158,6 +160,52 @@ def trace(ranks):
             raise Failure("the trace knows no all_reduce")
 
 
+def ranks_below(pid):
+    """Ranks started by mpirun: {rank: pid}."""
+    found = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat", encoding="utf-8") as file:
+                parent = int(file.read().rsplit(")", 1)[1].split()[1])
+            with open(f"/proc/{entry}/environ", "rb") as file:
+                variables = dict(item.split(b"=", 1) for item in file.read().split(b"\0") if b"=" in item)
+        except (OSError, IndexError, ValueError):
+            continue
+        rank = variables.get(b"OMPI_COMM_WORLD_RANK", variables.get(b"PMI_RANK"))
+        if parent == pid and rank is not None:
+            found[int(rank)] = int(entry)
+    return found
+
+
+def hang(ranks):
+    """A rank that is stopped in the middle of the work is named, and the job ends."""
+    if ranks == 1:
+        return
+    command = MPIRUN + [str(ranks), PROGRAM, "bench", "collectives", "--sizes", "4", "--repeat", "1000000", "--timeout", "3",
+                        "--operations", "all_reduce"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env=ENVIRONMENT) as job:
+        deadline = time.monotonic() + 20
+        while len(pids := ranks_below(job.pid)) < ranks and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(3)  # into the work
+        if 2 not in pids or job.poll() is not None:
+            job.kill()
+            raise Failure(f"did not start: {pids}")
+        os.kill(pids[2], signal.SIGSTOP)
+        try:
+            _, stderr = job.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            job.kill()
+            raise Failure("is not ended by the watchdog") from None
+    for pattern in (r"^orthant: error: no progress in a collective for 3 s", r"^  rank 2: not arrived; does not answer",
+                    r"^  ranks? [013,-]+: waiting \d+\.\d s in "):
+        if not re.search(pattern, stderr, re.M):
+            raise Failure(f"lacks /{pattern}/\n{stderr}")
+    if job.returncode != 1:
+        raise Failure(f"status {job.returncode}")
+
+
 def files(ranks):
     """Files that cannot be read or written are found at the start."""
     with tempfile.TemporaryDirectory() as folder:
@@ -216,7 +264,7 @@ def environment_mistake(ranks):
 
 PARTS = {
     "help": [(help_of, command) for command in COMMANDS] + [(overview,), (version,)],
-    "run": [(info,), (bench,), (bench_grid,), (precedence,), (trace,)],
+    "run": [(hang,), (info,), (bench,), (bench_grid,), (precedence,), (trace,)],
     "mistakes": [(mistakes, arguments, pattern) for arguments, pattern in MISTAKES] + [(files,), (environment_mistake,)],
 }
 

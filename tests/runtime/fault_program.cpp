@@ -45,7 +45,11 @@ void fail_without_leave() noexcept {
 }
 
 std::map<std::string, std::function<void(Job const&)>> const cases{
-    {"fine", [](Job const& job) { sum_together(job); }},
+    {"fine",
+     [](Job const& job) {
+       job.environment.start_kokkos();
+       sum_together(job);
+     }},
     {"late",
      [](Job const& job) {
        if (job.is_culprit()) sleep_for(1.5);
