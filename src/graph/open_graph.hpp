@@ -42,8 +42,8 @@ struct Input {
   std::int64_t num_vertices = 0;
 
   // Made up, seeded by the original vertex id, in place of what the files have.
-  std::int64_t random_features = 0;                  // columns, standard normal
-  std::int64_t random_labels = 0;                    // classes, uniform
+  std::int64_t random_features = 0;                    // columns, standard normal
+  std::int64_t random_labels = 0;                      // classes, uniform
   std::optional<std::array<double, 3>> random_split{}; // fractions of train, valid, test; sum at most 1
   std::uint64_t seed = 0;
 };
