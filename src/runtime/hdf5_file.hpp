@@ -1,0 +1,135 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// One HDF5 file of named, contiguous arrays and attributes, shared by the ranks of a group or private to one
+// process. Structure (files, datasets, attributes) is made collectively; data are read and written
+// independently, by global range, so one rank's error never leaves another inside a collective. Ranks that
+// write must write disjoint ranges.
+//
+// Every HDF5 call is checked; a failure throws Error with HDF5's own reason, a file that cannot be opened or
+// is not HDF5 throws UserError.
+
+#include "runtime/communicator.hpp"
+#include "runtime/unique_handle.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace orthant::runtime {
+
+/// Element types of arrays. A type in the file and another one in memory are converted where both hold
+/// integers or both hold real numbers.
+enum class Hdf5Type : std::uint8_t { int8, uint8, uint16, int32, uint32, int64, float32, float64 };
+
+namespace detail {
+struct CloseHdf5 {
+  void operator()(std::int64_t id) const noexcept;
+};
+using Hdf5Handle = UniqueHandle<std::int64_t, std::int64_t{-1}, CloseHdf5>;
+
+template<class T>
+constexpr Hdf5Type hdf5_type_of() {
+  if constexpr (std::is_same_v<T, float>)
+    return Hdf5Type::float32;
+  else if constexpr (std::is_same_v<T, double>)
+    return Hdf5Type::float64;
+  else if constexpr (std::is_signed_v<T> && sizeof(T) == 8)
+    return Hdf5Type::int64;
+  else if constexpr (std::is_signed_v<T> && sizeof(T) == 4)
+    return Hdf5Type::int32;
+  else if constexpr (sizeof(T) == 4)
+    return Hdf5Type::uint32;
+  else if constexpr (sizeof(T) == 2)
+    return Hdf5Type::uint16;
+  else if constexpr (std::is_signed_v<T>)
+    return Hdf5Type::int8;
+  else {
+    static_assert(sizeof(T) == 1, "no such element type in files");
+    return Hdf5Type::uint8;
+  }
+}
+} // namespace detail
+
+[[nodiscard]] std::size_t size_of(Hdf5Type type);
+
+class Hdf5File {
+ public:
+  using Extents = std::vector<std::int64_t>;
+
+  Hdf5File() = default;
+  /// A new file that all ranks of `comm` write. Replaces one that is there. Collective, as is closing it.
+  [[nodiscard]] static Hdf5File create(Communicator const& comm, std::filesystem::path const& path);
+  /// A file that this process reads by itself. Not collective: any number of ranks may do so at once.
+  [[nodiscard]] static Hdf5File open(std::filesystem::path const& path);
+  /// A file in this process's memory, gone when it is closed.
+  [[nodiscard]] static Hdf5File create_in_memory(std::string name);
+
+  [[nodiscard]] bool is_open() const { return file_.owns(); }
+  [[nodiscard]] std::string const& name() const { return name_; }
+  /// Where the last of the arrays made here ends in the file, written or not.
+  [[nodiscard]] std::int64_t end_of_arrays() const { return end_of_arrays_; }
+  /// Writes out and closes. Collective for a file that was created on several ranks. Throws where that fails,
+  /// which a destructor cannot.
+  void close();
+
+  /// True where an array or group of that name ("/a/b") exists.
+  [[nodiscard]] bool contains(std::string const& name) const;
+  /// Names of all arrays, sorted.
+  [[nodiscard]] std::vector<std::string> array_names() const;
+  /// Makes an array and the groups above it. Its space is set aside at once and not filled. Collective.
+  void create_array(std::string const& name, Hdf5Type type, Extents const& extents);
+  [[nodiscard]] Extents extents(std::string const& name) const;
+  [[nodiscard]] Hdf5Type type(std::string const& name) const;
+
+  /// The box of `counts` elements from `begin`, row-major in `data`. One dimension: {begin}, {count}.
+  template<class T>
+  void write(std::string const& name, Extents const& begin, Extents const& counts, std::span<T const> data) {
+    write_box(name, begin, counts, detail::hdf5_type_of<T>(), data.data(), data.size());
+  }
+  template<class T>
+  void read(std::string const& name, Extents const& begin, Extents const& counts, std::span<T> data) const {
+    read_box(name, begin, counts, detail::hdf5_type_of<T>(), data.data(), data.size());
+  }
+  /// A whole array; any number of dimensions, row-major.
+  template<class T>
+  [[nodiscard]] std::vector<T> read_all(std::string const& name) const {
+    auto const whole = extents(name);
+    std::int64_t size = 1;
+    for (auto const extent : whole)
+      size *= extent;
+    std::vector<T> data(static_cast<std::size_t>(size));
+    read(name, Extents(whole.size(), 0), whole, std::span<T>(data));
+    return data;
+  }
+
+  /// Attributes of the group or array `owner` ("/" is the file). Writing is collective and replaces.
+  void write_attribute(std::string const& owner, std::string const& name, std::int64_t value);
+  void write_attribute(std::string const& owner, std::string const& name, double value);
+  void write_attribute(std::string const& owner, std::string const& name, std::string const& value);
+  [[nodiscard]] bool contains_attribute(std::string const& owner, std::string const& name) const;
+  [[nodiscard]] std::int64_t read_integer(std::string const& owner, std::string const& name) const;
+  [[nodiscard]] double read_real(std::string const& owner, std::string const& name) const;
+  [[nodiscard]] std::string read_text(std::string const& owner, std::string const& name) const;
+
+  /// Bytes of arrays (as they are in the file) that read() has fetched on this rank.
+  [[nodiscard]] std::int64_t bytes_read() const { return bytes_read_; }
+
+ private:
+  Hdf5File(detail::Hdf5Handle file, std::string name) : file_(std::move(file)), name_(std::move(name)) {}
+  void write_box(std::string const& name, Extents const& begin, Extents const& counts, Hdf5Type type,
+                 void const* data, std::size_t num_elements);
+  void read_box(std::string const& name, Extents const& begin, Extents const& counts, Hdf5Type type,
+                void* data, std::size_t num_elements) const;
+
+  detail::Hdf5Handle file_;
+  std::string name_;
+  std::int64_t end_of_arrays_ = 0;
+  mutable std::int64_t bytes_read_ = 0;
+};
+
+} // namespace orthant::runtime
