@@ -15,7 +15,9 @@
 // No rank holds a table of all vertices, and nothing is multiplied. The file is written under a temporary
 // name beside the output and renamed at the end: a killed job leaves the old file or none.
 
+#include "graph/estimate.hpp"
 #include "graph/graph_source.hpp"
+#include "graph/statistics.hpp"
 #include "graph/store_format.hpp"
 #include "graph/store_reader.hpp"
 #include "runtime/communicator.hpp"
@@ -24,6 +26,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace orthant::graph {
@@ -34,6 +37,9 @@ struct PartitionOptions {
   EdgeRules rules;
   std::uint64_t seed = 0;
   bool replaces_output = false; // --force
+  std::int64_t metis_parts = 0; // > 0: METIS's assignment, one part a line in order of ids, beside the store
+  bool measures_statistics = false;
+  bool uses_wide_ids = false; // 64-bit ids in memory even where 32 bits do: for tests of that path
   /// Called on rank 0 now and then: what is being done, and how much of it (0..1).
   std::function<void(std::string const& step, double fraction)> on_progress;
 };
@@ -48,6 +54,9 @@ struct PartitionReport {
   std::int64_t store_bytes = 0;
   std::int64_t peak_memory_bytes = 0; // resident, summed over ranks
   StoreFacts facts;
+  std::optional<MetisStatistics> metis;
+  std::filesystem::path metis_file;
+  std::optional<GraphStatistics> statistics;
 };
 
 /// Writes `output`. Collective over `comm`, on which `source` was opened too. UserError, the same on all

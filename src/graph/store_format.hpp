@@ -59,6 +59,8 @@ enum class Split : std::uint8_t { train = 0, valid = 1, test = 2 };
 [[nodiscard]] std::string_view name_of(PermutationKind kind);
 [[nodiscard]] std::string_view name_of(Normalization normalization);
 [[nodiscard]] std::string_view name_of(Split split);
+[[nodiscard]] std::string_view name_of(FeatureKind kind);
+[[nodiscard]] std::string_view name_of(LabelKind kind);
 
 struct StoreFacts {
   std::int64_t num_vertices = 0;

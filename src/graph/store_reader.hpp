@@ -19,6 +19,10 @@
 #include <memory>
 #include <vector>
 
+namespace orthant::runtime {
+class Hdf5File;
+}
+
 namespace orthant::graph {
 
 /// A rectangle of A or of sparse features in CSR, local: row r is rows.begin + r, columns[k] counts from
@@ -98,10 +102,12 @@ class GraphStore {
   /// that is wrong. Collective.
   void verify(runtime::Communicator const& comm) const;
 
-  struct State;
-  explicit GraphStore(std::unique_ptr<State> state);
+  /// Takes an open file. Not collective.
+  [[nodiscard]] static GraphStore from_file(runtime::Hdf5File file);
 
  private:
+  struct State;
+  explicit GraphStore(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

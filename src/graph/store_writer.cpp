@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/store_writer.hpp"
+
+#include "graph/vertex_owners.hpp"
+#include "runtime/collectives.hpp"
+#include "runtime/error.hpp"
+#include "runtime/together.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+#include <zlib.h>
+
+namespace orthant::graph {
+
+using runtime::Hdf5File;
+using runtime::Hdf5Type;
+using runtime::throw_user;
+using runtime::together;
+
+namespace {
+
+/// A file descriptor, closed at the end.
+struct CloseDescriptor {
+  void operator()(int descriptor) const noexcept { ::close(descriptor); }
+};
+using Descriptor = runtime::UniqueHandle<int, -1, CloseDescriptor>;
+
+} // namespace
+
+std::uint32_t crc32_of(std::span<std::byte const> bytes, std::uint32_t crc) {
+  return static_cast<std::uint32_t>(
+      ::crc32_z(crc, reinterpret_cast<unsigned char const*>(bytes.data()), bytes.size()));
+}
+
+std::string checksums_of(std::string const& array) {
+  return "/checksums" + array;
+}
+
+void require_output(runtime::Communicator const& comm, std::filesystem::path const& output, bool replaces) {
+  together(comm, [&] {
+    if (!comm.is_root()) return;
+    std::error_code status;
+    if (std::filesystem::is_directory(output, status))
+      throw_user("{} is a directory; give a file name", output.string());
+    if (!replaces && std::filesystem::exists(output, status))
+      throw_user("{} exists; --force replaces it", output.string());
+    auto const folder = output.has_parent_path() ? output.parent_path() : std::filesystem::path(".");
+    if (::access(folder.c_str(), W_OK) != 0)
+      throw_user("cannot write {}: {}", output.string(), std::strerror(errno));
+  });
+}
+
+StoreWriter::StoreWriter(runtime::Communicator const& comm, std::filesystem::path output, bool replaces)
+    : comm_(comm),
+      output_(std::move(output)),
+      partial_(output_) {
+  require_output(comm_, output_, replaces);
+  partial_ += ".partial";
+  together(comm_, [&] {
+    if (!comm_.is_root()) return;
+    Descriptor const file(::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666));
+    if (!file.owns()) throw_user("cannot write {}: {}", partial_.string(), std::strerror(errno));
+  });
+  try {
+    file_ = Hdf5File::create(comm_, partial_);
+  } catch (...) {
+    std::error_code status;
+    if (comm_.is_root()) std::filesystem::remove(partial_, status);
+    throw;
+  }
+}
+
+StoreWriter::StoreWriter(runtime::Communicator const& self)
+    : comm_(self),
+      file_(Hdf5File::create_in_memory("memory")) {
+  ORTHANT_REQUIRE(self.size() == 1);
+}
+
+StoreWriter::~StoreWriter() {
+  if (output_.empty() || !file_.is_open()) return;
+  try {
+    file_.close();
+  } catch (runtime::Error const&) { // the disk may be full; the file goes anyway
+  }
+  std::error_code status;
+  if (comm_.is_root()) std::filesystem::remove(partial_, status);
+}
+
+void StoreWriter::create_plain_array(std::string const& name, Hdf5Type type,
+                                     Hdf5File::Extents const& extents) {
+  file_.create_array(name, type, extents);
+}
+
+void StoreWriter::create_array(std::string const& name, Hdf5Type type, Hdf5File::Extents const& extents) {
+  create_plain_array(name, type, extents);
+  auto sums = extents;
+  sums.back() = num_checksums(sums.back());
+  create_plain_array(checksums_of(name), Hdf5Type::uint32, sums);
+}
+
+void StoreWriter::reserve_space() {
+  if (output_.empty()) return;
+  constexpr std::int64_t for_structure = 1 << 16;
+  auto const needed = file_.end_of_arrays() + for_structure;
+  together(comm_, [&] {
+    if (!comm_.is_root()) return;
+    Descriptor const file(::open(partial_.c_str(), O_WRONLY));
+    if (!file.owns()) throw_user("cannot write {}: {}", partial_.string(), std::strerror(errno));
+    // A file system that cannot set space aside (some network ones) is left to fail when it is full.
+    if (::fallocate(file.get(), FALLOC_FL_KEEP_SIZE, 0, needed) != 0 &&
+        (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+      throw_user("{}: {} bytes do not fit on the disk: {}", output_.string(), needed, std::strerror(errno));
+  });
+}
+
+void StoreWriter::write_checksums(std::string const& name, std::int64_t row, bool has_rows,
+                                  std::int64_t begin, std::size_t count, std::span<std::byte const> bytes) {
+  ORTHANT_REQUIRE(begin % elements_per_checksum == 0, name, " from ", begin);
+  auto const chunk_bytes = bytes.size() / count * static_cast<std::size_t>(elements_per_checksum);
+  std::vector<std::uint32_t> sums;
+  for (std::size_t at = 0; at < bytes.size(); at += chunk_bytes)
+    sums.push_back(crc32_of(bytes.subspan(at, std::min(chunk_bytes, bytes.size() - at))));
+  auto const first = begin / elements_per_checksum;
+  auto const length = static_cast<std::int64_t>(sums.size());
+  std::span<std::uint32_t const> const data(sums);
+  if (has_rows)
+    file_.write(checksums_of(name), {row, first}, {1, length}, data);
+  else
+    file_.write(checksums_of(name), {first}, {length}, data);
+}
+
+void StoreWriter::write_facts(StoreFacts const& facts) {
+  auto const text = facts.to_json();
+  file_.write_attribute("/", "format", std::string("orthant graph store"));
+  file_.write_attribute("/", "version", store_version);
+  file_.write_attribute("/", "facts", text);
+  file_.write_attribute("/", "facts_crc32",
+                        static_cast<std::int64_t>(crc32_of(std::as_bytes(std::span(text)))));
+}
+
+std::int64_t StoreWriter::finish(StoreFacts const& facts) {
+  write_facts(facts);
+  try {
+    file_.close();
+  } catch (...) {
+    std::error_code status;
+    if (comm_.is_root()) std::filesystem::remove(partial_, status);
+    throw;
+  }
+  together(comm_, [&] {
+    if (!comm_.is_root()) return;
+    // The data must be on the disk before the name is: a rename may otherwise survive a crash that they do
+    // not.
+    Descriptor const file(::open(partial_.c_str(), O_RDWR));
+    if (!file.owns() || ::fsync(file.get()) != 0 || ::rename(partial_.c_str(), output_.c_str()) != 0)
+      throw_user("cannot complete {}: {}", output_.string(), std::strerror(errno));
+  });
+  return together(comm_, [&] { return static_cast<std::int64_t>(std::filesystem::file_size(output_)); });
+}
+
+Hdf5File StoreWriter::finish_in_memory(StoreFacts const& facts) {
+  ORTHANT_REQUIRE(output_.empty());
+  write_facts(facts);
+  return std::move(file_);
+}
+
+} // namespace orthant::graph

@@ -1,0 +1,106 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a matrix is cut in tiles so that any grid reads its rectangle with little waste.
+//
+// Cut t of T begins at floor(t N / T). Block j of P of a balanced cut begins at floor(j N / P) or less than P
+// rows later, so where P divides T a rank reads at most one tile too many along each side: 1/(T/P) of its
+// rectangle. T = 240 is divisible by 1..6, 8, 10, 12, 15 and 16. A tile is at most 2^16 wide and high, so
+// that an entry is 4 bytes: row << 16 | column, both from the tile's corner.
+
+#include "graph/graph_source.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace orthant::graph {
+
+/// [0, count) cut in num_parts parts of floor or ceil of count / num_parts. count < 2^42, num_parts <= 2^20.
+struct Cut {
+  std::int64_t count = 0;
+  std::int64_t num_parts = 1;
+
+  [[nodiscard]] constexpr std::int64_t begin(std::int64_t part) const { return part * count / num_parts; }
+  [[nodiscard]] constexpr std::int64_t size(std::int64_t part) const { return begin(part + 1) - begin(part); }
+  [[nodiscard]] constexpr Range range(std::int64_t part) const { return {begin(part), begin(part + 1)}; }
+  /// The part that holds `index`.
+  [[nodiscard]] constexpr std::int64_t part_of(std::int64_t index) const {
+    return ((index + 1) * num_parts - 1) / count;
+  }
+  /// The parts that meet `indices`; empty for an empty range.
+  [[nodiscard]] constexpr Range parts_of(Range indices) const {
+    if (indices.end <= indices.begin) return {0, 0};
+    return {part_of(indices.begin), part_of(indices.end - 1) + 1};
+  }
+  friend bool operator==(Cut const&, Cut const&) = default;
+};
+
+inline constexpr std::int64_t max_tile_side = std::int64_t{1} << 16;
+
+/// Row and column within a tile.
+struct TileEntry {
+  std::uint32_t row;
+  std::uint32_t column;
+};
+[[nodiscard]] constexpr std::uint32_t pack(TileEntry entry) {
+  return entry.row << 16 | entry.column;
+}
+[[nodiscard]] constexpr TileEntry unpack(std::uint32_t packed) {
+  return {packed >> 16, packed & 0xffffU};
+}
+
+struct TileGrid {
+  Cut rows;
+  Cut columns;
+
+  [[nodiscard]] constexpr std::int64_t num_tiles() const { return rows.num_parts * columns.num_parts; }
+  friend bool operator==(TileGrid const&, TileGrid const&) = default;
+};
+
+namespace detail {
+/// The finest usual cut that leaves `least` indices to a part, made finer where parts would exceed a tile.
+[[nodiscard]] constexpr std::int64_t num_parts_for(std::int64_t count, std::int64_t finest,
+                                                   std::int64_t least) {
+  constexpr std::array<std::int64_t, 6> usual{240, 120, 48, 24, 12, 1};
+  std::int64_t parts = 1;
+  for (auto const candidate : usual)
+    if (candidate <= finest && candidate * least <= count) {
+      parts = candidate;
+      break;
+    }
+  auto const most = parts * max_tile_side;
+  return count <= most ? parts : parts * ((count + most - 1) / most);
+}
+} // namespace detail
+
+/// For A: so fine that a tile still holds some 16 entries, for its table entry and checksum to be small
+/// beside it.
+[[nodiscard]] constexpr TileGrid tile_grid_of_topology(std::int64_t num_vertices, std::int64_t num_entries) {
+  std::int64_t finest = 1;
+  while ((finest + 1) * (finest + 1) * 16 <= num_entries && finest < 240)
+    ++finest;
+  Cut const cut{num_vertices, detail::num_parts_for(num_vertices, finest, 1)};
+  return {cut, cut};
+}
+
+/// For sparse features, whose number of entries is not known beforehand.
+[[nodiscard]] constexpr TileGrid tile_grid_of_features(std::int64_t num_vertices, std::int64_t num_features) {
+  return {{num_vertices, detail::num_parts_for(num_vertices, 240, 64)},
+          {num_features, detail::num_parts_for(num_features, 12, 16)}};
+}
+
+/// The ranks' shares of num_parts tile rows: contiguous, in order of ranks.
+[[nodiscard]] constexpr Range tile_rows_of_rank(std::int64_t num_parts, int num_ranks, int rank) {
+  return runtime::balanced_range(num_parts, num_ranks, rank);
+}
+/// Inverse of tile_rows_of_rank.
+[[nodiscard]] constexpr int rank_of_tile_row(std::int64_t num_parts, int num_ranks, std::int64_t tile_row) {
+  auto const small = num_parts / num_ranks;
+  auto const num_large = num_parts % num_ranks;
+  auto const in_large = num_large * (small + 1);
+  return static_cast<int>(tile_row < in_large ? tile_row / (small + 1)
+                                              : num_large + (tile_row - in_large) / small);
+}
+
+} // namespace orthant::graph
