@@ -14,20 +14,7 @@ namespace {
 Communicator split_along(Communicator const& world, GridShape const& shape, Coordinates coordinates,
                          Axis axis) {
   auto const key = coordinates.along(axis);
-  switch (axis) {
-  case Axis::x:
-    coordinates.x = 0;
-    break;
-  case Axis::y:
-    coordinates.y = 0;
-    break;
-  case Axis::z:
-    coordinates.z = 0;
-    break;
-  case Axis::data:
-    coordinates.data = 0;
-    break;
-  }
+  coordinates.along(axis) = 0;
   return world.split(rank_of(shape, coordinates), key, std::string(name_of(axis)));
 }
 
@@ -117,6 +104,10 @@ GridShape near_cubic(int num_ranks) {
 }
 
 int Coordinates::along(Axis axis) const {
+  return Coordinates(*this).along(axis);
+}
+
+int& Coordinates::along(Axis axis) {
   switch (axis) {
   case Axis::x:
     return x;
@@ -125,9 +116,9 @@ int Coordinates::along(Axis axis) const {
   case Axis::z:
     return z;
   case Axis::data:
-    return data;
+    break;
   }
-  return 0;
+  return data;
 }
 
 Coordinates coordinates_of(GridShape const& shape, int rank) {

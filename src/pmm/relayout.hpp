@@ -5,7 +5,7 @@
 // connections need it, because a GNN layer's input and output lie on different planes (DESIGN 2.2).
 //
 // Equal orders: every rank takes the intersections of its new piece with the others' old pieces; among equal
-// copies it asks its own, then one that spreads the load (on a cubic grid a permutation of the ranks). Other
+// copies it takes its own, else one that spreads the load (on a cubic grid a permutation of the ranks). Other
 // row order: the rows that each rank asks of each other are agreed once, at set-up. Either way one
 // all_to_all of the X x Y x Z group, and none at all where every piece is there already.
 
@@ -17,6 +17,24 @@
 
 namespace orthant::pmm {
 
+namespace detail {
+/// Contiguous copies: lengths[i] elements from sources[i] to targets[i].
+struct Runs {
+  Vector<std::int64_t> sources;
+  Vector<std::int64_t> targets;
+  Vector<std::int64_t> lengths;
+};
+
+/// Rows and columns that one rank gives another; global indices, each rank reads its own side's.
+struct Move {
+  std::int64_t source_row = 0;
+  std::int64_t target_row = 0;
+  std::int64_t num_rows = 0;
+  Range columns;
+};
+using MovesByRank = std::vector<std::vector<Move>>; // in the group's order
+} // namespace detail
+
 template<class T>
 class Relayout {
  public:
@@ -24,38 +42,27 @@ class Relayout {
   Relayout(ProcessGrid const& grid, Placement const& from, Placement const& to);
 
   /// Between row orders: row `source_rows[i]` of `from` becomes row stored_rows.begin + i of `to`; one number
-  /// for each row that this rank stores in `to`. Column orders must be equal, storages replicated or
-  /// row-sharded (Error). Collective over the grid's group.
+  /// for each row that this rank stores in `to`. Extents and column orders must be equal, storages replicated
+  /// or row-sharded (Error, on all ranks). Collective over the grid's group.
   Relayout(ProcessGrid const& grid, Placement const& from, Placement const& to,
            std::vector<std::int64_t> const& source_rows);
 
   /// to := from. Collective over the group. No overlap. Enqueues on exec; on the host complete on return.
   /// Padding of flat shards is left as it is.
-  void run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to);
+  void run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to) const;
 
   [[nodiscard]] std::vector<PlannedCall> calls() const;
 
  private:
-  /// Contiguous pieces: lengths[i] elements from sources[i] to targets[i].
-  struct Runs {
-    Vector<std::int64_t> sources;
-    Vector<std::int64_t> targets;
-    Vector<std::int64_t> lengths;
-  };
-  struct HostRuns;
-  struct Exchange;
-  void plan(Exchange const& exchange);
-  static Runs to_device(HostRuns const& runs);
-  static void copy(DefaultExec const& exec, Runs const& runs, Vector<T> const& source,
-                   Vector<T> const& target);
+  void plan(detail::MovesByRank const& sends, detail::MovesByRank const& receives);
 
   ProcessGrid const* grid_;
   Placement from_;
   Placement to_;
   bool is_local_ = false; // on every rank
-  Runs kept_;             // from -> to, on this rank
-  Runs packed_;           // from -> send buffer
-  Runs unpacked_;         // receive buffer -> to
+  detail::Runs kept_;     // from -> to, on this rank
+  detail::Runs packed_;   // from -> send buffer
+  detail::Runs unpacked_; // receive buffer -> to
   std::vector<std::int64_t> send_counts_;
   std::vector<std::int64_t> receive_counts_;
   Vector<T> send_;

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Losses and accuracies of logits[r,c]: a row a vertex (or token), classes split over axis c, replicated over
-// the third.
+// Losses and accuracies of logits[r,c]: a row a vertex (or token), classes split over axis c, replicated
+// over the third or row-sharded.
 //
 // Softmax cross-entropy of row i with label y, m_i = max_j z_ij, s_i = sum_j exp(z_ij - m_i):
 //   loss_i = log s_i - (z_iy - m_i)          dz_ij = (exp(z_ij - m_i) / s_i - [j = y]) / n
@@ -75,7 +75,8 @@ class RowLoss {
     return loss_and_gradient(exec, logits, gradient, num_rows(0));
   }
 
-  /// Loss and accuracy of all three splits in one pass. Leaves the logits as they are. Fences exec.
+  /// Loss and accuracy of all three splits in one pass; multi-label: means over known entries. Leaves the
+  /// logits as they are. Fences exec.
   [[nodiscard]] std::array<SplitMetrics, num_splits> evaluate(DefaultExec const& exec,
                                                               DistMatrix<T> const& logits);
 
@@ -87,11 +88,8 @@ class RowLoss {
   void check(RowTargets const& targets) const;
   void require_planned(DistMatrix<T> const& matrix) const;
   void reduce_softmax(DefaultExec const& exec, Matrix<T> const& logits);
-  [[nodiscard]] double softmax_loss(DefaultExec const& exec, Matrix<T> const& logits,
-                                    Matrix<T> const& gradient, double scale);
-  [[nodiscard]] double binary_loss(DefaultExec const& exec, Matrix<T> const& logits,
-                                   Matrix<T> const& gradient, double scale);
   void reduce_sums(std::span<double> sums) const;
+  void append_softmax(std::vector<PlannedCall>& calls) const;
   void append_sums(std::vector<PlannedCall>& calls, std::int64_t count) const;
 
   ProcessGrid const* grid_;

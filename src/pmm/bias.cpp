@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/bias.hpp"
+
+namespace orthant::pmm {
+namespace {
+
+constexpr bool is_host =
+    Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename DefaultExec::memory_space>::accessible;
+
+/// sums(j) := sum_i from(i, j). A team takes a tile of neighbouring columns, so that a row of the tile is
+/// read in one piece; rows are added in order, whatever the number of teams.
+template<class T>
+struct SumColumns {
+  using TeamPolicy = Kokkos::TeamPolicy<DefaultExec>;
+  static constexpr std::int64_t tile = is_host ? 512 : 32; // a tile of sums stays in the first cache; a warp
+
+  Matrix<T> from;
+  Vector<T> sums;
+
+  KOKKOS_FUNCTION void operator()(typename TeamPolicy::member_type const& team) const {
+    auto const num_columns = static_cast<std::int64_t>(from.extent(1));
+    auto const begin = team.league_rank() * tile;
+    auto const width = num_columns - begin < tile ? num_columns - begin : tile;
+    T const* const source = from.data() + begin;
+    T* const target = sums.data() + begin;
+    if constexpr (is_host) {
+      for (std::int64_t j = 0; j < width; ++j)
+        target[j] = 0;
+      for (std::size_t i = 0; i < from.extent(0); ++i)
+        for (std::int64_t j = 0; j < width; ++j)
+          target[j] += source[static_cast<std::int64_t>(i) * num_columns + j];
+    } else {
+      Kokkos::parallel_for(Kokkos::TeamVectorRange(team, width), [&](std::int64_t j) {
+        T sum = 0;
+        for (std::size_t i = 0; i < from.extent(0); ++i)
+          sum += source[static_cast<std::int64_t>(i) * num_columns + j];
+        target[j] = sum;
+      });
+    }
+  }
+};
+
+template<class T>
+void sum_columns(DefaultExec const& exec, Matrix<T> const& from, Vector<T> const& sums) {
+  constexpr auto tile = SumColumns<T>::tile;
+  auto const num_tiles = (static_cast<std::int64_t>(from.extent(1)) + tile - 1) / tile;
+  Kokkos::parallel_for(
+      "orthant::pmm::sum_rows",
+      typename SumColumns<T>::TeamPolicy(exec, static_cast<int>(num_tiles), 1, is_host ? 1 : 32),
+      SumColumns<T>{from, sums});
+}
+
+template<class T>
+void require_fits(DistMatrix<T> const& matrix, DistVector<T> const& bias) {
+  ORTHANT_REQUIRE(bias.axis() == matrix.layout().columns && bias.length() == matrix.extents().columns,
+                  "a bias of ", bias.length(), " along ", name_of(bias.axis()), " for ",
+                  matrix.placement().to_string());
+}
+
+template<class T>
+struct AddBias {
+  Matrix<T> z;
+  Vector<T> bias;
+  KOKKOS_FUNCTION void operator()(std::int64_t row) const {
+    for (std::size_t j = 0; j < bias.extent(0); ++j)
+      z(static_cast<std::size_t>(row), j) += bias(j);
+  }
+};
+
+} // namespace
+
+template<class T>
+void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<T> const& bias) {
+  require_fits(z, bias);
+  Kokkos::parallel_for("orthant::pmm::add_bias",
+                       Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, z.block().stored_rows.size()),
+                       AddBias<T>{z.local(), bias.local()});
+}
+
+template<class T>
+void sum_rows(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient) {
+  require_fits(gradient, bias_gradient);
+  auto const sums = bias_gradient.local();
+  if (sums.extent(0) == 0) return;
+  sum_columns(exec, gradient.local(), sums);
+  runtime::all_reduce(exec, gradient.grid().along(gradient.layout().rows), sums);
+  if (gradient.layout().storage == Storage::row_sharded)
+    runtime::all_reduce(exec, gradient.grid().along(gradient.layout().third()), sums);
+}
+
+template<class T>
+std::vector<PlannedCall> sum_rows_calls(ProcessGrid const& grid, Placement const& gradient) {
+  std::vector<PlannedCall> calls;
+  auto const num_columns = block_of(grid, gradient).columns.size();
+  if (num_columns == 0) return calls;
+  plan_call<T>(calls, grid.along(gradient.layout.rows), runtime::Operation::all_reduce, num_columns);
+  if (gradient.layout.storage == Storage::row_sharded)
+    plan_call<T>(calls, grid.along(gradient.layout.third()), runtime::Operation::all_reduce, num_columns);
+  return calls;
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void add_bias(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&);                    \
+  template void sum_rows(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&);                    \
+  template std::vector<PlannedCall> sum_rows_calls<T>(ProcessGrid const&, Placement const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::pmm

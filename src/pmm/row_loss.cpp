@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/row_loss.hpp"
+
+#include "pmm/row_loss_kernels.hpp"
+#include "runtime/together.hpp"
+
+#include <algorithm>
+
+namespace orthant::pmm {
+
+using runtime::Operation;
+using runtime::Reduction;
+
+template<class T>
+RowLoss<T>::RowLoss(ProcessGrid const& grid, Placement const& logits, LossKind kind)
+    : grid_(&grid),
+      placement_(logits),
+      kind_(kind),
+      block_(block_of(grid, logits)) {
+  ORTHANT_REQUIRE(logits.layout.storage != Storage::flat_sharded, "logits are ", logits.to_string());
+  if (kind_ == LossKind::binary) return;
+  auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
+  row_max_ = Vector<T>("orthant::pmm::RowLoss/row_max", num_rows);
+  sum_and_target_ = Matrix<T>("orthant::pmm::RowLoss/sum_and_target", num_rows, 2);
+  row_arg_max_ = Vector<runtime::ValueIndex<T>>("orthant::pmm::RowLoss/row_arg_max", num_rows);
+}
+
+/// Lengths and values that only this rank knows.
+template<class T>
+void RowLoss<T>::check(RowTargets const& targets) const {
+  auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
+  ORTHANT_REQUIRE(targets.splits.extent(0) == num_rows, targets.splits.extent(0), " splits for ", num_rows,
+                  " rows of ", placement_.to_string());
+  if (kind_ == LossKind::binary)
+    ORTHANT_REQUIRE(targets.indicator.extent(0) == num_rows &&
+                        targets.indicator.extent(1) == static_cast<std::size_t>(block_.columns.size()),
+                    "an indicator of ", targets.indicator.extent(0), " x ", targets.indicator.extent(1),
+                    " for ", num_rows, " x ", block_.columns.size());
+  else
+    ORTHANT_REQUIRE(targets.classes.extent(0) == num_rows, targets.classes.extent(0), " classes for ",
+                    num_rows, " rows of ", placement_.to_string());
+  auto const num_bad = detail::count_bad_rows(DefaultExec(), targets,
+                                              kind_ == LossKind::binary ? 0 : placement_.extents.columns);
+  ORTHANT_REQUIRE(num_bad == 0, num_bad, " rows have a split beyond ", num_splits - 1,
+                  " or a class beyond the ", placement_.extents.columns, " of the logits");
+}
+
+template<class T>
+void RowLoss<T>::set_targets(RowTargets const& targets) {
+  runtime::together(grid_->group(), [&] { check(targets); });
+  targets_ = targets;
+  auto const sums = detail::count_rows(DefaultExec(), targets_, kind_ == LossKind::softmax);
+  std::array<double, num_splits> counts{};
+  std::copy_n(sums.counted, counts.size(), counts.begin());
+  // Every rank of the class axis has counted the same rows.
+  runtime::all_reduce(runtime::host, grid_->along(placement_.layout.rows), counts);
+  if (placement_.layout.storage == Storage::row_sharded)
+    runtime::all_reduce(runtime::host, grid_->along(placement_.layout.third()), counts);
+  for (std::size_t s = 0; s < num_rows_.size(); ++s)
+    num_rows_[s] = static_cast<std::int64_t>(counts[s]);
+}
+
+template<class T>
+void RowLoss<T>::require_planned(DistMatrix<T> const& matrix) const {
+  ORTHANT_REQUIRE(matrix.placement() == placement_, "logits or gradient are ", matrix.placement().to_string(),
+                  "; planned was ", placement_.to_string());
+  ORTHANT_REQUIRE(detail::num_rows_of(targets_) == block_.stored_rows.size(), "targets have not been set");
+}
+
+/// Complete rows are summed over the row axis, entries over the class axis too.
+template<class T>
+void RowLoss<T>::reduce_sums(std::span<double> sums) const {
+  auto const& layout = placement_.layout;
+  if (kind_ == LossKind::binary) runtime::all_reduce(runtime::host, grid_->along(layout.columns), sums);
+  runtime::all_reduce(runtime::host, grid_->along(layout.rows), sums);
+  if (layout.storage == Storage::row_sharded)
+    runtime::all_reduce(runtime::host, grid_->along(layout.third()), sums);
+}
+
+template<class T>
+void RowLoss<T>::append_sums(std::vector<PlannedCall>& calls, std::int64_t count) const {
+  auto const& layout = placement_.layout;
+  auto const plan = [&](Axis axis) {
+    plan_call<double>(calls, grid_->along(axis), Operation::all_reduce, count);
+  };
+  if (kind_ == LossKind::binary) plan(layout.columns);
+  plan(layout.rows);
+  if (layout.storage == Storage::row_sharded) plan(layout.third());
+}
+
+/// row_max := max_j z_ij, sum_and_target := {sum_j exp(z_ij - m_i), z_iy - m_i}, over all classes.
+template<class T>
+void RowLoss<T>::reduce_softmax(DefaultExec const& exec, Matrix<T> const& logits) {
+  auto const& class_comm = grid_->along(placement_.layout.columns);
+  detail::find_row_maxima(exec, logits, row_max_);
+  runtime::all_reduce(exec, class_comm, row_max_, Reduction::max);
+  detail::sum_exponentials(exec, logits, row_max_, targets_, block_.columns.begin, sum_and_target_);
+  runtime::all_reduce(exec, class_comm, Vector<T>(sum_and_target_.data(), sum_and_target_.size()));
+}
+
+template<class T>
+double RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
+                                     DistMatrix<T> const& gradient, std::int64_t num_counted) {
+  require_planned(logits);
+  require_planned(gradient);
+  auto const z = logits.local();
+  auto const dz = gradient.local();
+  auto const per_row = kind_ == LossKind::binary ? placement_.extents.columns : 1;
+  auto const scale = num_counted == 0 ? 0.0 : 1.0 / static_cast<double>(num_counted * per_row);
+  auto loss = 0.0;
+  if (kind_ == LossKind::binary) {
+    loss = detail::binary_loss_and_gradient(exec, z, targets_, static_cast<T>(scale), dz);
+  } else {
+    reduce_softmax(exec, z);
+    loss = detail::softmax_loss(exec, targets_, sum_and_target_);
+    detail::softmax_gradient(exec, z, row_max_, sum_and_target_, targets_, block_.columns.begin,
+                             static_cast<T>(scale), dz);
+  }
+  reduce_sums({&loss, 1});
+  return num_counted == 0 ? 0.0 : loss * scale;
+}
+
+template<class T>
+std::array<SplitMetrics, num_splits> RowLoss<T>::evaluate(DefaultExec const& exec,
+                                                          DistMatrix<T> const& logits) {
+  require_planned(logits);
+  auto const z = logits.local();
+  detail::SplitSums sums;
+  if (kind_ == LossKind::binary) {
+    sums = detail::score_binary(exec, z, targets_);
+  } else {
+    reduce_softmax(exec, z);
+    detail::find_row_arg_maxima(exec, z, block_.columns.begin, row_arg_max_);
+    runtime::all_reduce_arg_max(exec, grid_->along(placement_.layout.columns), row_arg_max_);
+    sums = detail::score_softmax(exec, targets_, sum_and_target_, row_arg_max_);
+  }
+
+  std::array<double, 3 * num_splits> flat{};
+  for (std::size_t s = 0; s < num_splits; ++s) {
+    flat[3 * s] = sums.loss[s];
+    flat[3 * s + 1] = sums.correct[s];
+    flat[3 * s + 2] = sums.counted[s];
+  }
+  reduce_sums(flat);
+
+  std::array<SplitMetrics, num_splits> metrics;
+  for (std::size_t s = 0; s < num_splits; ++s) {
+    auto const counted = flat[3 * s + 2];
+    metrics[s] = {static_cast<std::int64_t>(counted), static_cast<std::int64_t>(flat[3 * s + 1]),
+                  counted == 0 ? 0.0 : flat[3 * s] / counted};
+  }
+  return metrics;
+}
+
+template<class T>
+std::vector<PlannedCall> RowLoss<T>::loss_calls() const {
+  std::vector<PlannedCall> calls;
+  if (kind_ == LossKind::softmax) append_softmax(calls);
+  append_sums(calls, 1);
+  return calls;
+}
+
+template<class T>
+std::vector<PlannedCall> RowLoss<T>::evaluate_calls() const {
+  std::vector<PlannedCall> calls;
+  if (kind_ == LossKind::softmax) {
+    append_softmax(calls);
+    plan_call<runtime::ValueIndex<T>>(calls, grid_->along(placement_.layout.columns), Operation::all_reduce,
+                                      block_.stored_rows.size());
+  }
+  append_sums(calls, 3 * num_splits);
+  return calls;
+}
+
+template<class T>
+void RowLoss<T>::append_softmax(std::vector<PlannedCall>& calls) const {
+  auto const& class_comm = grid_->along(placement_.layout.columns);
+  plan_call<T>(calls, class_comm, Operation::all_reduce, block_.stored_rows.size());
+  plan_call<T>(calls, class_comm, Operation::all_reduce, 2 * block_.stored_rows.size());
+}
+
+template class RowLoss<float>;
+template class RowLoss<double>;
+
+} // namespace orthant::pmm
