@@ -3,6 +3,13 @@
 // orthant generate: a random graph, seeded, the same from any number of ranks.
 
 #include "cli/subcommands.hpp"
+#include "graph/generators.hpp"
+#include "graph/write_graph.hpp"
+#include "runtime/progress.hpp"
+
+#include <cstdio>
+#include <fmt/format.h>
+#include <mpi.h>
 
 namespace orthant::cli {
 namespace {
@@ -10,7 +17,7 @@ namespace {
 struct GenerateOptions {
   std::string kind = "rmat";
   std::int64_t vertices = 10'000;
-  std::int64_t edges = 100'000;
+  std::int64_t edges = 0;
   std::int64_t features = 64;
   std::int64_t classes = 8;
   std::int64_t seed = 0;
@@ -18,9 +25,45 @@ struct GenerateOptions {
   std::string output;
 };
 
-int run(GenerateOptions const& options, Context&) {
+int run(GenerateOptions const& options, Context& context) {
   if (options.output.empty()) runtime::throw_user("generate: name the folder to write with -o DIR");
-  refuse_unbuilt("orthant generate");
+  auto const& world = context.world();
+  graph::GeneratorOptions how;
+  how.kind = graph::parse_generator_kind(options.kind);
+  how.num_vertices = options.vertices;
+  how.num_edges = options.edges;
+  how.num_features = options.features;
+  how.num_classes = options.features > 0 ? options.classes : 0; // else topology only
+  how.seed = static_cast<std::uint64_t>(options.seed);
+
+  auto const begin = MPI_Wtime();
+  auto const source = graph::generate_graph(world, how);
+  graph::WriteOptions writing;
+  writing.format = graph::parse_output_format(options.format);
+  std::unique_ptr<runtime::Progress> bar;
+  std::string step;
+  auto const style = runtime::progress_style(world.is_root());
+  writing.on_progress = [&](std::string const& name, double fraction) {
+    if (style != runtime::ProgressStyle::bar) return; // lines would only repeat the summary
+    constexpr std::int64_t per_mille = 1000;
+    if (name != step || !bar) {
+      bar.reset();
+      step = name;
+      bar = std::make_unique<runtime::Progress>(per_mille, name, style);
+    }
+    bar->update(static_cast<std::int64_t>(fraction * static_cast<double>(per_mille)));
+  };
+  graph::write_graph(world, *source, options.output, writing);
+  bar.reset();
+  if (world.is_root()) {
+    auto const& facts = source->facts();
+    auto const text = fmt::format("{}: {} vertices, {} edges, {} features, {} classes, in {:.2f} s: {}\n",
+                                  facts.name, facts.num_vertices, facts.num_edges, facts.num_features,
+                                  facts.num_classes, MPI_Wtime() - begin, options.output);
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  }
+  return runtime::exit_done;
 }
 
 } // namespace
@@ -31,8 +74,10 @@ std::unique_ptr<Command> make_generate() {
   auto const options = std::make_shared<GenerateOptions>();
   command->option("--kind", options->kind, "Kind of graph: rmat, sbm, grid2d or ring",
                   one_of({"rmat", "sbm", "grid2d", "ring"}));
-  command->option("--vertices", options->vertices, "Number of vertices", in_range(1));
-  command->option("--edges", options->edges, "Number of edges", in_range(0));
+  command->option("--vertices", options->vertices, "Number of vertices", in_range(2));
+  command->option("--edges", options->edges,
+                  "Number of edges; 0: 8 a vertex (rmat, sbm), the full grid, one a vertex (ring)",
+                  in_range(0));
   command->option("--features", options->features, "Features a vertex; 0 writes the topology only",
                   in_range(0));
   command->option("--classes", options->classes, "Number of classes", in_range(1));

@@ -48,6 +48,7 @@ DataSetMeta read_meta(Path const& folder) {
     auto const json = nlohmann::ordered_json::parse(file);
     meta.name = json.value("name", std::string{});
     if (json.contains("num_nodes")) meta.num_vertices = json["num_nodes"].get<std::int64_t>();
+    if (json.contains("num_edge_lines")) meta.num_edges = json["num_edge_lines"].get<std::int64_t>();
     if (json.contains("num_classes")) meta.num_classes = json["num_classes"].get<std::int64_t>();
     if (json.contains("splits"))
       for (auto const& item : json["splits"].items())
@@ -55,8 +56,9 @@ DataSetMeta read_meta(Path const& folder) {
   } catch (nlohmann::json::parse_error const& error) {
     throw_user("{}: not sound JSON at byte {}", path.string(), error.byte);
   } catch (nlohmann::json::exception const&) {
-    throw_user("{}: name must be text, num_nodes and num_classes whole numbers, splits an object",
-               path.string());
+    throw_user(
+        "{}: name must be text, num_nodes, num_edge_lines and num_classes whole numbers, splits an object",
+        path.string());
   }
   return meta;
 }

@@ -18,6 +18,7 @@ struct DataSetMeta {
   std::filesystem::path path; // empty: there is none
   std::string name;
   std::optional<std::int64_t> num_vertices; // "num_nodes"
+  std::optional<std::int64_t> num_edges;    // "num_edge_lines"
   std::optional<std::int64_t> num_classes;  // "num_classes"
   std::vector<std::string> splits;          // names in "splits", in the order of the file
 };

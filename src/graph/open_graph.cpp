@@ -100,6 +100,10 @@ void Opener::read_heads() {
     read_array_topology();
   read_attributes();
   if (files.meta.num_vertices) vertices.add(*files.meta.num_vertices, files.meta.path.string());
+  if (files.meta.num_edges && parts.edges.num_edges < 0) {
+    parts.edges.num_edges = *files.meta.num_edges;
+    parts.edges.promised_by = files.meta.path.string();
+  }
   if (vertices.count == 0) throw_user("{} says 0 vertices: the graph is empty", vertices.source);
   parts.is_directed = input.is_directed && parts.is_directed;
 }

@@ -33,7 +33,7 @@ struct WriteOptions {
   /// False: a folder that is there, is not empty and was not written by Orthant is refused.
   bool replaces_output = false;
   /// Called on rank 0 now and then: what is being written, and how much of it (0..1).
-  std::function<void(std::string const& step, double fraction)> on_progress;
+  std::function<void(std::string const& step, double fraction)> on_progress{};
 };
 
 /// Collective over `comm`, on which `source` was made. The ranks' rows must lie in the order of the ranks (as
