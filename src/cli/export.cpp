@@ -2,7 +2,10 @@
 //
 // orthant export: a store back to a folder of files, in original ids.
 
+#include "graph/export.hpp"
 #include "cli/subcommands.hpp"
+#include "graph/store_reader.hpp"
+#include "graph/write_graph.hpp"
 
 namespace orthant::cli {
 namespace {
@@ -13,10 +16,15 @@ struct ExportOptions {
   std::string format = "ogb";
 };
 
-int run(ExportOptions const& options, Context&) {
+int run(ExportOptions const& options, Context& context) {
   if (options.graph.empty()) runtime::throw_user("export: name the store: orthant export graph.h5 -o DIR");
   if (options.output.empty()) runtime::throw_user("export: name the folder to write with -o DIR");
-  refuse_unbuilt("orthant export");
+  graph::WriteOptions how;
+  how.format = graph::parse_output_format(options.format);
+  auto const store = graph::GraphStore::open(context.world(), options.graph);
+  auto const source = graph::open_store_as_source(context.world(), store);
+  graph::write_graph(context.world(), *source, options.output, how);
+  return runtime::exit_done;
 }
 
 } // namespace

@@ -4,10 +4,14 @@
 
 #include "cli/build_info.hpp"
 #include "cli/subcommands.hpp"
+#include "graph/estimate.hpp"
+#include "graph/store_reader.hpp"
 #include "runtime/binding.hpp"
 #include "runtime/collectives.hpp"
 
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
 #include <set>
 
 namespace orthant::cli {
@@ -38,6 +42,48 @@ void describe_job(Context& context) {
   std::fflush(stdout);
 }
 
+std::string describe(graph::StoreFacts const& facts) {
+  std::string text;
+  auto const out = std::back_inserter(text);
+  fmt::format_to(out, "graph store {}, from {}\n", facts.name, facts.format);
+  fmt::format_to(out, "vertices    {}\n", facts.num_vertices);
+  fmt::format_to(out, "entries     {} of A, {} self loops among them; {}{}\n", facts.num_entries,
+                 facts.num_self_loops, facts.is_symmetric ? "symmetric" : "directed",
+                 facts.is_weighted ? ", weighted" : "");
+  fmt::format_to(out, "degree      mean {:.2f}, largest {}\n",
+                 static_cast<double>(facts.num_entries - facts.num_self_loops) /
+                     static_cast<double>(facts.num_vertices),
+                 facts.max_degree);
+  fmt::format_to(out, "permutation {}, seed {}\n", graph::name_of(facts.permutation), facts.seed);
+  fmt::format_to(out, "normalised  {}\n", graph::name_of(facts.normalization));
+  fmt::format_to(out, "features    {}", graph::name_of(facts.feature_kind));
+  if (facts.feature_kind != graph::FeatureKind::none) fmt::format_to(out, ", {}", facts.num_features);
+  if (facts.feature_kind == graph::FeatureKind::sparse)
+    fmt::format_to(out, ", {} entries{}", facts.num_feature_entries,
+                   facts.features_have_values ? "" : ", all 1");
+  fmt::format_to(out, "\nlabels      {}", graph::name_of(facts.label_kind));
+  if (facts.label_kind != graph::LabelKind::none)
+    fmt::format_to(out, ", {} classes, {} vertices labelled", facts.num_classes, facts.num_labelled);
+  if (facts.has_split)
+    fmt::format_to(out, "\nsplit       {}: train {}, valid {}, test {}\n", facts.split_name,
+                   facts.split_sizes[0], facts.split_sizes[1], facts.split_sizes[2]);
+  else
+    fmt::format_to(out, "\nsplit       none\n");
+  return text;
+}
+
+void describe_store(Context& context, InfoOptions const& options) {
+  auto const store = graph::GraphStore::open(context.world(), options.file);
+  if (options.verify) store.verify(context.world());
+  if (!context.world().is_root()) return;
+  auto const text =
+      fmt::format("file        {}, {}\n{}{}", options.file,
+                  graph::bytes_text(static_cast<std::int64_t>(std::filesystem::file_size(options.file))),
+                  describe(store.facts()), options.verify ? "checksums   all right\n" : "");
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
 int run(InfoOptions const& options, Context& context) {
   if (options.file.empty()) {
     if (options.verify) runtime::throw_user("info: --verify needs the file to check");
@@ -45,7 +91,8 @@ int run(InfoOptions const& options, Context& context) {
     describe_job(context);
     return runtime::exit_done;
   }
-  refuse_unbuilt("orthant info of a file");
+  describe_store(context, options);
+  return runtime::exit_done;
 }
 
 } // namespace
