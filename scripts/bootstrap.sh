@@ -203,7 +203,11 @@ build_kokkos() {
     source=$(dirname "$(find "$work/source" -maxdepth 3 -path '*/core/src' -print -quit)")
     source=${source%/core}
     [ -e "$source/CMakeLists.txt" ] && [ -e "$source/bin/nvcc_wrapper" ] || fail "$archive does not hold Kokkos's sources"
-    [ "$kokkos" != cuda ] || compiler=("-DCMAKE_CXX_COMPILER=$source/bin/nvcc_wrapper")
+    if [ "$kokkos" = cuda ]; then
+      # The wrapper's own default may be older than anything that this CUDA compiles for; then no compiler check passes.
+      sed -i "s/^default_arch=.*/default_arch=\"sm_${architecture##*[A-Z]}\"/" "$source/bin/nvcc_wrapper"
+      compiler=("-DCMAKE_CXX_COMPILER=$source/bin/nvcc_wrapper")
+    fi
     say "building Kokkos ($kokkos${architecture:+, $architecture}) into $root"
     rm -rf "$root"
     local jobs
