@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Products of one rank: every width around the vector lengths, patterns, values and scales, row ranges,
+// panels of larger matrices, empty extents.
+#include "pmm/local_gemm.hpp"
+#include "pmm/local_spmm.hpp"
+#include "support/dist_checks.hpp"
+
+#include <gtest/gtest.h>
+
+namespace orthant::testing {
+namespace {
+
+using namespace orthant::pmm;
+
+template<class T>
+Matrix<T> device_matrix(Dense const& whole) {
+  Matrix<T> matrix("orthant::testing::device_matrix", static_cast<std::size_t>(whole.rows),
+                   static_cast<std::size_t>(whole.columns));
+  auto const host = Kokkos::create_mirror_view(matrix);
+  for (std::int64_t i = 0; i < whole.rows; ++i)
+    for (std::int64_t j = 0; j < whole.columns; ++j)
+      host(static_cast<std::size_t>(i), static_cast<std::size_t>(j)) = static_cast<T>(whole(i, j));
+  Kokkos::deep_copy(matrix, host);
+  return matrix;
+}
+
+template<class T>
+void expect_equal(Matrix<T> const& matrix, Dense const& whole, std::string const& what) {
+  auto const host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, matrix);
+  ASSERT_EQ(static_cast<std::int64_t>(host.extent(0)), whole.rows);
+  ASSERT_EQ(static_cast<std::int64_t>(host.extent(1)), whole.columns);
+  for (std::int64_t i = 0; i < whole.rows; ++i)
+    for (std::int64_t j = 0; j < whole.columns; ++j)
+      ASSERT_EQ(static_cast<double>(host(static_cast<std::size_t>(i), static_cast<std::size_t>(j))),
+                whole(i, j))
+          << what << ", row " << i << ", column " << j;
+}
+
+template<class T>
+void expect_spmm_of_every_width() {
+  for (int variant = 0; variant < 4; ++variant) {
+    SparseRecipe const recipe{41, variant % 2 == 1, variant >= 2};
+    auto const a = make_dense(19, 26, recipe);
+    LocalSpmm<T> const spmm(sparse_block<T>(recipe, {0, 19}, {0, 26}));
+    LocalSpmm<T> const adjoint(transposed(spmm.block()));
+    for (std::int64_t width = 1; width <= 300; width += width < 70 ? 1 : 23) {
+      auto const b = make_dense(26, width, [](auto i, auto j) { return small_integer(6, i, j); });
+      auto const c = make_dense(19, width, [](auto i, auto j) { return small_integer(7, i, j); });
+      auto const stain = [](auto, auto) { return 12345.0; };
+      auto const ab = device_matrix<T>(make_dense(19, width, stain));
+      auto const atc = device_matrix<T>(make_dense(26, width, stain));
+
+      spmm.apply(DefaultExec(), {0, 19}, device_matrix<T>(b), ab);
+      adjoint.apply(DefaultExec(), {0, 26}, device_matrix<T>(c), atc);
+
+      auto const what = "width " + std::to_string(width) + ", variant " + std::to_string(variant);
+      expect_equal(ab, product(a, b), what);
+      expect_equal(atc, product(transposed(a), c), what);
+    }
+  }
+}
+
+TEST(LocalSpmm, EqualsSerialLoopsAtEveryWidthInSinglePrecision) {
+  expect_spmm_of_every_width<float>();
+}
+TEST(LocalSpmm, EqualsSerialLoopsAtEveryWidthInDoublePrecision) {
+  expect_spmm_of_every_width<double>();
+}
+
+TEST(LocalSpmm, WritesTheRowsAskedForAndNoOthers) {
+  SparseRecipe const recipe{43, false, true};
+  LocalSpmm<double> const spmm(sparse_block<double>(recipe, {0, 12}, {0, 9}));
+  auto const b = make_dense(9, 5, [](auto i, auto j) { return small_integer(6, i, j); });
+  auto const c = device_matrix<double>(make_dense(12, 5, [](auto, auto) { return -99.0; }));
+
+  spmm.apply(DefaultExec(), {3, 7}, device_matrix<double>(b), c);
+
+  auto expected = product(make_dense(12, 9, recipe), b);
+  for (std::int64_t i = 0; i < 12; ++i)
+    for (std::int64_t j = 0; j < 5; ++j)
+      if (i < 3 || i >= 7) expected(i, j) = -99;
+  expect_equal(c, expected, "rows 3 to 6");
+}
+
+TEST(LocalSpmm, EmptyBlocksGiveZeroRowsOrNothing) {
+  SparseRecipe const recipe{44, false, false};
+  auto const c = device_matrix<double>(make_dense(4, 3, [](auto, auto) { return 7.0; }));
+
+  LocalSpmm<double>(sparse_block<double>(recipe, {0, 4}, {0, 0}))
+      .apply(DefaultExec(), {0, 4}, device_matrix<double>(Dense(0, 3)), c);
+  expect_equal(c, Dense(4, 3), "no columns");
+
+  auto const none = transposed(sparse_block<double>(recipe, {0, 0}, {0, 4}));
+  EXPECT_EQ(none.csr.num_rows, 4);
+  EXPECT_EQ(none.csr.num_columns, 0);
+  EXPECT_EQ(none.csr.num_nonzeros(), 0);
+}
+
+TEST(LocalSpmm, TransposedRowsAscendAndTwiceIsTheSame) {
+  SparseRecipe const recipe{45, true, true};
+  auto const block = sparse_block<double>(recipe, {0, 40}, {0, 33});
+  auto const once = transposed(block);
+  auto const twice = transposed(once);
+  auto const offsets = host_copy(once.csr.row_offsets);
+  auto const columns = host_copy(once.csr.columns);
+  for (std::size_t row = 0; row < 33; ++row)
+    for (auto k = offsets(row) + 1; k < offsets(row + 1); ++k)
+      EXPECT_LT(columns(static_cast<std::size_t>(k - 1)), columns(static_cast<std::size_t>(k)));
+  auto const expect_same = [](auto const& one, auto const& other) {
+    auto const a = host_copy(one);
+    auto const b = host_copy(other);
+    ASSERT_EQ(a.extent(0), b.extent(0));
+    for (std::size_t i = 0; i < a.extent(0); ++i)
+      EXPECT_EQ(a(i), b(i));
+  };
+  expect_same(twice.csr.row_offsets, block.csr.row_offsets);
+  expect_same(twice.csr.columns, block.csr.columns);
+  expect_same(twice.csr.values, block.csr.values);
+  expect_same(twice.row_scale, block.row_scale);
+}
+
+TEST(LocalSpmm, WrongLengthsAreRefused) {
+  SparseRecipe const recipe{46, true, true};
+  auto block = sparse_block<double>(recipe, {0, 5}, {0, 6});
+  LocalSpmm<double> const spmm(block);
+  auto const right = device_matrix<double>(Dense(6, 2));
+  auto const result = device_matrix<double>(Dense(5, 2));
+  EXPECT_NO_THROW(spmm.apply(DefaultExec(), {0, 5}, right, result));
+  EXPECT_THROW(spmm.apply(DefaultExec(), {0, 5}, result, result), runtime::Error);
+  EXPECT_THROW(spmm.apply(DefaultExec(), {0, 6}, right, result), runtime::Error);
+  block.row_scale = device_copy(std::vector<double>(4, 1.0));
+  EXPECT_THROW(LocalSpmm<double>{block}, runtime::Error);
+}
+
+TEST(LocalGemm, EqualsSerialLoopsForEveryTransposeOnPanels) {
+  // A, B and C are parts of the columns of larger matrices.
+  auto const whole = [](std::uint64_t seed, std::int64_t rows, std::int64_t columns) {
+    return make_dense(rows, columns, [seed](auto i, auto j) { return small_integer(seed, i, j); });
+  };
+  auto const part = [](Dense const& matrix, runtime::Range rows, runtime::Range columns) {
+    return make_dense(rows.size(), columns.size(),
+                      [&](auto i, auto j) { return matrix(rows.begin + i, columns.begin + j); });
+  };
+  for (auto const ta : {Transpose::no, Transpose::yes})
+    for (auto const tb : {Transpose::no, Transpose::yes}) {
+      auto const a = whole(1, 20, 21);
+      auto const b = whole(2, 22, 23);
+      auto const c = whole(3, 11, 13);
+      auto const a_rows = ta == Transpose::no ? runtime::Range{2, 10} : runtime::Range{2, 9}; // 8 x 7
+      auto const a_columns = ta == Transpose::no ? runtime::Range{3, 10} : runtime::Range{3, 11};
+      auto const b_rows = tb == Transpose::no ? runtime::Range{1, 8} : runtime::Range{1, 6}; // 7 x 5
+      auto const b_columns = tb == Transpose::no ? runtime::Range{4, 9} : runtime::Range{4, 11};
+      auto const device_a = device_matrix<double>(a);
+      auto const device_b = device_matrix<double>(b);
+      auto const device_c = device_matrix<double>(c);
+
+      local_gemm<double>(DefaultExec(), 2, ta, Panel<double>(device_a).rows(a_rows).columns(a_columns), tb,
+                         Panel<double>(device_b).rows(b_rows).columns(b_columns), 3,
+                         Panel<double>(device_c).rows({1, 9}).columns({2, 7}));
+
+      auto const op_a = part(a, a_rows, a_columns);
+      auto const op_b = part(b, b_rows, b_columns);
+      auto const ab = product(ta == Transpose::no ? op_a : transposed(op_a),
+                              tb == Transpose::no ? op_b : transposed(op_b));
+      auto expected = c;
+      for (std::int64_t i = 0; i < 8; ++i)
+        for (std::int64_t j = 0; j < 5; ++j)
+          expected(1 + i, 2 + j) = 2 * ab(i, j) + 3 * c(1 + i, 2 + j);
+      expect_equal(device_c, expected, "panels");
+    }
+}
+
+TEST(LocalGemm, AnEmptyInnerExtentGivesZero) {
+  auto const c = device_matrix<float>(make_dense(3, 4, [](auto, auto) { return HUGE_VAL; }));
+
+  local_gemm<float>(DefaultExec(), 1, Transpose::no, device_matrix<float>(Dense(3, 0)), Transpose::no,
+                    device_matrix<float>(Dense(0, 4)), 0, c);
+
+  expect_equal(c, Dense(3, 4), "no inner extent");
+}
+
+TEST(LocalGemm, ExtentsThatDisagreeAreRefused) {
+  auto const a = device_matrix<float>(Dense(3, 4));
+  EXPECT_THROW(local_gemm<float>(DefaultExec(), 1, Transpose::no, a, Transpose::no, a, 0, a), runtime::Error);
+}
+
+} // namespace
+} // namespace orthant::testing

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The primitive and its adjoints on every grid: all six axis pairs, storages, dense and sparse operands,
+// extents that divide nothing, against serial loops; and the ledgers against the listed calls.
+#include "pmm/pmm.hpp"
+
+#include "support/dist_checks.hpp"
+#include "support/grids.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace orthant::testing {
+namespace {
+
+using namespace orthant::pmm;
+using runtime::Operation;
+
+/// The axes that r, k and c of one product stand for, and its extents.
+struct Frame {
+  Axis r;
+  Axis k;
+  Axis c;
+  std::int64_t num_rows;
+  std::int64_t num_inner;
+  std::int64_t num_columns;
+};
+
+/// All six frames; extents differ, divide nothing, and are below the axis sizes now and then.
+std::vector<Frame> frames(std::uint64_t seed) {
+  constexpr std::array<std::int64_t, 8> extents{1, 2, 3, 5, 7, 13, 19, 31};
+  std::vector<Frame> all;
+  for (auto const& [r, c] : axis_pairs()) {
+    auto const k = Layout{r, c}.third();
+    auto const n = std::ssize(all);
+    all.push_back({r, k, c, extents[mixed(seed, n, 0) % 8], extents[mixed(seed, n, 1) % 8],
+                   extents[mixed(seed, n, 2) % 8]});
+  }
+  return all;
+}
+
+struct Operands {
+  Placement a;
+  Placement b;
+  Placement c;
+};
+
+Operands placements(Frame const& f, Storage a, Storage b, Storage c) {
+  return {{{f.r, f.k, a}, {f.num_rows, f.num_inner}},
+          {{f.k, f.c, b}, {f.num_inner, f.num_columns}},
+          {{f.r, f.c, c}, {f.num_rows, f.num_columns}}};
+}
+
+/// Every grid of one data group; of two groups, one.
+std::vector<std::array<int, 4>> grids_with_few_groups(int num_ranks) {
+  std::vector<std::array<int, 4>> grids;
+  for (auto const& shape : grids_4d(num_ranks))
+    if (shape[0] == 1 || (shape[0] == 2 && shape[2] == 1)) grids.push_back(shape);
+  return grids;
+}
+
+class ProductTest : public ::testing::TestWithParam<std::array<int, 4>> {
+ protected:
+  /// Runs the product, and expects the serial result, clean padding and the planned calls.
+  template<class T, class Left>
+  void expect_product(Form form, Left const& left, DistMatrix<T> const& right, Placement const& result,
+                      Dense const& expected, ProductOptions const& options = {}) {
+    Product<T> product(grid_, form, left.placement(), right.placement(), result, options);
+    auto const matrix = stained<T>(grid_, result);
+    clear_ledgers(grid_);
+
+    product.run(exec_, left, right, matrix);
+
+    auto const what = "left " + left.placement().to_string() + ", right " + right.placement().to_string() +
+                      ", result " + result.to_string();
+    EXPECT_EQ(largest_error(matrix, expected), 0) << what;
+    EXPECT_EQ(counted_calls(grid_), planned_calls(product.calls())) << what;
+    auto const numbers = host_copy(matrix.storage());
+    for (auto i = matrix.block().num_stored;
+         i < matrix.block().num_padded && grid_.size(result.layout.third()) > 1; ++i)
+      EXPECT_EQ(numbers(static_cast<std::size_t>(i)), T{0}) << "padding; " << what;
+  }
+
+  runtime::Communicator world_{MPI_COMM_WORLD, "world"};
+  ProcessGrid grid_{world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}};
+  DefaultExec exec_;
+};
+
+TEST_P(ProductTest, DenseProductsAndAdjointsEqualSerialOnes) {
+  for (auto const& f : frames(1)) {
+    auto const a = make_dense(f.num_rows, f.num_inner, [](auto i, auto j) { return small_integer(2, i, j); });
+    auto const b =
+        make_dense(f.num_inner, f.num_columns, [](auto i, auto j) { return small_integer(3, i, j); });
+    auto const c =
+        make_dense(f.num_rows, f.num_columns, [](auto i, auto j) { return small_integer(4, i, j); });
+    auto const ab = product(a, b);
+    auto const cbt = product(c, transposed(b));
+    auto const atc = product(transposed(a), c);
+    for (std::size_t s = 0; s < 9; ++s) { // every pair of storages among the three matrices
+      auto const p = placements(f, all_storages[s % 3], all_storages[s / 3], all_storages[(s + s / 3) % 3]);
+      auto const da = distributed<double>(grid_, p.a, a);
+      auto const db = distributed<double>(grid_, p.b, b);
+      auto const dc = distributed<double>(grid_, p.c, c);
+      expect_product(Form::product, da, db, p.c, ab);
+      expect_product(Form::left_grad, dc, db, p.a, cbt);
+      expect_product(Form::right_grad, da, dc, p.b, atc);
+    }
+  }
+}
+
+TEST_P(ProductTest, SparseProductsAndAdjointsEqualSerialOnes) {
+  int variant = 0;
+  for (auto const& f : frames(5)) {
+    auto const b =
+        make_dense(f.num_inner, f.num_columns, [](auto i, auto j) { return small_integer(6, i, j); });
+    auto const c =
+        make_dense(f.num_rows, f.num_columns, [](auto i, auto j) { return small_integer(7, i, j); });
+    for (std::size_t s = 0; s < 9; ++s, ++variant) {
+      SparseRecipe const recipe{11, variant % 2 == 1, variant % 4 >= 2};
+      auto const a = make_dense(f.num_rows, f.num_inner, recipe);
+      auto const p = placements(f, Storage::replicated, all_storages[s % 3], all_storages[s / 3]);
+      auto const block = block_of(grid_, p.a);
+      DistSparse<double> const sparse(grid_, p.a, sparse_block<double>(recipe, block.rows, block.columns),
+                                      Adjoint::kept);
+      expect_product(Form::product, sparse, distributed<double>(grid_, p.b, b), p.c, product(a, b));
+      expect_product(Form::right_grad, sparse, distributed<double>(grid_, p.c, c), p.b,
+                     product(transposed(a), c));
+    }
+  }
+}
+
+TEST_P(ProductTest, RealNumbersAgreeWithinRounding) {
+  auto const f = Frame{Axis::z, Axis::x, Axis::y, 61, 157, 37};
+  auto const a = make_dense(f.num_rows, f.num_inner, [](auto i, auto j) { return small_real(2, i, j); });
+  auto const b = make_dense(f.num_inner, f.num_columns, [](auto i, auto j) { return small_real(3, i, j); });
+  auto const p = placements(f, Storage::replicated, Storage::flat_sharded, Storage::replicated);
+  Product<double> product_ab(grid_, Form::product, p.a, p.b, p.c);
+  auto const c = stained<double>(grid_, p.c);
+
+  product_ab.run(exec_, distributed<double>(grid_, p.a, a), distributed<double>(grid_, p.b, b), c);
+
+  // 157 terms of at most 1, summed in another order: 157 * 157 * 2^-53 < 3e-12 at worst, far less in
+  // practice.
+  EXPECT_LT(largest_error(c, product(a, b)), 1e-12);
+}
+
+TEST_P(ProductTest, SinglePrecisionAndBothScalesOfASparseOperand) {
+  auto const f = Frame{Axis::x, Axis::z, Axis::y, 29, 23, 67}; // 67 floats: full vectors and a tail
+  SparseRecipe const recipe{21, true, true};
+  auto const p = placements(f, Storage::replicated, Storage::row_sharded, Storage::replicated);
+  auto const block = block_of(grid_, p.a);
+  DistSparse<float> const sparse(grid_, p.a, sparse_block<float>(recipe, block.rows, block.columns),
+                                 Adjoint::kept);
+  auto const b =
+      make_dense(f.num_inner, f.num_columns, [](auto i, auto j) { return small_integer(6, i, j); });
+
+  expect_product(Form::product, sparse, distributed<float>(grid_, p.b, b), p.c,
+                 product(make_dense(f.num_rows, f.num_inner, recipe), b));
+}
+
+TEST_P(ProductTest, ChunksReduceTheSameSumsInMoreCalls) {
+  auto const f = Frame{Axis::y, Axis::z, Axis::x, 31, 17, 9};
+  SparseRecipe const recipe{31, false, true};
+  auto const a = make_dense(f.num_rows, f.num_inner, recipe);
+  auto const b =
+      make_dense(f.num_inner, f.num_columns, [](auto i, auto j) { return small_integer(6, i, j); });
+  auto const c = make_dense(f.num_rows, f.num_columns, [](auto i, auto j) { return small_integer(7, i, j); });
+  auto const p = placements(f, Storage::replicated, Storage::replicated, Storage::replicated);
+  auto const block = block_of(grid_, p.a);
+  DistSparse<double> const sparse(grid_, p.a, sparse_block<double>(recipe, block.rows, block.columns),
+                                  Adjoint::kept);
+  auto const db = distributed<double>(grid_, p.b, b);
+  auto const dc = distributed<double>(grid_, p.c, c);
+  ProductOptions options;
+  for (auto const num_chunks : {2, 5, 1000}) { // the last: more than rows
+    options.num_chunks = num_chunks;
+    expect_product(Form::product, sparse, db, p.c, product(a, b), options);
+    expect_product(Form::right_grad, sparse, dc, p.b, product(transposed(a), c), options);
+    expect_product(Form::product, distributed<double>(grid_, p.a, a), db, p.c, product(a, b), options);
+    expect_product(Form::left_grad, dc, db, p.a, product(c, transposed(b)), options);
+    expect_product(Form::right_grad, distributed<double>(grid_, p.a, a), dc, p.b, product(transposed(a), c),
+                   options);
+  }
+}
+
+TEST_P(ProductTest, SixteenBitsOnTheWireHalveTheBytes) {
+  auto const f = Frame{Axis::x, Axis::y, Axis::z, 8, 6, 10};
+  // Sums below 2^8 in size are exact in bfloat16: 6 terms of at most 9.
+  auto const a = make_dense(f.num_rows, f.num_inner, [](auto i, auto j) { return small_integer(2, i, j); });
+  auto const b =
+      make_dense(f.num_inner, f.num_columns, [](auto i, auto j) { return small_integer(3, i, j); });
+  ProductOptions const options{Wire::bf16, Wire::bf16, 1};
+  for (auto const storage : all_storages) {
+    auto const p = placements(f, Storage::flat_sharded, Storage::row_sharded, storage);
+    expect_product(Form::product, distributed<float>(grid_, p.a, a), distributed<float>(grid_, p.b, b), p.c,
+                   product(a, b), options);
+    auto const native = Product<float>(grid_, Form::product, p.a, p.b, p.c).calls();
+    auto const halved = Product<float>(grid_, Form::product, p.a, p.b, p.c, options).calls();
+    ASSERT_EQ(native.size(), halved.size());
+    for (std::size_t i = 0; i < native.size(); ++i)
+      EXPECT_EQ(native[i].bytes, 2 * halved[i].bytes);
+  }
+}
+
+TEST_P(ProductTest, PrefetchedOperandsAndOverlappingProductsGiveTheSame) {
+  auto const f = Frame{Axis::z, Axis::y, Axis::x, 23, 14, 11};
+  auto const h = make_dense(f.num_rows, f.num_inner, [](auto i, auto j) { return small_integer(2, i, j); });
+  auto const w =
+      make_dense(f.num_inner, f.num_columns, [](auto i, auto j) { return small_integer(3, i, j); });
+  auto const q = make_dense(f.num_rows, f.num_columns, [](auto i, auto j) { return small_integer(4, i, j); });
+  auto const p = placements(f, Storage::replicated, Storage::flat_sharded, Storage::replicated);
+  auto const dist_h = distributed<double>(grid_, p.a, h);
+  auto const dist_w = distributed<double>(grid_, p.b, w);
+  auto const dist_q = distributed<double>(grid_, p.c, q);
+  auto const dh = stained<double>(grid_, p.a);
+  auto const dw = stained<double>(grid_, p.b);
+  Product<double> grad_h(grid_, Form::left_grad, p.c, p.b, p.a);
+  Product<double> grad_w(grid_, Form::right_grad, p.a, p.c, p.b);
+  clear_ledgers(grid_);
+
+  for (int step = 0; step < 3; ++step) { // plans are used again
+    grad_h.prefetch_right(exec_, dist_w);
+    grad_h.start(exec_, dist_q, dist_w, dh);
+    grad_w.run(exec_, dist_h, dist_q, dw); // behind the reduction of dH
+    grad_h.finish();
+
+    EXPECT_EQ(largest_error(dh, product(q, transposed(w))), 0);
+    EXPECT_EQ(largest_error(dw, product(transposed(h), q)), 0);
+  }
+  auto calls = grad_h.calls();
+  for (auto const& call : grad_w.calls())
+    calls.push_back(call);
+  auto expected = planned_calls(calls);
+  for (auto& [key, total] : expected)
+    total = {3 * total.first, 3 * total.second};
+  EXPECT_EQ(counted_calls(grid_), expected);
+}
+
+TEST_P(ProductTest, CallsFollowTheRule) {
+  auto const f = Frame{Axis::x, Axis::y, Axis::z, 30, 20, 10};
+  auto const p = placements(f, Storage::replicated, Storage::flat_sharded, Storage::replicated);
+
+  auto const calls = Product<double>(grid_, Form::product, p.a, p.b, p.c).calls();
+
+  // B is gathered along r, its pieces padded; C is summed along k.
+  std::vector<PlannedCall> expected;
+  auto const b = block_of(grid_, p.b);
+  auto const c = block_of(grid_, p.c);
+  auto const along_x = grid_.size(Axis::x);
+  if (along_x > 1 && b.size() > 0)
+    expected.push_back({Operation::all_gather, "x", 8 * ((b.size() + along_x - 1) / along_x) * along_x});
+  if (grid_.size(Axis::y) > 1 && c.size() > 0) expected.push_back({Operation::all_reduce, "y", 8 * c.size()});
+  EXPECT_EQ(calls, expected);
+}
+
+TEST_P(ProductTest, WhatDoesNotComposeIsRefusedWithAllThreePlacements) {
+  Placement const a{{Axis::z, Axis::x}, {9, 7}};
+  Placement const b{{Axis::x, Axis::y, Storage::flat_sharded}, {7, 4}};
+  Placement const c{{Axis::z, Axis::y}, {9, 4}};
+  EXPECT_NO_THROW(Product<double>(grid_, Form::product, a, b, c));
+
+  auto const expect_refused = [&](Placement const& left, Placement const& right, Placement const& result,
+                                  char const* what) {
+    try {
+      Product<double>(grid_, Form::product, left, right, result);
+      ADD_FAILURE() << what << " composed";
+    } catch (runtime::Error const& error) {
+      EXPECT_THAT(error.what(),
+                  ::testing::AllOf(::testing::HasSubstr(what), ::testing::HasSubstr(left.to_string()),
+                                   ::testing::HasSubstr(right.to_string()),
+                                   ::testing::HasSubstr(result.to_string())));
+    }
+  };
+  auto wrong_axis = c;
+  wrong_axis.layout.columns = Axis::x;
+  expect_refused(a, b, wrong_axis, "axes");
+  auto wrong_extent = b;
+  wrong_extent.extents.rows = 8;
+  expect_refused(a, wrong_extent, c, "extents");
+  auto wrong_order = b;
+  wrong_order.layout.row_order = IndexOrder::p2;
+  expect_refused(a, wrong_order, c, "orders");
+  auto data_axis = a;
+  data_axis.layout.rows = Axis::data;
+  expect_refused(data_axis, b, c, "axes");
+
+  // Matrices other than the planned ones.
+  Product<double> product(grid_, Form::product, a, b, c);
+  EXPECT_THROW(
+      product.run(exec_, stained<double>(grid_, a), stained<double>(grid_, c), stained<double>(grid_, c)),
+      runtime::Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Grids, ProductTest, ::testing::ValuesIn(grids_with_few_groups(world_size())),
+                         GridName{});
+
+} // namespace
+} // namespace orthant::testing

@@ -1,0 +1,183 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Distributed matrices beside whole ones: made from them, compared with them, gathered to them. And ledgers
+// beside the calls that were planned.
+
+#include "pmm/dist_sparse.hpp"
+#include "pmm/dist_vector.hpp"
+#include "pmm/planned_call.hpp"
+#include "support/reference.hpp"
+
+#include <array>
+#include <gtest/gtest.h>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace orthant::testing {
+
+template<class T>
+[[nodiscard]] auto host_copy(runtime::Vector<T> const& view) {
+  return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, view);
+}
+
+template<class T>
+[[nodiscard]] runtime::Vector<T> device_copy(std::vector<T> const& values) {
+  runtime::Vector<T> view("orthant::testing::device_copy", values.size());
+  Kokkos::deep_copy(
+      view, Kokkos::View<T const*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(values.data(), values.size()));
+  return view;
+}
+
+/// This rank's piece of `whole`.
+template<class T>
+[[nodiscard]] pmm::DistMatrix<T> distributed(pmm::ProcessGrid const& grid, pmm::Placement const& placement,
+                                             Dense const& whole) {
+  pmm::DistMatrix<T> matrix(grid, placement, "orthant::testing::distributed");
+  auto const& block = matrix.block();
+  auto const host = Kokkos::create_mirror_view(matrix.storage());
+  for (std::int64_t i = 0; i < block.num_stored; ++i)
+    host(static_cast<std::size_t>(i)) =
+        static_cast<T>(whole(block.rows.begin + (block.first + i) / block.columns.size(),
+                             block.columns.begin + (block.first + i) % block.columns.size()));
+  Kokkos::deep_copy(matrix.storage(), host);
+  return matrix;
+}
+
+/// A matrix full of a number that no result contains: what is not overwritten shows.
+template<class T>
+[[nodiscard]] pmm::DistMatrix<T> stained(pmm::ProcessGrid const& grid, pmm::Placement const& placement) {
+  pmm::DistMatrix<T> matrix(grid, placement, "orthant::testing::stained");
+  Kokkos::deep_copy(matrix.storage(), T{12345});
+  return matrix;
+}
+
+/// Largest difference of this rank's piece from `whole`, NaN counting as infinite.
+template<class T>
+[[nodiscard]] double largest_error(pmm::DistMatrix<T> const& matrix, Dense const& whole) {
+  auto const& block = matrix.block();
+  auto const host = host_copy(matrix.storage());
+  auto largest = 0.0;
+  for (std::int64_t i = 0; i < block.num_stored; ++i) {
+    auto const error = std::abs(static_cast<double>(host(static_cast<std::size_t>(i))) -
+                                whole(block.rows.begin + (block.first + i) / block.columns.size(),
+                                      block.columns.begin + (block.first + i) % block.columns.size()));
+    largest = error <= largest ? largest : std::isnan(error) ? HUGE_VAL : error;
+  }
+  return largest;
+}
+
+/// The whole matrix on every rank, replicas counted once. Collective over the group.
+template<class T>
+[[nodiscard]] Dense gathered(pmm::DistMatrix<T> const& matrix) {
+  Dense whole(matrix.extents().rows, matrix.extents().columns);
+  auto const& block = matrix.block();
+  auto const host = host_copy(matrix.storage());
+  for (std::int64_t i = 0; matrix.is_first_replica() && i < block.num_stored; ++i)
+    whole(block.rows.begin + (block.first + i) / block.columns.size(),
+          block.columns.begin + (block.first + i) % block.columns.size()) = host(static_cast<std::size_t>(i));
+  runtime::all_reduce(runtime::host, matrix.grid().group(), whole.numbers);
+  return whole;
+}
+
+/// What a test sparse matrix is made of: entries where is_entry says so, integer values or a pattern, scales
+/// that are powers of two (exact) or none.
+struct SparseRecipe {
+  std::uint64_t seed = 0;
+  bool has_values = false;
+  bool has_scales = false;
+
+  [[nodiscard]] double row_scale(std::int64_t i) const {
+    return has_scales ? 0.5 * static_cast<double>(1 << mixed(seed, i, -2) % 3) : 1;
+  }
+  [[nodiscard]] double column_scale(std::int64_t j) const {
+    return has_scales ? 0.5 * static_cast<double>(1 << mixed(seed, j, -3) % 3) : 1;
+  }
+  [[nodiscard]] double value(std::int64_t i, std::int64_t j) const {
+    return has_values ? small_integer(seed + 1, i, j) : 1;
+  }
+  [[nodiscard]] double operator()(std::int64_t i, std::int64_t j) const {
+    return is_entry(seed, i, j) ? row_scale(i) * value(i, j) * column_scale(j) : 0;
+  }
+};
+
+/// The block of a test sparse matrix.
+template<class T>
+[[nodiscard]] pmm::SparseBlock<T> sparse_block(SparseRecipe const& recipe, runtime::Range rows,
+                                               runtime::Range columns) {
+  std::vector<runtime::Offset> offsets{0};
+  std::vector<runtime::LocalColumn> entries;
+  std::vector<T> values;
+  std::vector<T> row_scale;
+  std::vector<T> column_scale;
+  for (auto i = rows.begin; i < rows.end; ++i) {
+    for (auto j = columns.begin; j < columns.end; ++j)
+      if (is_entry(recipe.seed, i, j)) {
+        entries.push_back(static_cast<runtime::LocalColumn>(j - columns.begin));
+        if (recipe.has_values) values.push_back(static_cast<T>(recipe.value(i, j)));
+      }
+    offsets.push_back(static_cast<runtime::Offset>(entries.size()));
+    if (recipe.has_scales) row_scale.push_back(static_cast<T>(recipe.row_scale(i)));
+  }
+  for (auto j = columns.begin; recipe.has_scales && j < columns.end; ++j)
+    column_scale.push_back(static_cast<T>(recipe.column_scale(j)));
+  pmm::SparseBlock<T> block;
+  block.csr = {rows.size(), columns.size(), device_copy(offsets), device_copy(entries), device_copy(values)};
+  block.row_scale = device_copy(row_scale);
+  block.column_scale = device_copy(column_scale);
+  return block;
+}
+
+using CallTotals =
+    std::map<std::pair<std::string, runtime::Operation>, std::pair<std::int64_t, std::int64_t>>;
+
+inline std::vector<runtime::Communicator const*> communicators_of(pmm::ProcessGrid const& grid) {
+  std::vector<runtime::Communicator const*> all{&grid.group()};
+  for (auto const axis : {pmm::Axis::x, pmm::Axis::y, pmm::Axis::z, pmm::Axis::data})
+    all.push_back(&grid.along(axis));
+  return all;
+}
+
+inline void clear_ledgers(pmm::ProcessGrid const& grid) {
+  for (auto const* comm : communicators_of(grid))
+    comm->ledger().clear();
+}
+
+/// Calls and bytes by axis and operation: what the ledgers hold.
+inline CallTotals counted_calls(pmm::ProcessGrid const& grid) {
+  CallTotals totals;
+  for (auto const* comm : communicators_of(grid))
+    for (std::size_t i = 0; i < runtime::num_operations; ++i) {
+      auto const operation = static_cast<runtime::Operation>(i);
+      auto const& entry = comm->ledger()[operation];
+      if (entry.calls > 0) totals[{comm->axis(), operation}] = {entry.calls, entry.bytes};
+    }
+  return totals;
+}
+
+/// The same of calls that were listed.
+inline CallTotals planned_calls(std::vector<pmm::PlannedCall> const& calls) {
+  CallTotals totals;
+  for (auto const& call : calls) {
+    auto& [num_calls, num_bytes] = totals[{call.axis, call.operation}];
+    ++num_calls;
+    num_bytes += call.bytes;
+  }
+  return totals;
+}
+
+/// Every way to split rows and columns over two of the three axes.
+inline std::vector<std::pair<pmm::Axis, pmm::Axis>> axis_pairs() {
+  std::vector<std::pair<pmm::Axis, pmm::Axis>> pairs;
+  for (auto const rows : pmm::spatial_axes)
+    for (auto const columns : pmm::spatial_axes)
+      if (rows != columns) pairs.emplace_back(rows, columns);
+  return pairs;
+}
+
+inline constexpr std::array all_storages{pmm::Storage::replicated, pmm::Storage::flat_sharded,
+                                         pmm::Storage::row_sharded};
+
+} // namespace orthant::testing
