@@ -3,15 +3,15 @@
 // orthant train: full-graph or mini-batch training of a graph neural network.
 
 #include "cli/subcommands.hpp"
+#include "cli/train_full.hpp"
 #include "cli/train_options.hpp"
 
 namespace orthant::cli {
 namespace {
 
-int run(TrainOptions const& options, Context&) {
-  if (options.graph.empty() == options.dataset.empty())
-    runtime::throw_user("train: give one of --graph graph.h5 and --dataset karate|sbm|rmat|grid2d|ring");
-  refuse_unbuilt("orthant train");
+int run(TrainOptions const& options, Context& context) {
+  if (options.mode == "minibatch") refuse_unbuilt("--mode minibatch");
+  return train_full(options, context);
 }
 
 void add_model(Command& command, TrainOptions& o) {

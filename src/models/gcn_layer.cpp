@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gcn_layer.hpp"
+
+#include "pmm/bias.hpp"
+
+namespace orthant::models {
+namespace {
+
+using pmm::Form;
+
+pmm::ProductOptions options_of(runtime::Wire result_wire) {
+  return {.operand_wire = runtime::Wire::native, .result_wire = result_wire, .num_chunks = 1};
+}
+
+} // namespace
+
+template<class T>
+GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, pmm::DistSparse<T> adjacency,
+                      GcnLayerOptions const& options, GcnScratch<T> const& scratch)
+    : plan_(p),
+      options_(options),
+      adjacency_(std::move(adjacency)),
+      weight_(grid, p.weight, "orthant::models::weight"),
+      weight_gradient_(grid, p.weight, "orthant::models::weight_gradient"),
+      // H is kept for dW; U is needed no more once Q is there.
+      middle_(p.aggregates_first ? pmm::DistMatrix<T>(grid, p.middle, "orthant::models::aggregated")
+                                 : pmm::DistMatrix<T>(grid, p.middle, scratch.middle)),
+      middle_gradient_(grid, p.middle, scratch.middle),
+      output_(grid, p.output, "orthant::models::output"),
+      output_gradient_(grid, p.output, scratch.gradient),
+      input_gradient_(options.needs_input_gradient ? pmm::DistMatrix<T>(grid, p.input, scratch.gradient)
+                                                   : pmm::DistMatrix<T>()),
+      bias_(options.has_bias ? pmm::DistVector<T>(grid, p.output.layout.columns, p.output.extents.columns,
+                                                  "orthant::models::bias")
+                             : pmm::DistVector<T>()),
+      bias_gradient_(options.has_bias
+                         ? pmm::DistVector<T>(grid, p.output.layout.columns, p.output.extents.columns,
+                                              "orthant::models::bias_gradient")
+                         : pmm::DistVector<T>()),
+      aggregate_(grid, Form::product, p.adjacency, p.aggregates_first ? p.input : p.middle,
+                 p.aggregates_first ? p.middle : p.output, options_of(options.wire), scratch.workspace),
+      transform_(grid, Form::product, p.aggregates_first ? p.middle : p.input, p.weight,
+                 p.aggregates_first ? p.output : p.middle, options_of(options.wire), scratch.workspace),
+      aggregate_back_(grid, Form::right_grad, p.adjacency, p.aggregates_first ? p.middle : p.output,
+                      p.aggregates_first ? p.input : p.middle, options_of(options.wire), scratch.workspace),
+      weight_back_(grid, Form::right_grad, p.aggregates_first ? p.middle : p.input,
+                   p.aggregates_first ? p.output : p.middle, p.weight, {}, scratch.workspace),
+      transform_back_(grid, Form::left_grad, p.aggregates_first ? p.output : p.middle, p.weight,
+                      p.aggregates_first ? p.middle : p.input, options_of(options.wire), scratch.overlapped) {
+}
+
+template<class T>
+template<class Features>
+pmm::DistMatrix<T> const& GcnLayer<T>::forward(runtime::DefaultExec const& exec, Features const& features) {
+  if (plan_.aggregates_first) {
+    // H[c,b] := sum_a A^[c,a] F[a,b]
+    if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>)
+      aggregate_.run(exec, adjacency_, features, middle_);
+    return forward_from_middle(exec);
+  }
+  // U[a,c] := sum_b F[a,b] W[b,c];  Q[b,c] := sum_a A^[b,a] U[a,c]
+  transform_.run(exec, features, weight_, middle_);
+  aggregate_.run(exec, adjacency_, middle_, output_);
+  if (options_.has_bias) pmm::add_bias(exec, output_, bias_);
+  return output_;
+}
+
+template<class T>
+pmm::DistMatrix<T> const& GcnLayer<T>::forward_from_middle(runtime::DefaultExec const& exec) {
+  ORTHANT_REQUIRE(plan_.aggregates_first, "layer ", plan_.index, " keeps no aggregate");
+  // Q[c,a] := sum_b H[c,b] W[b,a]
+  transform_.run(exec, middle_, weight_, output_);
+  if (options_.has_bias) pmm::add_bias(exec, output_, bias_);
+  return output_;
+}
+
+template<class T>
+template<class Features>
+pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec, Features const& features) {
+  if (options_.has_bias) pmm::sum_rows(exec, output_gradient_, bias_gradient_);
+  if (plan_.aggregates_first) {
+    // dH[c,b] := sum_a dQ[c,a] W[b,a]^T is reduced while dW[b,a] := sum_c H[c,b]^T dQ[c,a] is computed.
+    if (options_.needs_input_gradient) {
+      transform_back_.start(exec, output_gradient_, weight_, middle_gradient_);
+      if (!options_.overlaps) transform_back_.finish();
+    }
+    weight_back_.run(exec, middle_, output_gradient_, weight_gradient_);
+    if (!options_.needs_input_gradient) return input_gradient_;
+    if (options_.overlaps) transform_back_.finish();
+    // dF[a,b] := sum_c A^[c,a]^T dH[c,b]
+    aggregate_back_.run(exec, adjacency_, middle_gradient_, input_gradient_);
+    return input_gradient_;
+  }
+  // dU[a,c] := sum_b A^[b,a]^T dQ[b,c]
+  aggregate_back_.run(exec, adjacency_, output_gradient_, middle_gradient_);
+  // dF[a,b] := sum_c dU[a,c] W[b,c]^T is reduced while dW[b,c] := sum_a F[a,b]^T dU[a,c] is computed.
+  if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>) {
+    if (options_.needs_input_gradient) {
+      transform_back_.start(exec, middle_gradient_, weight_, input_gradient_);
+      if (!options_.overlaps) transform_back_.finish();
+    }
+  }
+  weight_back_.run(exec, features, middle_gradient_, weight_gradient_);
+  if (options_.needs_input_gradient && options_.overlaps) transform_back_.finish();
+  return input_gradient_;
+}
+
+template class GcnLayer<float>;
+template class GcnLayer<double>;
+#define ORTHANT_INSTANTIATE(T, Features)                                                                     \
+  template pmm::DistMatrix<T> const& GcnLayer<T>::forward(runtime::DefaultExec const&, Features const&);     \
+  template pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const&, Features const&);
+ORTHANT_INSTANTIATE(float, pmm::DistMatrix<float>)
+ORTHANT_INSTANTIATE(float, pmm::DistSparse<float>)
+ORTHANT_INSTANTIATE(double, pmm::DistMatrix<double>)
+ORTHANT_INSTANTIATE(double, pmm::DistSparse<double>)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::models

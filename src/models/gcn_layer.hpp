@@ -1,0 +1,82 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// One graph convolution, forward and backward side by side (gcn_plan.hpp says where everything lies):
+//
+//   aggregate first   H = A^ F, Q = H W + 1 b^T          transform first   U = F W, Q = A^ U + 1 b^T
+//                     db = 1^T dQ                                          db = 1^T dQ
+//                     dW = H^T dQ                                          dU = A^^T dQ
+//                     dH = dQ W^T                                          dW = F^T dU
+//                     dF = A^^T dH                                         dF = dU W^T
+//
+// Source: Kipf & Welling (arXiv 1609.02907); Plexus (arXiv 2505.04083), algorithms 1 and 2.
+
+#include "models/gcn_input.hpp"
+#include "models/gcn_plan.hpp"
+#include "pmm/dist_vector.hpp"
+#include "pmm/pmm.hpp"
+
+#include <memory>
+#include <optional>
+
+namespace orthant::models {
+
+/// Memory that all layers use in turn, as long as the largest needs. `gradient`: dQ, then dF. `middle`: U, dU
+/// or dH.
+template<class T>
+struct GcnScratch {
+  runtime::Vector<T> gradient;
+  runtime::Vector<T> middle;
+  std::shared_ptr<pmm::Workspace<T>> workspace = std::make_shared<pmm::Workspace<T>>();
+  std::shared_ptr<pmm::Workspace<T>> overlapped =
+      std::make_shared<pmm::Workspace<T>>(); // of a product under way
+};
+
+struct GcnLayerOptions {
+  bool has_bias = true;
+  bool needs_input_gradient = true;
+  bool overlaps = true;
+  runtime::Wire wire =
+      runtime::Wire::native; // of activations and their gradients; weights and theirs: native
+};
+
+template<class T>
+class GcnLayer {
+ public:
+  GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, pmm::DistSparse<T> adjacency,
+           GcnLayerOptions const& options, GcnScratch<T> const& scratch);
+
+  /// Q := the layer, before activation. `F` is a DistMatrix or, in layer 0, a DistSparse.
+  template<class Features>
+  pmm::DistMatrix<T> const& forward(runtime::DefaultExec const& exec, Features const& features);
+  /// The same where H = A^ F of an earlier forward() still holds. Aggregate first only.
+  pmm::DistMatrix<T> const& forward_from_middle(runtime::DefaultExec const& exec);
+
+  /// From dQ = output_gradient() to dW, db and, where needed, dF, which it returns (in the same memory as
+  /// dQ).
+  template<class Features>
+  pmm::DistMatrix<T> const& backward(runtime::DefaultExec const& exec, Features const& features);
+
+  [[nodiscard]] GcnLayerPlan const& plan() const { return plan_; }
+  [[nodiscard]] pmm::DistMatrix<T> const& output() const { return output_; }
+  [[nodiscard]] pmm::DistMatrix<T> const& output_gradient() const { return output_gradient_; }
+  [[nodiscard]] pmm::DistMatrix<T> const& weight() const { return weight_; }
+  [[nodiscard]] pmm::DistMatrix<T> const& weight_gradient() const { return weight_gradient_; }
+  /// Empty without a bias.
+  [[nodiscard]] pmm::DistVector<T> const& bias() const { return bias_; }
+  [[nodiscard]] pmm::DistVector<T> const& bias_gradient() const { return bias_gradient_; }
+
+ private:
+  GcnLayerPlan plan_;
+  GcnLayerOptions options_;
+  pmm::DistSparse<T> adjacency_;
+  pmm::DistMatrix<T> weight_, weight_gradient_, middle_, middle_gradient_, output_, output_gradient_,
+      input_gradient_;
+  pmm::DistVector<T> bias_, bias_gradient_;
+  pmm::Product<T> aggregate_, transform_, aggregate_back_, weight_back_, transform_back_;
+};
+
+extern template class GcnLayer<float>;
+extern template class GcnLayer<double>;
+
+} // namespace orthant::models

@@ -1,0 +1,55 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where everything of a GCN lies (DESIGN 2.2). With role axes (a, b, c) a layer is two products and a
+// rotation:
+//
+//   aggregate first   H[c,b] := sum_a A^[c,a] F[a,b]     Q[c,a] := sum_b H[c,b] W[b,a], W flat-sharded over c
+//                     next (a,b,c) <- (c,a,b)
+//   transform first   U[a,c] := sum_b F[a,b] W[b,c], W flat-sharded over a     Q[b,c] := sum_a A^[b,a] U[a,c]
+//                     next (a,b,c) <- (b,c,a)
+//
+// Q lies as the next layer's F does, so activations are never redistributed. Rows alternate between two
+// orders: even layers use A^[p1, p2], odd layers A^[p2, p1]; the features start in order p2. Source: Plexus
+// (arXiv 2505.04083), sections 3.1 and 5.1; transform first is its transpose.
+
+#include "pmm/layout.hpp"
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace orthant::models {
+
+/// Which product comes first in every layer, or the cheaper one layer by layer.
+enum class ProductOrder : std::uint8_t { automatic, aggregate_first, transform_first };
+
+/// "auto", "aggregate" or "transform". Throws UserError for another word.
+[[nodiscard]] ProductOrder parse_product_order(std::string_view word);
+
+struct GcnShape {
+  std::int64_t num_vertices = 0;
+  std::vector<std::int64_t> widths; // [layers + 1] features, hidden.., classes
+  bool has_sparse_features = false; // their layer transforms first: A^ X would be dense
+  bool features_need_gradient = false;
+  bool has_input_dropout = false; // else A^ F0 is the same every epoch
+};
+
+struct GcnLayerPlan {
+  std::int64_t index = 0;
+  bool aggregates_first = true;
+  bool is_even = true;      // parity of A^
+  pmm::Placement adjacency; // A^
+  pmm::Placement input;     // F
+  pmm::Placement middle;    // H or U
+  pmm::Placement weight;    // W
+  pmm::Placement output;    // Q
+};
+
+/// The layers of a GCN on a grid whose layer 0 has the roles (a, b, c) = (x, y, z). The cheaper order is that
+/// with fewer gathered columns: aggregating first gathers the layer's input width in both directions,
+/// transforming first its output width; layer 0 needs no gradient of its features, and none of A^ F0 that is
+/// kept.
+[[nodiscard]] std::vector<GcnLayerPlan> plan_gcn(GcnShape const& shape, ProductOrder order);
+
+} // namespace orthant::models

@@ -1,0 +1,35 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rank will need, from layouts and counts alone, before anything is read; and what it has taken.
+
+#include "models/gcn.hpp"
+#include "models/optimizer.hpp"
+
+#include <cstdint>
+
+namespace orthant::models {
+
+/// Bytes a rank by what holds them. `loading` is what reading needs beside the finished arrays at its worst;
+/// it is given back before training.
+struct MemoryEstimate {
+  std::int64_t adjacency = 0;
+  std::int64_t features = 0;
+  std::int64_t activations = 0;
+  std::int64_t parameters = 0; // weights, gradients, moments, gathered copies
+  std::int64_t targets = 0;    // labels, masks, ids, buffers of the loss
+  std::int64_t loading = 0;
+  std::int64_t libraries = 0; // what BLAS, MPI and HDF5 take on first use
+
+  /// The peak: the finished arrays and the libraries, or what loading needs if that is more.
+  [[nodiscard]] std::int64_t peak() const;
+};
+
+/// For the rank of `grid` that calls, assuming that non-zeros fall evenly on blocks. T is the scalar of
+/// training.
+template<class T>
+[[nodiscard]] MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
+                                             std::vector<GcnLayerPlan> const& plan,
+                                             GcnSettings const& settings, OptimizerSettings const& optimizer);
+
+} // namespace orthant::models

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every gradient against central differences of the loss, and the optimisers against their formulas.
+#include "models_fixture.hpp"
+
+#include <cmath>
+#include <gtest/gtest.h>
+#include <limits>
+
+namespace orthant::testing {
+namespace {
+
+/// loss(parameter + h) and loss(parameter - h) for every entry, on one rank.
+void expect_gradients_match(models::GcnSettings const& settings) {
+  runtime::Communicator const self(MPI_COMM_SELF, "self");
+  pmm::ProcessGrid const grid(self, {1, 1, 1, 1});
+  auto const store = store_of_dataset(self, "sbm:vertices=31,edges=90,features=5,classes=3");
+  models::Gcn<double> model(grid, store, settings);
+  auto loss = models::make_vertex_loss<double>(grid, store, model.plan().back().output);
+  runtime::PhaseTimes phases;
+  runtime::DefaultExec const exec;
+  auto const loss_now = [&] {
+    auto const& logits = model.forward(exec, models::Gcn<double>::Pass::training, 1, phases);
+    return loss.loss_and_gradient(exec, logits, model.logits_gradient());
+  };
+  static_cast<void>(loss_now());
+  model.backward(exec, phases);
+
+  constexpr auto h = 1e-6;
+  for (auto const& parameter : model.parameters()) {
+    auto const value = parameter.value();
+    std::vector<double> const gradient(parameter.gradient().data(),
+                                       parameter.gradient().data() + value.extent(0));
+    for (std::size_t i = 0; i < value.extent(0); ++i) {
+      auto const kept = value(i);
+      value(i) = kept + h;
+      auto const above = loss_now();
+      value(i) = kept - h;
+      auto const below = loss_now();
+      value(i) = kept;
+      // Truncation h^2 and cancellation 1e-16 / h are both below 1e-9; a kink of the ReLU within h would
+      // show.
+      EXPECT_NEAR(gradient[i], (above - below) / (2 * h), 1e-7) << parameter.name << " entry " << i;
+    }
+  }
+}
+
+TEST(GcnGradient, MatchesFiniteDifferences) {
+  for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first}) {
+    models::GcnSettings settings;
+    settings.num_layers = 3;
+    settings.hidden = 4;
+    settings.dropout = 0.3;
+    settings.order = order;
+    settings.trains_features = true;
+    settings.seed = 4;
+    expect_gradients_match(settings);
+  }
+}
+
+/// One parameter of two entries, three steps.
+std::vector<double> steps(models::OptimizerSettings const& settings, double weight_decay) {
+  runtime::Vector<double> value("value", 2);
+  runtime::Vector<double> gradient("gradient", 2);
+  value(0) = 1;
+  value(1) = -2;
+  models::Optimizer<double> optimizer(settings, {{value, gradient, weight_decay}});
+  for (int t = 0; t < 3; ++t) {
+    gradient(0) = 0.5 + t;
+    gradient(1) = -1;
+    optimizer.step(runtime::DefaultExec(), 0.5);
+  }
+  return {value(0), value(1)};
+}
+
+TEST(Optimizer, FollowsTheFormulas) {
+  for (auto const kind :
+       {models::OptimizerKind::sgd, models::OptimizerKind::adam, models::OptimizerKind::adamw}) {
+    models::OptimizerSettings settings;
+    settings.kind = kind;
+    settings.learning_rate = 0.1;
+    auto const found = steps(settings, 0.2);
+
+    for (std::size_t i = 0; i < 2; ++i) {
+      auto w = i == 0 ? 1.0 : -2.0;
+      auto m = 0.0;
+      auto v = 0.0;
+      for (int t = 1; t <= 3; ++t) {
+        auto g = 0.5 * (i == 0 ? 0.5 + (t - 1) : -1.0);
+        if (kind == models::OptimizerKind::adamw)
+          w -= 0.1 * 0.2 * w;
+        else
+          g += 0.2 * w;
+        if (kind == models::OptimizerKind::sgd) {
+          m = 0.9 * m + g;
+          w -= 0.1 * m;
+          continue;
+        }
+        m = 0.9 * m + 0.1 * g;
+        v = 0.999 * v + 0.001 * g * g;
+        w -= 0.1 * (m / (1 - std::pow(0.9, t))) / (std::sqrt(v / (1 - std::pow(0.999, t))) + 1e-8);
+      }
+      EXPECT_NEAR(found[i], w, 1e-12);
+    }
+  }
+}
+
+TEST(Training, EndsWithEpochAndLayerWhereTheLossIsNotFinite) {
+  runtime::Communicator const world(MPI_COMM_WORLD, "world");
+  pmm::ProcessGrid const grid(world, pmm::near_cubic(world.size()));
+  auto const store = store_of_dataset(world, "karate");
+  models::GcnSettings settings;
+  settings.num_layers = 2;
+  models::Gcn<float> model(grid, store, settings);
+  Kokkos::deep_copy(model.parameters().back().value(),
+                    std::numeric_limits<float>::quiet_NaN()); // the last bias
+  auto loss = models::make_vertex_loss<float>(grid, store, model.plan().back().output);
+  models::FullGraphTrainer<float> trainer(grid, model, loss, {});
+
+  try {
+    trainer.run([](auto const&) {});
+    ADD_FAILURE() << "a NaN went unnoticed";
+  } catch (runtime::Error const& error) {
+    EXPECT_EQ(error.exit_status(), runtime::exit_internal);
+    EXPECT_NE(std::string(error.what()).find("epoch 1: the loss is nan; the output of layer 1"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+} // namespace
+} // namespace orthant::testing

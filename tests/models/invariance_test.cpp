@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The grid never changes the answer: the same seed gives the same losses on one rank and on every grid, for
+// every permutation of the store, with dropout, any depth and either order of the products.
+#include "models_fixture.hpp"
+#include "support/grids.hpp"
+
+#include <gtest/gtest.h>
+
+namespace orthant::testing {
+namespace {
+
+constexpr auto graph_text = "sbm:vertices=203,edges=900,features=13,classes=5";
+
+models::GcnSettings small_model() {
+  models::GcnSettings settings;
+  settings.num_layers = 3;
+  settings.hidden = 9;
+  settings.dropout = 0.4;
+  settings.seed = 11;
+  return settings;
+}
+
+models::TrainSettings short_training(std::int64_t num_epochs) {
+  models::TrainSettings settings;
+  settings.num_epochs = num_epochs;
+  settings.weight_decay = 1e-3;
+  settings.weight_decay_first_layer = 5e-3;
+  settings.eval_every = num_epochs;
+  return settings;
+}
+
+class GridInvariance : public ::testing::TestWithParam<std::array<int, 3>> {
+ protected:
+  GridInvariance()
+      : world_(MPI_COMM_WORLD, "world"),
+        self_(MPI_COMM_SELF, "self"),
+        grid_(world_, {1, GetParam()[0], GetParam()[1], GetParam()[2]}),
+        one_(self_, {1, 1, 1, 1}) {}
+
+  /// The losses on the grid equal those of one rank, which every rank computes for itself.
+  void expect_equal_losses(models::GcnSettings const& model, models::TrainSettings const& settings,
+                           std::string const& description = graph_text,
+                           graph::PermutationKind permutation = graph::PermutationKind::twofold) {
+    auto const expected = train<double>(one_, store_of_dataset(self_, description), model, settings);
+    auto const found =
+        train<double>(grid_, store_of_dataset(world_, description, permutation), model, settings);
+
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t e = 0; e < found.size(); ++e) {
+      EXPECT_NEAR(found[e].loss, expected[e].loss, 1e-10) << "epoch " << found[e].epoch;
+      for (std::size_t l = 0; l < found[e].grad_norms.size(); ++l)
+        EXPECT_NEAR(found[e].grad_norms[l], expected[e].grad_norms[l], 1e-10) << "epoch " << found[e].epoch;
+      EXPECT_EQ(found[e].test_acc, expected[e].test_acc);
+    }
+  }
+
+  runtime::Communicator world_;
+  runtime::Communicator self_;
+  pmm::ProcessGrid grid_;
+  pmm::ProcessGrid one_;
+};
+
+TEST_P(GridInvariance, TwentyEpochsWithDropoutInEveryProductOrder) {
+  for (auto const order : {models::ProductOrder::automatic, models::ProductOrder::aggregate_first,
+                           models::ProductOrder::transform_first}) {
+    auto model = small_model();
+    model.order = order;
+    expect_equal_losses(model, short_training(20));
+  }
+}
+
+TEST_P(GridInvariance, EveryPermutationOfTheStore) {
+  for (auto const permutation :
+       {graph::PermutationKind::natural, graph::PermutationKind::single, graph::PermutationKind::cluster})
+    expect_equal_losses(small_model(), short_training(5), graph_text, permutation);
+}
+
+TEST_P(GridInvariance, SixLayers) {
+  auto model = small_model();
+  model.num_layers = 6;
+  expect_equal_losses(model, short_training(5));
+}
+
+TEST_P(GridInvariance, DirectedGraphAndTrainedFeatures) {
+  auto model = small_model();
+  model.trains_features = true;
+  expect_equal_losses(model, short_training(5),
+                      "sbm:vertices=203,edges=900,features=13,classes=5,directed=1");
+}
+
+TEST_P(GridInvariance, CachedAggregateWithoutDropoutAndClippedSgd) {
+  auto model = small_model();
+  model.dropout = 0;
+  model.order = models::ProductOrder::aggregate_first;
+  auto settings = short_training(6);
+  settings.optimizer.kind = models::OptimizerKind::sgd;
+  settings.clip_norm = 0.01;
+  expect_equal_losses(model, settings);
+}
+
+TEST_P(GridInvariance, FewerVerticesAndFeaturesThanRanks) {
+  auto model = small_model();
+  model.hidden = 2;
+  expect_equal_losses(model, short_training(4), "ring:vertices=5,features=1,classes=2");
+}
+
+int num_ranks() {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGrids, GridInvariance, ::testing::ValuesIn(grids_3d(num_ranks())), GridName());
+
+} // namespace
+} // namespace orthant::testing

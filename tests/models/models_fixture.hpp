@@ -1,0 +1,64 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// A communicator for tests, stores of small graphs, and training runs that return their losses.
+
+#include "graph/dataset.hpp"
+#include "graph/open_graph.hpp"
+#include "graph/partition.hpp"
+#include "models/full_graph.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace orthant::testing {
+
+inline graph::GraphStore
+store_of_dataset(runtime::Communicator const& comm, std::string const& description,
+                 graph::PermutationKind permutation = graph::PermutationKind::twofold) {
+  graph::PartitionOptions how;
+  how.permutation = permutation;
+  how.seed = 3;
+  return graph::partition_in_memory(
+      comm, [&](runtime::Communicator const& self) { return graph::open_dataset(self, description, 5); },
+      how);
+}
+
+/// Folder of the real graphs, or empty where they are not at hand.
+inline std::filesystem::path datasets_folder() {
+  auto const* const folder = std::getenv("ORTHANT_DATA");
+  return folder == nullptr ? std::filesystem::path() : std::filesystem::path(folder) / "datasets";
+}
+inline std::filesystem::path reference_folder() {
+  auto const* const folder = std::getenv("ORTHANT_DATA");
+  return folder == nullptr ? std::filesystem::path() : std::filesystem::path(folder) / "reference";
+}
+
+inline graph::GraphStore
+store_of_folder(runtime::Communicator const& comm, std::filesystem::path const& folder,
+                graph::PermutationKind permutation = graph::PermutationKind::twofold) {
+  graph::PartitionOptions how;
+  how.permutation = permutation;
+  graph::Input input;
+  input.path = folder;
+  return graph::partition_in_memory(
+      comm, [&](runtime::Communicator const& self) { return graph::open_graph(self, input); }, how);
+}
+
+/// Trains and returns every epoch's record.
+template<class T>
+std::vector<runtime::EpochRecord> train(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                        models::GcnSettings const& model_settings,
+                                        models::TrainSettings const& settings) {
+  models::Gcn<T> model(grid, store, model_settings);
+  auto loss = models::make_vertex_loss<T>(grid, store, model.plan().back().output);
+  models::FullGraphTrainer<T> trainer(grid, model, loss, settings);
+  std::vector<runtime::EpochRecord> records;
+  trainer.run([&](runtime::EpochRecord const& record) { records.push_back(record); });
+  return records;
+}
+
+} // namespace orthant::testing
