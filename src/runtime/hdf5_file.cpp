@@ -237,6 +237,12 @@ Hdf5File::Extents Hdf5File::extents(std::string const& name) const {
   return {sizes.begin(), sizes.end()};
 }
 
+std::int64_t Hdf5File::offset_bytes(std::string const& name) const {
+  Hdf5Handle const array(ORTHANT_HDF5(H5Dopen2(file_.get(), name.c_str(), H5P_DEFAULT)));
+  auto const offset = H5Dget_offset(array.get());
+  return offset == HADDR_UNDEF ? 0 : static_cast<std::int64_t>(offset);
+}
+
 Hdf5Type Hdf5File::type(std::string const& name) const {
   Hdf5Handle const array(ORTHANT_HDF5(H5Dopen2(file_.get(), name.c_str(), H5P_DEFAULT)));
   Hdf5Handle const found(ORTHANT_HDF5(H5Dget_type(array.get())));

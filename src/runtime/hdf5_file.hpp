@@ -85,6 +85,8 @@ class Hdf5File {
   void create_array(std::string const& name, Hdf5Type type, Extents const& extents);
   [[nodiscard]] Extents extents(std::string const& name) const;
   [[nodiscard]] Hdf5Type type(std::string const& name) const;
+  /// Where the array's bytes begin in the file; 0 for an empty one.
+  [[nodiscard]] std::int64_t offset_bytes(std::string const& name) const;
 
   /// The box of `counts` elements from `begin`, row-major in `data`. One dimension: {begin}, {count}.
   template<class T>
