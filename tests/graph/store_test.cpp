@@ -369,7 +369,9 @@ TEST_F(StoreTest, HoldsSparseFeaturesAndSeveralLabels) {
       SourceParts parts;
       parts.name = "sparse";
       parts.num_vertices = 700;
-      parts.edges.open = [](std::int64_t) { return std::make_unique<EmptyStream<EdgeBatch>>(); };
+      GeneratorOptions ring; // a graph without edges is refused
+      ring.num_vertices = ring.num_edges = 700;
+      parts.edges = detail::ring_edges(ring, {c.rank(), c.size()});
       parts.features = {FeatureKind::sparse, 90, [=](std::int64_t batch_rows) {
                           return std::make_unique<SparseRows>(rows, batch_rows, has_values);
                         }};
