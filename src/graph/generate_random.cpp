@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <memory>
+#include <vector>
 
 namespace orthant::graph::detail {
 
@@ -27,6 +28,7 @@ class RecursiveMatrix {
   RecursiveMatrix(GeneratorOptions const& options)
       : num_vertices_(options.num_vertices),
         num_levels_(static_cast<int>(std::bit_width(to_unsigned(options.num_vertices - 1)))),
+        all_levels_((std::uint64_t{1} << num_levels_) - 1),
         stream_(options.seed, Purpose::generator_edges) {
     auto const threshold = [](double probability) {
       return static_cast<std::uint32_t>(probability * 65536 + 0.5);
@@ -40,25 +42,42 @@ class RecursiveMatrix {
   [[nodiscard]] Edge draw(std::int64_t index) const {
     // Outside the matrix, where its size is no power of two: draw again.
     for (std::uint64_t block = 0;;) {
-      Edge edge;
+      std::uint64_t row = 0;
+      std::uint64_t column = 0;
       for (int level = 0; level < num_levels_; level += 8) {
-        auto const bits = stream_.block(to_unsigned(index), block++);
-        auto const end = std::min(level + 8, num_levels_);
-        for (int i = level; i < end; ++i) {
-          auto const draw = (bits[static_cast<unsigned>(i - level) / 2] >> (16 * (i & 1))) & 0xffffu;
-          auto const row = draw >= below_c_;
-          auto const column = (draw >= below_b_) & ((draw < below_c_) | (draw >= below_d_));
-          edge.source = edge.source * 2 + row;
-          edge.target = edge.target * 2 + column;
-        }
+        auto const [row_bits, column_bits] = choose(stream_.block(to_unsigned(index), block++));
+        row |= row_bits << level;
+        column |= column_bits << level;
       }
+      row &= all_levels_; // the levels beyond the last one
+      column &= all_levels_;
+      Edge const edge{static_cast<std::int64_t>(row), static_cast<std::int64_t>(column)};
       if (edge.source < num_vertices_ && edge.target < num_vertices_) return edge;
     }
   }
 
  private:
+  struct Bits {
+    std::uint64_t row;
+    std::uint64_t column;
+  };
+  /// Eight levels, a bit each; no branches, so that the compiler does all at once.
+  [[nodiscard]] Bits choose(runtime::Words4x32 const& words) const {
+    std::uint32_t row = 0;
+    std::uint32_t column = 0;
+    for (unsigned i = 0; i < 8; ++i) {
+      auto const draw = (words.word[i / 2] >> (16 * (i & 1))) & 0xffffu;
+      std::uint32_t const is_lower = draw >= below_c_;
+      std::uint32_t const is_right = (draw >= below_b_) ^ is_lower ^ (draw >= below_d_);
+      row |= is_lower << i;
+      column |= is_right << i;
+    }
+    return {row, column};
+  }
+
   std::int64_t num_vertices_;
   int num_levels_;
+  std::uint64_t all_levels_;
   RandomStream stream_;
   std::uint32_t below_b_;
   std::uint32_t below_c_;
@@ -67,17 +86,46 @@ class RecursiveMatrix {
 
 } // namespace
 
+namespace {
+
+/// Shuffled ids. Two of them are looked up an edge, so a share of many edges on few vertices keeps a table,
+/// made at its first use.
+class ShuffledIds {
+ public:
+  ShuffledIds(std::int64_t num_vertices, std::uint64_t key, std::int64_t num_lookups)
+      : shuffle_(to_unsigned(num_vertices), key) {
+    constexpr std::int64_t largest_table = std::int64_t{1} << 24; // 64 MiB a rank
+    if (num_vertices <= largest_table && num_lookups > 2 * num_vertices)
+      table_ = std::make_shared<std::vector<std::uint32_t>>();
+  }
+  void prepare() const {
+    if (!table_ || !table_->empty()) return;
+    table_->resize(shuffle_.size());
+    for (std::uint64_t i = 0; i < shuffle_.size(); ++i)
+      (*table_)[i] = static_cast<std::uint32_t>(shuffle_(i));
+  }
+  [[nodiscard]] std::int64_t operator()(std::int64_t i) const {
+    return static_cast<std::int64_t>(table_ ? (*table_)[to_unsigned(i)] : shuffle_(to_unsigned(i)));
+  }
+
+ private:
+  KeyedBijection shuffle_;
+  std::shared_ptr<std::vector<std::uint32_t>> table_; // null: none
+};
+
+} // namespace
+
 EdgePart rmat_edges(GeneratorOptions const& options, Share share) {
   RecursiveMatrix const matrix(options);
-  KeyedBijection const label(to_unsigned(options.num_vertices),
-                             RandomStream(options.seed, Purpose::generator_blocks).key());
   auto const indices = runtime::balanced_range(options.num_edges, share.count, share.index);
+  ShuffledIds const id(options.num_vertices, RandomStream(options.seed, Purpose::generator_blocks).key(),
+                       2 * indices.size());
   auto part = computed_edges(indices, 1, [=](Range range, std::vector<Edge>& edges) {
-    for (auto index = range.begin; index < range.end; ++index) {
-      auto const [row, column] = matrix.draw(index);
-      edges.push_back({static_cast<std::int64_t>(label(to_unsigned(row))),
-                       static_cast<std::int64_t>(label(to_unsigned(column)))});
-    }
+    id.prepare();
+    for (auto index = range.begin; index < range.end; ++index)
+      edges.push_back(matrix.draw(index));
+    for (auto& edge : edges) // a loop of its own, so that many look-ups are under way at once
+      edge = {id(edge.source), id(edge.target)};
   });
   part.num_local_edges = indices.size();
   return part;
