@@ -22,3 +22,11 @@ function(orthant_add_library name)
   target_link_libraries(orthant_${name} ${scope} ${arg_PUBLIC_LINK})
   set_property(GLOBAL APPEND PROPERTY ORTHANT_LIBRARIES orthant_${name})
 endfunction()
+
+# orthant_host_sources(FILE ..): sources without kernels whose headers are too much for nvcc (toml++). Kokkos's
+# nvcc_wrapper gives them to the host compiler; elsewhere nothing changes.
+function(orthant_host_sources)
+  if(CMAKE_CXX_COMPILER MATCHES "nvcc_wrapper")
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS --host-only)
+  endif()
+endfunction()
