@@ -49,6 +49,7 @@ template<class T>
 void RowLoss<T>::set_targets(RowTargets const& targets) {
   runtime::together(grid_->group(), [&] { check(targets); });
   targets_ = targets;
+  has_targets_ = true;
   auto const sums = detail::count_rows(DefaultExec(), targets_, kind_ == LossKind::softmax);
   std::array<double, num_splits> counts{};
   std::copy_n(sums.counted, counts.size(), counts.begin());
@@ -64,7 +65,7 @@ template<class T>
 void RowLoss<T>::require_planned(DistMatrix<T> const& matrix) const {
   ORTHANT_REQUIRE(matrix.placement() == placement_, "logits or gradient are ", matrix.placement().to_string(),
                   "; planned was ", placement_.to_string());
-  ORTHANT_REQUIRE(detail::num_rows_of(targets_) == block_.stored_rows.size(), "targets have not been set");
+  ORTHANT_REQUIRE(has_targets_, "targets have not been set");
 }
 
 /// Complete rows are summed over the row axis, entries over the class axis too.

@@ -97,6 +97,7 @@ class RowLoss {
   LossKind kind_;
   Block block_;
   RowTargets targets_;
+  bool has_targets_ = false;
   std::array<std::int64_t, num_splits> num_rows_{};
   Vector<T> row_max_;                          // [rows]
   runtime::Matrix<T> sum_and_target_;          // [rows x 2] s_i, z_iy - m_i

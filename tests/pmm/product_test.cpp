@@ -51,11 +51,15 @@ Operands placements(Frame const& f, Storage a, Storage b, Storage c) {
           {{f.r, f.c, c}, {f.num_rows, f.num_columns}}};
 }
 
-/// Every grid of one data group; of two groups, one.
-std::vector<std::array<int, 4>> grids_with_few_groups(int num_ranks) {
+/// Every grid of one data group, and one of two groups.
+std::vector<std::array<int, 4>> product_grids(int num_ranks) {
   std::vector<std::array<int, 4>> grids;
-  for (auto const& shape : grids_4d(num_ranks))
-    if (shape[0] == 1 || (shape[0] == 2 && shape[2] == 1)) grids.push_back(shape);
+  for (auto const& [x, y, z] : grids_3d(num_ranks))
+    grids.push_back({1, x, y, z});
+  if (num_ranks % 2 == 0) {
+    auto const group = near_cubic(num_ranks / 2);
+    grids.push_back({2, group.x, group.y, group.z});
+  }
   return grids;
 }
 
@@ -291,8 +295,7 @@ TEST_P(ProductTest, WhatDoesNotComposeIsRefusedWithAllThreePlacements) {
       runtime::Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Grids, ProductTest, ::testing::ValuesIn(grids_with_few_groups(world_size())),
-                         GridName{});
+INSTANTIATE_TEST_SUITE_P(Grids, ProductTest, ::testing::ValuesIn(product_grids(world_size())), GridName{});
 
 } // namespace
 } // namespace orthant::testing

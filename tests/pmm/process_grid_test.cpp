@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Grids and layouts: rank order, communicators, what --grid accepts; blocks that cover a matrix once.
+#include "pmm/process_grid.hpp"
+
+#include "pmm/layout.hpp"
+#include "runtime/collectives.hpp"
+#include "support/dist_checks.hpp"
+#include "support/grids.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <set>
+
+namespace orthant::testing {
+namespace {
+
+using namespace orthant::pmm;
+using ::testing::HasSubstr;
+
+std::string user_error_of(std::string_view text, int num_ranks) {
+  try {
+    static_cast<void>(parse_grid(text, num_ranks));
+  } catch (runtime::UserError const& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(GridShape, ParsesWhatItPrints) {
+  for (int num_ranks = 1; num_ranks <= 24; ++num_ranks)
+    for (auto const& [data, x, y, z] : grids_4d(num_ranks)) {
+      GridShape const shape{data, x, y, z};
+      EXPECT_EQ(parse_grid(shape.to_string(), num_ranks), shape);
+    }
+}
+
+TEST(GridShape, RefusesWhatIsNoGridAndSaysWhatWouldBe) {
+  for (auto const* text :
+       {"", "2", "2x2x2", "1x2x2x2x1", "1x2x2x", "x1x2x2", "1x2x0x2", "1x-2x-2x2", "1x2x2y2", "1 x2x2x2",
+        "1x2x2x2 ", "ax2x2x2", "1x2x2x99999999999999999999", "1,2,2,2"})
+    EXPECT_THAT(user_error_of(text, 8),
+                HasSubstr("is not a grid; write data x X x Y x Z, such as --grid 1x2x2x2"))
+        << text;
+  EXPECT_THAT(user_error_of("1x2x2x2", 4),
+              HasSubstr("is for 8 ranks, but the job has 4; for example --grid 1x2x2x1"));
+  EXPECT_THAT(user_error_of("65536x65536x65536x65536", 4), HasSubstr("far more ranks"));
+}
+
+TEST(GridShape, AutoIsAsCubicAsTheFactorsAllow) {
+  EXPECT_EQ(parse_grid("auto", 1), (GridShape{1, 1, 1, 1}));
+  EXPECT_EQ(parse_grid("auto", 8), (GridShape{1, 2, 2, 2}));
+  EXPECT_EQ(parse_grid("auto", 6), (GridShape{1, 3, 2, 1}));
+  EXPECT_EQ(parse_grid("auto", 7), (GridShape{1, 7, 1, 1}));
+  EXPECT_EQ(parse_grid("auto", 12), (GridShape{1, 3, 2, 2}));
+  EXPECT_EQ(parse_grid("auto", 64), (GridShape{1, 4, 4, 4}));
+}
+
+TEST(GridShape, AllShapesAreAllFactorisations) {
+  for (int num_ranks = 1; num_ranks <= 36; ++num_ranks) {
+    std::vector<std::string> expected;
+    for (auto const& [x, y, z] : grids_3d(num_ranks))
+      expected.push_back(GridShape{1, x, y, z}.to_string());
+    std::vector<std::string> found;
+    for (auto const& shape : all_shapes(num_ranks))
+      found.push_back(shape.to_string());
+    EXPECT_EQ(found, expected);
+  }
+  EXPECT_TRUE(all_shapes(6, 4).empty());
+  EXPECT_EQ(all_shapes(6, 3).size(), 3U);
+}
+
+TEST(Coordinates, YIsFastestThenXThenZThenData) {
+  GridShape const shape{5, 2, 3, 4};
+  int rank = 0;
+  for (int data = 0; data < 5; ++data)
+    for (int z = 0; z < 4; ++z)
+      for (int x = 0; x < 2; ++x)
+        for (int y = 0; y < 3; ++y, ++rank) {
+          Coordinates const expected{data, x, y, z};
+          EXPECT_EQ(coordinates_of(shape, rank), expected);
+          EXPECT_EQ(rank_of(shape, expected), rank);
+        }
+}
+
+class ProcessGridTest : public ::testing::TestWithParam<std::array<int, 4>> {
+ protected:
+  runtime::Communicator world_{MPI_COMM_WORLD, "world"};
+  ProcessGrid grid_{world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}};
+};
+
+TEST_P(ProcessGridTest, EachAxisHoldsTheRanksThatDifferThereOnly) {
+  for (auto const axis : {Axis::x, Axis::y, Axis::z, Axis::data}) {
+    auto const& comm = grid_.along(axis);
+    EXPECT_EQ(comm.size(), grid_.size(axis));
+    EXPECT_EQ(comm.rank(), grid_.coordinate(axis));
+    EXPECT_EQ(comm.axis(), name_of(axis));
+    std::vector<std::int64_t> const mine{world_.rank()};
+    std::vector<std::int64_t> ranks(static_cast<std::size_t>(comm.size()));
+
+    runtime::all_gather(runtime::host, comm, mine, ranks);
+
+    auto expected = grid_.coordinates();
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      expected.along(axis) = static_cast<int>(i);
+      EXPECT_EQ(ranks[i], rank_of(grid_.shape(), expected));
+    }
+  }
+  EXPECT_EQ(grid_.group().size(), world_.size() / grid_.size(Axis::data));
+  EXPECT_EQ(grid_.group().rank(), world_.rank() % grid_.group().size());
+}
+
+TEST_P(ProcessGridTest, PiecesCoverAMatrixOnceAndDifferByAtMostOneRow) {
+  for (auto const& extents : {Extents{23, 10}, Extents{1, 3}, Extents{0, 4}, Extents{3, 0}})
+    for (auto const& [rows, columns] : axis_pairs())
+      for (auto const storage : all_storages) {
+        Placement const placement{{rows, columns, storage}, extents};
+        auto const third = placement.layout.third();
+        std::vector<int> covered(static_cast<std::size_t>(extents.rows * extents.columns));
+        std::set<std::int64_t> heights;
+        std::set<std::int64_t> lengths;
+        for (int rank = 0; rank < grid_.group().size(); ++rank) { // of data group 0
+          auto const at = coordinates_of(grid_.shape(), rank);
+          auto const block = block_of(grid_.shape(), at, placement);
+          heights.insert(block.rows.size());
+          EXPECT_LE(block.num_stored, block.num_padded);
+          if (storage == Storage::flat_sharded)
+            lengths.insert(block.num_padded * grid_.size(third) - block.size());
+          if (storage == Storage::replicated && at.along(third) != 0) continue;
+          for (std::int64_t i = block.first; i < block.first + block.num_stored; ++i)
+            ++covered[static_cast<std::size_t>((block.rows.begin + i / block.columns.size()) *
+                                                   extents.columns +
+                                               block.columns.begin + i % block.columns.size())];
+        }
+        EXPECT_THAT(covered, ::testing::Each(1)) << placement.to_string();
+        EXPECT_LE(*heights.rbegin() - *heights.begin(), 1);
+        if (!lengths.empty()) {
+          EXPECT_LT(*lengths.rbegin(), grid_.size(third)) << "padding";
+        }
+      }
+}
+
+TEST_P(ProcessGridTest, FillNamesTheGlobalPlaceOfEveryElement) {
+  for (auto const& [rows, columns] : axis_pairs())
+    for (auto const storage : all_storages) {
+      DistMatrix<double> const matrix(grid_, {{rows, columns, storage}, {9, 14}}, "matrix");
+
+      fill(
+          DefaultExec(), matrix,
+          KOKKOS_LAMBDA(std::int64_t i, std::int64_t j) { return static_cast<double>(100 * i + j); });
+
+      auto const expected =
+          make_dense(9, 14, [](auto i, auto j) { return static_cast<double>(100 * i + j); });
+      EXPECT_EQ(largest_error(matrix, expected), 0);
+      EXPECT_EQ(gathered(matrix).numbers, expected.numbers);
+    }
+}
+
+TEST(ProcessGrid, AShapeOfAnotherSizeIsRefused) {
+  runtime::Communicator const world(MPI_COMM_WORLD, "world");
+  EXPECT_THROW(ProcessGrid(world, {1, world.size() + 1, 1, 1}), runtime::Error);
+}
+
+TEST(Layout, SaysItsAxesStorageAndOrders) {
+  Placement const placement{{Axis::z, Axis::x, Storage::flat_sharded, IndexOrder::p1, IndexOrder::p2},
+                            {7, 5}};
+  EXPECT_EQ(placement.to_string(), "7 x 5 [z,x] flat-sharded over y, orders p1/p2");
+  EXPECT_THROW(static_cast<void>((Layout{Axis::x, Axis::x}.third())), runtime::Error);
+  EXPECT_THROW(static_cast<void>((Layout{Axis::x, Axis::data}.third())), runtime::Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Grids, ProcessGridTest, ::testing::ValuesIn(grids_4d(world_size())), GridName{});
+
+} // namespace
+} // namespace orthant::testing

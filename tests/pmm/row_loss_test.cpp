@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Losses, their gradients and accuracies against serial loops and finite differences; bias and norms; on
+// every grid.
+#include "pmm/row_loss.hpp"
+
+#include "pmm/bias.hpp"
+#include "pmm/norms.hpp"
+#include "support/dist_checks.hpp"
+#include "support/grids.hpp"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+
+namespace orthant::testing {
+namespace {
+
+using namespace orthant::pmm;
+
+/// Whole targets: about a third of the rows in each split, some in none, some without label.
+struct WholeTargets {
+  std::vector<std::int8_t> splits;
+  std::vector<std::int32_t> classes;
+  Dense indicator;
+
+  WholeTargets(std::int64_t rows, std::int64_t num_classes) : indicator(rows, num_classes) {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      splits.push_back(static_cast<std::int8_t>(static_cast<int>(mixed(51, i) % 4) - 1));
+      classes.push_back(mixed(52, i) % 5 == 0 ? -1
+                                              : static_cast<std::int32_t>(
+                                                    mixed(53, i) % static_cast<std::uint64_t>(num_classes)));
+      for (std::int64_t j = 0; j < num_classes; ++j)
+        indicator(i, j) = mixed(54, i, j) % 5 == 0 ? -1.0 : static_cast<double>(mixed(55, i, j) % 2);
+    }
+  }
+
+  [[nodiscard]] RowTargets part(Block const& block) const {
+    auto const rows = block.stored_rows;
+    RowTargets targets;
+    targets.splits = device_copy(std::vector(splits.begin() + rows.begin, splits.begin() + rows.end));
+    targets.classes = device_copy(std::vector(classes.begin() + rows.begin, classes.begin() + rows.end));
+    targets.indicator = Matrix<std::int8_t>("indicator", static_cast<std::size_t>(rows.size()),
+                                            static_cast<std::size_t>(block.columns.size()));
+    auto const host = Kokkos::create_mirror_view(targets.indicator);
+    for (std::int64_t i = 0; i < rows.size(); ++i)
+      for (std::int64_t j = 0; j < block.columns.size(); ++j)
+        host(static_cast<std::size_t>(i), static_cast<std::size_t>(j)) =
+            static_cast<std::int8_t>(indicator(rows.begin + i, block.columns.begin + j));
+    Kokkos::deep_copy(targets.indicator, host);
+    return targets;
+  }
+
+  [[nodiscard]] int split(std::int64_t i) const { return splits[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] int label(std::int64_t i) const { return classes[static_cast<std::size_t>(i)]; }
+};
+
+/// Labelled rows, correct ones and the mean loss of one split, serially.
+SplitMetrics serial_softmax(Dense const& logits, WholeTargets const& targets, int split) {
+  SplitMetrics metrics;
+  for (std::int64_t i = 0; i < logits.rows; ++i) {
+    if (targets.split(i) != split || targets.label(i) < 0) continue;
+    metrics.loss += softmax_loss(logits, i, targets.label(i));
+    metrics.num_correct += arg_max(logits, i) == targets.label(i) ? 1 : 0;
+    ++metrics.num_counted;
+  }
+  if (metrics.num_counted > 0) metrics.loss /= static_cast<double>(metrics.num_counted);
+  return metrics;
+}
+
+SplitMetrics serial_binary(Dense const& logits, WholeTargets const& targets, int split) {
+  SplitMetrics metrics;
+  for (std::int64_t i = 0; i < logits.rows; ++i)
+    for (std::int64_t j = 0; j < logits.columns; ++j) {
+      auto const y = targets.indicator(i, j);
+      if (targets.split(i) != split || y < 0) continue;
+      metrics.loss += binary_loss(logits(i, j), y);
+      metrics.num_correct += (logits(i, j) > 0) == (y > 0) ? 1 : 0;
+      ++metrics.num_counted;
+    }
+  if (metrics.num_counted > 0) metrics.loss /= static_cast<double>(metrics.num_counted);
+  return metrics;
+}
+
+/// The training loss as RowLoss means it: over rows, and over all classes where several are right.
+double serial_training_loss(Dense const& logits, WholeTargets const& targets, LossKind kind) {
+  if (kind == LossKind::softmax) return serial_softmax(logits, targets, 0).loss;
+  auto const metrics = serial_binary(logits, targets, 0);
+  auto const num_rows = std::count(targets.splits.begin(), targets.splits.end(), 0);
+  return num_rows == 0 ? 0
+                       : metrics.loss * static_cast<double>(metrics.num_counted) /
+                             static_cast<double>(num_rows * logits.columns);
+}
+
+class RowLossTest : public ::testing::TestWithParam<std::array<int, 3>> {
+ protected:
+  runtime::Communicator world_{MPI_COMM_WORLD, "world"};
+  ProcessGrid grid_{world_, {1, GetParam()[0], GetParam()[1], GetParam()[2]}};
+  DefaultExec exec_;
+
+  /// Calls `body(placement)` for all axis pairs and storages that logits can have.
+  template<class Body>
+  void for_each_placement(Extents const& extents, Body const& body) {
+    for (auto const& [rows, columns] : axis_pairs())
+      for (auto const storage : {Storage::replicated, Storage::row_sharded})
+        body(Placement{{rows, columns, storage}, extents});
+  }
+};
+
+constexpr Extents extents{29, 7};
+
+TEST_P(RowLossTest, LossAndGradientEqualSerialOnes) {
+  auto const logits = make_dense(29, 7, [](auto i, auto j) { return 4 * small_real(60, i, j); });
+  WholeTargets const targets(29, 7);
+  for (auto const kind : {LossKind::softmax, LossKind::binary}) {
+    auto const loss = serial_training_loss(logits, targets, kind);
+    // Central differences of the serial loss: error h^2/6 |f'''| + 2^-53/h, about 1e-10 at h = 1e-5.
+    auto const gradient = make_dense(29, 7, [&](auto i, auto j) {
+      auto moved = logits;
+      moved(i, j) = logits(i, j) + 1e-5;
+      auto const above = serial_training_loss(moved, targets, kind);
+      moved(i, j) = logits(i, j) - 1e-5;
+      return (above - serial_training_loss(moved, targets, kind)) / 2e-5;
+    });
+    for_each_placement(extents, [&](Placement const& placement) {
+      RowLoss<double> row_loss(grid_, placement, kind);
+      row_loss.set_targets(targets.part(block_of(grid_, placement)));
+      auto const z = distributed<double>(grid_, placement, logits);
+      auto const dz = stained<double>(grid_, placement);
+      clear_ledgers(grid_);
+
+      auto const result = row_loss.loss_and_gradient(exec_, z, dz);
+
+      EXPECT_EQ(counted_calls(grid_), planned_calls(row_loss.loss_calls())) << placement.to_string();
+      EXPECT_NEAR(result, loss, 1e-13) << placement.to_string();
+      EXPECT_LT(largest_error(dz, gradient), 1e-9) << placement.to_string();
+      EXPECT_EQ(largest_error(z, logits), 0) << "logits are kept";
+      EXPECT_EQ(row_loss.loss_and_gradient(exec_, z, z), result) << "in place";
+      EXPECT_LT(largest_error(z, gradient), 1e-9) << "in place";
+    });
+  }
+}
+
+TEST_P(RowLossTest, MetricsOfAllSplitsEqualSerialOnes) {
+  // Integers: many ties, across ranks too.
+  auto const logits = make_dense(29, 7, [](auto i, auto j) { return small_integer(61, i, j); });
+  WholeTargets const targets(29, 7);
+  for (auto const kind : {LossKind::softmax, LossKind::binary})
+    for_each_placement(extents, [&](Placement const& placement) {
+      RowLoss<double> row_loss(grid_, placement, kind);
+      row_loss.set_targets(targets.part(block_of(grid_, placement)));
+      clear_ledgers(grid_);
+
+      auto const metrics = row_loss.evaluate(exec_, distributed<double>(grid_, placement, logits));
+
+      EXPECT_EQ(counted_calls(grid_), planned_calls(row_loss.evaluate_calls())) << placement.to_string();
+      for (int split = 0; split < num_splits; ++split) {
+        auto const expected = kind == LossKind::softmax ? serial_softmax(logits, targets, split)
+                                                        : serial_binary(logits, targets, split);
+        auto const& result = metrics[static_cast<std::size_t>(split)];
+        EXPECT_EQ(result.num_counted, expected.num_counted) << placement.to_string();
+        EXPECT_EQ(result.num_correct, expected.num_correct) << placement.to_string();
+        EXPECT_NEAR(result.loss, expected.loss, 1e-13) << placement.to_string();
+        if (kind == LossKind::softmax) {
+          EXPECT_EQ(row_loss.num_rows(split), expected.num_counted);
+        }
+      }
+    });
+}
+
+TEST_P(RowLossTest, HugeLogitsNeitherOverflowNorLoseTheLoss) {
+  auto const logits = make_dense(5, 3, [](auto i, auto j) { return j == i % 3 ? 3e4 : -3e4; });
+  Placement const placement{{Axis::y, Axis::z}, {5, 3}};
+  auto const block = block_of(grid_, placement);
+  auto const num_rows = static_cast<std::size_t>(block.stored_rows.size());
+  RowTargets targets;
+  targets.splits = device_copy(std::vector<std::int8_t>(num_rows, 0));
+  targets.classes = device_copy(std::vector<std::int32_t>(num_rows, 0));
+  RowLoss<float> row_loss(grid_, placement, LossKind::softmax);
+  row_loss.set_targets(targets);
+  auto const z = distributed<float>(grid_, placement, logits);
+
+  auto const loss = row_loss.loss_and_gradient(exec_, z, z);
+
+  // Rows 0 and 3 are right (loss 0); the three others miss by 6e4.
+  EXPECT_FLOAT_EQ(static_cast<float>(loss), 3 * 6e4F / 5);
+  EXPECT_LT(largest_error(z, make_dense(5, 3,
+                                        [](auto i, auto j) {
+                                          return ((j == i % 3 ? 1.0 : 0.0) - (j == 0 ? 1.0 : 0.0)) / 5;
+                                        })),
+            1e-7);
+}
+
+TEST_P(RowLossTest, NaNReachesTheLossOnEveryRank) {
+  auto logits = make_dense(9, 4, [](auto i, auto j) { return small_real(62, i, j); });
+  logits(4, 2) = std::nan("");
+  Placement const placement{{Axis::x, Axis::z}, {9, 4}};
+  auto const num_rows = static_cast<std::size_t>(block_of(grid_, placement).stored_rows.size());
+  RowTargets targets;
+  targets.splits = device_copy(std::vector<std::int8_t>(num_rows, 0));
+  targets.classes = device_copy(std::vector<std::int32_t>(num_rows, 1));
+  RowLoss<double> row_loss(grid_, placement, LossKind::softmax);
+  row_loss.set_targets(targets);
+  auto const z = distributed<double>(grid_, placement, logits);
+
+  auto const here = std::isnan(row_loss.loss_and_gradient(exec_, z, z)) ? 1 : 0;
+
+  EXPECT_EQ(here, 1);
+}
+
+TEST_P(RowLossTest, AnEmptyTrainingSplitGivesZero) {
+  Placement const placement{{Axis::x, Axis::y}, {4, 3}};
+  auto const num_rows = static_cast<std::size_t>(block_of(grid_, placement).stored_rows.size());
+  RowTargets targets;
+  targets.splits = device_copy(std::vector<std::int8_t>(num_rows, no_split));
+  targets.classes = device_copy(std::vector<std::int32_t>(num_rows, 1));
+  RowLoss<double> row_loss(grid_, placement, LossKind::softmax);
+  row_loss.set_targets(targets);
+  auto const z = distributed<double>(grid_, placement, make_dense(4, 3, [](auto, auto) { return 1.0; }));
+
+  EXPECT_EQ(row_loss.num_rows(0), 0);
+  EXPECT_EQ(row_loss.loss_and_gradient(exec_, z, z), 0);
+  EXPECT_EQ(largest_error(z, Dense(4, 3)), 0);
+  EXPECT_EQ(row_loss.evaluate(exec_, z)[0].accuracy(), 0);
+}
+
+TEST_P(RowLossTest, ADenominatorOfSeveralGroupsScalesLossAndGradient) {
+  auto const logits = make_dense(29, 7, [](auto i, auto j) { return small_real(63, i, j); });
+  WholeTargets const targets(29, 7);
+  Placement const placement{{Axis::z, Axis::y}, extents};
+  RowLoss<double> row_loss(grid_, placement, LossKind::softmax);
+  row_loss.set_targets(targets.part(block_of(grid_, placement)));
+  auto const z = distributed<double>(grid_, placement, logits);
+  auto const dz = stained<double>(grid_, placement);
+  auto const quarter = stained<double>(grid_, placement);
+
+  auto const loss = row_loss.loss_and_gradient(exec_, z, dz);
+  auto const scaled = row_loss.loss_and_gradient(exec_, z, quarter, 4 * row_loss.num_rows(0));
+
+  EXPECT_NEAR(4 * scaled, loss, 1e-14);
+  auto const expected = gathered(dz);
+  EXPECT_LT(largest_error(quarter, make_dense(29, 7, [&](auto i, auto j) { return expected(i, j) / 4; })),
+            1e-16);
+}
+
+TEST_P(RowLossTest, BadTargetsAreRefusedOnAllRanks) {
+  Placement const placement{{Axis::x, Axis::y}, {6, 3}};
+  auto const rows = block_of(grid_, placement).stored_rows;
+  std::vector<std::int8_t> const splits(static_cast<std::size_t>(rows.size()), 0);
+  std::vector<std::int32_t> classes(static_cast<std::size_t>(rows.size()), 2);
+  if (rows.contains(5)) classes.back() = 3; // beyond the classes, known on some ranks only
+  RowTargets targets{device_copy(splits), device_copy(classes), {}};
+  RowLoss<double> row_loss(grid_, placement, LossKind::softmax);
+  EXPECT_THROW(row_loss.set_targets(targets), runtime::Error);
+  auto const z = stained<double>(grid_, placement);
+  EXPECT_THROW(static_cast<void>(row_loss.evaluate(exec_, z)), runtime::Error) << "no targets";
+  EXPECT_THROW(RowLoss<double>(grid_, {{Axis::x, Axis::y, Storage::flat_sharded}, {6, 3}}, LossKind::softmax),
+               runtime::Error);
+}
+
+TEST_P(RowLossTest, BiasIsAddedAndItsGradientSummed) {
+  auto const z = make_dense(17, 11, [](auto i, auto j) { return small_integer(64, i, j); });
+  for_each_placement({17, 11}, [&](Placement const& placement) {
+    DistVector<double> bias(grid_, placement.layout.columns, 11, "bias");
+    auto const range = bias.range();
+    std::vector<double> values;
+    for (auto j = range.begin; j < range.end; ++j)
+      values.push_back(static_cast<double>(10 * j));
+    Kokkos::deep_copy(bias.local(), device_copy(values));
+    auto const matrix = distributed<double>(grid_, placement, z);
+    DistVector<double> gradient(grid_, placement.layout.columns, 11, "gradient");
+    clear_ledgers(grid_);
+
+    sum_rows(exec_, matrix, gradient);
+    EXPECT_EQ(counted_calls(grid_), planned_calls(sum_rows_calls<double>(grid_, placement)));
+    add_bias(exec_, matrix, bias);
+
+    EXPECT_EQ(largest_error(
+                  matrix,
+                  make_dense(17, 11, [&](auto i, auto j) { return z(i, j) + static_cast<double>(10 * j); })),
+              0);
+    auto const sums = host_copy(gradient.local());
+    for (auto j = range.begin; j < range.end; ++j) {
+      auto expected = 0.0;
+      for (std::int64_t i = 0; i < 17; ++i)
+        expected += z(i, j);
+      EXPECT_EQ(sums(static_cast<std::size_t>(j - range.begin)), expected) << placement.to_string();
+    }
+    DistVector<double> const other(grid_, placement.layout.rows, 11, "other");
+    EXPECT_THROW(add_bias(exec_, matrix, other), runtime::Error);
+  });
+}
+
+TEST_P(RowLossTest, NormsCountReplicasOnceAndNoPadding) {
+  auto const whole = make_dense(13, 9, [](auto i, auto j) { return small_integer(65, i, j); });
+  auto squares = 0.0;
+  for (auto const number : whole.numbers)
+    squares += number * number;
+  for (auto const& [rows, columns] : axis_pairs())
+    for (auto const storage : all_storages) {
+      auto const matrix = distributed<float>(grid_, {{rows, columns, storage}, {13, 9}}, whole);
+      DistVector<float> const vector(grid_, columns, 9, "vector");
+      Kokkos::deep_copy(vector.local(), 2.0F);
+      std::array sums{local_squared_norm(exec_, matrix), local_squared_norm(exec_, vector)};
+
+      sum_over_group(grid_, sums);
+
+      EXPECT_EQ(sums[0], squares) << matrix.placement().to_string();
+      EXPECT_EQ(sums[1], 36);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Grids, RowLossTest, ::testing::ValuesIn(grids_3d(world_size())), GridName{});
+
+} // namespace
+} // namespace orthant::testing
