@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# From a fresh clone to Orthant at work on four ranks: bootstraps this machine, builds the program, shows what it runs
-# on and times its collectives on a 1x2x2x1 grid.
+# From a fresh clone to Orthant at work on four ranks: bootstraps this machine, builds the program, and trains a graph
+# convolutional network on a generated graph over a 1x2x2x1 grid.
 #
 # ORTHANT_BUILD_DIR   the build tree (default: build in the source tree)
 # ORTHANT_JOBS        compilations at a time (default: the number of cores)
@@ -28,5 +28,5 @@ run() {
   printf '\n$ %s\n' "$*"
   "$@"
 }
-run "${launch[@]}" "$build/bin/orthant" info
-run "${launch[@]}" "$build/bin/orthant" bench collectives --grid 1x2x2x1 --sizes 4:65536 --repeat 20
+run "${launch[@]}" "$build/bin/orthant" train --dataset sbm:vertices=2000,classes=8,features=32 \
+  --grid 1x2x2x1 --layers 3 --hidden 64 --epochs 50

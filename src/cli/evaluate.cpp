@@ -3,6 +3,13 @@
 // orthant evaluate: losses and accuracies of trained weights, and their predictions.
 
 #include "cli/subcommands.hpp"
+#include "cli/train_full.hpp"
+#include "models/predictions.hpp"
+#include "models/vertex_loss.hpp"
+#include "models/weights_file.hpp"
+#include "runtime/output_file.hpp"
+
+#include <cstdio>
 
 namespace orthant::cli {
 namespace {
@@ -12,12 +19,70 @@ struct EvaluateOptions {
   std::string weights;
   std::string predictions;
   std::string grid = "auto";
+  std::string feature_norm; // empty: as the weights were trained
 };
 
-int run(EvaluateOptions const& options, Context&) {
+models::GcnSettings model_of(models::WeightsFacts const& weights, EvaluateOptions const& options) {
+  models::GcnSettings settings;
+  settings.hidden_widths.assign(weights.widths.begin() + 1, weights.widths.end() - 1);
+  settings.has_bias = weights.has_bias;
+  settings.dropout = 0;
+  settings.feature_norm = options.feature_norm.empty()
+                              ? weights.feature_norm.value_or(models::FeatureNorm::none)
+                              : models::parse_feature_norm(options.feature_norm);
+  return settings;
+}
+
+void require_fitting_widths(models::WeightsFacts const& weights, graph::GraphStore const& store,
+                            std::string const& path) {
+  auto const& facts = store.facts();
+  if (weights.widths.front() != facts.num_features || weights.widths.back() != facts.num_classes)
+    runtime::throw_user("{} maps {} features to {} classes, but {} has {} features and {} classes", path,
+                        weights.widths.front(), weights.widths.back(), store.name(), facts.num_features,
+                        facts.num_classes);
+}
+
+int run(EvaluateOptions const& options, Context& context) {
   if (options.graph.empty()) runtime::throw_user("evaluate: name the store with --graph graph.h5");
   if (options.weights.empty()) runtime::throw_user("evaluate: name the weights with --weights FILE.h5");
-  refuse_unbuilt("orthant evaluate");
+  auto const& world = context.world();
+  pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
+  auto const store = graph::GraphStore::open(world, options.graph);
+  auto const weights = models::read_weights_facts(world, options.weights);
+  require_fitting_widths(weights, store, options.weights);
+  if (!options.predictions.empty()) {
+    if (store.facts().label_kind != graph::LabelKind::single)
+      runtime::throw_user("evaluate: --predictions writes one class a vertex, but {} has several",
+                          store.name());
+    runtime::require_writable(world, options.predictions, "predictions");
+  }
+
+  models::Gcn<float> model(grid, store, model_of(weights, options));
+  auto loss = models::make_vertex_loss<float>(grid, store, model.plan().back().output);
+  models::load_weights(grid, options.weights, model.parameters());
+  runtime::PhaseTimes phases;
+  runtime::DefaultExec const exec;
+  auto const& logits = model.forward(exec, models::Gcn<float>::Pass::evaluation, 0, phases);
+  auto const scores = loss.evaluate(exec, logits);
+  if (!options.predictions.empty()) models::write_predictions(grid, store, logits, options.predictions);
+
+  context.metrics.write("evaluate", {{"train_acc", scores[0].accuracy()},
+                                     {"val_acc", scores[1].accuracy()},
+                                     {"test_acc", scores[2].accuracy()},
+                                     {"train_loss", scores[0].loss},
+                                     {"val_loss", scores[1].loss},
+                                     {"test_loss", scores[2].loss}});
+  if (world.is_root()) {
+    std::string text = fmt::format("{:<10}{:>10}{:>12}{:>10}\n", "split", "accuracy", "loss", "vertices");
+    for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test}) {
+      auto const& score = scores[static_cast<std::size_t>(split)];
+      text += fmt::format("{:<10}{:>10.4f}{:>12.6f}{:>10}\n", graph::name_of(split), score.accuracy(),
+                          score.loss, score.num_counted);
+    }
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  }
+  return runtime::exit_done;
 }
 
 } // namespace
@@ -29,6 +94,8 @@ std::unique_ptr<Command> make_evaluate() {
   command->option("--weights", options->weights, "Weights that train --save-weights wrote");
   command->option("--predictions", options->predictions, "Write each vertex's class to this file");
   command->option("--grid", options->grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
+  command->option("--feature-norm", options->feature_norm,
+                  "row or none; by default what the weights were trained with", one_of({"row", "none"}));
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;
 }

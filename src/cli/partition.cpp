@@ -7,6 +7,7 @@
 #include "graph/estimate.hpp"
 #include "graph/open_graph.hpp"
 #include "graph/store_writer.hpp"
+#include "models/communication.hpp"
 #include "runtime/progress.hpp"
 
 #include <algorithm>
@@ -24,6 +25,9 @@ struct PartitionOptions {
   std::string permute = "double";
   std::string normalize = "sym";
   bool directed = false;
+  std::string duplicates = "drop";
+  std::string self_loops = "keep";
+  std::string weights = "use";
   std::string split;
   std::int64_t random_features = 0;
   std::int64_t random_labels = 0;
@@ -40,6 +44,7 @@ graph::Input input_of(PartitionOptions const& options) {
   input.format = graph::parse_input_format(options.format);
   input.split = options.split;
   input.is_directed = options.directed;
+  input.use_weights = options.weights == "use";
   input.random_features = options.random_features;
   input.random_labels = options.random_labels;
   if (!options.random_split.empty()) {
@@ -68,6 +73,44 @@ void announce(graph::GraphFacts const& facts, graph::Estimate const& estimate) {
                       std::ceil(estimate.seconds)));
 }
 
+/// Bytes that an epoch of the default GCN would send, summed over ranks, on the best and the worst grid of
+/// some jobs.
+std::string communication_table(graph::StoreFacts const& facts) {
+  models::GcnSettings const settings;
+  auto const known_or = [](std::int64_t count, std::int64_t otherwise) {
+    return count > 0 ? count : otherwise;
+  };
+  auto const features = known_or(facts.num_features, 128);
+  auto const classes = known_or(facts.num_classes, 32);
+  std::vector<std::int64_t> widths{features};
+  widths.insert(widths.end(), settings.hidden_widths.begin(), settings.hidden_widths.end());
+  widths.push_back(classes);
+  auto const plan = models::plan_gcn({.num_vertices = facts.num_vertices,
+                                      .widths = widths,
+                                      .has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse,
+                                      .features_need_gradient = false,
+                                      .has_input_dropout = settings.dropout > 0},
+                                     models::ProductOrder::automatic);
+  auto const bytes_of = [&](pmm::GridShape const& shape) {
+    auto const axes = models::predict_epoch_bytes<float>(shape, plan, settings);
+    return axes[0] + axes[1] + axes[2];
+  };
+  auto text = fmt::format(
+      "communication of an epoch, all ranks together: a GCN {}-128-128-{} in fp32\n{:>8}  {:<12}{:>12}  "
+      "{:<12}{:>12}  {:<12}{:>12}\n",
+      features, classes, "ranks", "best grid", "", "near-cubic", "", "worst grid", "");
+  for (auto const ranks : {2, 4, 8, 16, 64}) {
+    auto shapes = pmm::all_shapes(ranks);
+    std::ranges::sort(shapes, {}, bytes_of);
+    auto const cubic = pmm::near_cubic(ranks);
+    text += fmt::format("{:>8}  {:<12}{:>12}  {:<12}{:>12}  {:<12}{:>12}\n", ranks,
+                        shapes.front().to_string(), graph::bytes_text(bytes_of(shapes.front())),
+                        cubic.to_string(), graph::bytes_text(bytes_of(cubic)), shapes.back().to_string(),
+                        graph::bytes_text(bytes_of(shapes.back())));
+  }
+  return text;
+}
+
 void summarize(graph::PartitionReport const& report, std::string const& output, double seconds) {
   auto const& facts = report.facts;
   if (report.metis)
@@ -75,7 +118,10 @@ void summarize(graph::PartitionReport const& report, std::string const& output, 
         "METIS        {} parts: cut {} edges, communication volume {} vertices, balance {:.3f}: {}\n",
         report.metis->num_parts, report.metis->cut, report.metis->volume, report.metis->balance,
         report.metis_file.string()));
-  if (report.statistics) print(graph::format_statistics(*report.statistics, facts));
+  if (report.statistics) {
+    print(graph::format_statistics(*report.statistics, facts));
+    print(communication_table(facts));
+  }
   print(fmt::format("matrix       {} entries ({} self loops), {}\n", facts.num_entries, facts.num_self_loops,
                     facts.is_symmetric ? "symmetric" : "directed"));
   print(fmt::format(
@@ -95,6 +141,9 @@ int run(PartitionOptions const& options, Context& context) {
   graph::PartitionOptions how;
   how.permutation = graph::parse_permutation(options.permute);
   how.normalization = graph::parse_normalization(options.normalize);
+  using Rules = graph::EdgeRules;
+  how.rules.repeats = options.duplicates == "drop" ? Rules::Repeats::drop : Rules::Repeats::keep;
+  how.rules.self_loops = options.self_loops == "keep" ? Rules::SelfLoops::keep : Rules::SelfLoops::drop;
   how.seed = static_cast<std::uint64_t>(options.seed);
   how.replaces_output = options.force;
   how.metis_parts = options.metis;
@@ -143,6 +192,17 @@ std::unique_ptr<Command> make_partition() {
                   one_of({"sym", "row", "none"}));
   command->flag("--directed", options->directed,
                 "Keep the direction of edges; otherwise each counts both ways");
+  command->option(
+      "--duplicates", options->duplicates,
+      "drop: an edge counts once however often it is listed (weights: their sum), as OGB and PyG do; or keep",
+      one_of({"drop", "keep"}));
+  command->option(
+      "--self-loops", options->self_loops,
+      "keep: the input's own stay in A (sym and row put one of their own in their place); or drop",
+      one_of({"keep", "drop"}));
+  command->option("--weights", options->weights,
+                  "use the weights of the input, where it has some, or ignore them",
+                  one_of({"use", "ignore"}));
   command->option("--split", options->split, "Name of the train/valid/test split where there are several");
   command->option("--random-features", options->random_features, "Make up this many features a vertex",
                   in_range(0));

@@ -40,8 +40,7 @@ runtime::Wire wire_of(std::string const& word) {
 
 models::GcnSettings model_of(TrainOptions const& o) {
   models::GcnSettings settings;
-  settings.num_layers = o.layers;
-  settings.hidden = o.hidden;
+  settings.set_layers(o.layers, o.hidden);
   settings.dropout = o.dropout;
   settings.has_bias = o.bias;
   settings.trains_features = o.trainable_features;
@@ -71,15 +70,6 @@ void refuse_unbuilt_parts(TrainOptions const& o) {
   if (o.residual) refuse_unbuilt("--residual");
   if (o.input_projection) refuse_unbuilt("--input-projection");
   if (o.head) refuse_unbuilt("--head");
-}
-
-pmm::GridShape grid_of(TrainOptions const& o, int num_ranks) {
-  auto const shape = pmm::parse_grid(o.grid, num_ranks);
-  if (shape.data != 1)
-    runtime::throw_user(
-        "--grid {}: full-graph training has no data axis; the first factor must be 1, such as --grid {}",
-        shape.to_string(), pmm::near_cubic(num_ranks).to_string());
-  return shape;
 }
 
 void describe_graph(Context const& context, graph::GraphStore const& store) {
@@ -130,7 +120,7 @@ int train(TrainOptions const& options, Context& context) {
   auto const model_settings = model_of(options);
   auto const settings = training_of(options);
   pmm::set_gemm_threads(1);
-  pmm::ProcessGrid const grid(world, grid_of(options, world.size()));
+  pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
   if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
 
   auto const store = open_graph_of(world, options.graph, options.dataset, options.seed);
@@ -193,6 +183,15 @@ graph::GraphStore open_graph_of(runtime::Communicator const& world, std::string 
         return graph::open_dataset(self, dataset, static_cast<std::uint64_t>(seed));
       },
       how);
+}
+
+pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks) {
+  auto const shape = pmm::parse_grid(grid, num_ranks);
+  if (shape.data != 1)
+    runtime::throw_user(
+        "--grid {}: full-graph work has no data axis; the first factor must be 1, such as --grid {}",
+        shape.to_string(), pmm::near_cubic(num_ranks).to_string());
+  return shape;
 }
 
 int train_full(TrainOptions const& options, Context& context) {

@@ -5,6 +5,7 @@
 
 #include "cli/train_options.hpp"
 #include "graph/store_reader.hpp"
+#include "pmm/process_grid.hpp"
 
 #include <string>
 
@@ -14,6 +15,10 @@ namespace orthant::cli {
 /// them is given.
 [[nodiscard]] graph::GraphStore open_graph_of(runtime::Communicator const& world, std::string const& path,
                                               std::string const& dataset, std::int64_t seed);
+
+/// The shape of --grid for full-graph work. Throws UserError where it does not fit the job or has a data
+/// axis.
+[[nodiscard]] pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks);
 
 /// Returns the exit status. Collective.
 [[nodiscard]] int train_full(TrainOptions const& options, Context& context);

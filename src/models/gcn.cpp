@@ -11,10 +11,15 @@ using runtime::DefaultExec;
 using runtime::ScopedTimer;
 
 std::vector<std::int64_t> widths_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
-  std::vector<std::int64_t> widths(static_cast<std::size_t>(settings.num_layers) + 1, settings.hidden);
-  widths.front() = facts.num_features;
-  widths.back() = facts.num_classes;
+  std::vector<std::int64_t> widths{facts.num_features};
+  widths.insert(widths.end(), settings.hidden_widths.begin(), settings.hidden_widths.end());
+  widths.push_back(facts.num_classes);
   return widths;
+}
+
+/// Features that are trained are sharded, like all parameters.
+bool needs_input_gradient(GcnLayerPlan const& layer) {
+  return layer.index > 0 || layer.input.layout.storage == pmm::Storage::flat_sharded;
 }
 
 template<class T>
@@ -23,7 +28,7 @@ GcnScratch<T> scratch_for(pmm::ProcessGrid const& grid, std::vector<GcnLayerPlan
   auto middle = std::int64_t{0};
   for (auto const& layer : plan) {
     gradient = std::max({gradient, pmm::block_of(grid, layer.output).num_padded,
-                         layer.index == 0 ? 0 : pmm::block_of(grid, layer.input).num_padded});
+                         needs_input_gradient(layer) ? pmm::block_of(grid, layer.input).num_padded : 0});
     middle = std::max(middle, pmm::block_of(grid, layer.middle).num_padded);
   }
   GcnScratch<T> scratch;
@@ -88,7 +93,7 @@ Gcn<T>::Gcn(pmm::ProcessGrid const& grid, graph::GraphStore const& store, GcnSet
                                          .overlaps = settings.overlaps,
                                          .wire = settings.wire},
                          scratch);
-    auto const is_last = layer.index + 1 == settings.num_layers;
+    auto const is_last = layer.index + 1 == settings.num_layers();
     output_keys_.push_back(is_last || settings.dropout == 0 ? BlockKeys{}
                                                             : read_block_keys(grid, store, layer.output));
   }

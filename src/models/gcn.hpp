@@ -18,8 +18,7 @@
 namespace orthant::models {
 
 struct GcnSettings {
-  std::int64_t num_layers = 3;
-  std::int64_t hidden = 128;
+  std::vector<std::int64_t> hidden_widths{128, 128}; // one fewer than layers
   double dropout = 0.5;
   bool has_bias = true;
   bool trains_features = false;
@@ -28,6 +27,13 @@ struct GcnSettings {
   bool overlaps = true;
   runtime::Wire wire = runtime::Wire::native;
   std::uint64_t seed = 0;
+
+  [[nodiscard]] std::int64_t num_layers() const {
+    return static_cast<std::int64_t>(hidden_widths.size()) + 1;
+  }
+  void set_layers(std::int64_t num_layers, std::int64_t hidden) {
+    hidden_widths.assign(static_cast<std::size_t>(num_layers - 1), hidden);
+  }
 };
 
 /// What is trained: "layer0.weight", "layer0.bias", .., "features". Bias or matrix, never both.

@@ -94,7 +94,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
     gradient = std::max(gradient, output.size());
     if (layer.index > 0) gradient = std::max(gradient, pmm::block_of(grid, layer.input).size());
     middle = std::max(middle, middle_block.size());
-    if (is_dropped && layer.index + 1 < settings.num_layers) estimate.targets += 8 * output.rows.size();
+    if (is_dropped && layer.index + 1 < settings.num_layers()) estimate.targets += 8 * output.rows.size();
   }
   estimate.activations += scalar * (gradient + middle);
   estimate.parameters += 3 * gathered; // read for a product, for one under way, and a partial gradient

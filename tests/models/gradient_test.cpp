@@ -48,8 +48,7 @@ void expect_gradients_match(models::GcnSettings const& settings) {
 TEST(GcnGradient, MatchesFiniteDifferences) {
   for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first}) {
     models::GcnSettings settings;
-    settings.num_layers = 3;
-    settings.hidden = 4;
+    settings.set_layers(3, 4);
     settings.dropout = 0.3;
     settings.order = order;
     settings.trains_features = true;
@@ -110,7 +109,7 @@ TEST(Training, EndsWithEpochAndLayerWhereTheLossIsNotFinite) {
   pmm::ProcessGrid const grid(world, pmm::near_cubic(world.size()));
   auto const store = store_of_dataset(world, "karate");
   models::GcnSettings settings;
-  settings.num_layers = 2;
+  settings.set_layers(2, 16);
   models::Gcn<float> model(grid, store, settings);
   Kokkos::deep_copy(model.parameters().back().value(),
                     std::numeric_limits<float>::quiet_NaN()); // the last bias

@@ -2,6 +2,7 @@
 //
 // The grid never changes the answer: the same seed gives the same losses on one rank and on every grid, for
 // every permutation of the store, with dropout, any depth and either order of the products.
+#include "models/communication.hpp"
 #include "models_fixture.hpp"
 #include "support/grids.hpp"
 
@@ -14,8 +15,7 @@ constexpr auto graph_text = "sbm:vertices=203,edges=900,features=13,classes=5";
 
 models::GcnSettings small_model() {
   models::GcnSettings settings;
-  settings.num_layers = 3;
-  settings.hidden = 9;
+  settings.set_layers(3, 9);
   settings.dropout = 0.4;
   settings.seed = 11;
   return settings;
@@ -78,7 +78,7 @@ TEST_P(GridInvariance, EveryPermutationOfTheStore) {
 
 TEST_P(GridInvariance, SixLayers) {
   auto model = small_model();
-  model.num_layers = 6;
+  model.set_layers(6, 9);
   expect_equal_losses(model, short_training(5));
 }
 
@@ -101,8 +101,28 @@ TEST_P(GridInvariance, CachedAggregateWithoutDropoutAndClippedSgd) {
 
 TEST_P(GridInvariance, FewerVerticesAndFeaturesThanRanks) {
   auto model = small_model();
-  model.hidden = 2;
+  model.set_layers(3, 2);
   expect_equal_losses(model, short_training(4), "ring:vertices=5,features=1,classes=2");
+}
+
+TEST_P(GridInvariance, AnEpochSendsTheBytesThatWerePredicted) {
+  auto const store = store_of_dataset(world_, graph_text);
+  for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})
+    for (auto const dropout : {0.0, 0.4})
+      for (auto const trains_features : {false, true}) {
+        auto settings = small_model();
+        settings.order = order;
+        settings.dropout = dropout;
+        settings.trains_features = trains_features;
+        models::Gcn<double> model(grid_, store, settings);
+        auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().back().output);
+        models::FullGraphTrainer<double> trainer(grid_, model, loss, short_training(2));
+
+        auto const result = trainer.run([](runtime::EpochRecord const&) {});
+
+        EXPECT_EQ(result.epoch_bytes,
+                  models::predict_epoch_bytes<double>(grid_.shape(), model.plan(), settings));
+      }
 }
 
 int num_ranks() {

@@ -53,8 +53,7 @@ void repeat_case(nlohmann::json const& expected, pmm::ProcessGrid const& grid, g
                  models::ProductOrder order, double tolerance) {
   auto const widths = expected["layer_widths"].get<std::vector<std::int64_t>>();
   models::GcnSettings model_settings;
-  model_settings.num_layers = static_cast<std::int64_t>(widths.size()) - 1;
-  model_settings.hidden = widths[1];
+  model_settings.hidden_widths.assign(widths.begin() + 1, widths.end() - 1);
   model_settings.dropout = 0;
   model_settings.has_bias = false;
   model_settings.feature_norm = models::FeatureNorm::row;

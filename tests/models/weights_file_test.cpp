@@ -11,8 +11,7 @@ namespace {
 
 models::GcnSettings model_of(std::int64_t hidden, std::uint64_t seed) {
   models::GcnSettings settings;
-  settings.num_layers = 3;
-  settings.hidden = hidden;
+  settings.set_layers(3, hidden);
   settings.seed = seed;
   return settings;
 }

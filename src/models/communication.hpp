@@ -1,0 +1,20 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Bytes that an epoch of full-graph training will communicate on a grid, from layouts alone: no rank of that
+// grid need exist. Equal to what the ledgers of x, y and z then count (DESIGN 2.4).
+
+#include "models/gcn.hpp"
+
+#include <array>
+
+namespace orthant::models {
+
+/// Bytes over x, y and z, summed over the grid's ranks, of one epoch after the first (A^ F0 is there),
+/// without evaluation. Softmax loss; native wire. T is the scalar of training.
+template<class T>
+[[nodiscard]] std::array<std::int64_t, 3> predict_epoch_bytes(pmm::GridShape const& shape,
+                                                              std::vector<GcnLayerPlan> const& plan,
+                                                              GcnSettings const& settings);
+
+} // namespace orthant::models
