@@ -73,6 +73,15 @@ class RecordLists {
     ++state.count;
   }
 
+  /// Hints that append(list) is to come: soon, and (its list's state being there) very soon. Lists are many
+  /// and met in random order, so that an append otherwise waits for memory twice.
+  void expect_soon(std::size_t list) const { __builtin_prefetch(&lists_[list]); }
+  void expect_next(std::size_t list) const {
+    auto const& state = lists_[list];
+    auto const place = static_cast<std::uint64_t>(state.count) % per_chunk;
+    if (place != 0) __builtin_prefetch(pool_->data(state.tail) + place * sizeof(Record), 1);
+  }
+
   /// Calls visit(span of records) over the list, piece by piece.
   template<class Visit>
   void for_each_piece(std::size_t list, Visit&& visit) const {

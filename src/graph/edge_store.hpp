@@ -350,7 +350,10 @@ void EdgeStore<Id, is_weighted>::for_each_edge(bool drains, OnEdge&& on_edge, En
         return false;
       },
       [&](std::span<Visit const> arrived) {
-        for (auto const& visit : arrived) {
+        constexpr std::size_t ahead = 24; // positions are met in random order
+        for (std::size_t i = 0; i < arrived.size(); ++i) {
+          if (i + ahead < arrived.size()) __builtin_prefetch(&positions_[arrived[i + ahead].there]);
+          auto const& visit = arrived[i];
           Placed placed;
           placed.local = visit.local;
           placed.other = positions_[visit.there];

@@ -38,8 +38,14 @@ TileBuilder<has_values>::TileBuilder(runtime::Communicator const& comm, TileGrid
     : comm_(comm),
       num_ranks_(comm.size()),
       grid_(grid),
+      rows_(grid.rows),
+      columns_(grid.columns),
       tile_rows_(tile_rows_of_rank(grid.rows.num_parts, comm.size(), comm.rank())),
       tiles_(pool, index(tile_rows_.size() * grid.columns.num_parts)) {
+  for (std::int64_t tile_row = 0; tile_row < grid.rows.num_parts; ++tile_row) {
+    auto const owner = rank_of_tile_row(grid.rows.num_parts, num_ranks_, tile_row);
+    owners_.push_back({owner, tile_rows_of_rank(grid.rows.num_parts, num_ranks_, owner).begin});
+  }
   ORTHANT_REQUIRE(tile_rows_.size() * grid.columns.num_parts < std::numeric_limits<std::uint32_t>::max());
 }
 

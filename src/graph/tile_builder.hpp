@@ -45,21 +45,25 @@ class TileBuilder {
 
   /// Puts the entry in the outbox, to the rank that owns its tile.
   void push(Outbox<Sent>& outbox, std::int64_t row, std::int64_t column, float value) const {
-    auto const tile_row = grid_.rows.part_of(row);
-    auto const tile_column = grid_.columns.part_of(column);
-    auto const owner = rank_of_tile_row(grid_.rows.num_parts, num_ranks_, tile_row);
-    auto const first = tile_rows_of_rank(grid_.rows.num_parts, num_ranks_, owner).begin;
+    auto const tile_row = rows_.part_of(row);
+    auto const tile_column = columns_.part_of(column);
+    auto const [owner, first] = owners_[static_cast<std::size_t>(tile_row)];
     Sent sent;
     sent.tile = static_cast<std::uint32_t>((tile_row - first) * grid_.columns.num_parts + tile_column);
-    sent.entry.packed = pack({static_cast<std::uint32_t>(row - grid_.rows.begin(tile_row)),
-                              static_cast<std::uint32_t>(column - grid_.columns.begin(tile_column))});
+    sent.entry.packed = pack({static_cast<std::uint32_t>(row - rows_.begin(tile_row)),
+                              static_cast<std::uint32_t>(column - columns_.begin(tile_column))});
     if constexpr (has_values) sent.entry.value = value;
     outbox.push(owner, sent);
   }
   /// Takes what arrived.
   void add(std::span<Sent const> arrived) {
-    for (auto const& sent : arrived)
-      tiles_.append(sent.tile, sent.entry);
+    constexpr std::size_t soon = 32;
+    constexpr std::size_t next = 16;
+    for (std::size_t i = 0; i < arrived.size(); ++i) {
+      if (i + soon < arrived.size()) tiles_.expect_soon(arrived[i + soon].tile);
+      if (i + next < arrived.size()) tiles_.expect_next(arrived[i + next].tile);
+      tiles_.append(arrived[i].tile, arrived[i].entry);
+    }
   }
 
   /// Called while writing, for every entry of this rank, by rows of tiles, tiles and rows: row, column,
@@ -74,8 +78,16 @@ class TileBuilder {
  private:
   runtime::Communicator const& comm_;
   int num_ranks_;
+  struct Owner {
+    int rank;
+    std::int64_t first_tile_row; // of that rank
+  };
+
   TileGrid grid_;
-  Range tile_rows_; // this rank's
+  CutIndex rows_;
+  CutIndex columns_;
+  std::vector<Owner> owners_; // of each row of tiles
+  Range tile_rows_;           // this rank's
   RecordLists<Entry> tiles_;
 };
 

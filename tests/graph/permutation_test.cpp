@@ -44,6 +44,9 @@ TEST(Cut, PartOfInvertsRange) {
       Cut const cut{count, parts};
       EXPECT_EQ(cut.begin(0), 0);
       EXPECT_EQ(cut.begin(parts), count);
+      CutIndex const quick(cut);
+      for (std::int64_t i = 0; i < count; ++i)
+        ASSERT_EQ(quick.part_of(i), cut.part_of(i)) << count << ' ' << parts << ' ' << i;
       for (std::int64_t i = 0; i < count; ++i)
         ASSERT_TRUE(cut.range(cut.part_of(i)).contains(i)) << count << ' ' << parts << ' ' << i;
     }
