@@ -51,6 +51,9 @@ if(OrthantKokkos_FOUND AND NOT TARGET orthant_kokkos)
   if(Kokkos_DEVICES MATCHES "CUDA")
     # nvcc takes fmt 9's consteval format strings, but not together with the functions that fmt hides from it.
     target_compile_definitions(orthant_kokkos INTERFACE FMT_USE_CONSTEXPR=1)
+    if(CMAKE_CXX_COMPILER MATCHES "nvcc_wrapper")
+      target_compile_options(orthant_kokkos INTERFACE --expt-relaxed-constexpr) # std::bit_cast and the like in kernels
+    endif()
   endif()
 endif()
 if(OrthantKokkos_FOUND AND NOT OrthantKokkos_ANNOUNCED)
