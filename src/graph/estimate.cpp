@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
-#include <fstream>
 #include <string_view>
 #include <sys/statvfs.h>
 
@@ -53,15 +52,6 @@ Estimate estimate_partition(runtime::Communicator const& comm, GraphSource const
                       static_cast<double>(feature_bytes) / bytes_per_second) /
                      comm.size();
   return estimate;
-}
-
-std::int64_t peak_memory_bytes() {
-  std::ifstream status("/proc/self/status");
-  std::string line;
-  while (std::getline(status, line))
-    if (constexpr std::string_view key = "VmHWM:"; line.starts_with(key))
-      return std::atoll(line.c_str() + key.size()) * 1024;
-  return 0;
 }
 
 void require_disk_space(runtime::Communicator const& comm, std::filesystem::path const& output,

@@ -24,9 +24,6 @@ struct Estimate {
 [[nodiscard]] Estimate estimate_partition(runtime::Communicator const& comm, GraphSource const& source,
                                           PermutationKind permutation);
 
-/// The most memory that was resident in this process so far, in bytes; 0 where the system does not tell.
-[[nodiscard]] std::int64_t peak_memory_bytes();
-
 /// UserError, the same on all ranks, where the file system of `output` has less than `needed` bytes free.
 /// Collective.
 void require_disk_space(runtime::Communicator const& comm, std::filesystem::path const& output,

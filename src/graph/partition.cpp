@@ -10,6 +10,7 @@
 #include "runtime/collectives.hpp"
 #include "runtime/error.hpp"
 #include "runtime/hdf5_file.hpp"
+#include "runtime/process_memory.hpp"
 #include "runtime/together.hpp"
 
 #include <algorithm>
@@ -343,7 +344,7 @@ PartitionReport partition(Communicator const& comm, GraphSource const& source,
   auto const begin = MPI_Wtime();
   report.store_bytes = writer.finish(report.facts);
   report.write_seconds += all_reduced(comm, MPI_Wtime() - begin, Reduction::max);
-  report.peak_memory_bytes = all_reduced(comm, peak_memory_bytes());
+  report.peak_memory_bytes = all_reduced(comm, runtime::peak_resident_bytes());
   return report;
 }
 

@@ -11,8 +11,11 @@ namespace {
 constexpr std::int64_t offset_bytes = sizeof(runtime::Offset);
 constexpr std::int64_t column_bytes = sizeof(runtime::LocalColumn);
 
-// Measured on a job of one small graph: buffers of OpenBLAS, HDF5's caches and MPI's first messages.
-constexpr std::int64_t library_bytes = std::int64_t{12} << 20;
+// Measured with Open MPI 4.1 on one node, graphs of 3 thousand to 200 thousand vertices, 1 to 4 ranks:
+// buffers of BLAS, HDF5 and MPI that any job takes; and what shared-memory fragments of large messages take,
+// a neighbour.
+constexpr std::int64_t library_bytes = std::int64_t{7} << 20;
+constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
 
 std::int64_t even_share(std::int64_t count, pmm::ProcessGrid const& grid, pmm::Layout const& layout) {
   auto const blocks = static_cast<std::int64_t>(grid.size(layout.rows)) * grid.size(layout.columns);
@@ -28,9 +31,34 @@ std::int64_t both_ways(std::int64_t nnz, pmm::Block const& block, std::int64_t v
 } // namespace
 
 std::int64_t MemoryEstimate::peak() const {
-  auto const read = adjacency + features + targets;
-  return libraries + std::max(read + activations + parameters, read + loading);
+  return libraries + std::max(adjacency + features + activations + parameters + targets + messages, loading);
 }
+
+namespace {
+
+/// An asynchronous reduction keeps a copy of its message; every large one passes through fragments shared
+/// with at most two neighbours an axis (rings).
+std::int64_t message_bytes(pmm::ProcessGrid const& grid, std::vector<GcnLayerPlan> const& plan, bool overlaps,
+                           std::int64_t scalar) {
+  auto largest = std::int64_t{0};
+  auto largest_overlapped = std::int64_t{0};
+  for (auto const& layer : plan) {
+    auto const reduced = [&](pmm::Placement const& placement) {
+      return grid.size(placement.layout.third()) == 1 ? 0 : scalar * pmm::block_of(grid, placement).size();
+    };
+    largest = std::max(
+        {largest, reduced(layer.middle), reduced(layer.output), layer.index == 0 ? 0 : reduced(layer.input)});
+    if (overlaps && layer.index > 0)
+      largest_overlapped =
+          std::max(largest_overlapped, reduced(layer.aggregates_first ? layer.middle : layer.input));
+  }
+  auto num_neighbours = 1;
+  for (auto const axis : pmm::spatial_axes)
+    num_neighbours += std::min(grid.size(axis) - 1, 2);
+  return largest_overlapped + num_neighbours * std::min(fragment_bytes, largest / 8);
+}
+
+} // namespace
 
 template<class T>
 MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
@@ -41,69 +69,81 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
   estimate.libraries = library_bytes;
   auto const is_dropped = settings.dropout > 0;
 
-  std::set<std::tuple<pmm::Axis, pmm::Axis, bool>> read;
-  auto const num_entries = facts.num_entries + (facts.adds_self_loops() ? facts.num_vertices : 0);
-  for (auto const& layer : plan) {
-    auto const [rows, columns] = std::pair(layer.adjacency.layout.rows, layer.adjacency.layout.columns);
-    auto const parity = layer.is_even || !facts.has_two_orders();
-    auto const swapped_parity = !layer.is_even || !facts.has_two_orders();
-    auto const block = pmm::block_of(grid, layer.adjacency);
-    auto const is_known = read.contains({rows, columns, parity});
-    auto const is_shared = facts.is_symmetric && read.contains({columns, rows, swapped_parity});
-    if (!is_known) estimate.adjacency += scalar * (block.rows.size() + block.columns.size()); // scales
-    read.insert({rows, columns, parity});
-    if (is_known || is_shared) continue;
-    auto const nnz = even_share(num_entries, grid, layer.adjacency.layout);
-    estimate.adjacency += both_ways(nnz, block, facts.is_weighted ? scalar : 0);
-    // The store's block beside its copy and the copy's transpose.
-    estimate.loading = std::max(
-        estimate.loading, nnz * column_bytes + offset_bytes * (block.rows.size() + block.columns.size()));
-  }
+  // In the order in which a model comes to be: targets, features, buffers, then each layer with its block of
+  // A^. Reading holds what the store hands out beside what is made of it.
+  auto const held = [&] {
+    return estimate.targets + estimate.features + estimate.activations + estimate.parameters +
+           estimate.adjacency;
+  };
+  auto const read = [&](std::int64_t handed_out) {
+    estimate.loading = std::max(estimate.loading, held() + handed_out);
+  };
+
+  auto const logits = pmm::block_of(grid, plan.back().output);
+  constexpr auto pair = static_cast<std::int64_t>(sizeof(runtime::ValueIndex<T>));
+  estimate.targets = logits.rows.size() * (1 + 4 + 3 * scalar + pair);
 
   auto const& input = plan.front().input;
   auto const input_block = pmm::block_of(grid, input);
+  estimate.targets += 8 * input_block.rows.size(); // ids
   if (facts.feature_kind == graph::FeatureKind::sparse) {
     auto const nnz = even_share(facts.num_feature_entries, grid, input.layout);
-    estimate.features = both_ways(nnz, input_block, facts.features_have_values ? scalar : 0);
-    if (is_dropped) estimate.features += 2 * nnz * scalar;
+    auto const value = facts.features_have_values ? scalar : 0;
+    estimate.features = both_ways(nnz, input_block, value);
     if (settings.feature_norm == FeatureNorm::row) estimate.features += scalar * input_block.rows.size();
-    estimate.loading =
-        std::max(estimate.loading, nnz * (column_bytes + 4) + offset_bytes * input_block.rows.size());
+    read(nnz * (column_bytes + (value > 0 ? 4 : 0)) + offset_bytes * input_block.rows.size());
+    if (is_dropped) estimate.features += 2 * nnz * scalar;
   } else {
-    auto const keeps_aggregate_alone =
-        plan.front().aggregates_first && !is_dropped && !settings.trains_features;
-    if (!keeps_aggregate_alone) estimate.features = scalar * input_block.num_padded * (is_dropped ? 2 : 1);
-    estimate.loading =
-        std::max(estimate.loading, input_block.size() * (4 + (keeps_aggregate_alone ? scalar : 0)));
+    estimate.features = scalar * input_block.size();
+    read(4 * input_block.size());
+    if (settings.trains_features) estimate.features = scalar * input_block.num_padded;
+    if (is_dropped) estimate.features += scalar * input_block.num_padded;
   }
-  estimate.targets += 8 * input_block.rows.size(); // ids
 
   auto gradient = std::int64_t{0};
   auto middle = std::int64_t{0};
   auto gathered = std::int64_t{0};
-  auto const moments = Optimizer<T>::moment_bytes(optimizer);
   for (auto const& layer : plan) {
-    auto const output = pmm::block_of(grid, layer.output);
-    auto const middle_block = pmm::block_of(grid, layer.middle);
     auto const weight = pmm::block_of(grid, layer.weight);
-    estimate.activations +=
-        scalar * output.size() + (layer.aggregates_first ? scalar * middle_block.size() : 0);
+    if (weight.num_padded != weight.size()) gathered = std::max(gathered, scalar * weight.size());
+    gradient = std::max(gradient, pmm::block_of(grid, layer.output).size());
+    if (layer.index > 0) gradient = std::max(gradient, pmm::block_of(grid, layer.input).size());
+    middle = std::max(middle, pmm::block_of(grid, layer.middle).size());
+  }
+  estimate.activations = scalar * (gradient + middle);
+  estimate.parameters = 3 * gathered; // read for a product, for one under way, and a partial gradient
+
+  std::set<std::tuple<pmm::Axis, pmm::Axis, bool>> known;
+  auto const moments = Optimizer<T>::moment_bytes(optimizer);
+  auto const num_entries = facts.num_entries + (facts.adds_self_loops() ? facts.num_vertices : 0);
+  for (auto const& layer : plan) {
+    auto const rows = layer.adjacency.layout.rows;
+    auto const columns = layer.adjacency.layout.columns;
+    auto const block = pmm::block_of(grid, layer.adjacency);
+    auto const key = std::tuple(rows, columns, layer.is_even || !facts.has_two_orders());
+    auto const transposed_key = std::tuple(columns, rows, !layer.is_even || !facts.has_two_orders());
+    if (!known.contains(key)) {
+      estimate.adjacency += scalar * (block.rows.size() + block.columns.size()); // scales
+      if (!facts.is_symmetric || !known.contains(transposed_key)) {
+        auto const nnz = even_share(num_entries, grid, layer.adjacency.layout);
+        auto const value = facts.is_weighted ? scalar : 0;
+        // The transpose is made once the store's copy is gone.
+        read(nnz * (2 * column_bytes + value + (value > 0 ? 4 : 0)) + 2 * offset_bytes * block.rows.size());
+        estimate.adjacency += both_ways(nnz, block, value);
+      }
+      known.insert(key);
+    }
+    auto const output = pmm::block_of(grid, layer.output);
+    auto const weight = pmm::block_of(grid, layer.weight);
+    estimate.activations += scalar * output.size();
+    if (layer.aggregates_first) estimate.activations += scalar * pmm::block_of(grid, layer.middle).size();
     estimate.parameters += weight.num_padded * (2 * scalar + moments);
     if (settings.has_bias) estimate.parameters += output.columns.size() * (2 * scalar + moments);
-    if (weight.num_padded != weight.size()) gathered = std::max(gathered, scalar * weight.size());
-    gradient = std::max(gradient, output.size());
-    if (layer.index > 0) gradient = std::max(gradient, pmm::block_of(grid, layer.input).size());
-    middle = std::max(middle, middle_block.size());
     if (is_dropped && layer.index + 1 < settings.num_layers()) estimate.targets += 8 * output.rows.size();
   }
-  estimate.activations += scalar * (gradient + middle);
-  estimate.parameters += 3 * gathered; // read for a product, for one under way, and a partial gradient
+  estimate.messages = message_bytes(grid, plan, settings.overlaps, scalar);
   if (settings.trains_features)
     estimate.parameters += input_block.num_padded * (scalar + moments) + scalar * input_block.size();
-
-  auto const logits = pmm::block_of(grid, plan.back().output);
-  constexpr auto pair = static_cast<std::int64_t>(sizeof(runtime::ValueIndex<T>));
-  estimate.targets += logits.rows.size() * (1 + 4 + 3 * scalar + pair);
   return estimate;
 }
 

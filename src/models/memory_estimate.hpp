@@ -10,18 +10,18 @@
 
 namespace orthant::models {
 
-/// Bytes a rank by what holds them. `loading` is what reading needs beside the finished arrays at its worst;
-/// it is given back before training.
+/// Bytes a rank by what holds them.
 struct MemoryEstimate {
   std::int64_t adjacency = 0;
   std::int64_t features = 0;
   std::int64_t activations = 0;
   std::int64_t parameters = 0; // weights, gradients, moments, gathered copies
   std::int64_t targets = 0;    // labels, masks, ids, buffers of the loss
-  std::int64_t loading = 0;
-  std::int64_t libraries = 0; // what BLAS, MPI and HDF5 take on first use
+  std::int64_t loading = 0;    // the most that is held while the store is read, what training keeps included
+  std::int64_t messages = 0;   // MPI's copies of what is under way
+  std::int64_t libraries = 0;  // what BLAS, MPI and HDF5 take on first use
 
-  /// The peak: the finished arrays and the libraries, or what loading needs if that is more.
+  /// The most there will ever be.
   [[nodiscard]] std::int64_t peak() const;
 };
 

@@ -123,6 +123,16 @@ void BlockWriter<T>::finish() {
 }
 
 template<class T>
+void BlockWriter<T>::reduce(DefaultExec const& exec, DistMatrix<T> const& result) {
+  if (!must_reduce_) return;
+  if (placement_.layout.storage == Storage::replicated)
+    runtime::all_reduce(exec, comm(), result.storage(), runtime::Reduction::sum, wire_);
+  else
+    runtime::reduce_scatterv(exec, comm(), workspace_->lend(slot_, num_partial_), result.storage(), counts_,
+                             runtime::Reduction::sum, wire_);
+}
+
+template<class T>
 void BlockWriter<T>::append_calls(std::vector<PlannedCall>& calls) const {
   if (!must_reduce_) return;
   if (placement_.layout.storage == Storage::replicated)

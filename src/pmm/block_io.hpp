@@ -69,6 +69,9 @@ class BlockWriter {
   /// Collective over the third axis; chunks in order.
   void start(DefaultExec const& exec, DistMatrix<T> const& result, std::int64_t i);
   void finish();
+  /// Reduces a result of one chunk, to its end. MPI's blocking reductions are faster than its asynchronous
+  /// ones, and need no second buffer of the message's size.
+  void reduce(DefaultExec const& exec, DistMatrix<T> const& result);
 
   void append_calls(std::vector<PlannedCall>& calls) const;
 

@@ -32,23 +32,28 @@ Product<T>::Product(ProcessGrid const& grid, Form form, Placement const& left, P
 /// Chunk by chunk: product, then its reduction, which runs behind the next product.
 template<class T>
 template<class LocalProduct>
-void Product<T>::multiply(DefaultExec const& exec, DistMatrix<T> const& result,
+void Product<T>::multiply(DefaultExec const& exec, DistMatrix<T> const& result, Completion completion,
                           LocalProduct const& local_product) {
   auto const partial = result_.partial(exec, result);
+  if (completion == Completion::now && result_.num_chunks() == 1) {
+    local_product(result_.chunk(0), partial);
+    return result_.reduce(exec, result);
+  }
   for (std::int64_t i = 0; i < result_.num_chunks(); ++i) {
     local_product(result_.chunk(i), partial);
     result_.start(exec, result, i);
   }
+  if (completion == Completion::now) result_.finish();
 }
 
 template<class T>
-void Product<T>::start(DefaultExec const& exec, DistMatrix<T> const& left, DistMatrix<T> const& right,
-                       DistMatrix<T> const& result) {
+void Product<T>::compute(DefaultExec const& exec, DistMatrix<T> const& left, DistMatrix<T> const& right,
+                         DistMatrix<T> const& result, Completion completion) {
   if (!left_.is_started()) left_.start(exec, left);
   if (!right_.is_started()) right_.start(exec, right);
   Panel<T> const l = left_.finish();
   Panel<T> const r = right_.finish();
-  multiply(exec, result, [&](Range rows, Matrix<T> const& partial) {
+  multiply(exec, result, completion, [&](Range rows, Matrix<T> const& partial) {
     auto const c = Panel<T>(partial).rows(rows);
     switch (form_) {
     case Form::product:
@@ -62,8 +67,8 @@ void Product<T>::start(DefaultExec const& exec, DistMatrix<T> const& left, DistM
 }
 
 template<class T>
-void Product<T>::start(DefaultExec const& exec, DistSparse<T> const& left, DistMatrix<T> const& right,
-                       DistMatrix<T> const& result) {
+void Product<T>::compute(DefaultExec const& exec, DistSparse<T> const& left, DistMatrix<T> const& right,
+                         DistMatrix<T> const& result, Completion completion) {
   ORTHANT_REQUIRE(form_ != Form::left_grad,
                   "a sparse matrix has no gradient: ", left.placement().to_string());
   ORTHANT_REQUIRE(left.placement() == left_placement_, "the left operand is ", left.placement().to_string(),
@@ -71,21 +76,8 @@ void Product<T>::start(DefaultExec const& exec, DistSparse<T> const& left, DistM
   auto const& kernel = form_ == Form::product ? left.forward() : left.adjoint();
   if (!right_.is_started()) right_.start(exec, right);
   auto const r = right_.finish();
-  multiply(exec, result, [&](Range rows, Matrix<T> const& partial) { kernel.apply(exec, rows, r, partial); });
-}
-
-template<class T>
-void Product<T>::run(DefaultExec const& exec, DistMatrix<T> const& left, DistMatrix<T> const& right,
-                     DistMatrix<T> const& result) {
-  start(exec, left, right, result);
-  finish();
-}
-
-template<class T>
-void Product<T>::run(DefaultExec const& exec, DistSparse<T> const& left, DistMatrix<T> const& right,
-                     DistMatrix<T> const& result) {
-  start(exec, left, right, result);
-  finish();
+  multiply(exec, result, completion,
+           [&](Range rows, Matrix<T> const& partial) { kernel.apply(exec, rows, r, partial); });
 }
 
 template<class T>

@@ -50,28 +50,36 @@ class Product {
   /// result := the product. Collective over the three third axes: every rank calls with the same placements,
   /// products in the same order. Result aliases no operand. Enqueues on exec; on the host it is complete on
   /// return. Sparse left operands: Form::product and Form::right_grad (Error).
-  void run(DefaultExec const& exec, DistMatrix<T> const& left, DistMatrix<T> const& right,
-           DistMatrix<T> const& result);
-  void run(DefaultExec const& exec, DistSparse<T> const& left, DistMatrix<T> const& right,
-           DistMatrix<T> const& result);
+  template<class Left>
+  void run(DefaultExec const& exec, Left const& left, DistMatrix<T> const& right,
+           DistMatrix<T> const& result) {
+    compute(exec, left, right, result, Completion::now);
+  }
 
   /// Starts reading an operand ahead of start(), which then does not read it again; it must not change in
   /// between. Collective over its third axis.
   void prefetch_left(DefaultExec const& exec, DistMatrix<T> const& left) { left_.start(exec, left); }
   void prefetch_right(DefaultExec const& exec, DistMatrix<T> const& right) { right_.start(exec, right); }
   /// Reads what was not prefetched, multiplies, and starts the reduction; `result` is lent until finish().
-  void start(DefaultExec const& exec, DistMatrix<T> const& left, DistMatrix<T> const& right,
-             DistMatrix<T> const& result);
-  void start(DefaultExec const& exec, DistSparse<T> const& left, DistMatrix<T> const& right,
-             DistMatrix<T> const& result);
+  template<class Left>
+  void start(DefaultExec const& exec, Left const& left, DistMatrix<T> const& right,
+             DistMatrix<T> const& result) {
+    compute(exec, left, right, result, Completion::at_finish);
+  }
   void finish() { result_.finish(); }
 
   /// The collectives of one run, in order: equal to what the ledgers will count.
   [[nodiscard]] std::vector<PlannedCall> calls() const;
 
  private:
+  enum class Completion : std::uint8_t { now, at_finish };
+  void compute(DefaultExec const& exec, DistMatrix<T> const& left, DistMatrix<T> const& right,
+               DistMatrix<T> const& result, Completion completion);
+  void compute(DefaultExec const& exec, DistSparse<T> const& left, DistMatrix<T> const& right,
+               DistMatrix<T> const& result, Completion completion);
   template<class LocalProduct>
-  void multiply(DefaultExec const& exec, DistMatrix<T> const& result, LocalProduct const& local_product);
+  void multiply(DefaultExec const& exec, DistMatrix<T> const& result, Completion completion,
+                LocalProduct const& local_product);
 
   Form form_;
   Placement left_placement_;
