@@ -84,7 +84,7 @@ runtime::EpochRecord FullGraphTrainer<T>::train_epoch(std::int64_t epoch) {
                            ? std::string("all layers' outputs are finite")
                            : fmt::format("the output of layer {} is the first that is not finite", layer);
     throw runtime::Error(fmt::format("epoch {}: the loss is {}; {} (a smaller --lr or --clip-norm may help)",
-                                     epoch, record.loss, where));
+                                     epoch, std::isnan(record.loss) ? "nan" : "infinite", where));
   }
   model_.backward(exec_, phases_);
 

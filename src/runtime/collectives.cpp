@@ -80,6 +80,22 @@ void check(Communicator const& comm, Call const& call) {
             ": pairs of value and index know the arg-max only");
 }
 
+/// For the watchdog: this rank is in the collective, until the scope is left, however that happens.
+class InCollective {
+ public:
+  InCollective(Communicator const& comm, Operation operation, std::int64_t sequence, std::int64_t bytes,
+               std::source_location where)
+      : position_(comm.instruments().position) {
+    position_.enter(name_of(operation), comm.axis(), sequence, bytes, where);
+  }
+  InCollective(InCollective const&) = delete;
+  InCollective& operator=(InCollective const&) = delete;
+  ~InCollective() { position_.leave(); }
+
+ private:
+  Position& position_;
+};
+
 /// A group of one: the result is the input.
 void copy_locally(Call const& call) {
   if (call.send == nullptr || call.send == call.receive || call.receive == nullptr || call.send_count == 0)
@@ -156,8 +172,7 @@ void Pending::begin() {
   auto const bytes = logical_bytes();
   comm_.ledger().add(call_.operation, bytes);
   began_ = Clock::now();
-  auto& position = comm_.instruments().position;
-  position.enter(name_of(call_.operation), comm_.axis(), sequence_, bytes, call_.where);
+  InCollective const waiting(comm_, call_.operation, sequence_, bytes, call_.where);
   auto* const nccl = call_.on_device && can_enqueue(call_) ? comm_.nccl() : nullptr;
   if (nccl != nullptr) {
     enqueue(*nccl, call_);
@@ -169,7 +184,6 @@ void Pending::begin() {
     else
       begin_wire();
   }
-  position.leave();
   comm_.ledger().add_seconds(call_.operation, std::chrono::duration<double>(Clock::now() - began_).count());
 }
 
@@ -178,12 +192,11 @@ void Pending::finish(std::source_location where) {
   auto const entered = Clock::now();
   auto& instruments = comm_.instruments();
   auto const bytes = logical_bytes();
-  instruments.position.enter(name_of(call_.operation), comm_.axis(), sequence_, bytes, where);
+  InCollective const waiting(comm_, call_.operation, sequence_, bytes, where);
   exchange_.finish();
   if (call_.wire != Wire::native) finish_wire();
   if (call_.on_device) stage_to_device();
   is_done = true;
-  instruments.position.leave();
   auto const now = Clock::now();
   comm_.ledger().add_seconds(call_.operation, std::chrono::duration<double>(now - entered).count());
   if (instruments.trace.is_on())

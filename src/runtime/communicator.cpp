@@ -93,7 +93,10 @@ std::vector<std::byte> Communicator::lend_scratch(std::size_t num_bytes) const {
     buffer = std::move(pool.back());
     pool.pop_back();
   }
-  if (buffer.size() < num_bytes) buffer.resize(num_bytes);
+  if (buffer.size() < num_bytes) {
+    buffer.clear(); // what it held is nobody's: a growing resize would copy it
+    buffer.resize(num_bytes);
+  }
   return buffer;
 }
 
