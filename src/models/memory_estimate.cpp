@@ -36,26 +36,30 @@ std::int64_t MemoryEstimate::peak() const {
 
 namespace {
 
-/// An asynchronous reduction keeps a copy of its message; every large one passes through fragments shared
-/// with at most two neighbours an axis (rings).
+/// An asynchronous reduction keeps a copy of its message, a blocking one (a ring over P ranks) a P-th of it,
+/// never both at once; every large one passes through fragments shared with at most two neighbours an axis.
 std::int64_t message_bytes(pmm::ProcessGrid const& grid, std::vector<GcnLayerPlan> const& plan, bool overlaps,
                            std::int64_t scalar) {
   auto largest = std::int64_t{0};
-  auto largest_overlapped = std::int64_t{0};
+  auto copied = std::int64_t{0};
   for (auto const& layer : plan) {
     auto const reduced = [&](pmm::Placement const& placement) {
       return grid.size(placement.layout.third()) == 1 ? 0 : scalar * pmm::block_of(grid, placement).size();
     };
-    largest = std::max(
-        {largest, reduced(layer.middle), reduced(layer.output), layer.index == 0 ? 0 : reduced(layer.input)});
+    auto const add = [&](pmm::Placement const& placement) {
+      largest = std::max(largest, reduced(placement));
+      copied = std::max(copied, reduced(placement) / grid.size(placement.layout.third()));
+    };
+    add(layer.middle);
+    add(layer.output);
+    if (layer.index > 0) add(layer.input);
     if (overlaps && layer.index > 0)
-      largest_overlapped =
-          std::max(largest_overlapped, reduced(layer.aggregates_first ? layer.middle : layer.input));
+      copied = std::max(copied, reduced(layer.aggregates_first ? layer.middle : layer.input));
   }
   auto num_neighbours = 1;
   for (auto const axis : pmm::spatial_axes)
     num_neighbours += std::min(grid.size(axis) - 1, 2);
-  return largest_overlapped + num_neighbours * std::min(fragment_bytes, largest / 8);
+  return copied + num_neighbours * std::min(fragment_bytes, largest / 8);
 }
 
 } // namespace
