@@ -220,7 +220,8 @@ nlohmann::ordered_json begin_epoch_line(Context const& context, pmm::ProcessGrid
   line["grid"] = grid.shape().to_string();
   line["graph"] = o.graph.empty() ? o.dataset : o.graph;
   line["vertices"] = facts.num_vertices;
-  line["nonzeros"] = facts.num_entries;
+  line["nonzeros"] = // of A^
+      facts.num_entries + (facts.adds_self_loops() ? facts.num_vertices - facts.num_self_loops : 0);
   line["features"] = facts.num_features;
   line["classes"] = facts.num_classes;
   line["layers"] = o.layers;
