@@ -10,6 +10,8 @@
 #include "cli/subcommands.hpp"
 #include "cli/train_full.hpp"
 
+#include <algorithm>
+
 namespace orthant::cli {
 namespace {
 

@@ -16,6 +16,17 @@ using runtime::Vector;
 constexpr std::int64_t stream_repeats = 10; // as STREAM
 constexpr std::int64_t gemm_repeats = 3;
 
+void run_triad(DefaultExec const& exec, Vector<double> const& a, Vector<double> const& b,
+               Vector<double> const& c) {
+  Kokkos::parallel_for(
+      "orthant::cli::triad",
+      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, static_cast<std::int64_t>(a.extent(0))),
+      KOKKOS_LAMBDA(std::int64_t i) {
+        auto const at = static_cast<std::size_t>(i);
+        a(at) = b(at) + 3.0 * c(at);
+      });
+}
+
 double measure_stream(Communicator const& world, std::int64_t array_mib) {
   DefaultExec const exec;
   auto const count = (array_mib << 20) / static_cast<std::int64_t>(sizeof(double));
@@ -25,17 +36,7 @@ double measure_stream(Communicator const& world, std::int64_t array_mib) {
   Vector<double> const c("orthant::cli::stream", length);
   Kokkos::deep_copy(exec, b, 1.0);
   Kokkos::deep_copy(exec, c, 2.0);
-  std::function<void()> const triad = [&] {
-    auto const result = a;
-    auto const left = b;
-    auto const right = c;
-    Kokkos::parallel_for(
-        "orthant::cli::triad", Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count),
-        KOKKOS_LAMBDA(std::int64_t i) {
-          auto const at = static_cast<std::size_t>(i);
-          result(at) = left(at) + 3.0 * right(at);
-        });
-  };
+  std::function<void()> const triad = [&] { run_triad(exec, a, b, c); };
   auto const seconds = time_in_turn(world, exec, std::span(&triad, 1), stream_repeats).front().minimum;
   auto const bytes = 3.0 * sizeof(double) * static_cast<double>(count) * world.size();
   return giga_per_second(bytes, seconds);
