@@ -117,6 +117,9 @@ int bench(GemmOptions const& options, Context& context) {
   auto const model = plan_model(world, options);
   auto products = products_of_epoch(grid, model.plan, model.traits);
   std::erase_if(products, [](LocalProduct const& product) { return !product.is_dense(); });
+  if (products.empty())
+    runtime::throw_user("{}: one layer of sparse features has no dense products; take more --layers",
+                        options.graph);
   ProductOperands<T> const operands(products);
   auto record = context.run_record;
   record["grid"] = grid.shape().to_string();

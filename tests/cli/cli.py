@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -255,12 +256,38 @@ def epoch_of(ranks, arguments, widths, gemm_flops=GEMM_FLOPS):
         epoch(ranks, grid, arguments, widths, gemm_flops)
 
 
+def write_npy(path, kind, shape, values):
+    header = repr({"descr": kind, "fortran_order": False, "shape": shape})
+    header += " " * ((-len(header) - 11) % 64) + "\n"
+    code = {"<i8": "q", "<f4": "f"}[kind]
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
+        file.write(struct.pack(f"<{len(values)}{code}", *values))
+
+
 def sparse_features(ranks):
     """Products with sparse features count as sparse ones."""
-    (line,) = bench_lines(ranks, ["--dataset", "karate", "--layers", "1", "--epochs", "1"] + TINY_ROOFLINE, of="epoch")
-    if [(row["product"], row["kind"]) for row in line["products"]] != [
-            ("U = F W", "spmm"), ("Q = A U", "spmm"), ("dU = A^T dQ", "spmm"), ("dW = F^T dU", "spmm")]:
-        raise Failure(f"products {line['products']}")
+    vertices, features, classes = 8, 6, 3
+    with tempfile.TemporaryDirectory() as folder:
+        store = os.path.join(folder, "graph.h5")
+        ids = list(range(vertices))
+        write_npy(folder + "/edge_index.npy", "<i8", (2, vertices), ids + ids[1:] + ids[:1])
+        write_npy(folder + "/x_indptr.npy", "<i8", (vertices + 1,), [2 * v for v in range(vertices + 1)])
+        write_npy(folder + "/x_indices.npy", "<i8", (2 * vertices,), [c for v in ids for c in (v % 5, 5)])
+        write_npy(folder + "/x_data.npy", "<f4", (2 * vertices,), [1] * (2 * vertices))
+        write_npy(folder + "/x_shape.npy", "<i8", (2,), [vertices, features])
+        expect_success(1, ["partition", "--input", folder, "-o", store, "--random-labels", str(classes),
+                           "--random-split", "0.5,0.25,0.25"])
+        for dropout in ("0", "0.5"):
+            (line,) = bench_lines(ranks, ["--graph", store, "--layers", "1", "--epochs", "1", "--dropout", dropout]
+                                  + TINY_ROOFLINE, of="epoch")
+            if [(row["product"], row["kind"]) for row in line["products"]] != [
+                    ("U = F W", "spmm"), ("Q = A U", "spmm"), ("dU = A^T dQ", "spmm"), ("dW = F^T dU", "spmm")]:
+                raise Failure(f"products {line['products']}")
+            require_close(line, "spmm_flops", 2 * 2 * (2 * vertices + 3 * vertices) * classes)
+            require_close(line, "gemm_flops", 0)
+            require_close(line, "bare_gemm_seconds", 0)
+        expect_mistake(ranks, ["bench", "gemm", "--graph", store, "--layers", "1"], r"has no dense products")
 
 
 def bench_store(ranks):
