@@ -38,40 +38,6 @@ runtime::Wire wire_of(std::string const& word) {
   return word == "bf16" ? runtime::Wire::bf16 : word == "fp16" ? runtime::Wire::fp16 : runtime::Wire::native;
 }
 
-models::GcnSettings model_of(TrainOptions const& o) {
-  models::GcnSettings settings;
-  settings.set_layers(o.layers, o.hidden);
-  settings.dropout = o.dropout;
-  settings.has_bias = o.bias;
-  settings.trains_features = o.trainable_features;
-  settings.feature_norm = models::parse_feature_norm(o.feature_norm);
-  settings.order = models::parse_product_order(o.order);
-  settings.overlaps = o.overlap == "on";
-  settings.wire = wire_of(o.comm_dtype);
-  settings.seed = static_cast<std::uint64_t>(o.seed);
-  return settings;
-}
-
-models::TrainSettings training_of(TrainOptions const& o) {
-  models::TrainSettings settings;
-  settings.optimizer.kind = models::parse_optimizer(o.optimizer);
-  settings.optimizer.learning_rate = o.lr;
-  settings.weight_decay = o.weight_decay;
-  settings.weight_decay_first_layer = o.weight_decay_first_layer;
-  settings.clip_norm = o.clip_norm;
-  settings.num_epochs = o.epochs;
-  settings.eval_every = o.eval_every;
-  return settings;
-}
-
-/// Flags of parts of the model that full-graph GCN training does not have.
-void refuse_unbuilt_parts(TrainOptions const& o) {
-  if (o.norm != "none") refuse_unbuilt("--norm " + o.norm);
-  if (o.residual) refuse_unbuilt("--residual");
-  if (o.input_projection) refuse_unbuilt("--input-projection");
-  if (o.head) refuse_unbuilt("--head");
-}
-
 void describe_graph(Context const& context, graph::GraphStore const& store) {
   auto const& facts = store.facts();
   say(context,
@@ -170,6 +136,42 @@ int train(TrainOptions const& options, Context& context) {
 
 } // namespace
 
+models::GcnSettings model_of(TrainOptions const& o) {
+  models::GcnSettings settings;
+  settings.set_layers(o.layers, o.hidden);
+  settings.dropout = o.dropout;
+  settings.has_bias = o.bias;
+  settings.trains_features = o.trainable_features;
+  settings.feature_norm = models::parse_feature_norm(o.feature_norm);
+  settings.order = models::parse_product_order(o.order);
+  settings.overlaps = o.overlap == "on";
+  settings.wire = wire_of(o.comm_dtype);
+  settings.seed = static_cast<std::uint64_t>(o.seed);
+  return settings;
+}
+
+models::TrainSettings training_of(TrainOptions const& o) {
+  models::TrainSettings settings;
+  settings.optimizer.kind = models::parse_optimizer(o.optimizer);
+  settings.optimizer.learning_rate = o.lr;
+  settings.weight_decay = o.weight_decay;
+  settings.weight_decay_first_layer = o.weight_decay_first_layer;
+  settings.clip_norm = o.clip_norm;
+  settings.num_epochs = o.epochs;
+  settings.eval_every = o.eval_every;
+  return settings;
+}
+
+void require_full_options(TrainOptions const& o) {
+  if (o.norm != "none") refuse_unbuilt("--norm " + o.norm);
+  if (o.residual) refuse_unbuilt("--residual");
+  if (o.input_projection) refuse_unbuilt("--input-projection");
+  if (o.head) refuse_unbuilt("--head");
+  if (o.compute_dtype != "fp32" && o.comm_dtype != "fp32")
+    runtime::throw_user("--comm-dtype {} carries fp32; leave it out with --compute-dtype {}", o.comm_dtype,
+                        o.compute_dtype);
+}
+
 graph::GraphStore open_graph_of(runtime::Communicator const& world, std::string const& path,
                                 std::string const& dataset, std::int64_t seed) {
   if (path.empty() == dataset.empty())
@@ -195,12 +197,8 @@ pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks) {
 }
 
 int train_full(TrainOptions const& options, Context& context) {
-  refuse_unbuilt_parts(options);
-  if (options.compute_dtype == "fp32") return train<float>(options, context);
-  if (options.comm_dtype != "fp32")
-    runtime::throw_user("--comm-dtype {} carries fp32; leave it out with --compute-dtype fp64",
-                        options.comm_dtype);
-  return train<double>(options, context);
+  require_full_options(options);
+  return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
 }
 
 } // namespace orthant::cli
