@@ -91,6 +91,7 @@ Gcn<T>::Gcn(pmm::ProcessGrid const& grid, graph::GraphStore const& store, GcnSet
                          GcnLayerOptions{.has_bias = settings.has_bias,
                                          .needs_input_gradient = !is_first || settings.trains_features,
                                          .overlaps = settings.overlaps,
+                                         .is_activated = layer.index + 1 < settings.num_layers(),
                                          .wire = settings.wire},
                          scratch);
     auto const is_last = layer.index + 1 == settings.num_layers();
@@ -162,8 +163,8 @@ pmm::DistMatrix<T> const& Gcn<T>::forward(DefaultExec const& exec, Pass pass, st
     }
     if (l + 1 < layers_.size()) {
       ScopedTimer const timer(instruments, phases, "activation");
-      relu_dropout(exec, layer.output().local(), dropout_of(step, static_cast<std::uint32_t>(l) + 1),
-                   output_keys_[l]);
+      bias_relu_dropout(exec, layer.output().local(), layer.bias().local(),
+                        dropout_of(step, static_cast<std::uint32_t>(l) + 1), output_keys_[l]);
     }
   }
   if (has_first_aggregate_ && settings_.dropout == 0)
@@ -193,8 +194,12 @@ void Gcn<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& phases) {
     if (l > 0) {
       ScopedTimer const timer(instruments, phases, "activation");
       // dQ of the layer below lies where this layer's dF does.
-      relu_dropout_backward(exec, layers_[l - 1].output().local(), dropout_in_use_,
-                            layers_[l - 1].output_gradient().local());
+      auto const& below = layers_[l - 1];
+      if (settings_.has_bias)
+        relu_dropout_backward_sum(exec, below.output().local(), dropout_in_use_,
+                                  below.output_gradient().local(), below.bias_gradient().local());
+      else
+        relu_dropout_backward(exec, below.output().local(), dropout_in_use_, below.output_gradient().local());
     }
   }
 }
