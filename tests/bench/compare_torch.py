@@ -9,14 +9,17 @@
 
 Both train on the same store, from the same initial weights (`orthant train --epochs 0 --save-weights`), in fp32, with Adam
 at the same rate. In full-graph mode the losses of the first epochs must agree to 1e-4, relative; in mini-batch mode the
-two draw different batches, and the last losses are only printed. A round starts PyTorch with as many threads as Orthant
-has ranks, then Orthant. The time of a run is the median of its epochs without the first; the ratio is that of the medians
-of the rounds. Memory is the peak of resident bytes: of the Python process, and summed over Orthant's ranks.
+two draw different batches, and the last losses are only printed. A round runs Orthant, then PyTorch with as many threads as
+Orthant has ranks, then `orthant bench epoch`, which times an epoch beside its own SpMMs and GEMMs. The time of a run is the
+median of its epochs without the first; the ratio is that of the medians of the rounds. Memory is the peak of resident
+bytes: of the Python process, and summed over Orthant's ranks.
 
 PyTorch is found in the interpreter of --python, which needs torch and numpy; PyG and torch_sparse are used where they can
 be imported there (torch_trainer.py says how). Besides: mpirun, h5dump (Debian: hdf5-tools), and orthant.
 Exit status: 0 done, 1 the losses differ or a program failed, 2 a mistake of yours.
 """
+
+from __future__ import annotations
 
 import argparse
 import json
@@ -35,10 +38,10 @@ TRAINER = HERE / "torch_trainer.py"
 TOLERANCE = 1e-4  # relative, of the losses
 # A power-law graph of 48,980 vertices with 2,470,326 non-zeros in A, the size of ogbn-products / 50.
 RMAT = ["--kind", "rmat", "--vertices", "48980", "--edges", "1514000", "--features", "100", "--classes", "47", "--seed", "1"]
-KARATE = ["--kind", "sbm", "--vertices", "300", "--edges", "1500", "--features", "12", "--classes", "5", "--seed", "1"]
-GENERATED = {"rmat": RMAT, "sbm": KARATE}
+TINY = ["--kind", "sbm", "--vertices", "300", "--edges", "1500", "--features", "12", "--classes", "5", "--seed", "1"]
+GENERATED = {"rmat": RMAT, "tiny": TINY}
 TABLE = ["coauthor_physics", "arxiv_2023", "road_moscow", "slashdot0902"]
-MADE_UP = {"features": "100", "labels": "47", "split": ["0.6", "0.2", "0.2"]}  # where a data set has none
+MADE_UP = {"features": "100", "labels": "47", "split": "0.6,0.2,0.2"}  # where a data set has none
 
 
 class Mistake(Exception):
@@ -77,7 +80,7 @@ class Result:
     sizes: dict
     torch: dict[str, list[Run]] = field(default_factory=dict)  # by implementation
     orthant: list[Run] = field(default_factory=list)
-    bare_seconds: list[float] = field(default_factory=list)  # the epoch's SpMMs and GEMMs alone
+    bench: list[dict] = field(default_factory=list)  # what `orthant bench epoch` says
     loads: list[float] = field(default_factory=list)  # of the machine, before each round
 
 
@@ -85,7 +88,7 @@ class Result:
 
 
 def output_of(command: list, environment: dict[str, str] | None = None) -> str:
-    """What the program prints. Its one-line mistake becomes ours."""
+    """What the program prints. Orthant's one line of status 2 becomes ours."""
     words = [str(word) for word in command]
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=environment)
@@ -94,9 +97,10 @@ def output_of(command: list, environment: dict[str, str] | None = None) -> str:
     if done.returncode == 0:
         return done.stdout
     lines = [line for line in done.stderr.splitlines() if line.strip()]
-    said = next((line for line in lines if "error: " in line), lines[-1] if lines else "nothing on stderr")
-    message = f"{shlex.join(words)}: status {done.returncode}: {said.strip()}"
-    raise Mistake(message) if done.returncode == 2 else Failure(message)
+    said = next((line for line in lines if "error: " in line), lines[-1] if lines else "nothing on stderr").strip()
+    if done.returncode == 2:
+        raise Mistake(said.replace("error: ", ""))
+    raise Failure(f"status {done.returncode} of {shlex.join(words)}: {said}")
 
 
 def job(options: argparse.Namespace, *arguments, before: list | None = None) -> list:
@@ -119,7 +123,7 @@ def made_up(folder: pathlib.Path) -> list[str]:
     if not has("npy/labels.npy", "raw/node-label.csv.gz"):
         options += ["--random-labels", MADE_UP["labels"]]
     if not has("npy/train_idx.npy", "split"):
-        options += ["--random-split", *MADE_UP["split"]]
+        options += ["--random-split", MADE_UP["split"]]
     return options
 
 
@@ -210,27 +214,30 @@ def run_orthant(options: argparse.Namespace, case: Case, work: pathlib.Path) -> 
     return Run(epoch_seconds([epoch["seconds"] for epoch in epochs]), [epoch["loss"] for epoch in epochs], peak_bytes)
 
 
-def bare_seconds(options: argparse.Namespace, case: Case) -> float | None:
-    """The epoch's own SpMMs and GEMMs without anything around them, by `orthant bench epoch`; None where it is not built."""
-    if options.mode != "full":
-        return None
-    model = ["--layers", options.layers, "--hidden", options.hidden]
+def run_bench(options: argparse.Namespace, case: Case) -> dict | None:
+    """An epoch beside its own SpMMs and GEMMs without anything around them; None where that cannot be had."""
+    arguments = ["bench", "epoch", "--graph", case.store, "--grid", options.grid, *model_of(options), "--epochs",
+                 options.epochs, "--lr", options.lr, "--seed", options.seed, *options.extra]
     try:
-        text = output_of(job(options, "bench", "epoch", "--graph", case.store, "--grid", options.grid, *model))
+        text = output_of(job(options, *arguments))
     except (Mistake, Failure) as error:
-        print(f"orthant bench epoch is left out: {error}", file=sys.stderr)
+        print(f"left out: {error}", file=sys.stderr)
         return None
     line = json.loads(next(line for line in text.splitlines() if line.startswith("{")))
-    return line.get("bare_seconds")
+    return {key: line[key] for key in ("seconds", "bare_seconds", "ratio")}
 
 
 # --- rounds ---------------------------------------------------------------------------------------------------------------
 
 
+def compares_losses(options: argparse.Namespace) -> bool:
+    return options.mode == "full" and options.dropout == 0
+
+
 def check_losses(options: argparse.Namespace, case: Case, implementation: str, torch: Run, orthant: Run) -> None:
-    if options.mode != "full" or options.dropout > 0:
+    if not compares_losses(options):
         return
-    pairs = list(zip(torch.losses, orthant.losses, strict=True))[:options.check_epochs]
+    pairs = list(zip(torch.losses, orthant.losses))[:options.check_epochs]
     for epoch, (theirs, ours) in enumerate(pairs, start=1):
         if not abs(theirs - ours) <= TOLERANCE * abs(theirs):
             raise Failure(f"{case.name}, epoch {epoch}: the losses differ by more than {TOLERANCE:g}: torch "
@@ -239,18 +246,17 @@ def check_losses(options: argparse.Namespace, case: Case, implementation: str, t
 
 def compare(options: argparse.Namespace, case: Case, work: pathlib.Path) -> Result:
     result = Result(case.name, case.sizes, {name: [] for name in options.against})
-    can_bench = True
+    can_bench = options.mode == "full"
     for number in range(1, options.repeats + 1):
         result.loads.append(os.getloadavg()[0])
-        for name in options.against:
-            result.torch[name].append(run_torch(options, case, name, work))
         result.orthant.append(run_orthant(options, case, work))
         for name in options.against:
+            result.torch[name].append(run_torch(options, case, name, work))
             check_losses(options, case, name, result.torch[name][-1], result.orthant[-1])
-        bare = bare_seconds(options, case) if can_bench else None
-        can_bench = bare is not None
-        if bare is not None:
-            result.bare_seconds.append(bare)
+        bench = run_bench(options, case) if can_bench else None
+        can_bench = bench is not None
+        if bench is not None:
+            result.bench.append(bench)
         if not options.table:
             print_round(result, number)
     return result
@@ -264,10 +270,15 @@ def median_bytes(runs: list[Run]) -> float:
     return statistics.median(run.peak_bytes for run in runs)
 
 
+def bare_ratio(result: Result) -> float:
+    """Epoch over the sum of its own SpMMs and GEMMs, both timed in turns in one job of `orthant bench epoch`."""
+    return statistics.median(bench["ratio"] for bench in result.bench)
+
+
 def worst_difference(options: argparse.Namespace, result: Result) -> float:
     return max(abs(theirs - ours) / abs(theirs)
-               for runs in result.torch.values() for one, other in zip(runs, result.orthant, strict=True)
-               for theirs, ours in list(zip(one.losses, other.losses, strict=True))[:options.check_epochs])
+               for runs in result.torch.values() for one, other in zip(runs, result.orthant)
+               for theirs, ours in list(zip(one.losses, other.losses))[:options.check_epochs])
 
 
 def print_round(result: Result, number: int) -> None:
@@ -277,8 +288,8 @@ def print_round(result: Result, number: int) -> None:
         parts.append(f"torch {name} {runs[-1].seconds:.4f} s {runs[-1].peak_bytes / 2**20:.0f} MiB")
     parts.append(f"orthant {ours.seconds:.4f} s {ours.peak_bytes / 2**20:.0f} MiB")
     parts += [f"{runs[-1].seconds / ours.seconds:.2f}x {name}" for name, runs in result.torch.items()]
-    if result.bare_seconds:
-        parts.append(f"bare {result.bare_seconds[-1]:.4f} s")
+    if result.bench:
+        parts.append(f"{result.bench[-1]['ratio']:.2f}x of its products")
     print("  ".join([*parts, f"load {result.loads[-1]:.1f}"]), flush=True)
 
 
@@ -291,28 +302,29 @@ def print_summary(options: argparse.Namespace, result: Result) -> None:
               f"{runs[-1].losses[-1]:>14.6f}")
     print(f"{'orthant':<14}{ours:>12.4f}{'':>9}{median_bytes(result.orthant) / 2**20:>9.0f}{'':>9}"
           f"{result.orthant[-1].losses[-1]:>14.6f}")
-    if result.bare_seconds:
-        bare = statistics.median(result.bare_seconds)
-        print(f"{'its products':<14}{bare:>12.4f}   the epoch is {ours / bare:.2f}x of its SpMMs and GEMMs bare")
-    if options.mode == "full" and options.dropout == 0:
+    if result.bench:
+        bare = statistics.median(bench["bare_seconds"] for bench in result.bench)
+        print(f"{'its products':<14}{bare:>12.4f}   bare SpMMs and GEMMs; an epoch beside them takes {bare_ratio(result):.2f}x")
+    if compares_losses(options):
         print(f"losses of the first {options.check_epochs} epochs agree to {worst_difference(options, result):.1e}")
     else:
         print("losses are not compared: the two draw their own " + ("batches" if options.mode == "minibatch" else "dropout"))
 
 
-def print_table(options: argparse.Namespace, results: list[Result]) -> None:
-    names = options.against
+def print_table_head(options: argparse.Namespace) -> None:
     print(f"{'graph':<20}{'vertices':>10}{'A+I':>11}{'features':>9}{'classes':>8}"
-          + "".join(f"{'torch ' + name:>12}" for name in names) + f"{'orthant':>10}"
-          + "".join(f"{'ratio ' + name:>11}" for name in names) + f"{'x of bare':>10}{'losses to':>10}")
-    for result in results:
-        ours, sizes = median_seconds(result.orthant), result.sizes
-        theirs = [median_seconds(result.torch[name]) for name in names]
-        bare = f"{ours / statistics.median(result.bare_seconds):.2f}" if result.bare_seconds else "-"
-        print(f"{result.case:<20}{sizes['num_vertices']:>10}{sizes['num_entries']:>11}{sizes['num_features']:>9}"
-              f"{sizes['num_classes']:>8}" + "".join(f"{seconds:>12.4f}" for seconds in theirs) + f"{ours:>10.4f}"
-              + "".join(f"{seconds / ours:>10.2f}x" for seconds in theirs)
-              + f"{bare:>10}{worst_difference(options, result):>10.1e}")
+          + "".join(f"{'torch ' + name:>12}" for name in options.against) + f"{'orthant':>10}"
+          + "".join(f"{'ratio ' + name:>11}" for name in options.against) + f"{'x of bare':>10}{'losses to':>10}", flush=True)
+
+
+def print_table_row(options: argparse.Namespace, result: Result) -> None:
+    ours, sizes = median_seconds(result.orthant), result.sizes
+    theirs = [median_seconds(result.torch[name]) for name in options.against]
+    bare = f"{bare_ratio(result):.2f}" if result.bench else "-"
+    agree = f"{worst_difference(options, result):.1e}" if compares_losses(options) else "-"
+    print(f"{result.case:<20}{sizes['num_vertices']:>10}{sizes['num_entries']:>11}{sizes['num_features']:>9}"
+          f"{sizes['num_classes']:>8}" + "".join(f"{seconds:>12.4f}" for seconds in theirs) + f"{ours:>10.4f}"
+          + "".join(f"{seconds / ours:>10.2f}x" for seconds in theirs) + f"{bare:>10}{agree:>10}", flush=True)
 
 
 def as_json(options: argparse.Namespace, installed: dict, results: list[Result]) -> dict:
@@ -321,12 +333,13 @@ def as_json(options: argparse.Namespace, installed: dict, results: list[Result])
                 "peak_bytes": [run.peak_bytes for run in these], "losses": these[0].losses}
 
     cases = [{"case": result.case, **result.sizes, "torch": {name: runs(these) for name, these in result.torch.items()},
-              "orthant": runs(result.orthant), "bare_seconds": result.bare_seconds, "load": result.loads,
+              "orthant": runs(result.orthant), "bench_epoch": result.bench, "load": result.loads,
               "ratio": {name: median_seconds(these) / median_seconds(result.orthant)
                         for name, these in result.torch.items()},
               "memory_ratio": {name: median_bytes(these) / median_bytes(result.orthant)
                                for name, these in result.torch.items()}} for result in results]
-    keys = ("ranks", "grid", "mode", "batch", "layers", "hidden", "dropout", "lr", "epochs", "repeats", "seed", "permute", "extra")
+    keys = ("ranks", "grid", "mode", "batch", "layers", "hidden", "dropout", "lr", "epochs", "repeats", "seed", "permute",
+            "extra")
     return {"installed": installed, "orthant": output_of([options.orthant, "--version"]).splitlines(), "cores": os.cpu_count(),
             "settings": {key: getattr(options, key) for key in keys}, "cases": cases}
 
@@ -344,7 +357,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = Parser(prog="compare_torch.py", description=__doc__, formatter_class=text, allow_abbrev=False)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--graph", type=pathlib.Path, help="a store that orthant partition wrote")
-    what.add_argument("--case", help="rmat, sbm (tiny), or the name of a folder in --data")
+    what.add_argument("--case", help="rmat, tiny, or the name of a folder in --data")
     what.add_argument("--table", action="store_true", help=f"a line each for {', '.join(TABLE)}")
     parser.add_argument("--data", type=pathlib.Path, help="folder of data sets (default: $ORTHANT_DATA/datasets)")
     parser.add_argument("--ranks", type=int, default=2, help="ranks of Orthant, and threads of PyTorch (2)")
@@ -373,11 +386,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if options.data is None and os.environ.get("ORTHANT_DATA"):
         options.data = pathlib.Path(os.environ["ORTHANT_DATA"]) / "datasets"
     check_options(options)
+    options.check_epochs = min(options.check_epochs, options.epochs)
     return options
 
 
 def check_options(options: argparse.Namespace) -> None:
-    for name, least in (("ranks", 1), ("layers", 1), ("hidden", 1), ("epochs", 2), ("repeats", 1), ("check_epochs", 1), ("batch", 2)):
+    for name, least in (("ranks", 1), ("layers", 1), ("hidden", 1), ("epochs", 2), ("repeats", 1), ("check_epochs", 1),
+                        ("batch", 2)):
         if getattr(options, name) < least:
             raise Mistake(f"--{name.replace('_', '-')} {getattr(options, name)}: must be at least {least}")
     if not 0 <= options.dropout < 1:
@@ -431,13 +446,12 @@ def run(options: argparse.Namespace, work: pathlib.Path) -> None:
     print_header(options, installed)
     names = TABLE if options.table else [options.case or options.graph.stem]
     results = []
+    if options.table:
+        print_table_head(options)
     for name in names:
         case = make_case(options, name, work)
         results.append(compare(options, case, work))
-        if not options.table:
-            print_summary(options, results[-1])
-    if options.table:
-        print_table(options, results)
+        (print_table_row if options.table else print_summary)(options, results[-1])
     if options.json:
         options.json.write_text(json.dumps(as_json(options, installed, results), indent=1) + "\n")
 

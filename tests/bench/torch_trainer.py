@@ -4,7 +4,7 @@
 torch_trainer.py probe            which torch, and whether PyG and torch_sparse can be imported, as JSON
 torch_trainer.py prepare IN OUT   IN: what `orthant export --format npy` wrote; OUT: A^ and A^^T in CSR, features,
                                   labels and training vertices as .npy, so that the timed process only maps files
-torch_trainer.py train SETTINGS   trains as the JSON file says and writes {"seconds": [..], "losses": [..], ..}
+torch_trainer.py train SETTINGS   trains as the JSON file says and prints {"seconds": [..], "losses": [..], ..}
 
 The model is a GCN, layer by layer Q = A^ (F W) + 1 b^T as PyG's GCNConv computes it, ReLU and dropout between layers, with
 A^ = D^-1/2 (A + I) D^-1/2 computed once. A loss is the mean cross-entropy over the training vertices, before the update.
@@ -13,6 +13,8 @@ A^ = D^-1/2 (A + I) D^-1/2 computed once. A loss is the mean cross-entropy over 
         graph is A^ itself
   pyg   GCNConv on a torch_sparse SparseTensor, or on torch's CSR where torch_sparse is absent; features are dense
 """
+
+from __future__ import annotations
 
 import json
 import pathlib
@@ -45,7 +47,7 @@ def compressed(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, num_ro
 
 
 def save_csr(folder: pathlib.Path, name: str, matrix: tuple[np.ndarray, ...]) -> None:
-    for part, array in zip(("begin", "columns", "values"), matrix, strict=True):
+    for part, array in zip(("begin", "columns", "values"), matrix):
         np.save(folder / f"{name}_{part}.npy", array)
 
 
@@ -335,15 +337,15 @@ def train(settings: dict) -> dict:
 
 
 def main() -> None:
-    match sys.argv[1:]:
-        case ["probe"]:
-            print(json.dumps(probe()))
-        case ["prepare", source, target]:
-            print(json.dumps(prepare(pathlib.Path(source), pathlib.Path(target))))
-        case ["train", path]:
-            print(json.dumps(train(json.loads(pathlib.Path(path).read_text()))))
-        case _:
-            sys.exit(__doc__)
+    command, paths = sys.argv[1:2], [pathlib.Path(path) for path in sys.argv[2:]]
+    if command == ["probe"] and not paths:
+        print(json.dumps(probe()))
+    elif command == ["prepare"] and len(paths) == 2:
+        print(json.dumps(prepare(*paths)))
+    elif command == ["train"] and len(paths) == 1:
+        print(json.dumps(train(json.loads(paths[0].read_text()))))
+    else:
+        sys.exit(__doc__)
 
 
 if __name__ == "__main__":
