@@ -42,6 +42,7 @@ TINY = ["--kind", "sbm", "--vertices", "300", "--edges", "1500", "--features", "
 GENERATED = {"rmat": RMAT, "tiny": TINY}
 TABLE = ["coauthor_physics", "arxiv_2023", "road_moscow", "slashdot0902"]
 MADE_UP = {"features": "100", "labels": "47", "split": "0.6,0.2,0.2"}  # where a data set has none
+WHERE_TORCH_IS = "Debian's python3-torch is for /usr/bin/python3"
 
 
 class Mistake(Exception):
@@ -399,6 +400,8 @@ def check_options(options: argparse.Namespace) -> None:
         raise Mistake(f"--dropout {options.dropout}: must be from 0 to below 1")
     if options.graph and not options.graph.is_file():
         raise Mistake(f"--graph {options.graph}: there is no such file")
+    if options.json and not options.json.parent.is_dir():
+        raise Mistake(f"--json {options.json}: there is no such folder")
     if not shutil.which(options.orthant):
         raise Mistake(f"--orthant {options.orthant}: there is no such program")
     if not shutil.which(options.mpirun[0] if options.mpirun else ""):
@@ -421,10 +424,10 @@ def installed_in(options: argparse.Namespace) -> dict:
     try:
         found = json.loads(output_of([options.python, TRAINER, "probe"]))
     except Failure as failure:
-        raise Mistake(f"--python {options.python} needs torch and numpy: {failure}") from None
+        reason = str(failure).rsplit(": ", 1)[-1]
+        raise Mistake(f"--python {options.python} needs torch and numpy: {reason}; {WHERE_TORCH_IS}") from None
     if found["torch"] is None:
-        raise Mistake(f"--python {options.python} cannot import torch ({found['no_torch']}): Debian has python3-torch for "
-                      "/usr/bin/python3")
+        raise Mistake(f"--python {options.python} cannot import torch: {found['no_torch']}; {WHERE_TORCH_IS}")
     return found
 
 
@@ -465,7 +468,7 @@ def main(arguments: list[str]) -> int:
         else:
             with tempfile.TemporaryDirectory(prefix="compare_torch-") as work:
                 run(options, pathlib.Path(work))
-    except Mistake as mistake:
+    except (Mistake, OSError) as mistake:
         print(f"compare_torch.py: {mistake}", file=sys.stderr)
         return 2
     except Failure as failure:
