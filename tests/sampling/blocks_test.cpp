@@ -91,7 +91,8 @@ class SampledBlocks : public ::testing::TestWithParam<std::array<int, 4>> {
     auto const n = store.facts().num_vertices;
     auto const num_groups = std::int64_t{grid_.size(pmm::Axis::data)};
     auto const most = std::min<std::int64_t>(14, n / num_groups - 2); // enough batches for all groups
-    auto const size = 2 + static_cast<std::int64_t>(random.integer(static_cast<std::uint64_t>(most), 0));
+    auto const least = train_fraction ? 6 : 2;                        // some of both strata
+    auto const size = least + static_cast<std::int64_t>(random.integer(static_cast<std::uint64_t>(most), 0));
     VertexSampler const sampler(
         {random.bits64(1), size, num_groups, 1 + static_cast<std::int64_t>(draw % 2), train_fraction}, n,
         store.facts().split_sizes[0]);
@@ -144,9 +145,9 @@ class SampledBlocks : public ::testing::TestWithParam<std::array<int, 4>> {
 };
 
 TEST_P(SampledBlocks, PutTogetherAreTheSubgraphAndNothingIsSent) {
-  // Twenty draws and more on every number of ranks, and a few on every grid.
+  // More than twenty draws on every number of ranks, one or more on every grid.
   auto const num_grids = grids_4d(world_.size()).size();
-  auto const num_draws = std::max(std::size_t{5}, 20 / num_grids);
+  auto const num_draws = 1 + 20 / num_grids;
   auto const recipes = store_recipes();
   auto first = std::uint64_t{0}; // other draws on other grids
   for (auto const size : GetParam())
@@ -156,6 +157,7 @@ TEST_P(SampledBlocks, PutTogetherAreTheSubgraphAndNothingIsSent) {
     auto const store = make_store(self_, recipe);
     SCOPED_TRACE(::testing::Message() << recipe.name << ", draw " << first + i);
     check_draw(store, first + i, {});
+    SCOPED_TRACE("two strata");
     if (grid_.size(pmm::Axis::data) <= 2) check_draw(store, first + i, 0.4);
   }
 }
