@@ -69,13 +69,25 @@ class SampledBlocks : public ::testing::TestWithParam<std::array<int, 4>> {
         self_(MPI_COMM_SELF, "self"),
         grid_(world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}) {}
 
-  /// What this rank's blocks of one kind add to the whole matrix. Collective over the group.
-  [[nodiscard]] Dense together(SampledBlock<double> const& block, SampledVertices const& rows,
-                               SampledVertices const& columns, std::int64_t n, pmm::Axis third) const {
-    Dense whole(n, n);
-    if (grid_.coordinate(third) == 0) add_entries(block, rows, columns, whole); // the others have copies
-    runtime::all_reduce(runtime::host, grid_.group(), whole.numbers);
-    return whole;
+  /// This rank's part of a whole matrix of blocks, of which the ranks along `third` have copies.
+  [[nodiscard]] Dense part_of(SampledBlock<double> const& block, SampledVertices const& rows,
+                              SampledVertices const& columns, std::int64_t n, pmm::Axis third) const {
+    Dense part(n, n);
+    if (grid_.coordinate(third) == 0) add_entries(block, rows, columns, part);
+    return part;
+  }
+  /// The whole matrices. One reduction for all, as ranks that wait for each other are what this test costs.
+  void put_together(std::vector<Dense>& parts) const {
+    std::vector<double> numbers;
+    for (auto const& part : parts)
+      numbers.insert(numbers.end(), part.numbers.begin(), part.numbers.end());
+    runtime::all_reduce(runtime::host, grid_.group(), numbers);
+    auto next = numbers.begin();
+    for (auto& part : parts) {
+      auto const end = next + static_cast<std::ptrdiff_t>(part.numbers.size());
+      part.numbers.assign(next, end);
+      next = end;
+    }
   }
 
   void expect_nothing_sent() const {
@@ -130,12 +142,17 @@ class SampledBlocks : public ::testing::TestWithParam<std::array<int, 4>> {
     auto const a = normalised_matrix(store);
     auto const expected = sampled_matrix(a, members, sampler.stratum_sizes());
     auto const expected_transposed = transposed(expected);
+    std::vector<Dense> found;
     for (auto const& wanted : all) {
       auto const& rows = batch.vertices[wanted.rows];
       auto const& columns = batch.vertices[wanted.columns];
-      expect_equal(together(batch.forward(wanted.block), rows, columns, n, wanted.third), expected);
-      expect_equal(together(batch.adjoint(wanted.block), columns, rows, n, wanted.third),
-                   expected_transposed);
+      found.push_back(part_of(batch.forward(wanted.block), rows, columns, n, wanted.third));
+      found.push_back(part_of(batch.adjoint(wanted.block), columns, rows, n, wanted.third));
+    }
+    put_together(found);
+    for (std::size_t i = 0; i < found.size(); i += 2) {
+      expect_equal(found[i], expected);
+      expect_equal(found[i + 1], expected_transposed);
     }
   }
 
@@ -210,9 +227,10 @@ TEST_P(SampledBlocks, OfAllVerticesAreTheWholeMatrix) {
 
   auto const rows = builder.add_range(Order::p2, block.rows);
   auto const columns = builder.add_range(Order::p1, block.columns);
-  expect_equal(
-      together(batch.forward(handle), batch.vertices[rows], batch.vertices[columns], n, pmm::Axis::y),
-      normalised_matrix(store));
+  std::vector<Dense> found{
+      part_of(batch.forward(handle), batch.vertices[rows], batch.vertices[columns], n, pmm::Axis::y)};
+  put_together(found);
+  expect_equal(found[0], normalised_matrix(store));
 }
 
 INSTANTIATE_TEST_SUITE_P(Grids, SampledBlocks, ::testing::ValuesIn(grids_4d(world_size())), GridName{});
