@@ -233,6 +233,33 @@ TEST_P(SampledBlocks, OfAllVerticesAreTheWholeMatrix) {
   expect_equal(found[0], normalised_matrix(store));
 }
 
+// Fewer vertices than ranks: some have no rows, no columns, or none of the batch.
+TEST_P(SampledBlocks, MayBeEmpty) {
+  if (grid_.size(pmm::Axis::data) > 1) return;
+  auto const store = make_store(self_, {"ring", "ring:vertices=5,classes=2"});
+  for (std::uint64_t draw = 0; draw < 3; ++draw)
+    check_draw(store, draw, {});
+}
+
+TEST_P(SampledBlocks, AreSharedWhereTheyAreSymmetric) {
+  auto const handle_of_odd = [&](StoreRecipe const& recipe, std::optional<double> train_fraction) {
+    auto const store = make_store(self_, recipe);
+    auto const n = store.facts().num_vertices;
+    VertexSampler const sampler({5, 9, 1, 1, train_fraction}, n, store.facts().split_sizes[0]);
+    BatchBuilder<float> builder(world_, store, sampler);
+    auto const block = builder.add_block(Parity::even, {0, n}, {n / 3, n});
+    EXPECT_EQ(builder.add_block(Parity::even, {0, n}, {n / 3, n}), block);
+    return builder.add_block(Parity::odd, {n / 3, n}, {0, n});
+  };
+  auto const recipes = store_recipes();
+
+  EXPECT_EQ(handle_of_odd(recipes[0], {}), (BlockHandle{0, true}));
+  EXPECT_EQ(handle_of_odd(recipes[0], 0.5), (BlockHandle{1, false})); // m(a, b) is not m(b, a)
+  EXPECT_EQ(handle_of_odd(recipes[1], {}), (BlockHandle{1, false}));  // directed
+  EXPECT_EQ(handle_of_odd(recipes[2], {}), (BlockHandle{1, false}));  // D^-1 (A + I)
+  EXPECT_EQ(handle_of_odd(recipes[3], {}), (BlockHandle{0, true}));   // one order
+}
+
 INSTANTIATE_TEST_SUITE_P(Grids, SampledBlocks, ::testing::ValuesIn(grids_4d(world_size())), GridName{});
 
 } // namespace
