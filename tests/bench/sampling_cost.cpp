@@ -97,7 +97,8 @@ void measure(std::int64_t num_vertices, std::int64_t num_nonzeros, std::int64_t 
   auto const seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
   for (int batch = -num_warm_up; batch < num_batches; ++batch) {
     auto const start = Clock::now();
-    sampler.draw(0, batch + num_warm_up, keys);
+    auto const drawn_batch = batch + num_warm_up;
+    sampler.draw(drawn_batch / sampler.num_batches(), drawn_batch % sampler.num_batches(), keys);
     auto const drawn = Clock::now();
     rows.find(keys, sampled_rows);
     columns.find(keys, sampled_columns);
