@@ -40,6 +40,10 @@ runtime::Wire wire_of(std::string const& word) {
 
 models::GcnSettings model_of(TrainOptions const& o) {
   models::GcnSettings settings;
+  settings.has_head = o.head;
+  settings.has_residuals = o.residual;
+  settings.norm = models::parse_norm(o.norm);
+  settings.projected_width = o.input_projection ? o.hidden : 0;
   settings.set_layers(o.layers, o.hidden);
   settings.dropout = o.dropout;
   settings.has_bias = o.bias;
@@ -62,14 +66,6 @@ models::TrainSettings training_of(TrainOptions const& o) {
   settings.num_epochs = o.epochs;
   settings.eval_every = o.eval_every;
   return settings;
-}
-
-/// Flags of parts of the model that full-graph GCN training does not have.
-void refuse_unbuilt_parts(TrainOptions const& o) {
-  if (o.norm != "none") refuse_unbuilt("--norm " + o.norm);
-  if (o.residual) refuse_unbuilt("--residual");
-  if (o.input_projection) refuse_unbuilt("--input-projection");
-  if (o.head) refuse_unbuilt("--head");
 }
 
 void describe_graph(Context const& context, graph::GraphStore const& store) {
@@ -159,7 +155,7 @@ int train(TrainOptions const& options, Context& context) {
   progress.finish();
 
   if (!options.save_weights.empty())
-    models::save_weights(grid, options.save_weights, model.parameters(), model_settings.feature_norm);
+    models::save_weights(grid, options.save_weights, model.parameters(), model_settings);
   auto const taken =
       runtime::all_reduced(world, runtime::peak_resident_bytes() - memory_at_start, runtime::Reduction::max);
   report(context, result);
@@ -195,7 +191,6 @@ pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks) {
 }
 
 int train_full(TrainOptions const& options, Context& context) {
-  refuse_unbuilt_parts(options);
   if (options.compute_dtype == "fp32") return train<float>(options, context);
   if (options.comm_dtype != "fp32")
     runtime::throw_user("--comm-dtype {} carries fp32; leave it out with --compute-dtype fp64",
