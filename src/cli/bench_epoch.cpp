@@ -28,7 +28,7 @@ template<class T>
 class BareEpoch {
  public:
   BareEpoch(pmm::ProcessGrid const& grid, graph::GraphStore const& store, models::GcnSettings const& settings,
-            std::vector<models::GcnLayerPlan> const& plan)
+            models::GcnPlan const& plan)
       : world_(grid.world()),
         products_(products_of_epoch(grid, plan, traits_of(store, settings, plan))),
         operands_(products_),
@@ -59,11 +59,11 @@ class BareEpoch {
   using Clock = std::chrono::steady_clock;
 
   static EpochTraits traits_of(graph::GraphStore const& store, models::GcnSettings const& settings,
-                               std::vector<models::GcnLayerPlan> const& plan) {
+                               models::GcnPlan const& plan) {
     auto const is_sparse = store.facts().feature_kind == graph::FeatureKind::sparse;
     return {is_sparse, settings.trains_features,
-            plan.front().aggregates_first && !is_sparse && !settings.trains_features &&
-                settings.dropout == 0};
+            plan.layers.front().aggregates_first && !plan.projection && !is_sparse &&
+                !settings.trains_features && settings.dropout == 0};
   }
 
   static pmm::LocalSpmm<T> kernel_of(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
@@ -76,7 +76,8 @@ class BareEpoch {
             : models::read_sparse_features<T>(grid, store, product.left_placement, settings.feature_norm);
     auto const& kernel = product.form == pmm::Form::product ? matrix.forward() : matrix.adjoint();
     auto block = kernel.block();
-    if (product.left == LeftOperand::adjacency || settings.dropout == 0 || block.csr.values.extent(0) > 0)
+    if (product.left == LeftOperand::adjacency || settings.input_dropout() == 0 ||
+        block.csr.values.extent(0) > 0)
       return kernel;
     block.csr.values = runtime::Vector<T>("orthant::cli::values", block.csr.columns.extent(0)); // the dropped
     Kokkos::deep_copy(block.csr.values, T{1});
@@ -249,7 +250,7 @@ int bench(EpochOptions const& options, Context& context) {
   record["seed"] = options.train.seed;
   if (context.metrics.is_on()) context.metrics.write("run", record);
 
-  auto loss = models::make_vertex_loss<T>(grid, store, plan.back().output);
+  auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
   models::Gcn<T> model(grid, store, model_settings);
   auto settings = training_of(options.train);
   settings.eval_every = 0;

@@ -45,7 +45,7 @@ std::vector<std::int64_t> parse_widths(std::string_view text) {
 }
 
 struct Model {
-  std::vector<models::GcnLayerPlan> plan;
+  models::GcnPlan plan;
   EpochTraits traits;
 };
 

@@ -17,15 +17,15 @@ using runtime::Vector;
 /// Appends products of one layer.
 class LayerProducts {
  public:
-  LayerProducts(pmm::ProcessGrid const& grid, models::GcnLayerPlan const& layer, LeftOperand features,
+  LayerProducts(pmm::ProcessGrid const& grid, std::int64_t layer, bool is_even, LeftOperand features,
                 std::vector<LocalProduct>& products)
       : grid_(grid),
         layer_(layer),
+        is_even_(is_even),
         features_(features),
         products_(products) {}
 
-  void forward(bool keeps_aggregate) {
-    auto const& p = layer_;
+  void forward(models::GcnLayerPlan const& p, bool keeps_aggregate) {
     if (p.aggregates_first) {
       if (!keeps_aggregate) add("H = A F", Form::product, LeftOperand::adjacency, p.adjacency, p.input);
       add("Q = H W", Form::product, LeftOperand::dense, p.middle, p.weight);
@@ -35,8 +35,7 @@ class LayerProducts {
     }
   }
 
-  void backward(bool needs_input_gradient) {
-    auto const& p = layer_;
+  void backward(models::GcnLayerPlan const& p, bool needs_input_gradient) {
     if (p.aggregates_first) {
       if (needs_input_gradient) add("dH = dQ W^T", Form::left_grad, LeftOperand::dense, p.output, p.weight);
       add("dW = H^T dQ", Form::right_grad, LeftOperand::dense, p.middle, p.output);
@@ -49,6 +48,13 @@ class LayerProducts {
     }
   }
 
+  void forward(models::LinearPlan const& p) { add("C = A W", Form::product, features_, p.input, p.weight); }
+
+  void backward(models::LinearPlan const& p, bool needs_input_gradient) {
+    if (needs_input_gradient) add("dA = dC W^T", Form::left_grad, LeftOperand::dense, p.output, p.weight);
+    add("dW = A^T dC", Form::right_grad, features_, p.input, p.output);
+  }
+
  private:
   void add(std::string formula, Form form, LeftOperand operand, Placement const& left,
            Placement const& right) {
@@ -56,12 +62,12 @@ class LayerProducts {
     auto const r = pmm::block_of(grid_, right);
     auto const is_transposed = form == Form::right_grad;
     LocalProduct product;
-    product.layer = layer_.index;
+    product.layer = layer_;
     product.formula = std::move(formula);
     product.form = form;
     product.left = operand;
     product.left_placement = left;
-    product.is_even = layer_.is_even;
+    product.is_even = is_even_;
     product.m = is_transposed ? l.columns.size() : l.rows.size();
     product.k = is_transposed ? l.rows.size() : l.columns.size();
     product.n = form == Form::left_grad ? r.rows.size() : r.columns.size();
@@ -69,7 +75,8 @@ class LayerProducts {
   }
 
   pmm::ProcessGrid const& grid_;
-  models::GcnLayerPlan const& layer_;
+  std::int64_t layer_;
+  bool is_even_;
   LeftOperand features_;
   std::vector<LocalProduct>& products_;
 };
@@ -88,19 +95,28 @@ Vector<T> make_operand(std::int64_t count) {
 
 } // namespace
 
-std::vector<LocalProduct> products_of_epoch(pmm::ProcessGrid const& grid,
-                                            std::vector<models::GcnLayerPlan> const& plan,
+std::vector<LocalProduct> products_of_epoch(pmm::ProcessGrid const& grid, models::GcnPlan const& plan,
                                             EpochTraits const& traits) {
   std::vector<LocalProduct> products;
+  auto const features = traits.has_sparse_features ? LeftOperand::sparse_features : LeftOperand::dense;
+  auto const num_layers = static_cast<std::int64_t>(plan.layers.size());
+  LayerProducts projection(grid, -1, true, features, products);
+  LayerProducts head(grid, num_layers, true, LeftOperand::dense, products);
   auto const layer_of = [&](models::GcnLayerPlan const& layer) {
-    auto const is_sparse = layer.index == 0 && traits.has_sparse_features;
-    return LayerProducts(grid, layer, is_sparse ? LeftOperand::sparse_features : LeftOperand::dense,
+    auto const reads_features = layer.index == 0 && !plan.projection;
+    return LayerProducts(grid, layer.index, layer.is_even, reads_features ? features : LeftOperand::dense,
                          products);
   };
-  for (auto const& layer : plan)
-    layer_of(layer).forward(layer.index == 0 && traits.keeps_first_aggregate);
-  for (auto layer = plan.rbegin(); layer != plan.rend(); ++layer)
-    layer_of(*layer).backward(layer->index > 0 || traits.trains_features);
+  if (plan.projection) projection.forward(*plan.projection);
+  for (auto const& layer : plan.layers)
+    layer_of(layer).forward(layer, layer.index == 0 && traits.keeps_first_aggregate);
+  if (plan.head) {
+    head.forward(*plan.head);
+    head.backward(*plan.head, true);
+  }
+  for (auto layer = plan.layers.rbegin(); layer != plan.layers.rend(); ++layer)
+    layer_of(*layer).backward(*layer, layer->index > 0 || plan.projection || traits.trains_features);
+  if (plan.projection) projection.backward(*plan.projection, traits.trains_features);
   return products;
 }
 

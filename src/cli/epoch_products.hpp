@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The products that a rank computes by itself in one epoch of full-graph training, in their order, as
-// models/gcn_layer.hpp lists them: shapes from the model's plan, without the communication around them.
+// models/gcn_layer.hpp and models/gcn_linear.hpp list them: shapes from the model's plan, without the
+// communication around them.
 
 #include "cli/bare_gemm.hpp"
 #include "models/gcn_plan.hpp"
@@ -18,7 +19,7 @@ enum class LeftOperand : std::uint8_t { dense, adjacency, sparse_features };
 
 /// C [m x n], summed over k. `left`, as it is stored: [m x k], or [k x m] for Form::right_grad.
 struct LocalProduct {
-  std::int64_t layer = 0;
+  std::int64_t layer = 0; // -1: the input projection; the number of layers: the head
   std::string formula;
   pmm::Form form{};
   LeftOperand left{};
@@ -42,9 +43,8 @@ struct EpochTraits {
 };
 
 /// Of this rank.
-[[nodiscard]] std::vector<LocalProduct> products_of_epoch(pmm::ProcessGrid const& grid,
-                                                          std::vector<models::GcnLayerPlan> const& plan,
-                                                          EpochTraits const& traits);
+[[nodiscard]] std::vector<LocalProduct>
+products_of_epoch(pmm::ProcessGrid const& grid, models::GcnPlan const& plan, EpochTraits const& traits);
 
 /// Operands and result of any of some products, which use the same memory in turn.
 template<class T>

@@ -104,7 +104,7 @@ int train(TrainOptions const& options, Context& context) {
   say(context, "memory    {} a rank predicted\n",
       bytes_text(runtime::all_reduced(world, estimate, runtime::Reduction::max)));
 
-  auto loss = models::make_vertex_loss<T>(grid, store, plan.back().output);
+  auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
   models::Gcn<T> model(grid, store, model_settings);
   if (!options.init_from.empty()) models::load_weights(grid, options.init_from, model.parameters());
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
@@ -125,7 +125,7 @@ int train(TrainOptions const& options, Context& context) {
   progress.finish();
 
   if (!options.save_weights.empty())
-    models::save_weights(grid, options.save_weights, model.parameters(), model_settings.feature_norm);
+    models::save_weights(grid, options.save_weights, model.parameters(), model_settings);
   auto const taken =
       runtime::all_reduced(world, runtime::peak_resident_bytes() - memory_at_start, runtime::Reduction::max);
   report(context, result);
@@ -138,6 +138,10 @@ int train(TrainOptions const& options, Context& context) {
 
 models::GcnSettings model_of(TrainOptions const& o) {
   models::GcnSettings settings;
+  settings.has_head = o.head;
+  settings.has_residuals = o.residual;
+  settings.norm = models::parse_norm(o.norm);
+  settings.projected_width = o.input_projection ? o.hidden : 0;
   settings.set_layers(o.layers, o.hidden);
   settings.dropout = o.dropout;
   settings.has_bias = o.bias;
@@ -163,10 +167,6 @@ models::TrainSettings training_of(TrainOptions const& o) {
 }
 
 void require_full_options(TrainOptions const& o) {
-  if (o.norm != "none") refuse_unbuilt("--norm " + o.norm);
-  if (o.residual) refuse_unbuilt("--residual");
-  if (o.input_projection) refuse_unbuilt("--input-projection");
-  if (o.head) refuse_unbuilt("--head");
   if (o.compute_dtype != "fp32" && o.comm_dtype != "fp32")
     runtime::throw_user("--comm-dtype {} carries fp32; leave it out with --compute-dtype {}", o.comm_dtype,
                         o.compute_dtype);

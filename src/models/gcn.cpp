@@ -2,40 +2,12 @@
 #include "models/gcn.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace orthant::models {
 namespace {
 
 using runtime::DefaultExec;
 using runtime::ScopedTimer;
-
-std::vector<std::int64_t> widths_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
-  std::vector<std::int64_t> widths{facts.num_features};
-  widths.insert(widths.end(), settings.hidden_widths.begin(), settings.hidden_widths.end());
-  widths.push_back(facts.num_classes);
-  return widths;
-}
-
-/// Features that are trained are sharded, like all parameters.
-bool needs_input_gradient(GcnLayerPlan const& layer) {
-  return layer.index > 0 || layer.input.layout.storage == pmm::Storage::flat_sharded;
-}
-
-template<class T>
-GcnScratch<T> scratch_for(pmm::ProcessGrid const& grid, std::vector<GcnLayerPlan> const& plan) {
-  auto gradient = std::int64_t{0};
-  auto middle = std::int64_t{0};
-  for (auto const& layer : plan) {
-    gradient = std::max({gradient, pmm::block_of(grid, layer.output).num_padded,
-                         needs_input_gradient(layer) ? pmm::block_of(grid, layer.input).num_padded : 0});
-    middle = std::max(middle, pmm::block_of(grid, layer.middle).num_padded);
-  }
-  GcnScratch<T> scratch;
-  scratch.gradient = runtime::Vector<T>("orthant::models::gradient", static_cast<std::size_t>(gradient));
-  scratch.middle = runtime::Vector<T>("orthant::models::middle", static_cast<std::size_t>(middle));
-  return scratch;
-}
 
 template<class T>
 bool is_finite(DefaultExec const& exec, pmm::DistMatrix<T> const& matrix) {
@@ -54,81 +26,121 @@ bool is_finite(DefaultExec const& exec, pmm::DistMatrix<T> const& matrix) {
 
 } // namespace
 
-std::vector<GcnLayerPlan> plan_gcn(graph::GraphStore const& store, GcnSettings const& settings) {
-  auto const& facts = store.facts();
-  if (facts.feature_kind == graph::FeatureKind::none)
-    runtime::throw_user(
-        "{} has no features; partition it with --random-features D or from data with features", store.name());
-  if (facts.label_kind == graph::LabelKind::none)
-    runtime::throw_user(
-        "{} has no labels to train on; partition it with --random-labels C or from data with labels",
-        store.name());
-  auto const is_sparse = facts.feature_kind == graph::FeatureKind::sparse;
-  if (is_sparse && settings.trains_features)
-    runtime::throw_user("{}: sparse features cannot be trained; leave out --trainable-features",
-                        store.name());
-  auto plan = plan_gcn({.num_vertices = facts.num_vertices,
-                        .widths = widths_of(facts, settings),
-                        .has_sparse_features = is_sparse,
-                        .features_need_gradient = settings.trains_features,
-                        .has_input_dropout = settings.dropout > 0},
-                       settings.order);
-  if (settings.trains_features) plan.front().input.layout.storage = pmm::Storage::flat_sharded;
-  return plan;
-}
+template<class T>
+Gcn<T>::Gcn(pmm::ProcessGrid const& grid, GcnSettings const& settings,
+            std::shared_ptr<GcnParameters<T>> parameters)
+    : grid_(grid),
+      settings_(settings),
+      parameters_(std::move(parameters)),
+      memory_(parameters_->num_layers()),
+      activated_memory_(parameters_->num_layers()) {}
 
 template<class T>
 Gcn<T>::Gcn(pmm::ProcessGrid const& grid, graph::GraphStore const& store, GcnSettings const& settings)
     : grid_(grid),
-      settings_(settings),
-      plan_(plan_gcn(store, settings)),
-      input_(grid, store, plan_.front().input, settings.feature_norm, settings.dropout) {
-  auto const scratch = scratch_for<T>(grid, plan_);
-  AdjacencyBlocks<T> adjacency(grid, store);
-  for (auto const& layer : plan_) {
-    auto const is_first = layer.index == 0;
-    layers_.emplace_back(grid, layer, adjacency.get(layer.adjacency, layer.is_even),
-                         GcnLayerOptions{.has_bias = settings.has_bias,
-                                         .needs_input_gradient = !is_first || settings.trains_features,
-                                         .overlaps = settings.overlaps,
-                                         .is_activated = layer.index + 1 < settings.num_layers(),
-                                         .wire = settings.wire},
-                         scratch);
-    auto const is_last = layer.index + 1 == settings.num_layers();
-    output_keys_.push_back(is_last || settings.dropout == 0 ? BlockKeys{}
-                                                            : read_block_keys(grid, store, layer.output));
-  }
-  keeps_first_aggregate_ = plan_.front().aggregates_first && !input_.is_sparse() && !settings.trains_features;
-
-  for (auto const& layer : layers_) {
-    auto const index = layer.plan().index;
-    auto const name = "layer" + std::to_string(index);
-    parameters_.push_back({name + ".weight", index, layer.weight(), layer.weight_gradient(), {}, {}, false});
-    if (settings.has_bias)
-      parameters_.push_back({name + ".bias", index, {}, {}, layer.bias(), layer.bias_gradient(), true});
-  }
-  if (settings.trains_features) {
-    input_gradient_ = pmm::DistMatrix<T>(grid, plan_.front().input, "orthant::models::feature_gradient");
-    parameters_.push_back({"features", 0, input_.parameter(), input_gradient_, {}, {}, false});
-  }
-  initialise(DefaultExec());
+      settings_(settings) {
+  auto const plan = plan_gcn(store, settings);
+  parameters_ = std::make_shared<GcnParameters<T>>(grid, plan, settings);
+  memory_.resize(parameters_->num_layers());
+  activated_memory_.resize(parameters_->num_layers());
+  auto operands = make_full_graph_operands<T>(grid, store, plan, settings);
+  if (settings.trains_features) parameters_->add_features(operands.features.dense);
+  rebind(std::move(operands));
 }
 
-// Glorot & Bengio (2010): uniform in +- sqrt(6 / (in + out)), drawn by global row and column.
 template<class T>
-void Gcn<T>::initialise(DefaultExec const& exec) {
-  for (auto const& layer : layers_) {
-    auto const extents = layer.weight().extents();
-    auto const limit = std::sqrt(6.0 / static_cast<double>(extents.rows + extents.columns));
-    runtime::RandomStream const stream(settings_.seed, runtime::Purpose::weights, 0,
-                                       static_cast<std::uint32_t>(layer.plan().index));
-    pmm::fill(
-        exec, layer.weight(), KOKKOS_LAMBDA(std::int64_t row, std::int64_t column) {
-          auto const u = stream.template uniform<double>(static_cast<std::uint64_t>(row),
-                                                         static_cast<std::uint64_t>(column));
-          return static_cast<T>(limit * (2 * u - 1));
-        });
+void Gcn<T>::require_fitting(GcnOperands<T> const& operands) const {
+  auto const& plan = operands.plan;
+  auto const num_layers = parameters_->num_layers();
+  auto const fits = plan.layers.size() == num_layers && operands.adjacency.size() == num_layers &&
+                    operands.output_keys.size() == num_layers;
+  ORTHANT_REQUIRE(fits, plan.layers.size(), " layers, ", operands.adjacency.size(), " blocks and ",
+                  operands.output_keys.size(), " keys for ", num_layers, " weights");
+  auto const require_alike = [](std::string const& name, pmm::Placement const& planned,
+                                GcnLayerParameters<T> const& parameters) {
+    auto const& there = parameters.weight.placement();
+    ORTHANT_REQUIRE(planned == there, name, " needs ", planned.to_string(), "; there is ", there.to_string());
+  };
+  if (plan.projection) require_alike("input.weight", plan.projection->weight, parameters_->projection());
+  for (std::size_t l = 0; l < num_layers; ++l) {
+    require_alike(fmt::format("layer{}.weight", l), plan.layers[l].weight, parameters_->layer(l));
+    ORTHANT_REQUIRE(plan.layers[l].is_residual == operands.residual(l).exists(), "the residual of layer ", l);
   }
+  if (plan.head) require_alike("head.weight", plan.head->weight, parameters_->head());
+}
+
+/// Features that are trained are sharded, like all parameters.
+template<class T>
+bool Gcn<T>::needs_input_gradient(GcnLayerPlan const& layer) const {
+  return layer.index > 0 || plan_.projection || layer.input.layout.storage == pmm::Storage::flat_sharded;
+}
+
+template<class T>
+void Gcn<T>::reserve_scratch() {
+  auto const size_of = [&](pmm::Placement const& placement) {
+    return pmm::block_of(grid_, placement).num_padded;
+  };
+  auto gradient = std::int64_t{0};
+  auto middle = plan_.head ? size_of(plan_.head->output) : std::int64_t{0};
+  auto residual_gradient = std::int64_t{0};
+  auto row_sums = std::int64_t{0};
+  for (auto const& layer : plan_.layers) {
+    gradient = std::max(gradient, size_of(layer.output));
+    if (needs_input_gradient(layer)) gradient = std::max(gradient, size_of(layer.input));
+    middle = std::max(middle, size_of(layer.middle));
+    if (layer.is_residual) residual_gradient = std::max(residual_gradient, size_of(layer.input));
+    if (settings_.norm == Norm::rms)
+      row_sums = std::max(row_sums, pmm::block_of(grid_, layer.output).rows.size());
+  }
+  static_cast<void>(scratch_.gradient.reserve(gradient));
+  static_cast<void>(scratch_.middle.reserve(middle));
+  static_cast<void>(activation_scratch_.residual_gradient.reserve(residual_gradient));
+  static_cast<void>(activation_scratch_.row_sums.reserve(row_sums));
+}
+
+template<class T>
+void Gcn<T>::rebind(GcnOperands<T> operands) {
+  require_fitting(operands);
+  // They hold the memory that is about to grow.
+  projection_.reset();
+  layers_.clear();
+  activations_.clear();
+  head_.reset();
+  head_gradient_ = {};
+  plan_ = operands.plan;
+  input_.bind(std::move(operands.features), settings_.input_dropout());
+  reserve_scratch();
+  make_layers(operands);
+  keeps_first_aggregate_ = plan_.layers.front().aggregates_first && !plan_.projection &&
+                           !input_.is_sparse() && !settings_.trains_features;
+  has_first_aggregate_ = false;
+}
+
+template<class T>
+void Gcn<T>::make_layers(GcnOperands<T> const& operands) {
+  GcnLayerOptions options{.has_bias = settings_.has_bias,
+                          .needs_input_gradient = settings_.trains_features,
+                          .overlaps = settings_.overlaps,
+                          .wire = settings_.wire};
+  if (plan_.projection)
+    projection_.emplace(grid_, *plan_.projection, parameters_->projection(), options, scratch_, projected_);
+  layers_.reserve(plan_.layers.size());
+  activations_.reserve(plan_.layers.size());
+  for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
+    options.needs_input_gradient = needs_input_gradient(plan_.layers[l]);
+    options.is_activated = is_activated(plan_, l) && settings_.norm == Norm::none;
+    layers_.emplace_back(grid_, plan_.layers[l], operands.adjacency[l], parameters_->layer(l), options,
+                         scratch_, memory_[l]);
+    if (is_activated(plan_, l))
+      activations_.emplace_back(layers_[l], parameters_->layer(l), operands.output_keys[l],
+                                operands.residual(l), activation_scratch_, activated_memory_[l]);
+  }
+  if (!plan_.head) return;
+  options.needs_input_gradient = true;
+  head_.emplace(grid_, *plan_.head, parameters_->head(), options, scratch_, logits_);
+  auto const& logits = plan_.head->output;
+  head_gradient_ =
+      pmm::DistMatrix<T>(grid_, logits, scratch_.middle.reserve(pmm::block_of(grid_, logits).num_padded));
 }
 
 template<class T>
@@ -137,35 +149,59 @@ Dropout Gcn<T>::dropout_of(std::uint64_t step, std::uint32_t layer) const {
 }
 
 template<class T>
+void Gcn<T>::forward_input(DefaultExec const& exec, runtime::PhaseTimes& phases) {
+  ScopedTimer const timer(grid_.world().instruments(), phases, "input");
+  auto dropout = dropout_of(step_in_use_, 0);
+  if (projection_) dropout.probability = 0;
+  input_.prepare(exec, dropout);
+  if (!projection_) return;
+  if (input_.is_sparse())
+    projection_->forward(exec, input_.sparse());
+  else
+    projection_->forward(exec, input_.dense());
+}
+
+template<class T>
+void Gcn<T>::forward_layer(DefaultExec const& exec, std::size_t l) {
+  auto& layer = layers_[l];
+  if (l > 0 || projection_)
+    layer.forward(exec, hidden(l));
+  else if (input_.is_sparse())
+    layer.forward(exec, input_.sparse());
+  else if (has_first_aggregate_ && dropout_in_use_ == 0)
+    layer.forward_from_middle(exec);
+  else
+    layer.forward(exec, input_.dense());
+  // With dropout the aggregate is that of one step alone.
+  if (l == 0) has_first_aggregate_ = keeps_first_aggregate_ && dropout_in_use_ == 0;
+}
+
+template<class T>
 pmm::DistMatrix<T> const& Gcn<T>::forward(DefaultExec const& exec, Pass pass, std::uint64_t step,
                                           runtime::PhaseTimes& phases) {
   auto& instruments = grid_.world().instruments();
   dropout_in_use_ = pass == Pass::training ? settings_.dropout : 0.0;
   step_in_use_ = step;
-  {
-    ScopedTimer const timer(instruments, phases, "input");
-    input_.prepare(exec, dropout_of(step, 0));
-  }
+  forward_input(exec, phases);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
-    auto& layer = layers_[l];
+    auto const is_residual = plan_.layers[l].is_residual;
+    if (is_residual) {
+      // Ahead of the products: F is there, and its way may be hidden behind them.
+      ScopedTimer const timer(instruments, phases, "residual");
+      activations_[l].start(exec, hidden(l));
+    }
     {
       ScopedTimer const timer(instruments, phases, "forward");
-      if (l > 0)
-        layer.forward(exec, layers_[l - 1].output());
-      else if (input_.is_sparse())
-        layer.forward(exec, input_.sparse());
-      else if (has_first_aggregate_ && dropout_in_use_ == 0)
-        layer.forward_from_middle(exec);
-      else
-        layer.forward(exec, input_.dense());
-      // With dropout the aggregate is that of one step alone.
-      if (l == 0) has_first_aggregate_ = keeps_first_aggregate_ && dropout_in_use_ == 0;
+      forward_layer(exec, l);
     }
-    if (l + 1 < layers_.size()) {
+    if (l < activations_.size()) {
       ScopedTimer const timer(instruments, phases, "activation");
-      bias_relu_dropout(exec, layer.output().local(), layer.bias().local(),
-                        dropout_of(step, static_cast<std::uint32_t>(l) + 1), output_keys_[l]);
+      activations_[l].forward(exec, dropout_of(step, static_cast<std::uint32_t>(l) + 1));
     }
+  }
+  if (head_) {
+    ScopedTimer const timer(instruments, phases, "forward");
+    head_->forward(exec, hidden(layers_.size()));
   }
   if (has_first_aggregate_ && settings_.dropout == 0)
     input_.release(); // A^ F0 is all that layer 0 reads from now on
@@ -173,50 +209,52 @@ pmm::DistMatrix<T> const& Gcn<T>::forward(DefaultExec const& exec, Pass pass, st
 }
 
 template<class T>
-void Gcn<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& phases) {
-  auto& instruments = grid_.world().instruments();
-  for (auto l = layers_.size(); l-- > 0;) {
-    auto& layer = layers_[l];
-    {
-      ScopedTimer const timer(instruments, phases, "backward");
-      if (l > 0)
-        layer.backward(exec, layers_[l - 1].output());
-      else if (input_.is_sparse())
-        layer.backward(exec, input_.sparse());
-      else {
-        auto const& gradient = layer.backward(exec, input_.dense());
-        if (settings_.trains_features) {
-          input_.backward(exec, dropout_of(step_in_use_, 0), gradient);
-          Kokkos::deep_copy(exec, input_gradient_.storage(), gradient.storage());
-        }
-      }
-    }
-    if (l > 0) {
-      ScopedTimer const timer(instruments, phases, "activation");
-      // dQ of the layer below lies where this layer's dF does.
-      auto const& below = layers_[l - 1];
-      if (settings_.has_bias)
-        relu_dropout_backward_sum(exec, below.output().local(), dropout_in_use_,
-                                  below.output_gradient().local(), below.bias_gradient().local());
-      else
-        relu_dropout_backward(exec, below.output().local(), dropout_in_use_, below.output_gradient().local());
-    }
+pmm::DistMatrix<T> const& Gcn<T>::backward_layer(DefaultExec const& exec, std::size_t l) {
+  if (l > 0 || projection_) return layers_[l].backward(exec, hidden(l));
+  if (input_.is_sparse()) return layers_[l].backward(exec, input_.sparse());
+  return layers_[l].backward(exec, input_.dense());
+}
+
+/// From the gradient of what layer 0 reads.
+template<class T>
+void Gcn<T>::backward_input(DefaultExec const& exec, pmm::DistMatrix<T> const& gradient) {
+  auto const& features_gradient = parameters_->features_gradient();
+  if (projection_) {
+    if (input_.is_sparse())
+      projection_->backward(exec, input_.sparse(), gradient, features_gradient);
+    else
+      projection_->backward(exec, input_.dense(), gradient, features_gradient);
+  } else if (settings_.trains_features) {
+    input_.backward(exec, dropout_of(step_in_use_, 0), gradient);
+    Kokkos::deep_copy(exec, features_gradient.storage(), gradient.storage());
   }
 }
 
 template<class T>
-std::int64_t Gcn<T>::num_parameters() const {
-  auto count = std::int64_t{0};
-  for (auto const& parameter : parameters_)
-    count += parameter.is_bias ? parameter.bias.length()
-                               : parameter.matrix.extents().rows * parameter.matrix.extents().columns;
-  return count;
+void Gcn<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& phases) {
+  auto& instruments = grid_.world().instruments();
+  if (head_) {
+    ScopedTimer const timer(instruments, phases, "backward");
+    head_->backward(exec, hidden(layers_.size()), head_gradient_, layers_.back().output_gradient());
+  }
+  for (auto l = layers_.size(); l-- > 0;) {
+    if (l < activations_.size()) {
+      ScopedTimer const timer(instruments, phases, "activation");
+      // dF' of this layer lies where the dF of the layer above does.
+      activations_[l].backward(exec, dropout_of(step_in_use_, static_cast<std::uint32_t>(l) + 1));
+    }
+    ScopedTimer const timer(instruments, phases, "backward");
+    auto const& input_gradient = backward_layer(exec, l);
+    if (l < activations_.size()) activations_[l].finish_backward(exec, input_gradient);
+    if (l == 0) backward_input(exec, input_gradient);
+  }
 }
 
 template<class T>
 std::int64_t Gcn<T>::first_layer_not_finite(DefaultExec const& exec) const {
-  auto const none = static_cast<std::int64_t>(layers_.size());
-  auto first = none;
+  auto const num_layers = static_cast<std::int64_t>(layers_.size());
+  auto const none = num_layers + 1;
+  auto first = head_ && !is_finite(exec, head_->output()) ? num_layers : none;
   for (std::size_t l = layers_.size(); l-- > 0;)
     if (!is_finite(exec, layers_[l].output())) first = static_cast<std::int64_t>(l);
   first = runtime::all_reduced(grid_.group(), first, runtime::Reduction::min);
