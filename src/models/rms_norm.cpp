@@ -16,33 +16,29 @@ using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
 constexpr bool is_host =
     Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename DefaultExec::memory_space>::accessible;
 
-/// The mask of one row, drawn in blocks of four neighbouring features.
-struct RowMask {
-  runtime::RandomStream stream;
-  std::uint64_t drop_threshold; // a word below it drops the element; 0: nothing is dropped
-  std::uint64_t vertex;
-  runtime::Words4x32 block{};
-  bool has_block = false;
-
-  KOKKOS_FUNCTION bool keeps(std::uint64_t feature) {
-    if (drop_threshold == 0) return true;
-    if (!has_block || (feature & 3) == 0) block = stream.block(vertex, feature >> 2);
-    has_block = true;
-    return block[static_cast<unsigned>(feature & 3)] >= drop_threshold;
-  }
-};
-
-/// What makes the mask of every row.
+/// The mask of every row.
 struct Masks {
   runtime::RandomStream stream;
-  std::uint64_t drop_threshold;
+  std::uint64_t drop_threshold;      // a word below it drops the element; 0: nothing is dropped
   Vector<std::int64_t> original_ids; // empty where nothing is dropped
   std::uint64_t first_column;
 
-  [[nodiscard]] KOKKOS_FUNCTION RowMask of_row(std::size_t row) const {
-    auto const vertex =
-        drop_threshold == 0 ? std::uint64_t{0} : static_cast<std::uint64_t>(original_ids(row));
-    return {stream, drop_threshold, vertex};
+  /// Bit k: whether column begin + k of the row is kept, for `count` columns, at most 32. Four neighbouring
+  /// features are drawn at once.
+  [[nodiscard]] KOKKOS_FUNCTION std::uint32_t kept(std::size_t row, std::size_t begin,
+                                                   std::size_t count) const {
+    if (drop_threshold == 0) return ~std::uint32_t{0};
+    auto const vertex = static_cast<std::uint64_t>(original_ids(row));
+    auto const feature = first_column + begin;
+    auto const first_block = feature >> 2;
+    auto const num_blocks = ((feature + count - 1) >> 2) - first_block + 1;
+    std::uint64_t bits = 0;
+    for (std::uint64_t b = 0; b < num_blocks; ++b) {
+      auto const block = stream.block(vertex, first_block + b);
+      for (unsigned word = 0; word < 4; ++word)
+        bits |= static_cast<std::uint64_t>(block[word] >= drop_threshold) << (4 * b + word);
+    }
+    return static_cast<std::uint32_t>(bits >> (feature & 3));
   }
 };
 
@@ -83,20 +79,21 @@ struct NormaliseRows {
     auto const mean_square = state.inverse_rms(i) * inverse_width;
     auto const r = T{1} / runtime::compat::sqrt(mean_square + static_cast<T>(rms_epsilon));
     state.inverse_rms(i) = r;
-    auto mask = masks.of_row(i);
     auto const num_columns = z.extent(1);
     for (std::size_t word = 0; word < words_a_row; ++word) {
-      auto const end = num_columns < 32 * (word + 1) ? num_columns : 32 * (word + 1);
-      std::uint32_t bits = 0;
-      for (auto j = 32 * word; j < end; ++j) {
+      auto const begin = 32 * word;
+      auto const count = num_columns - begin < 32 ? num_columns - begin : 32;
+      auto const kept = masks.kept(i, begin, count);
+      std::uint32_t positive = 0;
+      for (std::size_t k = 0; k < count; ++k) {
+        auto const j = begin + k;
         auto const n = r * z(i, j) * scale(j);
-        auto const is_kept = mask.keeps(masks.first_column + j);
         // A NaN passes: it must reach the loss, where it is reported.
-        auto const d = !is_kept || n < T{0} ? T{0} : n * keep_scale;
+        auto const d = (kept >> k & 1) == 0 || n < T{0} ? T{0} : n * keep_scale;
         result(i, j) = adds ? result(i, j) + d : d;
-        bits |= static_cast<std::uint32_t>(is_kept && n > T{0}) << (j & 31);
+        positive |= static_cast<std::uint32_t>(n > T{0}) << k;
       }
-      state.passed(i * words_a_row + word) = bits;
+      state.passed(i * words_a_row + word) = kept & positive;
     }
   }
 };
