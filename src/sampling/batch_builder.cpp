@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sampling/batch_builder.hpp"
+
+#include "runtime/together.hpp"
+
+#include <algorithm>
+
+namespace orthant::sampling {
+
+template<class T>
+BatchBuilder<T>::BatchBuilder(runtime::Communicator const& comm, graph::GraphStore const& store,
+                              Sampler const& sampler)
+    : comm_(comm),
+      store_(store),
+      sampler_(sampler),
+      keys_(comm, store, sampler.stratum_sizes().size()) {
+  auto const& sizes = sampler.stratum_sizes();
+  auto const num_vertices = store.facts().num_vertices;
+  ORTHANT_REQUIRE(sizes[0] == keys_.stratum_1_begin() &&
+                      (sizes.size() == 1 || sizes[0] + sizes[1] == num_vertices),
+                  "a sampler of ", sizes[0], " vertices in stratum 0 for a store of ", num_vertices,
+                  " vertices, ", keys_.stratum_1_begin(), " of them in stratum 0");
+}
+
+template<class T>
+std::size_t BatchBuilder<T>::add_range(Order order, Range range) {
+  if (!store_.facts().has_two_orders()) order = Order::p1;
+  auto const known = std::find_if(ranges_.begin(), ranges_.end(), [&](KnownRange const& other) {
+    return other.order == order && other.range == range;
+  });
+  auto const number = static_cast<std::size_t>(known - ranges_.begin());
+  // Every rank agrees on every call, as it may be new to some ranks only.
+  runtime::together(comm_, [&] {
+    if (known == ranges_.end())
+      ranges_.push_back({order, range, LocalVertices(store_, keys_, order, range), ColumnFilter(0)});
+  });
+  return number;
+}
+
+template<class T>
+BlockHandle BatchBuilder<T>::add_block(Parity parity, Range rows, Range columns) {
+  auto const& facts = store_.facts();
+  if (!facts.has_two_orders()) parity = Parity::even;
+  auto const row_range = add_range(graph::row_order(parity), rows);
+  auto const column_range = add_range(graph::column_order(parity), columns);
+  auto const find = [&](Parity wanted, std::size_t r, std::size_t c) {
+    return std::find_if(blocks_.begin(), blocks_.end(), [&](KnownBlock const& block) {
+      return block.parity == wanted && block.rows == r && block.columns == c;
+    });
+  };
+  // D^-1 (A + I) is not symmetric, even where A is.
+  bool const is_symmetric = facts.is_symmetric && facts.normalization != graph::Normalization::row;
+  auto const transposed_parity =
+      !facts.has_two_orders() || parity == Parity::odd ? Parity::even : Parity::odd;
+  auto const same = find(parity, row_range, column_range);
+  auto const mirrored = is_symmetric ? find(transposed_parity, column_range, row_range) : blocks_.end();
+  BlockHandle const handle = same == blocks_.end() && mirrored != blocks_.end()
+                                 ? BlockHandle{static_cast<std::size_t>(mirrored - blocks_.begin()), true}
+                                 : BlockHandle{static_cast<std::size_t>(same - blocks_.begin()), false};
+  runtime::together(comm_, [&] {
+    if (handle.index < blocks_.size()) return;
+    blocks_.push_back({parity, row_range, column_range,
+                       BlockSampler<T>(read_local_block<T>(store_, parity, rows, columns))});
+    auto& filter = ranges_[column_range].filter;
+    if (filter.num_columns() != columns.size()) filter = ColumnFilter(columns.size());
+  });
+  return handle;
+}
+
+template<class T>
+void BatchBuilder<T>::build(std::int64_t epoch, std::int64_t index, Batch<T>& batch) {
+  batch.epoch = epoch;
+  batch.index = index;
+  batch.vertices.resize(ranges_.size());
+  batch.blocks.resize(blocks_.size());
+  sampler_.draw(epoch, index, batch.keys);
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    ranges_[i].vertices.find(batch.keys, batch.vertices[i]);
+    if (ranges_[i].filter.num_columns() > 0) ranges_[i].filter.set(batch.vertices[i].positions);
+  }
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    auto& block = blocks_[i];
+    block.sampler.sample(batch.vertices[block.rows], batch.vertices[block.columns],
+                         ranges_[block.columns].filter, batch.keys, batch.blocks[i]);
+  }
+}
+
+template<class T>
+std::int64_t BatchBuilder<T>::num_bytes() const {
+  std::int64_t total = 0;
+  for (auto const& range : ranges_)
+    total += range.vertices.num_bytes() + range.filter.num_bytes();
+  for (auto const& block : blocks_)
+    total += block.sampler.num_bytes();
+  return total;
+}
+
+template class BatchBuilder<float>;
+template class BatchBuilder<double>;
+
+} // namespace orthant::sampling

@@ -1,0 +1,100 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// A rank's share of a batch: the vertices of the ranges that it has to do with, and its blocks of A~.
+//
+//   BatchBuilder<float> builder(world, store, sampler);                  // collective
+//   auto const rows = builder.add_range(Order::p1, {0, 500});            // set-up, collective
+//   auto const block = builder.add_block(Parity::even, {0, 500}, {500, 1000});
+//   builder.build(epoch, batch_index, batch);                            // local, zero bytes, any thread
+//   batch.vertices[rows].positions;  batch.forward(block);  batch.adjoint(block);
+
+#include "graph/store_reader.hpp"
+#include "runtime/communicator.hpp"
+#include "sampling/block_sampler.hpp"
+#include "sampling/column_filter.hpp"
+#include "sampling/local_vertices.hpp"
+#include "sampling/sampler.hpp"
+#include "sampling/sampling_keys.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace orthant::sampling {
+
+using graph::Parity;
+
+/// A block of a builder: itself, or the transpose of one that it shares (A_odd = A_even^T).
+struct BlockHandle {
+  std::size_t index = 0;
+  bool is_transposed = false;
+  friend bool operator==(BlockHandle const&, BlockHandle const&) = default;
+};
+
+template<class T>
+struct Batch {
+  std::int64_t epoch = -1;
+  std::int64_t index = -1;               // of the epoch's batches
+  BatchKeys keys;                        // all vertices of the batch: size() is |S|
+  std::vector<SampledVertices> vertices; // by range
+  std::vector<SampledPair<T>> blocks;    // by BlockHandle::index
+
+  [[nodiscard]] SampledBlock<T> const& forward(BlockHandle handle) const {
+    return handle.is_transposed ? blocks[handle.index].transposed : blocks[handle.index].block;
+  }
+  [[nodiscard]] SampledBlock<T> const& adjoint(BlockHandle handle) const {
+    return forward({handle.index, !handle.is_transposed});
+  }
+};
+
+template<class T>
+class BatchBuilder {
+ public:
+  /// `comm`: the ranks that read the store together, all of one group or of all groups; it, the store and the
+  /// sampler must outlive the builder. Collective over `comm`.
+  BatchBuilder(runtime::Communicator const& comm, graph::GraphStore const& store, Sampler const& sampler);
+
+  /// A range of rows or columns, its number in Batch::vertices. One that is there already is not made again.
+  /// Reads the store. Collective over `comm`: every rank adds as many, in the same order, each its own.
+  std::size_t add_range(Order order, Range range);
+
+  /// A block of A^ of that parity, with its two ranges. Where A^ is symmetric, a block and its transpose are
+  /// one. Reads the store. Collective over `comm`, as above.
+  BlockHandle add_block(Parity parity, Range rows, Range columns);
+
+  /// Fills `batch`, whose arrays are used again. Local: no communication, no Kokkos. Scratch is the
+  /// builder's, so one call at a time; any thread. Cost: O(B) for each range, and O(non-zeros of the sampled
+  /// rows) for each block.
+  void build(std::int64_t epoch, std::int64_t index, Batch<T>& batch);
+
+  [[nodiscard]] Sampler const& sampler() const { return sampler_; }
+  /// Bytes held by tables and blocks, without the batches.
+  [[nodiscard]] std::int64_t num_bytes() const;
+
+ private:
+  struct KnownRange {
+    Order order;
+    Range range;
+    LocalVertices vertices;
+    ColumnFilter filter; // of no columns where the range is rows only
+  };
+  struct KnownBlock {
+    Parity parity;
+    std::size_t rows;
+    std::size_t columns;
+    BlockSampler<T> sampler;
+  };
+
+  runtime::Communicator const& comm_;
+  graph::GraphStore const& store_;
+  Sampler const& sampler_;
+  SamplingKeys keys_;
+  std::vector<KnownRange> ranges_;
+  std::vector<KnownBlock> blocks_;
+};
+
+extern template class BatchBuilder<float>;
+extern template class BatchBuilder<double>;
+
+} // namespace orthant::sampling

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sampling/block_sampler.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace orthant::sampling {
+namespace {
+
+using runtime::LocalColumn;
+using runtime::Offset;
+
+template<class Integer>
+std::size_t index(Integer i) {
+  return static_cast<std::size_t>(i);
+}
+
+/// scale[i] of the given positions, 1 where the scale is empty.
+template<class T>
+void pick(std::vector<T> const& scale, std::vector<std::int32_t> const& positions, std::vector<T>& picked) {
+  picked.clear();
+  for (auto const position : positions)
+    picked.push_back(scale.empty() ? T{1} : scale[index(position)]);
+}
+
+} // namespace
+
+template<class T>
+BlockSampler<T>::BlockSampler(LocalBlock<T> block) : block_(std::move(block)) {
+  auto const num_rows = index(block_.num_rows);
+  auto const fits = [](auto const& list, std::size_t length) {
+    return list.empty() || list.size() == length;
+  };
+  ORTHANT_REQUIRE(block_.row_offsets.size() == num_rows + 1 &&
+                      block_.row_offsets.back() == static_cast<Offset>(block_.columns.size()),
+                  "offsets of ", block_.num_rows, " rows and ", block_.columns.size(), " entries");
+  ORTHANT_REQUIRE(fits(block_.values, block_.columns.size()) && fits(block_.row_scale, num_rows) &&
+                      fits(block_.column_scale, index(block_.num_columns)) &&
+                      block_.self_columns.size() == num_rows && block_.self_scale.size() == num_rows,
+                  "lengths of a block of ", block_.num_rows, " x ", block_.num_columns);
+}
+
+template<class T>
+void BlockSampler<T>::sample(SampledVertices const& rows, SampledVertices const& columns,
+                             ColumnFilter const& filter, BatchKeys const& keys, SampledPair<T>& out) {
+  ORTHANT_REQUIRE(filter.num_columns() == block_.num_columns, "a filter of ", filter.num_columns(),
+                  " columns for ", block_.num_columns);
+  out.block.num_rows = out.transposed.num_columns = static_cast<std::int64_t>(rows.size());
+  out.block.num_columns = out.transposed.num_rows = static_cast<std::int64_t>(columns.size());
+  gather(rows, filter, out.block);
+  transpose(out.block, out.transposed);
+  scale(rows, columns, keys, out);
+  find_self_loops(rows, filter, out);
+}
+
+template<class T>
+void BlockSampler<T>::gather(SampledVertices const& rows, ColumnFilter const& filter, SampledBlock<T>& out) {
+  bool const has_values = !block_.values.empty();
+  std::int64_t num_gathered = 0;
+  for (auto const row : rows.positions)
+    num_gathered += block_.row_offsets[index(row) + 1] - block_.row_offsets[index(row)];
+  if (kept_columns_.size() < index(num_gathered)) kept_columns_.resize(index(num_gathered));
+  if (has_values && kept_values_.size() < index(num_gathered)) kept_values_.resize(index(num_gathered));
+
+  // Every entry is written, and stays if its column passes: few do, and none can be predicted.
+  out.row_offsets.clear();
+  out.row_offsets.push_back(0);
+  std::size_t num_kept = 0;
+  for (auto const row : rows.positions) {
+    auto const end = index(block_.row_offsets[index(row) + 1]);
+    for (auto k = index(block_.row_offsets[index(row)]); k < end; ++k) {
+      auto const column = block_.columns[k];
+      kept_columns_[num_kept] = column;
+      if (has_values) kept_values_[num_kept] = block_.values[k];
+      num_kept += filter.passes(column);
+    }
+    out.row_offsets.push_back(static_cast<Offset>(num_kept));
+  }
+  out.columns.resize(num_kept);
+  std::transform(kept_columns_.begin(), kept_columns_.begin() + static_cast<std::ptrdiff_t>(num_kept),
+                 out.columns.begin(), [&](LocalColumn column) { return filter.number(column); });
+  out.values.assign(kept_values_.begin(),
+                    kept_values_.begin() + static_cast<std::ptrdiff_t>(has_values ? num_kept : 0));
+}
+
+template<class T>
+void BlockSampler<T>::transpose(SampledBlock<T> const& from, SampledBlock<T>& to) {
+  // Counting sort by column: rows come in ascending order, so the transpose's columns do too.
+  to.row_offsets.assign(index(to.num_rows) + 1, 0);
+  for (auto const column : from.columns)
+    ++to.row_offsets[index(column) + 1];
+  std::partial_sum(to.row_offsets.begin(), to.row_offsets.end(), to.row_offsets.begin());
+  next_.assign(to.row_offsets.begin(), to.row_offsets.end() - 1);
+  to.columns.resize(from.columns.size());
+  to.values.resize(from.values.size());
+  for (std::size_t row = 0; row < index(from.num_rows); ++row)
+    for (auto k = index(from.row_offsets[row]); k < index(from.row_offsets[row + 1]); ++k) {
+      auto const place = index(next_[index(from.columns[k])]++);
+      to.columns[place] = static_cast<LocalColumn>(row);
+      if (!from.values.empty()) to.values[place] = from.values[k];
+    }
+}
+
+template<class T>
+void BlockSampler<T>::scale(SampledVertices const& rows, SampledVertices const& columns,
+                            BatchKeys const& keys, SampledPair<T>& out) const {
+  auto const num_strata = keys.num_strata();
+  auto const stratum_of = [](SampledVertices const& vertices, std::size_t i) {
+    return vertices.strata.empty() ? std::size_t{0} : index(vertices.strata[i]);
+  };
+  pick(block_.row_scale, rows.positions, out.block.row_scale);
+  pick(block_.column_scale, columns.positions, out.transposed.row_scale);
+  out.block.row_groups = rows.strata;
+  out.transposed.row_groups = columns.strata;
+  out.block.num_groups = out.transposed.num_groups = static_cast<std::int64_t>(num_strata);
+  out.block.column_scale.clear();
+  out.transposed.column_scale.clear();
+  for (std::size_t group = 0; group < num_strata; ++group) {
+    // A~_ij: the row's stratum is `group`.           s_j m(g_i, g_j)
+    for (std::size_t j = 0; j < columns.size(); ++j)
+      out.block.column_scale.push_back(
+          out.transposed.row_scale[j] *
+          static_cast<T>(keys.factors[group * num_strata + stratum_of(columns, j)]));
+    // (A~^T)_ji: the row j of the transpose is in `group`, m's first argument is still i's.  r_i m(g_i, g_j)
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      out.transposed.column_scale.push_back(
+          out.block.row_scale[i] * static_cast<T>(keys.factors[stratum_of(rows, i) * num_strata + group]));
+  }
+}
+
+template<class T>
+void BlockSampler<T>::find_self_loops(SampledVertices const& rows, ColumnFilter const& filter,
+                                      SampledPair<T>& out) const {
+  out.block.self_columns.assign(index(out.block.num_rows), -1);
+  out.block.self_scale.assign(index(out.block.num_rows), T{0});
+  out.transposed.self_columns.assign(index(out.transposed.num_rows), -1);
+  out.transposed.self_scale.assign(index(out.transposed.num_rows), T{0});
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    auto const row = index(rows.positions[i]);
+    auto const column = block_.self_columns[row];
+    if (column < 0 || filter.passes(column) == 0) continue; // always passes where the batch is one set
+    auto const j = filter.number(column);
+    out.block.self_columns[i] = j;
+    out.block.self_scale[i] = block_.self_scale[row];
+    out.transposed.self_columns[index(j)] = static_cast<LocalColumn>(i);
+    out.transposed.self_scale[index(j)] = block_.self_scale[row];
+  }
+}
+
+template<class T>
+std::int64_t BlockSampler<T>::num_bytes() const {
+  auto const bytes = [](auto const& list) {
+    return static_cast<std::int64_t>(list.size() * sizeof(list[0]));
+  };
+  return bytes(block_.row_offsets) + bytes(block_.columns) + bytes(block_.values) + bytes(block_.row_scale) +
+         bytes(block_.column_scale) + bytes(block_.self_columns) + bytes(block_.self_scale);
+}
+
+template class BlockSampler<float>;
+template class BlockSampler<double>;
+
+} // namespace orthant::sampling

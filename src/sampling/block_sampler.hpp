@@ -1,0 +1,102 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of one block of A^ that the sampled rows and columns select, its edges rescaled, and its
+// transpose.
+//
+//   A~_ij = r_i s_j m(g_i, g_j)  v_ij    i != j       A~_ii = r_i s_i v_ii        v = 1 in a pattern
+//
+// with A^ = diag(r) (v) diag(s), g the stratum of a vertex and m as in sampler.hpp: a self loop is in the
+// batch with its vertex and is not rescaled. Nothing is stored an entry: r_i is the row's, s_j m(g_i, g_j)
+// the column's, once for each stratum of rows, and self loops stay apart from the pattern. The product is
+//
+//   C[i,:] = row_scale_i sum_j v_ij column_scale[g_i][j] B[j,:]  +  self_scale_i B[self_columns_i,:]
+
+#include "graph/store_reader.hpp"
+#include "runtime/range.hpp"
+#include "sampling/column_filter.hpp"
+#include "sampling/local_vertices.hpp"
+#include "sampling/sampler.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace orthant::sampling {
+
+/// This rank's block of A^, self loops apart, as sampling wants it. Local indices.
+template<class T>
+struct LocalBlock {
+  std::int64_t num_rows = 0;
+  std::int64_t num_columns = 0;
+  std::vector<runtime::Offset> row_offsets;       // [num_rows + 1]
+  std::vector<runtime::LocalColumn> columns;      // [nnz] ascending within a row, no self loops
+  std::vector<T> values;                          // [nnz]; empty: a pattern
+  std::vector<T> row_scale;                       // [num_rows] r; empty: all 1
+  std::vector<T> column_scale;                    // [num_columns] s; empty: all 1
+  std::vector<runtime::LocalColumn> self_columns; // [num_rows] where the row meets itself, or -1
+  std::vector<T> self_scale;                      // [num_rows] r_i s_i v_ii; of no meaning where -1
+};
+
+/// The rectangle of A^ of that parity, as the store is normalised. Not collective, may throw: use together().
+template<class T>
+[[nodiscard]] LocalBlock<T> read_local_block(graph::GraphStore const& store, graph::Parity parity, Range rows,
+                                             Range columns);
+
+/// A block of A~, rows and columns numbered within the batch: row i is the i-th sampled row of the range.
+template<class T>
+struct SampledBlock {
+  std::int64_t num_rows = 0;
+  std::int64_t num_columns = 0;
+  std::int64_t num_groups = 1;                    // strata
+  std::vector<runtime::Offset> row_offsets;       // [num_rows + 1]
+  std::vector<runtime::LocalColumn> columns;      // [nnz] ascending within a row, no self loops
+  std::vector<T> values;                          // [nnz] v; empty: a pattern
+  std::vector<T> row_scale;                       // [num_rows]
+  std::vector<T> column_scale;                    // [num_groups x num_columns]
+  std::vector<std::int8_t> row_groups;            // [num_rows] row of column_scale; empty: all 0
+  std::vector<runtime::LocalColumn> self_columns; // [num_rows] column of the row's self loop, or -1
+  std::vector<T> self_scale;                      // [num_rows] its weight; 0 where there is none
+
+  [[nodiscard]] std::int64_t num_nonzeros() const { return static_cast<std::int64_t>(columns.size()); }
+};
+
+/// A~ and A~^T of one block.
+template<class T>
+struct SampledPair {
+  SampledBlock<T> block;
+  SampledBlock<T> transposed;
+};
+
+template<class T>
+class BlockSampler {
+ public:
+  /// Checks lengths (Error).
+  explicit BlockSampler(LocalBlock<T> block);
+
+  [[nodiscard]] LocalBlock<T> const& block() const { return block_; }
+
+  /// out := the block on these rows and columns. `filter` lets `columns.positions` through. Local. Arrays of
+  /// `out` are used again. Cost: O(non-zeros of the sampled rows + sampled rows and columns).
+  void sample(SampledVertices const& rows, SampledVertices const& columns, ColumnFilter const& filter,
+              BatchKeys const& keys, SampledPair<T>& out);
+
+  /// Bytes held, without scratch.
+  [[nodiscard]] std::int64_t num_bytes() const;
+
+ private:
+  void gather(SampledVertices const& rows, ColumnFilter const& filter, SampledBlock<T>& out);
+  void transpose(SampledBlock<T> const& from, SampledBlock<T>& to);
+  void scale(SampledVertices const& rows, SampledVertices const& columns, BatchKeys const& keys,
+             SampledPair<T>& out) const;
+  void find_self_loops(SampledVertices const& rows, ColumnFilter const& filter, SampledPair<T>& out) const;
+
+  LocalBlock<T> block_;
+  std::vector<runtime::LocalColumn> kept_columns_; // scratch, as long as the sampled rows were at most
+  std::vector<T> kept_values_;
+  std::vector<runtime::Offset> next_; // scratch of the transpose
+};
+
+extern template class BlockSampler<float>;
+extern template class BlockSampler<double>;
+
+} // namespace orthant::sampling
