@@ -58,7 +58,7 @@ int run(EvaluateOptions const& options, Context& context) {
   }
 
   models::Gcn<float> model(grid, store, model_of(weights, options));
-  auto loss = models::make_vertex_loss<float>(grid, store, model.plan().back().output);
+  auto loss = models::make_vertex_loss<float>(grid, store, model.plan().logits());
   models::load_weights(grid, options.weights, model.parameters());
   runtime::PhaseTimes phases;
   runtime::DefaultExec const exec;

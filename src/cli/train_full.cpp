@@ -138,7 +138,7 @@ int train(TrainOptions const& options, Context& context) {
   say(context, "memory    {} a rank predicted\n",
       bytes_text(runtime::all_reduced(world, estimate, runtime::Reduction::max)));
 
-  auto loss = models::make_vertex_loss<T>(grid, store, plan.back().output);
+  auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
   models::Gcn<T> model(grid, store, model_settings);
   if (!options.init_from.empty()) models::load_weights(grid, options.init_from, model.parameters());
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,

@@ -59,19 +59,18 @@ void add_layer(RankBytes& rank, GcnLayerPlan const& layer, GcnSettings const& se
 } // namespace
 
 template<class T>
-std::array<std::int64_t, 3> predict_epoch_bytes(pmm::GridShape const& shape,
-                                                std::vector<GcnLayerPlan> const& plan,
+std::array<std::int64_t, 3> predict_epoch_bytes(pmm::GridShape const& shape, GcnPlan const& plan,
                                                 GcnSettings const& settings) {
   constexpr auto element_bytes = static_cast<std::int64_t>(sizeof(T));
   auto const keeps_first_aggregate =
-      plan.front().aggregates_first && !settings.trains_features && settings.dropout == 0;
+      plan.layers.front().aggregates_first && !settings.trains_features && settings.dropout == 0;
   std::array<std::int64_t, 3> sum{};
   for (int r = 0; r < shape.num_ranks(); ++r) {
     RankBytes rank(shape, r, element_bytes);
-    for (auto const& layer : plan)
+    for (auto const& layer : plan.layers)
       add_layer(rank, layer, settings, element_bytes, layer.index == 0 && keeps_first_aggregate);
     // The loss: a maximum, a sum and the label's logit a row over the classes; one number over the rows.
-    auto const& logits = plan.back().output;
+    auto const& logits = plan.logits();
     rank.add(logits.layout.columns, 3 * element_bytes * rank.block(logits).rows.size());
     rank.add(logits.layout.rows, static_cast<std::int64_t>(sizeof(double)));
     for (std::size_t axis = 0; axis < sum.size(); ++axis)
@@ -80,9 +79,9 @@ std::array<std::int64_t, 3> predict_epoch_bytes(pmm::GridShape const& shape,
   return sum;
 }
 
-template std::array<std::int64_t, 3>
-predict_epoch_bytes<float>(pmm::GridShape const&, std::vector<GcnLayerPlan> const&, GcnSettings const&);
-template std::array<std::int64_t, 3>
-predict_epoch_bytes<double>(pmm::GridShape const&, std::vector<GcnLayerPlan> const&, GcnSettings const&);
+template std::array<std::int64_t, 3> predict_epoch_bytes<float>(pmm::GridShape const&, GcnPlan const&,
+                                                                GcnSettings const&);
+template std::array<std::int64_t, 3> predict_epoch_bytes<double>(pmm::GridShape const&, GcnPlan const&,
+                                                                 GcnSettings const&);
 
 } // namespace orthant::models

@@ -13,8 +13,7 @@ namespace orthant::models {
 /// Bytes over x, y and z, summed over the grid's ranks, of one epoch after the first (A^ F0 is there),
 /// without evaluation. Softmax loss; native wire. T is the scalar of training.
 template<class T>
-[[nodiscard]] std::array<std::int64_t, 3> predict_epoch_bytes(pmm::GridShape const& shape,
-                                                              std::vector<GcnLayerPlan> const& plan,
-                                                              GcnSettings const& settings);
+[[nodiscard]] std::array<std::int64_t, 3>
+predict_epoch_bytes(pmm::GridShape const& shape, GcnPlan const& plan, GcnSettings const& settings);
 
 } // namespace orthant::models

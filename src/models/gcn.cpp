@@ -2,7 +2,6 @@
 #include "models/gcn.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace orthant::models {
 namespace {
@@ -10,31 +9,9 @@ namespace {
 using runtime::DefaultExec;
 using runtime::ScopedTimer;
 
-std::vector<std::int64_t> widths_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
-  std::vector<std::int64_t> widths{facts.num_features};
-  widths.insert(widths.end(), settings.hidden_widths.begin(), settings.hidden_widths.end());
-  widths.push_back(facts.num_classes);
-  return widths;
-}
-
 /// Features that are trained are sharded, like all parameters.
 bool needs_input_gradient(GcnLayerPlan const& layer) {
   return layer.index > 0 || layer.input.layout.storage == pmm::Storage::flat_sharded;
-}
-
-template<class T>
-GcnScratch<T> scratch_for(pmm::ProcessGrid const& grid, std::vector<GcnLayerPlan> const& plan) {
-  auto gradient = std::int64_t{0};
-  auto middle = std::int64_t{0};
-  for (auto const& layer : plan) {
-    gradient = std::max({gradient, pmm::block_of(grid, layer.output).num_padded,
-                         needs_input_gradient(layer) ? pmm::block_of(grid, layer.input).num_padded : 0});
-    middle = std::max(middle, pmm::block_of(grid, layer.middle).num_padded);
-  }
-  GcnScratch<T> scratch;
-  scratch.gradient = runtime::Vector<T>("orthant::models::gradient", static_cast<std::size_t>(gradient));
-  scratch.middle = runtime::Vector<T>("orthant::models::middle", static_cast<std::size_t>(middle));
-  return scratch;
 }
 
 template<class T>
@@ -54,80 +31,71 @@ bool is_finite(DefaultExec const& exec, pmm::DistMatrix<T> const& matrix) {
 
 } // namespace
 
-std::vector<GcnLayerPlan> plan_gcn(graph::GraphStore const& store, GcnSettings const& settings) {
-  auto const& facts = store.facts();
-  if (facts.feature_kind == graph::FeatureKind::none)
-    runtime::throw_user(
-        "{} has no features; partition it with --random-features D or from data with features", store.name());
-  if (facts.label_kind == graph::LabelKind::none)
-    runtime::throw_user(
-        "{} has no labels to train on; partition it with --random-labels C or from data with labels",
-        store.name());
-  auto const is_sparse = facts.feature_kind == graph::FeatureKind::sparse;
-  if (is_sparse && settings.trains_features)
-    runtime::throw_user("{}: sparse features cannot be trained; leave out --trainable-features",
-                        store.name());
-  auto plan = plan_gcn({.num_vertices = facts.num_vertices,
-                        .widths = widths_of(facts, settings),
-                        .has_sparse_features = is_sparse,
-                        .features_need_gradient = settings.trains_features,
-                        .has_input_dropout = settings.dropout > 0},
-                       settings.order);
-  if (settings.trains_features) plan.front().input.layout.storage = pmm::Storage::flat_sharded;
-  return plan;
-}
+template<class T>
+Gcn<T>::Gcn(pmm::ProcessGrid const& grid, GcnSettings const& settings,
+            std::shared_ptr<GcnParameters<T>> parameters)
+    : grid_(grid),
+      settings_(settings),
+      parameters_(std::move(parameters)),
+      memory_(parameters_->num_layers()) {}
 
 template<class T>
 Gcn<T>::Gcn(pmm::ProcessGrid const& grid, graph::GraphStore const& store, GcnSettings const& settings)
     : grid_(grid),
-      settings_(settings),
-      plan_(plan_gcn(store, settings)),
-      input_(grid, store, plan_.front().input, settings.feature_norm, settings.dropout) {
-  auto const scratch = scratch_for<T>(grid, plan_);
-  AdjacencyBlocks<T> adjacency(grid, store);
-  for (auto const& layer : plan_) {
-    auto const is_first = layer.index == 0;
-    layers_.emplace_back(grid, layer, adjacency.get(layer.adjacency, layer.is_even),
-                         GcnLayerOptions{.has_bias = settings.has_bias,
-                                         .needs_input_gradient = !is_first || settings.trains_features,
-                                         .overlaps = settings.overlaps,
-                                         .wire = settings.wire},
-                         scratch);
-    auto const is_last = layer.index + 1 == settings.num_layers();
-    output_keys_.push_back(is_last || settings.dropout == 0 ? BlockKeys{}
-                                                            : read_block_keys(grid, store, layer.output));
-  }
-  keeps_first_aggregate_ = plan_.front().aggregates_first && !input_.is_sparse() && !settings.trains_features;
-
-  for (auto const& layer : layers_) {
-    auto const index = layer.plan().index;
-    auto const name = "layer" + std::to_string(index);
-    parameters_.push_back({name + ".weight", index, layer.weight(), layer.weight_gradient(), {}, {}, false});
-    if (settings.has_bias)
-      parameters_.push_back({name + ".bias", index, {}, {}, layer.bias(), layer.bias_gradient(), true});
-  }
-  if (settings.trains_features) {
-    input_gradient_ = pmm::DistMatrix<T>(grid, plan_.front().input, "orthant::models::feature_gradient");
-    parameters_.push_back({"features", 0, input_.parameter(), input_gradient_, {}, {}, false});
-  }
-  initialise(DefaultExec());
+      settings_(settings) {
+  auto const plan = plan_gcn(store, settings);
+  parameters_ = std::make_shared<GcnParameters<T>>(grid, plan, settings);
+  memory_.resize(parameters_->num_layers());
+  auto operands = make_full_graph_operands<T>(grid, store, plan, settings);
+  if (settings.trains_features) parameters_->add_features(operands.features.dense);
+  rebind(std::move(operands));
 }
 
-// Glorot & Bengio (2010): uniform in +- sqrt(6 / (in + out)), drawn by global row and column.
 template<class T>
-void Gcn<T>::initialise(DefaultExec const& exec) {
-  for (auto const& layer : layers_) {
-    auto const extents = layer.weight().extents();
-    auto const limit = std::sqrt(6.0 / static_cast<double>(extents.rows + extents.columns));
-    runtime::RandomStream const stream(settings_.seed, runtime::Purpose::weights, 0,
-                                       static_cast<std::uint32_t>(layer.plan().index));
-    pmm::fill(
-        exec, layer.weight(), KOKKOS_LAMBDA(std::int64_t row, std::int64_t column) {
-          auto const u = stream.template uniform<double>(static_cast<std::uint64_t>(row),
-                                                         static_cast<std::uint64_t>(column));
-          return static_cast<T>(limit * (2 * u - 1));
-        });
+void Gcn<T>::require_fitting(GcnOperands<T> const& operands) const {
+  auto const& layers = operands.plan.layers;
+  ORTHANT_REQUIRE(layers.size() == parameters_->num_layers() && operands.adjacency.size() == layers.size() &&
+                      operands.output_keys.size() == layers.size(),
+                  layers.size(), " layers, ", operands.adjacency.size(), " blocks and ",
+                  operands.output_keys.size(), " keys for ", parameters_->num_layers(), " weights");
+  for (std::size_t l = 0; l < layers.size(); ++l)
+    ORTHANT_REQUIRE(layers[l].weight == parameters_->layer(l).weight.placement(), "layer ", l, " needs ",
+                    layers[l].weight.to_string(), "; there is ",
+                    parameters_->layer(l).weight.placement().to_string());
+}
+
+template<class T>
+void Gcn<T>::reserve_scratch() {
+  auto gradient = std::int64_t{0};
+  auto middle = std::int64_t{0};
+  for (auto const& layer : plan_.layers) {
+    gradient = std::max({gradient, pmm::block_of(grid_, layer.output).num_padded,
+                         needs_input_gradient(layer) ? pmm::block_of(grid_, layer.input).num_padded : 0});
+    middle = std::max(middle, pmm::block_of(grid_, layer.middle).num_padded);
   }
+  static_cast<void>(scratch_.gradient.reserve(gradient));
+  static_cast<void>(scratch_.middle.reserve(middle));
+}
+
+template<class T>
+void Gcn<T>::rebind(GcnOperands<T> operands) {
+  require_fitting(operands);
+  layers_.clear(); // they hold the memory that is about to grow
+  plan_ = std::move(operands.plan);
+  input_.bind(std::move(operands.features), settings_.dropout);
+  output_keys_ = std::move(operands.output_keys);
+  reserve_scratch();
+  layers_.reserve(plan_.layers.size());
+  for (std::size_t l = 0; l < plan_.layers.size(); ++l)
+    layers_.emplace_back(grid_, plan_.layers[l], operands.adjacency[l], parameters_->layer(l),
+                         GcnLayerOptions{.has_bias = settings_.has_bias,
+                                         .needs_input_gradient = needs_input_gradient(plan_.layers[l]),
+                                         .overlaps = settings_.overlaps,
+                                         .wire = settings_.wire},
+                         scratch_, memory_[l]);
+  keeps_first_aggregate_ =
+      plan_.layers.front().aggregates_first && !input_.is_sparse() && !settings_.trains_features;
+  has_first_aggregate_ = false;
 }
 
 template<class T>
@@ -186,7 +154,7 @@ void Gcn<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& phases) {
         auto const& gradient = layer.backward(exec, input_.dense());
         if (settings_.trains_features) {
           input_.backward(exec, dropout_of(step_in_use_, 0), gradient);
-          Kokkos::deep_copy(exec, input_gradient_.storage(), gradient.storage());
+          Kokkos::deep_copy(exec, parameters_->features_gradient().storage(), gradient.storage());
         }
       }
     }
@@ -197,15 +165,6 @@ void Gcn<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& phases) {
                             layers_[l - 1].output_gradient().local());
     }
   }
-}
-
-template<class T>
-std::int64_t Gcn<T>::num_parameters() const {
-  auto count = std::int64_t{0};
-  for (auto const& parameter : parameters_)
-    count += parameter.is_bias ? parameter.bias.length()
-                               : parameter.matrix.extents().rows * parameter.matrix.extents().columns;
-  return count;
 }
 
 template<class T>

@@ -12,31 +12,30 @@ pmm::ProductOptions options_of(runtime::Wire result_wire) {
   return {.operand_wire = runtime::Wire::native, .result_wire = result_wire, .num_chunks = 1};
 }
 
+template<class T>
+runtime::Vector<T> lent(pmm::ProcessGrid const& grid, pmm::Placement const& placement,
+                        GrowingVector<T>& memory) {
+  return memory.reserve(pmm::block_of(grid, placement).num_padded);
+}
+
 } // namespace
 
 template<class T>
 GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, pmm::DistSparse<T> adjacency,
-                      GcnLayerOptions const& options, GcnScratch<T> const& scratch)
+                      GcnLayerParameters<T> parameters, GcnLayerOptions const& options,
+                      GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
     : plan_(p),
       options_(options),
       adjacency_(std::move(adjacency)),
-      weight_(grid, p.weight, "orthant::models::weight"),
-      weight_gradient_(grid, p.weight, "orthant::models::weight_gradient"),
+      parameters_(std::move(parameters)),
       // H is kept for dW; U is needed no more once Q is there.
-      middle_(p.aggregates_first ? pmm::DistMatrix<T>(grid, p.middle, "orthant::models::aggregated")
-                                 : pmm::DistMatrix<T>(grid, p.middle, scratch.middle)),
-      middle_gradient_(grid, p.middle, scratch.middle),
-      output_(grid, p.output, "orthant::models::output"),
-      output_gradient_(grid, p.output, scratch.gradient),
-      input_gradient_(options.needs_input_gradient ? pmm::DistMatrix<T>(grid, p.input, scratch.gradient)
-                                                   : pmm::DistMatrix<T>()),
-      bias_(options.has_bias ? pmm::DistVector<T>(grid, p.output.layout.columns, p.output.extents.columns,
-                                                  "orthant::models::bias")
-                             : pmm::DistVector<T>()),
-      bias_gradient_(options.has_bias
-                         ? pmm::DistVector<T>(grid, p.output.layout.columns, p.output.extents.columns,
-                                              "orthant::models::bias_gradient")
-                         : pmm::DistVector<T>()),
+      middle_(grid, p.middle, lent(grid, p.middle, p.aggregates_first ? memory.middle : scratch.middle)),
+      middle_gradient_(grid, p.middle, lent(grid, p.middle, scratch.middle)),
+      output_(grid, p.output, lent(grid, p.output, memory.output)),
+      output_gradient_(grid, p.output, lent(grid, p.output, scratch.gradient)),
+      input_gradient_(options.needs_input_gradient
+                          ? pmm::DistMatrix<T>(grid, p.input, lent(grid, p.input, scratch.gradient))
+                          : pmm::DistMatrix<T>()),
       aggregate_(grid, Form::product, p.adjacency, p.aggregates_first ? p.input : p.middle,
                  p.aggregates_first ? p.middle : p.output, options_of(options.wire), scratch.workspace),
       transform_(grid, Form::product, p.aggregates_first ? p.middle : p.input, p.weight,
@@ -59,9 +58,9 @@ pmm::DistMatrix<T> const& GcnLayer<T>::forward(runtime::DefaultExec const& exec,
     return forward_from_middle(exec);
   }
   // U[a,c] := sum_b F[a,b] W[b,c];  Q[b,c] := sum_a A^[b,a] U[a,c]
-  transform_.run(exec, features, weight_, middle_);
+  transform_.run(exec, features, parameters_.weight, middle_);
   aggregate_.run(exec, adjacency_, middle_, output_);
-  if (options_.has_bias) pmm::add_bias(exec, output_, bias_);
+  if (options_.has_bias) pmm::add_bias(exec, output_, parameters_.bias);
   return output_;
 }
 
@@ -69,22 +68,22 @@ template<class T>
 pmm::DistMatrix<T> const& GcnLayer<T>::forward_from_middle(runtime::DefaultExec const& exec) {
   ORTHANT_REQUIRE(plan_.aggregates_first, "layer ", plan_.index, " keeps no aggregate");
   // Q[c,a] := sum_b H[c,b] W[b,a]
-  transform_.run(exec, middle_, weight_, output_);
-  if (options_.has_bias) pmm::add_bias(exec, output_, bias_);
+  transform_.run(exec, middle_, parameters_.weight, output_);
+  if (options_.has_bias) pmm::add_bias(exec, output_, parameters_.bias);
   return output_;
 }
 
 template<class T>
 template<class Features>
 pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec, Features const& features) {
-  if (options_.has_bias) pmm::sum_rows(exec, output_gradient_, bias_gradient_);
+  if (options_.has_bias) pmm::sum_rows(exec, output_gradient_, parameters_.bias_gradient);
   if (plan_.aggregates_first) {
     // dH[c,b] := sum_a dQ[c,a] W[b,a]^T is reduced while dW[b,a] := sum_c H[c,b]^T dQ[c,a] is computed.
     if (options_.needs_input_gradient) {
-      transform_back_.start(exec, output_gradient_, weight_, middle_gradient_);
+      transform_back_.start(exec, output_gradient_, parameters_.weight, middle_gradient_);
       if (!options_.overlaps) transform_back_.finish();
     }
-    weight_back_.run(exec, middle_, output_gradient_, weight_gradient_);
+    weight_back_.run(exec, middle_, output_gradient_, parameters_.weight_gradient);
     if (!options_.needs_input_gradient) return input_gradient_;
     if (options_.overlaps) transform_back_.finish();
     // dF[a,b] := sum_c A^[c,a]^T dH[c,b]
@@ -96,11 +95,11 @@ pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec
   // dF[a,b] := sum_c dU[a,c] W[b,c]^T is reduced while dW[b,c] := sum_a F[a,b]^T dU[a,c] is computed.
   if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>) {
     if (options_.needs_input_gradient) {
-      transform_back_.start(exec, middle_gradient_, weight_, input_gradient_);
+      transform_back_.start(exec, middle_gradient_, parameters_.weight, input_gradient_);
       if (!options_.overlaps) transform_back_.finish();
     }
   }
-  weight_back_.run(exec, features, middle_gradient_, weight_gradient_);
+  weight_back_.run(exec, features, middle_gradient_, parameters_.weight_gradient);
   if (options_.needs_input_gradient && options_.overlaps) transform_back_.finish();
   return input_gradient_;
 }

@@ -11,9 +11,8 @@
 //
 // Source: Kipf & Welling (arXiv 1609.02907); Plexus (arXiv 2505.04083), algorithms 1 and 2.
 
-#include "models/gcn_input.hpp"
-#include "models/gcn_plan.hpp"
-#include "pmm/dist_vector.hpp"
+#include "models/gcn_parameters.hpp"
+#include "models/growing_vector.hpp"
 #include "pmm/pmm.hpp"
 
 #include <memory>
@@ -25,11 +24,18 @@ namespace orthant::models {
 /// or dH.
 template<class T>
 struct GcnScratch {
-  runtime::Vector<T> gradient;
-  runtime::Vector<T> middle;
+  GrowingVector<T> gradient{"orthant::models::gradient"};
+  GrowingVector<T> middle{"orthant::models::middle"};
   std::shared_ptr<pmm::Workspace<T>> workspace = std::make_shared<pmm::Workspace<T>>();
   std::shared_ptr<pmm::Workspace<T>> overlapped =
       std::make_shared<pmm::Workspace<T>>(); // of a product under way
+};
+
+/// Memory that a layer has to itself: what the backward pass reads.
+template<class T>
+struct GcnLayerMemory {
+  GrowingVector<T> middle{"orthant::models::aggregated"}; // H
+  GrowingVector<T> output{"orthant::models::output"};
 };
 
 struct GcnLayerOptions {
@@ -43,8 +49,11 @@ struct GcnLayerOptions {
 template<class T>
 class GcnLayer {
  public:
+  /// The layer on one graph or batch, in lent memory: made anew for each, which costs a few small objects.
+  /// `scratch` has its full size already: the layers share it.
   GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, pmm::DistSparse<T> adjacency,
-           GcnLayerOptions const& options, GcnScratch<T> const& scratch);
+           GcnLayerParameters<T> parameters, GcnLayerOptions const& options, GcnScratch<T>& scratch,
+           GcnLayerMemory<T>& memory);
 
   /// Q := the layer, before activation. `F` is a DistMatrix or, in layer 0, a DistSparse.
   template<class Features>
@@ -60,19 +69,13 @@ class GcnLayer {
   [[nodiscard]] GcnLayerPlan const& plan() const { return plan_; }
   [[nodiscard]] pmm::DistMatrix<T> const& output() const { return output_; }
   [[nodiscard]] pmm::DistMatrix<T> const& output_gradient() const { return output_gradient_; }
-  [[nodiscard]] pmm::DistMatrix<T> const& weight() const { return weight_; }
-  [[nodiscard]] pmm::DistMatrix<T> const& weight_gradient() const { return weight_gradient_; }
-  /// Empty without a bias.
-  [[nodiscard]] pmm::DistVector<T> const& bias() const { return bias_; }
-  [[nodiscard]] pmm::DistVector<T> const& bias_gradient() const { return bias_gradient_; }
 
  private:
   GcnLayerPlan plan_;
   GcnLayerOptions options_;
   pmm::DistSparse<T> adjacency_;
-  pmm::DistMatrix<T> weight_, weight_gradient_, middle_, middle_gradient_, output_, output_gradient_,
-      input_gradient_;
-  pmm::DistVector<T> bias_, bias_gradient_;
+  GcnLayerParameters<T> parameters_;
+  pmm::DistMatrix<T> middle_, middle_gradient_, output_, output_gradient_, input_gradient_;
   pmm::Product<T> aggregate_, transform_, aggregate_back_, weight_back_, transform_back_;
 };
 

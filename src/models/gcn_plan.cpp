@@ -21,10 +21,21 @@ struct Roles {
 bool aggregating_first_is_cheaper(GcnShape const& shape, std::size_t layer) {
   auto const in = shape.widths[layer];
   auto const out = shape.widths[layer + 1];
-  auto const is_first = layer == 0;
-  auto const forward = is_first && !shape.has_input_dropout && !shape.features_need_gradient ? 0 : in;
-  auto const backward = is_first && !shape.features_need_gradient ? 0 : in;
+  auto const reads_fixed_features = layer == 0 && !shape.projected_features && !shape.features_need_gradient;
+  auto const forward = reads_fixed_features && !shape.has_input_dropout ? 0 : in;
+  auto const backward = reads_fixed_features ? 0 : in;
   return forward + backward <= 2 * out;
+}
+
+/// Rows of `from` times a weight, whose third axis is that of the rows.
+LinearPlan plan_linear(pmm::Placement const& input, Axis output_axis, std::int64_t out) {
+  auto const natural = IndexOrder::natural;
+  auto const& [layout, extents] = input;
+  return {
+      input,
+      {Layout{layout.columns, output_axis, Storage::flat_sharded, natural, natural}, {extents.columns, out}},
+      {Layout{layout.rows, output_axis, Storage::replicated, layout.row_order, natural},
+       {extents.rows, out}}};
 }
 
 } // namespace
@@ -36,15 +47,30 @@ ProductOrder parse_product_order(std::string_view word) {
   runtime::throw_user("--order is auto, aggregate or transform, not '{}'", word);
 }
 
-std::vector<GcnLayerPlan> plan_gcn(GcnShape const& shape, ProductOrder order) {
+GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices) {
+  auto const resize = [&](pmm::Placement& placement) { placement.extents.rows = num_vertices; };
+  for (auto* const linear : {&plan.projection, &plan.head}) {
+    if (!*linear) continue;
+    resize((*linear)->input);
+    resize((*linear)->output);
+  }
+  for (auto& layer : plan.layers) {
+    for (auto* const placement : {&layer.adjacency, &layer.input, &layer.middle, &layer.output})
+      resize(*placement);
+    layer.adjacency.extents.columns = num_vertices;
+  }
+  return plan;
+}
+
+GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
   ORTHANT_REQUIRE(shape.widths.size() >= 2, "a GCN needs a layer");
-  std::vector<GcnLayerPlan> layers;
+  GcnPlan plan;
   Roles r;
   for (std::size_t l = 0; l + 1 < shape.widths.size(); ++l) {
     auto const n = shape.num_vertices;
     auto const in = shape.widths[l];
     auto const out = shape.widths[l + 1];
-    auto const is_sparse = l == 0 && shape.has_sparse_features;
+    auto const is_sparse = l == 0 && shape.has_sparse_features && !shape.projected_features;
     auto const is_even = l % 2 == 0;
     auto const to = is_even ? IndexOrder::p1 : IndexOrder::p2;
     auto const from = is_even ? IndexOrder::p2 : IndexOrder::p1;
@@ -70,9 +96,19 @@ std::vector<GcnLayerPlan> plan_gcn(GcnShape const& shape, ProductOrder order) {
       layer.output = {Layout{r.b, r.c, Storage::replicated, to, natural}, {n, out}};
       r = {r.b, r.c, r.a};
     }
-    layers.push_back(layer);
+    plan.layers.push_back(layer);
   }
-  return layers;
+  if (shape.projected_features) {
+    // F_0[a,b] := sum_c X[a,c] W_in[c,b]
+    Roles const first;
+    auto features = plan.layers.front().input;
+    features.layout.columns = first.c;
+    features.extents.columns = *shape.projected_features;
+    plan.projection = plan_linear(features, first.b, shape.widths.front());
+  }
+  // logits[a,c] := sum_b F_L[a,b] W_out[b,c]
+  if (shape.head_classes) plan.head = plan_linear(plan.layers.back().output, r.c, *shape.head_classes);
+  return plan;
 }
 
 } // namespace orthant::models

@@ -38,11 +38,11 @@ namespace {
 
 /// An asynchronous reduction keeps a copy of its message, a blocking one (a ring over P ranks) a P-th of it,
 /// never both at once; every large one passes through fragments shared with at most two neighbours an axis.
-std::int64_t message_bytes(pmm::ProcessGrid const& grid, std::vector<GcnLayerPlan> const& plan, bool overlaps,
+std::int64_t message_bytes(pmm::ProcessGrid const& grid, GcnPlan const& plan, bool overlaps,
                            std::int64_t scalar) {
   auto largest = std::int64_t{0};
   auto copied = std::int64_t{0};
-  for (auto const& layer : plan) {
+  for (auto const& layer : plan.layers) {
     auto const reduced = [&](pmm::Placement const& placement) {
       return grid.size(placement.layout.third()) == 1 ? 0 : scalar * pmm::block_of(grid, placement).size();
     };
@@ -66,15 +66,15 @@ std::int64_t message_bytes(pmm::ProcessGrid const& grid, std::vector<GcnLayerPla
 
 template<class T>
 MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
-                               std::vector<GcnLayerPlan> const& plan, GcnSettings const& settings,
+                               GcnPlan const& plan, GcnSettings const& settings,
                                OptimizerSettings const& optimizer) {
   constexpr auto scalar = static_cast<std::int64_t>(sizeof(T));
   MemoryEstimate estimate;
   estimate.libraries = library_bytes;
   auto const is_dropped = settings.dropout > 0;
 
-  // In the order in which a model comes to be: targets, features, buffers, then each layer with its block of
-  // A^. Reading holds what the store hands out beside what is made of it.
+  // In the order in which a model comes to be: targets, parameters, features, each layer's block of A^, then
+  // buffers. Reading holds what the store hands out beside what is made of it.
   auto const held = [&] {
     return estimate.targets + estimate.features + estimate.activations + estimate.parameters +
            estimate.adjacency;
@@ -83,11 +83,18 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
     estimate.loading = std::max(estimate.loading, held() + handed_out);
   };
 
-  auto const logits = pmm::block_of(grid, plan.back().output);
+  auto const logits = pmm::block_of(grid, plan.logits());
   constexpr auto pair = static_cast<std::int64_t>(sizeof(runtime::ValueIndex<T>));
   estimate.targets = logits.rows.size() * (1 + 4 + 3 * scalar + pair);
 
-  auto const& input = plan.front().input;
+  auto const moments = Optimizer<T>::moment_bytes(optimizer);
+  for (auto const& layer : plan.layers) {
+    estimate.parameters += pmm::block_of(grid, layer.weight).num_padded * (2 * scalar + moments);
+    if (settings.has_bias)
+      estimate.parameters += pmm::block_of(grid, layer.output).columns.size() * (2 * scalar + moments);
+  }
+
+  auto const& input = plan.features();
   auto const input_block = pmm::block_of(grid, input);
   estimate.targets += 8 * input_block.rows.size(); // ids
   if (facts.feature_kind == graph::FeatureKind::sparse) {
@@ -104,23 +111,9 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
     if (is_dropped) estimate.features += scalar * input_block.num_padded;
   }
 
-  auto gradient = std::int64_t{0};
-  auto middle = std::int64_t{0};
-  auto gathered = std::int64_t{0};
-  for (auto const& layer : plan) {
-    auto const weight = pmm::block_of(grid, layer.weight);
-    if (weight.num_padded != weight.size()) gathered = std::max(gathered, scalar * weight.size());
-    gradient = std::max(gradient, pmm::block_of(grid, layer.output).size());
-    if (layer.index > 0) gradient = std::max(gradient, pmm::block_of(grid, layer.input).size());
-    middle = std::max(middle, pmm::block_of(grid, layer.middle).size());
-  }
-  estimate.activations = scalar * (gradient + middle);
-  estimate.parameters = 3 * gathered; // read for a product, for one under way, and a partial gradient
-
   std::set<std::tuple<pmm::Axis, pmm::Axis, bool>> known;
-  auto const moments = Optimizer<T>::moment_bytes(optimizer);
   auto const num_entries = facts.num_entries + (facts.adds_self_loops() ? facts.num_vertices : 0);
-  for (auto const& layer : plan) {
+  for (auto const& layer : plan.layers) {
     auto const rows = layer.adjacency.layout.rows;
     auto const columns = layer.adjacency.layout.columns;
     auto const block = pmm::block_of(grid, layer.adjacency);
@@ -137,14 +130,24 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
       }
       known.insert(key);
     }
-    auto const output = pmm::block_of(grid, layer.output);
-    auto const weight = pmm::block_of(grid, layer.weight);
-    estimate.activations += scalar * output.size();
-    if (layer.aggregates_first) estimate.activations += scalar * pmm::block_of(grid, layer.middle).size();
-    estimate.parameters += weight.num_padded * (2 * scalar + moments);
-    if (settings.has_bias) estimate.parameters += output.columns.size() * (2 * scalar + moments);
-    if (is_dropped && layer.index + 1 < settings.num_layers()) estimate.targets += 8 * output.rows.size();
+    if (is_dropped && layer.index + 1 < settings.num_layers())
+      estimate.targets += 8 * pmm::block_of(grid, layer.output).rows.size(); // ids
   }
+
+  auto gradient = std::int64_t{0};
+  auto middle = std::int64_t{0};
+  auto gathered = std::int64_t{0};
+  for (auto const& layer : plan.layers) {
+    auto const weight = pmm::block_of(grid, layer.weight);
+    if (weight.num_padded != weight.size()) gathered = std::max(gathered, scalar * weight.size());
+    gradient = std::max(gradient, pmm::block_of(grid, layer.output).size());
+    if (layer.index > 0) gradient = std::max(gradient, pmm::block_of(grid, layer.input).size());
+    middle = std::max(middle, pmm::block_of(grid, layer.middle).size());
+    estimate.activations += scalar * pmm::block_of(grid, layer.output).size();
+    if (layer.aggregates_first) estimate.activations += scalar * pmm::block_of(grid, layer.middle).size();
+  }
+  estimate.activations += scalar * (gradient + middle);
+  estimate.parameters += 3 * gathered; // read for a product, for one under way, and a partial gradient
   estimate.messages = message_bytes(grid, plan, settings.overlaps, scalar);
   if (settings.trains_features)
     estimate.parameters += input_block.num_padded * (scalar + moments) + scalar * input_block.size();
@@ -152,10 +155,8 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
 }
 
 template MemoryEstimate estimate_memory<float>(pmm::ProcessGrid const&, graph::StoreFacts const&,
-                                               std::vector<GcnLayerPlan> const&, GcnSettings const&,
-                                               OptimizerSettings const&);
+                                               GcnPlan const&, GcnSettings const&, OptimizerSettings const&);
 template MemoryEstimate estimate_memory<double>(pmm::ProcessGrid const&, graph::StoreFacts const&,
-                                                std::vector<GcnLayerPlan> const&, GcnSettings const&,
-                                                OptimizerSettings const&);
+                                                GcnPlan const&, GcnSettings const&, OptimizerSettings const&);
 
 } // namespace orthant::models

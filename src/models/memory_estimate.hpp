@@ -29,7 +29,7 @@ struct MemoryEstimate {
 /// training.
 template<class T>
 [[nodiscard]] MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
-                                             std::vector<GcnLayerPlan> const& plan,
-                                             GcnSettings const& settings, OptimizerSettings const& optimizer);
+                                             GcnPlan const& plan, GcnSettings const& settings,
+                                             OptimizerSettings const& optimizer);
 
 } // namespace orthant::models

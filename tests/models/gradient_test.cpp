@@ -16,7 +16,7 @@ void expect_gradients_match(models::GcnSettings const& settings) {
   pmm::ProcessGrid const grid(self, {1, 1, 1, 1});
   auto const store = store_of_dataset(self, "sbm:vertices=31,edges=90,features=5,classes=3");
   models::Gcn<double> model(grid, store, settings);
-  auto loss = models::make_vertex_loss<double>(grid, store, model.plan().back().output);
+  auto loss = models::make_vertex_loss<double>(grid, store, model.plan().logits());
   runtime::PhaseTimes phases;
   runtime::DefaultExec const exec;
   auto const loss_now = [&] {
@@ -113,7 +113,7 @@ TEST(Training, EndsWithEpochAndLayerWhereTheLossIsNotFinite) {
   models::Gcn<float> model(grid, store, settings);
   Kokkos::deep_copy(model.parameters().back().value(),
                     std::numeric_limits<float>::quiet_NaN()); // the last bias
-  auto loss = models::make_vertex_loss<float>(grid, store, model.plan().back().output);
+  auto loss = models::make_vertex_loss<float>(grid, store, model.plan().logits());
   models::FullGraphTrainer<float> trainer(grid, model, loss, {});
 
   try {

@@ -115,7 +115,7 @@ TEST_P(GridInvariance, AnEpochSendsTheBytesThatWerePredicted) {
         settings.dropout = dropout;
         settings.trains_features = trains_features;
         models::Gcn<double> model(grid_, store, settings);
-        auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().back().output);
+        auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().logits());
         models::FullGraphTrainer<double> trainer(grid_, model, loss, short_training(2));
 
         auto const result = trainer.run([](runtime::EpochRecord const&) {});

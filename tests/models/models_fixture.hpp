@@ -54,7 +54,7 @@ std::vector<runtime::EpochRecord> train(pmm::ProcessGrid const& grid, graph::Gra
                                         models::GcnSettings const& model_settings,
                                         models::TrainSettings const& settings) {
   models::Gcn<T> model(grid, store, model_settings);
-  auto loss = models::make_vertex_loss<T>(grid, store, model.plan().back().output);
+  auto loss = models::make_vertex_loss<T>(grid, store, model.plan().logits());
   models::FullGraphTrainer<T> trainer(grid, model, loss, settings);
   std::vector<runtime::EpochRecord> records;
   trainer.run([&](runtime::EpochRecord const& record) { records.push_back(record); });

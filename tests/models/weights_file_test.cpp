@@ -22,7 +22,7 @@ double first_loss(pmm::ProcessGrid const& grid, graph::GraphStore const& store, 
   settings.dropout = 0;
   models::Gcn<double> model(grid, store, settings);
   models::load_weights(grid, file, model.parameters());
-  auto loss = models::make_vertex_loss<double>(grid, store, model.plan().back().output);
+  auto loss = models::make_vertex_loss<double>(grid, store, model.plan().logits());
   runtime::PhaseTimes phases;
   auto const& logits = model.forward({}, models::Gcn<double>::Pass::training, 1, phases);
   return loss.loss_and_gradient({}, logits, model.logits_gradient());

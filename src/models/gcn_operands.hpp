@@ -1,0 +1,33 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything of a graph, or of a batch of its vertices, that a GCN runs on. A plain struct: whoever samples a
+// batch fills it in.
+
+#include "models/gcn_input.hpp"
+#include "models/gcn_settings.hpp"
+
+#include <vector>
+
+namespace orthant::models {
+
+/// Copies share the numbers.
+template<class T>
+struct GcnOperands {
+  GcnPlan plan; // of this graph's or batch's extents; weights lie as the parameters do
+  std::vector<pmm::DistSparse<T>> adjacency; // [layers] with the transpose: layer l's A^ of plan.layers[l]
+  InputFeatures<T> features;                 // of plan.features()
+  std::vector<BlockKeys>
+      output_keys; // [layers] rows of plan.layers[l].output; empty where nothing is dropped
+};
+
+/// Those of the whole graph. Reads this rank's blocks: collective over the grid's group.
+template<class T>
+[[nodiscard]] GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid,
+                                                      graph::GraphStore const& store, GcnPlan const& plan,
+                                                      GcnSettings const& settings);
+
+/// Whether the activation of layer l's output drops anything: not of the logits.
+[[nodiscard]] bool drops_output(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);
+
+} // namespace orthant::models

@@ -1,0 +1,68 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a GCN learns: weights and biases with their gradients. They know of no graph, so several networks may
+// share them: one on mini-batches, one on the whole graph.
+
+#include "models/gcn_settings.hpp"
+#include "pmm/dist_matrix.hpp"
+#include "pmm/dist_vector.hpp"
+
+#include <string>
+#include <vector>
+
+namespace orthant::models {
+
+/// What is trained: "layer0.weight", "layer0.bias", .., "features". Bias or matrix, never both.
+template<class T>
+struct Parameter {
+  std::string name;
+  std::int64_t layer = 0;
+  pmm::DistMatrix<T> matrix, matrix_gradient;
+  pmm::DistVector<T> bias, bias_gradient;
+  bool is_bias = false;
+
+  [[nodiscard]] runtime::Vector<T> const& value() const { return is_bias ? bias.local() : matrix.storage(); }
+  [[nodiscard]] runtime::Vector<T> const& gradient() const {
+    return is_bias ? bias_gradient.local() : matrix_gradient.storage();
+  }
+};
+
+/// The parameters of one layer. A copy shares the numbers.
+template<class T>
+struct GcnLayerParameters {
+  pmm::DistMatrix<T> weight, weight_gradient;
+  pmm::DistVector<T> bias, bias_gradient; // empty without a bias
+};
+
+template<class T>
+class GcnParameters {
+ public:
+  /// Draws the weights (Glorot uniform; biases 0) where `plan` puts them. `grid` must outlive them. Not
+  /// collective.
+  GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& plan, GcnSettings const& settings);
+
+  /// Trains these features too: the last of list(). Once.
+  void add_features(pmm::DistMatrix<T> const& features);
+
+  [[nodiscard]] std::size_t num_layers() const { return layers_.size(); }
+  [[nodiscard]] GcnLayerParameters<T> const& layer(std::size_t l) const { return layers_[l]; }
+  /// Empty unless they are trained.
+  [[nodiscard]] pmm::DistMatrix<T> const& features_gradient() const { return features_gradient_; }
+
+  /// All of them, for the optimiser and for files; copies share the numbers.
+  [[nodiscard]] std::vector<Parameter<T>>& list() { return list_; }
+  [[nodiscard]] std::vector<Parameter<T>> const& list() const { return list_; }
+  /// Numbers over the whole grid.
+  [[nodiscard]] std::int64_t num_numbers() const;
+
+ private:
+  std::vector<GcnLayerParameters<T>> layers_;
+  pmm::DistMatrix<T> features_gradient_;
+  std::vector<Parameter<T>> list_;
+};
+
+extern template class GcnParameters<float>;
+extern template class GcnParameters<double>;
+
+} // namespace orthant::models
