@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The batches of one data group in the order of training, each sampled on a second thread while the step before it
-// runs: ScaleGNN's overlapped sampling (arXiv 2604.02651), across the ends of epochs too. Two batches are in
-// memory, the one in use and the next.
+// The batches of one data group in the order of training, each sampled on a second thread while the step
+// before it runs: ScaleGNN's overlapped sampling (arXiv 2604.02651), across the ends of epochs too. Two
+// batches are in memory, the one in use and the next.
 
 #include "models/background_task.hpp"
 #include "models/batch_source.hpp"
@@ -48,7 +48,7 @@ class BatchQueue {
   std::int64_t num_epochs_;
   Place place_; // of the batch that is filled next, or is being filled
   std::array<HostBatch<T>, 2> batches_;
-  std::size_t back_ = 0; // the one that is filled; the other is in use
+  std::size_t back_ = 0;               // the one that is filled; the other is in use
   std::optional<BackgroundTask> task_; // last: it fills what is above
 };
 

@@ -33,6 +33,7 @@ pmm::SparseBlock<T> to_sparse_block(sampling::SampledBlock<T> const& from) {
                 lent("orthant::models::batch/row_offsets", block.row_offsets),
                 lent("orthant::models::batch/columns", block.columns),
                 lent("orthant::models::batch/values", block.values)};
+  if (block.num_rows == 0) return result; // without rows no groups, and without groups other column scales
   result.row_scale = lent("orthant::models::batch/row_scale", block.row_scale);
   result.column_scale = lent("orthant::models::batch/column_scale", block.column_scale);
   result.row_groups = lent("orthant::models::batch/row_groups", block.row_groups);

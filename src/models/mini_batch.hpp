@@ -1,19 +1,19 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mini-batch training on a grid of Gd x X x Y x Z ranks (ScaleGNN, arXiv 2604.02651). Every group of X x Y x Z ranks
-// trains on a batch of its own; a step takes K batches of each of the Gd groups:
+// Mini-batch training on a grid of Gd x X x Y x Z ranks (ScaleGNN, arXiv 2604.02651). Every group of X x Y x
+// Z ranks trains on a batch of its own; a step takes K batches of each of the Gd groups:
 //
 //   L = sum_{g,k} sum_{v in S_{g,k}, training} loss_v / n        n = training vertices of all Gd K batches
 //   dW = sum_{g,k} dL/dW                                         all-reduced over the data axis
 //
-// n = 0 gives a zero gradient. The effective batch is Gd K B vertices, and an epoch has ceil(N / (Gd K B)) updates:
-// where Gd or K grows, fewer and less noisy steps want a larger learning rate (the square root of the growth for
-// Adam, in proportion for SGD, as a start).
+// n = 0 gives a zero gradient. The effective batch is Gd K B vertices, and an epoch has ceil(N / (Gd K B))
+// updates: where Gd or K grows, fewer and less noisy steps want a larger learning rate (the square root of
+// the growth for Adam, in proportion for SGD, as a start).
 //
-// Dropout is keyed by epoch and batch index, so Gd groups train as one that accumulates Gd batches. Evaluation, and
-// the last epochs where asked for, are full-graph passes with the same parameters, on the same ranks; every group
-// then does the same.
+// Dropout is keyed by epoch and batch index, so Gd groups train as one that accumulates Gd batches.
+// Evaluation, and the last epochs where asked for, are full-graph passes with the same parameters, on the
+// same ranks; every group then does the same.
 
 #include "models/batch_queue.hpp"
 #include "models/full_graph.hpp"
@@ -64,6 +64,13 @@ class MiniBatchTrainer {
 
   /// The whole graph: for evaluation, and the last epochs.
   struct FullGraph {
+    FullGraph(pmm::ProcessGrid const& grid, GcnSettings const& model_settings,
+              std::shared_ptr<GcnParameters<T>> parameters, GcnOperands<T> operands, pmm::RowLoss<T>& loss,
+              TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update)
+        : network(grid, model_settings, std::move(parameters)),
+          trainer(grid, network, loss, settings, std::move(update)) {
+      network.rebind(std::move(operands));
+    }
     Gcn<T> network;
     FullGraphTrainer<T> trainer;
   };
@@ -74,15 +81,15 @@ class MiniBatchTrainer {
   void add_batch(std::int64_t epoch, std::int64_t k, StepSums& sums);
 
   pmm::ProcessGrid const& grid_;
-  GcnSettings model_settings_;
   TrainSettings settings_;
   MiniBatchSettings batch_settings_;
   sampling::VertexSampler sampler_;
   GcnPlan plan_;
   std::shared_ptr<GcnParameters<T>> parameters_;
   pmm::RowLoss<T> full_loss_;
-  pmm::RowLoss<T> batch_loss_;
-  std::int64_t nominal_count_; // of training vertices in a step: what gradients are divided by until n is known
+  pmm::RowLoss<T> batch_loss_; // in the same scratch
+  std::int64_t
+      nominal_count_; // of training vertices in a step: what gradients are divided by until n is known
   std::unique_ptr<BatchSource<T>> source_;
   Gcn<T> network_; // on batches
   GradientSum<T> gradient_sum_;
