@@ -9,8 +9,8 @@
 namespace orthant::sampling {
 
 KeyTable::KeyTable(std::span<std::int64_t const> keys) {
-  constexpr auto most_narrow = std::int64_t{std::numeric_limits<std::uint32_t>::max()};
-  bool const is_narrow = std::all_of(keys.begin(), keys.end(), [](auto key) { return key <= most_narrow; });
+  std::int64_t const most_narrow = std::numeric_limits<std::uint32_t>::max();
+  bool const is_narrow = std::all_of(keys.begin(), keys.end(), [&](auto key) { return key <= most_narrow; });
   if (is_narrow)
     slots_ = filled<std::uint32_t>(keys);
   else

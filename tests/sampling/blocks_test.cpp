@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The blocks of a batch, put together over a grid, are the subgraph of the definition; and making them sends
+// nothing.
+#include "sampling/batch_builder.hpp"
+
+#include "pmm/layout.hpp"
+#include "runtime/collectives.hpp"
+#include "runtime/random.hpp"
+#include "sampling/vertex_sampler.hpp"
+#include "sampling_fixture.hpp"
+#include "support/dist_checks.hpp"
+#include "support/grids.hpp"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <optional>
+
+namespace orthant::testing {
+namespace {
+
+using graph::Order;
+using graph::Parity;
+using sampling::Batch;
+using sampling::BatchBuilder;
+using sampling::BlockHandle;
+using sampling::SampledBlock;
+using sampling::SampledVertices;
+using sampling::VertexSampler;
+
+/// Adds the entries of a block where they belong by original ids.
+void add_entries(SampledBlock<double> const& block, SampledVertices const& rows,
+                 SampledVertices const& columns, Dense& whole) {
+  ASSERT_EQ(block.num_rows, static_cast<std::int64_t>(rows.size()));
+  ASSERT_EQ(block.num_columns, static_cast<std::int64_t>(columns.size()));
+  ASSERT_EQ(block.row_offsets.size(), rows.size() + 1);
+  ASSERT_EQ(block.row_scale.size(), rows.size());
+  ASSERT_EQ(block.column_scale.size(), position(block.num_groups) * columns.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    auto const group = block.row_groups.empty() ? 0 : block.row_groups[i];
+    auto const row = rows.original_ids[i];
+    for (auto k = position(block.row_offsets[i]); k < position(block.row_offsets[i + 1]); ++k) {
+      auto const j = block.columns[k];
+      if (k > position(block.row_offsets[i])) {
+        ASSERT_LE(block.columns[k - 1], j); // equal only where repeats are kept
+      }
+      auto const column = columns.original_ids[position(j)];
+      ASSERT_NE(row, column); // self loops are apart
+      whole(row, column) += block.row_scale[i] * (block.values.empty() ? 1 : block.values[k]) *
+                            block.column_scale[position(group * block.num_columns + j)];
+    }
+    if (auto const self = block.self_columns[i]; self >= 0) {
+      ASSERT_EQ(columns.original_ids[position(self)], row);
+      whole(row, row) += block.self_scale[i];
+    }
+  }
+}
+
+void expect_equal(Dense const& found, Dense const& expected) {
+  for (std::int64_t i = 0; i < expected.rows; ++i)
+    for (std::int64_t j = 0; j < expected.columns; ++j)
+      ASSERT_NEAR(found(i, j), expected(i, j), 1e-12 * std::abs(expected(i, j))) << i << ", " << j;
+}
+
+class SampledBlocks : public ::testing::TestWithParam<std::array<int, 4>> {
+ protected:
+  SampledBlocks()
+      : world_(MPI_COMM_WORLD, "world"),
+        self_(MPI_COMM_SELF, "self"),
+        grid_(world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}) {}
+
+  /// What this rank's blocks of one kind add to the whole matrix. Collective over the group.
+  [[nodiscard]] Dense together(SampledBlock<double> const& block, SampledVertices const& rows,
+                               SampledVertices const& columns, std::int64_t n, pmm::Axis third) const {
+    Dense whole(n, n);
+    if (grid_.coordinate(third) == 0) add_entries(block, rows, columns, whole); // the others have copies
+    runtime::all_reduce(runtime::host, grid_.group(), whole.numbers);
+    return whole;
+  }
+
+  void expect_nothing_sent() const {
+    EXPECT_TRUE(counted_calls(grid_).empty());
+    for (std::size_t i = 0; i < runtime::num_operations; ++i)
+      for (auto const* comm : {&world_, &self_})
+        EXPECT_EQ(comm->ledger()[static_cast<runtime::Operation>(i)].bytes, 0);
+  }
+
+  /// One random (seed, epoch, step) on all blocks of the grid: every pair of axes and both parities.
+  void check_draw(graph::GraphStore const& store, std::uint64_t draw, std::optional<double> train_fraction) {
+    auto const random = runtime::RandomStream(19, runtime::Purpose::test, draw);
+    auto const n = store.facts().num_vertices;
+    auto const num_groups = std::int64_t{grid_.size(pmm::Axis::data)};
+    auto const most = std::min<std::int64_t>(14, n / num_groups - 2); // enough batches for all groups
+    auto const size = 2 + static_cast<std::int64_t>(random.integer(static_cast<std::uint64_t>(most), 0));
+    VertexSampler const sampler(
+        {random.bits64(1), size, num_groups, 1 + static_cast<std::int64_t>(draw % 2), train_fraction}, n,
+        store.facts().split_sizes[0]);
+    auto const epoch = static_cast<std::int64_t>(random.integer(50, 2));
+    auto const step =
+        static_cast<std::int64_t>(random.integer(static_cast<std::uint64_t>(sampler.num_steps()), 3));
+    auto const t = sampler.batch_of(step, grid_.coordinate(pmm::Axis::data));
+
+    struct Wanted {
+      pmm::Axis third;
+      BlockHandle block;
+      std::size_t rows;
+      std::size_t columns;
+    };
+    std::vector<Wanted> all;
+    BatchBuilder<double> builder(world_, store, sampler);
+    for (auto const& [r, c] : axis_pairs())
+      for (auto const parity : {Parity::even, Parity::odd}) {
+        auto const block = pmm::block_of(grid_, {{r, c}, {n, n}});
+        auto const handle = builder.add_block(parity, block.rows, block.columns);
+        all.push_back({pmm::Layout{r, c}.third(), handle,
+                       builder.add_range(graph::row_order(parity), block.rows),
+                       builder.add_range(graph::column_order(parity), block.columns)});
+      }
+    Batch<double> batch;
+    builder.build(epoch + 1, 0, batch); // what another batch leaves behind does no harm
+
+    clear_ledgers(grid_);
+    world_.ledger().clear();
+    self_.ledger().clear();
+    builder.build(epoch, t, batch);
+    expect_nothing_sent();
+
+    auto const members = members_of(batch.keys, vertices_by_key(store, batch.keys.num_strata()));
+    auto const a = normalised_matrix(store);
+    auto const expected = sampled_matrix(a, members, sampler.stratum_sizes());
+    auto const expected_transposed = transposed(expected);
+    for (auto const& wanted : all) {
+      auto const& rows = batch.vertices[wanted.rows];
+      auto const& columns = batch.vertices[wanted.columns];
+      expect_equal(together(batch.forward(wanted.block), rows, columns, n, wanted.third), expected);
+      expect_equal(together(batch.adjoint(wanted.block), columns, rows, n, wanted.third),
+                   expected_transposed);
+    }
+  }
+
+  runtime::Communicator world_;
+  runtime::Communicator self_;
+  pmm::ProcessGrid grid_;
+};
+
+TEST_P(SampledBlocks, PutTogetherAreTheSubgraphAndNothingIsSent) {
+  // Twenty draws and more on every number of ranks, and a few on every grid.
+  auto const num_grids = grids_4d(world_.size()).size();
+  auto const num_draws = std::max(std::size_t{5}, 20 / num_grids);
+  auto const recipes = store_recipes();
+  auto first = std::uint64_t{0}; // other draws on other grids
+  for (auto const size : GetParam())
+    first = 10 * first + static_cast<std::uint64_t>(size);
+  for (std::uint64_t i = 0; i < num_draws; ++i) {
+    auto const& recipe = recipes[(first + i) % recipes.size()];
+    auto const store = make_store(self_, recipe);
+    SCOPED_TRACE(::testing::Message() << recipe.name << ", draw " << first + i);
+    check_draw(store, first + i, {});
+    if (grid_.size(pmm::Axis::data) <= 2) check_draw(store, first + i, 0.4);
+  }
+}
+
+TEST_P(SampledBlocks, VerticesOfARangeAreThoseOfTheBatch) {
+  auto const store = make_store(self_, store_recipes()[0]);
+  auto const n = store.facts().num_vertices;
+  VertexSampler const sampler({5, 7, 1, 1, 0.5}, n, store.facts().split_sizes[0]);
+  BatchBuilder<float> builder(world_, store, sampler);
+  Batch<float> batch;
+  auto const vertices = vertices_by_key(store, 2);
+
+  for (auto const order : {Order::p1, Order::p2})
+    for (auto const axis : pmm::spatial_axes) {
+      auto const range = runtime::balanced_range(n, grid_.size(axis), grid_.coordinate(axis));
+      auto const handle = builder.add_range(order, range);
+      EXPECT_EQ(builder.add_range(order, range), handle);
+      auto const ids = store.read_original_ids(order, range);
+      auto const others = store.read_original_ids(graph::other(order), {0, n});
+
+      builder.build(1, 2, batch);
+      auto const members = members_of(batch.keys, vertices);
+
+      auto const& found = batch.vertices[handle];
+      std::size_t next = 0;
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        if (members.is_in[position(ids[i])] == 0) continue;
+        ASSERT_LT(next, found.size());
+        EXPECT_EQ(found.positions[next], static_cast<std::int32_t>(i));
+        EXPECT_EQ(found.original_ids[next], ids[i]);
+        EXPECT_EQ(found.strata[next], members.stratum[position(ids[i])]);
+        EXPECT_EQ(others[position(found.other_positions[next])], ids[i]);
+        ++next;
+      }
+      EXPECT_EQ(next, found.size());
+    }
+}
+
+// A batch of all vertices is the full graph: factors of 1, every entry kept.
+TEST_P(SampledBlocks, OfAllVerticesAreTheWholeMatrix) {
+  auto const store = make_store(self_, store_recipes()[1]);
+  auto const n = store.facts().num_vertices;
+  VertexSampler const sampler({5, n, 1, 1, {}}, n, store.facts().split_sizes[0]);
+  BatchBuilder<double> builder(world_, store, sampler);
+  auto const block = pmm::block_of(grid_, {{pmm::Axis::z, pmm::Axis::x}, {n, n}});
+  auto const handle = builder.add_block(Parity::odd, block.rows, block.columns);
+  Batch<double> batch;
+
+  builder.build(0, 0, batch);
+
+  auto const rows = builder.add_range(Order::p2, block.rows);
+  auto const columns = builder.add_range(Order::p1, block.columns);
+  expect_equal(
+      together(batch.forward(handle), batch.vertices[rows], batch.vertices[columns], n, pmm::Axis::y),
+      normalised_matrix(store));
+}
+
+INSTANTIATE_TEST_SUITE_P(Grids, SampledBlocks, ::testing::ValuesIn(grids_4d(world_size())), GridName{});
+
+} // namespace
+} // namespace orthant::testing
