@@ -4,14 +4,14 @@
 
 #include "cli/subcommands.hpp"
 #include "cli/train_full.hpp"
+#include "cli/train_minibatch.hpp"
 #include "cli/train_options.hpp"
 
 namespace orthant::cli {
 namespace {
 
 int run(TrainOptions const& options, Context& context) {
-  if (options.mode == "minibatch") refuse_unbuilt("--mode minibatch");
-  return train_full(options, context);
+  return options.mode == "minibatch" ? train_minibatch(options, context) : train_full(options, context);
 }
 
 void add_model(Command& command, TrainOptions& o) {
@@ -48,7 +48,7 @@ void add_mini_batch(Command& command, TrainOptions& o) {
   command.option("--accumulate", o.accumulate, "Batches a step", in_range(1));
   command.option("--batch-train-fraction", o.batch_train_fraction,
                  "Share of training vertices in a batch; 0 leaves it to chance", in_range(0, 1));
-  command.option("--finish-full", o.finish_full, "Full-graph epochs after the mini-batch ones", in_range(0));
+  command.option("--finish-full", o.finish_full, "Train the last epochs on the full graph", in_range(0));
 }
 
 void add_running(Command& command, TrainOptions& o) {

@@ -67,6 +67,7 @@ BatchSource<T>::BatchSource(pmm::ProcessGrid const& grid, graph::GraphStore cons
       has_sparse_features_(features.is_sparse),
       num_feature_columns_(pmm::block_of(grid, plan.features()).columns.size()),
       num_label_columns_(static_cast<std::int64_t>(targets.indicator.extent(1))),
+      targets_(targets),
       splits_(targets.splits),
       classes_(targets.classes),
       indicator_(runtime::Vector<std::int8_t>(targets.indicator.data(), targets.indicator.size())) {

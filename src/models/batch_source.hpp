@@ -90,6 +90,7 @@ class BatchSource {
   HostNumbers<T> feature_scale_;     // sparse: of the rows
   HostNumbers<runtime::Offset> feature_offsets_;
   HostNumbers<runtime::LocalColumn> feature_columns_;
+  pmm::RowTargets targets_; // of the whole graph: the memory of the three below, on the host
   HostNumbers<std::int8_t> splits_;
   HostNumbers<std::int32_t> classes_;
   HostNumbers<std::int8_t> indicator_;
