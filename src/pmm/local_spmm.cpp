@@ -41,16 +41,22 @@ struct PortableSpmm {
     auto const begin = a.csr.row_offsets(row);
     auto const end = a.csr.row_offsets(row + 1);
     auto const scale = a.row_scale.extent(0) == 0 ? T{1} : a.row_scale(row);
+    auto const group = a.row_groups.extent(0) == 0 ? 0 : static_cast<std::size_t>(a.row_groups(row));
+    auto const scales = group * static_cast<std::size_t>(a.csr.num_columns);
+    auto const self = a.self_columns.extent(0) == 0 ? -1 : a.self_columns(row);
     Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, static_cast<int>(b.extent(1))), [&](int n) {
       auto sum = T{0};
       for (auto k = begin; k < end; ++k) {
         auto const entry = static_cast<std::size_t>(k);
         auto const column = static_cast<std::size_t>(a.csr.columns(entry));
         auto weight = a.csr.values.extent(0) == 0 ? T{1} : a.csr.values(entry);
-        if (a.column_scale.extent(0) != 0) weight *= a.column_scale(column);
+        if (a.column_scale.extent(0) != 0) weight *= a.column_scale(scales + column);
         sum += weight * b(column, static_cast<std::size_t>(n));
       }
-      c(row, static_cast<std::size_t>(n)) = scale * sum;
+      sum *= scale;
+      if (self >= 0)
+        sum += a.self_scale(row) * b(static_cast<std::size_t>(self), static_cast<std::size_t>(n));
+      c(row, static_cast<std::size_t>(n)) = sum;
     });
   }
 };
@@ -92,13 +98,14 @@ void run_on_host(DefaultExec const& exec, SparseBlock<T> const& a, Range rows, M
   // Rows differ in length: with several threads, more tasks than threads.
   auto const concurrency = static_cast<std::int64_t>(exec.concurrency());
   auto const num_tasks = concurrency == 1 ? 1 : std::min(rows.size(), 16 * concurrency);
-  HostSpmmTask<T> const task{multiply_rows,
-                             {a.csr.num_rows, a.csr.row_offsets.data(), a.csr.columns.data(),
-                              pointer_or_null(a.csr.values), pointer_or_null(a.row_scale),
-                              pointer_or_null(a.column_scale), b.data(), static_cast<std::int64_t>(width),
-                              c.data(), static_cast<std::int64_t>(width), width},
-                             rows,
-                             num_tasks};
+  HostSpmmTask<T> const task{
+      multiply_rows,
+      {a.csr.num_rows, a.csr.num_columns, a.csr.row_offsets.data(), a.csr.columns.data(),
+       pointer_or_null(a.csr.values), pointer_or_null(a.row_scale), pointer_or_null(a.column_scale),
+       pointer_or_null(a.row_groups), pointer_or_null(a.self_columns), pointer_or_null(a.self_scale),
+       b.data(), static_cast<std::int64_t>(width), c.data(), static_cast<std::int64_t>(width), width},
+      rows,
+      num_tasks};
   Kokkos::parallel_for(
       "orthant::pmm::spmm",
       Kokkos::RangePolicy<DefaultExec, std::int64_t, Kokkos::Schedule<Kokkos::Dynamic>>(exec, 0, num_tasks),
@@ -124,6 +131,8 @@ SparseBlock<T> transposed(SparseBlock<T> const& block) {
   auto const& a = block.csr;
   ORTHANT_REQUIRE(a.num_rows <= std::numeric_limits<runtime::LocalColumn>::max(), "a block of ", a.num_rows,
                   " rows has 32-bit columns in its transpose");
+  ORTHANT_REQUIRE(block.row_groups.extent(0) == 0 && block.self_columns.extent(0) == 0,
+                  "a sampled block has a transpose of its own");
   auto const num_nonzeros = static_cast<std::size_t>(a.num_nonzeros());
   auto const has_values = a.values.extent(0) > 0;
   auto const offsets = on_host(a.row_offsets);
@@ -176,8 +185,16 @@ LocalSpmm<T>::LocalSpmm(SparseBlock<T> block) : block_(std::move(block)) {
                   " non-zeros, ", csr.values.extent(0), " values");
   ORTHANT_REQUIRE(block_.row_scale.extent(0) == 0 || is_length(block_.row_scale, csr.num_rows), csr.num_rows,
                   " rows, ", block_.row_scale.extent(0), " scales");
-  ORTHANT_REQUIRE(block_.column_scale.extent(0) == 0 || is_length(block_.column_scale, csr.num_columns),
-                  csr.num_columns, " columns, ", block_.column_scale.extent(0), " scales");
+  auto const has_groups = block_.row_groups.extent(0) > 0;
+  ORTHANT_REQUIRE(!has_groups || is_length(block_.row_groups, csr.num_rows), csr.num_rows, " rows, ",
+                  block_.row_groups.extent(0), " groups");
+  auto const num_scales = static_cast<std::int64_t>(block_.column_scale.extent(0));
+  ORTHANT_REQUIRE((num_scales == 0 && !has_groups) || num_scales == csr.num_columns ||
+                      (has_groups && csr.num_columns > 0 && num_scales % csr.num_columns == 0),
+                  csr.num_columns, " columns, ", num_scales, " scales");
+  ORTHANT_REQUIRE(block_.self_columns.extent(0) == block_.self_scale.extent(0) &&
+                      (block_.self_columns.extent(0) == 0 || is_length(block_.self_columns, csr.num_rows)),
+                  csr.num_rows, " rows, ", block_.self_columns.extent(0), " self loops");
 }
 
 template<class T>

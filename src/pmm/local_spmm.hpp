@@ -5,6 +5,11 @@
 //
 //   C[i,:] := r_i sum_j v_ij s_j B[j,:]            r, v and s each 1 where they are absent
 //
+// A block of a sampled batch scales all but its self loops, which then lie apart, and scales columns by the
+// group (stratum) g of the row:
+//
+//   C[i,:] := r_i sum_j v_ij s_{g_i,j} B[j,:] + d_i B[self_i,:]
+//
 // so that A^ = D^-1/2 (A + I) D^-1/2 is stored as a pattern, 4 bytes a non-zero (DESIGN 3.1). Rows are summed
 // in the order of their columns: the result does not depend on the number of threads.
 
@@ -24,12 +29,16 @@ using runtime::Vector;
 template<class T>
 struct SparseBlock {
   CsrMatrix<T> csr;
-  Vector<T> row_scale;    // [num_rows] or empty
-  Vector<T> column_scale; // [num_columns] or empty
+  Vector<T> row_scale;                 // [num_rows] or empty
+  Vector<T> column_scale;              // [num_columns] or empty; with row groups [groups x num_columns]
+  Vector<std::int8_t> row_groups{};    // [num_rows] or empty: one group
+  Vector<std::int32_t> self_columns{}; // [num_rows] or empty: column of the row's self loop, -1 none
+  Vector<T> self_scale{};              // [num_rows] with self_columns: the self loop's whole weight
 };
 
 /// The transposed block, columns ascending; scales change places and are shared. For set-up: through the
-/// host, O(non-zeros + rows + columns). At most 2^31 rows (Error).
+/// host, O(non-zeros + rows + columns). At most 2^31 rows (Error). A block with row groups or self loops
+/// apart comes from a sampler, which makes its transpose, too (Error).
 template<class T>
 [[nodiscard]] SparseBlock<T> transposed(SparseBlock<T> const& block);
 

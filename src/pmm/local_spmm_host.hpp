@@ -11,11 +11,15 @@ namespace orthant::pmm::detail {
 template<class T>
 struct HostSpmm {
   std::int64_t num_rows = 0;
+  std::int64_t num_columns = 0;
   std::int64_t const* row_offsets = nullptr;
   std::int32_t const* columns = nullptr;
-  T const* values = nullptr;       // null: pattern-only
-  T const* row_scale = nullptr;    // null: all 1
-  T const* column_scale = nullptr; // null: all 1
+  T const* values = nullptr;                  // null: pattern-only
+  T const* row_scale = nullptr;               // null: all 1
+  T const* column_scale = nullptr;            // null: all 1
+  std::int8_t const* row_groups = nullptr;    // null: one group
+  std::int32_t const* self_columns = nullptr; // null: no self loops apart
+  T const* self_scale = nullptr;
   T const* b = nullptr;
   std::int64_t b_stride = 0;
   T* c = nullptr;

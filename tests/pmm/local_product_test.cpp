@@ -83,6 +83,51 @@ TEST(LocalSpmm, WritesTheRowsAskedForAndNoOthers) {
   expect_equal(c, expected, "rows 3 to 6");
 }
 
+/// Rows of a sampled batch: two groups with column scales of their own, some rows with a self loop apart.
+template<class T>
+void expect_groups_and_self_loops() {
+  SparseRecipe const recipe{47, false, true};
+  auto block = sparse_block<T>(recipe, {0, 19}, {0, 26});
+  auto const pattern = make_dense(19, 26, SparseRecipe{47, false, false});
+  auto const row_scale = host_copy(block.row_scale);
+  std::vector<T> column_scale(2 * 26);
+  for (std::size_t j = 0; j < column_scale.size(); ++j)
+    column_scale[j] = static_cast<T>(1 + j % 5) / 2;
+  std::vector<std::int8_t> groups(19);
+  std::vector<std::int32_t> self_columns(19, -1);
+  std::vector<T> self_scale(19, T{3});
+  Dense a(19, 26);
+  for (std::int64_t i = 0; i < 19; ++i) {
+    auto const row = static_cast<std::size_t>(i);
+    groups[row] = static_cast<std::int8_t>(i % 2);
+    for (std::int64_t j = 0; j < 26; ++j)
+      a(i, j) = static_cast<double>(row_scale(row)) * pattern(i, j) *
+                static_cast<double>(column_scale[static_cast<std::size_t>(i % 2 * 26 + j)]);
+    if (i % 3 != 0) continue;
+    self_columns[row] = static_cast<std::int32_t>((5 * i) % 26);
+    a(i, (5 * i) % 26) += 3;
+  }
+  block.column_scale = device_copy(column_scale);
+  block.row_groups = device_copy(groups);
+  block.self_columns = device_copy(self_columns);
+  block.self_scale = device_copy(self_scale);
+  LocalSpmm<T> const spmm(block);
+  for (auto const width : {1, 3, 16, 47, 64, 130}) {
+    auto const b = make_dense(26, width, [](auto i, auto j) { return small_integer(6, i, j); });
+    auto const c = device_matrix<T>(make_dense(19, width, [](auto, auto) { return 12345.0; }));
+    spmm.apply(DefaultExec(), {0, 19}, device_matrix<T>(b), c);
+    expect_equal(c, product(a, b), "width " + std::to_string(width));
+  }
+  EXPECT_THROW((void)transposed(block), runtime::Error);
+  block.self_scale = device_copy(std::vector<T>(18, T{3}));
+  EXPECT_THROW(LocalSpmm<T>{block}, runtime::Error);
+}
+
+TEST(LocalSpmm, RowGroupsChooseColumnScalesAndSelfLoopsLieApart) {
+  expect_groups_and_self_loops<float>();
+  expect_groups_and_self_loops<double>();
+}
+
 TEST(LocalSpmm, EmptyBlocksGiveZeroRowsOrNothing) {
   SparseRecipe const recipe{44, false, false};
   auto const c = device_matrix<double>(make_dense(4, 3, [](auto, auto) { return 7.0; }));
