@@ -40,16 +40,16 @@ MiniBatchSettings small_batches() {
   return settings;
 }
 
-struct Run {
+struct TrainedRun {
   std::vector<double> step_losses; // of all mini-batch epochs
   std::vector<runtime::EpochRecord> records;
 };
 
-Run train_in_batches(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                     models::GcnSettings const& model, models::TrainSettings const& settings,
-                     MiniBatchSettings const& batches) {
+TrainedRun train_in_batches(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                            models::GcnSettings const& model, models::TrainSettings const& settings,
+                            MiniBatchSettings const& batches) {
   models::MiniBatchTrainer<double> trainer(grid, store, model, settings, batches);
-  Run run;
+  TrainedRun run;
   trainer.run([&](runtime::EpochRecord const& record) {
     run.records.push_back(record);
     if (record.epoch > settings.num_epochs - batches.num_full_epochs) return;
@@ -59,7 +59,7 @@ Run train_in_batches(pmm::ProcessGrid const& grid, graph::GraphStore const& stor
   return run;
 }
 
-void expect_equal(Run const& found, Run const& expected) {
+void expect_equal(TrainedRun const& found, TrainedRun const& expected) {
   ASSERT_EQ(found.step_losses.size(), expected.step_losses.size());
   for (std::size_t s = 0; s < found.step_losses.size(); ++s)
     EXPECT_NEAR(found.step_losses[s], expected.step_losses[s], 1e-10) << "step " << s;
@@ -82,9 +82,10 @@ class MiniBatch : public ::testing::TestWithParam<std::array<int, 4>> {
         one_(self_, {1, 1, 1, 1}) {}
 
   /// The losses on the grid equal those of one rank, which accumulates as many batches as there are groups.
-  Run expect_equal_losses(models::GcnSettings const& model, models::TrainSettings const& settings,
-                          MiniBatchSettings const& batches, std::string const& description = graph_text,
-                          graph::PermutationKind permutation = graph::PermutationKind::twofold) {
+  TrainedRun expect_equal_losses(models::GcnSettings const& model, models::TrainSettings const& settings,
+                                 MiniBatchSettings const& batches,
+                                 std::string const& description = graph_text,
+                                 graph::PermutationKind permutation = graph::PermutationKind::twofold) {
     auto accumulated = batches;
     accumulated.num_accumulated *= grid_.size(pmm::Axis::data);
     auto expected =
