@@ -23,22 +23,17 @@ struct EvaluateOptions {
 };
 
 models::GcnSettings model_of(models::WeightsFacts const& weights, EvaluateOptions const& options) {
-  models::GcnSettings settings;
-  settings.hidden_widths.assign(weights.widths.begin() + 1, weights.widths.end() - 1);
-  settings.has_bias = weights.has_bias;
-  settings.dropout = 0;
-  settings.feature_norm = options.feature_norm.empty()
-                              ? weights.feature_norm.value_or(models::FeatureNorm::none)
-                              : models::parse_feature_norm(options.feature_norm);
+  auto settings = models::settings_of(weights);
+  if (!options.feature_norm.empty()) settings.feature_norm = models::parse_feature_norm(options.feature_norm);
   return settings;
 }
 
 void require_fitting_widths(models::WeightsFacts const& weights, graph::GraphStore const& store,
                             std::string const& path) {
   auto const& facts = store.facts();
-  if (weights.widths.front() != facts.num_features || weights.widths.back() != facts.num_classes)
+  if (weights.num_features() != facts.num_features || weights.num_classes() != facts.num_classes)
     runtime::throw_user("{} maps {} features to {} classes, but {} has {} features and {} classes", path,
-                        weights.widths.front(), weights.widths.back(), store.name(), facts.num_features,
+                        weights.num_features(), weights.num_classes(), store.name(), facts.num_features,
                         facts.num_classes);
 }
 

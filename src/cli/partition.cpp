@@ -85,12 +85,12 @@ std::string communication_table(graph::StoreFacts const& facts) {
   std::vector<std::int64_t> widths{features};
   widths.insert(widths.end(), settings.hidden_widths.begin(), settings.hidden_widths.end());
   widths.push_back(classes);
-  models::GcnShape shape;
-  shape.num_vertices = facts.num_vertices;
-  shape.widths = widths;
-  shape.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
-  shape.has_input_dropout = settings.dropout > 0;
-  auto const plan = models::plan_gcn(shape, models::ProductOrder::automatic);
+  models::GcnShape model;
+  model.num_vertices = facts.num_vertices;
+  model.widths = widths;
+  model.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
+  model.has_input_dropout = settings.dropout > 0;
+  auto const plan = models::plan_gcn(model, models::ProductOrder::automatic);
   auto const bytes_of = [&](pmm::GridShape const& shape) {
     auto const axes = models::predict_epoch_bytes<float>(shape, plan, settings);
     return axes[0] + axes[1] + axes[2];

@@ -21,10 +21,12 @@ void add_model(Command& command, TrainOptions& o) {
   command.option("--hidden", o.hidden, "Width of the hidden layers", in_range(1));
   command.option("--dropout", o.dropout, "Probability that an activation is dropped", in_range(0, 0.999));
   command.flag("--bias,!--no-bias", o.bias, "Add a bias in each layer (default)");
-  command.option("--norm", o.norm, "Normalisation between layers: rms or none", one_of({"rms", "none"}));
-  command.flag("--residual", o.residual, "Add each layer's input to its output");
-  command.flag("--input-projection", o.input_projection, "A linear layer before the first graph layer");
-  command.flag("--head", o.head, "A linear layer after the last graph layer");
+  command.option("--norm", o.norm, "Normalisation in each hidden layer: rms or none",
+                 one_of({"rms", "none"}));
+  command.flag("--residual", o.residual, "Add each layer's input to its output where they are equally wide");
+  command.flag("--input-projection", o.input_projection,
+               "A linear layer before the first graph layer; features are then not dropped out");
+  command.flag("--head", o.head, "A linear layer after the last graph layer, which is then a hidden one");
   command.option("--feature-norm", o.feature_norm, "Scale each vertex's features to sum 1: row or none",
                  one_of({"row", "none"}));
   command.flag("--trainable-features", o.trainable_features, "Learn the input features, too");
@@ -34,7 +36,8 @@ void add_optimiser(Command& command, TrainOptions& o) {
   command.begin_group("Optimiser");
   command.option("--optimizer", o.optimizer, "adam, adamw or sgd", one_of({"adam", "adamw", "sgd"}));
   command.option("--lr", o.lr, "Learning rate", above(0));
-  command.option("--weight-decay", o.weight_decay, "Weight decay (biases are never decayed)", in_range(0));
+  command.option("--weight-decay", o.weight_decay,
+                 "Weight decay (biases and scales of norms are never decayed)", in_range(0));
   command.option("--weight-decay-first-layer", o.weight_decay_first_layer, "Another one for layer 0",
                  in_range(0));
   command.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm", above(0));

@@ -46,7 +46,7 @@ int train(TrainOptions const& options, Context& context) {
   lines.finish();
 
   if (!options.save_weights.empty())
-    models::save_weights(grid, options.save_weights, model.parameters(), model_settings.feature_norm);
+    models::save_weights(grid, options.save_weights, model.parameters(), model_settings);
   auto const taken =
       runtime::all_reduced(world, runtime::peak_resident_bytes() - memory_at_start, runtime::Reduction::max);
   report(context, result);
@@ -82,7 +82,6 @@ pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks) {
 }
 
 int train_full(TrainOptions const& options, Context& context) {
-  refuse_unbuilt_parts(options);
   return trains_in_double(options) ? train<double>(options, context) : train<float>(options, context);
 }
 

@@ -56,7 +56,7 @@ int train(TrainOptions const& options, Context& context) {
   lines.finish();
 
   if (!options.save_weights.empty())
-    models::save_weights(grid, options.save_weights, trainer.parameters(), model_settings.feature_norm);
+    models::save_weights(grid, options.save_weights, trainer.parameters(), model_settings);
   auto const taken =
       runtime::all_reduced(world, runtime::peak_resident_bytes() - memory_at_start, runtime::Reduction::max);
   report(context, result);
@@ -68,7 +68,6 @@ int train(TrainOptions const& options, Context& context) {
 } // namespace
 
 int train_minibatch(TrainOptions const& options, Context& context) {
-  refuse_unbuilt_parts(options);
   return trains_in_double(options) ? train<double>(options, context) : train<float>(options, context);
 }
 

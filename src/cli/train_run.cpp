@@ -37,6 +37,10 @@ std::string bytes_text(std::int64_t bytes) {
 
 models::GcnSettings model_of(TrainOptions const& o) {
   models::GcnSettings settings;
+  settings.has_head = o.head;
+  settings.has_residuals = o.residual;
+  settings.norm = models::parse_norm(o.norm);
+  settings.projected_width = o.input_projection ? o.hidden : 0;
   settings.set_layers(o.layers, o.hidden);
   settings.dropout = o.dropout;
   settings.has_bias = o.bias;
@@ -59,13 +63,6 @@ models::TrainSettings training_of(TrainOptions const& o) {
   settings.num_epochs = o.epochs;
   settings.eval_every = o.eval_every;
   return settings;
-}
-
-void refuse_unbuilt_parts(TrainOptions const& o) {
-  if (o.norm != "none") refuse_unbuilt("--norm " + o.norm);
-  if (o.residual) refuse_unbuilt("--residual");
-  if (o.input_projection) refuse_unbuilt("--input-projection");
-  if (o.head) refuse_unbuilt("--head");
 }
 
 void describe_graph(Context const& context, graph::GraphStore const& store) {

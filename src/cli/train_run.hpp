@@ -18,8 +18,6 @@ namespace orthant::cli {
 
 [[nodiscard]] models::GcnSettings model_of(TrainOptions const& options);
 [[nodiscard]] models::TrainSettings training_of(TrainOptions const& options);
-/// Throws UserError for flags of parts of the model that are not built.
-void refuse_unbuilt_parts(TrainOptions const& options);
 /// Whether --compute-dtype is fp64. Throws UserError where --comm-dtype does not go with it.
 [[nodiscard]] bool trains_in_double(TrainOptions const& options);
 

@@ -194,6 +194,38 @@ BlockKeys BatchSource<T>::keys_of(pmm::Placement const& placement, HostBatch<T>&
 }
 
 template<class T>
+std::vector<std::int64_t> BatchSource<T>::positions_of(pmm::Layout const& layout, IndexOrder order,
+                                                       sampling::Batch<T> const& sample) const {
+  auto const& vertices = rows_of(layout, sample);
+  if (layout.row_order != order) return vertices.other_positions;
+  auto const range =
+      runtime::balanced_range(num_vertices_, grid_.size(layout.rows), grid_.coordinate(layout.rows));
+  std::vector<std::int64_t> positions;
+  positions.reserve(vertices.size());
+  for (auto const position : vertices.positions)
+    positions.push_back(range.begin + position);
+  return positions;
+}
+
+template<class T>
+ResidualPath<T> BatchSource<T>::residual_of(GcnLayerPlan const& layer,
+                                            sampling::Batch<T> const& sample) const {
+  if (!layer.is_residual) return {};
+  auto const in = layer.input.layout;
+  auto const out = layer.output.layout;
+  auto const in_by_out = positions_of(in, out.row_order, sample);
+  auto const in_by_in = positions_of(in, in.row_order, sample);
+  auto const out_by_out = positions_of(out, out.row_order, sample);
+  auto const out_by_in = positions_of(out, in.row_order, sample);
+  return {
+      std::make_shared<pmm::Relayout<T> const>(
+          grid_, layer.input, layer.output,
+          pmm::SampledRows{num_vertices_, in_by_out, out_by_out, out_by_in}),
+      std::make_shared<pmm::Relayout<T> const>(
+          grid_, layer.output, layer.input, pmm::SampledRows{num_vertices_, out_by_in, in_by_in, in_by_out})};
+}
+
+template<class T>
 InputFeatures<T> BatchSource<T>::features_of(pmm::Placement const& placement, HostBatch<T>& batch) const {
   InputFeatures<T> features;
   features.is_sparse = has_sparse_features_;
@@ -233,6 +265,7 @@ GcnOperands<T> BatchSource<T>::operands(HostBatch<T>& batch) const {
                                   pmm::LocalSpmm<T>(to_sparse_block(batch.sample.forward(blocks_[l]))),
                                   pmm::LocalSpmm<T>(to_sparse_block(batch.sample.adjoint(blocks_[l])))});
     operands.output_keys.push_back(keys_of(layer.output, batch));
+    operands.residuals.push_back(residual_of(layer, batch.sample));
   }
   return operands;
 }

@@ -73,6 +73,11 @@ class BatchSource {
                                                          sampling::Batch<T> const& sample) const;
   [[nodiscard]] GcnPlan plan_of(sampling::Batch<T> const& sample) const;
   [[nodiscard]] BlockKeys keys_of(pmm::Placement const& placement, HostBatch<T>& batch) const;
+  /// Where this rank's rows of such a placement lie in the whole graph's numbering of that order.
+  [[nodiscard]] std::vector<std::int64_t> positions_of(pmm::Layout const& layout, pmm::IndexOrder order,
+                                                       sampling::Batch<T> const& sample) const;
+  [[nodiscard]] ResidualPath<T> residual_of(GcnLayerPlan const& layer,
+                                            sampling::Batch<T> const& sample) const;
   [[nodiscard]] InputFeatures<T> features_of(pmm::Placement const& placement, HostBatch<T>& batch) const;
   void fill_sparse_features(std::vector<std::int32_t> const& rows, HostSparseRows<T>& sparse) const;
 

@@ -38,7 +38,8 @@ class RankBytes {
 
 void add_layer(RankBytes& rank, GcnLayerPlan const& layer, GcnSettings const& settings,
                std::int64_t element_bytes, bool keeps_aggregate) {
-  auto const needs_input_gradient = layer.index > 0 || settings.trains_features;
+  auto const needs_input_gradient =
+      layer.index > 0 || settings.projected_width > 0 || settings.trains_features;
   // Forward: both products, each reading its operands.
   rank.read(layer.weight);
   rank.read(layer.input);
@@ -56,19 +57,48 @@ void add_layer(RankBytes& rank, GcnLayerPlan const& layer, GcnSettings const& se
   if (needs_input_gradient || !layer.aggregates_first) rank.move(layer.middle); // dH or dU
 }
 
+/// As rms_norm.hpp lists it.
+void add_norm(RankBytes& rank, pmm::Placement const& output, std::int64_t element_bytes) {
+  auto const block = rank.block(output);
+  rank.add(output.layout.columns, 2 * element_bytes * block.rows.size()); // squares; dn n
+  rank.add(output.layout.rows, element_bytes * block.columns.size());     // dg
+}
+
+/// As gcn_linear.hpp lists it.
+void add_linear(RankBytes& rank, LinearPlan const& linear, GcnSettings const& settings,
+                std::int64_t element_bytes, bool needs_input_gradient) {
+  rank.read(linear.input);
+  rank.read(linear.weight);
+  rank.move(linear.output);
+  if (settings.has_bias)
+    rank.add(linear.output.layout.rows, element_bytes * rank.block(linear.output).columns.size());
+  if (needs_input_gradient) {
+    rank.read(linear.weight);
+    rank.move(linear.input);
+  }
+  rank.read(linear.input);
+  rank.move(linear.weight); // dW
+}
+
 } // namespace
 
 template<class T>
 std::array<std::int64_t, 3> predict_epoch_bytes(pmm::GridShape const& shape, GcnPlan const& plan,
                                                 GcnSettings const& settings) {
   constexpr auto element_bytes = static_cast<std::int64_t>(sizeof(T));
-  auto const keeps_first_aggregate =
-      plan.layers.front().aggregates_first && !settings.trains_features && settings.dropout == 0;
+  auto const keeps_first_aggregate = plan.layers.front().aggregates_first && !plan.projection &&
+                                     !settings.trains_features && settings.dropout == 0;
   std::array<std::int64_t, 3> sum{};
   for (int r = 0; r < shape.num_ranks(); ++r) {
     RankBytes rank(shape, r, element_bytes);
-    for (auto const& layer : plan.layers)
-      add_layer(rank, layer, settings, element_bytes, layer.index == 0 && keeps_first_aggregate);
+    if (plan.projection)
+      add_linear(rank, *plan.projection, settings, element_bytes, settings.trains_features);
+    for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+      add_layer(rank, plan.layers[l], settings, element_bytes, l == 0 && keeps_first_aggregate);
+      if (settings.norm == Norm::rms && is_activated(plan, l))
+        add_norm(rank, plan.layers[l].output, element_bytes);
+    }
+    if (plan.head) add_linear(rank, *plan.head, settings, element_bytes, true);
     // The loss: a maximum, a sum and the label's logit a row over the classes; one number over the rows.
     auto const& logits = plan.logits();
     rank.add(logits.layout.columns, 3 * element_bytes * rank.block(logits).rows.size());

@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gcn_operands.hpp"
 
-namespace orthant::models {
+#include "runtime/together.hpp"
 
-bool drops_output(GcnPlan const& plan, GcnSettings const& settings, std::size_t l) {
-  auto const gives_logits = l + 1 == plan.layers.size() && !plan.head;
-  return settings.dropout > 0 && !gives_logits;
+namespace orthant::models {
+namespace {
+
+/// Rows of one order are found in the other by the store's permutations.
+template<class T>
+ResidualPath<T> read_residual_path(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                   GcnLayerPlan const& layer) {
+  auto const other_rows = [&](pmm::Placement const& placement) {
+    return runtime::together(grid.group(), [&] {
+      return store.read_other_positions(order_of(placement.layout.row_order),
+                                        pmm::block_of(grid, placement).rows);
+    });
+  };
+  return make_residual_path<T>(grid, layer, other_rows(layer.output), other_rows(layer.input));
 }
+
+} // namespace
 
 template<class T>
 GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
@@ -18,8 +31,11 @@ GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::Gra
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
     operands.adjacency.push_back(adjacency.get(layer.adjacency, layer.is_even));
-    operands.output_keys.push_back(
-        drops_output(plan, settings, l) ? read_block_keys(grid, store, layer.output) : BlockKeys{});
+    operands.output_keys.push_back(settings.dropout > 0 && is_activated(plan, l)
+                                       ? read_block_keys(grid, store, layer.output)
+                                       : BlockKeys{});
+    operands.residuals.push_back(layer.is_residual ? read_residual_path<T>(grid, store, layer)
+                                                   : ResidualPath<T>{});
   }
   return operands;
 }

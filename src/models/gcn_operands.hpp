@@ -6,6 +6,7 @@
 
 #include "models/gcn_input.hpp"
 #include "models/gcn_settings.hpp"
+#include "models/residual.hpp"
 
 #include <vector>
 
@@ -17,8 +18,13 @@ struct GcnOperands {
   GcnPlan plan; // of this graph's or batch's extents; weights lie as the parameters do
   std::vector<pmm::DistSparse<T>> adjacency; // [layers] with the transpose: layer l's A^ of plan.layers[l]
   InputFeatures<T> features;                 // of plan.features()
-  std::vector<BlockKeys>
-      output_keys; // [layers] rows of plan.layers[l].output; empty where nothing is dropped
+  std::vector<ResidualPath<T>> residuals;    // [layers], or none where no layer is residual
+  // [layers] of the rows of plan.layers[l].output; empty where nothing is dropped
+  std::vector<BlockKeys> output_keys;
+
+  [[nodiscard]] ResidualPath<T> residual(std::size_t l) const {
+    return residuals.empty() ? ResidualPath<T>{} : residuals[l];
+  }
 };
 
 /// Those of the whole graph. Reads this rank's blocks: collective over the grid's group.
@@ -26,8 +32,5 @@ template<class T>
 [[nodiscard]] GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid,
                                                       graph::GraphStore const& store, GcnPlan const& plan,
                                                       GcnSettings const& settings);
-
-/// Whether the activation of layer l's output drops anything: not of the logits.
-[[nodiscard]] bool drops_output(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);
 
 } // namespace orthant::models

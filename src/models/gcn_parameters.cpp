@@ -8,6 +8,9 @@
 namespace orthant::models {
 namespace {
 
+/// Of the input projection, where layers are numbered from 0: what its weights are drawn by.
+constexpr std::int64_t projection_index = -1;
+
 /// Glorot & Bengio (2010): uniform in +- sqrt(6 / (in + out)), drawn by global row and column.
 template<class T>
 void draw_weight(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& weight, std::uint64_t seed,
@@ -28,23 +31,50 @@ void draw_weight(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& wei
 template<class T>
 GcnParameters<T>::GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& plan,
                                 GcnSettings const& settings) {
-  runtime::DefaultExec const exec;
-  for (auto const& layer : plan.layers) {
-    GcnLayerParameters<T> made;
-    auto const name = "layer" + std::to_string(layer.index);
-    made.weight = pmm::DistMatrix<T>(grid, layer.weight, "orthant::models::weight");
-    made.weight_gradient = pmm::DistMatrix<T>(grid, layer.weight, "orthant::models::weight_gradient");
-    draw_weight(exec, made.weight, settings.seed, static_cast<std::uint32_t>(layer.index));
-    list_.push_back({name + ".weight", layer.index, made.weight, made.weight_gradient, {}, {}, false});
-    if (settings.has_bias) {
-      auto const axis = layer.weight.layout.columns;
-      auto const length = layer.weight.extents.columns;
-      made.bias = pmm::DistVector<T>(grid, axis, length, "orthant::models::bias");
-      made.bias_gradient = pmm::DistVector<T>(grid, axis, length, "orthant::models::bias_gradient");
-      list_.push_back({name + ".bias", layer.index, {}, {}, made.bias, made.bias_gradient, true});
-    }
-    layers_.push_back(made);
+  if (plan.projection) projection_ = make(grid, "input", projection_index, plan.projection->weight, settings);
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    auto const& layer = plan.layers[l];
+    layers_.push_back(make(grid, "layer" + std::to_string(l), layer.index, layer.weight, settings));
+    if (settings.norm == Norm::rms && is_activated(plan, l)) add_norm(grid, layer, layers_.back());
   }
+  if (plan.head)
+    head_ = make(grid, "head", static_cast<std::int64_t>(plan.layers.size()), plan.head->weight, settings);
+}
+
+template<class T>
+GcnLayerParameters<T> GcnParameters<T>::make(pmm::ProcessGrid const& grid, std::string const& name,
+                                             std::int64_t index, pmm::Placement const& weight,
+                                             GcnSettings const& settings) {
+  GcnLayerParameters<T> made;
+  made.weight = pmm::DistMatrix<T>(grid, weight, "orthant::models::weight");
+  made.weight_gradient = pmm::DistMatrix<T>(grid, weight, "orthant::models::weight_gradient");
+  draw_weight(runtime::DefaultExec(), made.weight, settings.seed, static_cast<std::uint32_t>(index));
+  list_.push_back({name + ".weight", index, made.weight, made.weight_gradient, {}, {}, false});
+  if (settings.has_bias) {
+    auto const axis = weight.layout.columns;
+    auto const length = weight.extents.columns;
+    made.bias = pmm::DistVector<T>(grid, axis, length, "orthant::models::bias");
+    made.bias_gradient = pmm::DistVector<T>(grid, axis, length, "orthant::models::bias_gradient");
+    list_.push_back({name + ".bias", index, {}, {}, made.bias, made.bias_gradient, true});
+  }
+  return made;
+}
+
+template<class T>
+void GcnParameters<T>::add_norm(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
+                                GcnLayerParameters<T>& layer) {
+  auto const axis = plan.output.layout.columns;
+  auto const length = plan.output.extents.columns;
+  layer.norm_scale = pmm::DistVector<T>(grid, axis, length, "orthant::models::norm_scale");
+  layer.norm_scale_gradient = pmm::DistVector<T>(grid, axis, length, "orthant::models::norm_scale_gradient");
+  Kokkos::deep_copy(layer.norm_scale.local(), T{1});
+  list_.push_back({"layer" + std::to_string(plan.index) + ".norm",
+                   plan.index,
+                   {},
+                   {},
+                   layer.norm_scale,
+                   layer.norm_scale_gradient,
+                   true});
 }
 
 template<class T>

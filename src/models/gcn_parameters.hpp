@@ -13,14 +13,15 @@
 
 namespace orthant::models {
 
-/// What is trained: "layer0.weight", "layer0.bias", .., "features". Bias or matrix, never both.
+/// What is trained: "input.weight", "layer0.weight", "layer0.bias", "layer0.norm", .., "head.weight",
+/// "features". A matrix, or a number a column (a bias, a norm's scale), never both.
 template<class T>
 struct Parameter {
   std::string name;
   std::int64_t layer = 0;
   pmm::DistMatrix<T> matrix, matrix_gradient;
   pmm::DistVector<T> bias, bias_gradient;
-  bool is_bias = false;
+  bool is_bias = false; // a number a column
 
   [[nodiscard]] runtime::Vector<T> const& value() const { return is_bias ? bias.local() : matrix.storage(); }
   [[nodiscard]] runtime::Vector<T> const& gradient() const {
@@ -28,18 +29,19 @@ struct Parameter {
   }
 };
 
-/// The parameters of one layer. A copy shares the numbers.
+/// The parameters of one layer, of the input projection or of the head. A copy shares the numbers.
 template<class T>
 struct GcnLayerParameters {
   pmm::DistMatrix<T> weight, weight_gradient;
-  pmm::DistVector<T> bias, bias_gradient; // empty without a bias
+  pmm::DistVector<T> bias, bias_gradient;             // empty without a bias
+  pmm::DistVector<T> norm_scale, norm_scale_gradient; // empty without a norm
 };
 
 template<class T>
 class GcnParameters {
  public:
-  /// Draws the weights (Glorot uniform; biases 0) where `plan` puts them. `grid` must outlive them. Not
-  /// collective.
+  /// Draws the weights (Glorot uniform; biases 0, scales 1) where `plan` puts them. `grid` must outlive them.
+  /// Not collective.
   GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& plan, GcnSettings const& settings);
 
   /// Trains these features too: the last of list(). Once.
@@ -47,6 +49,9 @@ class GcnParameters {
 
   [[nodiscard]] std::size_t num_layers() const { return layers_.size(); }
   [[nodiscard]] GcnLayerParameters<T> const& layer(std::size_t l) const { return layers_[l]; }
+  /// Empty where the plan has none.
+  [[nodiscard]] GcnLayerParameters<T> const& projection() const { return projection_; }
+  [[nodiscard]] GcnLayerParameters<T> const& head() const { return head_; }
   /// Empty unless they are trained.
   [[nodiscard]] pmm::DistMatrix<T> const& features_gradient() const { return features_gradient_; }
 
@@ -57,7 +62,13 @@ class GcnParameters {
   [[nodiscard]] std::int64_t num_numbers() const;
 
  private:
+  GcnLayerParameters<T> make(pmm::ProcessGrid const& grid, std::string const& name, std::int64_t index,
+                             pmm::Placement const& weight, GcnSettings const& settings);
+  void add_norm(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, GcnLayerParameters<T>& layer);
+
+  GcnLayerParameters<T> projection_;
   std::vector<GcnLayerParameters<T>> layers_;
+  GcnLayerParameters<T> head_;
   pmm::DistMatrix<T> features_gradient_;
   std::vector<Parameter<T>> list_;
 };

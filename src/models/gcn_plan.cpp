@@ -48,6 +48,10 @@ ProductOrder parse_product_order(std::string_view word) {
   runtime::throw_user("--order is auto, aggregate or transform, not '{}'", word);
 }
 
+bool is_activated(GcnPlan const& plan, std::size_t l) {
+  return plan.head || l + 1 < plan.layers.size();
+}
+
 GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices) {
   auto const resize = [&](pmm::Placement& placement) { placement.extents.rows = num_vertices; };
   for (auto* const linear : {&plan.projection, &plan.head}) {
@@ -83,6 +87,9 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
     layer.aggregates_first =
         !is_sparse && (order == ProductOrder::aggregate_first ||
                        (order == ProductOrder::automatic && aggregating_first_is_cheaper(shape, l)));
+    auto const reads_features = l == 0 && !shape.projected_features;
+    auto const gives_logits = l + 2 == shape.widths.size() && !shape.head_classes;
+    layer.is_residual = shape.has_residuals && in == out && !reads_features && !gives_logits;
     layer.input = {Layout{r.a, r.b, Storage::replicated, from, natural}, {n, in}};
     if (layer.aggregates_first) {
       layer.adjacency = {Layout{r.c, r.a, Storage::replicated, to, from}, {n, n}};

@@ -41,6 +41,7 @@ struct GcnShape {
   std::optional<std::int64_t> head_classes;       // C where the logits are F_L W_out
   bool has_sparse_features = false; // the layer that reads them transforms first: A^ X would be dense
   bool features_need_gradient = false;
+  bool has_residuals = false;     // around layers that are as wide as what they read, features left out
   bool has_input_dropout = false; // else A^ F0 is the same every epoch
 };
 
@@ -48,6 +49,7 @@ struct GcnLayerPlan {
   std::int64_t index = 0;
   bool aggregates_first = true;
   bool is_even = true;      // parity of A^
+  bool is_residual = false; // F is added to what becomes of Q
   pmm::Placement adjacency; // A^
   pmm::Placement input;     // F
   pmm::Placement middle;    // H or U
@@ -73,6 +75,9 @@ struct GcnPlan {
   }
   [[nodiscard]] pmm::Placement const& logits() const { return head ? head->output : layers.back().output; }
 };
+
+/// Whether layer l's output is normalised, activated and dropped out: all but the logits.
+[[nodiscard]] bool is_activated(GcnPlan const& plan, std::size_t l);
 
 /// The same plan for a graph of that many vertices: the weights lie where they did.
 [[nodiscard]] GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices);

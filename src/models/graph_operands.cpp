@@ -67,7 +67,9 @@ pmm::DistSparse<T> AdjacencyBlocks<T>::get(Placement const& placement, bool is_e
     return pmm::SparseBlock<T>{csr, from.column_scale, from.row_scale};
   };
 
-  if (auto const known = blocks_.find(key); known != blocks_.end()) return known->second;
+  // With one order, even and odd layers share a block whose orders have two names.
+  if (auto const known = blocks_.find(key); known != blocks_.end())
+    return {grid_, placement, known->second.forward(), known->second.adjoint()};
   if (facts.is_symmetric) {
     // A_odd[k,r] = A_even[r,k]^T: the stored transpose is this block, and the block its transpose.
     if (auto const known = blocks_.find(key_of(columns, rows, !is_even)); known != blocks_.end()) {

@@ -42,24 +42,54 @@ std::int64_t message_bytes(pmm::ProcessGrid const& grid, GcnPlan const& plan, bo
                            std::int64_t scalar) {
   auto largest = std::int64_t{0};
   auto copied = std::int64_t{0};
+  auto const reduced = [&](pmm::Placement const& placement) {
+    return grid.size(placement.layout.third()) == 1 ? 0 : scalar * pmm::block_of(grid, placement).size();
+  };
+  auto const add = [&](pmm::Placement const& placement) {
+    largest = std::max(largest, reduced(placement));
+    copied = std::max(copied, reduced(placement) / grid.size(placement.layout.third()));
+  };
   for (auto const& layer : plan.layers) {
-    auto const reduced = [&](pmm::Placement const& placement) {
-      return grid.size(placement.layout.third()) == 1 ? 0 : scalar * pmm::block_of(grid, placement).size();
-    };
-    auto const add = [&](pmm::Placement const& placement) {
-      largest = std::max(largest, reduced(placement));
-      copied = std::max(copied, reduced(placement) / grid.size(placement.layout.third()));
-    };
     add(layer.middle);
     add(layer.output);
-    if (layer.index > 0) add(layer.input);
-    if (overlaps && layer.index > 0)
+    if (layer.index > 0 || plan.projection) add(layer.input);
+    if (overlaps && (layer.index > 0 || plan.projection))
       copied = std::max(copied, reduced(layer.aggregates_first ? layer.middle : layer.input));
   }
+  for (auto const* const linear : {&plan.projection, &plan.head})
+    if (*linear) add((*linear)->output);
   auto num_neighbours = 1;
   for (auto const axis : pmm::spatial_axes)
     num_neighbours += std::min(grid.size(axis) - 1, 2);
   return copied + num_neighbours * std::min(fragment_bytes, largest / 8);
+}
+
+template<class Work>
+void for_each_weight(GcnPlan const& plan, Work const& work) {
+  if (plan.projection) work(plan.projection->weight);
+  for (auto const& layer : plan.layers)
+    work(layer.weight);
+  if (plan.head) work(plan.head->weight);
+}
+
+/// What layer l has beside its products: scales of the norm, F' and 1 / rms, and the way of the residual.
+void add_parts(MemoryEstimate& estimate, pmm::ProcessGrid const& grid, GcnPlan const& plan, std::size_t l,
+               GcnSettings const& settings, std::int64_t scalar, std::int64_t moments) {
+  if (!is_activated(plan, l)) return;
+  auto const& layer = plan.layers[l];
+  auto const input = pmm::block_of(grid, layer.input);
+  auto const output = pmm::block_of(grid, layer.output);
+  auto const has_norm = settings.norm == Norm::rms;
+  if (has_norm || layer.is_residual) estimate.activations += scalar * output.size();
+  if (has_norm) {
+    estimate.activations += scalar * output.rows.size();
+    estimate.parameters += output.columns.size() * (2 * scalar + moments);
+  }
+  if (!layer.is_residual) return;
+  // A run is at least a row: source, target and length of each. What is sent one way is received the other.
+  auto const run_bytes = 2 * std::int64_t{3} * 8 * (input.rows.size() + output.rows.size());
+  auto const is_alone = grid.group().size() == 1;
+  estimate.activations += run_bytes + (is_alone ? 0 : 2 * scalar * (input.size() + output.size()));
 }
 
 } // namespace
@@ -71,7 +101,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
   constexpr auto scalar = static_cast<std::int64_t>(sizeof(T));
   MemoryEstimate estimate;
   estimate.libraries = library_bytes;
-  auto const is_dropped = settings.dropout > 0;
+  auto const is_dropped = settings.input_dropout() > 0;
 
   // In the order in which a model comes to be: targets, parameters, features, each layer's block of A^, then
   // buffers. Reading holds what the store hands out beside what is made of it.
@@ -88,11 +118,11 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
   estimate.targets = logits.rows.size() * (1 + 4 + 3 * scalar + pair);
 
   auto const moments = Optimizer<T>::moment_bytes(optimizer);
-  for (auto const& layer : plan.layers) {
-    estimate.parameters += pmm::block_of(grid, layer.weight).num_padded * (2 * scalar + moments);
-    if (settings.has_bias)
-      estimate.parameters += pmm::block_of(grid, layer.output).columns.size() * (2 * scalar + moments);
-  }
+  for_each_weight(plan, [&](pmm::Placement const& weight) {
+    auto const block = pmm::block_of(grid, weight);
+    estimate.parameters += block.num_padded * (2 * scalar + moments);
+    if (settings.has_bias) estimate.parameters += block.columns.size() * (2 * scalar + moments);
+  });
 
   auto const& input = plan.features();
   auto const input_block = pmm::block_of(grid, input);
@@ -130,23 +160,38 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
       }
       known.insert(key);
     }
-    if (is_dropped && layer.index + 1 < settings.num_layers())
+    if (settings.dropout > 0 && is_activated(plan, static_cast<std::size_t>(layer.index)))
       estimate.targets += 8 * pmm::block_of(grid, layer.output).rows.size(); // ids
   }
 
   auto gradient = std::int64_t{0};
   auto middle = std::int64_t{0};
   auto gathered = std::int64_t{0};
-  for (auto const& layer : plan.layers) {
-    auto const weight = pmm::block_of(grid, layer.weight);
+  for_each_weight(plan, [&](pmm::Placement const& placement) {
+    auto const weight = pmm::block_of(grid, placement);
     if (weight.num_padded != weight.size()) gathered = std::max(gathered, scalar * weight.size());
+  });
+  for (auto const& layer : plan.layers) {
     gradient = std::max(gradient, pmm::block_of(grid, layer.output).size());
-    if (layer.index > 0) gradient = std::max(gradient, pmm::block_of(grid, layer.input).size());
+    if (layer.index > 0 || plan.projection)
+      gradient = std::max(gradient, pmm::block_of(grid, layer.input).size());
     middle = std::max(middle, pmm::block_of(grid, layer.middle).size());
     estimate.activations += scalar * pmm::block_of(grid, layer.output).size();
     if (layer.aggregates_first) estimate.activations += scalar * pmm::block_of(grid, layer.middle).size();
   }
-  estimate.activations += scalar * (gradient + middle);
+  auto residual_gradient = std::int64_t{0};
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    add_parts(estimate, grid, plan, l, settings, scalar, moments);
+    if (plan.layers[l].is_residual)
+      residual_gradient = std::max(residual_gradient, pmm::block_of(grid, plan.layers[l].input).size());
+  }
+  if (plan.projection) estimate.activations += scalar * pmm::block_of(grid, plan.projection->output).size();
+  if (plan.head) {
+    auto const logits_size = pmm::block_of(grid, plan.head->output).size();
+    estimate.activations += scalar * logits_size;
+    middle = std::max(middle, logits_size);
+  }
+  estimate.activations += scalar * (gradient + middle + residual_gradient);
   estimate.parameters += 3 * gathered; // read for a product, for one under way, and a partial gradient
   estimate.messages = message_bytes(grid, plan, settings.overlaps, scalar);
   if (settings.trains_features)

@@ -65,7 +65,7 @@ bool counts_here(pmm::ProcessGrid const& grid, Parameter<T> const& parameter) {
 
 template<class T>
 void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
-                  std::vector<Parameter<T>> const& parameters, FeatureNorm feature_norm) {
+                  std::vector<Parameter<T>> const& parameters, GcnSettings const& settings) {
   auto temporary = path;
   temporary += ".part";
   runtime::require_writable(grid.world(), temporary.string(), "weights");
@@ -73,7 +73,9 @@ void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
   for (auto const& parameter : parameters)
     file.create_array(array_of(parameter.name), runtime::detail::hdf5_type_of<T>(), extents_of(parameter));
   file.write_attribute("/", "model", std::string("gcn"));
-  file.write_attribute("/", "feature_norm", std::string(feature_norm == FeatureNorm::row ? "row" : "none"));
+  file.write_attribute("/", "feature_norm",
+                       std::string(settings.feature_norm == FeatureNorm::row ? "row" : "none"));
+  file.write_attribute("/", "residual", std::string(settings.has_residuals ? "yes" : "no"));
   runtime::together(grid.world(), [&] {
     for (auto const& parameter : parameters) {
       if (!counts_here(grid, parameter)) continue;
@@ -105,7 +107,8 @@ void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
       auto const wanted = extents_of(parameter);
       if (!file.contains(name))
         runtime::throw_user("{} has no {} (the model needs one of shape {}){}", path.string(), name,
-                            shape_text(wanted), parameter.is_bias ? "; without biases, give --no-bias" : "");
+                            shape_text(wanted),
+                            parameter.name.ends_with(".bias") ? "; without biases, give --no-bias" : "");
       if (auto const found = file.extents(name); found != wanted)
         runtime::throw_user("{}: {} has shape {}, but the model needs {}", path.string(), name,
                             shape_text(found), shape_text(wanted));
@@ -122,34 +125,77 @@ void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
   });
 }
 
+GcnSettings settings_of(WeightsFacts const& facts) {
+  GcnSettings settings;
+  auto const last = facts.widths.end() - (facts.head_classes ? 0 : 1);
+  settings.hidden_widths.assign(facts.widths.begin() + 1, last);
+  if (facts.projected_features) settings.projected_width = facts.widths.front();
+  settings.has_head = facts.head_classes.has_value();
+  settings.has_residuals = facts.has_residuals;
+  settings.norm = facts.norm;
+  settings.has_bias = facts.has_bias;
+  settings.dropout = 0;
+  settings.feature_norm = facts.feature_norm.value_or(FeatureNorm::none);
+  return settings;
+}
+
+namespace {
+
+/// Rows and columns of a weight, where the file has it. Throws UserError where it is no matrix.
+std::optional<Hdf5File::Extents> weight_extents(Hdf5File const& file, std::filesystem::path const& path,
+                                                std::string const& parameter) {
+  auto const name = array_of(parameter);
+  if (!file.contains(name)) return std::nullopt;
+  auto extents = file.extents(name);
+  if (extents.size() != 2)
+    runtime::throw_user("{}: {} is {}, not a matrix", path.string(), name, shape_text(extents));
+  return extents;
+}
+
+} // namespace
+
 WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesystem::path const& path) {
   return runtime::together(comm, [&] {
     auto const file = Hdf5File::open(path);
     WeightsFacts facts;
-    for (auto layer = 0;; ++layer) {
-      auto const weight = array_of("layer" + std::to_string(layer) + ".weight");
-      if (!file.contains(weight)) break;
-      auto const extents = file.extents(weight);
-      if (extents.size() != 2)
-        runtime::throw_user("{}: {} is {}, not a matrix", path.string(), weight, shape_text(extents));
-      if (layer > 0 && facts.widths.back() != extents[0])
+    auto const require_fits = [&](std::string const& parameter, std::int64_t num_rows) {
+      if (!facts.widths.empty() && facts.widths.back() != num_rows)
         runtime::throw_user("{}: {} has {} rows, but the layer before it gives {} columns", path.string(),
-                            weight, extents[0], facts.widths.back());
-      if (layer == 0) facts.widths.push_back(extents[0]);
-      facts.widths.push_back(extents[1]);
+                            array_of(parameter), num_rows, facts.widths.back());
+    };
+    auto const projection = weight_extents(file, path, "input.weight");
+    if (projection) {
+      facts.projected_features = (*projection)[0];
+      facts.widths.push_back((*projection)[1]);
     }
-    if (facts.widths.empty())
-      runtime::throw_user("{} holds no weights: there is no /parameters/layer0.weight in it", path.string());
+    for (auto layer = 0;; ++layer) {
+      auto const name = fmt::format("layer{}.weight", layer);
+      auto const weight = weight_extents(file, path, name);
+      if (!weight && layer == 0)
+        runtime::throw_user("{} holds no weights: there is no /parameters/layer0.weight in it",
+                            path.string());
+      if (!weight) break;
+      require_fits(name, (*weight)[0]);
+      if (facts.widths.empty()) facts.widths.push_back((*weight)[0]);
+      facts.widths.push_back((*weight)[1]);
+    }
+    if (auto const head = weight_extents(file, path, "head.weight")) {
+      require_fits("head.weight", (*head)[0]);
+      facts.head_classes = (*head)[1];
+    }
     facts.has_bias = file.contains(array_of("layer0.bias"));
+    facts.norm = file.contains(array_of("layer0.norm")) ? Norm::rms : Norm::none;
     if (file.contains_attribute("/", "feature_norm"))
       facts.feature_norm = parse_feature_norm(file.read_text("/", "feature_norm"));
+    if (file.contains_attribute("/", "residual"))
+      facts.has_residuals = file.read_text("/", "residual") == "yes";
     return facts;
   });
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void save_weights(pmm::ProcessGrid const&, std::filesystem::path const&,                          \
-                             std::vector<Parameter<T>> const&, FeatureNorm);                                 \
+                             std::vector<Parameter<T>> const&, GcnSettings const&);                          \
   template void load_weights(pmm::ProcessGrid const&, std::filesystem::path const&,                          \
                              std::vector<Parameter<T>> const&);
 ORTHANT_INSTANTIATE(float)

@@ -4,11 +4,12 @@
 // Weights in an HDF5 file that PyTorch (h5py) reads and writes too:
 //
 //   /parameters/layer0.weight [in x out], layer0.bias [out], layer1.weight, ..     float32 or float64
-//   attributes of "/": model, feature_norm (absent in files from elsewhere)
+//   where the model has them: layerN.norm [out], input.weight, input.bias, head.weight, head.bias
+//   attributes of "/": model, feature_norm, residual ("yes" or "no"), which files from elsewhere may lack
 //
 // Every rank reads and writes just its piece.
 
-#include "models/gcn.hpp"
+#include "models/gcn_parameters.hpp"
 
 #include <filesystem>
 #include <optional>
@@ -20,7 +21,7 @@ namespace orthant::models {
 /// over the grid's world. Throws UserError where the file cannot be written.
 template<class T>
 void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
-                  std::vector<Parameter<T>> const& parameters, FeatureNorm feature_norm);
+                  std::vector<Parameter<T>> const& parameters, GcnSettings const& settings);
 
 /// Parameters := those of the file. Collective over the grid's world. Throws UserError, naming the parameter
 /// and both shapes, where one is missing or has another shape.
@@ -30,10 +31,20 @@ void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
 
 /// The architecture that a weights file holds.
 struct WeightsFacts {
-  std::vector<std::int64_t> widths; // [layers + 1]
+  std::vector<std::int64_t> widths; // [layers + 1] of layer 0's input, and of the layers' outputs
+  std::optional<std::int64_t> projected_features; // where there is an input projection
+  std::optional<std::int64_t> head_classes;       // where there is a head
   bool has_bias = false;
+  bool has_residuals = false;
+  Norm norm = Norm::none;
   std::optional<FeatureNorm> feature_norm;
+
+  [[nodiscard]] std::int64_t num_features() const { return projected_features.value_or(widths.front()); }
+  [[nodiscard]] std::int64_t num_classes() const { return head_classes.value_or(widths.back()); }
 };
+
+/// The model of such a file, without dropout.
+[[nodiscard]] GcnSettings settings_of(WeightsFacts const& facts);
 
 /// Collective over `comm`. Throws UserError where the file is no weights file.
 [[nodiscard]] WeightsFacts read_weights_facts(runtime::Communicator const& comm,

@@ -48,8 +48,9 @@ BlockHandle BatchBuilder<T>::add_block(Parity parity, Range rows, Range columns)
       return block.parity == wanted && block.rows == r && block.columns == c;
     });
   };
-  // D^-1 (A + I) is not symmetric, even where A is.
-  bool const is_symmetric = facts.is_symmetric && facts.normalization != graph::Normalization::row;
+  // D^-1 (A + I) is not symmetric, even where A is; nor are factors that differ between two strata.
+  bool const is_symmetric = facts.is_symmetric && facts.normalization != graph::Normalization::row &&
+                            sampler_.stratum_sizes().size() == 1;
   auto const transposed_parity =
       !facts.has_two_orders() || parity == Parity::odd ? Parity::even : Parity::odd;
   auto const same = find(parity, row_range, column_range);

@@ -16,6 +16,10 @@ void expect_gradients_match(models::GcnSettings const& settings) {
   pmm::ProcessGrid const grid(self, {1, 1, 1, 1});
   auto const store = store_of_dataset(self, "sbm:vertices=31,edges=90,features=5,classes=3");
   models::Gcn<double> model(grid, store, settings);
+  for (auto const& parameter : model.parameters())
+    for (std::size_t j = 0; parameter.is_bias && j < parameter.value().extent(0); ++j)
+      parameter.value()(j) +=
+          0.15 * static_cast<double>(j); // biases of 0 and scales of 1 would hide mistakes
   auto loss = models::make_vertex_loss<double>(grid, store, model.plan().logits());
   runtime::PhaseTimes phases;
   runtime::DefaultExec const exec;
@@ -55,6 +59,23 @@ TEST(GcnGradient, MatchesFiniteDifferences) {
     settings.seed = 4;
     expect_gradients_match(settings);
   }
+}
+
+TEST(GcnGradient, MatchesFiniteDifferencesWithEveryPart) {
+  for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})
+    for (auto const parts : {1, 2, 4, 8, 15}) {
+      models::GcnSettings settings;
+      settings.norm = (parts & 1) != 0 ? models::Norm::rms : models::Norm::none;
+      settings.has_residuals = (parts & 2) != 0;
+      settings.projected_width = (parts & 4) != 0 ? 4 : 0;
+      settings.has_head = (parts & 8) != 0;
+      settings.set_layers(3, 4);
+      settings.dropout = 0.3;
+      settings.order = order;
+      settings.trains_features = true;
+      settings.seed = 4;
+      expect_gradients_match(settings);
+    }
 }
 
 /// One parameter of two entries, three steps.

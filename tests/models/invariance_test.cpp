@@ -7,6 +7,7 @@
 #include "support/grids.hpp"
 
 #include <gtest/gtest.h>
+#include <optional>
 
 namespace orthant::testing {
 namespace {
@@ -79,7 +80,8 @@ TEST_P(GridInvariance, EveryPermutationOfTheStore) {
 TEST_P(GridInvariance, SixLayers) {
   auto model = small_model();
   model.set_layers(6, 9);
-  expect_equal_losses(model, short_training(5));
+  for (auto const permutation : {graph::PermutationKind::twofold, graph::PermutationKind::single})
+    expect_equal_losses(model, short_training(5), graph_text, permutation);
 }
 
 TEST_P(GridInvariance, DirectedGraphAndTrainedFeatures) {
@@ -103,6 +105,127 @@ TEST_P(GridInvariance, FewerVerticesAndFeaturesThanRanks) {
   auto model = small_model();
   model.set_layers(3, 2);
   expect_equal_losses(model, short_training(4), "ring:vertices=5,features=1,classes=2");
+}
+
+/// Four bits: norm, residual, projection, head.
+models::GcnSettings model_with_parts(int parts, std::int64_t num_layers) {
+  auto model = small_model();
+  model.norm = (parts & 1) != 0 ? models::Norm::rms : models::Norm::none;
+  model.has_residuals = (parts & 2) != 0;
+  model.projected_width = (parts & 4) != 0 ? 9 : 0;
+  model.has_head = (parts & 8) != 0;
+  model.set_layers(num_layers, 9);
+  return model;
+}
+
+TEST_P(GridInvariance, EveryCombinationOfParts) {
+  for (int parts = 1; parts < 16; ++parts) {
+    SCOPED_TRACE(parts);
+    expect_equal_losses(model_with_parts(parts, 3), short_training(3));
+  }
+}
+
+TEST_P(GridInvariance, AllPartsInEveryProductOrderAndPermutation) {
+  for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})
+    for (auto const permutation : {graph::PermutationKind::twofold, graph::PermutationKind::natural}) {
+      auto model = model_with_parts(15, 4);
+      model.order = order;
+      expect_equal_losses(model, short_training(10), graph_text, permutation);
+    }
+}
+
+TEST_P(GridInvariance, AllPartsOnADirectedGraphWithTrainedFeatures) {
+  auto model = model_with_parts(15, 3);
+  model.trains_features = true;
+  expect_equal_losses(model, short_training(5),
+                      "sbm:vertices=203,edges=900,features=13,classes=5,directed=1");
+}
+
+TEST_P(GridInvariance, AllPartsWithFewerVerticesAndFeaturesThanRanks) {
+  auto model = model_with_parts(15, 2);
+  model.projected_width = 2;
+  model.set_layers(2, 2);
+  expect_equal_losses(model, short_training(4), "ring:vertices=5,features=1,classes=2");
+}
+
+TEST_P(GridInvariance, AnEpochWithPartsSendsTheBytesThatWerePredicted) {
+  auto const store = store_of_dataset(world_, graph_text);
+  for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})
+    for (auto const parts : {1, 2, 4, 8, 15})
+      for (auto const trains_features : {false, true}) {
+        auto settings = model_with_parts(parts, 3);
+        settings.order = order;
+        settings.trains_features = trains_features;
+        models::Gcn<double> model(grid_, store, settings);
+        auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().logits());
+        models::FullGraphTrainer<double> trainer(grid_, model, loss, short_training(2));
+
+        auto const result = trainer.run([](runtime::EpochRecord const&) {});
+
+        EXPECT_EQ(result.epoch_bytes,
+                  models::predict_epoch_bytes<double>(grid_.shape(), model.plan(), settings))
+            << "parts " << parts;
+      }
+}
+
+TEST_P(GridInvariance, ResidualsSendWhatTheirRelayoutsList) {
+  auto const store = store_of_dataset(world_, graph_text);
+  auto const settings = model_with_parts(15, 3);
+  auto const plan = models::plan_gcn(store, settings);
+  auto const operands = models::make_full_graph_operands<double>(grid_, store, plan, settings);
+  auto listed = std::int64_t{0};
+  for (auto const& residual : operands.residuals) {
+    ASSERT_TRUE(residual.exists());
+    for (auto const& relayout : {residual.forward, residual.backward})
+      for (auto const& call : relayout->calls())
+        listed += call.bytes;
+  }
+  models::Gcn<double> network(grid_, settings,
+                              std::make_shared<models::GcnParameters<double>>(grid_, plan, settings));
+  network.rebind(operands);
+  auto const before = grid_.group().ledger().total().bytes;
+
+  runtime::PhaseTimes phases;
+  network.forward({}, models::Gcn<double>::Pass::training, 1, phases);
+  Kokkos::deep_copy(network.logits_gradient().storage(), 1.0);
+  network.backward({}, phases);
+
+  EXPECT_EQ(grid_.group().ledger().total().bytes - before, listed);
+}
+
+/// The training loss of a network as it is, and its gradients.
+std::vector<double> loss_and_gradients(models::Gcn<double>& model, pmm::ProcessGrid const& grid,
+                                       graph::GraphStore const& store) {
+  auto loss = models::make_vertex_loss<double>(grid, store, model.plan().logits());
+  runtime::PhaseTimes phases;
+  auto const& logits = model.forward({}, models::Gcn<double>::Pass::training, 3, phases);
+  std::vector<double> numbers{loss.loss_and_gradient({}, logits, model.logits_gradient())};
+  model.backward({}, phases);
+  for (auto const& parameter : model.parameters())
+    for (std::size_t i = 0; i < parameter.gradient().extent(0); ++i)
+      numbers.push_back(parameter.gradient()(i));
+  return numbers;
+}
+
+TEST_P(GridInvariance, ANetworkMovesBetweenGraphsOfOtherSizes) {
+  for (auto const parts : {0, 15}) {
+    auto const settings = model_with_parts(parts, 3);
+    models::GcnPlan plan;
+    std::optional<models::Gcn<double>> network;
+    for (auto const* const size : {"60,edges=200", "203,edges=900", "41,edges=120"}) {
+      auto const store = store_of_dataset(world_, std::string("sbm:features=13,classes=5,vertices=") + size);
+      if (!network) {
+        plan = models::plan_gcn(store, settings);
+        network.emplace(grid_, settings,
+                        std::make_shared<models::GcnParameters<double>>(grid_, plan, settings));
+      }
+      auto const here = models::with_num_vertices(plan, store.facts().num_vertices);
+      network->rebind(models::make_full_graph_operands<double>(grid_, store, here, settings));
+      models::Gcn<double> fresh(grid_, store, settings);
+
+      EXPECT_EQ(loss_and_gradients(*network, grid_, store), loss_and_gradients(fresh, grid_, store));
+    }
+  }
 }
 
 TEST_P(GridInvariance, AnEpochSendsTheBytesThatWerePredicted) {

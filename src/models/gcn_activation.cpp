@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gcn_activation.hpp"
+
+namespace orthant::models {
+
+using runtime::DefaultExec;
+
+template<class T>
+GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<T> parameters, BlockKeys keys,
+                                ResidualPath<T> residual, GcnActivationScratch<T>& scratch,
+                                GcnActivationMemory<T>& memory)
+    : parameters_(std::move(parameters)),
+      keys_(std::move(keys)),
+      residual_(std::move(residual)),
+      z_(layer.output()),
+      gradient_(layer.output_gradient()),
+      output_(z_) {
+  auto const& grid = z_.grid();
+  if (has_norm() || residual_.exists())
+    output_ = pmm::DistMatrix<T>(grid, z_.placement(), memory.output.reserve(z_.block().num_padded));
+  if (has_norm()) {
+    inverse_rms_ = memory.inverse_rms.reserve(z_.block().rows.size());
+    row_sums_ = scratch.row_sums.reserve(z_.block().rows.size());
+  }
+  if (residual_.exists()) {
+    auto const& input = layer.plan().input;
+    residual_gradient_ = pmm::DistMatrix<T>(
+        grid, input, scratch.residual_gradient.reserve(pmm::block_of(grid, input).num_padded));
+  }
+}
+
+template<class T>
+void GcnActivation<T>::start(DefaultExec const& exec, pmm::DistMatrix<T> const& layer_input) {
+  // F' := F
+  if (residual_.exists()) residual_.forward->run(exec, layer_input, output_);
+}
+
+template<class T>
+void GcnActivation<T>::forward(DefaultExec const& exec, Dropout const& dropout) {
+  if (has_norm())
+    return rms_norm_relu_dropout(exec, z_, parameters_.norm_scale, dropout, keys_, inverse_rms_, output_,
+                                 residual_.exists() ? Write::add : Write::replace);
+  relu_dropout(exec, z_.local(), dropout, keys_);
+  if (residual_.exists()) add(exec, z_, output_);
+}
+
+template<class T>
+void GcnActivation<T>::backward(DefaultExec const& exec, Dropout const& dropout) {
+  if (residual_.exists()) residual_.backward->run(exec, gradient_, residual_gradient_);
+  if (has_norm())
+    return rms_norm_relu_dropout_backward(exec, z_, parameters_.norm_scale, dropout, keys_, inverse_rms_,
+                                          row_sums_, gradient_, parameters_.norm_scale_gradient);
+  relu_dropout_backward(exec, z_.local(), dropout.probability, gradient_.local());
+}
+
+template<class T>
+void GcnActivation<T>::finish_backward(DefaultExec const& exec, pmm::DistMatrix<T> const& input_gradient) {
+  if (residual_.exists()) add(exec, residual_gradient_, input_gradient);
+}
+
+template class GcnActivation<float>;
+template class GcnActivation<double>;
+
+} // namespace orthant::models

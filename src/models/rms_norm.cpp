@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/rms_norm.hpp"
+
+#include "runtime/collectives.hpp"
+
+#include <utility>
+
+namespace orthant::models {
+namespace {
+
+using runtime::DefaultExec;
+using runtime::Matrix;
+using runtime::Vector;
+using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
+
+constexpr bool is_host =
+    Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename DefaultExec::memory_space>::accessible;
+
+/// The mask of one row, drawn in blocks of four neighbouring features.
+struct RowMask {
+  runtime::RandomStream stream;
+  std::uint64_t drop_threshold; // a word below it drops the element; 0: nothing is dropped
+  std::uint64_t vertex;
+  runtime::Words4x32 block{};
+  bool has_block = false;
+
+  KOKKOS_FUNCTION bool keeps(std::uint64_t feature) {
+    if (drop_threshold == 0) return true;
+    if (!has_block || (feature & 3) == 0) block = stream.block(vertex, feature >> 2);
+    has_block = true;
+    return block[static_cast<unsigned>(feature & 3)] >= drop_threshold;
+  }
+};
+
+/// What makes the mask of every row.
+struct Masks {
+  runtime::RandomStream stream;
+  std::uint64_t drop_threshold;
+  Vector<std::int64_t> original_ids; // empty where nothing is dropped
+  std::uint64_t first_column;
+
+  [[nodiscard]] KOKKOS_FUNCTION RowMask of_row(std::size_t row) const {
+    auto const vertex =
+        drop_threshold == 0 ? std::uint64_t{0} : static_cast<std::uint64_t>(original_ids(row));
+    return {stream, drop_threshold, vertex};
+  }
+};
+
+Masks masks_of(Dropout const& dropout, BlockKeys const& keys) {
+  return {dropout.stream, runtime::bernoulli_threshold(dropout.probability), keys.original_ids,
+          static_cast<std::uint64_t>(keys.first_column)};
+}
+
+/// sums(i) := sum_j z_ij^2
+template<class T>
+struct SquareRows {
+  Matrix<T> z;
+  Vector<T> sums;
+  KOKKOS_FUNCTION void operator()(std::int64_t row) const {
+    auto const i = static_cast<std::size_t>(row);
+    T sum = 0;
+    for (std::size_t j = 0; j < z.extent(1); ++j)
+      sum += z(i, j) * z(i, j);
+    sums(i) = sum;
+  }
+};
+
+/// inverse_rms(i), a sum of squares, := r_i; result := d or += d. A row is a work item.
+template<class T>
+struct NormaliseRows {
+  Matrix<T> z;
+  Vector<T> scale;
+  Masks masks;
+  T keep_scale;
+  T inverse_width; // 1 / D
+  Vector<T> inverse_rms;
+  Matrix<T> result;
+  bool adds;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t row) const {
+    auto const i = static_cast<std::size_t>(row);
+    auto const r = T{1} / runtime::compat::sqrt(inverse_rms(i) * inverse_width + static_cast<T>(rms_epsilon));
+    inverse_rms(i) = r;
+    auto mask = masks.of_row(i);
+    for (std::size_t j = 0; j < z.extent(1); ++j) {
+      auto const n = r * z(i, j) * scale(j);
+      // A NaN passes: it must reach the loss, where it is reported.
+      auto const d = !mask.keeps(masks.first_column + j) || n < T{0} ? T{0} : n * keep_scale;
+      result(i, j) = adds ? result(i, j) + d : d;
+    }
+  }
+};
+
+/// gradient := dn; sums(i) := sum_j dn_ij g_j r_i z_ij. A row is a work item.
+template<class T>
+struct MaskGradientRows {
+  Matrix<T> z;
+  Vector<T> scale;
+  Masks masks;
+  T keep_scale;
+  Vector<T> inverse_rms;
+  Matrix<T> gradient;
+  Vector<T> sums;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t row) const {
+    auto const i = static_cast<std::size_t>(row);
+    auto const r = inverse_rms(i);
+    auto mask = masks.of_row(i);
+    T sum = 0;
+    for (std::size_t j = 0; j < z.extent(1); ++j) {
+      auto const n = r * z(i, j) * scale(j);
+      auto const passes = mask.keeps(masks.first_column + j) && n > T{0};
+      auto const dn = passes ? gradient(i, j) * keep_scale : T{0};
+      gradient(i, j) = dn;
+      sum += dn * n;
+    }
+    sums(i) = sum;
+  }
+};
+
+/// scale_gradient(j) := sum_i dn_ij r_i z_ij, rows in order. A team takes a tile of neighbouring columns, so
+/// that a row of the tile is read in one piece.
+template<class T>
+struct SumScaleGradient {
+  using TeamPolicy = Kokkos::TeamPolicy<DefaultExec>;
+  static constexpr std::int64_t tile = is_host ? 512 : 32; // a tile of sums stays in the first cache; a warp
+
+  Matrix<T> z;
+  Vector<T> inverse_rms;
+  Matrix<T> gradient;
+  Vector<T> scale_gradient;
+
+  KOKKOS_FUNCTION void operator()(typename TeamPolicy::member_type const& team) const {
+    auto const num_columns = z.extent(1);
+    auto const begin = static_cast<std::size_t>(team.league_rank() * tile);
+    auto const end = num_columns - begin < tile ? num_columns : begin + tile;
+    if constexpr (is_host) {
+      for (auto j = begin; j < end; ++j)
+        scale_gradient(j) = 0;
+      for (std::size_t i = 0; i < z.extent(0); ++i)
+        for (auto j = begin; j < end; ++j)
+          scale_gradient(j) += gradient(i, j) * inverse_rms(i) * z(i, j);
+    } else {
+      Kokkos::parallel_for(Kokkos::TeamVectorRange(team, begin, end), [&](std::size_t j) {
+        T sum = 0;
+        for (std::size_t i = 0; i < z.extent(0); ++i)
+          sum += gradient(i, j) * inverse_rms(i) * z(i, j);
+        scale_gradient(j) = sum;
+      });
+    }
+  }
+};
+
+template<class T>
+void sum_scale_gradient(DefaultExec const& exec, pmm::DistMatrix<T> const& z, Vector<T> const& inverse_rms,
+                        pmm::DistMatrix<T> const& gradient, pmm::DistVector<T> const& scale_gradient) {
+  using Sum = SumScaleGradient<T>;
+  auto const num_columns = z.block().columns.size();
+  if (num_columns == 0) return;
+  Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout_backward/scale",
+                       typename Sum::TeamPolicy(exec,
+                                                static_cast<int>((num_columns + Sum::tile - 1) / Sum::tile),
+                                                1, is_host ? 1 : 32),
+                       Sum{z.local(), inverse_rms, gradient.local(), scale_gradient.local()});
+  runtime::all_reduce(exec, z.grid().along(z.layout().rows), scale_gradient.local());
+}
+
+/// gradient, which holds dn, := dz. A row is a work item.
+template<class T>
+struct GradientRows {
+  Matrix<T> z;
+  Vector<T> scale;
+  T inverse_width;
+  Vector<T> inverse_rms;
+  Vector<T> sums;
+  Matrix<T> gradient;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t row) const {
+    auto const i = static_cast<std::size_t>(row);
+    auto const r = inverse_rms(i);
+    auto const along = r * sums(i) * inverse_width;
+    for (std::size_t j = 0; j < z.extent(1); ++j)
+      gradient(i, j) = r * (gradient(i, j) * scale(j) - z(i, j) * along);
+  }
+};
+
+template<class T>
+void require_alike(pmm::DistMatrix<T> const& z, pmm::DistMatrix<T> const& other,
+                   pmm::DistVector<T> const& scale, Vector<T> const& rows) {
+  ORTHANT_REQUIRE(z.placement() == other.placement() && z.layout().storage == pmm::Storage::replicated,
+                  z.placement().to_string(), " and ", other.placement().to_string());
+  ORTHANT_REQUIRE(scale.axis() == z.layout().columns && scale.length() == z.extents().columns, "a scale of ",
+                  scale.length(), " along ", pmm::name_of(scale.axis()), " for ", z.placement().to_string());
+  ORTHANT_REQUIRE(static_cast<std::int64_t>(rows.extent(0)) >= z.block().rows.size());
+}
+
+template<class T>
+T keep_scale(double probability) {
+  return static_cast<T>(1 / (1 - probability));
+}
+
+template<class T>
+T inverse_width(pmm::DistMatrix<T> const& z) {
+  return T{1} / static_cast<T>(z.extents().columns);
+}
+
+/// sums(i), for the rows of the block, summed over the column axis.
+template<class T>
+void reduce_rows(DefaultExec const& exec, pmm::DistMatrix<T> const& z, Vector<T> const& sums) {
+  auto const num_rows = static_cast<std::size_t>(z.block().rows.size());
+  if (num_rows > 0)
+    runtime::all_reduce(exec, z.grid().along(z.layout().columns),
+                        Kokkos::subview(sums, std::pair(std::size_t{0}, num_rows)));
+}
+
+} // namespace
+
+template<class T>
+void rms_norm_relu_dropout(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
+                           pmm::DistVector<T> const& scale, Dropout const& dropout, BlockKeys const& keys,
+                           Vector<T> const& inverse_rms, pmm::DistMatrix<T> const& result, Write write) {
+  require_alike(z, result, scale, inverse_rms);
+  Policy const rows(exec, 0, z.block().rows.size());
+  Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout/squares", rows,
+                       SquareRows<T>{z.local(), inverse_rms});
+  reduce_rows(exec, z, inverse_rms);
+  Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout", rows,
+                       NormaliseRows<T>{z.local(), scale.local(), masks_of(dropout, keys),
+                                        keep_scale<T>(dropout.probability), inverse_width(z), inverse_rms,
+                                        result.local(), write == Write::add});
+}
+
+template<class T>
+void rms_norm_relu_dropout_backward(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
+                                    pmm::DistVector<T> const& scale, Dropout const& dropout,
+                                    BlockKeys const& keys, Vector<T> const& inverse_rms,
+                                    Vector<T> const& row_sums, pmm::DistMatrix<T> const& gradient,
+                                    pmm::DistVector<T> const& scale_gradient) {
+  require_alike(z, gradient, scale, inverse_rms);
+  require_alike(z, gradient, scale_gradient, row_sums);
+  Policy const rows(exec, 0, z.block().rows.size());
+  Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout_backward/mask", rows,
+                       MaskGradientRows<T>{z.local(), scale.local(), masks_of(dropout, keys),
+                                           keep_scale<T>(dropout.probability), inverse_rms, gradient.local(),
+                                           row_sums});
+  reduce_rows(exec, z, row_sums);
+  sum_scale_gradient(exec, z, inverse_rms, gradient, scale_gradient);
+  Kokkos::parallel_for(
+      "orthant::models::rms_norm_relu_dropout_backward", rows,
+      GradientRows<T>{z.local(), scale.local(), inverse_width(z), inverse_rms, row_sums, gradient.local()});
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void rms_norm_relu_dropout(DefaultExec const&, pmm::DistMatrix<T> const&,                         \
+                                      pmm::DistVector<T> const&, Dropout const&, BlockKeys const&,           \
+                                      Vector<T> const&, pmm::DistMatrix<T> const&, Write);                   \
+  template void rms_norm_relu_dropout_backward(DefaultExec const&, pmm::DistMatrix<T> const&,                \
+                                               pmm::DistVector<T> const&, Dropout const&, BlockKeys const&,  \
+                                               Vector<T> const&, Vector<T> const&,                           \
+                                               pmm::DistMatrix<T> const&, pmm::DistVector<T> const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::models
