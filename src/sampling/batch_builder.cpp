@@ -48,7 +48,7 @@ BlockHandle BatchBuilder<T>::add_block(Parity parity, Range rows, Range columns)
       return block.parity == wanted && block.rows == r && block.columns == c;
     });
   };
-  // D^-1 (A + I) is not symmetric, even where A is; nor are factors that differ between two strata.
+  // Where A is symmetric, D^-1 (A + I) is not, nor is A~ with strata: m(a, b) depends on the neighbour's.
   bool const is_symmetric = facts.is_symmetric && facts.normalization != graph::Normalization::row &&
                             sampler_.stratum_sizes().size() == 1;
   auto const transposed_parity =

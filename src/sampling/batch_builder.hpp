@@ -59,8 +59,9 @@ class BatchBuilder {
   /// Reads the store. Collective over `comm`: every rank adds as many, in the same order, each its own.
   std::size_t add_range(Order order, Range range);
 
-  /// A block of A^ of that parity, with its two ranges. Where A^ is symmetric, a block and its transpose are
-  /// one. Reads the store. Collective over `comm`, as above.
+  /// A block of A^ of that parity, with its two ranges. Where A~ is symmetric (A^ is, and there is one
+  /// stratum), a block and the other parity's transposed one are the same. Reads the store. Collective over
+  /// `comm`, as above.
   BlockHandle add_block(Parity parity, Range rows, Range columns);
 
   /// Fills `batch`, whose arrays are used again. Local: no communication, no Kokkos. Scratch is the

@@ -59,8 +59,11 @@ template<class T>
 void BlockSampler<T>::gather(SampledVertices const& rows, ColumnFilter const& filter, SampledBlock<T>& out) {
   bool const has_values = !block_.values.empty();
   std::int64_t num_gathered = 0;
-  for (auto const row : rows.positions)
-    num_gathered += block_.row_offsets[index(row) + 1] - block_.row_offsets[index(row)];
+  for (auto const row : rows.positions) {
+    auto const begin = block_.row_offsets[index(row)];
+    num_gathered += block_.row_offsets[index(row) + 1] - begin;
+    __builtin_prefetch(block_.columns.data() + begin); // rows are far apart: no cache has them
+  }
   if (kept_columns_.size() < index(num_gathered)) kept_columns_.resize(index(num_gathered));
   if (has_values && kept_values_.size() < index(num_gathered)) kept_values_.resize(index(num_gathered));
 

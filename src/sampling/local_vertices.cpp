@@ -7,6 +7,12 @@
 #include <limits>
 
 namespace orthant::sampling {
+namespace {
+
+/// Look-ups under way at once: about as many misses as a core has in flight.
+constexpr std::size_t look_ahead = 16;
+
+} // namespace
 
 KeyTable::KeyTable(std::span<std::int64_t const> keys) {
   std::int64_t const most_narrow = std::numeric_limits<std::uint32_t>::max();
@@ -55,6 +61,7 @@ void LocalVertices::find(BatchKeys const& keys, SampledVertices& found) {
   for (std::size_t stratum = 0; stratum < keys.num_strata(); ++stratum) {
     auto const end = next + static_cast<std::size_t>(keys.stratum_sizes[stratum]);
     for (; next < end; ++next) {
+      table_.prefetch(keys.keys[std::min(next + look_ahead, keys.keys.size() - 1)]);
       auto const position = table_.find(keys.keys[next]);
       if (position >= 0) hits_.push_back(static_cast<std::uint64_t>(position) << 8 | stratum);
     }

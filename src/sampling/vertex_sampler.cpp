@@ -54,7 +54,7 @@ VertexSampler::VertexSampler(VertexSamplerOptions const& options, std::int64_t n
   if (num_batches_ > stratum_sizes_[0])
     throw_user(
         "{} groups times --accumulate {} make {} batches an epoch, but there are {} vertices{} to share "
-        "out; give fewer groups or accumulate less",
+        "out; give larger batches, fewer groups or accumulate less",
         num_groups_, num_accumulated_, num_batches_, stratum_sizes_[0],
         options.train_fraction ? " that train" : "");
 }

@@ -69,13 +69,25 @@ class SampledBlocks : public ::testing::TestWithParam<std::array<int, 4>> {
         self_(MPI_COMM_SELF, "self"),
         grid_(world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}) {}
 
-  /// What this rank's blocks of one kind add to the whole matrix. Collective over the group.
-  [[nodiscard]] Dense together(SampledBlock<double> const& block, SampledVertices const& rows,
-                               SampledVertices const& columns, std::int64_t n, pmm::Axis third) const {
-    Dense whole(n, n);
-    if (grid_.coordinate(third) == 0) add_entries(block, rows, columns, whole); // the others have copies
-    runtime::all_reduce(runtime::host, grid_.group(), whole.numbers);
-    return whole;
+  /// This rank's part of a whole matrix of blocks, of which the ranks along `third` have copies.
+  [[nodiscard]] Dense part_of(SampledBlock<double> const& block, SampledVertices const& rows,
+                              SampledVertices const& columns, std::int64_t n, pmm::Axis third) const {
+    Dense part(n, n);
+    if (grid_.coordinate(third) == 0) add_entries(block, rows, columns, part);
+    return part;
+  }
+  /// The whole matrices. One reduction for all, as ranks that wait for each other are what this test costs.
+  void put_together(std::vector<Dense>& parts) const {
+    std::vector<double> numbers;
+    for (auto const& part : parts)
+      numbers.insert(numbers.end(), part.numbers.begin(), part.numbers.end());
+    runtime::all_reduce(runtime::host, grid_.group(), numbers);
+    auto next = numbers.begin();
+    for (auto& part : parts) {
+      auto const end = next + static_cast<std::ptrdiff_t>(part.numbers.size());
+      part.numbers.assign(next, end);
+      next = end;
+    }
   }
 
   void expect_nothing_sent() const {
@@ -91,7 +103,8 @@ class SampledBlocks : public ::testing::TestWithParam<std::array<int, 4>> {
     auto const n = store.facts().num_vertices;
     auto const num_groups = std::int64_t{grid_.size(pmm::Axis::data)};
     auto const most = std::min<std::int64_t>(14, n / num_groups - 2); // enough batches for all groups
-    auto const size = 2 + static_cast<std::int64_t>(random.integer(static_cast<std::uint64_t>(most), 0));
+    auto const least = train_fraction ? 6 : 2;                        // some of both strata
+    auto const size = least + static_cast<std::int64_t>(random.integer(static_cast<std::uint64_t>(most), 0));
     VertexSampler const sampler(
         {random.bits64(1), size, num_groups, 1 + static_cast<std::int64_t>(draw % 2), train_fraction}, n,
         store.facts().split_sizes[0]);
@@ -129,12 +142,17 @@ class SampledBlocks : public ::testing::TestWithParam<std::array<int, 4>> {
     auto const a = normalised_matrix(store);
     auto const expected = sampled_matrix(a, members, sampler.stratum_sizes());
     auto const expected_transposed = transposed(expected);
+    std::vector<Dense> found;
     for (auto const& wanted : all) {
       auto const& rows = batch.vertices[wanted.rows];
       auto const& columns = batch.vertices[wanted.columns];
-      expect_equal(together(batch.forward(wanted.block), rows, columns, n, wanted.third), expected);
-      expect_equal(together(batch.adjoint(wanted.block), columns, rows, n, wanted.third),
-                   expected_transposed);
+      found.push_back(part_of(batch.forward(wanted.block), rows, columns, n, wanted.third));
+      found.push_back(part_of(batch.adjoint(wanted.block), columns, rows, n, wanted.third));
+    }
+    put_together(found);
+    for (std::size_t i = 0; i < found.size(); i += 2) {
+      expect_equal(found[i], expected);
+      expect_equal(found[i + 1], expected_transposed);
     }
   }
 
@@ -144,9 +162,9 @@ class SampledBlocks : public ::testing::TestWithParam<std::array<int, 4>> {
 };
 
 TEST_P(SampledBlocks, PutTogetherAreTheSubgraphAndNothingIsSent) {
-  // Twenty draws and more on every number of ranks, and a few on every grid.
+  // More than twenty draws on every number of ranks, one or more on every grid.
   auto const num_grids = grids_4d(world_.size()).size();
-  auto const num_draws = std::max(std::size_t{5}, 20 / num_grids);
+  auto const num_draws = 1 + 20 / num_grids;
   auto const recipes = store_recipes();
   auto first = std::uint64_t{0}; // other draws on other grids
   for (auto const size : GetParam())
@@ -156,6 +174,7 @@ TEST_P(SampledBlocks, PutTogetherAreTheSubgraphAndNothingIsSent) {
     auto const store = make_store(self_, recipe);
     SCOPED_TRACE(::testing::Message() << recipe.name << ", draw " << first + i);
     check_draw(store, first + i, {});
+    SCOPED_TRACE("two strata");
     if (grid_.size(pmm::Axis::data) <= 2) check_draw(store, first + i, 0.4);
   }
 }
@@ -208,9 +227,37 @@ TEST_P(SampledBlocks, OfAllVerticesAreTheWholeMatrix) {
 
   auto const rows = builder.add_range(Order::p2, block.rows);
   auto const columns = builder.add_range(Order::p1, block.columns);
-  expect_equal(
-      together(batch.forward(handle), batch.vertices[rows], batch.vertices[columns], n, pmm::Axis::y),
-      normalised_matrix(store));
+  std::vector<Dense> found{
+      part_of(batch.forward(handle), batch.vertices[rows], batch.vertices[columns], n, pmm::Axis::y)};
+  put_together(found);
+  expect_equal(found[0], normalised_matrix(store));
+}
+
+// Fewer vertices than ranks: some have no rows, no columns, or none of the batch.
+TEST_P(SampledBlocks, MayBeEmpty) {
+  if (grid_.size(pmm::Axis::data) > 1) return;
+  auto const store = make_store(self_, {"ring", "ring:vertices=5,classes=2"});
+  for (std::uint64_t draw = 0; draw < 3; ++draw)
+    check_draw(store, draw, {});
+}
+
+TEST_P(SampledBlocks, AreSharedWhereTheyAreSymmetric) {
+  auto const handle_of_odd = [&](StoreRecipe const& recipe, std::optional<double> train_fraction) {
+    auto const store = make_store(self_, recipe);
+    auto const n = store.facts().num_vertices;
+    VertexSampler const sampler({5, 9, 1, 1, train_fraction}, n, store.facts().split_sizes[0]);
+    BatchBuilder<float> builder(world_, store, sampler);
+    auto const block = builder.add_block(Parity::even, {0, n}, {n / 3, n});
+    EXPECT_EQ(builder.add_block(Parity::even, {0, n}, {n / 3, n}), block);
+    return builder.add_block(Parity::odd, {n / 3, n}, {0, n});
+  };
+  auto const recipes = store_recipes();
+
+  EXPECT_EQ(handle_of_odd(recipes[0], {}), (BlockHandle{0, true}));
+  EXPECT_EQ(handle_of_odd(recipes[0], 0.5), (BlockHandle{1, false})); // m(a, b) is not m(b, a)
+  EXPECT_EQ(handle_of_odd(recipes[1], {}), (BlockHandle{1, false}));  // directed
+  EXPECT_EQ(handle_of_odd(recipes[2], {}), (BlockHandle{1, false}));  // D^-1 (A + I)
+  EXPECT_EQ(handle_of_odd(recipes[3], {}), (BlockHandle{0, true}));   // one order
 }
 
 INSTANTIATE_TEST_SUITE_P(Grids, SampledBlocks, ::testing::ValuesIn(grids_4d(world_size())), GridName{});
