@@ -23,10 +23,10 @@ function(orthant_add_library name)
   set_property(GLOBAL APPEND PROPERTY ORTHANT_LIBRARIES orthant_${name})
 endfunction()
 
-# orthant_host_sources(FILE ..): sources without kernels whose headers are too much for nvcc (toml++). Kokkos's
+# orthant_host_sources(FILE ..): sources without kernels whose headers (toml++) or vector types are too much for nvcc. Kokkos's
 # nvcc_wrapper gives them to the host compiler; elsewhere nothing changes.
 function(orthant_host_sources)
   if(CMAKE_CXX_COMPILER MATCHES "nvcc_wrapper")
-    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS --host-only)
+    set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS --host-only)
   endif()
 endfunction()

@@ -82,7 +82,8 @@ pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks) {
 }
 
 int train_full(TrainOptions const& options, Context& context) {
-  return trains_in_double(options) ? train<double>(options, context) : train<float>(options, context);
+  require_fitting_types(options);
+  return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
 }
 
 } // namespace orthant::cli

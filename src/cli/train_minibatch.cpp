@@ -68,7 +68,8 @@ int train(TrainOptions const& options, Context& context) {
 } // namespace
 
 int train_minibatch(TrainOptions const& options, Context& context) {
-  return trains_in_double(options) ? train<double>(options, context) : train<float>(options, context);
+  require_fitting_types(options);
+  return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
 }
 
 } // namespace orthant::cli

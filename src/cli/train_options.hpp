@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `orthant train` takes.
+// What `orthant train` takes, and `orthant bench epoch` a part of.
 
 #include "cli/command.hpp"
 
@@ -57,5 +57,7 @@ struct TrainOptions {
 };
 
 void add_options(Command& command, TrainOptions& options);
+/// Those that an epoch of full-graph training depends on: the graph, the grid, the model, the optimiser.
+void add_full_epoch_options(Command& command, TrainOptions& options);
 
 } // namespace orthant::cli

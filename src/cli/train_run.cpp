@@ -91,12 +91,10 @@ void report(Context const& context, models::TrainResult const& result) {
   say(context, "\n");
 }
 
-bool trains_in_double(TrainOptions const& options) {
-  if (options.compute_dtype == "fp32") return false;
-  if (options.comm_dtype != "fp32")
-    runtime::throw_user("--comm-dtype {} carries fp32; leave it out with --compute-dtype fp64",
-                        options.comm_dtype);
-  return true;
+void require_fitting_types(TrainOptions const& o) {
+  if (o.compute_dtype != "fp32" && o.comm_dtype != "fp32")
+    runtime::throw_user("--comm-dtype {} carries fp32; leave it out with --compute-dtype {}", o.comm_dtype,
+                        o.compute_dtype);
 }
 
 void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options) {

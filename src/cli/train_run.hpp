@@ -16,10 +16,11 @@
 
 namespace orthant::cli {
 
+/// What the options ask for.
 [[nodiscard]] models::GcnSettings model_of(TrainOptions const& options);
 [[nodiscard]] models::TrainSettings training_of(TrainOptions const& options);
-/// Whether --compute-dtype is fp64. Throws UserError where --comm-dtype does not go with it.
-[[nodiscard]] bool trains_in_double(TrainOptions const& options);
+/// Throws UserError where --comm-dtype does not go with --compute-dtype.
+void require_fitting_types(TrainOptions const& options);
 
 /// Results go to stdout of rank 0.
 template<class... Args>

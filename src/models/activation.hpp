@@ -4,7 +4,7 @@
 // What a layer does element by element. With p the dropout probability and M the mask, keyed by (seed, step,
 // layer, original vertex id, feature), so that it is the same on every grid:
 //
-//   F = M max(Z, 0) / (1 - p)          dZ = dF / (1 - p) where F > 0, else 0
+//   F = M max(Z + 1 b^T, 0) / (1 - p)          dZ = dF / (1 - p) where F > 0, else 0          db = dZ^T 1
 //
 // F > 0 holds where the vertex was kept and Z was positive, so the backward pass needs neither the mask nor
 // Z.
@@ -27,6 +27,12 @@ struct BlockKeys {
   std::int64_t first_column = 0;
 };
 
+/// z := dropout(relu(z + 1 b^T)), in place and in one pass. z [rows x columns], row-major; bias [columns], or
+/// empty: none. Enqueues on exec; does not fence.
+template<class T>
+void bias_relu_dropout(runtime::DefaultExec const& exec, runtime::Matrix<T> const& z,
+                       runtime::Vector<T> const& bias, Dropout const& dropout, BlockKeys const& keys);
+
 /// z := dropout(relu(z)), in place. z [rows x columns], row-major. Enqueues on exec; does not fence.
 template<class T>
 void relu_dropout(runtime::DefaultExec const& exec, runtime::Matrix<T> const& z, Dropout const& dropout,
@@ -36,6 +42,13 @@ void relu_dropout(runtime::DefaultExec const& exec, runtime::Matrix<T> const& z,
 template<class T>
 void relu_dropout_backward(runtime::DefaultExec const& exec, runtime::Matrix<T> const& activation,
                            double probability, runtime::Matrix<T> const& gradient);
+
+/// The same, and column_sums(j) := sum_i gradient(i, j) of this block's rows, in order, whatever the number
+/// of threads. One pass on host processors. column_sums [columns].
+template<class T>
+void relu_dropout_backward_sum(runtime::DefaultExec const& exec, runtime::Matrix<T> const& activation,
+                               double probability, runtime::Matrix<T> const& gradient,
+                               runtime::Vector<T> const& column_sums);
 
 /// to := M from / (1 - p), element by element. May alias.
 template<class T>

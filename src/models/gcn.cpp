@@ -128,6 +128,7 @@ void Gcn<T>::make_layers(GcnOperands<T> const& operands) {
   activations_.reserve(plan_.layers.size());
   for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
     options.needs_input_gradient = needs_input_gradient(plan_.layers[l]);
+    options.is_activated = is_activated(plan_, l) && settings_.norm == Norm::none;
     layers_.emplace_back(grid_, plan_.layers[l], operands.adjacency[l], parameters_->layer(l), options,
                          scratch_, memory_[l]);
     if (is_activated(plan_, l))

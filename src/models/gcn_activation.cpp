@@ -40,7 +40,7 @@ void GcnActivation<T>::forward(DefaultExec const& exec, Dropout const& dropout) 
   if (has_norm())
     return rms_norm_relu_dropout(exec, z_, parameters_.norm_scale, dropout, keys_, inverse_rms_, output_,
                                  residual_.exists() ? Write::add : Write::replace);
-  relu_dropout(exec, z_.local(), dropout, keys_);
+  bias_relu_dropout(exec, z_.local(), parameters_.bias.local(), dropout, keys_);
   if (residual_.exists()) add(exec, z_, output_);
 }
 
@@ -50,7 +50,11 @@ void GcnActivation<T>::backward(DefaultExec const& exec, Dropout const& dropout)
   if (has_norm())
     return rms_norm_relu_dropout_backward(exec, z_, parameters_.norm_scale, dropout, keys_, inverse_rms_,
                                           row_sums_, gradient_, parameters_.norm_scale_gradient);
-  relu_dropout_backward(exec, z_.local(), dropout.probability, gradient_.local());
+  if (parameters_.bias.length() > 0)
+    relu_dropout_backward_sum(exec, z_.local(), dropout.probability, gradient_.local(),
+                              parameters_.bias_gradient.local());
+  else
+    relu_dropout_backward(exec, z_.local(), dropout.probability, gradient_.local());
 }
 
 template<class T>

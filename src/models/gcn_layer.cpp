@@ -60,7 +60,7 @@ pmm::DistMatrix<T> const& GcnLayer<T>::forward(runtime::DefaultExec const& exec,
   // U[a,c] := sum_b F[a,b] W[b,c];  Q[b,c] := sum_a A^[b,a] U[a,c]
   transform_.run(exec, features, parameters_.weight, middle_);
   aggregate_.run(exec, adjacency_, middle_, output_);
-  if (options_.has_bias) pmm::add_bias(exec, output_, parameters_.bias);
+  if (options_.has_bias && !options_.is_activated) pmm::add_bias(exec, output_, parameters_.bias);
   return output_;
 }
 
@@ -69,14 +69,17 @@ pmm::DistMatrix<T> const& GcnLayer<T>::forward_from_middle(runtime::DefaultExec 
   ORTHANT_REQUIRE(plan_.aggregates_first, "layer ", plan_.index, " keeps no aggregate");
   // Q[c,a] := sum_b H[c,b] W[b,a]
   transform_.run(exec, middle_, parameters_.weight, output_);
-  if (options_.has_bias) pmm::add_bias(exec, output_, parameters_.bias);
+  if (options_.has_bias && !options_.is_activated) pmm::add_bias(exec, output_, parameters_.bias);
   return output_;
 }
 
 template<class T>
 template<class Features>
 pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec, Features const& features) {
-  if (options_.has_bias) pmm::sum_rows(exec, output_gradient_, parameters_.bias_gradient);
+  if (options_.has_bias && !options_.is_activated)
+    pmm::sum_rows(exec, output_gradient_, parameters_.bias_gradient);
+  else if (options_.has_bias)
+    pmm::reduce_sums(exec, output_gradient_, parameters_.bias_gradient);
   if (plan_.aggregates_first) {
     // dH[c,b] := sum_a dQ[c,a] W[b,a]^T is reduced while dW[b,a] := sum_c H[c,b]^T dQ[c,a] is computed.
     if (options_.needs_input_gradient) {

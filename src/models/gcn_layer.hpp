@@ -42,6 +42,9 @@ struct GcnLayerOptions {
   bool has_bias = true;
   bool needs_input_gradient = true;
   bool overlaps = true;
+  /// The caller adds the bias, and leaves the local column sums of dQ in bias_gradient() before backward():
+  /// its activation does so in passing.
+  bool is_activated = false;
   runtime::Wire wire =
       runtime::Wire::native; // of activations and their gradients; weights and theirs: native
 };

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/bias.hpp"
 
+#include "pmm/host_parts.hpp"
+
 namespace orthant::pmm {
 namespace {
-
-constexpr bool is_host =
-    Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename DefaultExec::memory_space>::accessible;
 
 /// sums(j) := sum_i from(i, j). A team takes a tile of neighbouring columns, so that a row of the tile is
 /// read in one piece; rows are added in order, whatever the number of teams.
 template<class T>
 struct SumColumns {
   using TeamPolicy = Kokkos::TeamPolicy<DefaultExec>;
-  static constexpr std::int64_t tile = is_host ? 512 : 32; // a tile of sums stays in the first cache; a warp
+  static constexpr std::int64_t tile =
+      runs_on_host ? 512 : 32; // a tile of sums stays in the first cache; a warp
 
   Matrix<T> from;
   Vector<T> sums;
@@ -23,7 +23,7 @@ struct SumColumns {
     auto const width = num_columns - begin < tile ? num_columns - begin : tile;
     T const* const source = from.data() + begin;
     T* const target = sums.data() + begin;
-    if constexpr (is_host) {
+    if constexpr (runs_on_host) {
       for (std::int64_t j = 0; j < width; ++j)
         target[j] = 0;
       for (std::size_t i = 0; i < from.extent(0); ++i)
@@ -39,16 +39,6 @@ struct SumColumns {
     }
   }
 };
-
-template<class T>
-void sum_columns(DefaultExec const& exec, Matrix<T> const& from, Vector<T> const& sums) {
-  constexpr auto tile = SumColumns<T>::tile;
-  auto const num_tiles = (static_cast<std::int64_t>(from.extent(1)) + tile - 1) / tile;
-  Kokkos::parallel_for(
-      "orthant::pmm::sum_rows",
-      typename SumColumns<T>::TeamPolicy(exec, static_cast<int>(num_tiles), 1, is_host ? 1 : 32),
-      SumColumns<T>{from, sums});
-}
 
 template<class T>
 void require_fits(DistMatrix<T> const& matrix, DistVector<T> const& bias) {
@@ -78,11 +68,29 @@ void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<T> con
 }
 
 template<class T>
+void sum_columns(DefaultExec const& exec, Matrix<T> const& from, Vector<T> const& sums) {
+  ORTHANT_REQUIRE(from.extent(1) == sums.extent(0), from.extent(1), " columns, ", sums.extent(0), " sums");
+  if (sums.extent(0) == 0) return;
+  constexpr auto tile = SumColumns<T>::tile;
+  auto const num_tiles = (static_cast<std::int64_t>(from.extent(1)) + tile - 1) / tile;
+  Kokkos::parallel_for(
+      "orthant::pmm::sum_rows",
+      typename SumColumns<T>::TeamPolicy(exec, static_cast<int>(num_tiles), 1, runs_on_host ? 1 : 32),
+      SumColumns<T>{from, sums});
+}
+
+template<class T>
 void sum_rows(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient) {
+  require_fits(gradient, bias_gradient);
+  sum_columns(exec, gradient.local(), bias_gradient.local());
+  reduce_sums(exec, gradient, bias_gradient);
+}
+
+template<class T>
+void reduce_sums(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient) {
   require_fits(gradient, bias_gradient);
   auto const sums = bias_gradient.local();
   if (sums.extent(0) == 0) return;
-  sum_columns(exec, gradient.local(), sums);
   runtime::all_reduce(exec, gradient.grid().along(gradient.layout().rows), sums);
   if (gradient.layout().storage == Storage::row_sharded)
     runtime::all_reduce(exec, gradient.grid().along(gradient.layout().third()), sums);
@@ -101,7 +109,9 @@ std::vector<PlannedCall> sum_rows_calls(ProcessGrid const& grid, Placement const
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void add_bias(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&);                    \
+  template void sum_columns(DefaultExec const&, Matrix<T> const&, Vector<T> const&);                         \
   template void sum_rows(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&);                    \
+  template void reduce_sums(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&);                 \
   template std::vector<PlannedCall> sum_rows_calls<T>(ProcessGrid const&, Placement const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)

@@ -23,6 +23,15 @@ void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<T> con
 template<class T>
 void sum_rows(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient);
 
+/// sum_rows in two steps, for a kernel that has the columns summed in passing: sums(j) := sum_i from(i, j),
+/// rows in order, whatever the number of threads (local), ..
+template<class T>
+void sum_columns(DefaultExec const& exec, Matrix<T> const& from, Vector<T> const& sums);
+
+/// .. and the collectives: bias_gradient comes with this rank's sums in local(). Same conditions as sum_rows.
+template<class T>
+void reduce_sums(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient);
+
 /// The collectives of sum_rows.
 template<class T>
 [[nodiscard]] std::vector<PlannedCall> sum_rows_calls(ProcessGrid const& grid, Placement const& gradient);

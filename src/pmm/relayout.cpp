@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/relayout.hpp"
 
-#include "runtime/together.hpp"
+#include "pmm/relayout_moves.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -9,104 +9,9 @@
 namespace orthant::pmm {
 namespace {
 
-using detail::Move;
 using detail::MovesByRank;
 using detail::Runs;
 using Counts = std::vector<std::int64_t>;
-
-struct Rectangle {
-  Range rows;
-  Range columns;
-};
-
-Range intersection(Range a, Range b) {
-  auto const begin = std::max(a.begin, b.begin);
-  return {begin, std::max(begin, std::min(a.end, b.end))};
-}
-
-/// What a piece covers, in the order of its memory: at most three rectangles, of which a flat shard's first
-/// and last are parts of a row.
-std::vector<Rectangle> rectangles_of(Block const& block, Storage storage) {
-  auto const width = block.columns.size();
-  if (block.num_stored == 0) return {};
-  if (storage != Storage::flat_sharded) return {{block.stored_rows, block.columns}};
-  auto const end = block.first + block.num_stored;
-  std::vector<Rectangle> rectangles;
-  for (auto place = block.first; place < end;) {
-    auto const row = place / width;
-    auto const column = place % width;
-    auto const num_rows = column == 0 ? std::max<std::int64_t>((end - place) / width, 1) : 1;
-    auto const num_columns = std::min(width - column, end - place);
-    rectangles.push_back({{block.rows.begin + row, block.rows.begin + row + num_rows},
-                          {block.columns.begin + column, block.columns.begin + column + num_columns}});
-    place += num_rows * num_columns;
-  }
-  return rectangles;
-}
-
-/// The part of a balanced cut that holds `index`.
-std::int64_t part_of(std::int64_t count, std::int64_t num_parts, std::int64_t index) {
-  auto const small = count / num_parts;
-  auto const num_larger = count % num_parts;
-  auto const in_larger = num_larger * (small + 1);
-  return index < in_larger ? index / (small + 1) : num_larger + (index - in_larger) / small;
-}
-
-/// Which of the equal copies of a replicated block the rank at `reader` takes, as a coordinate along the
-/// third axis: its own if it has one, else one that spreads the readers over the copies.
-int copy_for(GridShape const& shape, Placement const& from, Placement const& to, Coordinates const& reader,
-             Coordinates const& owner) {
-  auto const third = from.layout.third();
-  if (reader.along(from.layout.rows) == owner.along(from.layout.rows) &&
-      reader.along(from.layout.columns) == owner.along(from.layout.columns))
-    return reader.along(third);
-  auto const other = to.layout.third();
-  return (reader.along(other) + shape.size(other) * reader.along(third)) % shape.size(third);
-}
-
-/// Coordinates of a rank of this rank's group.
-Coordinates member(ProcessGrid const& grid, int group_rank) {
-  auto coordinates = coordinates_of(grid.shape(), group_rank);
-  coordinates.data = grid.coordinate(Axis::data);
-  return coordinates;
-}
-int group_rank_of(GridShape const& shape, Coordinates coordinates) {
-  coordinates.data = 0;
-  return rank_of(shape, coordinates);
-}
-
-/// What the rank at `source` gives to the one at `target`, in an order that both derive.
-std::vector<Move> moves_between(GridShape const& shape, Placement const& from, Coordinates const& source,
-                                Placement const& to, Coordinates const& target) {
-  std::vector<Move> moves;
-  if (from.layout.storage == Storage::replicated &&
-      source.along(from.layout.third()) != copy_for(shape, from, to, target, source))
-    return moves;
-  auto const given = rectangles_of(block_of(shape, source, from), from.layout.storage);
-  auto const wanted = rectangles_of(block_of(shape, target, to), to.layout.storage);
-  for (auto const& piece : wanted)
-    for (auto const& part : given) {
-      auto const rows = intersection(piece.rows, part.rows);
-      auto const columns = intersection(piece.columns, part.columns);
-      if (rows.size() > 0 && columns.size() > 0)
-        moves.push_back({rows.begin, rows.begin, rows.size(), columns});
-    }
-  return moves;
-}
-
-/// Whether the blocks of both placements are cut alike: axes of one rank cut nothing.
-bool has_equal_blocks(GridShape const& shape, Layout const& a, Layout const& b) {
-  auto const is_equal = [&](Axis one, Axis other) {
-    return one == other || (shape.size(one) == 1 && shape.size(other) == 1);
-  };
-  return is_equal(a.rows, b.rows) && is_equal(a.columns, b.columns);
-}
-
-/// Whether every rank has already what it will store.
-bool moves_nothing(GridShape const& shape, Layout const& from, Layout const& to) {
-  if (!has_equal_blocks(shape, from, to)) return false;
-  return from.storage == Storage::replicated || from.storage == to.storage || shape.size(from.third()) == 1;
-}
 
 struct HostRuns {
   static constexpr std::int64_t longest = 4096; // elements: long enough to stream, short enough to share out
@@ -180,163 +85,10 @@ void require_same_matrix(Placement const& from, Placement const& to, bool has_ro
                   ", nothing else; from ", from.to_string(), " to ", to.to_string());
 }
 
-/// Rows that this rank asks of each other one, for its own rows in ascending order.
-MovesByRank requested_moves(ProcessGrid const& grid, Placement const& from, Placement const& to,
-                            Counts const& source_rows) {
-  auto const& shape = grid.shape();
-  auto const block = block_of(grid, to);
-  auto const [row_axis, column_axis] = std::pair(from.layout.rows, from.layout.columns);
-  ORTHANT_REQUIRE(std::ssize(source_rows) == block.stored_rows.size(), source_rows.size(),
-                  " source rows for ", block.stored_rows.size(), " rows of ", to.to_string());
-  MovesByRank moves(static_cast<std::size_t>(grid.group().size()));
-  auto owner = grid.coordinates();
-  for (std::size_t i = 0; i < source_rows.size(); ++i) {
-    auto const row = source_rows[i];
-    ORTHANT_REQUIRE(0 <= row && row < from.extents.rows, "row ", row, " of ", from.to_string());
-    owner.along(row_axis) = static_cast<int>(part_of(from.extents.rows, shape.size(row_axis), row));
-    for (int part = 0; part < shape.size(column_axis); ++part) {
-      owner.along(column_axis) = part;
-      owner.along(from.layout.third()) = 0;
-      auto const owned = block_of(shape, owner, {{from.layout.rows, from.layout.columns}, from.extents});
-      auto const columns = intersection(owned.columns, block.columns);
-      if (columns.size() == 0) continue;
-      owner.along(from.layout.third()) =
-          from.layout.storage == Storage::replicated
-              ? copy_for(shape, from, to, grid.coordinates(), owner)
-              : static_cast<int>(
-                    part_of(owned.rows.size(), shape.size(from.layout.third()), row - owned.rows.begin));
-      moves[static_cast<std::size_t>(group_rank_of(shape, owner))].push_back(
-          {row, block.stored_rows.begin + static_cast<std::int64_t>(i), 1, columns});
-    }
-  }
-  return moves;
-}
-
-/// Tells every rank which rows are asked of it.
-MovesByRank exchanged(ProcessGrid const& grid, Placement const& from, Placement const& to,
-                      MovesByRank const& asked) {
-  auto const& group = grid.group();
-  Counts asked_counts;
-  Counts asked_rows;
-  for (auto const& moves : asked) {
-    asked_counts.push_back(std::ssize(moves));
-    for (auto const& move : moves)
-      asked_rows.push_back(move.source_row);
-  }
-  Counts given_counts(asked_counts.size());
-  runtime::all_to_all(runtime::host, group, asked_counts, given_counts);
-  Counts given_rows(
-      static_cast<std::size_t>(std::accumulate(given_counts.begin(), given_counts.end(), std::int64_t{0})));
-  runtime::all_to_allv(runtime::host, group, asked_rows, asked_counts, given_rows, given_counts);
-
-  MovesByRank given(asked.size());
-  auto next = given_rows.begin();
-  auto const mine = block_of(grid, from);
-  for (int rank = 0; rank < group.size(); ++rank) {
-    auto const columns = intersection(mine.columns, block_of(grid.shape(), member(grid, rank), to).columns);
-    for (std::int64_t i = 0; i < given_counts[static_cast<std::size_t>(rank)]; ++i)
-      given[static_cast<std::size_t>(rank)].push_back({*next++, 0, 1, columns});
-  }
-  return given;
-}
-
-/// Indices of `positions`, ascending by position.
-std::vector<std::size_t> sorted_by_position(std::span<std::int64_t const> positions) {
-  std::vector<std::size_t> order(positions.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, {}, [&](std::size_t i) { return positions[i]; });
-  return order;
-}
-
-/// Every position is in part `part` of the balanced cut.
-void require_in_part(std::span<std::int64_t const> positions, Range part, Placement const& placement) {
-  for (auto const position : positions)
-    ORTHANT_REQUIRE(part.contains(position), "a sampled row at ", position,
-                    " of the larger matrix, in the part ", part.begin, "..", part.end, "; ",
-                    placement.to_string());
-}
-
-/// The ranks that hold a part of a row, and their columns.
-template<class Visit>
-void for_each_column_part(GridShape const& shape, Placement const& placement, Coordinates at,
-                          Visit const& visit) {
-  auto const axis = placement.layout.columns;
-  for (int part = 0; part < shape.size(axis); ++part) {
-    at.along(axis) = part;
-    visit(at, runtime::balanced_range(placement.extents.columns, shape.size(axis), part));
-  }
-}
-
-/// Rows of this rank that others take, by their positions in the order of `to`.
-MovesByRank sampled_sends(ProcessGrid const& grid, Placement const& from, Placement const& to,
-                          SampledRows const& rows) {
-  auto const& shape = grid.shape();
-  auto const me = grid.coordinates();
-  auto const block = block_of(grid, from);
-  auto const row_axis = to.layout.rows;
-  auto const third = to.layout.third();
-  MovesByRank moves(static_cast<std::size_t>(grid.group().size()));
-  auto target = me;
-  for (auto const i : sorted_by_position(rows.from_in_target)) {
-    target.along(row_axis) =
-        static_cast<int>(part_of(rows.num_positions, shape.size(row_axis), rows.from_in_target[i]));
-    auto const row = block.rows.begin + static_cast<std::int64_t>(i);
-    for (int copy = 0; copy < shape.size(third); ++copy) {
-      target.along(third) = copy;
-      for_each_column_part(shape, to, target, [&](Coordinates const& reader, Range wanted) {
-        auto const columns = intersection(block.columns, wanted);
-        if (columns.size() > 0 && copy_for(shape, from, to, reader, me) == me.along(from.layout.third()))
-          moves[static_cast<std::size_t>(group_rank_of(shape, reader))].push_back({row, 0, 1, columns});
-      });
-    }
-  }
-  return moves;
-}
-
-/// Rows of this rank in `to` and whom it takes them from, by their positions in the order of `to`.
-MovesByRank sampled_receives(ProcessGrid const& grid, Placement const& from, Placement const& to,
-                             SampledRows const& rows) {
-  auto const& shape = grid.shape();
-  auto const block = block_of(grid, to);
-  auto const row_axis = from.layout.rows;
-  auto const third = from.layout.third();
-  MovesByRank moves(static_cast<std::size_t>(grid.group().size()));
-  auto source = grid.coordinates();
-  for (auto const i : sorted_by_position(rows.to_in_target)) {
-    source.along(row_axis) =
-        static_cast<int>(part_of(rows.num_positions, shape.size(row_axis), rows.to_in_source[i]));
-    auto const row = block.rows.begin + static_cast<std::int64_t>(i);
-    for_each_column_part(shape, from, source, [&](Coordinates owner, Range given) {
-      auto const columns = intersection(block.columns, given);
-      if (columns.size() == 0) return;
-      owner.along(third) = copy_for(shape, from, to, grid.coordinates(), owner);
-      moves[static_cast<std::size_t>(group_rank_of(shape, owner))].push_back({0, row, 1, columns});
-    });
-  }
-  return moves;
-}
-
-void require_sampled(ProcessGrid const& grid, Placement const& from, Placement const& to,
-                     SampledRows const& rows) {
-  auto const is_sampled = [](Placement const& placement) {
-    return placement.own_rows && !placement.own_columns && placement.layout.storage == Storage::replicated;
-  };
-  ORTHANT_REQUIRE(is_sampled(from) && is_sampled(to),
-                  "sampled rows are replicated, with own rows and balanced columns; from ", from.to_string(),
+void require_balanced(Placement const& from, Placement const& to) {
+  ORTHANT_REQUIRE(!from.own_rows && !to.own_rows && !from.own_columns && !to.own_columns,
+                  "where sampled rows lie is not known from their placements; from ", from.to_string(),
                   " to ", to.to_string());
-  auto const num_source_rows = from.own_rows->range.size();
-  auto const num_target_rows = to.own_rows->range.size();
-  ORTHANT_REQUIRE(std::ssize(rows.from_in_target) == num_source_rows &&
-                      std::ssize(rows.to_in_target) == num_target_rows &&
-                      std::ssize(rows.to_in_source) == num_target_rows,
-                  "positions of ", rows.from_in_target.size(), ", ", rows.to_in_target.size(), " and ",
-                  rows.to_in_source.size(), " rows, from ", from.to_string(), " to ", to.to_string());
-  auto const part_along = [&](Axis axis) {
-    return runtime::balanced_range(rows.num_positions, grid.size(axis), grid.coordinate(axis));
-  };
-  require_in_part(rows.from_in_target, {0, rows.num_positions}, from);
-  require_in_part(rows.to_in_source, {0, rows.num_positions}, to);
-  require_in_part(rows.to_in_target, part_along(to.layout.rows), to);
 }
 
 } // namespace
@@ -346,21 +98,11 @@ Relayout<T>::Relayout(ProcessGrid const& grid, Placement const& from, Placement 
     : grid_(&grid),
       from_(from),
       to_(to),
-      is_local_(moves_nothing(grid.shape(), from.layout, to.layout)) {
+      is_local_(detail::moves_nothing(grid.shape(), from.layout, to.layout)) {
   require_same_matrix(from, to, false);
-  ORTHANT_REQUIRE(!from.own_rows && !to.own_rows && !from.own_columns && !to.own_columns,
-                  "where sampled rows lie is not known from their placements; from ", from.to_string(),
-                  " to ", to.to_string());
-  MovesByRank sends(static_cast<std::size_t>(grid.group().size()));
-  MovesByRank receives(sends.size());
-  for (int rank = 0; rank < grid.group().size(); ++rank) {
-    auto const other = member(grid, rank);
-    if (is_local_ && other != grid.coordinates()) continue;
-    sends[static_cast<std::size_t>(rank)] = moves_between(grid.shape(), from, grid.coordinates(), to, other);
-    receives[static_cast<std::size_t>(rank)] =
-        moves_between(grid.shape(), from, other, to, grid.coordinates());
-  }
-  plan(sends, receives);
+  require_balanced(from, to);
+  auto const moves = detail::intersecting_moves(grid, from, to);
+  plan(moves.sends, moves.receives);
 }
 
 template<class T>
@@ -373,9 +115,9 @@ Relayout<T>::Relayout(ProcessGrid const& grid, Placement const& from, Placement 
   require_same_matrix(from, to, true);
   ORTHANT_REQUIRE(from.layout.storage != Storage::flat_sharded && to.layout.storage != Storage::flat_sharded,
                   "rows of flat shards are not reordered; from ", from.to_string(), " to ", to.to_string());
-  auto const receives =
-      runtime::together(grid.group(), [&] { return requested_moves(grid, from, to, source_rows); });
-  plan(exchanged(grid, from, to, receives), receives);
+  require_balanced(from, to);
+  auto const moves = detail::requested_moves(grid, from, to, source_rows);
+  plan(moves.sends, moves.receives);
 }
 
 template<class T>
@@ -385,19 +127,10 @@ Relayout<T>::Relayout(ProcessGrid const& grid, Placement const& from, Placement 
       from_(from),
       to_(to),
       is_local_(grid.group().size() == 1 || (from.layout.row_order == to.layout.row_order &&
-                                             moves_nothing(grid.shape(), from.layout, to.layout))) {
+                                             detail::moves_nothing(grid.shape(), from.layout, to.layout))) {
   require_same_matrix(from, to, true);
-  require_sampled(grid, from, to, rows);
-  auto const sends = sampled_sends(grid, from, to, rows);
-  auto receives = sampled_receives(grid, from, to, rows);
-  // What stays here is in both lists, in the same order.
-  auto const me = static_cast<std::size_t>(grid.group().rank());
-  ORTHANT_REQUIRE(sends[me].size() == receives[me].size(), sends[me].size(),
-                  " rows leave this rank for itself, ", receives[me].size(),
-                  " arrive: the positions do not fit");
-  for (std::size_t i = 0; i < sends[me].size(); ++i)
-    receives[me][i].source_row = sends[me][i].source_row;
-  plan(sends, receives);
+  auto const moves = detail::sampled_moves(grid, from, to, rows);
+  plan(moves.sends, moves.receives);
 }
 
 template<class T>

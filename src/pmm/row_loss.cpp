@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/row_loss.hpp"
 
+#include "pmm/host_parts.hpp"
+#include "pmm/row_kernels_host.hpp"
 #include "pmm/row_loss_kernels.hpp"
 #include "runtime/together.hpp"
 
@@ -99,14 +101,58 @@ void RowLoss<T>::append_sums(std::vector<PlannedCall>& calls, std::int64_t count
   if (layout.storage == Storage::row_sharded) plan(layout.third());
 }
 
-/// row_max := max_j z_ij, sum_and_target := {sum_j exp(z_ij - m_i), z_iy - m_i}, over all classes.
+/// On host processors. Where a rank has all classes, a few rows at a time stay in the first cache from the
+/// first pass to the last.
 template<class T>
-void RowLoss<T>::reduce_softmax(DefaultExec const& exec, Matrix<T> const& logits) {
+void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient,
+                                 T scale) {
+  constexpr std::int64_t rows_in_cache = 64;
+  static auto const kernels = host_rows::best_row_kernels<T>();
   auto const& class_comm = grid_->along(placement_.layout.columns);
-  detail::find_row_maxima(exec, logits, row_max_);
+  auto const num_rows = block_.stored_rows.size();
+  host_rows::HostSoftmax<T> const task{logits.extent(1),        logits.data(),        row_max_.data(),
+                                       sum_and_target_.data(),  gradient.data(),      targets_.splits.data(),
+                                       targets_.classes.data(), block_.columns.begin, scale};
+  auto const has_gradient = gradient.data() != nullptr;
+  if (class_comm.size() == 1) {
+    for_each_part(exec, "orthant::pmm::softmax", num_rows, [=](std::int64_t begin, std::int64_t end) {
+      for (auto row = begin; row < end; row += rows_in_cache) {
+        auto const stop = std::min(end, row + rows_in_cache);
+        kernels.find_maxima(task, row, stop);
+        kernels.sum_exponentials(task, row, stop);
+        if (has_gradient) kernels.finish_gradient(task, row, stop);
+      }
+    });
+    return;
+  }
+  auto const run = [&](char const* label, auto const kernel) {
+    for_each_part(exec, label, num_rows,
+                  [=](std::int64_t begin, std::int64_t end) { kernel(task, begin, end); });
+  };
+  run("orthant::pmm::find_row_maxima", kernels.find_maxima);
   runtime::all_reduce(exec, class_comm, row_max_, Reduction::max);
-  detail::sum_exponentials(exec, logits, row_max_, targets_, block_.columns.begin, sum_and_target_);
+  run("orthant::pmm::sum_exponentials", kernels.sum_exponentials);
   runtime::all_reduce(exec, class_comm, Vector<T>(sum_and_target_.data(), sum_and_target_.size()));
+  if (has_gradient) run("orthant::pmm::softmax_gradient", kernels.finish_gradient);
+}
+
+/// row_max := max_j z_ij, sum_and_target := {sum_j exp(z_ij - m_i), z_iy - m_i}, over all classes; and the
+/// gradient, where it is not empty: then of training rows only.
+template<class T>
+void RowLoss<T>::run_softmax(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient,
+                             T scale) {
+  if constexpr (runs_on_host) {
+    softmax_on_host(exec, logits, gradient, scale);
+  } else {
+    auto const& class_comm = grid_->along(placement_.layout.columns);
+    detail::find_row_maxima(exec, logits, row_max_);
+    runtime::all_reduce(exec, class_comm, row_max_, Reduction::max);
+    detail::sum_exponentials(exec, logits, row_max_, targets_, block_.columns.begin, sum_and_target_);
+    runtime::all_reduce(exec, class_comm, Vector<T>(sum_and_target_.data(), sum_and_target_.size()));
+    if (gradient.data() == nullptr) return;
+    detail::softmax_gradient(exec, logits, row_max_, sum_and_target_, targets_, block_.columns.begin, scale,
+                             gradient);
+  }
 }
 
 template<class T>
@@ -122,10 +168,8 @@ double RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> cons
   if (kind_ == LossKind::binary) {
     loss = detail::binary_loss_and_gradient(exec, z, targets_, static_cast<T>(scale), dz);
   } else {
-    reduce_softmax(exec, z);
+    run_softmax(exec, z, dz, static_cast<T>(scale));
     loss = detail::softmax_loss(exec, targets_, sum_and_target_);
-    detail::softmax_gradient(exec, z, row_max_, sum_and_target_, targets_, block_.columns.begin,
-                             static_cast<T>(scale), dz);
   }
   reduce_sums({&loss, 1});
   return num_counted == 0 ? 0.0 : loss * scale;
@@ -140,7 +184,7 @@ std::array<SplitMetrics, num_splits> RowLoss<T>::evaluate(DefaultExec const& exe
   if (kind_ == LossKind::binary) {
     sums = detail::score_binary(exec, z, targets_);
   } else {
-    reduce_softmax(exec, z);
+    run_softmax(exec, z, {}, T{0});
     detail::find_row_arg_maxima(exec, z, block_.columns.begin, row_arg_max_);
     runtime::all_reduce_arg_max(exec, grid_->along(placement_.layout.columns), row_arg_max_);
     sums = detail::score_softmax(exec, targets_, sum_and_target_, row_arg_max_);

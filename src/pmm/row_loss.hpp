@@ -92,7 +92,8 @@ class RowLoss {
  private:
   void check(RowTargets const& targets) const;
   void require_planned(DistMatrix<T> const& matrix) const;
-  void reduce_softmax(DefaultExec const& exec, Matrix<T> const& logits);
+  void run_softmax(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale);
+  void softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale);
   void reduce_sums(std::span<double> sums) const;
   void append_softmax(std::vector<PlannedCall>& calls) const;
   void append_sums(std::vector<PlannedCall>& calls, std::int64_t count) const;

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/roofline.hpp"
+
+#include "cli/bare_gemm.hpp"
+#include "cli/bench.hpp"
+
+#include <algorithm>
+
+namespace orthant::cli {
+namespace {
+
+using runtime::Communicator;
+using runtime::DefaultExec;
+using runtime::Vector;
+
+constexpr std::int64_t stream_repeats = 10; // as STREAM
+constexpr std::int64_t gemm_repeats = 3;
+
+void run_triad(DefaultExec const& exec, Vector<double> const& a, Vector<double> const& b,
+               Vector<double> const& c) {
+  Kokkos::parallel_for(
+      "orthant::cli::triad",
+      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, static_cast<std::int64_t>(a.extent(0))),
+      KOKKOS_LAMBDA(std::int64_t i) {
+        auto const at = static_cast<std::size_t>(i);
+        a(at) = b(at) + 3.0 * c(at);
+      });
+}
+
+double measure_stream(Communicator const& world, std::int64_t array_mib) {
+  DefaultExec const exec;
+  auto const count = (array_mib << 20) / static_cast<std::int64_t>(sizeof(double));
+  auto const length = static_cast<std::size_t>(count);
+  Vector<double> const a("orthant::cli::stream", length);
+  Vector<double> const b("orthant::cli::stream", length);
+  Vector<double> const c("orthant::cli::stream", length);
+  Kokkos::deep_copy(exec, b, 1.0);
+  Kokkos::deep_copy(exec, c, 2.0);
+  std::function<void()> const triad = [&] { run_triad(exec, a, b, c); };
+  auto const seconds = time_in_turn(world, exec, std::span(&triad, 1), stream_repeats).front().minimum;
+  auto const bytes = 3.0 * sizeof(double) * static_cast<double>(count) * world.size();
+  return giga_per_second(bytes, seconds);
+}
+
+template<class T>
+double measure_gemm(Communicator const& world, std::int64_t size) {
+  using HostMatrix = Kokkos::View<T**, Kokkos::LayoutRight, Kokkos::HostSpace>;
+  auto const extent = static_cast<std::size_t>(size);
+  HostMatrix const a("orthant::cli::square", extent, extent);
+  HostMatrix const b("orthant::cli::square", extent, extent);
+  HostMatrix const c("orthant::cli::square", extent, extent);
+  Kokkos::deep_copy(a, T{1});
+  Kokkos::deep_copy(b, T{2});
+  auto const panel = [&](HostMatrix const& matrix) {
+    pmm::Panel<T> result;
+    result.data = matrix.data();
+    result.num_rows = result.num_columns = result.row_stride = size;
+    return result;
+  };
+  std::function<void()> const multiply = [&] {
+    bare_gemm<T>(pmm::Transpose::no, panel(a), pmm::Transpose::no, panel(b), panel(c));
+  };
+  auto const seconds =
+      time_in_turn(world, DefaultExec(), std::span(&multiply, 1), gemm_repeats).front().minimum;
+  auto const edge = static_cast<double>(size);
+  return giga_per_second(2 * edge * edge * edge * world.size(), seconds);
+}
+
+} // namespace
+
+void add_options(Command& command, RooflineOptions& options) {
+  command.begin_group("Roofline");
+  command.option("--stream-mib", options.stream_mib,
+                 "MiB of each of three arrays a rank that measure memory; larger than the caches",
+                 in_range(1, 1 << 20));
+  command.option("--gemm-size", options.gemm_size, "Rows of the square product that measures arithmetic",
+                 in_range(1, 1 << 15));
+}
+
+double Roofline::seconds(double bytes, double flops) const {
+  return std::max(bytes / (stream_gb_per_s * 1e9), flops / (gemm_gflop_per_s * 1e9));
+}
+
+void Roofline::describe(nlohmann::ordered_json& line) const {
+  line["stream_gb_per_s"] = stream_gb_per_s;
+  line["gemm_gflop_per_s"] = gemm_gflop_per_s;
+}
+
+template<class T>
+Roofline measure_roofline(Communicator const& world, RooflineOptions const& options) {
+  return {measure_stream(world, options.stream_mib), measure_gemm<T>(world, options.gemm_size)};
+}
+
+template Roofline measure_roofline<float>(Communicator const&, RooflineOptions const&);
+template Roofline measure_roofline<double>(Communicator const&, RooflineOptions const&);
+
+} // namespace orthant::cli
