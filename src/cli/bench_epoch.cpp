@@ -10,6 +10,7 @@
 #include "cli/spmm_bytes.hpp"
 #include "cli/subcommands.hpp"
 #include "cli/train_full.hpp"
+#include "cli/train_run.hpp"
 #include "runtime/process_memory.hpp"
 
 #include <map>
@@ -279,7 +280,7 @@ int bench(EpochOptions const& options, Context& context) {
 }
 
 int run(EpochOptions const& options, Context& context) {
-  require_full_options(options.train);
+  require_fitting_types(options.train);
   if (options.train.epochs == 0) runtime::throw_user("--epochs 0: at least one epoch must be timed");
   return options.train.compute_dtype == "fp32" ? bench<float>(options, context)
                                                : bench<double>(options, context);

@@ -9,6 +9,7 @@
 #include "cli/roofline.hpp"
 #include "cli/subcommands.hpp"
 #include "cli/train_full.hpp"
+#include "models/gcn_settings.hpp"
 
 #include <algorithm>
 

@@ -4,14 +4,14 @@
 
 #include "cli/subcommands.hpp"
 #include "cli/train_full.hpp"
+#include "cli/train_minibatch.hpp"
 #include "cli/train_options.hpp"
 
 namespace orthant::cli {
 namespace {
 
 int run(TrainOptions const& options, Context& context) {
-  if (options.mode == "minibatch") refuse_unbuilt("--mode minibatch");
-  return train_full(options, context);
+  return options.mode == "minibatch" ? train_minibatch(options, context) : train_full(options, context);
 }
 
 } // namespace

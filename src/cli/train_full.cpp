@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/train_full.hpp"
 
+#include "cli/train_run.hpp"
 #include "graph/dataset.hpp"
 #include "graph/partition.hpp"
 #include "models/full_graph.hpp"
@@ -9,75 +10,9 @@
 #include "pmm/local_gemm.hpp"
 #include "runtime/output_file.hpp"
 #include "runtime/process_memory.hpp"
-#include "runtime/progress.hpp"
-
-#include <cstdio>
 
 namespace orthant::cli {
 namespace {
-
-using models::FeatureNorm;
-
-/// Results go to stdout of rank 0.
-template<class... Args>
-void say(Context const& context, fmt::format_string<Args...> format, Args&&... args) {
-  if (!context.world().is_root()) return;
-  std::fputs(fmt::format(format, std::forward<Args>(args)...).c_str(), stdout);
-  std::fflush(stdout);
-}
-
-std::string bytes_text(std::int64_t bytes) {
-  auto const value = static_cast<double>(bytes);
-  if (bytes < std::int64_t{10} << 10) return fmt::format("{} B", bytes);
-  if (bytes < std::int64_t{10} << 20) return fmt::format("{:.1f} KiB", value / 0x1p10);
-  if (bytes < std::int64_t{10} << 30) return fmt::format("{:.1f} MiB", value / 0x1p20);
-  return fmt::format("{:.1f} GiB", value / 0x1p30);
-}
-
-runtime::Wire wire_of(std::string const& word) {
-  return word == "bf16" ? runtime::Wire::bf16 : word == "fp16" ? runtime::Wire::fp16 : runtime::Wire::native;
-}
-
-void describe_graph(Context const& context, graph::GraphStore const& store) {
-  auto const& facts = store.facts();
-  say(context,
-      "graph     {}: {} vertices, {} non-zeros, {} {}features, {} classes; train/valid/test {}/{}/{}\n",
-      facts.name.empty() ? store.name() : facts.name, facts.num_vertices, facts.num_entries,
-      facts.num_features, facts.feature_kind == graph::FeatureKind::sparse ? "sparse " : "",
-      facts.num_classes, facts.split_sizes[0], facts.split_sizes[1], facts.split_sizes[2]);
-}
-
-void report(Context const& context, models::TrainResult const& result) {
-  auto const line = [&](std::string const& name, models::Scores const& scores) {
-    say(context, "{:<22}{:>10.4f}{:>10.4f}{:>10.4f}\n", name, scores[0].accuracy(), scores[1].accuracy(),
-        scores[2].accuracy());
-  };
-  if (result.last) {
-    say(context, "\n{:<22}{:>10}{:>10}{:>10}\n", "accuracy", "train", "valid", "test");
-    line("last epoch", *result.last);
-    line(fmt::format("best (epoch {})", result.best.epoch), result.best.scores);
-  }
-  say(context, "\nseconds an epoch      {:.6f} (median)\n", result.median_epoch_seconds);
-  say(context, "bytes an epoch        x {}, y {}, z {}\n", bytes_text(result.epoch_bytes[0]),
-      bytes_text(result.epoch_bytes[1]), bytes_text(result.epoch_bytes[2]));
-}
-
-nlohmann::ordered_json done_record(models::TrainResult const& result, std::int64_t memory) {
-  nlohmann::ordered_json record{{"loss", result.last_loss},
-                                {"median_epoch_seconds", result.median_epoch_seconds},
-                                {"peak_memory_bytes", memory}};
-  auto const add = [&](char const* name, models::Scores const& scores) {
-    record[name] = {{"train_acc", scores[0].accuracy()},
-                    {"val_acc", scores[1].accuracy()},
-                    {"test_acc", scores[2].accuracy()}};
-  };
-  if (result.last) {
-    add("last", *result.last);
-    record["best_epoch"] = result.best.epoch;
-    add("best", result.best.scores);
-  }
-  return record;
-}
 
 template<class T>
 int train(TrainOptions const& options, Context& context) {
@@ -91,16 +26,11 @@ int train(TrainOptions const& options, Context& context) {
 
   auto const store = open_graph_of(world, options.graph, options.dataset, options.seed);
   auto const plan = models::plan_gcn(store, model_settings);
-  auto record = context.run_record;
-  record["grid"] = grid.shape().to_string();
-  record["seed"] = options.seed;
-  context.metrics.write("run", record);
-
+  begin_metrics(context, grid, options);
   describe_graph(context, store);
   auto const estimate =
       models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer).peak();
-  say(context, "grid      {} (data x X x Y x Z) on {} rank{}\n", grid.shape().to_string(), world.size(),
-      world.size() == 1 ? "" : "s");
+  describe_grid(context, grid);
   say(context, "memory    {} a rank predicted\n",
       bytes_text(runtime::all_reduced(world, estimate, runtime::Reduction::max)));
 
@@ -111,18 +41,9 @@ int train(TrainOptions const& options, Context& context) {
       model.num_parameters(), options.compute_dtype);
 
   models::FullGraphTrainer<T> trainer(grid, model, loss, settings);
-  runtime::Progress progress(options.epochs, "epoch", runtime::progress_style(world.is_root()));
-  auto const result = trainer.run([&](runtime::EpochRecord const& epoch) {
-    context.metrics.write(epoch);
-    if (epoch.val_acc && epoch.test_acc)
-      progress.update(epoch.epoch, {{"loss", epoch.loss},
-                                    {"valid", *epoch.val_acc},
-                                    {"test", *epoch.test_acc},
-                                    {"seconds", epoch.seconds}});
-    else
-      progress.update(epoch.epoch, {{"loss", epoch.loss}, {"seconds", epoch.seconds}});
-  });
-  progress.finish();
+  EpochLines lines(context, options.epochs);
+  auto const result = trainer.run([&](runtime::EpochRecord const& epoch) { lines.write(epoch); });
+  lines.finish();
 
   if (!options.save_weights.empty())
     models::save_weights(grid, options.save_weights, model.parameters(), model_settings);
@@ -130,47 +51,11 @@ int train(TrainOptions const& options, Context& context) {
       runtime::all_reduced(world, runtime::peak_resident_bytes() - memory_at_start, runtime::Reduction::max);
   report(context, result);
   say(context, "memory a rank         {} (predicted {})\n", bytes_text(taken), bytes_text(estimate));
-  context.metrics.write("done", done_record(result, taken));
+  end_metrics(context, result, taken);
   return runtime::exit_done;
 }
 
 } // namespace
-
-models::GcnSettings model_of(TrainOptions const& o) {
-  models::GcnSettings settings;
-  settings.has_head = o.head;
-  settings.has_residuals = o.residual;
-  settings.norm = models::parse_norm(o.norm);
-  settings.projected_width = o.input_projection ? o.hidden : 0;
-  settings.set_layers(o.layers, o.hidden);
-  settings.dropout = o.dropout;
-  settings.has_bias = o.bias;
-  settings.trains_features = o.trainable_features;
-  settings.feature_norm = models::parse_feature_norm(o.feature_norm);
-  settings.order = models::parse_product_order(o.order);
-  settings.overlaps = o.overlap == "on";
-  settings.wire = wire_of(o.comm_dtype);
-  settings.seed = static_cast<std::uint64_t>(o.seed);
-  return settings;
-}
-
-models::TrainSettings training_of(TrainOptions const& o) {
-  models::TrainSettings settings;
-  settings.optimizer.kind = models::parse_optimizer(o.optimizer);
-  settings.optimizer.learning_rate = o.lr;
-  settings.weight_decay = o.weight_decay;
-  settings.weight_decay_first_layer = o.weight_decay_first_layer;
-  settings.clip_norm = o.clip_norm;
-  settings.num_epochs = o.epochs;
-  settings.eval_every = o.eval_every;
-  return settings;
-}
-
-void require_full_options(TrainOptions const& o) {
-  if (o.compute_dtype != "fp32" && o.comm_dtype != "fp32")
-    runtime::throw_user("--comm-dtype {} carries fp32; leave it out with --compute-dtype {}", o.comm_dtype,
-                        o.compute_dtype);
-}
 
 graph::GraphStore open_graph_of(runtime::Communicator const& world, std::string const& path,
                                 std::string const& dataset, std::int64_t seed) {
@@ -197,7 +82,7 @@ pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks) {
 }
 
 int train_full(TrainOptions const& options, Context& context) {
-  require_full_options(options);
+  require_fitting_types(options);
   return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
 }
 

@@ -5,7 +5,6 @@
 
 #include "cli/train_options.hpp"
 #include "graph/store_reader.hpp"
-#include "models/full_graph.hpp"
 #include "pmm/process_grid.hpp"
 
 #include <string>
@@ -20,13 +19,6 @@ namespace orthant::cli {
 /// The shape of --grid for full-graph work. Throws UserError where it does not fit the job or has a data
 /// axis.
 [[nodiscard]] pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks);
-
-/// What the options ask for.
-[[nodiscard]] models::GcnSettings model_of(TrainOptions const& options);
-[[nodiscard]] models::TrainSettings training_of(TrainOptions const& options);
-/// Throws UserError for parts of the model that full-graph training does not have, and for flags that
-/// contradict each other.
-void require_full_options(TrainOptions const& options);
 
 /// Returns the exit status. Collective.
 [[nodiscard]] int train_full(TrainOptions const& options, Context& context);

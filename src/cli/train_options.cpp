@@ -51,7 +51,7 @@ void add_mini_batch(Command& command, TrainOptions& o) {
   command.option("--accumulate", o.accumulate, "Batches a step", in_range(1));
   command.option("--batch-train-fraction", o.batch_train_fraction,
                  "Share of training vertices in a batch; 0 leaves it to chance", in_range(0, 1));
-  command.option("--finish-full", o.finish_full, "Full-graph epochs after the mini-batch ones", in_range(0));
+  command.option("--finish-full", o.finish_full, "Train the last epochs on the full graph", in_range(0));
 }
 
 void add_computing(Command& command, TrainOptions& o) {

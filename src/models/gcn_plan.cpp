@@ -30,7 +30,8 @@ bool aggregating_first_is_cheaper(GcnShape const& shape, std::size_t layer) {
 /// Rows of `from` times a weight, whose third axis is that of the rows.
 LinearPlan plan_linear(pmm::Placement const& input, Axis output_axis, std::int64_t out) {
   auto const natural = IndexOrder::natural;
-  auto const& [layout, extents] = input;
+  auto const& layout = input.layout;
+  auto const& extents = input.extents;
   return {
       input,
       {Layout{layout.columns, output_axis, Storage::flat_sharded, natural, natural}, {extents.columns, out}},

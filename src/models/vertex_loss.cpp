@@ -50,14 +50,20 @@ pmm::RowTargets read_targets(graph::GraphStore const& store, pmm::Placement cons
 
 } // namespace
 
+pmm::RowTargets read_vertex_targets(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                    pmm::Placement const& logits) {
+  require_targets(store);
+  return runtime::together(grid.group(),
+                           [&] { return read_targets(store, logits, pmm::block_of(grid, logits)); });
+}
+
 template<class T>
 pmm::RowLoss<T> make_vertex_loss(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                  pmm::Placement const& logits) {
-  require_targets(store);
+  auto const targets = read_vertex_targets(grid, store, logits);
   auto const is_single = store.facts().label_kind == graph::LabelKind::single;
   pmm::RowLoss<T> loss(grid, logits, is_single ? pmm::LossKind::softmax : pmm::LossKind::binary);
-  loss.set_targets(runtime::together(
-      grid.group(), [&] { return read_targets(store, logits, pmm::block_of(grid, logits)); }));
+  loss.set_targets(targets);
   if (loss.num_rows(static_cast<int>(graph::Split::train)) == 0)
     runtime::throw_user(
         "{}: the training mask is empty: no training vertex has a label; partition it with another "

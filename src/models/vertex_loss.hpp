@@ -15,6 +15,12 @@ namespace orthant::models {
 /// Loss and accuracy of train, valid and test; indexed by graph::Split.
 using Scores = std::array<pmm::SplitMetrics, pmm::num_splits>;
 
+/// What the vertices of this rank's rows of such logits should be. Collective over the grid's group. Throws
+/// UserError where the store has no labels or no split.
+[[nodiscard]] pmm::RowTargets read_vertex_targets(pmm::ProcessGrid const& grid,
+                                                  graph::GraphStore const& store,
+                                                  pmm::Placement const& logits);
+
 /// The loss of a store's vertices, for logits of that placement. Reads the targets of this rank's rows.
 /// Collective over the grid's group. Throws UserError where the store has no labels, no split, or no labelled
 /// training vertex.

@@ -43,17 +43,30 @@ std::string Layout::to_string() const {
 }
 
 std::string Placement::to_string() const {
-  return fmt::format("{} x {} {}", extents.rows, extents.columns, layout.to_string());
+  auto const own = [](char const* what, std::optional<OwnRange> const& part) {
+    return part ? fmt::format(", own {} {}..{} of part {}", what, part->range.begin, part->range.end,
+                              part->part)
+                : std::string();
+  };
+  return fmt::format("{} x {} {}{}{}", extents.rows, extents.columns, layout.to_string(),
+                     own("rows", own_rows), own("columns", own_columns));
 }
 
 Block block_of(GridShape const& shape, Coordinates const& coordinates, Placement const& placement) {
-  auto const& [layout, extents] = placement;
+  auto const& layout = placement.layout;
+  auto const& extents = placement.extents;
   auto const part_along = [&](Axis axis, std::int64_t count) {
     return runtime::balanced_range(count, shape.size(axis), coordinates.along(axis));
   };
+  auto const own_or_balanced = [&](std::optional<OwnRange> const& own, Axis axis, std::int64_t count) {
+    if (!own) return part_along(axis, count);
+    ORTHANT_REQUIRE(own->part == coordinates.along(axis), "part ", coordinates.along(axis), " along ",
+                    pmm::name_of(axis), " is known to its own ranks only: ", placement.to_string());
+    return own->range;
+  };
   Block block;
-  block.rows = block.stored_rows = part_along(layout.rows, extents.rows);
-  block.columns = part_along(layout.columns, extents.columns);
+  block.rows = block.stored_rows = own_or_balanced(placement.own_rows, layout.rows, extents.rows);
+  block.columns = own_or_balanced(placement.own_columns, layout.columns, extents.columns);
   auto const third = layout.third();
   switch (layout.storage) {
   case Storage::replicated:
@@ -97,9 +110,14 @@ void require_composes(std::string_view formula, Placement const& a, Placement co
   auto const orders_compose = a.layout.column_order == b.layout.row_order &&
                               a.layout.row_order == c.layout.row_order &&
                               b.layout.column_order == c.layout.column_order;
-  auto const what = !axes_compose ? "axes" : !extents_compose ? "extents" : "orders";
-  ORTHANT_REQUIRE(axes_compose && extents_compose && orders_compose, formula, ": the ", what,
-                  " do not compose; A is ", a.to_string(), ", B is ", b.to_string(), ", C is ",
+  auto const ranges_compose =
+      a.own_columns == b.own_rows && a.own_rows == c.own_rows && b.own_columns == c.own_columns;
+  auto const what = !axes_compose      ? "axes"
+                    : !extents_compose ? "extents"
+                    : !orders_compose  ? "orders"
+                                       : "own ranges";
+  ORTHANT_REQUIRE(axes_compose && extents_compose && orders_compose && ranges_compose, formula, ": the ",
+                  what, " do not compose; A is ", a.to_string(), ", B is ", b.to_string(), ", C is ",
                   c.to_string());
 }
 

@@ -8,6 +8,9 @@
 //   flat_sharded   its row-major memory is cut in equal pieces (the last ones padded), one a rank
 //   row_sharded    its rows are split once more, in balanced parts
 //
+// The rows of a sampled batch lie where those of the whole graph do, so their blocks are unequal: such a
+// placement carries this rank's own range in place of the balanced one.
+//
 // A layout also names the order in which rows and columns are numbered (DESIGN 2.2): under double
 // permutation, vertices come in order p1 or p2. Orders are labels to compare; nothing here knows what they
 // mean.
@@ -16,6 +19,7 @@
 #include "runtime/range.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,10 +50,20 @@ struct Extents {
   friend bool operator==(Extents const&, Extents const&) = default;
 };
 
+/// The rows or columns of one part of an axis where the parts are no balanced cut: a sample of vertices
+/// leaves each part as many as it happens to hold. Only the ranks of that part know it.
+struct OwnRange {
+  int part = 0; // coordinate along the axis
+  Range range;  // numbered as the matrix's owner likes, within the part
+  friend bool operator==(OwnRange const&, OwnRange const&) = default;
+};
+
 /// A matrix without its numbers.
 struct Placement {
   Layout layout;
   Extents extents;
+  std::optional<OwnRange> own_rows = std::nullopt; // else balanced
+  std::optional<OwnRange> own_columns = std::nullopt;
 
   /// "2708 x 16 [x,y] flat-sharded over z, orders p2/natural".
   [[nodiscard]] std::string to_string() const;
@@ -70,6 +84,7 @@ struct Block {
   friend bool operator==(Block const&, Block const&) = default;
 };
 
+/// Throws Error where own rows or columns are not those of the rank at `coordinates`: nobody else knows them.
 [[nodiscard]] Block block_of(GridShape const& shape, Coordinates const& coordinates,
                              Placement const& placement);
 [[nodiscard]] inline Block block_of(ProcessGrid const& grid, Placement const& placement) {
@@ -81,7 +96,8 @@ struct Block {
 [[nodiscard]] std::vector<std::int64_t> piece_counts(ProcessGrid const& grid, Placement const& placement);
 
 /// Throws Error, printing `formula` and all three placements, unless C[r,c] = A[r,k] B[k,c] composes: three
-/// different spatial axes, matching extents and orders. An adjoint composes where its product does.
+/// different spatial axes, matching extents, orders and own ranges. An adjoint composes where its product
+/// does.
 void require_composes(std::string_view formula, Placement const& a, Placement const& b, Placement const& c);
 
 } // namespace orthant::pmm

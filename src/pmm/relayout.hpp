@@ -6,13 +6,16 @@
 //
 // Equal orders: every rank takes the intersections of its new piece with the others' old pieces; among equal
 // copies it takes its own, else one that spreads the load (on a cubic grid a permutation of the ranks). Other
-// row order: the rows that each rank asks of each other are agreed once, at set-up. Either way one
-// all_to_all of the X x Y x Z group, and none at all where every piece is there already.
+// row order: the rows that each rank asks of each other are agreed once, at set-up. Rows that are a sample of
+// a larger matrix's, lying where that one's do: nothing is agreed, since both sides of a message list its
+// rows by their positions in the larger matrix. Always one all_to_all of the X x Y x Z group, and none at all
+// where every piece is there already.
 
 #include "pmm/dist_matrix.hpp"
 #include "pmm/planned_call.hpp"
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace orthant::pmm {
@@ -35,6 +38,15 @@ struct Move {
 using MovesByRank = std::vector<std::vector<Move>>; // in the group's order
 } // namespace detail
 
+/// Where sampled rows lie in the larger matrix, whose balanced blocks own them. Positions are its rows,
+/// numbered in the order of `from` or of `to`; where the orders are equal the two are the same.
+struct SampledRows {
+  std::int64_t num_positions = 0;               // rows of the larger matrix
+  std::span<std::int64_t const> from_in_target; // [rows of this rank in `from`] position in the order of `to`
+  std::span<std::int64_t const> to_in_target;   // [rows of this rank in `to`] position in the order of `to`
+  std::span<std::int64_t const> to_in_source;   // [rows of this rank in `to`] position in the order of `from`
+};
+
 template<class T>
 class Relayout {
  public:
@@ -46,6 +58,12 @@ class Relayout {
   /// or row-sharded (Error, on all ranks). Collective over the grid's group.
   Relayout(ProcessGrid const& grid, Placement const& from, Placement const& to,
            std::vector<std::int64_t> const& source_rows);
+
+  /// Between placements of sampled rows (own_rows set in both), of equal row orders or not. Extents and
+  /// column orders must be equal, storages replicated, and each rank's rows lie in its blocks of the larger
+  /// matrix (Error, on the rank that sees it). No communication; costs O(local rows (log + ranks on the
+  /// column axes)).
+  Relayout(ProcessGrid const& grid, Placement const& from, Placement const& to, SampledRows const& rows);
 
   /// to := from. Collective over the group. No overlap. Enqueues on exec; on the host complete on return.
   /// Padding of flat shards is left as it is.

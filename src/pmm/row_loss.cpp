@@ -16,15 +16,25 @@ using runtime::Reduction;
 template<class T>
 RowLoss<T>::RowLoss(ProcessGrid const& grid, Placement const& logits, LossKind kind)
     : grid_(&grid),
-      placement_(logits),
-      kind_(kind),
-      block_(block_of(grid, logits)) {
+      kind_(kind) {
+  rebind(logits);
+}
+
+template<class T>
+void RowLoss<T>::rebind(Placement const& logits) {
   ORTHANT_REQUIRE(logits.layout.storage != Storage::flat_sharded, "logits are ", logits.to_string());
+  placement_ = logits;
+  block_ = block_of(*grid_, logits);
+  has_targets_ = false;
   if (kind_ == LossKind::binary) return;
   auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
-  row_max_ = Vector<T>("orthant::pmm::RowLoss/row_max", num_rows);
-  sum_and_target_ = Matrix<T>("orthant::pmm::RowLoss/sum_and_target", num_rows, 2);
-  row_arg_max_ = Vector<runtime::ValueIndex<T>>("orthant::pmm::RowLoss/row_arg_max", num_rows);
+  if (row_value_indices_.extent(0) < num_rows) {
+    row_scalars_ = Vector<T>("orthant::pmm::RowLoss/row_scalars", 3 * num_rows);
+    row_value_indices_ = Vector<runtime::ValueIndex<T>>("orthant::pmm::RowLoss/row_arg_max", num_rows);
+  }
+  row_max_ = Vector<T>(row_scalars_.data(), num_rows);
+  sum_and_target_ = Matrix<T>(row_scalars_.data() + num_rows, num_rows, 2);
+  row_arg_max_ = Vector<runtime::ValueIndex<T>>(row_value_indices_.data(), num_rows);
 }
 
 /// Lengths and values that only this rank knows.

@@ -48,13 +48,18 @@ struct SplitMetrics {
   }
 };
 
-/// Scratch is allocated at construction; calls allocate nothing. Collective functions: over the logits' row
-/// and class axes (and the third where row-sharded), all ranks in the same order.
+/// Scratch is allocated at construction and where rebind() finds more rows than before; calls allocate
+/// nothing. Collective functions: over the logits' row and class axes (and the third where row-sharded), all
+/// ranks in the same order.
 template<class T>
 class RowLoss {
  public:
   /// For logits of that placement, not flat-sharded (Error). No targets yet. `grid` must outlive it.
   RowLoss(ProcessGrid const& grid, Placement const& logits, LossKind kind);
+
+  /// Takes logits of another placement, such as the next batch's, of the same classes. No targets yet.
+  /// Scratch grows only. Not collective.
+  void rebind(Placement const& logits);
 
   /// Sets and counts the targets; those of another batch replace them. Throws Error, the same on all ranks,
   /// where their lengths are not those of the logits, or a split or a class is out of range. Collective over
@@ -100,9 +105,11 @@ class RowLoss {
   RowTargets targets_;
   bool has_targets_ = false;
   std::array<std::int64_t, num_splits> num_rows_{};
-  Vector<T> row_max_;                          // [rows]
-  runtime::Matrix<T> sum_and_target_;          // [rows x 2] s_i, z_iy - m_i
-  Vector<runtime::ValueIndex<T>> row_arg_max_; // [rows]
+  Vector<T> row_scalars_;                            // memory of row_max_ and sum_and_target_
+  Vector<runtime::ValueIndex<T>> row_value_indices_; // memory of row_arg_max_
+  Vector<T> row_max_;                                // [rows]
+  runtime::Matrix<T> sum_and_target_;                // [rows x 2] s_i, z_iy - m_i
+  Vector<runtime::ValueIndex<T>> row_arg_max_;       // [rows]
 };
 
 extern template class RowLoss<float>;

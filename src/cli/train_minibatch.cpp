@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/train_minibatch.hpp"
+
+#include "cli/train_full.hpp"
+#include "cli/train_run.hpp"
+#include "models/mini_batch.hpp"
+#include "models/weights_file.hpp"
+#include "pmm/local_gemm.hpp"
+#include "runtime/output_file.hpp"
+#include "runtime/process_memory.hpp"
+
+namespace orthant::cli {
+namespace {
+
+models::MiniBatchSettings batches_of(TrainOptions const& o) {
+  models::MiniBatchSettings settings;
+  settings.batch_size = o.batch;
+  settings.num_accumulated = o.accumulate;
+  if (o.batch_train_fraction > 0) settings.train_fraction = o.batch_train_fraction;
+  settings.num_full_epochs = o.finish_full;
+  settings.prefetch = o.overlap == "on" ? models::Prefetch::next_batch : models::Prefetch::none;
+  return settings;
+}
+
+void describe_batches(Context const& context, pmm::ProcessGrid const& grid,
+                      sampling::VertexSampler const& sampler, TrainOptions const& o) {
+  auto const num_groups = grid.size(pmm::Axis::data);
+  say(context,
+      "batches   {} of at most {} vertices an epoch, {} step{} of {} group{} x {}: effective batch {}\n",
+      sampler.num_batches(), o.batch, sampler.num_steps(), sampler.num_steps() == 1 ? "" : "s", num_groups,
+      num_groups == 1 ? "" : "s", o.accumulate, num_groups * o.accumulate * o.batch);
+}
+
+template<class T>
+int train(TrainOptions const& options, Context& context) {
+  auto const& world = context.world();
+  auto const memory_at_start = runtime::resident_bytes();
+  auto const model_settings = model_of(options);
+  pmm::set_gemm_threads(1);
+  pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
+  if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
+
+  auto const store = open_graph_of(world, options.graph, options.dataset, options.seed);
+  begin_metrics(context, grid, options);
+  describe_graph(context, store);
+  describe_grid(context, grid);
+
+  models::MiniBatchTrainer<T> trainer(grid, store, model_settings, training_of(options), batches_of(options));
+  if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());
+  describe_batches(context, grid, trainer.sampler(), options);
+  say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
+      trainer.num_parameters(), options.compute_dtype);
+
+  EpochLines lines(context, options.epochs);
+  auto const result = trainer.run([&](runtime::EpochRecord const& epoch) { lines.write(epoch); });
+  lines.finish();
+
+  if (!options.save_weights.empty())
+    models::save_weights(grid, options.save_weights, trainer.parameters(), model_settings);
+  auto const taken =
+      runtime::all_reduced(world, runtime::peak_resident_bytes() - memory_at_start, runtime::Reduction::max);
+  report(context, result);
+  say(context, "memory a rank         {}\n", bytes_text(taken));
+  end_metrics(context, result, taken);
+  return runtime::exit_done;
+}
+
+} // namespace
+
+int train_minibatch(TrainOptions const& options, Context& context) {
+  require_fitting_types(options);
+  return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
+}
+
+} // namespace orthant::cli

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/training_run.hpp"
+
+#include "runtime/collectives.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace orthant::models {
+namespace {
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  auto const middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainResult& result) {
+  auto const& [train, valid, test] = scores;
+  record.train_acc = train.accuracy();
+  if (valid.num_counted > 0) record.val_acc = valid.accuracy();
+  if (valid.num_counted > 0) record.val_loss = valid.loss;
+  if (test.num_counted > 0) record.test_acc = test.accuracy();
+  if (test.num_counted > 0) record.test_loss = test.loss;
+  result.last = scores;
+  if (result.best.epoch == 0 || valid.accuracy() > result.best.scores[1].accuracy())
+    result.best = {record.epoch, scores};
+}
+
+} // namespace
+
+std::array<std::int64_t, 5> communicated_bytes(pmm::ProcessGrid const& grid) {
+  auto const of = [](runtime::Communicator const& comm) { return comm.ledger().total().bytes; };
+  return {of(grid.along(pmm::Axis::x)), of(grid.along(pmm::Axis::y)), of(grid.along(pmm::Axis::z)),
+          of(grid.group()), of(grid.along(pmm::Axis::data))};
+}
+
+TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settings, EpochWork const& work,
+                       std::function<void(runtime::EpochRecord const&)> const& on_epoch) {
+  TrainResult result;
+  std::vector<double> seconds;
+  for (std::int64_t epoch = 1; epoch <= settings.num_epochs; ++epoch) {
+    auto const before = communicated_bytes(grid);
+    auto record = work.train(epoch);
+
+    auto bytes = communicated_bytes(grid);
+    std::ranges::transform(bytes, before, bytes.begin(), std::minus<>());
+    runtime::all_reduce(runtime::host, grid.world(), bytes);
+    record.comm_bytes = bytes[0] + bytes[1] + bytes[2] + bytes[3] + bytes[4];
+    std::copy_n(bytes.begin(), 3, result.epoch_bytes.begin());
+    result.epoch_data_bytes = bytes[4];
+    record.seconds = runtime::all_reduced(grid.world(), record.seconds, runtime::Reduction::max);
+    seconds.push_back(record.seconds);
+    result.last_loss = record.loss;
+
+    auto const is_due =
+        settings.eval_every > 0 && (epoch % settings.eval_every == 0 || epoch == settings.num_epochs);
+    if (is_due) add_scores(work.evaluate(), record, result);
+    on_epoch(record);
+  }
+  if (seconds.size() > 1) seconds.erase(seconds.begin());
+  result.median_epoch_seconds = median(std::move(seconds));
+  return result;
+}
+
+void throw_loss_not_finite(std::string const& what, double loss, std::int64_t layer) {
+  auto const where = layer < 0 ? std::string("all layers' outputs are finite")
+                               : fmt::format("the output of layer {} is the first that is not finite", layer);
+  throw runtime::Error(fmt::format("{}: the loss is {}; {} (a smaller --lr or --clip-norm may help)", what,
+                                   std::isnan(loss) ? "nan" : "infinite", where));
+}
+
+} // namespace orthant::models

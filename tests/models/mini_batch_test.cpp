@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mini-batch training: the same losses on every grid, data groups that train as one group which accumulates,
+// full-graph evaluation and last epochs, and what is refused.
+#include "models/mini_batch.hpp"
+
+#include "models_fixture.hpp"
+#include "support/grids.hpp"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <set>
+
+namespace orthant::testing {
+namespace {
+
+using models::MiniBatchSettings;
+
+constexpr auto graph_text = "sbm:vertices=203,edges=1500,features=13,classes=5";
+
+models::GcnSettings small_model() {
+  models::GcnSettings settings;
+  settings.set_layers(3, 9);
+  settings.dropout = 0.4;
+  settings.seed = 11;
+  return settings;
+}
+
+models::TrainSettings short_training(std::int64_t num_epochs) {
+  models::TrainSettings settings;
+  settings.num_epochs = num_epochs;
+  settings.weight_decay = 1e-3;
+  settings.eval_every = num_epochs;
+  return settings;
+}
+
+/// 203 vertices in 5 batches of 40 or 41.
+MiniBatchSettings small_batches() {
+  MiniBatchSettings settings;
+  settings.batch_size = 41;
+  return settings;
+}
+
+struct TrainedRun {
+  std::vector<double> step_losses; // of all mini-batch epochs
+  std::vector<runtime::EpochRecord> records;
+};
+
+TrainedRun train_in_batches(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                            models::GcnSettings const& model, models::TrainSettings const& settings,
+                            MiniBatchSettings const& batches) {
+  models::MiniBatchTrainer<double> trainer(grid, store, model, settings, batches);
+  TrainedRun run;
+  trainer.run([&](runtime::EpochRecord const& record) {
+    run.records.push_back(record);
+    if (record.epoch > settings.num_epochs - batches.num_full_epochs) return;
+    auto const& losses = trainer.step_losses();
+    run.step_losses.insert(run.step_losses.end(), losses.begin(), losses.end());
+  });
+  return run;
+}
+
+void expect_equal(TrainedRun const& found, TrainedRun const& expected) {
+  ASSERT_EQ(found.step_losses.size(), expected.step_losses.size());
+  for (std::size_t s = 0; s < found.step_losses.size(); ++s)
+    EXPECT_NEAR(found.step_losses[s], expected.step_losses[s], 1e-10) << "step " << s;
+  ASSERT_EQ(found.records.size(), expected.records.size());
+  for (std::size_t e = 0; e < found.records.size(); ++e) {
+    EXPECT_NEAR(found.records[e].loss, expected.records[e].loss, 1e-10) << "epoch " << e + 1;
+    ASSERT_EQ(found.records[e].grad_norms.size(), expected.records[e].grad_norms.size());
+    for (std::size_t l = 0; l < found.records[e].grad_norms.size(); ++l)
+      EXPECT_NEAR(found.records[e].grad_norms[l], expected.records[e].grad_norms[l], 1e-9);
+    EXPECT_EQ(found.records[e].test_acc, expected.records[e].test_acc);
+  }
+}
+
+class MiniBatch : public ::testing::TestWithParam<std::array<int, 4>> {
+ protected:
+  MiniBatch()
+      : world_(MPI_COMM_WORLD, "world"),
+        self_(MPI_COMM_SELF, "self"),
+        grid_(world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}),
+        one_(self_, {1, 1, 1, 1}) {}
+
+  /// The losses on the grid equal those of one rank, which accumulates as many batches as there are groups.
+  TrainedRun expect_equal_losses(models::GcnSettings const& model, models::TrainSettings const& settings,
+                                 MiniBatchSettings const& batches,
+                                 std::string const& description = graph_text,
+                                 graph::PermutationKind permutation = graph::PermutationKind::twofold) {
+    auto accumulated = batches;
+    accumulated.num_accumulated *= grid_.size(pmm::Axis::data);
+    auto expected =
+        train_in_batches(one_, store_of_dataset(self_, description), model, settings, accumulated);
+    auto const found =
+        train_in_batches(grid_, store_of_dataset(world_, description, permutation), model, settings, batches);
+    expect_equal(found, expected);
+    return expected;
+  }
+
+  runtime::Communicator world_;
+  runtime::Communicator self_;
+  pmm::ProcessGrid grid_;
+  pmm::ProcessGrid one_;
+};
+
+TEST_P(MiniBatch, ThirtyStepsWithDropout) {
+  auto const run = expect_equal_losses(small_model(), short_training(6), small_batches());
+  if (grid_.size(pmm::Axis::data) == 1) {
+    EXPECT_EQ(run.step_losses.size(), 30U);
+  }
+  EXPECT_LT(run.records.back().loss, run.records.front().loss) << "it does not learn";
+}
+
+TEST_P(MiniBatch, BothProductOrdersAndPermutations) {
+  auto model = small_model();
+  model.order = models::ProductOrder::aggregate_first;
+  expect_equal_losses(model, short_training(1), small_batches(), graph_text, graph::PermutationKind::single);
+  model.order = models::ProductOrder::transform_first;
+  expect_equal_losses(model, short_training(1), small_batches(), graph_text, graph::PermutationKind::natural);
+}
+
+TEST_P(MiniBatch, AccumulatedBatchesOfEveryGroupOnADirectedGraph) {
+  auto batches = small_batches();
+  batches.num_accumulated = 2;
+  expect_equal_losses(small_model(), short_training(3), batches,
+                      "sbm:vertices=203,edges=1500,features=13,classes=5,directed=1");
+}
+
+TEST_P(MiniBatch, ProjectionNormResidualsAndHead) {
+  auto model = small_model();
+  model.projected_width = 9;
+  model.norm = models::Norm::rms;
+  model.has_residuals = true;
+  model.has_head = true;
+  expect_equal_losses(model, short_training(3), small_batches());
+  model.order = models::ProductOrder::transform_first;
+  expect_equal_losses(model, short_training(1), small_batches(), graph_text, graph::PermutationKind::single);
+}
+
+TEST_P(MiniBatch, StrataOfTrainingVertices) {
+  auto batches = small_batches();
+  batches.train_fraction = 0.5;
+  expect_equal_losses(small_model(), short_training(2), batches);
+}
+
+TEST_P(MiniBatch, BatchesThatLeaveRanksWithoutRows) {
+  auto model = small_model();
+  model.set_layers(2, 5);
+  auto batches = small_batches();
+  batches.batch_size = 8; // as many as the longest axis has ranks
+  expect_equal_losses(model, short_training(1), batches, "ring:vertices=67,features=3,classes=2");
+}
+
+TEST_P(MiniBatch, StepsWithoutTrainingVerticesHaveNoLossAndNoGradient) {
+  auto model = small_model();
+  model.dropout = 0;
+  auto settings = short_training(1);
+  settings.weight_decay = 0;
+  auto batches = small_batches();
+  batches.batch_size = 8;
+  auto const description = "ring:vertices=67,features=3,classes=2,train=0.05,valid=0.4,test=0.5";
+  expect_equal_losses(model, settings, batches, description);
+  auto const store = store_of_dataset(world_, description);
+  auto const ids = store.read_original_ids(graph::Order::p2, {0, 67});
+  auto const mask = store.read_mask(graph::Split::train, graph::Order::p2, {0, 67});
+  std::set<std::int64_t> training;
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    if (mask[i] != 0) training.insert(ids[i]);
+  models::MiniBatchTrainer<double> trainer(grid_, store, model, settings, batches);
+  auto last_norm = 0.0;
+  trainer.run([&](runtime::EpochRecord const& record) { last_norm = record.grad_norms[0]; });
+  auto const& sampler = trainer.sampler();
+  auto const trains = [&](std::int64_t step) {
+    sampling::BatchKeys keys; // of one stratum: original ids
+    for (std::int64_t group = 0; group < grid_.size(pmm::Axis::data); ++group) {
+      sampler.draw(1, sampler.batch_of(step, group), keys);
+      if (std::ranges::any_of(keys.keys, [&](auto id) { return training.contains(id); })) return true;
+    }
+    return false;
+  };
+
+  auto num_idle = 0;
+  for (std::int64_t step = 0; step < sampler.num_steps(); ++step) {
+    EXPECT_EQ(trainer.step_losses()[static_cast<std::size_t>(step)] > 0, trains(step)) << "step " << step;
+    num_idle += trains(step) ? 0 : 1;
+  }
+  EXPECT_GT(num_idle, 0) << "the test has no such step";
+  EXPECT_EQ(last_norm > 0, trains(sampler.num_steps() - 1));
+}
+
+TEST_P(MiniBatch, LastEpochsOnTheFullGraphContinue) {
+  auto batches = small_batches();
+  batches.num_full_epochs = 2;
+  expect_equal_losses(small_model(), short_training(4), batches);
+
+  // The first full-graph loss is that of the weights that the batches left.
+  auto model = small_model();
+  model.dropout = 0;
+  auto const store = store_of_dataset(world_, graph_text);
+  batches.num_full_epochs = 0;
+  models::MiniBatchTrainer<double> before(grid_, store, model, short_training(2), batches);
+  auto const result = before.run([](runtime::EpochRecord const&) {});
+  batches.num_full_epochs = 1;
+  auto const run = train_in_batches(grid_, store, model, short_training(3), batches);
+  EXPECT_NEAR(run.records.back().loss, result.last->at(0).loss, 1e-12);
+}
+
+TEST_P(MiniBatch, EvaluationIsThatOfTheFullGraphWithTheseWeights) {
+  auto const store = store_of_dataset(world_, graph_text);
+  models::MiniBatchTrainer<double> trainer(grid_, store, small_model(), short_training(2), small_batches());
+  auto const scores = *trainer.run([](runtime::EpochRecord const&) {}).last;
+  models::Gcn<double> model(grid_, store, small_model());
+  for (std::size_t p = 0; p < model.parameters().size(); ++p)
+    Kokkos::deep_copy(model.parameters()[p].value(), trainer.parameters()[p].value());
+  auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().logits());
+  models::FullGraphTrainer<double> full(grid_, model, loss, short_training(1));
+
+  auto const expected = full.evaluate();
+
+  for (std::size_t s = 0; s < scores.size(); ++s) {
+    EXPECT_EQ(scores[s].num_correct, expected[s].num_correct);
+    EXPECT_NEAR(scores[s].loss, expected[s].loss, 1e-14);
+  }
+}
+
+TEST_P(MiniBatch, PrefetchingChangesNothing) {
+  auto const store = store_of_dataset(world_, graph_text);
+  auto batches = small_batches();
+  auto const ahead = train_in_batches(grid_, store, small_model(), short_training(3), batches);
+  batches.prefetch = models::Prefetch::none;
+  auto const in_line = train_in_batches(grid_, store, small_model(), short_training(3), batches);
+
+  EXPECT_EQ(ahead.step_losses, in_line.step_losses);
+  for (auto const& record : in_line.records)
+    EXPECT_GE(record.phases.seconds("sampling_wait"), record.phases.seconds("sampling"));
+}
+
+TEST_P(MiniBatch, WithoutEvaluationThereIsNoFullGraph) {
+  auto settings = short_training(2);
+  settings.eval_every = 0;
+  auto const run =
+      train_in_batches(grid_, store_of_dataset(world_, graph_text), small_model(), settings, small_batches());
+
+  EXPECT_FALSE(run.records.back().train_acc.has_value());
+  EXPECT_GT(run.records.back().loss, 0);
+}
+
+TEST_P(MiniBatch, SparseFeaturesOfCora) {
+  if (datasets_folder().empty()) GTEST_SKIP() << "ORTHANT_DATA is not set";
+  auto batches = small_batches();
+  batches.batch_size = 700;
+  auto model = small_model();
+  model.feature_norm = models::FeatureNorm::row;
+  auto const folder = datasets_folder() / "cora";
+  auto accumulated = batches;
+  accumulated.num_accumulated = grid_.size(pmm::Axis::data);
+  auto const settings = short_training(2);
+
+  auto const expected = train_in_batches(one_, store_of_folder(self_, folder), model, settings, accumulated);
+  expect_equal(train_in_batches(grid_, store_of_folder(world_, folder), model, settings, batches), expected);
+}
+
+TEST_P(MiniBatch, WhatCannotBeTrainedIsTheUsersMistake) {
+  auto const store = store_of_dataset(world_, graph_text);
+  auto const refuses = [&](models::GcnSettings const& model, models::TrainSettings const& settings,
+                           MiniBatchSettings const& batches) {
+    EXPECT_THROW(models::MiniBatchTrainer<double>(grid_, store, model, settings, batches),
+                 runtime::UserError);
+  };
+  auto batches = small_batches();
+  batches.batch_size = 204;
+  refuses(small_model(), short_training(1), batches);
+  batches.batch_size = 1;
+  refuses(small_model(), short_training(1), batches);
+  batches.batch_size =
+      std::max({grid_.size(pmm::Axis::x), grid_.size(pmm::Axis::y), grid_.size(pmm::Axis::z)}) - 1;
+  refuses(small_model(), short_training(1), batches);
+  batches = small_batches();
+  batches.num_full_epochs = 2;
+  refuses(small_model(), short_training(1), batches);
+  batches = small_batches();
+  batches.batch_size = 203;
+  if (grid_.size(pmm::Axis::data) > 1) refuses(small_model(), short_training(1), batches);
+  auto model = small_model();
+  model.trains_features = true;
+  refuses(model, short_training(1), small_batches());
+}
+
+/// Every grid of one and of two data groups.
+std::vector<std::array<int, 4>> batch_grids(int num_ranks) {
+  auto grids = grids_4d(num_ranks);
+  std::erase_if(grids, [](std::array<int, 4> const& shape) { return shape[0] > 2; });
+  return grids;
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGrids, MiniBatch, ::testing::ValuesIn(batch_grids(world_size())), GridName());
+
+} // namespace
+} // namespace orthant::testing
