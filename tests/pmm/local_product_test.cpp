@@ -216,6 +216,45 @@ TEST(LocalGemm, EqualsSerialLoopsForEveryTransposeOnPanels) {
     }
 }
 
+template<class T>
+void expect_tall_products() {
+  // Long enough to be cut in pieces, whole and not; integers, so that any order of the sums is exact.
+  auto const whole = [](std::uint64_t seed, std::int64_t rows, std::int64_t columns) {
+    return make_dense(rows, columns, [seed](auto i, auto j) { return small_integer(seed, i, j); });
+  };
+  for (auto const length : {95, 96, 97, 1000, 2017})
+    for (auto const width : {1, 47, 128}) {
+      auto const a = whole(1, length, 100);
+      auto const b = whole(2, 100, width);
+      auto const c = whole(3, length, width);
+      auto const what = std::to_string(length) + " x 100 and " + std::to_string(width);
+
+      auto const product_of = device_matrix<T>(c);
+      local_gemm<T>(DefaultExec(), 1, Transpose::no, device_matrix<T>(a), Transpose::no, device_matrix<T>(b),
+                    0, product_of);
+      expect_equal(product_of, product(a, b), what + ", A B");
+
+      auto const left_grad = device_matrix<T>(c);
+      local_gemm<T>(DefaultExec(), 1, Transpose::no, device_matrix<T>(a), Transpose::yes,
+                    device_matrix<T>(transposed(b)), 1, left_grad);
+      auto sum = product(a, b);
+      for (std::int64_t i = 0; i < length; ++i)
+        for (std::int64_t j = 0; j < width; ++j)
+          sum(i, j) += c(i, j);
+      expect_equal(left_grad, sum, what + ", C + A B^T");
+
+      auto const right_grad = device_matrix<T>(make_dense(100, width, [](auto, auto) { return 5.0; }));
+      local_gemm<T>(DefaultExec(), 1, Transpose::yes, device_matrix<T>(a), Transpose::no, device_matrix<T>(c),
+                    0, right_grad);
+      expect_equal(right_grad, product(transposed(a), c), what + ", A^T C");
+    }
+}
+
+TEST(LocalGemm, TallProductsEqualSerialLoops) {
+  expect_tall_products<float>();
+  expect_tall_products<double>();
+}
+
 TEST(LocalGemm, AnEmptyInnerExtentGivesZero) {
   auto const c = device_matrix<float>(make_dense(3, 4, [](auto, auto) { return HUGE_VAL; }));
 
