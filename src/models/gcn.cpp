@@ -241,7 +241,7 @@ void Gcn<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& phases) {
     if (l < activations_.size()) {
       ScopedTimer const timer(instruments, phases, "activation");
       // dF' of this layer lies where the dF of the layer above does.
-      activations_[l].backward(exec, dropout_of(step_in_use_, static_cast<std::uint32_t>(l) + 1));
+      activations_[l].backward(exec, dropout_in_use_);
     }
     ScopedTimer const timer(instruments, phases, "backward");
     auto const& input_gradient = backward_layer(exec, l);

@@ -19,8 +19,10 @@ GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<T> 
   if (has_norm() || residual_.exists())
     output_ = pmm::DistMatrix<T>(grid, z_.placement(), memory.output.reserve(z_.block().num_padded));
   if (has_norm()) {
-    inverse_rms_ = memory.inverse_rms.reserve(z_.block().rows.size());
-    row_sums_ = scratch.row_sums.reserve(z_.block().rows.size());
+    auto const num_rows = z_.block().rows.size();
+    auto const num_words = num_rows * RmsNormState<T>::words_of(z_.block().columns.size());
+    norm_state_ = {memory.inverse_rms.reserve(num_rows), memory.passed.reserve(num_words)};
+    row_sums_ = scratch.row_sums.reserve(num_rows);
   }
   if (residual_.exists()) {
     auto const& input = layer.plan().input;
@@ -38,23 +40,23 @@ void GcnActivation<T>::start(DefaultExec const& exec, pmm::DistMatrix<T> const& 
 template<class T>
 void GcnActivation<T>::forward(DefaultExec const& exec, Dropout const& dropout) {
   if (has_norm())
-    return rms_norm_relu_dropout(exec, z_, parameters_.norm_scale, dropout, keys_, inverse_rms_, output_,
+    return rms_norm_relu_dropout(exec, z_, parameters_.norm_scale, dropout, keys_, norm_state_, output_,
                                  residual_.exists() ? Write::add : Write::replace);
   bias_relu_dropout(exec, z_.local(), parameters_.bias.local(), dropout, keys_);
   if (residual_.exists()) add(exec, z_, output_);
 }
 
 template<class T>
-void GcnActivation<T>::backward(DefaultExec const& exec, Dropout const& dropout) {
+void GcnActivation<T>::backward(DefaultExec const& exec, double probability) {
   if (residual_.exists()) residual_.backward->run(exec, gradient_, residual_gradient_);
   if (has_norm())
-    return rms_norm_relu_dropout_backward(exec, z_, parameters_.norm_scale, dropout, keys_, inverse_rms_,
+    return rms_norm_relu_dropout_backward(exec, z_, parameters_.norm_scale, probability, norm_state_,
                                           row_sums_, gradient_, parameters_.norm_scale_gradient);
   if (parameters_.bias.length() > 0)
-    relu_dropout_backward_sum(exec, z_.local(), dropout.probability, gradient_.local(),
+    relu_dropout_backward_sum(exec, z_.local(), probability, gradient_.local(),
                               parameters_.bias_gradient.local());
   else
-    relu_dropout_backward(exec, z_.local(), dropout.probability, gradient_.local());
+    relu_dropout_backward(exec, z_.local(), probability, gradient_.local());
 }
 
 template<class T>

@@ -18,7 +18,8 @@ namespace orthant::models {
 template<class T>
 struct GcnActivationMemory {
   GrowingVector<T> output{"orthant::models::activated"};        // F'
-  GrowingVector<T> inverse_rms{"orthant::models::inverse_rms"}; // [rows] r
+  GrowingVector<T> inverse_rms{"orthant::models::inverse_rms"}; // of RmsNormState
+  GrowingVector<std::uint32_t> passed{"orthant::models::passed"};
 };
 
 /// Memory that the activations of all layers use in turn.
@@ -41,8 +42,9 @@ class GcnActivation {
   /// F' from Z. Collective over the column axis where there is a norm.
   void forward(runtime::DefaultExec const& exec, Dropout const& dropout);
 
-  /// dZ from dF', in place, and dg. A residual sends dF' to where F lies first. Collective.
-  void backward(runtime::DefaultExec const& exec, Dropout const& dropout);
+  /// dZ from dF', in place, and dg, for the probability of the last forward(). A residual sends dF' to where
+  /// F lies first. Collective.
+  void backward(runtime::DefaultExec const& exec, double probability);
   /// dF += dF', once the layer has written its dF.
   void finish_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& input_gradient);
 
@@ -56,7 +58,8 @@ class GcnActivation {
   BlockKeys keys_;
   ResidualPath<T> residual_;
   pmm::DistMatrix<T> z_, gradient_, output_, residual_gradient_;
-  runtime::Vector<T> inverse_rms_, row_sums_;
+  RmsNormState<T> norm_state_;
+  runtime::Vector<T> row_sums_;
 };
 
 extern template class GcnActivation<float>;

@@ -72,9 +72,11 @@ void for_each_weight(GcnPlan const& plan, Work const& work) {
   if (plan.head) work(plan.head->weight);
 }
 
-/// What layer l has beside its products: scales of the norm, F' and 1 / rms, and the way of the residual.
+/// What layer l has beside its products: scales and state of the norm, F', and the way of the residual.
+template<class T>
 void add_parts(MemoryEstimate& estimate, pmm::ProcessGrid const& grid, GcnPlan const& plan, std::size_t l,
-               GcnSettings const& settings, std::int64_t scalar, std::int64_t moments) {
+               GcnSettings const& settings, std::int64_t moments) {
+  constexpr auto scalar = static_cast<std::int64_t>(sizeof(T));
   if (!is_activated(plan, l)) return;
   auto const& layer = plan.layers[l];
   auto const input = pmm::block_of(grid, layer.input);
@@ -82,7 +84,8 @@ void add_parts(MemoryEstimate& estimate, pmm::ProcessGrid const& grid, GcnPlan c
   auto const has_norm = settings.norm == Norm::rms;
   if (has_norm || layer.is_residual) estimate.activations += scalar * output.size();
   if (has_norm) {
-    estimate.activations += scalar * output.rows.size();
+    estimate.activations +=
+        output.rows.size() * (scalar + 4 * RmsNormState<T>::words_of(output.columns.size()));
     estimate.parameters += output.columns.size() * (2 * scalar + moments);
   }
   if (!layer.is_residual) return;
@@ -181,7 +184,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
   }
   auto residual_gradient = std::int64_t{0};
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    add_parts(estimate, grid, plan, l, settings, scalar, moments);
+    add_parts<T>(estimate, grid, plan, l, settings, moments);
     if (plan.layers[l].is_residual)
       residual_gradient = std::max(residual_gradient, pmm::block_of(grid, plan.layers[l].input).size());
   }

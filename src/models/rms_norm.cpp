@@ -16,33 +16,29 @@ using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
 constexpr bool is_host =
     Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename DefaultExec::memory_space>::accessible;
 
-/// The mask of one row, drawn in blocks of four neighbouring features.
-struct RowMask {
-  runtime::RandomStream stream;
-  std::uint64_t drop_threshold; // a word below it drops the element; 0: nothing is dropped
-  std::uint64_t vertex;
-  runtime::Words4x32 block{};
-  bool has_block = false;
-
-  KOKKOS_FUNCTION bool keeps(std::uint64_t feature) {
-    if (drop_threshold == 0) return true;
-    if (!has_block || (feature & 3) == 0) block = stream.block(vertex, feature >> 2);
-    has_block = true;
-    return block[static_cast<unsigned>(feature & 3)] >= drop_threshold;
-  }
-};
-
-/// What makes the mask of every row.
+/// The mask of every row.
 struct Masks {
   runtime::RandomStream stream;
-  std::uint64_t drop_threshold;
+  std::uint64_t drop_threshold;      // a word below it drops the element; 0: nothing is dropped
   Vector<std::int64_t> original_ids; // empty where nothing is dropped
   std::uint64_t first_column;
 
-  [[nodiscard]] KOKKOS_FUNCTION RowMask of_row(std::size_t row) const {
-    auto const vertex =
-        drop_threshold == 0 ? std::uint64_t{0} : static_cast<std::uint64_t>(original_ids(row));
-    return {stream, drop_threshold, vertex};
+  /// Bit k: whether column begin + k of the row is kept, for `count` columns, at most 32. Four neighbouring
+  /// features are drawn at once.
+  [[nodiscard]] KOKKOS_FUNCTION std::uint32_t kept(std::size_t row, std::size_t begin,
+                                                   std::size_t count) const {
+    if (drop_threshold == 0) return ~std::uint32_t{0};
+    auto const vertex = static_cast<std::uint64_t>(original_ids(row));
+    auto const feature = first_column + begin;
+    auto const first_block = feature >> 2;
+    auto const num_blocks = ((feature + count - 1) >> 2) - first_block + 1;
+    std::uint64_t bits = 0;
+    for (std::uint64_t b = 0; b < num_blocks; ++b) {
+      auto const block = stream.block(vertex, first_block + b);
+      for (unsigned word = 0; word < 4; ++word)
+        bits |= static_cast<std::uint64_t>(block[word] >= drop_threshold) << (4 * b + word);
+    }
+    return static_cast<std::uint32_t>(bits >> (feature & 3));
   }
 };
 
@@ -65,7 +61,7 @@ struct SquareRows {
   }
 };
 
-/// inverse_rms(i), a sum of squares, := r_i; result := d or += d. A row is a work item.
+/// inverse_rms(i), a sum of squares, := r_i; result := d or += d; passed. A row is a work item.
 template<class T>
 struct NormaliseRows {
   Matrix<T> z;
@@ -73,20 +69,31 @@ struct NormaliseRows {
   Masks masks;
   T keep_scale;
   T inverse_width; // 1 / D
-  Vector<T> inverse_rms;
+  RmsNormState<T> state;
+  std::size_t words_a_row;
   Matrix<T> result;
   bool adds;
 
   KOKKOS_FUNCTION void operator()(std::int64_t row) const {
     auto const i = static_cast<std::size_t>(row);
-    auto const r = T{1} / runtime::compat::sqrt(inverse_rms(i) * inverse_width + static_cast<T>(rms_epsilon));
-    inverse_rms(i) = r;
-    auto mask = masks.of_row(i);
-    for (std::size_t j = 0; j < z.extent(1); ++j) {
-      auto const n = r * z(i, j) * scale(j);
-      // A NaN passes: it must reach the loss, where it is reported.
-      auto const d = !mask.keeps(masks.first_column + j) || n < T{0} ? T{0} : n * keep_scale;
-      result(i, j) = adds ? result(i, j) + d : d;
+    auto const mean_square = state.inverse_rms(i) * inverse_width;
+    auto const r = T{1} / runtime::compat::sqrt(mean_square + static_cast<T>(rms_epsilon));
+    state.inverse_rms(i) = r;
+    auto const num_columns = z.extent(1);
+    for (std::size_t word = 0; word < words_a_row; ++word) {
+      auto const begin = 32 * word;
+      auto const count = num_columns - begin < 32 ? num_columns - begin : 32;
+      auto const kept = masks.kept(i, begin, count);
+      std::uint32_t positive = 0;
+      for (std::size_t k = 0; k < count; ++k) {
+        auto const j = begin + k;
+        auto const n = r * z(i, j) * scale(j);
+        // A NaN passes: it must reach the loss, where it is reported.
+        auto const d = (kept >> k & 1) == 0 || n < T{0} ? T{0} : n * keep_scale;
+        result(i, j) = adds ? result(i, j) + d : d;
+        positive |= static_cast<std::uint32_t>(n > T{0}) << k;
+      }
+      state.passed(i * words_a_row + word) = kept & positive;
     }
   }
 };
@@ -96,25 +103,22 @@ template<class T>
 struct MaskGradientRows {
   Matrix<T> z;
   Vector<T> scale;
-  Masks masks;
   T keep_scale;
-  Vector<T> inverse_rms;
+  RmsNormState<T> state;
+  std::size_t words_a_row;
   Matrix<T> gradient;
   Vector<T> sums;
 
   KOKKOS_FUNCTION void operator()(std::int64_t row) const {
     auto const i = static_cast<std::size_t>(row);
-    auto const r = inverse_rms(i);
-    auto mask = masks.of_row(i);
     T sum = 0;
     for (std::size_t j = 0; j < z.extent(1); ++j) {
-      auto const n = r * z(i, j) * scale(j);
-      auto const passes = mask.keeps(masks.first_column + j) && n > T{0};
-      auto const dn = passes ? gradient(i, j) * keep_scale : T{0};
+      auto const passed = (state.passed(i * words_a_row + (j >> 5)) >> (j & 31) & 1) != 0;
+      auto const dn = passed ? gradient(i, j) * keep_scale : T{0};
       gradient(i, j) = dn;
-      sum += dn * n;
+      sum += dn * scale(j) * z(i, j);
     }
-    sums(i) = sum;
+    sums(i) = sum * state.inverse_rms(i);
   }
 };
 
@@ -185,13 +189,20 @@ struct GradientRows {
 };
 
 template<class T>
+std::size_t words_a_row(pmm::DistMatrix<T> const& z) {
+  return static_cast<std::size_t>(RmsNormState<T>::words_of(z.block().columns.size()));
+}
+
+template<class T>
 void require_alike(pmm::DistMatrix<T> const& z, pmm::DistMatrix<T> const& other,
-                   pmm::DistVector<T> const& scale, Vector<T> const& rows) {
+                   pmm::DistVector<T> const& scale, RmsNormState<T> const& state) {
   ORTHANT_REQUIRE(z.placement() == other.placement() && z.layout().storage == pmm::Storage::replicated,
                   z.placement().to_string(), " and ", other.placement().to_string());
   ORTHANT_REQUIRE(scale.axis() == z.layout().columns && scale.length() == z.extents().columns, "a scale of ",
                   scale.length(), " along ", pmm::name_of(scale.axis()), " for ", z.placement().to_string());
-  ORTHANT_REQUIRE(static_cast<std::int64_t>(rows.extent(0)) >= z.block().rows.size());
+  auto const num_rows = static_cast<std::size_t>(z.block().rows.size());
+  ORTHANT_REQUIRE(state.inverse_rms.extent(0) >= num_rows &&
+                  state.passed.extent(0) >= num_rows * words_a_row(z));
 }
 
 template<class T>
@@ -218,46 +229,44 @@ void reduce_rows(DefaultExec const& exec, pmm::DistMatrix<T> const& z, Vector<T>
 template<class T>
 void rms_norm_relu_dropout(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
                            pmm::DistVector<T> const& scale, Dropout const& dropout, BlockKeys const& keys,
-                           Vector<T> const& inverse_rms, pmm::DistMatrix<T> const& result, Write write) {
-  require_alike(z, result, scale, inverse_rms);
+                           RmsNormState<T> const& state, pmm::DistMatrix<T> const& result, Write write) {
+  require_alike(z, result, scale, state);
   Policy const rows(exec, 0, z.block().rows.size());
   Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout/squares", rows,
-                       SquareRows<T>{z.local(), inverse_rms});
-  reduce_rows(exec, z, inverse_rms);
+                       SquareRows<T>{z.local(), state.inverse_rms});
+  reduce_rows(exec, z, state.inverse_rms);
   Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout", rows,
                        NormaliseRows<T>{z.local(), scale.local(), masks_of(dropout, keys),
-                                        keep_scale<T>(dropout.probability), inverse_width(z), inverse_rms,
-                                        result.local(), write == Write::add});
+                                        keep_scale<T>(dropout.probability), inverse_width(z), state,
+                                        words_a_row(z), result.local(), write == Write::add});
 }
 
 template<class T>
 void rms_norm_relu_dropout_backward(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
-                                    pmm::DistVector<T> const& scale, Dropout const& dropout,
-                                    BlockKeys const& keys, Vector<T> const& inverse_rms,
-                                    Vector<T> const& row_sums, pmm::DistMatrix<T> const& gradient,
+                                    pmm::DistVector<T> const& scale, double probability,
+                                    RmsNormState<T> const& state, Vector<T> const& row_sums,
+                                    pmm::DistMatrix<T> const& gradient,
                                     pmm::DistVector<T> const& scale_gradient) {
-  require_alike(z, gradient, scale, inverse_rms);
-  require_alike(z, gradient, scale_gradient, row_sums);
+  require_alike(z, gradient, scale, state);
+  require_alike(z, gradient, scale_gradient, state);
   Policy const rows(exec, 0, z.block().rows.size());
   Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout_backward/mask", rows,
-                       MaskGradientRows<T>{z.local(), scale.local(), masks_of(dropout, keys),
-                                           keep_scale<T>(dropout.probability), inverse_rms, gradient.local(),
-                                           row_sums});
+                       MaskGradientRows<T>{z.local(), scale.local(), keep_scale<T>(probability), state,
+                                           words_a_row(z), gradient.local(), row_sums});
   reduce_rows(exec, z, row_sums);
-  sum_scale_gradient(exec, z, inverse_rms, gradient, scale_gradient);
-  Kokkos::parallel_for(
-      "orthant::models::rms_norm_relu_dropout_backward", rows,
-      GradientRows<T>{z.local(), scale.local(), inverse_width(z), inverse_rms, row_sums, gradient.local()});
+  sum_scale_gradient(exec, z, state.inverse_rms, gradient, scale_gradient);
+  Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout_backward", rows,
+                       GradientRows<T>{z.local(), scale.local(), inverse_width(z), state.inverse_rms,
+                                       row_sums, gradient.local()});
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void rms_norm_relu_dropout(DefaultExec const&, pmm::DistMatrix<T> const&,                         \
                                       pmm::DistVector<T> const&, Dropout const&, BlockKeys const&,           \
-                                      Vector<T> const&, pmm::DistMatrix<T> const&, Write);                   \
-  template void rms_norm_relu_dropout_backward(DefaultExec const&, pmm::DistMatrix<T> const&,                \
-                                               pmm::DistVector<T> const&, Dropout const&, BlockKeys const&,  \
-                                               Vector<T> const&, Vector<T> const&,                           \
-                                               pmm::DistMatrix<T> const&, pmm::DistVector<T> const&);
+                                      RmsNormState<T> const&, pmm::DistMatrix<T> const&, Write);             \
+  template void rms_norm_relu_dropout_backward(                                                              \
+      DefaultExec const&, pmm::DistMatrix<T> const&, pmm::DistVector<T> const&, double,                      \
+      RmsNormState<T> const&, Vector<T> const&, pmm::DistMatrix<T> const&, pmm::DistVector<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

@@ -10,8 +10,8 @@
 //   r_i z_ij dz_ij = r_i (dn_ij g_j - r_i z_ij t_i / D)
 //
 // Sums over a row are reduced over the column axis, those over a column over the row axis, in the scalar of
-// training, never in 16 bits. The backward pass draws the mask again: what was kept is not to be seen in
-// d + F. eps = 1e-6: a row of zeros stays zero.
+// training, never in 16 bits. Which elements passed is kept, a bit each: it is not to be seen in d + F, and
+// drawing the mask again costs more. eps = 1e-6: a row of zeros stays zero.
 
 #include "models/activation.hpp"
 #include "pmm/dist_vector.hpp"
@@ -23,23 +23,31 @@ inline constexpr double rms_epsilon = 1e-6;
 /// Whether a result replaces what is there or is added to it.
 enum class Write : std::uint8_t { replace, add };
 
-/// result := d, or += d; inverse_rms := r. z and result lie alike, replicated, and share no memory; `scale`
-/// lies as their columns do (Error); inverse_rms at least as long as the block has rows. Collective over the
-/// column axis: one all_reduce of a number a row. Enqueues on exec.
+/// What the backward pass reads beside z; of a block of that many rows and columns, or longer.
+template<class T>
+struct RmsNormState {
+  runtime::Vector<T> inverse_rms;        // [rows] r
+  runtime::Vector<std::uint32_t> passed; // [rows x words_of(columns)] bit j mod 32 of word j / 32: M n_ij > 0
+
+  [[nodiscard]] static std::int64_t words_of(std::int64_t num_columns) { return (num_columns + 31) / 32; }
+};
+
+/// result := d, or += d; fills `state`. z and result lie alike, replicated, and share no memory; `scale` lies
+/// as their columns do (Error). Collective over the column axis: one all_reduce of a number a row. Enqueues
+/// on exec.
 template<class T>
 void rms_norm_relu_dropout(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& z,
                            pmm::DistVector<T> const& scale, Dropout const& dropout, BlockKeys const& keys,
-                           runtime::Vector<T> const& inverse_rms, pmm::DistMatrix<T> const& result,
-                           Write write);
+                           RmsNormState<T> const& state, pmm::DistMatrix<T> const& result, Write write);
 
-/// gradient, which holds dd, := dz, and scale_gradient := dg, for the z, inverse_rms and dropout of the
-/// forward pass; row_sums is lent, at least as long as inverse_rms. Collective over the column axis (a number
-/// a row) and over the row axis (a number a column). Enqueues on exec.
+/// gradient, which holds dd, := dz, and scale_gradient := dg, for the z, state and probability of dropout of
+/// the forward pass; row_sums is lent, a number a row. Collective over the column axis (a number a row) and
+/// over the row axis (a number a column). Enqueues on exec.
 template<class T>
 void rms_norm_relu_dropout_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& z,
-                                    pmm::DistVector<T> const& scale, Dropout const& dropout,
-                                    BlockKeys const& keys, runtime::Vector<T> const& inverse_rms,
-                                    runtime::Vector<T> const& row_sums, pmm::DistMatrix<T> const& gradient,
+                                    pmm::DistVector<T> const& scale, double probability,
+                                    RmsNormState<T> const& state, runtime::Vector<T> const& row_sums,
+                                    pmm::DistMatrix<T> const& gradient,
                                     pmm::DistVector<T> const& scale_gradient);
 
 } // namespace orthant::models

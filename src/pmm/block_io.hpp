@@ -9,6 +9,7 @@
 // A third axis of one rank moves nothing and needs no buffer.
 
 #include "pmm/dist_matrix.hpp"
+#include "pmm/host_parts.hpp"
 #include "pmm/planned_call.hpp"
 #include "pmm/workspace.hpp"
 
@@ -72,6 +73,10 @@ class BlockWriter {
   /// Reduces a result of one chunk, to its end. MPI's blocking reductions are faster than its asynchronous
   /// ones, and need no second buffer of the message's size.
   void reduce(DefaultExec const& exec, DistMatrix<T> const& result);
+
+  /// Whether other work could go on during a reduction. Within a node the host's processors carry it out
+  /// themselves, so there is nothing to hide it behind.
+  [[nodiscard]] bool can_hide() const { return !runs_on_host || !comm().is_on_one_node(); }
 
   void append_calls(std::vector<PlannedCall>& calls) const;
 

@@ -35,7 +35,7 @@ template<class LocalProduct>
 void Product<T>::multiply(DefaultExec const& exec, DistMatrix<T> const& result, Completion completion,
                           LocalProduct const& local_product) {
   auto const partial = result_.partial(exec, result);
-  if (completion == Completion::now && result_.num_chunks() == 1) {
+  if (result_.num_chunks() == 1 && (completion == Completion::now || !result_.can_hide())) {
     local_product(result_.chunk(0), partial);
     return result_.reduce(exec, result);
   }

@@ -16,6 +16,16 @@ detail::MpiComm duplicate(MPI_Comm parent) {
   return detail::MpiComm(copy);
 }
 
+bool shares_one_node(MPI_Comm comm, int num_ranks) {
+  if (num_ranks == 1) return true;
+  MPI_Comm node = MPI_COMM_NULL;
+  ORTHANT_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  detail::MpiComm const part(node);
+  int num_here = 0;
+  ORTHANT_MPI(MPI_Comm_size(part.get(), &num_here));
+  return num_here == num_ranks;
+}
+
 } // namespace
 
 void detail::FreeMpiComm::operator()(MPI_Comm comm) const noexcept {
@@ -40,6 +50,7 @@ Communicator::Communicator(detail::MpiComm comm, std::string axis, std::shared_p
   ORTHANT_MPI(MPI_Comm_set_errhandler(comm_.get(), MPI_ERRORS_RETURN));
   ORTHANT_MPI(MPI_Comm_rank(comm_.get(), &rank_));
   ORTHANT_MPI(MPI_Comm_size(comm_.get(), &size_));
+  is_on_one_node_ = shares_one_node(comm_.get(), size_);
 }
 
 Communicator::Communicator(Communicator&&) noexcept = default;

@@ -48,6 +48,8 @@ class Communicator {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] bool is_root() const { return rank_ == 0; }
+  /// Whether all ranks share one node: its processors then move every message themselves. Equal on all ranks.
+  [[nodiscard]] bool is_on_one_node() const { return is_on_one_node_; }
   [[nodiscard]] std::string const& axis() const { return axis_; }
   [[nodiscard]] MPI_Comm mpi() const { return comm_.get(); }
 
@@ -92,6 +94,7 @@ class Communicator {
   std::string axis_;
   int rank_ = 0;
   int size_ = 1;
+  bool is_on_one_node_ = true;
   std::unique_ptr<State> state_;
   std::shared_ptr<Instruments> instruments_;
 };

@@ -31,6 +31,7 @@ class MpiExchange {
   [[nodiscard]] bool test();
 
  private:
+  [[nodiscard]] std::int64_t cached_piece() const;
   void all_reduce(Call const& call);
   void broadcast(void* data, std::int64_t count, int root);
   void all_gather(Call const& call);

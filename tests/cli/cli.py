@@ -342,6 +342,27 @@ def trace(ranks):
             raise Failure("the trace knows no all_reduce")
 
 
+def parts(ranks):
+    """A network with every part is trained, and evaluated from its weights alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        graph, weights = os.path.join(folder, "graph.h5"), os.path.join(folder, "weights.h5")
+        source = os.path.join(folder, "source")
+        expect_success(1, ["generate", "--kind", "sbm", "--vertices", "300", "--edges", "1200", "--features", "8",
+                           "--classes", "3", "--seed", "1", "-o", source])
+        expect_success(1, ["partition", "--input", source, "-o", graph, "--random-split", "0.5,0.25,0.25"])
+        trained, evaluated = os.path.join(folder, "trained.jsonl"), os.path.join(folder, "evaluated.jsonl")
+        expect_success(ranks, ["train", "--graph", graph, "--layers", "2", "--hidden", "16", "--epochs", "5", "--norm", "rms",
+                               "--residual", "--input-projection", "--head", "--save-weights", weights, "--metrics", trained])
+        expect_success(ranks, ["evaluate", "--graph", graph, "--weights", weights, "--metrics", evaluated])
+        losses = {}
+        for path, event in ((trained, "epoch"), (evaluated, "evaluate")):
+            with open(path, encoding="utf-8") as file:
+                lines = [json.loads(line) for line in file]
+            losses[event] = [line for line in lines if line["event"] == event][-1]["test_loss"]
+        if abs(losses["epoch"] - losses["evaluate"]) > 1e-5 * abs(losses["epoch"]):
+            raise Failure(f"test loss: {losses}")
+
+
 def ranks_below(pid):
     """Ranks started by mpirun: {rank: pid}."""
     found = {}
@@ -468,7 +489,7 @@ def environment_mistake(ranks):
 
 PARTS = {
     "help": [(help_of, command) for command in COMMANDS] + [(overview,), (version,)],
-    "run": [(hang,), (info,), (bench,), (bench_grid,), (precedence,), (trace,)],
+    "run": [(hang,), (info,), (bench,), (bench_grid,), (precedence,), (trace,), (parts,)],
     "bench": [(spmm, "fp32", 4), (spmm, "fp64", 8), (spmm_graphs,), (gemm, "fp32", 4), (gemm, "fp64", 8),
               (epoch_of, [], 12), (epoch_of, ["--dropout", "0", "--overlap", "off", "--compute-dtype", "fp64"], 6),
               (epoch_of, ["--trainable-features", "--order", "aggregate"], 28, 2 * 3 * (6 * 8 + 8 * 3)),

@@ -121,7 +121,7 @@ models::GcnSettings model_with_parts(int parts, std::int64_t num_layers) {
 TEST_P(GridInvariance, EveryCombinationOfParts) {
   for (int parts = 1; parts < 16; ++parts) {
     SCOPED_TRACE(parts);
-    expect_equal_losses(model_with_parts(parts, 3), short_training(3));
+    expect_equal_losses(model_with_parts(parts, 3), short_training(2));
   }
 }
 
@@ -130,7 +130,7 @@ TEST_P(GridInvariance, AllPartsInEveryProductOrderAndPermutation) {
     for (auto const permutation : {graph::PermutationKind::twofold, graph::PermutationKind::natural}) {
       auto model = model_with_parts(15, 4);
       model.order = order;
-      expect_equal_losses(model, short_training(10), graph_text, permutation);
+      expect_equal_losses(model, short_training(6), graph_text, permutation);
     }
 }
 
@@ -151,7 +151,7 @@ TEST_P(GridInvariance, AllPartsWithFewerVerticesAndFeaturesThanRanks) {
 TEST_P(GridInvariance, AnEpochWithPartsSendsTheBytesThatWerePredicted) {
   auto const store = store_of_dataset(world_, graph_text);
   for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})
-    for (auto const parts : {1, 2, 4, 8, 15})
+    for (auto const parts : {5, 10, 15})
       for (auto const trains_features : {false, true}) {
         auto settings = model_with_parts(parts, 3);
         settings.order = order;

@@ -13,7 +13,7 @@ namespace orthant::testing {
 namespace {
 
 constexpr std::int64_t num_rows = 11;
-constexpr std::int64_t num_columns = 7;
+constexpr std::int64_t num_columns = 45; // more than a word of bits
 
 /// In [-1, 1], the same on all ranks.
 double number_at(std::uint64_t seed, std::int64_t i, std::int64_t j) {
@@ -98,12 +98,14 @@ TEST_P(RmsNorm, FollowsTheFormulasForwardAndBackward) {
                              z.block().columns.begin};
       for (auto i = rows.begin; i < rows.end; ++i)
         keys.original_ids(static_cast<std::size_t>(i - rows.begin)) = original_id(i);
-      runtime::Vector<double> inverse_rms("inverse_rms", static_cast<std::size_t>(rows.size()) + 2);
+      models::RmsNormState<double> const state{
+          runtime::Vector<double>("inverse_rms", static_cast<std::size_t>(rows.size()) + 2),
+          runtime::Vector<std::uint32_t>("passed", 2 * static_cast<std::size_t>(rows.size()))};
       runtime::Vector<double> row_sums("row_sums", static_cast<std::size_t>(rows.size()) + 2);
 
-      models::rms_norm_relu_dropout<double>({}, z, scale, dropout, keys, inverse_rms, result, write);
-      models::rms_norm_relu_dropout_backward<double>({}, z, scale, dropout, keys, inverse_rms, row_sums,
-                                                     gradient, scale_gradient);
+      models::rms_norm_relu_dropout<double>({}, z, scale, dropout, keys, state, result, write);
+      models::rms_norm_relu_dropout_backward<double>({}, z, scale, probability, state, row_sums, gradient,
+                                                     scale_gradient);
 
       auto const expected = reference(dropout);
       for_each(result, [&](std::int64_t i, std::int64_t j, double found) {
