@@ -41,12 +41,12 @@ int train(TrainOptions const& options, Context& context) {
   if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
 
   auto const store = open_graph_of(world, options.graph, options.dataset, options.seed);
+  models::MiniBatchTrainer<T> trainer(grid, store, model_settings, training_of(options), batches_of(options));
+  if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());
+
   begin_metrics(context, grid, options);
   describe_graph(context, store);
   describe_grid(context, grid);
-
-  models::MiniBatchTrainer<T> trainer(grid, store, model_settings, training_of(options), batches_of(options));
-  if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());
   describe_batches(context, grid, trainer.sampler(), options);
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
       trainer.num_parameters(), options.compute_dtype);
