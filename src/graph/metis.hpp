@@ -9,6 +9,7 @@
 #include "graph/placement.hpp"
 #include "runtime/communicator.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -76,7 +77,10 @@ template<class Edges>
                                                       std::int64_t num_vertices,
                                                       std::span<std::int32_t const> parts);
 
-/// Clusters that fit a core's cache: parts of about `vertices_per_cluster` vertices.
-inline constexpr std::int64_t vertices_per_cluster = 2048;
+/// Vertices of a cluster: some thousand clusters, so that they balance blocks, but large enough that most
+/// edges of a graph with locality stay inside, and small enough for a core's cache.
+[[nodiscard]] inline std::int64_t vertices_per_cluster(std::int64_t num_vertices) {
+  return std::clamp<std::int64_t>(num_vertices / 8192, 16, 512);
+}
 
 } // namespace orthant::graph

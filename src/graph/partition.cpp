@@ -141,7 +141,8 @@ class Partitioner {
     if (kind == PermutationKind::cluster) {
       steps_.begin("finding clusters");
       auto const n = report_.facts.num_vertices;
-      auto const num_clusters = (n + vertices_per_cluster - 1) / vertices_per_cluster;
+      auto const size = vertices_per_cluster(n);
+      auto const num_clusters = (n + size - 1) / size;
       clusters = scatter_parts(comm_, n, run_metis(num_clusters, "--permute cluster").parts);
     }
     return place_vertices(comm_, report_.facts.num_vertices, kind, options_.seed, degrees, clusters);

@@ -16,6 +16,7 @@ namespace {
 constexpr std::int64_t exact_degrees = 1024; // 2^10
 constexpr int exact_bits = 10;
 constexpr int step_bits = 6;
+constexpr std::uint32_t cluster_layer = 1U << 28; // of the streams: bins lie below (Deal)
 
 /// Small factors first: they become the coarse halves of the rows.
 std::vector<std::int64_t> radices_of(std::int64_t num_bins) {
@@ -60,8 +61,16 @@ std::int64_t num_bins_for(std::int64_t num_vertices) {
   return std::min<std::int64_t>(num_vertices, 48);
 }
 
-std::int64_t num_cluster_bins_for(std::int64_t num_vertices) {
-  return std::min<std::int64_t>(num_vertices, 48); // 16, 12, 8, .. blocks are whole bins
+std::uint64_t cluster_coordinate(std::uint64_t t, std::uint64_t seed, std::uint32_t draw) {
+  auto const shift = runtime::RandomStream(seed, runtime::Purpose::permutation, draw, cluster_layer).key();
+  // x: the bits of t reversed. y: the same through Sobol's second matrix, whose columns are v, v ^ (v >> 1).
+  auto column = std::uint64_t{1} << 63;
+  std::uint64_t fraction = 0;
+  for (; t != 0; t >>= 1) {
+    if ((t & 1) != 0) fraction ^= column;
+    column = draw == 0 ? column >> 1 : column ^ (column >> 1);
+  }
+  return fraction ^ shift;
 }
 
 Deal::Deal(std::int64_t num_vertices, std::int64_t num_bins, std::uint64_t seed, std::uint32_t draw)

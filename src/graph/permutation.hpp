@@ -53,7 +53,13 @@ class Deal {
 
 /// 960 = 2^6 3 5 bins, fewer for small graphs: fine enough to balance any axis of up to some hundred ranks.
 [[nodiscard]] std::int64_t num_bins_for(std::int64_t num_vertices);
-/// For orders inside bins that follow clusters: few bins, so that a cluster's rows stay together.
-[[nodiscard]] std::int64_t num_cluster_bins_for(std::int64_t num_vertices);
+
+/// Where whole clusters stand, heaviest first: cluster t is the point (x, y) of a scrambled (0,2)-sequence in
+/// base 2 (Sobol', 1967; scrambling by digital shifts), p1 lists the clusters by x and p2 by y. Any 2^m
+/// neighbours in the order of weights fall one each into the 2^m boxes of every dyadic grid of rows and
+/// columns, so blocks hold equally many clusters of every weight, while a cluster's rows, and the columns
+/// that its edges lead to, stay together in a core's cache. Draw 0 gives x and 1 gives y, as 64-bit
+/// fractions.
+[[nodiscard]] std::uint64_t cluster_coordinate(std::uint64_t t, std::uint64_t seed, std::uint32_t draw);
 
 } // namespace orthant::graph

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
-#include <tuple>
+#include <utility>
 
 namespace orthant::graph {
 
@@ -88,75 +88,74 @@ std::vector<std::int64_t> draw_places(Communicator const& comm, std::uint64_t se
   return places;
 }
 
-struct BinMember {
-  std::int64_t vertex;
-  std::int32_t bin;
-  std::int32_t cluster;
+/// The vertices of each cluster, on all ranks and on those before this one; and their degrees, summed.
+struct ClusterSums {
+  std::vector<std::int64_t> sizes;
+  std::vector<std::int64_t> before;
+  std::vector<std::int64_t> degrees;
 };
 
-struct Assignment {
-  std::int64_t local; // within the receiving block
-  std::int64_t position;
-};
+ClusterSums sum_clusters(Communicator const& comm, std::span<std::int64_t const> degrees,
+                         std::span<std::int32_t const> clusters) {
+  std::int64_t num_clusters = 0;
+  for (auto const cluster : clusters)
+    num_clusters = std::max<std::int64_t>(num_clusters, cluster + 1);
+  num_clusters = runtime::all_reduced(comm, num_clusters, runtime::Reduction::max);
 
-/// Positions such that each bin lists its vertices cluster by cluster, within a cluster by id.
-std::vector<std::int64_t> order_bins_by_cluster(Communicator const& comm, Deal const& deal, Range vertices,
-                                                std::span<std::int64_t const> places,
-                                                std::span<std::int32_t const> clusters) {
-  auto const num_bins = deal.bins().num_parts;
-  auto const num_vertices = deal.bins().count;
-  std::vector<BinMember> members;
-  std::size_t next = 0;
-  exchange<BinMember>(
-      comm,
-      [&](Outbox<BinMember>& outbox) {
-        for (; next < places.size() && !outbox.is_full(); ++next) {
-          auto const bin = deal.bin_of(places[next]);
-          outbox.push(rank_of_tile_row(num_bins, comm.size(), bin),
-                      {vertices.begin + static_cast<std::int64_t>(next), static_cast<std::int32_t>(bin),
-                       clusters[next]});
-        }
-        return next < places.size();
-      },
-      [&](std::span<BinMember const> arrived) {
-        members.insert(members.end(), arrived.begin(), arrived.end());
-      });
-  std::sort(members.begin(), members.end(), [](BinMember const& a, BinMember const& b) {
-    return std::tie(a.bin, a.cluster, a.vertex) < std::tie(b.bin, b.cluster, b.vertex);
-  });
+  ClusterSums sums{std::vector<std::int64_t>(index(num_clusters)),
+                   std::vector<std::int64_t>(index(num_clusters)),
+                   std::vector<std::int64_t>(index(num_clusters))};
+  std::vector<std::int64_t> mine(index(num_clusters));
+  for (std::size_t i = 0; i < clusters.size(); ++i) {
+    ++mine[index(clusters[i])];
+    sums.degrees[index(clusters[i])] += degrees[i] + 1; // and its self loop
+  }
+  std::vector<std::int64_t> all(mine.size() * index(comm.size()));
+  runtime::all_gather(host, comm, mine, all);
+  for (int rank = 0; rank < comm.size(); ++rank)
+    for (std::size_t c = 0; c < mine.size(); ++c) {
+      auto const count = all[index(rank) * mine.size() + c];
+      sums.sizes[c] += count;
+      if (rank < comm.rank()) sums.before[c] += count;
+    }
+  runtime::all_reduce(host, comm, sums.degrees);
+  return sums;
+}
 
-  // My bins are contiguous, so are their positions.
-  auto const first = deal.bins().begin(tile_rows_of_rank(num_bins, comm.size(), comm.rank()).begin);
-  std::vector<std::int64_t> positions(places.size());
-  next = 0;
-  exchange<Assignment>(
-      comm,
-      [&](Outbox<Assignment>& outbox) {
-        for (; next < members.size() && !outbox.is_full(); ++next) {
-          auto const vertex = members[next].vertex;
-          auto const owner = block_owner(num_vertices, comm.size(), vertex);
-          auto const begin = runtime::balanced_range(num_vertices, comm.size(), owner).begin;
-          outbox.push(owner, {vertex - begin, first + static_cast<std::int64_t>(next)});
-        }
-        return next < members.size();
-      },
-      [&](std::span<Assignment const> arrived) {
-        for (auto const& [local, position] : arrived)
-          positions[index(local)] = position;
-      });
+/// Positions in p1 and p2 such that clusters stay whole (permutation.hpp: ClusterPoint).
+std::array<std::vector<std::int64_t>, 2> place_clusters(Communicator const& comm, std::uint64_t seed,
+                                                        std::span<std::int64_t const> degrees,
+                                                        std::span<std::int32_t const> clusters) {
+  auto const sums = sum_clusters(comm, degrees, clusters);
+  std::vector<std::size_t> by_weight(sums.sizes.size());
+  std::iota(by_weight.begin(), by_weight.end(), std::size_t{0});
+  std::stable_sort(by_weight.begin(), by_weight.end(),
+                   [&](std::size_t a, std::size_t b) { return sums.degrees[a] > sums.degrees[b]; });
+
+  std::array<std::vector<std::int64_t>, 2> positions;
+  for (std::uint32_t draw = 0; draw < 2; ++draw) {
+    std::vector<std::pair<std::uint64_t, std::size_t>> line; // coordinate, cluster
+    for (std::size_t t = 0; t < by_weight.size(); ++t)
+      line.emplace_back(cluster_coordinate(t, seed, draw), by_weight[t]);
+    std::sort(line.begin(), line.end());
+    std::vector<std::int64_t> next(by_weight.size()); // position of the cluster's next vertex of this rank
+    std::int64_t first = 0;
+    for (auto const& [coordinate, cluster] : line) {
+      next[cluster] = first + sums.before[cluster];
+      first += sums.sizes[cluster];
+    }
+    positions[draw].reserve(clusters.size());
+    for (auto const cluster : clusters)
+      positions[draw].push_back(next[index(cluster)]++);
+  }
   return positions;
 }
 
-std::vector<std::int64_t> deal_positions(Communicator const& comm, Placement const& placement,
-                                         PermutationKind kind, std::uint64_t seed, std::uint32_t draw,
-                                         std::span<std::int64_t const> degrees,
-                                         std::span<std::int32_t const> clusters) {
+std::vector<std::int64_t> deal_positions(Communicator const& comm, std::int64_t num_vertices,
+                                         std::uint64_t seed, std::uint32_t draw,
+                                         std::span<std::int64_t const> degrees) {
   auto positions = draw_places(comm, seed, draw, degrees);
-  auto const n = placement.num_vertices;
-  if (kind == PermutationKind::cluster)
-    return order_bins_by_cluster(comm, Deal(n, num_cluster_bins_for(n), seed, draw), placement.vertices,
-                                 positions, clusters);
-  Deal const deal(n, num_bins_for(n), seed, draw);
+  Deal const deal(num_vertices, num_bins_for(num_vertices), seed, draw);
   for (auto& position : positions)
     position = deal.position_of(position);
   return positions;
@@ -187,8 +186,12 @@ Placement place_vertices(Communicator const& comm, std::int64_t num_vertices, Pe
   }
   ORTHANT_REQUIRE(kind != PermutationKind::cluster || clusters.size() == num_local);
   placement.has_two_orders = true;
+  if (kind == PermutationKind::cluster) {
+    placement.positions = place_clusters(comm, seed, degrees, clusters);
+    return placement;
+  }
   for (std::uint32_t draw = 0; draw < 2; ++draw)
-    placement.positions[draw] = deal_positions(comm, placement, kind, seed, draw, degrees, clusters);
+    placement.positions[draw] = deal_positions(comm, num_vertices, seed, draw, degrees);
   return placement;
 }
 

@@ -121,7 +121,7 @@ TEST(DegreeClass, AscendsInSmallSteps) {
 
 TEST(Deal, IsAPermutation) {
   for (std::int64_t n = 1; n <= 400; ++n)
-    for (auto const bins : {std::int64_t{1}, num_bins_for(n), num_cluster_bins_for(n), n})
+    for (auto const bins : {std::int64_t{1}, num_bins_for(n), n})
       ASSERT_TRUE(is_permutation_of_range(positions_of(Deal(n, bins, 7, 0)))) << n << " in " << bins;
   for (std::int64_t const n : {3071, 3072, 15'360, 61'440, 65'537, 100'003})
     EXPECT_TRUE(is_permutation_of_range(positions_of(Deal(n, num_bins_for(n), 3, 1)))) << n;
@@ -287,31 +287,41 @@ TEST(Placement, DoesNotDependOnTheRanks) {
   }
 }
 
-// Inside every bin clusters are contiguous, and all bins hold the same number of vertices.
-TEST(Placement, KeepsClustersTogether) {
+// In both orders every cluster is one run of positions, its vertices by id.
+TEST(Placement, KeepsClustersWhole) {
   Communicator const comm(MPI_COMM_WORLD, "world");
+  Communicator const self(MPI_COMM_SELF, "self");
   std::int64_t const n = 9600;
-  auto const block = runtime::balanced_range(n, comm.size(), comm.rank());
-  std::vector<std::int64_t> const degrees(static_cast<std::size_t>(block.size()), 3);
+  std::vector<std::int64_t> const degrees(static_cast<std::size_t>(n), 3);
   std::vector<std::int32_t> clusters;
-  std::vector<std::int64_t> wide;
-  for (auto v = block.begin; v < block.end; ++v) {
-    clusters.push_back(static_cast<std::int32_t>(v % 10));
-    wide.push_back(v % 10);
+  for (std::int64_t v = 0; v < n; ++v)
+    clusters.push_back(static_cast<std::int32_t>(v % 37));
+  auto const placement = place_vertices(self, n, PermutationKind::cluster, 1, degrees, clusters);
+  for (auto const order : {Order::p1, Order::p2}) {
+    auto const& positions = placement.of(order);
+    for (std::int64_t v = 37; v < n; ++v)
+      ASSERT_EQ(positions[static_cast<std::size_t>(v)], positions[static_cast<std::size_t>(v - 37)] + 1) << v;
   }
-  auto const placement = place_vertices(comm, n, PermutationKind::cluster, 1, degrees, clusters);
-  auto const mine = to_positions(comm, n, placement.of(Order::p1), wide);
-  auto const first = PositionOwners{n, comm.size()}.range(comm.rank()).begin;
-  auto const bin_size = n / num_cluster_bins_for(n);
-  std::int64_t changes = 0;
-  for (std::size_t i = 1; i < mine.size(); ++i) {
-    bool const is_new_bin = (first + static_cast<std::int64_t>(i)) % bin_size == 0;
-    if (!is_new_bin) {
-      EXPECT_GE(mine[i], mine[i - 1]);
-    }
-    changes += mine[i] != mine[i - 1];
-  }
-  EXPECT_GT(changes, 0);
+  EXPECT_NE(placement.of(Order::p1), placement.of(Order::p2));
+}
+
+// Clusters of equal weight, one each in the boxes of every dyadic grid.
+TEST(ClusterCoordinate, FillsTheBoxesOfEveryDyadicGridEvenly) {
+  for (auto const seed : {0ULL, 1ULL, 77ULL})
+    for (int m = 0; m <= 12; ++m)
+      for (int across = 0; across <= m; ++across)
+        for (auto const first : {0ULL, 3ULL}) {
+          auto const count = std::uint64_t{1} << m;
+          std::vector<int> boxes(count);
+          auto const top = [](std::uint64_t fraction, int bits) {
+            return bits == 0 ? 0 : fraction >> (64 - bits);
+          };
+          for (auto t = first * count; t < (first + 1) * count; ++t)
+            ++boxes[top(cluster_coordinate(t, seed, 0), across) << (m - across) |
+                    top(cluster_coordinate(t, seed, 1), m - across)];
+          EXPECT_EQ(std::count(boxes.begin(), boxes.end(), 1), static_cast<std::ptrdiff_t>(count))
+              << "2^" << m << " clusters, 2^" << across << " rows, seed " << seed;
+        }
 }
 
 } // namespace
