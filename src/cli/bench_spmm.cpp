@@ -11,7 +11,9 @@
 #include "graph/generators.hpp"
 #include "graph/partition.hpp"
 #include "models/graph_operands.hpp"
+#include "pmm/dist_matrix.hpp"
 #include "pmm/process_grid.hpp"
+#include "runtime/huge_pages.hpp"
 
 namespace orthant::cli {
 namespace {
@@ -63,9 +65,13 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
                                std::int64_t width, Roofline const& roofline, std::int64_t repeat) {
   runtime::DefaultExec const exec;
   auto const& csr = kernel.block().csr;
-  auto const columns = static_cast<std::size_t>(width);
-  runtime::Matrix<T> const b("orthant::cli::b", static_cast<std::size_t>(csr.num_columns), columns);
-  runtime::Matrix<T> const c("orthant::cli::c", static_cast<std::size_t>(csr.num_rows), columns);
+  // In the kind of memory that training takes.
+  auto const b_numbers =
+      runtime::make_zeros<T>("orthant::cli::b", static_cast<std::size_t>(csr.num_columns * width));
+  auto const c_numbers =
+      runtime::make_zeros<T>("orthant::cli::c", static_cast<std::size_t>(csr.num_rows * width));
+  auto const b = pmm::as_matrix(b_numbers, csr.num_columns, width);
+  auto const c = pmm::as_matrix(c_numbers, csr.num_rows, width);
   Kokkos::deep_copy(exec, b, T{1});
   std::function<void()> const multiply = [&] { kernel.apply(exec, {0, csr.num_rows}, b, c); };
   auto const seconds = time_in_turn(world, exec, std::span(&multiply, 1), repeat).front();

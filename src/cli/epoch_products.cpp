@@ -84,7 +84,7 @@ class LayerProducts {
 /// Numbers between -1/2 and 1/2: no kernel is slowed by denormals.
 template<class T>
 Vector<T> make_operand(std::int64_t count) {
-  Vector<T> result("orthant::cli::operand", static_cast<std::size_t>(count));
+  auto const result = runtime::make_zeros<T>("orthant::cli::operand", static_cast<std::size_t>(count));
   Kokkos::parallel_for(
       "orthant::cli::make_operand", Kokkos::RangePolicy<DefaultExec, std::int64_t>(0, count),
       KOKKOS_LAMBDA(std::int64_t i) {

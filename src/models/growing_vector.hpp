@@ -3,7 +3,7 @@
 //
 // Memory for arrays whose lengths change from batch to batch.
 
-#include "runtime/views.hpp"
+#include "runtime/huge_pages.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ class GrowingVector {
     if (wanted > numbers_.extent(0)) {
       auto const length = numbers_.extent(0) == 0 ? wanted : wanted + wanted / 8;
       numbers_ = {}; // the old memory goes before the new comes
-      numbers_ = runtime::Vector<T>(label_, length);
+      numbers_ = runtime::make_zeros<T>(label_, length);
     }
     return numbers_;
   }

@@ -6,6 +6,7 @@
 
 #include "pmm/layout.hpp"
 #include "runtime/error.hpp"
+#include "runtime/huge_pages.hpp"
 #include "runtime/views.hpp"
 
 #include <cstddef>
@@ -34,7 +35,8 @@ class DistMatrix {
   /// Zero. Local, but every rank of the grid builds its own. `grid` must outlive the matrix.
   DistMatrix(ProcessGrid const& grid, Placement const& placement, std::string const& label)
       : DistMatrix(grid, placement,
-                   Vector<T>(label, static_cast<std::size_t>(pmm::block_of(grid, placement).num_padded))) {}
+                   runtime::make_zeros<T>(
+                       label, static_cast<std::size_t>(pmm::block_of(grid, placement).num_padded))) {}
 
   /// On lent memory: the first block().num_padded numbers of `storage`, which is at least that long (Error)
   /// and is left as it is.

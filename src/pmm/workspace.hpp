@@ -5,7 +5,7 @@
 // so that a training step allocates nothing.
 
 #include "runtime/error.hpp"
-#include "runtime/views.hpp"
+#include "runtime/huge_pages.hpp"
 
 #include <array>
 #include <cstddef>
@@ -23,7 +23,7 @@ class Workspace {
   void reserve(Slot slot, std::int64_t num_elements) {
     auto& buffer = buffers_[static_cast<std::size_t>(slot)];
     auto const length = static_cast<std::size_t>(num_elements);
-    if (buffer.extent(0) < length) buffer = runtime::Vector<T>("orthant::pmm::workspace", length);
+    if (buffer.extent(0) < length) buffer = runtime::make_zeros<T>("orthant::pmm::workspace", length);
   }
 
   /// The first numbers of the slot. Shares the memory, and does not keep it alive.
