@@ -35,7 +35,8 @@ class DeviceArray {
     void* memory = nullptr;
     ORTHANT_CHECK_RUNTIME(Malloc(&memory, size_ * sizeof(T)));
     data_ = static_cast<T*>(memory);
-    ORTHANT_CHECK_RUNTIME(Memcpy(data_, numbers.data(), size_ * sizeof(T), ORTHANT_VENDOR_RUNTIME(MemcpyHostToDevice)));
+    ORTHANT_CHECK_RUNTIME(
+        Memcpy(data_, numbers.data(), size_ * sizeof(T), ORTHANT_VENDOR_RUNTIME(MemcpyHostToDevice)));
   }
   DeviceArray(DeviceArray const&) = delete;
   DeviceArray& operator=(DeviceArray const&) = delete;
@@ -44,7 +45,8 @@ class DeviceArray {
   [[nodiscard]] std::vector<T> on_host() const {
     std::vector<T> numbers(size_);
     ORTHANT_CHECK_RUNTIME(DeviceSynchronize());
-    ORTHANT_CHECK_RUNTIME(Memcpy(numbers.data(), data_, size_ * sizeof(T), ORTHANT_VENDOR_RUNTIME(MemcpyDeviceToHost)));
+    ORTHANT_CHECK_RUNTIME(
+        Memcpy(numbers.data(), data_, size_ * sizeof(T), ORTHANT_VENDOR_RUNTIME(MemcpyDeviceToHost)));
     return numbers;
   }
 
