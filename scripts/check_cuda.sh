@@ -23,7 +23,7 @@ fi
 build=${ORTHANT_BUILD_DIR:-$repository/build-cuda-check}
 mkdir -p "$build"
 read -ra architectures <<<"${ORTHANT_CUDA_ARCHITECTURES:-80 90}"
-flags=(-std=c++20 -O2 -x cu -I "$repository/src" --expt-relaxed-constexpr -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror)
+flags=(-std=c++20 -O2 -x cu -I "$repository/src" --expt-relaxed-constexpr -Werror all-warnings -Xcompiler "-Wall,-Wextra,-Werror")
 for architecture in "${architectures[@]}"; do
   flags+=(-gencode "arch=compute_$architecture,code=sm_$architecture")
 done

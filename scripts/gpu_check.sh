@@ -130,7 +130,7 @@ if step build_device build device -DKokkos_ROOT="$kokkos" -DCMAKE_CXX_COMPILER="
   # 2^21 vertices and 2^25 edges, each stored in both directions.
   step bench_spmm "${launch[@]}" -n 1 "$out/device/bin/orthant" bench spmm --vertices 2097152 --edges 33554432 \
     --widths 32,64,128,256 --stream-mib 1024 || true
-  printf '%-24s not done: it hands OpenBLAS the memory of the products, which is a device\'s here\n' bench_gemm >>"$table"
+  printf '%-24s not done: it hands OpenBLAS the memory of the products, which lies on the device\n' bench_gemm >>"$table"
   step bench_epoch "${launch[@]}" -n 1 "$out/device/bin/orthant" bench epoch \
     --dataset rmat:vertices=2450000,edges=61000000,features=100,classes=47 --layers 3 --hidden 128 --dropout 0 || true
   for name in bench_spmm bench_epoch; do sed -n 's/^{/    {/p' "$out/$name.log" >>"$table"; done
