@@ -74,8 +74,9 @@ pmm::DistSparse<T> AdjacencyBlocks<T>::get(Placement const& placement, bool is_e
     // A_odd[k,r] = A_even[r,k]^T: the stored transpose is this block, and the block its transpose.
     if (auto const known = blocks_.find(key_of(columns, rows, !is_even)); known != blocks_.end()) {
       auto const forward = with_scales(known->second.adjoint().block().csr);
-      pmm::DistSparse<T> shared(grid_, placement, pmm::LocalSpmm<T>(forward),
-                                pmm::LocalSpmm<T>(swapped(forward, known->second.forward().block().csr)));
+      pmm::DistSparse<T> shared(
+          grid_, placement, pmm::LocalSpmm<T>(forward, pmm::Contents::fixed),
+          pmm::LocalSpmm<T>(swapped(forward, known->second.forward().block().csr), pmm::Contents::fixed));
       return blocks_.emplace(key, std::move(shared)).first->second;
     }
   }

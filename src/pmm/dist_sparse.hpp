@@ -20,12 +20,14 @@ class DistSparse {
  public:
   DistSparse() = default;
 
-  /// `block`: this rank's rows and columns, local indices. Builds the transpose where it is kept. Throws
-  /// Error where the block has not the placement's extents or the layout is sharded. Not collective.
+  /// `block`: this rank's rows and columns, local indices; its numbers must not change. Builds the transpose
+  /// where it is kept. Throws Error where the block has not the placement's extents or the layout is sharded.
+  /// Not collective.
   DistSparse(ProcessGrid const& grid, Placement const& placement, SparseBlock<T> const& block,
              Adjoint adjoint)
-      : DistSparse(grid, placement, LocalSpmm<T>(block),
-                   adjoint == Adjoint::kept ? LocalSpmm<T>(transposed(block)) : LocalSpmm<T>()) {}
+      : DistSparse(grid, placement, LocalSpmm<T>(block, Contents::fixed),
+                   adjoint == Adjoint::kept ? LocalSpmm<T>(transposed(block), Contents::fixed)
+                                            : LocalSpmm<T>()) {}
 
   /// The same with a transpose that is there already: A_odd = A_even^T shares both.
   DistSparse(ProcessGrid const& grid, Placement const& placement, LocalSpmm<T> forward, LocalSpmm<T> adjoint)

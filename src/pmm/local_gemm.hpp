@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Dense product of one rank: C := alpha op(A) op(B) + beta C, row-major. On the host through OpenBLAS
-// (local_gemm_openblas.cpp).
+// (local_gemm_openblas.cpp), on a device through its vendor's library (local_gemm_device.cpp).
 
+#include "pmm/gemm_options.hpp"
+#include "runtime/error.hpp"
 #include "runtime/range.hpp"
 #include "runtime/views.hpp"
 
 #include <cstdint>
 
 namespace orthant::pmm {
-
-enum class Transpose : std::uint8_t { no, yes };
 
 /// A matrix in memory, rows `row_stride` numbers apart: a part of the columns of a larger one, too.
 template<class T>
@@ -48,7 +48,32 @@ template<class T>
 void local_gemm(runtime::DefaultExec const& exec, T alpha, Transpose transpose_a, Panel<T> const& a,
                 Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c);
 
+/// What fp32 products multiply in, for the whole program: chosen once, before the first product. The host has
+/// fp32 alone, hipBLAS too (Error).
+void set_gemm_math(GemmMath math);
+
 /// Threads that each rank's dense products use on the host. One, unless a rank has several cores to itself.
 void set_gemm_threads(int num_threads);
+
+namespace detail {
+
+struct GemmExtents {
+  std::int64_t m, n, k;
+};
+
+/// Extents of C [m x n] := op(A) [m x k] op(B) [k x n]. Throws Error where the operands disagree.
+template<class T>
+GemmExtents gemm_extents(Transpose transpose_a, Panel<T> const& a, Transpose transpose_b, Panel<T> const& b,
+                         Panel<T> const& c) {
+  auto const m = transpose_a == Transpose::yes ? a.num_columns : a.num_rows;
+  auto const k = transpose_a == Transpose::yes ? a.num_rows : a.num_columns;
+  auto const k_of_b = transpose_b == Transpose::yes ? b.num_columns : b.num_rows;
+  auto const n = transpose_b == Transpose::yes ? b.num_rows : b.num_columns;
+  ORTHANT_REQUIRE(m == c.num_rows && k == k_of_b && n == c.num_columns, "C ", c.num_rows, " x ",
+                  c.num_columns, " := ", m, " x ", k, " times ", k_of_b, " x ", n);
+  return {m, n, k};
+}
+
+} // namespace detail
 
 } // namespace orthant::pmm

@@ -86,12 +86,7 @@ Panel<T> transposed(Panel<T> const& b) {
 template<class T>
 void local_gemm(runtime::DefaultExec const& exec, T alpha, Transpose transpose_a, Panel<T> const& a,
                 Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c) {
-  auto const m = transpose_a == Transpose::yes ? a.num_columns : a.num_rows;
-  auto const k = transpose_a == Transpose::yes ? a.num_rows : a.num_columns;
-  auto const k_of_b = transpose_b == Transpose::yes ? b.num_columns : b.num_rows;
-  auto const n = transpose_b == Transpose::yes ? b.num_rows : b.num_columns;
-  ORTHANT_REQUIRE(m == c.num_rows && k == k_of_b && n == c.num_columns, "C ", c.num_rows, " x ",
-                  c.num_columns, " := ", m, " x ", k, " times ", k_of_b, " x ", n);
+  auto const [m, n, k] = detail::gemm_extents(transpose_a, a, transpose_b, b, c);
   if (m == 0 || n == 0) return;
   runtime::compat::fence(exec, "orthant::pmm::local_gemm/BLAS reads on the host");
 
@@ -115,6 +110,10 @@ void local_gemm(runtime::DefaultExec const& exec, T alpha, Transpose transpose_a
     return;
   }
   gemm(as_blas(transpose_a), as_blas(transpose_b), {m, n, k}, alpha, a, b, beta, c);
+}
+
+void set_gemm_math(GemmMath math) {
+  ORTHANT_REQUIRE(math == GemmMath::fp32, "the host multiplies in fp32 only");
 }
 
 void set_gemm_threads(int num_threads) {

@@ -2,6 +2,7 @@
 #include "pmm/local_spmm.hpp"
 
 #include "pmm/local_spmm_host.hpp"
+#include "pmm/local_spmm_library.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -174,7 +175,7 @@ SparseBlock<T> transposed(SparseBlock<T> const& block) {
 }
 
 template<class T>
-LocalSpmm<T>::LocalSpmm(SparseBlock<T> block) : block_(std::move(block)) {
+LocalSpmm<T>::LocalSpmm(SparseBlock<T> block, [[maybe_unused]] Contents contents) : block_(std::move(block)) {
   auto const& csr = block_.csr;
   auto const is_length = [](auto const& view, std::int64_t length) {
     return static_cast<std::int64_t>(view.extent(0)) == length;
@@ -195,6 +196,8 @@ LocalSpmm<T>::LocalSpmm(SparseBlock<T> block) : block_(std::move(block)) {
   ORTHANT_REQUIRE(block_.self_columns.extent(0) == block_.self_scale.extent(0) &&
                       (block_.self_columns.extent(0) == 0 || is_length(block_.self_columns, csr.num_rows)),
                   csr.num_rows, " rows, ", block_.self_columns.extent(0), " self loops");
+  if constexpr (!is_host)
+    if (contents == Contents::fixed) library_ = detail::LibrarySpmm<T>::create(block_);
 }
 
 template<class T>
@@ -208,8 +211,10 @@ void LocalSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<T> const& b
   if (rows.size() == 0 || b.extent(1) == 0) return;
   if constexpr (is_host)
     run_on_host(exec, block_, rows, b, c);
-  else
+  else if (library_ == nullptr || rows.size() != csr.num_rows)
     run_portable(exec, block_, rows, b, c);
+  else
+    library_->apply(exec, b, c, [&] { run_portable(exec, block_, rows, b, c); });
 }
 
 template SparseBlock<float> transposed(SparseBlock<float> const&);

@@ -16,6 +16,7 @@
 #include "runtime/views.hpp"
 
 #include <cstdint>
+#include <memory>
 
 namespace orthant::pmm {
 
@@ -42,13 +43,23 @@ struct SparseBlock {
 template<class T>
 [[nodiscard]] SparseBlock<T> transposed(SparseBlock<T> const& block);
 
+/// Whether the numbers of a block stay as they are. A device backend may keep a copy of a fixed block in a
+/// form of its own; a changing one (values drawn anew, memory of a batch) is read where it lies.
+enum class Contents : std::uint8_t { changing, fixed };
+
+namespace detail {
+template<class T>
+class LibrarySpmm; // local_spmm_library.hpp
+}
+
 /// The product with one block, made at set-up: what a backend prepares is kept here. Copies share.
 template<class T>
 class LocalSpmm {
  public:
   LocalSpmm() = default;
-  /// Checks lengths (Error).
-  explicit LocalSpmm(SparseBlock<T> block);
+  /// Checks lengths (Error). On a device, a fixed block's products may go through the vendor's library
+  /// (local_spmm_library.hpp); then a row's sum can depend on the run in its last bits.
+  explicit LocalSpmm(SparseBlock<T> block, Contents contents = Contents::changing);
 
   [[nodiscard]] SparseBlock<T> const& block() const { return block_; }
 
@@ -58,6 +69,7 @@ class LocalSpmm {
 
  private:
   SparseBlock<T> block_;
+  std::shared_ptr<detail::LibrarySpmm<T>> library_; // null: the own kernel does it all
 };
 
 extern template class LocalSpmm<float>;

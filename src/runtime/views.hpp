@@ -40,6 +40,39 @@ template<class T, class... Properties>
 inline constexpr bool is_device_buffer<Kokkos::View<T, Properties...>> =
     !Kokkos::SpaceAccessibility<Kokkos::HostSpace,
                                 typename Kokkos::View<T, Properties...>::memory_space>::accessible;
+
+// The 16-bit wire's kernels. Functions of their own: nvcc takes no kernel inside another lambda of a class.
+template<class Exec>
+void encode_on(Exec const& exec, Wire wire, float const* values, std::uint16_t* encoded, std::int64_t count,
+               int* overflows) {
+  Kokkos::parallel_for(
+      "orthant::runtime::encode", Kokkos::RangePolicy<Exec, std::int64_t>(exec, 0, count),
+      KOKKOS_LAMBDA(std::int64_t i) {
+        encoded[i] = encode(wire, values[i]);
+        if (has_overflowed(wire, values[i], encoded[i])) *overflows = 1;
+      });
+}
+
+template<class Exec>
+void decode_on(Exec const& exec, Wire wire, std::uint16_t const* encoded, float* values, std::int64_t count) {
+  Kokkos::parallel_for(
+      "orthant::runtime::decode", Kokkos::RangePolicy<Exec, std::int64_t>(exec, 0, count),
+      KOKKOS_LAMBDA(std::int64_t i) { values[i] = decode(wire, encoded[i]); });
+}
+
+template<class Exec>
+void sum_in_order_on(Exec const& exec, Wire wire, std::uint16_t const* parts, std::int64_t num_parts,
+                     std::uint16_t* sums, std::int64_t count, int* overflows) {
+  Kokkos::parallel_for(
+      "orthant::runtime::sum_in_order", Kokkos::RangePolicy<Exec, std::int64_t>(exec, 0, count),
+      KOKKOS_LAMBDA(std::int64_t i) {
+        auto sum = 0.0F;
+        for (std::int64_t p = 0; p < num_parts; ++p)
+          sum += decode(wire, parts[p * count + i]);
+        sums[i] = encode(wire, sum);
+        if (has_overflowed(wire, sum, sums[i])) *overflows = 1;
+      });
+}
 } // namespace detail
 
 template<class Exec>
@@ -66,32 +99,15 @@ requires(Kokkos::is_execution_space<Exec>::value &&
       [](void const* exec) { return compat::native_stream(*static_cast<Exec const*>(exec)); },
       [](void const* exec, Wire wire, float const* values, std::uint16_t* encoded, std::int64_t count,
          int* overflows) {
-        Kokkos::parallel_for(
-            "orthant::runtime::encode",
-            Kokkos::RangePolicy<Exec, std::int64_t>(*static_cast<Exec const*>(exec), 0, count),
-            KOKKOS_LAMBDA(std::int64_t i) {
-              encoded[i] = encode(wire, values[i]);
-              if (has_overflowed(wire, values[i], encoded[i])) *overflows = 1;
-            });
+        detail::encode_on(*static_cast<Exec const*>(exec), wire, values, encoded, count, overflows);
       },
       [](void const* exec, Wire wire, std::uint16_t const* encoded, float* values, std::int64_t count) {
-        Kokkos::parallel_for(
-            "orthant::runtime::decode",
-            Kokkos::RangePolicy<Exec, std::int64_t>(*static_cast<Exec const*>(exec), 0, count),
-            KOKKOS_LAMBDA(std::int64_t i) { values[i] = decode(wire, encoded[i]); });
+        detail::decode_on(*static_cast<Exec const*>(exec), wire, encoded, values, count);
       },
       [](void const* exec, Wire wire, std::uint16_t const* parts, std::int64_t num_parts, std::uint16_t* sums,
          std::int64_t count, int* overflows) {
-        Kokkos::parallel_for(
-            "orthant::runtime::sum_in_order",
-            Kokkos::RangePolicy<Exec, std::int64_t>(*static_cast<Exec const*>(exec), 0, count),
-            KOKKOS_LAMBDA(std::int64_t i) {
-              auto sum = 0.0F;
-              for (std::int64_t p = 0; p < num_parts; ++p)
-                sum += decode(wire, parts[p * count + i]);
-              sums[i] = encode(wire, sum);
-              if (has_overflowed(wire, sum, sums[i])) *overflows = 1;
-            });
+        detail::sum_in_order_on(*static_cast<Exec const*>(exec), wire, parts, num_parts, sums, count,
+                                overflows);
       }};
 };
 

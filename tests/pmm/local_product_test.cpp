@@ -68,6 +68,27 @@ TEST(LocalSpmm, EqualsSerialLoopsAtEveryWidthInDoublePrecision) {
   expect_spmm_of_every_width<double>();
 }
 
+/// On a device the first product of a width tries the vendor's library and later ones use what was faster; a
+/// part of the rows always takes the own kernel.
+TEST(LocalSpmm, AFixedBlockGivesTheSameEveryTime) {
+  for (int variant = 0; variant < 4; ++variant) {
+    SparseRecipe const recipe{43, variant % 2 == 1, variant >= 2};
+    auto const a = make_dense(60, 33, recipe);
+    LocalSpmm<float> const spmm(sparse_block<float>(recipe, {0, 60}, {0, 33}), Contents::fixed);
+    for (std::int64_t const width : {32, 47, 32, 128, 47, 1}) {
+      auto const b = make_dense(33, width, [&](auto i, auto j) { return small_integer(width, i, j); });
+      auto const c = device_matrix<float>(make_dense(60, width, [](auto, auto) { return 12345.0; }));
+      auto const device_b = device_matrix<float>(b);
+
+      spmm.apply(DefaultExec(), {0, 60}, device_b, c);
+      spmm.apply(DefaultExec(), {7, 31}, device_b, c);
+
+      expect_equal(c, product(a, b),
+                   "width " + std::to_string(width) + ", variant " + std::to_string(variant));
+    }
+  }
+}
+
 TEST(LocalSpmm, WritesTheRowsAskedForAndNoOthers) {
   SparseRecipe const recipe{43, false, true};
   LocalSpmm<double> const spmm(sparse_block<double>(recipe, {0, 12}, {0, 9}));
@@ -262,6 +283,15 @@ TEST(LocalGemm, AnEmptyInnerExtentGivesZero) {
                     device_matrix<float>(Dense(0, 4)), 0, c);
 
   expect_equal(c, Dense(3, 4), "no inner extent");
+}
+
+TEST(LocalGemm, TheHostMultipliesInSinglePrecisionOnly) {
+  if constexpr (!Kokkos::SpaceAccessibility<Kokkos::HostSpace, DefaultExec::memory_space>::accessible)
+    GTEST_SKIP() << "products are a device's here";
+
+  EXPECT_NO_THROW(set_gemm_math(GemmMath::fp32));
+  EXPECT_THROW(set_gemm_math(GemmMath::tf32), runtime::Error);
+  EXPECT_THROW(set_gemm_math(GemmMath::bf16), runtime::Error);
 }
 
 TEST(LocalGemm, ExtentsThatDisagreeAreRefused) {

@@ -1,0 +1,64 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sparse times dense through the vendor's library, on raw device pointers and a stream: cuSPARSE or
+// hipSPARSE, row-major, algorithm CSR_ALG2 (the one for row-major operands). The library may add a row's
+// terms in another order from run to run. Needs neither Kokkos nor MPI.
+
+#include "runtime/unique_handle.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace orthant::pmm::vendor {
+
+/// A sparse matrix in device memory. Offsets have 32 bits as columns do: that both types are the same is what
+/// every version of the libraries takes.
+template<class T>
+struct CsrOperand {
+  std::int64_t num_rows = 0;
+  std::int64_t num_columns = 0;
+  std::int64_t num_nonzeros = 0;
+  std::int32_t const* row_offsets = nullptr; // [num_rows + 1], the first 0
+  std::int32_t const* columns = nullptr;     // [num_nonzeros]
+  T const* values = nullptr;                 // [num_nonzeros]
+};
+
+/// C := A B for one A and one width, prepared once. A's arrays are borrowed and stay as they are. One host
+/// thread at a time.
+template<class T>
+class Spmm {
+ public:
+  /// Allocates the library's buffer on the current device. `b` [num_columns x width] and `c` [num_rows x
+  /// width] are such operands as apply() gets; c may be written to. Rows, columns, non-zeros and width are
+  /// positive. Throws Error where the library refuses.
+  Spmm(void* stream, CsrOperand<T> const& a, std::int64_t width, T const* b, T* c);
+
+  /// Enqueues on `stream`. Does not wait. b and c are contiguous and do not overlap.
+  void apply(void* stream, T const* b, T* c) const;
+
+ private:
+  struct DestroyLibrary {
+    void operator()(void* handle) const noexcept;
+  };
+  struct DestroyMatrix {
+    void operator()(void* matrix) const noexcept;
+  };
+  struct FreeMemory {
+    void operator()(void* memory) const noexcept;
+  };
+  std::int64_t num_rows_;
+  std::int64_t num_columns_;
+  std::int64_t width_;
+  runtime::UniqueHandle<void*, nullptr, DestroyLibrary> library_;
+  runtime::UniqueHandle<void*, nullptr, FreeMemory> buffer_;
+  runtime::UniqueHandle<void*, nullptr, DestroyMatrix> matrix_;
+};
+
+/// Bytes of the current device's memory that are free now.
+[[nodiscard]] std::size_t free_device_bytes();
+
+extern template class Spmm<float>;
+extern template class Spmm<double>;
+
+} // namespace orthant::pmm::vendor

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The vendor's products (src/pmm/vendor_*) against loops on the host, without Kokkos, MPI or a test
+// framework: what a machine with a device and a bare toolkit can run first (scripts/check_cuda.sh,
+// check_hip.sh). Prints the number of devices; exits 0 without one, 1 where a result is wrong. All numbers
+// are small integers, exact in each arithmetic and in any order of the sums.
+#include "pmm/vendor_api.hpp"
+#include "pmm/vendor_gemm.hpp"
+#include "pmm/vendor_spmm.hpp"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+// The library's own throws with the rank of an MPI job (runtime/error.cpp).
+void orthant::runtime::throw_internal(std::string_view text, std::source_location where) {
+  throw std::runtime_error(std::string(where.file_name()) + ":" + std::to_string(where.line()) + ": " +
+                           std::string(text));
+}
+
+namespace {
+
+using orthant::pmm::GemmMath;
+using orthant::pmm::Transpose;
+namespace vendor = orthant::pmm::vendor;
+
+template<class T>
+class DeviceArray {
+ public:
+  explicit DeviceArray(std::vector<T> const& numbers) : size_(numbers.size()) {
+    void* memory = nullptr;
+    ORTHANT_CHECK_RUNTIME(Malloc(&memory, size_ * sizeof(T)));
+    data_ = static_cast<T*>(memory);
+    ORTHANT_CHECK_RUNTIME(
+        Memcpy(data_, numbers.data(), size_ * sizeof(T), ORTHANT_VENDOR_RUNTIME(MemcpyHostToDevice)));
+  }
+  DeviceArray(DeviceArray const&) = delete;
+  DeviceArray& operator=(DeviceArray const&) = delete;
+  ~DeviceArray() { static_cast<void>(ORTHANT_VENDOR_RUNTIME(Free)(data_)); }
+  [[nodiscard]] T* data() const { return data_; }
+  [[nodiscard]] std::vector<T> on_host() const {
+    std::vector<T> numbers(size_);
+    ORTHANT_CHECK_RUNTIME(DeviceSynchronize());
+    ORTHANT_CHECK_RUNTIME(
+        Memcpy(numbers.data(), data_, size_ * sizeof(T), ORTHANT_VENDOR_RUNTIME(MemcpyDeviceToHost)));
+    return numbers;
+  }
+
+ private:
+  std::size_t size_;
+  T* data_ = nullptr;
+};
+
+/// Integers from -8 to 8.
+template<class T>
+std::vector<T> small_integers(std::size_t count, unsigned seed) {
+  std::vector<T> numbers(count);
+  for (auto& number : numbers) {
+    seed = seed * 1664525U + 1013904223U;
+    number = static_cast<T>(static_cast<int>(seed >> 16) % 17 - 8);
+  }
+  return numbers;
+}
+
+template<class T>
+bool agrees(std::string const& what, std::vector<T> const& expected, std::vector<T> const& found) {
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    if (!(expected[i] == found[i])) {
+      std::printf("WRONG %s: number %zu is %g, not %g\n", what.c_str(), i, static_cast<double>(found[i]),
+                  static_cast<double>(expected[i]));
+      return false;
+    }
+  std::printf("ok    %s\n", what.c_str());
+  return true;
+}
+
+template<class T>
+bool gemm_is_right(vendor::Gemm const& gemm, std::string const& name, Transpose ta, Transpose tb) {
+  constexpr std::int64_t m = 37, n = 20, k = 29, wider = 3; // rows lie `wider` numbers further apart
+  auto const rows_of = [](Transpose t, std::int64_t rows, std::int64_t columns) {
+    return t == Transpose::yes ? columns : rows;
+  };
+  auto const a_rows = rows_of(ta, m, k), a_stride = m + k - a_rows + wider;
+  auto const b_rows = rows_of(tb, k, n), b_stride = k + n - b_rows + wider;
+  constexpr auto c_stride = n + wider;
+  auto const a = small_integers<T>(static_cast<std::size_t>(a_rows * a_stride), 1);
+  auto const b = small_integers<T>(static_cast<std::size_t>(b_rows * b_stride), 2);
+  auto expected = small_integers<T>(static_cast<std::size_t>(m * c_stride), 3);
+  DeviceArray<T> const device_a(a), device_b(b), device_c(expected);
+  auto const at = [](std::vector<T> const& matrix, std::int64_t stride, Transpose t, std::int64_t i,
+                     std::int64_t j) {
+    return matrix[static_cast<std::size_t>(t == Transpose::yes ? j * stride + i : i * stride + j)];
+  };
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      T sum = 0;
+      for (std::int64_t l = 0; l < k; ++l)
+        sum += at(a, a_stride, ta, i, l) * at(b, b_stride, tb, l, j);
+      auto& number = expected[static_cast<std::size_t>(i * c_stride + j)];
+      number = 2 * sum - number;
+    }
+  gemm.multiply(nullptr,
+                vendor::GemmProduct<T>{m, n, k, T{2}, vendor::GemmOperand<T>{device_a.data(), a_stride, ta},
+                                       vendor::GemmOperand<T>{device_b.data(), b_stride, tb}, T{-1},
+                                       device_c.data(), c_stride});
+  return agrees(name + (ta == Transpose::yes ? " A^T" : " A") + (tb == Transpose::yes ? " B^T" : " B"),
+                expected, device_c.on_host());
+}
+
+template<class T>
+bool gemm_is_right(GemmMath math, std::string const& name) {
+  vendor::Gemm const gemm(math);
+  auto right = true;
+  for (auto const ta : {Transpose::no, Transpose::yes})
+    for (auto const tb : {Transpose::no, Transpose::yes})
+      right = gemm_is_right<T>(gemm, "gemm " + name, ta, tb) && right;
+  return right;
+}
+
+/// Rows of 0 to 200 non-zeros.
+template<class T>
+bool spmm_is_right(std::string const& name, std::int64_t width) {
+  constexpr std::int64_t num_rows = 301, num_columns = 211;
+  std::vector<std::int32_t> offsets(1, 0), columns;
+  for (std::int64_t i = 0; i < num_rows; ++i) {
+    auto const length = i % 7 == 0 ? 0 : i % 50 == 1 ? 200 : i % 11;
+    for (std::int64_t k = 0; k < length; ++k)
+      columns.push_back(static_cast<std::int32_t>((i + k) % num_columns));
+    offsets.push_back(static_cast<std::int32_t>(columns.size()));
+  }
+  auto const values = small_integers<T>(columns.size(), 4);
+  auto const b = small_integers<T>(static_cast<std::size_t>(num_columns * width), 5);
+  std::vector<T> expected(static_cast<std::size_t>(num_rows * width), T{0});
+  DeviceArray<std::int32_t> const device_offsets(offsets), device_columns(columns);
+  DeviceArray<T> const device_values(values), device_b(b);
+  DeviceArray<T> const device_c(std::vector<T>(expected.size(), T{77}));
+  for (std::size_t i = 0; i < num_rows; ++i)
+    for (auto entry = static_cast<std::size_t>(offsets[i]); entry < static_cast<std::size_t>(offsets[i + 1]);
+         ++entry)
+      for (std::size_t j = 0; j < static_cast<std::size_t>(width); ++j)
+        expected[i * static_cast<std::size_t>(width) + j] +=
+            values[entry] * b[static_cast<std::size_t>(columns[entry]) * static_cast<std::size_t>(width) + j];
+  vendor::Spmm<T> const spmm(
+      nullptr,
+      vendor::CsrOperand<T>{num_rows, num_columns, static_cast<std::int64_t>(columns.size()),
+                            device_offsets.data(), device_columns.data(), device_values.data()},
+      width, device_b.data(), device_c.data());
+  auto const label = "spmm " + name + " width " + std::to_string(width);
+  spmm.apply(nullptr, device_b.data(), device_c.data());
+  auto const first = agrees(label, expected, device_c.on_host());
+  spmm.apply(nullptr, device_b.data(), device_c.data()); // prepared once, applied often
+  return agrees(label + " again", expected, device_c.on_host()) && first;
+}
+
+bool all_is_right() {
+  auto right = gemm_is_right<float>(GemmMath::fp32, "fp32");
+  right = gemm_is_right<double>(GemmMath::fp32, "fp64") && right;
+#if !defined(ORTHANT_ENABLE_HIP)
+  right = gemm_is_right<float>(GemmMath::tf32, "tf32") && right;
+  right = gemm_is_right<float>(GemmMath::bf16, "bf16") && right;
+#endif
+  for (std::int64_t const width : {1, 7, 32, 47, 128}) {
+    right = spmm_is_right<float>("fp32", width) && right;
+    right = spmm_is_right<double>("fp64", width) && right;
+  }
+  return right;
+}
+
+} // namespace
+
+int main() {
+  int num_devices = 0;
+  auto const code = ORTHANT_VENDOR_RUNTIME(GetDeviceCount)(&num_devices);
+  if (code != ORTHANT_VENDOR_RUNTIME(Success) || num_devices == 0) {
+    std::printf("0 devices (%s): compiled and linked, nothing was run\n",
+                ORTHANT_VENDOR_RUNTIME(GetErrorString)(code));
+    return EXIT_SUCCESS;
+  }
+  std::printf("%d devices\n", num_devices);
+  try {
+    auto const right = all_is_right();
+    std::printf(right ? "all products are right\n" : "SOME PRODUCTS ARE WRONG\n");
+    return right ? EXIT_SUCCESS : EXIT_FAILURE;
+  } catch (std::exception const& error) {
+    std::printf("FAILED: %s\n", error.what());
+    return EXIT_FAILURE;
+  }
+}
