@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Compiles Orthant's plain CUDA sources (cuBLAS, cuSPARSE, and NCCL where it, MPI and fmt are found) with nvcc, links a
-# small program and runs it: without a device it says so, with one it checks the products. Needs nvcc alone; no Kokkos.
+# small program and runs it: without a device it says so, with one it checks the products. Needs a CUDA toolkit alone; no Kokkos.
 #
 # usage: scripts/check_cuda.sh
 # ORTHANT_CUDA_ARCHITECTURES   compute capabilities without the dot (default: "80 90")
@@ -35,18 +35,23 @@ compile() { # SOURCE, further flags
   echo "check_cuda: $source compiles for ${architectures[*]/#/sm_}"
 }
 
+printf '#include <%s>\n' cublas_v2.h cusparse.h >"$build/headers.cpp"
+if ! nvcc -x cu -E "$build/headers.cpp" >/dev/null 2>"$build/headers.log"; then
+  echo "check_cuda: not checked: anything (no cuBLAS or cuSPARSE headers here)"
+  exit 0
+fi
 compile src/pmm/vendor_gemm_cuda.cpp
 compile src/pmm/vendor_spmm.cpp
 compile tests/device/vendor_check.cpp
 nvcc "$build/vendor_gemm_cuda.o" "$build/vendor_spmm.o" "$build/vendor_check.o" -o "$build/vendor_check" \
-  -lcublas -lcusparse
+  -lcublas -lcusparse -Xlinker -rpath -Xlinker "$(dirname "$(dirname "$(command -v nvcc)")")/lib64"
 echo "check_cuda: $build/vendor_check links"
 
 # The NCCL backend's headers bring those of MPI, fmt and nlohmann-json.
 mpi=()
 if command -v mpicxx >/dev/null; then
   for word in $(mpicxx --showme:compile 2>/dev/null || mpicxx -show); do
-    case $word in -I*) mpi+=("$word") ;; esac
+    case $word in -I*) mpi+=(-isystem "${word#-I}") ;; esac
   done
 fi
 printf '#include <%s>\n' mpi.h nccl.h fmt/format.h nlohmann/json.hpp >"$build/headers.cpp"

@@ -61,6 +61,7 @@ if [ "$is_whole" = no ]; then
   exit 0
 fi
 compile tests/device/vendor_check.cpp
-hipcc "${objects[@]}" -o "$build/vendor_check" "${libraries[@]}" -lhipblas -lhipsparse
+hipcc "${objects[@]}" -o "$build/vendor_check" "${libraries[@]}" -lhipblas -lhipsparse \
+  "-Wl,-rpath,$(dirname "$(dirname "$(command -v hipcc)")")/lib"
 echo "check_hip: $build/vendor_check links"
 "$build/vendor_check"

@@ -110,14 +110,20 @@ ClusterSums sum_clusters(Communicator const& comm, std::span<std::int64_t const>
     ++mine[index(clusters[i])];
     sums.degrees[index(clusters[i])] += degrees[i] + 1; // and its self loop
   }
-  std::vector<std::int64_t> all(mine.size() * index(comm.size()));
-  runtime::all_gather(host, comm, mine, all);
-  for (int rank = 0; rank < comm.size(); ++rank)
-    for (std::size_t c = 0; c < mine.size(); ++c) {
-      auto const count = all[index(rank) * mine.size() + c];
-      sums.sizes[c] += count;
-      if (rank < comm.rank()) sums.before[c] += count;
-    }
+  // Some clusters at a time: all of them from all ranks would be long.
+  constexpr std::size_t at_once = 4096;
+  std::vector<std::int64_t> all;
+  for (std::size_t first = 0; first < mine.size(); first += at_once) {
+    auto const part = std::span(mine).subspan(first, std::min(at_once, mine.size() - first));
+    all.resize(part.size() * index(comm.size()));
+    runtime::all_gather(host, comm, part, all);
+    for (int rank = 0; rank < comm.size(); ++rank)
+      for (std::size_t c = 0; c < part.size(); ++c) {
+        auto const count = all[index(rank) * part.size() + c];
+        sums.sizes[first + c] += count;
+        if (rank < comm.rank()) sums.before[first + c] += count;
+      }
+  }
   runtime::all_reduce(host, comm, sums.degrees);
   return sums;
 }

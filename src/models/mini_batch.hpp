@@ -13,7 +13,7 @@
 //
 // Dropout is keyed by epoch and batch index, so Gd groups train as one that accumulates Gd batches.
 // Evaluation, and the last epochs where asked for, are full-graph passes with the same parameters, on the
-// same ranks; every group then does the same.
+// same ranks; every group then does the same, and group 0's weights are the result.
 
 #include "models/batch_queue.hpp"
 #include "models/full_graph.hpp"

@@ -14,6 +14,7 @@
 #include "sampling/sampling_keys.hpp"
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <variant>
@@ -62,7 +63,7 @@ class KeyTable {
   [[nodiscard]] static Slots<Key> filled(std::span<std::int64_t const> keys);
   template<class Key>
   [[nodiscard]] static std::int32_t find_in(Slots<Key> const& slots, std::int64_t key) {
-    if (slots.empty()) return -1;
+    if (slots.empty() || static_cast<std::uint64_t>(key) > std::numeric_limits<Key>::max()) return -1;
     auto slot = first_slot(static_cast<std::uint64_t>(key), slots.size());
     while (slots[slot].place >= 0 && slots[slot].key != static_cast<Key>(key))
       slot = slot + 1 == slots.size() ? 0 : slot + 1;

@@ -30,7 +30,6 @@ VertexSampler::VertexSampler(VertexSamplerOptions const& options, std::int64_t n
     : seed_(options.seed),
       num_groups_(options.num_groups),
       num_accumulated_(options.num_accumulated),
-      step_batches_(options.num_groups * options.num_accumulated),
       stratum_sizes_{num_vertices} {
   ORTHANT_REQUIRE(num_groups_ >= 1 && num_accumulated_ >= 1, num_groups_, " groups, ", num_accumulated_,
                   " batches each");
@@ -40,6 +39,12 @@ VertexSampler::VertexSampler(VertexSamplerOptions const& options, std::int64_t n
     throw_user("a batch of {} vertices, but the graph has {}; give --batch {} or less", batch_size,
                num_vertices, num_vertices);
   if (num_train < 1) throw_user("the graph has no training vertices, so that no batch has a loss");
+
+  if (num_accumulated_ > num_vertices / num_groups_) // before their product is taken: it may not fit
+    throw_user("{} groups times --accumulate {} are more batches a step than the graph has vertices, {}; "
+               "accumulate less",
+               num_groups_, num_accumulated_, num_vertices);
+  step_batches_ = num_groups_ * num_accumulated_;
 
   auto num_wanted = divided_up(num_vertices, batch_size);
   if (options.train_fraction) {

@@ -65,7 +65,7 @@ class VertexSampler final : public Sampler {
   std::uint64_t seed_;
   std::int64_t num_groups_;
   std::int64_t num_accumulated_;
-  std::int64_t step_batches_; // Gd K
+  std::int64_t step_batches_ = 1; // Gd K
   std::int64_t num_batches_ = 0;
   std::vector<std::int64_t> stratum_sizes_;
   std::int64_t num_others_a_batch_ = 0;  // two strata
