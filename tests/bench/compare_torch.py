@@ -362,7 +362,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     what.add_argument("--table", action="store_true", help=f"a line each for {', '.join(TABLE)}")
     parser.add_argument("--data", type=pathlib.Path, help="folder of data sets (default: $ORTHANT_DATA/datasets)")
     parser.add_argument("--ranks", type=int, default=2, help="ranks of Orthant, and threads of PyTorch (2)")
-    parser.add_argument("--grid", default="auto", help="as orthant train takes it (auto)")
+    parser.add_argument("--grid", help="as orthant train takes it (1x1x1xRANKS)")
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--dropout", type=float, default=0.0, help="probability; above 0 losses are not compared (0)")
@@ -388,6 +388,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         options.data = pathlib.Path(os.environ["ORTHANT_DATA"]) / "datasets"
     check_options(options)
     options.check_epochs = min(options.check_epochs, options.epochs)
+    options.grid = options.grid or f"1x1x1x{options.ranks}"  # the first layer's rows are split: its sum needs no message
     return options
 
 
