@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace orthant::sampling {
 namespace {
@@ -40,11 +41,9 @@ VertexSampler::VertexSampler(VertexSamplerOptions const& options, std::int64_t n
                num_vertices, num_vertices);
   if (num_train < 1) throw_user("the graph has no training vertices, so that no batch has a loss");
 
-  if (num_accumulated_ > num_vertices / num_groups_) // before their product is taken: it may not fit
-    throw_user("{} groups times --accumulate {} are more batches a step than the graph has vertices, {}; "
-               "accumulate less",
-               num_groups_, num_accumulated_, num_vertices);
-  step_batches_ = num_groups_ * num_accumulated_;
+  // Where Gd K is more than can be counted, any number that no graph has vertices for is refused below.
+  constexpr auto most = std::numeric_limits<std::int64_t>::max() / 2;
+  step_batches_ = num_accumulated_ > most / num_groups_ ? most : num_groups_ * num_accumulated_;
 
   auto num_wanted = divided_up(num_vertices, batch_size);
   if (options.train_fraction) {

@@ -449,7 +449,7 @@ MISTAKES = [
     (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "1"],
      r"a batch (needs at least 2 vertices|of 1 vertices for 2 ranks along x)"),
     (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "8", "--accumulate", str(1 << 62)],
-     r"more batches a step than the graph has vertices, 34; accumulate less"),
+     r"batches an epoch, but there are 34 vertices to share out; .*accumulate less"),
     (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "8", "--epochs", "3", "--finish-full", "4"],
      r"--finish-full 4 of 3 epochs"),
     (["train", "--dataset", "sbm:vertices=50,train=0,valid=0.5,test=0.5", "--mode", "minibatch", "--batch", "9"],

@@ -249,6 +249,7 @@ TEST(VertexSampler, RefusesWhatMakesNoBatches) {
   has(message_of({0, 8, 1, 1, {}}, 34, 0), "no training vertices");
   has(message_of({0, 17, 3, 1, {}}, 34, 10), "some of the 3 data groups have no work");
   has(message_of({0, 17, 1, 35, {}}, 34, 10), "35 batches an epoch, but there are 34 vertices");
+  has(message_of({0, 8, 2, std::int64_t{1} << 62, {}}, 34, 10), "accumulate less");
   for (auto const fraction : {0.0, 1.0, -0.5, 1.5})
     has(message_of({0, 8, 1, 1, fraction}, 34, 10), "between 0 and 1");
   has(message_of({0, 20, 1, 1, 0.6}, 34, 10), "wants 12 training vertices a batch of 20");
