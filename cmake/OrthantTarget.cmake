@@ -1,13 +1,17 @@
-# orthant_add_library(NAME SOURCES .. [PUBLIC_LINK ..] [PRIVATE_LINK ..]): one library a folder of src, exported as orthant::NAME.
+# orthant_add_library(NAME [HOST_ONLY] SOURCES .. [PUBLIC_LINK ..] [PRIVATE_LINK ..]): one library a folder of src, exported as
+# orthant::NAME. HOST_ONLY: none of it includes Kokkos, so the host compiler has all of it (see orthant_host_sources).
 add_library(orthant_warnings INTERFACE)
 target_compile_options(orthant_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Wpedantic
                                                   $<$<BOOL:${ORTHANT_ENABLE_WERROR}>:-Werror>)
 
 function(orthant_add_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC_LINK;PRIVATE_LINK" ${ARGN})
+  cmake_parse_arguments(arg "HOST_ONLY" "" "SOURCES;PUBLIC_LINK;PRIVATE_LINK" ${ARGN})
   if(arg_SOURCES)
     add_library(orthant_${name} STATIC ${arg_SOURCES})
     set(scope PUBLIC)
+    if(arg_HOST_ONLY)
+      orthant_host_sources(${arg_SOURCES})
+    endif()
     target_link_libraries(orthant_${name} PRIVATE $<BUILD_INTERFACE:orthant_warnings> ${arg_PRIVATE_LINK})
   else()
     add_library(orthant_${name} INTERFACE)

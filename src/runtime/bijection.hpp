@@ -19,7 +19,6 @@
 
 #include "runtime/philox.hpp"
 
-#include <Kokkos_Macros.hpp>
 #include <cstdint>
 
 namespace orthant::runtime {
@@ -30,10 +29,10 @@ class KeyedBijection {
   /// any 64 bits do.
   KeyedBijection(std::uint64_t n, std::uint64_t key);
 
-  [[nodiscard]] KOKKOS_FUNCTION std::uint64_t size() const { return n_; }
+  [[nodiscard]] ORTHANT_FUNCTION std::uint64_t size() const { return n_; }
 
   /// The image of i < n.
-  [[nodiscard]] KOKKOS_INLINE_FUNCTION std::uint64_t operator()(std::uint64_t i) const {
+  [[nodiscard]] ORTHANT_FUNCTION std::uint64_t operator()(std::uint64_t i) const {
     do {
       auto left = i >> shift_;
       auto right = i & (b_ - 1);
@@ -47,7 +46,7 @@ class KeyedBijection {
   }
 
   /// The index whose image is i < n.
-  [[nodiscard]] KOKKOS_INLINE_FUNCTION std::uint64_t inverse(std::uint64_t i) const {
+  [[nodiscard]] ORTHANT_FUNCTION std::uint64_t inverse(std::uint64_t i) const {
     do {
       auto left = i >> shift_;
       auto right = i & (b_ - 1);
@@ -61,13 +60,12 @@ class KeyedBijection {
   }
 
  private:
-  KOKKOS_INLINE_FUNCTION static std::uint64_t add(std::uint64_t x, std::uint64_t y, std::uint64_t modulus) {
+  ORTHANT_FUNCTION static std::uint64_t add(std::uint64_t x, std::uint64_t y, std::uint64_t modulus) {
     auto const sum = x + y;
     return sum >= modulus ? sum - modulus : sum;
   }
   /// F_round(x), in [0, bound).
-  KOKKOS_INLINE_FUNCTION std::uint64_t scramble(std::uint64_t x, std::uint32_t round,
-                                                std::uint64_t bound) const {
+  ORTHANT_FUNCTION std::uint64_t scramble(std::uint64_t x, std::uint32_t round, std::uint64_t bound) const {
     return multiply_high(philox2x64<6>({{x, round}}, key_)[0], bound);
   }
 

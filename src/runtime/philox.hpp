@@ -7,15 +7,16 @@
 // rounds, the fewest that the paper finds free of statistical defects, is the round function of the keyed
 // bijection (bijection.hpp).
 
-#include <Kokkos_Macros.hpp>
+#include "runtime/device_function.hpp"
+
 #include <cstdint>
 
 namespace orthant::runtime {
 
 struct Words4x32 {
   std::uint32_t word[4];
-  KOKKOS_FUNCTION constexpr std::uint32_t operator[](unsigned i) const { return word[i]; }
-  KOKKOS_FUNCTION friend constexpr bool operator==(Words4x32 const& x, Words4x32 const& y) {
+  ORTHANT_FUNCTION constexpr std::uint32_t operator[](unsigned i) const { return word[i]; }
+  ORTHANT_FUNCTION friend constexpr bool operator==(Words4x32 const& x, Words4x32 const& y) {
     return x.word[0] == y.word[0] && x.word[1] == y.word[1] && x.word[2] == y.word[2] &&
            x.word[3] == y.word[3];
   }
@@ -23,8 +24,8 @@ struct Words4x32 {
 
 struct Words2x64 {
   std::uint64_t word[2];
-  KOKKOS_FUNCTION constexpr std::uint64_t operator[](unsigned i) const { return word[i]; }
-  KOKKOS_FUNCTION friend constexpr bool operator==(Words2x64 const& x, Words2x64 const& y) {
+  ORTHANT_FUNCTION constexpr std::uint64_t operator[](unsigned i) const { return word[i]; }
+  ORTHANT_FUNCTION friend constexpr bool operator==(Words2x64 const& x, Words2x64 const& y) {
     return x.word[0] == y.word[0] && x.word[1] == y.word[1];
   }
 };
@@ -34,13 +35,13 @@ __extension__ typedef unsigned __int128 UInt128;
 }
 
 /// floor(x y / 2^64).
-KOKKOS_INLINE_FUNCTION constexpr std::uint64_t multiply_high(std::uint64_t x, std::uint64_t y) {
+ORTHANT_FUNCTION constexpr std::uint64_t multiply_high(std::uint64_t x, std::uint64_t y) {
   return static_cast<std::uint64_t>((static_cast<detail::UInt128>(x) * y) >> 64);
 }
 
 /// Philox4x32: key is (low word, high word) of `key`.
 template<int Rounds = 10>
-KOKKOS_INLINE_FUNCTION constexpr Words4x32 philox4x32(Words4x32 counter, std::uint64_t key) {
+ORTHANT_FUNCTION constexpr Words4x32 philox4x32(Words4x32 counter, std::uint64_t key) {
   auto c0 = counter.word[0];
   auto c1 = counter.word[1];
   auto c2 = counter.word[2];
@@ -62,7 +63,7 @@ KOKKOS_INLINE_FUNCTION constexpr Words4x32 philox4x32(Words4x32 counter, std::ui
 
 /// Philox2x64.
 template<int Rounds = 10>
-KOKKOS_INLINE_FUNCTION constexpr Words2x64 philox2x64(Words2x64 counter, std::uint64_t key) {
+ORTHANT_FUNCTION constexpr Words2x64 philox2x64(Words2x64 counter, std::uint64_t key) {
   auto c0 = counter.word[0];
   auto c1 = counter.word[1];
   for (int round = 0; round < Rounds; ++round) {
