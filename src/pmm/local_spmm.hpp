@@ -49,8 +49,10 @@ enum class Contents : std::uint8_t { changing, fixed };
 
 namespace detail {
 template<class T>
+class DeviceSpmm; // local_spmm_device.hpp
+template<class T>
 class LibrarySpmm; // local_spmm_library.hpp
-}
+} // namespace detail
 
 /// The product with one block, made at set-up: what a backend prepares is kept here. Copies share.
 template<class T>
@@ -69,6 +71,7 @@ class LocalSpmm {
 
  private:
   SparseBlock<T> block_;
+  std::shared_ptr<detail::DeviceSpmm<T>> device_;   // null on a host
   std::shared_ptr<detail::LibrarySpmm<T>> library_; // null: the own kernel does it all
 };
 

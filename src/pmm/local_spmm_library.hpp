@@ -6,7 +6,7 @@
 //
 //   C := A B,   a_ij = r_i v_ij s_j
 //
-// Defined in device builds only (local_spmm_device.cpp).
+// Defined in device builds only (local_spmm_library.cpp).
 
 #include "pmm/local_spmm.hpp"
 
