@@ -162,6 +162,27 @@ void LocalSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<T> const& b
     library_->apply(exec, b, c, [&] { device_->apply(exec, rows, b, c); });
 }
 
+template<class T>
+std::string LocalSpmm<T>::way_of([[maybe_unused]] std::int64_t width) const {
+  if constexpr (!runs_on_host)
+    if (library_ != nullptr) return library_->choice(static_cast<std::size_t>(width));
+  return "own";
+}
+
+template<class T>
+std::vector<SpmmWay> LocalSpmm<T>::ways(DefaultExec const& exec, Matrix<T> const& b,
+                                        Matrix<T> const& c) const {
+  std::vector<SpmmWay> ways;
+  if constexpr (runs_on_host) {
+    ways.push_back({"own", [*this, exec, b, c] { apply(exec, {0, block_.csr.num_rows}, b, c); }});
+  } else {
+    ways.push_back({"own", [*this, exec, b, c] { device_->apply(exec, {0, block_.csr.num_rows}, b, c); }});
+    if (library_ != nullptr)
+      if (auto way = library_->fastest(exec, b, c); way.run) ways.push_back(std::move(way));
+  }
+  return ways;
+}
+
 template SparseBlock<float> transposed(SparseBlock<float> const&);
 template SparseBlock<double> transposed(SparseBlock<double> const&);
 template class LocalSpmm<float>;

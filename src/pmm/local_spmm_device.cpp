@@ -14,6 +14,7 @@ namespace orthant::pmm::detail {
 namespace {
 
 constexpr int most_lanes = 32;
+constexpr int strip_bytes = most_lanes * 16;
 constexpr int lanes_per_team = 128; // a team ends with its slowest row: teams are small
 
 /// The compiler keeps all gathers of a step in flight only where it is told how many registers it has: 64 for
@@ -24,8 +25,20 @@ constexpr int teams_of_patterns = 8;
 template<class T>
 constexpr int teams_of_weights = sizeof(T) == sizeof(float) ? 6 : 5;
 
-/// Where a range gathers fewer rows of B than this many times B, B is not copied for it.
-constexpr std::int64_t gathers_worth_a_copy = 8;
+/// Whether B is copied first, into rows of whole packs with the scales of the columns multiplied in. Costs
+/// two times B in traffic. Saves single-number gathers where rows of B begin anywhere; and, where there are
+/// scales, a sector of 32 bytes of cache traffic for the 4 or 8 of each non-zero and strip, which counts
+/// beside narrow rows. The scales of groups differ from row to row, and self loops want B as it is.
+template<class T>
+bool pays_to_copy(RowsProduct<T> const& p, bool is_aligned, std::int64_t num_nonzeros) {
+  if (p.row_groups != nullptr || p.self_columns != nullptr) return false;
+  constexpr std::int64_t gathers_of_a_row = 8;
+  if (!is_aligned) return num_nonzeros >= gathers_of_a_row * p.num_columns;
+  constexpr std::int64_t bytes_worth_a_sector = 4; // of B: gained are three times what is paid
+  auto const num_strips = (p.width * static_cast<int>(sizeof(T)) + strip_bytes - 1) / strip_bytes;
+  return p.column_scale != nullptr && bytes_worth_a_sector * num_nonzeros * num_strips >=
+                                          p.num_columns * p.width * static_cast<std::int64_t>(sizeof(T));
+}
 
 /// The lanes of a thread: as many as packs, up to a power of two.
 int lanes_of(std::int64_t num_packs) {
@@ -152,41 +165,34 @@ typename DeviceSpmm<T>::Plan& DeviceSpmm<T>::plan_of(DefaultExec const& exec, Ra
 
 template<class T>
 Matrix<T> const& DeviceSpmm<T>::sums_of(Plan& plan, std::size_t width) {
-  auto const known =
-      std::find_if(plan.sums.begin(), plan.sums.end(), [&](Sums const& sums) { return sums.width == width; });
-  if (known != plan.sums.end()) return known->sums;
-  plan.sums.push_back(
-      {width, Matrix<T>(Kokkos::view_alloc("orthant::pmm::piece_sums", Kokkos::WithoutInitializing),
-                        static_cast<std::size_t>(plan.num_places), width)});
-  return plan.sums.back().sums;
+  auto const known = std::find_if(plan.sums.begin(), plan.sums.end(),
+                                  [&](Matrix<T> const& sums) { return sums.extent(1) == width; });
+  if (known != plan.sums.end()) return *known;
+  plan.sums.push_back(Matrix<T>(Kokkos::view_alloc("orthant::pmm::piece_sums", Kokkos::WithoutInitializing),
+                                static_cast<std::size_t>(plan.num_places), width));
+  return plan.sums.back();
 }
 
-/// Points the product to a copy of B with aligned rows. False where that does not pay or cannot be.
+/// Copies B and points the product to the copy.
 template<class T>
-bool DeviceSpmm<T>::align(DefaultExec const& exec, Plan const& plan, Matrix<T> const& b,
-                          RowsProduct<T>& product) {
-  auto const& csr = block_.csr;
-  if (plan.num_nonzeros < gathers_worth_a_copy * csr.num_columns || product.row_groups != nullptr ||
-      product.self_columns != nullptr)
-    return false;
-  auto const width = aligned_width<T>(b.extent(1));
-  auto known = std::find_if(aligned_.begin(), aligned_.end(),
-                            [&](AlignedB const& aligned) { return aligned.width == width; });
-  if (known == aligned_.end()) {
-    aligned_.push_back(
-        {width, Matrix<T>(Kokkos::view_alloc("orthant::pmm::aligned_b", Kokkos::WithoutInitializing),
-                          static_cast<std::size_t>(csr.num_columns), width)});
-    known = aligned_.end() - 1;
+void DeviceSpmm<T>::copy_b(DefaultExec const& exec, RowsProduct<T>& product) {
+  auto const num_columns = static_cast<std::size_t>(product.num_columns);
+  auto const width = aligned_width<T>(static_cast<std::size_t>(product.width));
+  auto known = std::find_if(copies_.begin(), copies_.end(),
+                            [&](Matrix<T> const& copy) { return copy.extent(1) == width; });
+  if (known == copies_.end()) {
+    copies_.push_back(Matrix<T>(Kokkos::view_alloc("orthant::pmm::aligned_b", Kokkos::WithoutInitializing),
+                                num_columns, width));
+    known = copies_.end() - 1;
   }
-  run_threads<teams_of_patterns>("orthant::pmm::spmm/align", exec, csr.num_columns,
+  run_threads<teams_of_patterns>("orthant::pmm::spmm/align", exec, product.num_columns,
                                  lanes_of(static_cast<std::int64_t>(width) / widest_pack<T>),
-                                 AlignRows<T>{b.data(), product.column_scale, known->numbers.data(),
-                                              csr.num_columns, static_cast<std::int64_t>(b.extent(1)),
+                                 AlignRows<T>{product.b, product.column_scale, known->data(),
+                                              product.num_columns, product.width,
                                               static_cast<std::int64_t>(width)});
-  product.b = known->numbers.data();
+  product.b = known->data();
   product.b_stride = static_cast<std::uint32_t>(width);
   product.column_scale = nullptr;
-  return true;
 }
 
 template<class T>
@@ -220,7 +226,10 @@ void DeviceSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<T> const& 
     auto const sums_width = aligned_width<T>(b.extent(1));
     if (plan.num_places > 0) product.sums = sums_of(plan, sums_width).data();
     product.sums_stride = static_cast<std::int32_t>(sums_width);
-    is_aligned = is_aligned || align(exec, plan, b, product);
+    if (pays_to_copy(product, is_aligned, plan.num_nonzeros)) {
+      copy_b(exec, product);
+      is_aligned = true;
+    }
   }
   product.c_is_aligned = !is_aligned || begins_packs(c.data(), width);
   if (is_aligned) {

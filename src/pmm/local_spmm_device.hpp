@@ -35,31 +35,23 @@ class DeviceSpmm {
   void apply(DefaultExec const& exec, Range rows, Matrix<T> const& b, Matrix<T> const& c);
 
  private:
-  struct Sums {
-    std::size_t width;
-    Matrix<T> sums;
-  };
   struct Plan {
     Range rows;
     Vector<RowPiece> pieces;
     Vector<LongRow> long_rows;
     std::int64_t num_places = 0;
     std::int64_t num_nonzeros = 0;
-    std::vector<Sums> sums{}; // one a width: memory that a captured product uses is never given up
-  };
-  struct AlignedB {
-    std::size_t width;
-    Matrix<T> numbers;
+    std::vector<Matrix<T>> sums{}; // one a width: memory that a captured product uses is never given up
   };
 
   Plan& plan_of(DefaultExec const& exec, Range rows);
   Matrix<T> const& sums_of(Plan& plan, std::size_t width);
-  bool align(DefaultExec const& exec, Plan const& plan, Matrix<T> const& b, RowsProduct<T>& product);
+  void copy_b(DefaultExec const& exec, RowsProduct<T>& product);
 
   SparseBlock<T> block_;
   Contents contents_;
   std::vector<Plan> plans_;
-  std::vector<AlignedB> aligned_;
+  std::vector<Matrix<T>> copies_; // of B, one a width
 };
 
 extern template class DeviceSpmm<float>;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/local_spmm_library.hpp"
 #include "pmm/vendor_spmm.hpp"
+#include "runtime/error.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -49,12 +50,14 @@ Vector<T> folded_values(DefaultExec const& exec, SparseBlock<T> const& block) {
   return values;
 }
 
+using Duration = std::chrono::steady_clock::duration;
+
 /// The shortest of some runs, after one that does not count.
 template<class Run>
-std::chrono::steady_clock::duration shortest(DefaultExec const& exec, Run const& run) {
+Duration shortest(DefaultExec const& exec, Run const& run) {
   constexpr int num_runs = 3;
   run();
-  auto best = std::chrono::steady_clock::duration::max();
+  auto best = Duration::max();
   for (int i = 0; i < num_runs; ++i) {
     runtime::compat::fence(exec, "orthant::pmm::spmm/before it is timed");
     auto const start = std::chrono::steady_clock::now();
@@ -69,9 +72,15 @@ std::chrono::steady_clock::duration shortest(DefaultExec const& exec, Run const&
 
 template<class T>
 struct LibrarySpmm<T>::Prepared {
+  /// One algorithm of the library, prepared for a width.
+  struct Candidate {
+    vendor::SpmmAlgorithm algorithm{};
+    std::shared_ptr<vendor::Spmm<T>> product; // null: none
+    Duration time = Duration::max();
+  };
   struct Choice {
     std::size_t width;
-    std::unique_ptr<vendor::Spmm<T>> library; // null: the own kernel
+    Candidate library; // without a product: the own kernel
   };
   SparseBlock<T> block;
   Vector<std::int32_t> offsets; // both empty until the library is tried, and again where it lost
@@ -84,39 +93,58 @@ struct LibrarySpmm<T>::Prepared {
     return values.extent(0) > 0 || needed < vendor::free_device_bytes() / 2;
   }
 
-  [[nodiscard]] std::unique_ptr<vendor::Spmm<T>> faster(DefaultExec const& exec, Matrix<T> const& b,
-                                                        Matrix<T> const& c,
-                                                        std::function<void()> const& own_kernel) {
-    if (!fits()) return nullptr;
+  [[nodiscard]] Candidate candidate(DefaultExec const& exec, vendor::SpmmAlgorithm algorithm,
+                                    Matrix<T> const& b, Matrix<T> const& c) const {
     auto const& csr = block.csr;
+    auto* const stream = runtime::compat::native_stream(exec);
+    try {
+      auto product = std::make_shared<vendor::Spmm<T>>(
+          stream, algorithm,
+          vendor::CsrOperand<T>{csr.num_rows, csr.num_columns, csr.num_nonzeros(), offsets.data(),
+                                csr.columns.data(), values.data()},
+          static_cast<std::int64_t>(b.extent(1)), b.data(), c.data());
+      auto const time = shortest(exec, [&] { product->apply(stream, b.data(), c.data()); });
+      return {algorithm, std::move(product), time};
+    } catch (runtime::Error const&) {
+      return {}; // this version of the library has it for other operands only
+    }
+  }
+
+  [[nodiscard]] Candidate fastest(DefaultExec const& exec, Matrix<T> const& b, Matrix<T> const& c) {
+    if (!fits()) return {};
     if (values.extent(0) == 0) {
-      offsets = short_offsets(exec, csr);
+      offsets = short_offsets(exec, block.csr);
       values = folded_values(exec, block);
     }
-    auto* const stream = runtime::compat::native_stream(exec);
-    auto library = std::make_unique<vendor::Spmm<T>>(
-        stream,
-        vendor::CsrOperand<T>{csr.num_rows, csr.num_columns, csr.num_nonzeros(), offsets.data(),
-                              csr.columns.data(), values.data()},
-        static_cast<std::int64_t>(b.extent(1)), b.data(), c.data());
-    auto const own = shortest(exec, own_kernel);
-    auto const theirs = shortest(exec, [&] { library->apply(stream, b.data(), c.data()); });
-    return theirs < own ? std::move(library) : nullptr;
+    Candidate best;
+    for (auto const algorithm : vendor::spmm_algorithms)
+      if (auto next = candidate(exec, algorithm, b, c); next.time < best.time) best = std::move(next);
+    return best;
+  }
+
+  /// Where no width needs them.
+  void release_matrix() {
+    if (std::any_of(choices.begin(), choices.end(),
+                    [](Choice const& choice) { return choice.library.product != nullptr; }))
+      return;
+    offsets = {};
+    values = {};
+  }
+
+  [[nodiscard]] Choice const* known(std::size_t width) const {
+    auto const found = std::find_if(choices.begin(), choices.end(),
+                                    [&](Choice const& choice) { return choice.width == width; });
+    return found == choices.end() ? nullptr : &*found;
   }
 
   Choice const& choice(DefaultExec const& exec, Matrix<T> const& b, Matrix<T> const& c,
                        std::function<void()> const& own_kernel) {
     auto const width = b.extent(1);
-    auto const known = std::find_if(choices.begin(), choices.end(),
-                                    [&](Choice const& choice) { return choice.width == width; });
-    if (known != choices.end()) return *known;
-    choices.push_back({width, faster(exec, b, c, own_kernel)});
-    auto const is_used = std::any_of(choices.begin(), choices.end(),
-                                     [](Choice const& choice) { return choice.library != nullptr; });
-    if (!is_used) {
-      offsets = {};
-      values = {};
-    }
+    if (auto const* const made = known(width); made != nullptr) return *made;
+    auto library = fastest(exec, b, c);
+    if (library.product != nullptr && library.time >= shortest(exec, own_kernel)) library = {};
+    choices.push_back({width, std::move(library)});
+    release_matrix();
     return choices.back();
   }
 };
@@ -142,8 +170,27 @@ void LibrarySpmm<T>::apply(DefaultExec const& exec, Matrix<T> const& b, Matrix<T
                            std::function<void()> const& own_kernel) {
   if (!b.span_is_contiguous() || !c.span_is_contiguous()) return own_kernel();
   auto const& choice = prepared_->choice(exec, b, c, own_kernel);
-  if (choice.library == nullptr) return own_kernel();
-  choice.library->apply(runtime::compat::native_stream(exec), b.data(), c.data());
+  if (choice.library.product == nullptr) return own_kernel();
+  choice.library.product->apply(runtime::compat::native_stream(exec), b.data(), c.data());
+}
+
+template<class T>
+std::string LibrarySpmm<T>::choice(std::size_t width) const {
+  auto const* const made = prepared_->known(width);
+  if (made == nullptr) return "";
+  return made->library.product == nullptr ? "own" : vendor::name_of(made->library.algorithm);
+}
+
+template<class T>
+SpmmWay LibrarySpmm<T>::fastest(DefaultExec const& exec, Matrix<T> const& b, Matrix<T> const& c) {
+  auto const library = prepared_->fastest(exec, b, c);
+  auto const offsets = prepared_->offsets; // kept by who runs it
+  auto const values = prepared_->values;
+  prepared_->release_matrix();
+  if (library.product == nullptr) return {};
+  return {vendor::name_of(library.algorithm), [product = library.product, offsets, values, exec, b, c] {
+            product->apply(runtime::compat::native_stream(exec), b.data(), c.data());
+          }};
 }
 
 template class LibrarySpmm<float>;
