@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // orthant bench spmm: the sparse product of one rank, as training calls it (pattern and scales, or values
-// where the graph has weights), on the blocks of a grid, all ranks at once. One JSON line a form and width.
-// Bytes and operations are sums over ranks.
+// where the graph has weights), on the blocks of a grid, all ranks at once; on a device in turn with
+// Orthant's kernel alone and with the library's fastest algorithm. One JSON line a form and width. Bytes and
+// operations are sums over ranks.
 
 #include "cli/bench.hpp"
 #include "cli/roofline.hpp"
@@ -59,6 +60,21 @@ graph::GraphStore open_graph(runtime::Communicator const& world, SpmmOptions con
       world, [&](runtime::Communicator const& self) { return graph::generate_graph(self, generated); }, how);
 }
 
+/// The own kernel and the library beside it, where there is a device: which of them training takes.
+void describe_ways(nlohmann::ordered_json& line, std::string const& chosen,
+                   std::span<pmm::SpmmWay const> ways, std::span<RepeatSeconds const> seconds,
+                   double gathered_bytes, Roofline const& roofline) {
+  line["chosen"] = chosen;
+  line["own_seconds"] = seconds[0].median;
+  line["own_min_seconds"] = seconds[0].minimum;
+  line["own_gathered_share"] = giga_per_second(gathered_bytes, seconds[0].median) / roofline.stream_gb_per_s;
+  if (ways.size() < 2) return; // the library does not take the block
+  line["library_algorithm"] = ways[1].name;
+  line["library_seconds"] = seconds[1].median;
+  line["library_min_seconds"] = seconds[1].minimum;
+  line["own_ratio"] = seconds[0].median / seconds[1].median;
+}
+
 /// One rank's product, and the sums over ranks that its speed is counted in.
 template<class T>
 nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpmm<T> const& kernel,
@@ -73,8 +89,19 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
   auto const b = pmm::as_matrix(b_numbers, csr.num_columns, width);
   auto const c = pmm::as_matrix(c_numbers, csr.num_rows, width);
   Kokkos::deep_copy(exec, b, T{1});
-  std::function<void()> const multiply = [&] { kernel.apply(exec, {0, csr.num_rows}, b, c); };
-  auto const seconds = time_in_turn(world, exec, std::span(&multiply, 1), repeat).front();
+  auto const multiply = [&] { kernel.apply(exec, {0, csr.num_rows}, b, c); };
+  std::vector<pmm::SpmmWay> ways;
+  if constexpr (!pmm::runs_on_host) {
+    multiply(); // the first product prepares later ones
+    ways = kernel.ways(exec, b, c);
+    auto const num_ways = static_cast<std::int64_t>(ways.size());
+    ways.resize(static_cast<std::size_t>(runtime::all_reduced(world, num_ways, runtime::Reduction::min)));
+  }
+  std::vector<std::function<void()>> works{multiply};
+  for (auto const& way : ways)
+    works.push_back(way.run);
+  auto const all_seconds = time_in_turn(world, exec, works, repeat);
+  auto const seconds = all_seconds.front();
 
   auto const mine = bytes_of(kernel.block(), width);
   std::array sums{mine.gathered, mine.compulsory, static_cast<double>(csr.num_nonzeros())};
@@ -96,6 +123,8 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
   roofline.describe(line);
   line["gathered_share"] = gathered_rate / roofline.stream_gb_per_s;
   line["compulsory_share"] = compulsory_rate / roofline.stream_gb_per_s;
+  if (!ways.empty())
+    describe_ways(line, kernel.way_of(width), ways, std::span(all_seconds).subspan(1), gathered, roofline);
   return line;
 }
 

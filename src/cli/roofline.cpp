@@ -27,41 +27,56 @@ void run_triad(DefaultExec const& exec, Vector<double> const& a, Vector<double> 
       });
 }
 
-double measure_stream(Communicator const& world, std::int64_t array_mib) {
+/// Bytes a second, by all ranks, of `work` that moves `num_bytes` on each.
+double measure_bytes(Communicator const& world, double num_bytes, std::function<void()> const& work) {
+  auto const seconds =
+      time_in_turn(world, DefaultExec(), std::span(&work, 1), stream_repeats).front().minimum;
+  return giga_per_second(num_bytes * world.size(), seconds);
+}
+
+double measure_triad(Communicator const& world, std::size_t length) {
   DefaultExec const exec;
-  auto const count = (array_mib << 20) / static_cast<std::int64_t>(sizeof(double));
-  auto const length = static_cast<std::size_t>(count);
   Vector<double> const a("orthant::cli::stream", length);
   Vector<double> const b("orthant::cli::stream", length);
   Vector<double> const c("orthant::cli::stream", length);
   Kokkos::deep_copy(exec, b, 1.0);
   Kokkos::deep_copy(exec, c, 2.0);
-  std::function<void()> const triad = [&] { run_triad(exec, a, b, c); };
-  auto const seconds = time_in_turn(world, exec, std::span(&triad, 1), stream_repeats).front().minimum;
-  auto const bytes = 3.0 * sizeof(double) * static_cast<double>(count) * world.size();
-  return giga_per_second(bytes, seconds);
+  return measure_bytes(world, 3.0 * sizeof(double) * static_cast<double>(length),
+                       [&] { run_triad(exec, a, b, c); });
+}
+
+double measure_copy(Communicator const& world, std::size_t length) {
+  DefaultExec const exec;
+  Vector<double> const from("orthant::cli::stream", length);
+  Vector<double> const to("orthant::cli::stream", length);
+  Kokkos::deep_copy(exec, from, 1.0);
+  return measure_bytes(world, 2.0 * sizeof(double) * static_cast<double>(length),
+                       [&] { Kokkos::deep_copy(exec, to, from); });
+}
+
+double measure_stream(Communicator const& world, std::int64_t array_mib) {
+  auto const length = (static_cast<std::size_t>(array_mib) << 20) / sizeof(double);
+  return pmm::runs_on_host ? measure_triad(world, length) : measure_copy(world, length);
 }
 
 template<class T>
 double measure_gemm(Communicator const& world, std::int64_t size) {
-  using HostMatrix = Kokkos::View<T**, Kokkos::LayoutRight, Kokkos::HostSpace>;
+  using Square = runtime::Matrix<T>;
+  DefaultExec const exec;
   auto const extent = static_cast<std::size_t>(size);
-  HostMatrix const a("orthant::cli::square", extent, extent);
-  HostMatrix const b("orthant::cli::square", extent, extent);
-  HostMatrix const c("orthant::cli::square", extent, extent);
-  Kokkos::deep_copy(a, T{1});
-  Kokkos::deep_copy(b, T{2});
-  auto const panel = [&](HostMatrix const& matrix) {
-    pmm::Panel<T> result;
-    result.data = matrix.data();
-    result.num_rows = result.num_columns = result.row_stride = size;
-    return result;
-  };
+  Square const a("orthant::cli::square", extent, extent);
+  Square const b("orthant::cli::square", extent, extent);
+  Square const c("orthant::cli::square", extent, extent);
+  Kokkos::deep_copy(exec, a, T{1});
+  Kokkos::deep_copy(exec, b, T{2});
+  using pmm::Transpose;
   std::function<void()> const multiply = [&] {
-    bare_gemm<T>(pmm::Transpose::no, panel(a), pmm::Transpose::no, panel(b), panel(c));
+    if constexpr (pmm::runs_on_host)
+      bare_gemm<T>(Transpose::no, pmm::Panel<T>(a), Transpose::no, pmm::Panel<T>(b), pmm::Panel<T>(c));
+    else
+      pmm::local_gemm<T>(exec, 1, Transpose::no, a, Transpose::no, b, 0, c);
   };
-  auto const seconds =
-      time_in_turn(world, DefaultExec(), std::span(&multiply, 1), gemm_repeats).front().minimum;
+  auto const seconds = time_in_turn(world, exec, std::span(&multiply, 1), gemm_repeats).front().minimum;
   auto const edge = static_cast<double>(size);
   return giga_per_second(2 * edge * edge * edge * world.size(), seconds);
 }
@@ -70,9 +85,11 @@ double measure_gemm(Communicator const& world, std::int64_t size) {
 
 void add_options(Command& command, RooflineOptions& options) {
   command.begin_group("Roofline");
-  command.option("--stream-mib", options.stream_mib,
-                 "MiB of each of three arrays a rank that measure memory; larger than the caches",
-                 in_range(1, 1 << 20));
+  command.option(
+      "--stream-mib", options.stream_mib,
+      "MiB of each array a rank that measures memory (three on a host, two on a device); larger than "
+      "the caches",
+      in_range(1, 1 << 20));
   command.option("--gemm-size", options.gemm_size, "Rows of the square product that measures arithmetic",
                  in_range(1, 1 << 15));
 }
@@ -82,6 +99,7 @@ double Roofline::seconds(double bytes, double flops) const {
 }
 
 void Roofline::describe(nlohmann::ordered_json& line) const {
+  line["stream"] = pmm::runs_on_host ? "triad" : "copy";
   line["stream_gb_per_s"] = stream_gb_per_s;
   line["gemm_gflop_per_s"] = gemm_gflop_per_s;
 }

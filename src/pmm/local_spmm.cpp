@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/local_spmm.hpp"
 
+#include "pmm/host_parts.hpp"
+#include "pmm/local_spmm_device.hpp"
 #include "pmm/local_spmm_host.hpp"
 #include "pmm/local_spmm_library.hpp"
 #include "runtime/error.hpp"
@@ -12,65 +14,6 @@
 
 namespace orthant::pmm {
 namespace {
-
-using TeamPolicy = Kokkos::TeamPolicy<DefaultExec>;
-
-constexpr bool is_host =
-    Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename DefaultExec::memory_space>::accessible;
-
-/// Any execution space. A team takes a handful of rows; neighbouring vector lanes take neighbouring columns
-/// of B, so that a gathered row is read in whole cache lines, and each lane sums in a register.
-template<class T>
-struct PortableSpmm {
-  static constexpr std::int64_t rows_per_team = 8; // 8 rows x 32 lanes fill a block of 256 threads
-  static constexpr int vector_lanes = 32;
-
-  SparseBlock<T> a;
-  std::int64_t first_row;
-  std::int64_t end_row;
-  Matrix<T> b;
-  Matrix<T> c;
-
-  KOKKOS_FUNCTION void operator()(TeamPolicy::member_type const& team) const {
-    auto const first = first_row + static_cast<std::int64_t>(team.league_rank()) * rows_per_team;
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, rows_per_team), [&](std::int64_t r) {
-      if (first + r < end_row) multiply_row(team, static_cast<std::size_t>(first + r));
-    });
-  }
-
-  KOKKOS_FUNCTION void multiply_row(TeamPolicy::member_type const& team, std::size_t row) const {
-    auto const begin = a.csr.row_offsets(row);
-    auto const end = a.csr.row_offsets(row + 1);
-    auto const scale = a.row_scale.extent(0) == 0 ? T{1} : a.row_scale(row);
-    auto const group = a.row_groups.extent(0) == 0 ? 0 : static_cast<std::size_t>(a.row_groups(row));
-    auto const scales = group * static_cast<std::size_t>(a.csr.num_columns);
-    auto const self = a.self_columns.extent(0) == 0 ? -1 : a.self_columns(row);
-    Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, static_cast<int>(b.extent(1))), [&](int n) {
-      auto sum = T{0};
-      for (auto k = begin; k < end; ++k) {
-        auto const entry = static_cast<std::size_t>(k);
-        auto const column = static_cast<std::size_t>(a.csr.columns(entry));
-        auto weight = a.csr.values.extent(0) == 0 ? T{1} : a.csr.values(entry);
-        if (a.column_scale.extent(0) != 0) weight *= a.column_scale(scales + column);
-        sum += weight * b(column, static_cast<std::size_t>(n));
-      }
-      sum *= scale;
-      if (self >= 0)
-        sum += a.self_scale(row) * b(static_cast<std::size_t>(self), static_cast<std::size_t>(n));
-      c(row, static_cast<std::size_t>(n)) = sum;
-    });
-  }
-};
-
-template<class T>
-void run_portable(DefaultExec const& exec, SparseBlock<T> const& a, Range rows, Matrix<T> const& b,
-                  Matrix<T> const& c) {
-  constexpr auto per_team = PortableSpmm<T>::rows_per_team;
-  auto const num_teams = static_cast<int>((rows.size() + per_team - 1) / per_team);
-  Kokkos::parallel_for("orthant::pmm::spmm",
-                       TeamPolicy(exec, num_teams, Kokkos::AUTO, PortableSpmm<T>::vector_lanes),
-                       PortableSpmm<T>{a, rows.begin, rows.end, b, c});
-}
 
 /// Host processors: kernels compiled for the widest vectors that this one has (local_spmm_host.hpp).
 template<class T>
@@ -196,8 +139,10 @@ LocalSpmm<T>::LocalSpmm(SparseBlock<T> block, [[maybe_unused]] Contents contents
   ORTHANT_REQUIRE(block_.self_columns.extent(0) == block_.self_scale.extent(0) &&
                       (block_.self_columns.extent(0) == 0 || is_length(block_.self_columns, csr.num_rows)),
                   csr.num_rows, " rows, ", block_.self_columns.extent(0), " self loops");
-  if constexpr (!is_host)
+  if constexpr (!runs_on_host) {
+    device_ = std::make_shared<detail::DeviceSpmm<T>>(block_, contents);
     if (contents == Contents::fixed) library_ = detail::LibrarySpmm<T>::create(block_);
+  }
 }
 
 template<class T>
@@ -209,12 +154,33 @@ void LocalSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<T> const& b
                   "C ", c.extent(0), " x ", c.extent(1), " := A ", csr.num_rows, " x ", csr.num_columns,
                   " times B ", b.extent(0), " x ", b.extent(1));
   if (rows.size() == 0 || b.extent(1) == 0) return;
-  if constexpr (is_host)
+  if constexpr (runs_on_host)
     run_on_host(exec, block_, rows, b, c);
   else if (library_ == nullptr || rows.size() != csr.num_rows)
-    run_portable(exec, block_, rows, b, c);
+    device_->apply(exec, rows, b, c);
   else
-    library_->apply(exec, b, c, [&] { run_portable(exec, block_, rows, b, c); });
+    library_->apply(exec, b, c, [&] { device_->apply(exec, rows, b, c); });
+}
+
+template<class T>
+std::string LocalSpmm<T>::way_of([[maybe_unused]] std::int64_t width) const {
+  if constexpr (!runs_on_host)
+    if (library_ != nullptr) return library_->choice(static_cast<std::size_t>(width));
+  return "own";
+}
+
+template<class T>
+std::vector<SpmmWay> LocalSpmm<T>::ways(DefaultExec const& exec, Matrix<T> const& b,
+                                        Matrix<T> const& c) const {
+  std::vector<SpmmWay> ways;
+  if constexpr (runs_on_host) {
+    ways.push_back({"own", [*this, exec, b, c] { apply(exec, {0, block_.csr.num_rows}, b, c); }});
+  } else {
+    ways.push_back({"own", [*this, exec, b, c] { device_->apply(exec, {0, block_.csr.num_rows}, b, c); }});
+    if (library_ != nullptr)
+      if (auto way = library_->fastest(exec, b, c); way.run) ways.push_back(std::move(way));
+  }
+  return ways;
 }
 
 template SparseBlock<float> transposed(SparseBlock<float> const&);

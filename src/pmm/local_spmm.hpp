@@ -11,12 +11,16 @@
 //   C[i,:] := r_i sum_j v_ij s_{g_i,j} B[j,:] + d_i B[self_i,:]
 //
 // so that A^ = D^-1/2 (A + I) D^-1/2 is stored as a pattern, 4 bytes a non-zero (DESIGN 3.1). Rows are summed
-// in the order of their columns: the result does not depend on the number of threads.
+// in the order of their columns, long ones on a device piece by piece: the result does not depend on the
+// number of threads.
 
 #include "runtime/views.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace orthant::pmm {
 
@@ -49,8 +53,16 @@ enum class Contents : std::uint8_t { changing, fixed };
 
 namespace detail {
 template<class T>
+class DeviceSpmm; // local_spmm_device.hpp
+template<class T>
 class LibrarySpmm; // local_spmm_library.hpp
-}
+} // namespace detail
+
+/// One of the ways to compute a product, for benchmarks that compare them.
+struct SpmmWay {
+  std::string name; // "own" or the library's algorithm
+  std::function<void()> run{};
+};
 
 /// The product with one block, made at set-up: what a backend prepares is kept here. Copies share.
 template<class T>
@@ -64,11 +76,21 @@ class LocalSpmm {
   [[nodiscard]] SparseBlock<T> const& block() const { return block_; }
 
   /// C[i,:] for the rows i of `rows`, a part of the block's. b [num_columns x n], c [num_rows x n], not
-  /// overlapping. Enqueues on exec; does not fence. Cost: 2 nnz n flop.
+  /// overlapping. Enqueues on exec; does not fence, but for the first product of a fixed block with a width
+  /// and a range of rows on a device, which prepares later ones. Cost: 2 nnz n flop.
   void apply(DefaultExec const& exec, Range rows, Matrix<T> const& b, Matrix<T> const& c) const;
+
+  /// Which way apply() takes for whole products of this width; "" where it has not been asked yet.
+  [[nodiscard]] std::string way_of(std::int64_t width) const;
+
+  /// The ways that apply() chooses from: Orthant's kernel, and on a device the library's fastest algorithm
+  /// where the block is fixed and the library takes it. Tries them, which waits, allocates and writes C.
+  [[nodiscard]] std::vector<SpmmWay> ways(DefaultExec const& exec, Matrix<T> const& b,
+                                          Matrix<T> const& c) const;
 
  private:
   SparseBlock<T> block_;
+  std::shared_ptr<detail::DeviceSpmm<T>> device_;   // null on a host
   std::shared_ptr<detail::LibrarySpmm<T>> library_; // null: the own kernel does it all
 };
 

@@ -11,7 +11,17 @@ using SparseDescriptor = ORTHANT_VENDOR_SPARSE(SpMatDescr_t);
 using DenseDescriptor = ORTHANT_VENDOR_SPARSE(DnMatDescr_t);
 
 constexpr auto not_transposed = ORTHANT_VENDOR_SPARSE_CONSTANT(OPERATION_NON_TRANSPOSE);
-constexpr auto row_major_algorithm = ORTHANT_VENDOR_SPARSE_CONSTANT(SPMM_CSR_ALG2);
+
+auto library_algorithm(SpmmAlgorithm algorithm) {
+  switch (algorithm) {
+  case SpmmAlgorithm::csr_alg2:
+    return ORTHANT_VENDOR_SPARSE_CONSTANT(SPMM_CSR_ALG2);
+  case SpmmAlgorithm::csr_alg3:
+    return ORTHANT_VENDOR_SPARSE_CONSTANT(SPMM_CSR_ALG3);
+  default:
+    return ORTHANT_VENDOR_SPARSE_CONSTANT(SPMM_ALG_DEFAULT);
+  }
+}
 
 /// The libraries' descriptions take what they only read as `void*`.
 template<class T>
@@ -38,6 +48,17 @@ class Dense {
 
 } // namespace
 
+char const* name_of(SpmmAlgorithm algorithm) {
+  switch (algorithm) {
+  case SpmmAlgorithm::csr_alg2:
+    return "CSR_ALG2";
+  case SpmmAlgorithm::csr_alg3:
+    return "CSR_ALG3";
+  default:
+    return "DEFAULT";
+  }
+}
+
 template<class T>
 void Spmm<T>::DestroyLibrary::operator()(void* handle) const noexcept {
   static_cast<void>(ORTHANT_VENDOR_SPARSE(Destroy)(static_cast<LibraryHandle>(handle)));
@@ -54,8 +75,10 @@ void Spmm<T>::FreeMemory::operator()(void* memory) const noexcept {
 }
 
 template<class T>
-Spmm<T>::Spmm(void* stream, CsrOperand<T> const& a, std::int64_t width, T const* b, T* c)
-    : num_rows_(a.num_rows),
+Spmm<T>::Spmm(void* stream, SpmmAlgorithm algorithm, CsrOperand<T> const& a, std::int64_t width, T const* b,
+              T* c)
+    : algorithm_(algorithm),
+      num_rows_(a.num_rows),
       num_columns_(a.num_columns),
       width_(width) {
   LibraryHandle library = nullptr;
@@ -76,13 +99,14 @@ Spmm<T>::Spmm(void* stream, CsrOperand<T> const& a, std::int64_t width, T const*
   Dense<T> const dense_c(num_rows_, width_, c);
   std::size_t num_bytes = 0;
   ORTHANT_CHECK_SPARSE(SpMM_bufferSize(library, not_transposed, not_transposed, &one, matrix, dense_b.get(),
-                                       &zero, dense_c.get(), number_type<T>, row_major_algorithm,
+                                       &zero, dense_c.get(), number_type<T>, library_algorithm(algorithm_),
                                        &num_bytes));
   void* buffer = nullptr;
   ORTHANT_CHECK_RUNTIME(Malloc(&buffer, num_bytes > 0 ? num_bytes : 1)); // never a null buffer
   buffer_ = decltype(buffer_)(buffer);
   ORTHANT_CHECK_SPARSE(SpMM_preprocess(library, not_transposed, not_transposed, &one, matrix, dense_b.get(),
-                                       &zero, dense_c.get(), number_type<T>, row_major_algorithm, buffer));
+                                       &zero, dense_c.get(), number_type<T>, library_algorithm(algorithm_),
+                                       buffer));
 }
 
 template<class T>
@@ -95,7 +119,7 @@ void Spmm<T>::apply(void* stream, T const* b, T* c) const {
   Dense<T> const dense_c(num_rows_, width_, c);
   ORTHANT_CHECK_SPARSE(SetStream(library, static_cast<Stream>(stream)));
   ORTHANT_CHECK_SPARSE(SpMM(library, not_transposed, not_transposed, &one, matrix, dense_b.get(), &zero,
-                            dense_c.get(), number_type<T>, row_major_algorithm, buffer_.get()));
+                            dense_c.get(), number_type<T>, library_algorithm(algorithm_), buffer_.get()));
 }
 
 std::size_t free_device_bytes() {

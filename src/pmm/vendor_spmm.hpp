@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sparse times dense through the vendor's library, on raw device pointers and a stream: cuSPARSE or
-// hipSPARSE, row-major, algorithm CSR_ALG2 (the one for row-major operands). The library may add a row's
-// terms in another order from run to run. Needs neither Kokkos nor MPI.
+// hipSPARSE, row-major. The library may add a row's terms in another order from run to run. Needs neither
+// Kokkos nor MPI.
 
 #include "runtime/unique_handle.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -24,6 +25,15 @@ struct CsrOperand {
   T const* values = nullptr;                 // [num_nonzeros]
 };
 
+/// Those that take CSR and row-major operands. The vendors' texts recommend the first; which is
+/// fastest differs by version, device, matrix and width.
+enum class SpmmAlgorithm : std::uint8_t { csr_alg2, csr_alg3, standard };
+inline constexpr std::array spmm_algorithms{SpmmAlgorithm::csr_alg2, SpmmAlgorithm::csr_alg3,
+                                            SpmmAlgorithm::standard};
+
+/// "CSR_ALG2", "CSR_ALG3", "DEFAULT": the libraries' names without what they begin with.
+[[nodiscard]] char const* name_of(SpmmAlgorithm algorithm);
+
 /// C := A B for one A and one width, prepared once. A's arrays are borrowed and stay as they are. One host
 /// thread at a time.
 template<class T>
@@ -31,8 +41,8 @@ class Spmm {
  public:
   /// Allocates the library's buffer on the current device. `b` [num_columns x width] and `c` [num_rows x
   /// width] are such operands as apply() gets; c may be written to. Rows, columns, non-zeros and width are
-  /// positive. Throws Error where the library refuses.
-  Spmm(void* stream, CsrOperand<T> const& a, std::int64_t width, T const* b, T* c);
+  /// positive. Throws Error where the library refuses, which some of its versions do for some algorithms.
+  Spmm(void* stream, SpmmAlgorithm algorithm, CsrOperand<T> const& a, std::int64_t width, T const* b, T* c);
 
   /// Enqueues on `stream`. Does not wait. b and c are contiguous and do not overlap.
   void apply(void* stream, T const* b, T* c) const;
@@ -47,6 +57,7 @@ class Spmm {
   struct FreeMemory {
     void operator()(void* memory) const noexcept;
   };
+  SpmmAlgorithm algorithm_;
   std::int64_t num_rows_;
   std::int64_t num_columns_;
   std::int64_t width_;

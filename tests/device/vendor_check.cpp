@@ -123,7 +123,7 @@ bool gemm_is_right(GemmMath math, std::string const& name) {
 
 /// Rows of 0 to 200 non-zeros.
 template<class T>
-bool spmm_is_right(std::string const& name, std::int64_t width) {
+bool spmm_is_right(std::string const& name, vendor::SpmmAlgorithm algorithm, std::int64_t width) {
   constexpr std::int64_t num_rows = 301, num_columns = 211;
   std::vector<std::int32_t> offsets(1, 0), columns;
   for (std::int64_t i = 0; i < num_rows; ++i) {
@@ -144,12 +144,12 @@ bool spmm_is_right(std::string const& name, std::int64_t width) {
       for (std::size_t j = 0; j < static_cast<std::size_t>(width); ++j)
         expected[i * static_cast<std::size_t>(width) + j] +=
             values[entry] * b[static_cast<std::size_t>(columns[entry]) * static_cast<std::size_t>(width) + j];
+  auto const label = "spmm " + name + " " + vendor::name_of(algorithm) + " width " + std::to_string(width);
   vendor::Spmm<T> const spmm(
-      nullptr,
+      nullptr, algorithm,
       vendor::CsrOperand<T>{num_rows, num_columns, static_cast<std::int64_t>(columns.size()),
                             device_offsets.data(), device_columns.data(), device_values.data()},
       width, device_b.data(), device_c.data());
-  auto const label = "spmm " + name + " width " + std::to_string(width);
   spmm.apply(nullptr, device_b.data(), device_c.data());
   auto const first = agrees(label, expected, device_c.on_host());
   spmm.apply(nullptr, device_b.data(), device_c.data()); // prepared once, applied often
@@ -163,10 +163,11 @@ bool all_is_right() {
   right = gemm_is_right<float>(GemmMath::tf32, "tf32") && right;
   right = gemm_is_right<float>(GemmMath::bf16, "bf16") && right;
 #endif
-  for (std::int64_t const width : {1, 7, 32, 47, 128}) {
-    right = spmm_is_right<float>("fp32", width) && right;
-    right = spmm_is_right<double>("fp64", width) && right;
-  }
+  for (auto const algorithm : vendor::spmm_algorithms)
+    for (std::int64_t const width : {1, 7, 32, 47, 128}) {
+      right = spmm_is_right<float>("fp32", algorithm, width) && right;
+      right = spmm_is_right<double>("fp64", algorithm, width) && right;
+    }
   return right;
 }
 
