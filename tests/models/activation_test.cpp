@@ -4,6 +4,7 @@
 // bit, at widths and first columns that are no multiple of four or of a vector.
 #include "models/activation.hpp"
 
+#include "pmm/column_sums.hpp"
 #include "support/dist_checks.hpp"
 
 #include <array>
@@ -160,9 +161,11 @@ TYPED_TEST(ActivationTest, BackwardAndItsColumnSumsEqualTheFormula) {
         auto const alone = matrix(gradient, num_rows, num_columns);
         auto const fused = matrix(gradient, num_rows, num_columns);
         auto const column_sums = device_copy(std::vector<T>(sums.size(), T{7}));
+        pmm::Workspace<T> work;
+        pmm::reserve_column_sums(work, num_rows, num_columns);
 
         relu_dropout_backward(this->exec_, activation, probability, alone);
-        relu_dropout_backward_sum(this->exec_, activation, probability, fused, column_sums);
+        relu_dropout_backward_sum(this->exec_, activation, probability, fused, column_sums, work);
 
         EXPECT_EQ(flat(alone), expected) << num_rows << " x " << num_columns;
         EXPECT_EQ(flat(fused), expected) << num_rows << " x " << num_columns;
@@ -197,7 +200,7 @@ TYPED_TEST(ActivationTest, ABiasOfAnotherLengthIsRefused) {
   Matrix<T> const z("z", 2, 3);
   Vector<T> const four("four", 4);
   EXPECT_THROW(bias_relu_dropout(this->exec_, z, four, Dropout{}, BlockKeys{}), runtime::Error);
-  EXPECT_THROW(relu_dropout_backward_sum(this->exec_, z, 0.0, z, four), runtime::Error);
+  EXPECT_THROW(relu_dropout_backward_sum(this->exec_, z, 0.0, z, four, {}), runtime::Error);
 }
 
 } // namespace

@@ -3,6 +3,7 @@
 // The fused kernels of RMSNorm, ReLU and dropout against the formulas, on every grid.
 #include "models/rms_norm.hpp"
 
+#include "pmm/column_sums.hpp"
 #include "support/grids.hpp"
 #include "support/reference.hpp"
 
@@ -102,10 +103,12 @@ TEST_P(RmsNorm, FollowsTheFormulasForwardAndBackward) {
           runtime::Vector<double>("inverse_rms", static_cast<std::size_t>(rows.size()) + 2),
           runtime::Vector<std::uint32_t>("passed", 2 * static_cast<std::size_t>(rows.size()))};
       runtime::Vector<double> row_sums("row_sums", static_cast<std::size_t>(rows.size()) + 2);
+      pmm::Workspace<double> work;
+      pmm::reserve_column_sums(work, rows.size(), z.block().columns.size());
 
       models::rms_norm_relu_dropout<double>({}, z, scale, dropout, keys, state, result, write);
       models::rms_norm_relu_dropout_backward<double>({}, z, scale, probability, state, row_sums, gradient,
-                                                     scale_gradient);
+                                                     scale_gradient, work);
 
       auto const expected = reference(dropout);
       for_each(result, [&](std::int64_t i, std::int64_t j, double found) {
