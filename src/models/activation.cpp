@@ -230,7 +230,8 @@ void apply_dropout_to_entries(DefaultExec const& exec, runtime::CsrMatrix<T> con
                                        rows == CsrRows::vertices,
                                        keys.original_ids,
                                        keys.first_column,
-                                       dropout,
+                                       dropout.stream,
+                                       runtime::bernoulli_threshold(dropout.probability),
                                        keep_scale<T>(dropout.probability),
                                        to};
   if constexpr (pmm::runs_on_host)

@@ -18,6 +18,13 @@ using pmm::pack_size;
 using pmm::PackedArray;
 using pmm::Place;
 
+/// Not block[which]: an index that is known at run time only sends the block to memory.
+KOKKOS_INLINE_FUNCTION std::uint32_t word_of(runtime::Words4x32 const& block, std::uint64_t which) {
+  auto const low = (which & 1) == 0 ? block[0] : block[1];
+  auto const high = (which & 1) == 0 ? block[2] : block[3];
+  return (which & 2) == 0 ? low : high;
+}
+
 /// Which elements of a pack are kept, bit k of element k.
 struct PackMask {
   PackedArray<std::int64_t const> original_ids;
@@ -36,14 +43,6 @@ struct PackMask {
         drop_threshold(runtime::bernoulli_threshold(dropout.probability)),
         is_whole_blocks(first % 4 == 0 && columns % 4 == 0 && keys.first_column % 4 == 0) {}
 
-  [[nodiscard]] KOKKOS_FUNCTION static std::uint32_t word_of(runtime::Words4x32 const& block,
-                                                             unsigned which) {
-    // Not block[which]: an index that is known at run time only sends the block to memory.
-    auto const low = (which & 1) == 0 ? block[0] : block[1];
-    auto const high = (which & 1) == 0 ? block[2] : block[3];
-    return (which & 2) == 0 ? low : high;
-  }
-
   [[nodiscard]] KOKKOS_FUNCTION runtime::Words4x32 block_of(std::int64_t row, std::uint64_t feature) const {
     return stream.block(static_cast<std::uint64_t>(original_ids[row]), feature >> 2);
   }
@@ -60,8 +59,7 @@ struct PackMask {
     for (unsigned k = 0; k < 4 && k < count; ++k) {
       auto const feature = first_column + static_cast<std::uint64_t>(place.column);
       if (k > 0 && (place.column == 0 || (feature & 3) == 0)) block = block_of(place.row, feature);
-      bits |= static_cast<unsigned>(word_of(block, static_cast<unsigned>(feature & 3)) >= drop_threshold)
-              << k;
+      bits |= static_cast<unsigned>(word_of(block, feature & 3) >= drop_threshold) << k;
       place.step(num_columns.value());
     }
     return bits;
@@ -132,7 +130,8 @@ struct MaskEntries {
   bool rows_are_vertices;
   runtime::Vector<std::int64_t> original_ids;
   std::int64_t first_column;
-  Dropout dropout;
+  runtime::RandomStream stream;
+  std::uint64_t drop_threshold;
   T scale;
   runtime::Vector<T> to;
 
@@ -140,10 +139,9 @@ struct MaskEntries {
     auto const entry = static_cast<std::size_t>(k);
     auto const column = static_cast<std::int64_t>(csr.columns(entry));
     auto const vertex = static_cast<std::size_t>(rows_are_vertices ? row : column);
-    auto const feature = first_column + (rows_are_vertices ? column : row);
-    auto const is_dropped =
-        dropout.stream.bernoulli(dropout.probability, static_cast<std::uint64_t>(original_ids(vertex)),
-                                 static_cast<std::uint64_t>(feature));
+    auto const feature = static_cast<std::uint64_t>(first_column + (rows_are_vertices ? column : row));
+    auto const block = stream.block(static_cast<std::uint64_t>(original_ids(vertex)), feature >> 2);
+    auto const is_dropped = word_of(block, feature & 3) < drop_threshold;
     auto const value = csr.values.extent(0) == 0 ? T{1} : csr.values(entry);
     to(entry) = is_dropped ? T{0} : value * scale;
   }

@@ -15,6 +15,7 @@
 #include "pmm/workspace.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace orthant::pmm {
 
@@ -48,10 +49,15 @@ struct ColumnSlabs {
   [[nodiscard]] std::int64_t num_partial_sums() const { return num_partial_rows() * num_columns; }
 };
 
-/// Makes room for the partial sums of a block. At set-up; nothing on host processors, which need none.
+/// Makes room for the partial sums of a block, and of one with some more rows: batches differ a little. At
+/// set-up; nothing on host processors, which need none.
 template<class T>
 void reserve_column_sums(Workspace<T>& work, std::int64_t num_rows, std::int64_t num_columns) {
-  if (!runs_on_host) work.reserve(Slot::sums, ColumnSlabs(num_rows, num_columns).num_partial_sums());
+  if constexpr (!runs_on_host) {
+    auto slabs = ColumnSlabs(num_rows, num_columns);
+    slabs.num_slabs = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(slabs.num_slabs)));
+    work.reserve(Slot::sums, slabs.num_partial_sums());
+  }
 }
 
 namespace detail {
@@ -91,9 +97,14 @@ struct SumSlabs {
       auto const is_used = tile.y < tile.height && pack < num_packs;
       Pack<T> sums{};
       if (is_used)
-        for (auto line = begin + tile.y; line < end; line += tile.height) {
+        for (auto line = begin + tile.y; line < end; line += 2 * tile.height) {
+          // Two lines are on their way at once.
           auto const first = (line * num_packs + pack) * pack_size;
-          add(sums, terms(first, size - first));
+          auto const second = first + tile.height * num_packs * pack_size;
+          auto const some = terms(first, size - first);
+          auto const more = terms(second, line + tile.height < end ? size - second : 0);
+          add(sums, some);
+          add(sums, more);
         }
       shared[team.team_rank()] = sums;
       team.team_barrier();
@@ -161,8 +172,8 @@ void run_teams(runtime::DefaultExec const& exec, char const* label, std::int64_t
 /// sums(j) := the sum over all rows i of term(i, j), which terms(first, count) gives in packs: elements first
 /// .. first + count - 1 of the flat block, zeros beyond; it may write what it likes to the same elements.
 /// `partial` [slabs.num_partial_sums()] is lent. Enqueues on exec; does not fence. For devices; runs
-/// anywhere. Source of the predicted time: reads `terms` once, at the copy bandwidth; the second kernel takes
-/// microseconds.
+/// anywhere. Cost: what `terms` moves, at the device's bandwidth (2,450,000 x 128 floats that are read only:
+/// 1.25 GB, 0.29 ms at 4.3 TB/s), and some microseconds for the partial sums.
 template<class T, class Terms>
 void sum_columns_in_slabs(runtime::DefaultExec const& exec, char const* label, ColumnSlabs const& slabs,
                           Terms const& terms, runtime::Vector<T> const& partial,

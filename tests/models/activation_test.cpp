@@ -259,7 +259,8 @@ TYPED_TEST(ActivationTest, EntriesOfASparseBlockAreMaskedByVertexAndFeature) {
       apply_dropout_to_entries(this->exec_, csr, rows, dropout, keys, to);
       pmm::for_each_row(this->exec_, "orthant::testing::entries", num_rows, 20,
                         detail::MaskEntries<T>{csr, rows == CsrRows::vertices, keys.original_ids,
-                                               keys.first_column, dropout, T{2}, in_teams});
+                                               keys.first_column, dropout.stream,
+                                               runtime::bernoulli_threshold(0.5), T{2}, in_teams});
 
       std::vector<T> expected;
       for (std::int64_t i = 0; i < num_rows; ++i)
