@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/activation.hpp"
 
+#include "models/activation_kernels.hpp"
 #include "pmm/bias.hpp"
 #include "pmm/host_parts.hpp"
 #include "pmm/row_kernels_host.hpp"
+#include "pmm/row_teams.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -11,9 +13,9 @@
 namespace orthant::models {
 namespace {
 
+using pmm::PackedArray;
 using runtime::DefaultExec;
 using runtime::Matrix;
-using runtime::RandomStream;
 using runtime::Vector;
 using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
 
@@ -54,34 +56,11 @@ void activate_on_host(DefaultExec const& exec, char const* label, std::int64_t n
                      [=](std::int64_t begin, std::int64_t end) { kernel(task, begin, end); });
 }
 
-/// Any execution space: to(i, j) := M scale f(from(i, j) + bias(j)), f = relu or the identity. A row is a
-/// work item: its four-word blocks of random bits are drawn once for four neighbouring features.
-template<class T, bool is_relu>
-struct MaskRows {
-  Matrix<T> from;
-  Matrix<T> to;
-  Vector<T> bias; // empty: none
-  Vector<std::int64_t> original_ids;
-  std::uint64_t first_column;
-  RandomStream stream;
-  std::uint64_t drop_threshold; // a word below it drops the element
-  T scale;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row) const {
-    auto const i = static_cast<std::size_t>(row);
-    auto const vertex = static_cast<std::uint64_t>(original_ids(i));
-    auto const num_columns = from.extent(1);
-    auto block = stream.block(vertex, first_column >> 2);
-    for (std::size_t j = 0; j < num_columns; ++j) {
-      auto const feature = first_column + j;
-      if ((feature & 3) == 0) block = stream.block(vertex, feature >> 2);
-      auto const is_kept = block[static_cast<unsigned>(feature & 3)] >= drop_threshold;
-      auto const value = bias.extent(0) == 0 ? from(i, j) : from(i, j) + bias(j);
-      // A NaN passes: it must reach the loss, where it is reported.
-      to(i, j) = !is_kept || (is_relu && value < T{0}) ? T{0} : value * scale;
-    }
-  }
-};
+/// A null array where the vector is empty.
+template<class T>
+PackedArray<T const> optional(Vector<T> const& numbers) {
+  return PackedArray<T const>(numbers.extent(0) == 0 ? nullptr : numbers.data());
+}
 
 template<bool is_relu, class T>
 void mask_rows(DefaultExec const& exec, char const* label, Matrix<T> const& from, Vector<T> const& bias,
@@ -96,11 +75,15 @@ void mask_rows(DefaultExec const& exec, char const* label, Matrix<T> const& from
     set_mask(task, dropout, keys.original_ids.data(), keys.first_column);
     return activate_on_host(exec, label, num_rows, task);
   }
-  Kokkos::parallel_for(label, Policy(exec, 0, num_rows),
-                       MaskRows<T, is_relu>{from, to, bias, keys.original_ids,
-                                            static_cast<std::uint64_t>(keys.first_column), dropout.stream,
-                                            runtime::bernoulli_threshold(dropout.probability),
-                                            keep_scale<T>(dropout.probability)});
+  // Any execution space.
+  pmm::for_each_pack(
+      exec, label, static_cast<std::int64_t>(from.size()),
+      detail::MaskPack<T, is_relu>{PackedArray<T const>(from.data()),
+                                   PackedArray<T>(to.data()),
+                                   optional(bias),
+                                   {dropout, keys, 0, static_cast<std::int64_t>(from.extent(1))},
+                                   0,
+                                   keep_scale<T>(dropout.probability)});
 }
 
 /// z := relu(z + 1 b^T)
@@ -115,15 +98,18 @@ void relu(DefaultExec const& exec, Matrix<T> const& z, Vector<T> const& bias) {
                          .bias = bias.extent(0) == 0 ? nullptr : bias.data(),
                          .has_relu = true});
   } else {
-    auto* const data = z.data();
-    auto const has_bias = bias.extent(0) != 0;
-    Kokkos::parallel_for(
-        "orthant::models::relu", Policy(exec, 0, static_cast<std::int64_t>(z.size())),
-        KOKKOS_LAMBDA(std::int64_t i) {
-          auto const value = has_bias ? data[i] + bias(static_cast<std::size_t>(i % num_columns)) : data[i];
-          data[i] = value < T{0} ? T{0} : value;
-        });
+    pmm::for_each_pack(
+        exec, "orthant::models::relu", static_cast<std::int64_t>(z.size()),
+        detail::BiasReluPack<T>{PackedArray<T>(z.data()), optional(bias), pmm::Divisor(num_columns)});
   }
+}
+
+/// On a device.
+template<class T>
+detail::BackwardPack<T> backward_pack(Matrix<T> const& activation, double probability,
+                                      Matrix<T> const& gradient) {
+  return {PackedArray<T const>(activation.data()), PackedArray<T>(gradient.data()),
+          keep_scale<T>(probability)};
 }
 
 /// Sums where `column_sums` is not empty.
@@ -190,26 +176,27 @@ void relu_dropout_backward(DefaultExec const& exec, Matrix<T> const& activation,
   if constexpr (pmm::runs_on_host) {
     backward_on_host(exec, "orthant::models::relu_dropout_backward", activation, probability, gradient, {});
   } else {
-    auto const scale = keep_scale<T>(probability);
-    auto const* const active = activation.data();
-    auto* const data = gradient.data();
-    Kokkos::parallel_for(
-        "orthant::models::relu_dropout_backward", Policy(exec, 0, static_cast<std::int64_t>(gradient.size())),
-        KOKKOS_LAMBDA(std::int64_t i) { data[i] = active[i] > T{0} ? data[i] * scale : T{0}; });
+    pmm::for_each_pack(exec, "orthant::models::relu_dropout_backward",
+                       static_cast<std::int64_t>(gradient.size()),
+                       backward_pack(activation, probability, gradient));
   }
 }
 
 template<class T>
 void relu_dropout_backward_sum(DefaultExec const& exec, Matrix<T> const& activation, double probability,
-                               Matrix<T> const& gradient, Vector<T> const& column_sums) {
+                               Matrix<T> const& gradient, Vector<T> const& column_sums,
+                               pmm::Workspace<T> const& work) {
   ORTHANT_REQUIRE(column_sums.extent(0) == gradient.extent(1), column_sums.extent(0), " sums for ",
                   gradient.extent(1), " columns");
   if constexpr (pmm::runs_on_host) {
     backward_on_host(exec, "orthant::models::relu_dropout_backward_sum", activation, probability, gradient,
                      column_sums);
   } else {
-    relu_dropout_backward(exec, activation, probability, gradient);
-    pmm::sum_columns(exec, gradient, column_sums);
+    pmm::ColumnSlabs const slabs(static_cast<std::int64_t>(gradient.extent(0)),
+                                 static_cast<std::int64_t>(gradient.extent(1)));
+    pmm::sum_columns_in_slabs(exec, "orthant::models::relu_dropout_backward_sum", slabs,
+                              backward_pack(activation, probability, gradient),
+                              work.lend(pmm::Slot::sums, slabs.num_partial_sums()), column_sums);
   }
 }
 
@@ -225,51 +212,40 @@ void apply_dropout_to_piece(DefaultExec const& exec, Vector<T> const& from, Drop
                             Vector<T> const& to) {
   if (is_drawn_on_host(dropout.probability))
     return apply_dropout_to_piece_on_host(exec, from, dropout, keys, first, num_columns, to);
-  auto const [original_ids, first_column] = keys;
-  auto const [probability, stream] = dropout;
-  auto const scale = keep_scale<T>(probability);
-  Kokkos::parallel_for(
-      "orthant::models::apply_dropout_to_piece", Policy(exec, 0, static_cast<std::int64_t>(from.extent(0))),
-      KOKKOS_LAMBDA(std::int64_t i) {
-        auto const place = first + i;
-        auto const vertex =
-            static_cast<std::uint64_t>(original_ids(static_cast<std::size_t>(place / num_columns)));
-        auto const feature = static_cast<std::uint64_t>(first_column + place % num_columns);
-        auto const is_dropped = stream.bernoulli(probability, vertex, feature);
-        to(static_cast<std::size_t>(i)) = is_dropped ? T{0} : from(static_cast<std::size_t>(i)) * scale;
-      });
+  pmm::for_each_pack(exec, "orthant::models::apply_dropout_to_piece",
+                     static_cast<std::int64_t>(from.extent(0)),
+                     detail::MaskPack<T, false>{PackedArray<T const>(from.data()),
+                                                PackedArray<T>(to.data()),
+                                                PackedArray<T const>(nullptr),
+                                                {dropout, keys, first, num_columns},
+                                                first,
+                                                keep_scale<T>(dropout.probability)});
 }
 
 template<class T>
 void apply_dropout_to_entries(DefaultExec const& exec, runtime::CsrMatrix<T> const& csr, CsrRows rows,
                               Dropout const& dropout, BlockKeys const& keys, Vector<T> const& to) {
-  auto const [original_ids, first_column] = keys;
-  auto const [probability, stream] = dropout;
-  auto const scale = keep_scale<T>(probability);
-  auto const rows_are_vertices = rows == CsrRows::vertices;
-  Kokkos::parallel_for(
-      "orthant::models::apply_dropout_to_entries", Policy(exec, 0, csr.num_rows),
-      KOKKOS_LAMBDA(std::int64_t row) {
-        auto const end = csr.row_offsets(static_cast<std::size_t>(row) + 1);
-        for (auto k = csr.row_offsets(static_cast<std::size_t>(row)); k < end; ++k) {
-          auto const entry = static_cast<std::size_t>(k);
-          auto const column = static_cast<std::int64_t>(csr.columns(entry));
-          auto const vertex = static_cast<std::size_t>(rows_are_vertices ? row : column);
-          auto const feature = first_column + (rows_are_vertices ? column : row);
-          auto const is_dropped =
-              stream.bernoulli(probability, static_cast<std::uint64_t>(original_ids(vertex)),
-                               static_cast<std::uint64_t>(feature));
-          auto const value = csr.values.extent(0) == 0 ? T{1} : csr.values(entry);
-          to(entry) = is_dropped ? T{0} : value * scale;
-        }
-      });
+  constexpr auto label = "orthant::models::apply_dropout_to_entries";
+  detail::MaskEntries<T> const entries{csr,
+                                       rows == CsrRows::vertices,
+                                       keys.original_ids,
+                                       keys.first_column,
+                                       dropout.stream,
+                                       runtime::bernoulli_threshold(dropout.probability),
+                                       keep_scale<T>(dropout.probability),
+                                       to};
+  if constexpr (pmm::runs_on_host)
+    Kokkos::parallel_for(label, Policy(exec, 0, csr.num_rows), entries);
+  else
+    pmm::for_each_row(exec, label, csr.num_rows, csr.num_nonzeros() / std::max(std::int64_t{1}, csr.num_rows),
+                      entries);
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void bias_relu_dropout(DefaultExec const&, Matrix<T> const&, Vector<T> const&, Dropout const&,    \
                                   BlockKeys const&);                                                         \
   template void relu_dropout_backward_sum(DefaultExec const&, Matrix<T> const&, double, Matrix<T> const&,    \
-                                          Vector<T> const&);                                                 \
+                                          Vector<T> const&, pmm::Workspace<T> const&);                       \
   template void relu_dropout(DefaultExec const&, Matrix<T> const&, Dropout const&, BlockKeys const&);        \
   template void relu_dropout_backward(DefaultExec const&, Matrix<T> const&, double, Matrix<T> const&);       \
   template void apply_dropout(DefaultExec const&, Matrix<T> const&, Dropout const&, BlockKeys const&,        \

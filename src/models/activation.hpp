@@ -9,6 +9,7 @@
 // F > 0 holds where the vertex was kept and Z was positive, so the backward pass needs neither the mask nor
 // Z.
 
+#include "pmm/workspace.hpp"
 #include "runtime/random.hpp"
 #include "runtime/views.hpp"
 
@@ -43,12 +44,12 @@ template<class T>
 void relu_dropout_backward(runtime::DefaultExec const& exec, runtime::Matrix<T> const& activation,
                            double probability, runtime::Matrix<T> const& gradient);
 
-/// The same, and column_sums(j) := sum_i gradient(i, j) of this block's rows, in order, whatever the number
-/// of threads. One pass on host processors. column_sums [columns].
+/// The same, and column_sums(j) := sum_i gradient(i, j) of this block's rows, in one pass and an order that
+/// depends on the shape alone. column_sums [columns]; `work` has room for partial sums (reserve_column_sums).
 template<class T>
 void relu_dropout_backward_sum(runtime::DefaultExec const& exec, runtime::Matrix<T> const& activation,
                                double probability, runtime::Matrix<T> const& gradient,
-                               runtime::Vector<T> const& column_sums);
+                               runtime::Vector<T> const& column_sums, pmm::Workspace<T> const& work);
 
 /// to := M from / (1 - p), element by element. May alias.
 template<class T>

@@ -14,7 +14,8 @@ GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<T> 
       residual_(std::move(residual)),
       z_(layer.output()),
       gradient_(layer.output_gradient()),
-      output_(z_) {
+      output_(z_),
+      workspace_(layer.workspace()) {
   auto const& grid = z_.grid();
   if (has_norm() || residual_.exists())
     output_ = pmm::DistMatrix<T>(grid, z_.placement(), memory.output.reserve(z_.block().num_padded));
@@ -51,10 +52,10 @@ void GcnActivation<T>::backward(DefaultExec const& exec, double probability) {
   if (residual_.exists()) residual_.backward->run(exec, gradient_, residual_gradient_);
   if (has_norm())
     return rms_norm_relu_dropout_backward(exec, z_, parameters_.norm_scale, probability, norm_state_,
-                                          row_sums_, gradient_, parameters_.norm_scale_gradient);
+                                          row_sums_, gradient_, parameters_.norm_scale_gradient, *workspace_);
   if (parameters_.bias.length() > 0)
     relu_dropout_backward_sum(exec, z_.local(), probability, gradient_.local(),
-                              parameters_.bias_gradient.local());
+                              parameters_.bias_gradient.local(), *workspace_);
   else
     relu_dropout_backward(exec, z_.local(), probability, gradient_.local());
 }

@@ -60,6 +60,7 @@ class GcnActivation {
   pmm::DistMatrix<T> z_, gradient_, output_, residual_gradient_;
   RmsNormState<T> norm_state_;
   runtime::Vector<T> row_sums_;
+  std::shared_ptr<pmm::Workspace<T>> workspace_; // of the layer: what the two do never overlaps
 };
 
 extern template class GcnActivation<float>;

@@ -2,6 +2,7 @@
 #include "models/gcn_layer.hpp"
 
 #include "pmm/bias.hpp"
+#include "pmm/column_sums.hpp"
 
 namespace orthant::models {
 namespace {
@@ -28,6 +29,7 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, pmm::
       options_(options),
       adjacency_(std::move(adjacency)),
       parameters_(std::move(parameters)),
+      workspace_(scratch.workspace),
       // H is kept for dW; U is needed no more once Q is there.
       middle_(grid, p.middle, lent(grid, p.middle, p.aggregates_first ? memory.middle : scratch.middle)),
       middle_gradient_(grid, p.middle, lent(grid, p.middle, scratch.middle)),
@@ -46,6 +48,8 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, pmm::
                    p.aggregates_first ? p.output : p.middle, p.weight, {}, scratch.workspace),
       transform_back_(grid, Form::left_grad, p.aggregates_first ? p.output : p.middle, p.weight,
                       p.aggregates_first ? p.middle : p.input, options_of(options.wire), scratch.overlapped) {
+  auto const& block = output_.block();
+  pmm::reserve_column_sums(*workspace_, block.stored_rows.size(), block.columns.size());
 }
 
 template<class T>
@@ -77,7 +81,7 @@ template<class T>
 template<class Features>
 pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec, Features const& features) {
   if (options_.has_bias && !options_.is_activated)
-    pmm::sum_rows(exec, output_gradient_, parameters_.bias_gradient);
+    pmm::sum_rows(exec, output_gradient_, parameters_.bias_gradient, *workspace_);
   else if (options_.has_bias)
     pmm::reduce_sums(exec, output_gradient_, parameters_.bias_gradient);
   if (plan_.aggregates_first) {

@@ -72,12 +72,15 @@ class GcnLayer {
   [[nodiscard]] GcnLayerPlan const& plan() const { return plan_; }
   [[nodiscard]] pmm::DistMatrix<T> const& output() const { return output_; }
   [[nodiscard]] pmm::DistMatrix<T> const& output_gradient() const { return output_gradient_; }
+  /// With room for sums over the rows of its output.
+  [[nodiscard]] std::shared_ptr<pmm::Workspace<T>> const& workspace() const { return workspace_; }
 
  private:
   GcnLayerPlan plan_;
   GcnLayerOptions options_;
   pmm::DistSparse<T> adjacency_;
   GcnLayerParameters<T> parameters_;
+  std::shared_ptr<pmm::Workspace<T>> workspace_;
   pmm::DistMatrix<T> middle_, middle_gradient_, output_, output_gradient_, input_gradient_;
   pmm::Product<T> aggregate_, transform_, aggregate_back_, weight_back_, transform_back_;
 };

@@ -2,6 +2,7 @@
 #include "models/gcn_linear.hpp"
 
 #include "pmm/bias.hpp"
+#include "pmm/column_sums.hpp"
 
 namespace orthant::models {
 
@@ -15,11 +16,15 @@ GcnLinear<T>::GcnLinear(pmm::ProcessGrid const& grid, LinearPlan const& plan,
       options_(options),
       parameters_(std::move(parameters)),
       output_(grid, plan.output, output.reserve(pmm::block_of(grid, plan.output).num_padded)),
+      workspace_(scratch.workspace),
       product_(grid, Form::product, plan.input, plan.weight, plan.output,
                {runtime::Wire::native, options.wire, 1}, scratch.workspace),
       input_back_(grid, Form::left_grad, plan.output, plan.weight, plan.input,
                   {runtime::Wire::native, options.wire, 1}, scratch.overlapped),
-      weight_back_(grid, Form::right_grad, plan.input, plan.output, plan.weight, {}, scratch.workspace) {}
+      weight_back_(grid, Form::right_grad, plan.input, plan.output, plan.weight, {}, scratch.workspace) {
+  auto const& block = output_.block();
+  pmm::reserve_column_sums(*workspace_, block.stored_rows.size(), block.columns.size());
+}
 
 template<class T>
 template<class Features>
@@ -34,7 +39,7 @@ template<class T>
 template<class Features>
 void GcnLinear<T>::backward(runtime::DefaultExec const& exec, Features const& a,
                             pmm::DistMatrix<T> const& gradient, pmm::DistMatrix<T> const& a_gradient) {
-  if (options_.has_bias) pmm::sum_rows(exec, gradient, parameters_.bias_gradient);
+  if (options_.has_bias) pmm::sum_rows(exec, gradient, parameters_.bias_gradient, *workspace_);
   // dA[r,k] := sum_c dC[r,c] W[k,c]^T is reduced while dW[k,c] := sum_r A[r,k]^T dC[r,c] is computed.
   if (options_.needs_input_gradient) {
     input_back_.start(exec, gradient, parameters_.weight, a_gradient);

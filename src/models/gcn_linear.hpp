@@ -35,6 +35,7 @@ class GcnLinear {
   GcnLayerOptions options_;
   GcnLayerParameters<T> parameters_;
   pmm::DistMatrix<T> output_;
+  std::shared_ptr<pmm::Workspace<T>> workspace_;
   pmm::Product<T> product_, input_back_, weight_back_;
 };
 

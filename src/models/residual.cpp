@@ -1,9 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/residual.hpp"
 
+#include "pmm/host_parts.hpp"
+#include "pmm/packs.hpp"
+
 namespace orthant::models {
 
 using runtime::DefaultExec;
+
+namespace {
+
+/// target := target + source; a number a work item on host processors, a pack on a device.
+template<class T>
+class AddNumbers {
+ public:
+  AddNumbers(T const* source, T* target) : source_(source), target_(target) {}
+
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const { target_[i] += source_[i]; }
+  KOKKOS_FUNCTION void operator()(std::int64_t first, std::int64_t count) const {
+    auto sums = target_.load(first, count);
+    pmm::add(sums, source_.load(first, count));
+    target_.store(first, count, sums);
+  }
+
+ private:
+  pmm::PackedArray<T const> source_;
+  pmm::PackedArray<T> target_;
+};
+
+} // namespace
 
 template<class T>
 ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
@@ -17,11 +42,13 @@ template<class T>
 void add(DefaultExec const& exec, pmm::DistMatrix<T> const& from, pmm::DistMatrix<T> const& to) {
   ORTHANT_REQUIRE(from.placement() == to.placement(), from.placement().to_string(), " added to ",
                   to.placement().to_string());
-  auto const* const source = from.storage().data();
-  auto* const target = to.storage().data();
-  Kokkos::parallel_for(
-      "orthant::models::add", Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, to.block().num_stored),
-      KOKKOS_LAMBDA(std::int64_t i) { target[i] += source[i]; });
+  constexpr auto label = "orthant::models::add";
+  AddNumbers<T> const sum(from.storage().data(), to.storage().data());
+  auto const count = to.block().num_stored;
+  if constexpr (pmm::runs_on_host)
+    Kokkos::parallel_for(label, Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count), sum);
+  else
+    pmm::for_each_pack(exec, label, count, sum);
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

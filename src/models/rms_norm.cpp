@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/rms_norm.hpp"
 
+#include "models/rms_norm_kernels.hpp"
+#include "pmm/host_parts.hpp"
 #include "runtime/collectives.hpp"
 
 #include <utility>
@@ -8,39 +10,12 @@
 namespace orthant::models {
 namespace {
 
+using detail::Masks;
+using pmm::PackedArray;
 using runtime::DefaultExec;
 using runtime::Matrix;
 using runtime::Vector;
 using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
-
-constexpr bool is_host =
-    Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename DefaultExec::memory_space>::accessible;
-
-/// The mask of every row.
-struct Masks {
-  runtime::RandomStream stream;
-  std::uint64_t drop_threshold;      // a word below it drops the element; 0: nothing is dropped
-  Vector<std::int64_t> original_ids; // empty where nothing is dropped
-  std::uint64_t first_column;
-
-  /// Bit k: whether column begin + k of the row is kept, for `count` columns, at most 32. Four neighbouring
-  /// features are drawn at once.
-  [[nodiscard]] KOKKOS_FUNCTION std::uint32_t kept(std::size_t row, std::size_t begin,
-                                                   std::size_t count) const {
-    if (drop_threshold == 0) return ~std::uint32_t{0};
-    auto const vertex = static_cast<std::uint64_t>(original_ids(row));
-    auto const feature = first_column + begin;
-    auto const first_block = feature >> 2;
-    auto const num_blocks = ((feature + count - 1) >> 2) - first_block + 1;
-    std::uint64_t bits = 0;
-    for (std::uint64_t b = 0; b < num_blocks; ++b) {
-      auto const block = stream.block(vertex, first_block + b);
-      for (unsigned word = 0; word < 4; ++word)
-        bits |= static_cast<std::uint64_t>(block[word] >= drop_threshold) << (4 * b + word);
-    }
-    return static_cast<std::uint32_t>(bits >> (feature & 3));
-  }
-};
 
 Masks masks_of(Dropout const& dropout, BlockKeys const& keys) {
   return {dropout.stream, runtime::bernoulli_threshold(dropout.probability), keys.original_ids,
@@ -127,7 +102,7 @@ struct MaskGradientRows {
 template<class T>
 struct SumScaleGradient {
   using TeamPolicy = Kokkos::TeamPolicy<DefaultExec>;
-  static constexpr std::int64_t tile = is_host ? 512 : 32; // a tile of sums stays in the first cache; a warp
+  static constexpr std::int64_t tile = 512; // a tile of sums stays in the first cache
 
   Matrix<T> z;
   Vector<T> inverse_rms;
@@ -138,20 +113,11 @@ struct SumScaleGradient {
     auto const num_columns = z.extent(1);
     auto const begin = static_cast<std::size_t>(team.league_rank() * tile);
     auto const end = num_columns - begin < tile ? num_columns : begin + tile;
-    if constexpr (is_host) {
+    for (auto j = begin; j < end; ++j)
+      scale_gradient(j) = 0;
+    for (std::size_t i = 0; i < z.extent(0); ++i)
       for (auto j = begin; j < end; ++j)
-        scale_gradient(j) = 0;
-      for (std::size_t i = 0; i < z.extent(0); ++i)
-        for (auto j = begin; j < end; ++j)
-          scale_gradient(j) += gradient(i, j) * inverse_rms(i) * z(i, j);
-    } else {
-      Kokkos::parallel_for(Kokkos::TeamVectorRange(team, begin, end), [&](std::size_t j) {
-        T sum = 0;
-        for (std::size_t i = 0; i < z.extent(0); ++i)
-          sum += gradient(i, j) * inverse_rms(i) * z(i, j);
-        scale_gradient(j) = sum;
-      });
-    }
+        scale_gradient(j) += gradient(i, j) * inverse_rms(i) * z(i, j);
   }
 };
 
@@ -161,12 +127,10 @@ void sum_scale_gradient(DefaultExec const& exec, pmm::DistMatrix<T> const& z, Ve
   using Sum = SumScaleGradient<T>;
   auto const num_columns = z.block().columns.size();
   if (num_columns == 0) return;
-  Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout_backward/scale",
-                       typename Sum::TeamPolicy(exec,
-                                                static_cast<int>((num_columns + Sum::tile - 1) / Sum::tile),
-                                                1, is_host ? 1 : 32),
-                       Sum{z.local(), inverse_rms, gradient.local(), scale_gradient.local()});
-  runtime::all_reduce(exec, z.grid().along(z.layout().rows), scale_gradient.local());
+  Kokkos::parallel_for(
+      "orthant::models::rms_norm_relu_dropout_backward/scale",
+      typename Sum::TeamPolicy(exec, static_cast<int>((num_columns + Sum::tile - 1) / Sum::tile), 1, 1),
+      Sum{z.local(), inverse_rms, gradient.local(), scale_gradient.local()});
 }
 
 /// gradient, which holds dn, := dz. A row is a work item.
@@ -224,6 +188,59 @@ void reduce_rows(DefaultExec const& exec, pmm::DistMatrix<T> const& z, Vector<T>
                         Kokkos::subview(sums, std::pair(std::size_t{0}, num_rows)));
 }
 
+template<class T>
+PackedArray<T const> packed(Vector<T> const& numbers) {
+  return PackedArray<T const>(numbers.data());
+}
+
+template<class T>
+void normalise_on_device(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
+                         pmm::DistVector<T> const& scale, Dropout const& dropout, BlockKeys const& keys,
+                         RmsNormState<T> const& state, pmm::DistMatrix<T> const& result, Write write) {
+  auto const num_rows = z.block().rows.size();
+  auto const num_columns = z.block().columns.size();
+  auto const has_squares = z.grid().size(z.layout().columns) > 1;
+  if (has_squares) {
+    pmm::for_each_row(exec, "orthant::models::rms_norm_relu_dropout/squares", num_rows,
+                      num_columns / pmm::pack_size,
+                      detail::SquareRow<T>{packed(z.storage()), num_columns, state.inverse_rms.data()});
+  }
+  reduce_rows(exec, z, state.inverse_rms);
+  pmm::for_each_row(exec, "orthant::models::rms_norm_relu_dropout", num_rows,
+                    num_columns / detail::columns_a_lane,
+                    detail::NormaliseRow<T>{packed(z.storage()), packed(scale.local()), num_columns,
+                                            masks_of(dropout, keys), keep_scale<T>(dropout.probability),
+                                            inverse_width(z), has_squares, state.inverse_rms.data(),
+                                            reinterpret_cast<std::uint8_t*>(state.passed.data()),
+                                            static_cast<std::int64_t>(words_a_row(z)),
+                                            PackedArray<T>(result.storage().data()), write == Write::add});
+}
+
+template<class T>
+void backward_on_device(DefaultExec const& exec, pmm::DistMatrix<T> const& z, pmm::DistVector<T> const& scale,
+                        double probability, RmsNormState<T> const& state, Vector<T> const& row_sums,
+                        pmm::DistMatrix<T> const& gradient, pmm::DistVector<T> const& scale_gradient,
+                        pmm::Workspace<T> const& work) {
+  auto const num_rows = z.block().rows.size();
+  auto const num_columns = z.block().columns.size();
+  detail::GradientSource<T> const source{packed(z.storage()),
+                                         packed(scale.local()),
+                                         pmm::Divisor(num_columns),
+                                         keep_scale<T>(probability),
+                                         state.inverse_rms.data(),
+                                         state.passed.data(),
+                                         static_cast<std::int64_t>(words_a_row(z))};
+  pmm::for_each_row(exec, "orthant::models::rms_norm_relu_dropout_backward/row_sums", num_rows,
+                    num_columns / pmm::pack_size,
+                    detail::GradientRowSum<T>{source, packed(gradient.storage()), row_sums.data()});
+  reduce_rows(exec, z, row_sums);
+  pmm::ColumnSlabs const slabs(num_rows, num_columns);
+  pmm::sum_columns_in_slabs(exec, "orthant::models::rms_norm_relu_dropout_backward", slabs,
+                            detail::GradientPack<T>{source, PackedArray<T>(gradient.storage().data()),
+                                                    row_sums.data(), inverse_width(z)},
+                            work.lend(pmm::Slot::sums, slabs.num_partial_sums()), scale_gradient.local());
+}
+
 } // namespace
 
 template<class T>
@@ -231,14 +248,18 @@ void rms_norm_relu_dropout(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
                            pmm::DistVector<T> const& scale, Dropout const& dropout, BlockKeys const& keys,
                            RmsNormState<T> const& state, pmm::DistMatrix<T> const& result, Write write) {
   require_alike(z, result, scale, state);
-  Policy const rows(exec, 0, z.block().rows.size());
-  Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout/squares", rows,
-                       SquareRows<T>{z.local(), state.inverse_rms});
-  reduce_rows(exec, z, state.inverse_rms);
-  Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout", rows,
-                       NormaliseRows<T>{z.local(), scale.local(), masks_of(dropout, keys),
-                                        keep_scale<T>(dropout.probability), inverse_width(z), state,
-                                        words_a_row(z), result.local(), write == Write::add});
+  if constexpr (pmm::runs_on_host) {
+    Policy const rows(exec, 0, z.block().rows.size());
+    Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout/squares", rows,
+                         SquareRows<T>{z.local(), state.inverse_rms});
+    reduce_rows(exec, z, state.inverse_rms);
+    Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout", rows,
+                         NormaliseRows<T>{z.local(), scale.local(), masks_of(dropout, keys),
+                                          keep_scale<T>(dropout.probability), inverse_width(z), state,
+                                          words_a_row(z), result.local(), write == Write::add});
+  } else {
+    normalise_on_device(exec, z, scale, dropout, keys, state, result, write);
+  }
 }
 
 template<class T>
@@ -246,27 +267,34 @@ void rms_norm_relu_dropout_backward(DefaultExec const& exec, pmm::DistMatrix<T> 
                                     pmm::DistVector<T> const& scale, double probability,
                                     RmsNormState<T> const& state, Vector<T> const& row_sums,
                                     pmm::DistMatrix<T> const& gradient,
-                                    pmm::DistVector<T> const& scale_gradient) {
+                                    pmm::DistVector<T> const& scale_gradient, pmm::Workspace<T> const& work) {
   require_alike(z, gradient, scale, state);
   require_alike(z, gradient, scale_gradient, state);
-  Policy const rows(exec, 0, z.block().rows.size());
-  Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout_backward/mask", rows,
-                       MaskGradientRows<T>{z.local(), scale.local(), keep_scale<T>(probability), state,
-                                           words_a_row(z), gradient.local(), row_sums});
-  reduce_rows(exec, z, row_sums);
-  sum_scale_gradient(exec, z, state.inverse_rms, gradient, scale_gradient);
-  Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout_backward", rows,
-                       GradientRows<T>{z.local(), scale.local(), inverse_width(z), state.inverse_rms,
-                                       row_sums, gradient.local()});
+  if constexpr (pmm::runs_on_host) {
+    Policy const rows(exec, 0, z.block().rows.size());
+    Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout_backward/mask", rows,
+                         MaskGradientRows<T>{z.local(), scale.local(), keep_scale<T>(probability), state,
+                                             words_a_row(z), gradient.local(), row_sums});
+    reduce_rows(exec, z, row_sums);
+    sum_scale_gradient(exec, z, state.inverse_rms, gradient, scale_gradient);
+    Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout_backward", rows,
+                         GradientRows<T>{z.local(), scale.local(), inverse_width(z), state.inverse_rms,
+                                         row_sums, gradient.local()});
+  } else {
+    backward_on_device(exec, z, scale, probability, state, row_sums, gradient, scale_gradient, work);
+  }
+  if (z.block().columns.size() > 0)
+    runtime::all_reduce(exec, z.grid().along(z.layout().rows), scale_gradient.local());
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void rms_norm_relu_dropout(DefaultExec const&, pmm::DistMatrix<T> const&,                         \
                                       pmm::DistVector<T> const&, Dropout const&, BlockKeys const&,           \
                                       RmsNormState<T> const&, pmm::DistMatrix<T> const&, Write);             \
-  template void rms_norm_relu_dropout_backward(                                                              \
-      DefaultExec const&, pmm::DistMatrix<T> const&, pmm::DistVector<T> const&, double,                      \
-      RmsNormState<T> const&, Vector<T> const&, pmm::DistMatrix<T> const&, pmm::DistVector<T> const&);
+  template void rms_norm_relu_dropout_backward(DefaultExec const&, pmm::DistMatrix<T> const&,                \
+                                               pmm::DistVector<T> const&, double, RmsNormState<T> const&,    \
+                                               Vector<T> const&, pmm::DistMatrix<T> const&,                  \
+                                               pmm::DistVector<T> const&, pmm::Workspace<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

@@ -41,13 +41,14 @@ void rms_norm_relu_dropout(runtime::DefaultExec const& exec, pmm::DistMatrix<T> 
                            RmsNormState<T> const& state, pmm::DistMatrix<T> const& result, Write write);
 
 /// gradient, which holds dd, := dz, and scale_gradient := dg, for the z, state and probability of dropout of
-/// the forward pass; row_sums is lent, a number a row. Collective over the column axis (a number a row) and
+/// the forward pass; row_sums is lent, a number a row, `work` has room for partial sums of z's columns
+/// (reserve_column_sums). Collective over the column axis (a number a row) and
 /// over the row axis (a number a column). Enqueues on exec.
 template<class T>
 void rms_norm_relu_dropout_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& z,
                                     pmm::DistVector<T> const& scale, double probability,
                                     RmsNormState<T> const& state, runtime::Vector<T> const& row_sums,
                                     pmm::DistMatrix<T> const& gradient,
-                                    pmm::DistVector<T> const& scale_gradient);
+                                    pmm::DistVector<T> const& scale_gradient, pmm::Workspace<T> const& work);
 
 } // namespace orthant::models

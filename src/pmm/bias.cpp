@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/bias.hpp"
 
+#include "pmm/bias_kernels.hpp"
 #include "pmm/host_parts.hpp"
 
 namespace orthant::pmm {
 namespace {
 
-/// sums(j) := sum_i from(i, j). A team takes a tile of neighbouring columns, so that a row of the tile is
-/// read in one piece; rows are added in order, whatever the number of teams.
+/// sums(j) := sum_i from(i, j) on host processors. A team takes a tile of neighbouring columns, so that a row
+/// of the tile is read in one piece; rows are added in order, whatever the number of teams.
 template<class T>
 struct SumColumns {
   using TeamPolicy = Kokkos::TeamPolicy<DefaultExec>;
-  static constexpr std::int64_t tile =
-      runs_on_host ? 512 : 32; // a tile of sums stays in the first cache; a warp
+  static constexpr std::int64_t tile = 512; // a tile of sums stays in the first cache
 
   Matrix<T> from;
   Vector<T> sums;
@@ -23,20 +23,11 @@ struct SumColumns {
     auto const width = num_columns - begin < tile ? num_columns - begin : tile;
     T const* const source = from.data() + begin;
     T* const target = sums.data() + begin;
-    if constexpr (runs_on_host) {
+    for (std::int64_t j = 0; j < width; ++j)
+      target[j] = 0;
+    for (std::size_t i = 0; i < from.extent(0); ++i)
       for (std::int64_t j = 0; j < width; ++j)
-        target[j] = 0;
-      for (std::size_t i = 0; i < from.extent(0); ++i)
-        for (std::int64_t j = 0; j < width; ++j)
-          target[j] += source[static_cast<std::int64_t>(i) * num_columns + j];
-    } else {
-      Kokkos::parallel_for(Kokkos::TeamVectorRange(team, width), [&](std::int64_t j) {
-        T sum = 0;
-        for (std::size_t i = 0; i < from.extent(0); ++i)
-          sum += source[static_cast<std::int64_t>(i) * num_columns + j];
-        target[j] = sum;
-      });
-    }
+        target[j] += source[static_cast<std::int64_t>(i) * num_columns + j];
   }
 };
 
@@ -47,6 +38,7 @@ void require_fits(DistMatrix<T> const& matrix, DistVector<T> const& bias) {
                   matrix.placement().to_string());
 }
 
+/// A row is a work item: on host processors.
 template<class T>
 struct AddBias {
   Matrix<T> z;
@@ -62,27 +54,41 @@ struct AddBias {
 template<class T>
 void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<T> const& bias) {
   require_fits(z, bias);
-  Kokkos::parallel_for("orthant::pmm::add_bias",
-                       Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, z.block().stored_rows.size()),
-                       AddBias<T>{z.local(), bias.local()});
+  auto const local = z.local();
+  if constexpr (runs_on_host)
+    Kokkos::parallel_for(
+        "orthant::pmm::add_bias",
+        Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, z.block().stored_rows.size()),
+        AddBias<T>{local, bias.local()});
+  else
+    for_each_pack(exec, "orthant::pmm::add_bias", static_cast<std::int64_t>(local.size()),
+                  AddBiasToPack<T>(local, bias.local()));
 }
 
 template<class T>
-void sum_columns(DefaultExec const& exec, Matrix<T> const& from, Vector<T> const& sums) {
+void sum_columns(DefaultExec const& exec, Matrix<T> const& from, Vector<T> const& sums,
+                 Workspace<T> const& work) {
   ORTHANT_REQUIRE(from.extent(1) == sums.extent(0), from.extent(1), " columns, ", sums.extent(0), " sums");
   if (sums.extent(0) == 0) return;
-  constexpr auto tile = SumColumns<T>::tile;
-  auto const num_tiles = (static_cast<std::int64_t>(from.extent(1)) + tile - 1) / tile;
-  Kokkos::parallel_for(
-      "orthant::pmm::sum_rows",
-      typename SumColumns<T>::TeamPolicy(exec, static_cast<int>(num_tiles), 1, runs_on_host ? 1 : 32),
-      SumColumns<T>{from, sums});
+  if constexpr (runs_on_host) {
+    constexpr auto tile = SumColumns<T>::tile;
+    auto const num_tiles = (static_cast<std::int64_t>(from.extent(1)) + tile - 1) / tile;
+    Kokkos::parallel_for("orthant::pmm::sum_rows",
+                         typename SumColumns<T>::TeamPolicy(exec, static_cast<int>(num_tiles), 1, 1),
+                         SumColumns<T>{from, sums});
+  } else {
+    ColumnSlabs const slabs(static_cast<std::int64_t>(from.extent(0)),
+                            static_cast<std::int64_t>(from.extent(1)));
+    sum_columns_in_slabs(exec, "orthant::pmm::sum_rows", slabs, LoadedPack<T>(from),
+                         work.lend(Slot::sums, slabs.num_partial_sums()), sums);
+  }
 }
 
 template<class T>
-void sum_rows(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient) {
+void sum_rows(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient,
+              Workspace<T> const& work) {
   require_fits(gradient, bias_gradient);
-  sum_columns(exec, gradient.local(), bias_gradient.local());
+  sum_columns(exec, gradient.local(), bias_gradient.local(), work);
   reduce_sums(exec, gradient, bias_gradient);
 }
 
@@ -109,8 +115,9 @@ std::vector<PlannedCall> sum_rows_calls(ProcessGrid const& grid, Placement const
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void add_bias(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&);                    \
-  template void sum_columns(DefaultExec const&, Matrix<T> const&, Vector<T> const&);                         \
-  template void sum_rows(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&);                    \
+  template void sum_columns(DefaultExec const&, Matrix<T> const&, Vector<T> const&, Workspace<T> const&);    \
+  template void sum_rows(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&,                     \
+                         Workspace<T> const&);                                                               \
   template void reduce_sums(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&);                 \
   template std::vector<PlannedCall> sum_rows_calls<T>(ProcessGrid const&, Placement const&);
 ORTHANT_INSTANTIATE(float)

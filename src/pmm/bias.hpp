@@ -7,6 +7,7 @@
 
 #include "pmm/dist_vector.hpp"
 #include "pmm/planned_call.hpp"
+#include "pmm/workspace.hpp"
 
 #include <vector>
 
@@ -19,14 +20,16 @@ void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<T> con
 
 /// bias_gradient(j) := the sum of gradient(:, j) over all rows, the same on every rank that holds column j.
 /// Collective over the row axis: one all_reduce of the block's columns; and over the third axis where
-/// row-sharded. Same conditions.
+/// row-sharded. Same conditions. `work` has room for its partial sums (reserve_column_sums).
 template<class T>
-void sum_rows(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient);
+void sum_rows(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient,
+              Workspace<T> const& work);
 
 /// sum_rows in two steps, for a kernel that has the columns summed in passing: sums(j) := sum_i from(i, j),
-/// rows in order, whatever the number of threads (local), ..
+/// in an order that depends on the shape alone: row by row on host processors (local), ..
 template<class T>
-void sum_columns(DefaultExec const& exec, Matrix<T> const& from, Vector<T> const& sums);
+void sum_columns(DefaultExec const& exec, Matrix<T> const& from, Vector<T> const& sums,
+                 Workspace<T> const& work);
 
 /// .. and the collectives: bias_gradient comes with this rank's sums in local(). Same conditions as sum_rows.
 template<class T>

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/relayout.hpp"
 
+#include "pmm/host_parts.hpp"
+#include "pmm/packs.hpp"
 #include "pmm/relayout_moves.hpp"
+#include "pmm/row_teams.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -52,8 +55,35 @@ std::int64_t place_of(Block const& block, std::int64_t row, std::int64_t column)
   return (row - block.rows.begin) * block.columns.size() + column - block.columns.begin - block.first;
 }
 
+/// A run is a thread's, whose vector lanes copy neighbouring numbers; rows of a few hundred numbers keep all
+/// of a team busy.
 template<class T>
 struct CopyRuns {
+  Runs runs;
+  PackedArray<T const> source;
+  PackedArray<T> target;
+
+  KOKKOS_FUNCTION void operator()(RowTeam const& team, std::int64_t i) const {
+    auto const run = static_cast<std::size_t>(i);
+    auto const from = runs.sources(run);
+    auto const to = runs.targets(run);
+    auto const length = runs.lengths(run);
+    if (from % pack_size == 0 && to % pack_size == 0) {
+      Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, (length + pack_size - 1) / pack_size),
+                           [&](std::int64_t pack) {
+                             auto const k = pack * pack_size;
+                             target.store(to + k, length - k, source.load(from + k, length - k));
+                           });
+      return;
+    }
+    Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, length),
+                         [&](std::int64_t k) { target[to + k] = source[from + k]; });
+  }
+};
+
+/// On host processors: a run is a team's.
+template<class T>
+struct CopyRunsOnHost {
   using TeamPolicy = Kokkos::TeamPolicy<DefaultExec>;
 
   Runs runs;
@@ -71,11 +101,17 @@ struct CopyRuns {
 
 template<class T>
 void copy(DefaultExec const& exec, Runs const& runs, Vector<T> const& source, Vector<T> const& target) {
-  auto const num_runs = static_cast<int>(runs.lengths.extent(0));
+  constexpr auto label = "orthant::pmm::relayout";
+  auto const num_runs = runs.lengths.extent(0);
   if (num_runs == 0) return;
-  Kokkos::parallel_for("orthant::pmm::relayout",
-                       typename CopyRuns<T>::TeamPolicy(exec, num_runs, Kokkos::AUTO, 32),
-                       CopyRuns<T>{runs, source, target});
+  if constexpr (runs_on_host) {
+    Kokkos::parallel_for(
+        label, typename CopyRunsOnHost<T>::TeamPolicy(exec, static_cast<int>(num_runs), Kokkos::AUTO, 32),
+        CopyRunsOnHost<T>{runs, source, target});
+  } else {
+    for_each_row(exec, label, static_cast<std::int64_t>(num_runs), 32,
+                 CopyRuns<T>{runs, PackedArray<T const>(source.data()), PackedArray<T>(target.data())});
+  }
 }
 
 void require_same_matrix(Placement const& from, Placement const& to, bool has_row_map) {

@@ -145,6 +145,8 @@ void RowLoss<T>::run_softmax(DefaultExec const& exec, Matrix<T> const& logits, M
     softmax_on_host(exec, logits, gradient, scale);
   } else {
     auto const& class_comm = grid_->along(placement_.layout.columns);
+    if (class_comm.size() == 1)
+      return detail::softmax_in_one_pass(exec, logits, targets_, sum_and_target_, scale, gradient);
     detail::find_row_maxima(exec, logits, row_max_);
     runtime::all_reduce(exec, class_comm, row_max_, Reduction::max);
     detail::sum_exponentials(exec, logits, row_max_, targets_, block_.columns.begin, sum_and_target_);

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Buffers that operations lend one another: a gathered operand, a partial sum, packed rows. Sized at set-up,
+// Buffers that operations lend one another: a gathered operand, partial sums, packed rows. Sized at set-up,
 // so that a training step allocates nothing.
 
 #include "runtime/error.hpp"
@@ -14,7 +14,7 @@
 namespace orthant::pmm {
 
 /// What a buffer is for. Operations that overlap in time must not share a workspace.
-enum class Slot : std::uint8_t { left, right, result };
+enum class Slot : std::uint8_t { left, right, result, sums };
 
 template<class T>
 class Workspace {
@@ -42,7 +42,7 @@ class Workspace {
   }
 
  private:
-  std::array<runtime::Vector<T>, 3> buffers_;
+  std::array<runtime::Vector<T>, 4> buffers_;
 };
 
 } // namespace orthant::pmm

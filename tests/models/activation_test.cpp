@@ -4,6 +4,8 @@
 // bit, at widths and first columns that are no multiple of four or of a vector.
 #include "models/activation.hpp"
 
+#include "models/activation_kernels.hpp"
+#include "pmm/row_teams.hpp"
 #include "support/dist_checks.hpp"
 
 #include <array>
@@ -58,7 +60,7 @@ T activated(T z, bool has_relu, Dropout const& dropout, std::int64_t id, std::in
   return is_dropped || (has_relu && z < T{0}) ? T{0} : z * scale;
 }
 
-constexpr std::array<std::int64_t, 8> widths{0, 1, 3, 16, 47, 64, 100, 130};
+constexpr std::array<std::int64_t, 10> widths{0, 1, 3, 4, 16, 47, 64, 100, 130, 300};
 constexpr std::array<std::int64_t, 5> first_columns{0, 1, 6, 47, (std::int64_t{1} << 34) + 3};
 // 1e-12 drops nothing, 1 - 1e-12 everything: thresholds 0 and 2^32.
 constexpr std::array probabilities{0.0, 1e-12, 0.1, 0.5, 0.9, 1 - 1e-12};
@@ -144,11 +146,14 @@ TYPED_TEST(ActivationTest, APieceEqualsItsPartOfTheBlock) {
 
 TYPED_TEST(ActivationTest, BackwardAndItsColumnSumsEqualTheFormula) {
   using T = TypeParam;
+  // Integers and powers of two: sums are exact in any order.
   for (std::int64_t const num_rows : {0, 1, 9, 300})
     for (auto const num_columns : widths)
-      for (auto const probability : {0.0, 0.3}) {
+      for (auto const probability : {0.0, 0.5, 0.75}) {
         auto const active = numbers<T>(93, num_rows * num_columns);
-        auto const gradient = numbers<T>(94, num_rows * num_columns);
+        std::vector<T> gradient;
+        for (std::int64_t k = 0; k < num_rows * num_columns; ++k)
+          gradient.push_back(static_cast<T>(small_integer(94, k, 0)));
         auto const scale = static_cast<T>(1 / (1 - probability));
         std::vector<T> expected;
         std::vector<T> sums(static_cast<std::size_t>(num_columns), T{0});
@@ -160,9 +165,11 @@ TYPED_TEST(ActivationTest, BackwardAndItsColumnSumsEqualTheFormula) {
         auto const alone = matrix(gradient, num_rows, num_columns);
         auto const fused = matrix(gradient, num_rows, num_columns);
         auto const column_sums = device_copy(std::vector<T>(sums.size(), T{7}));
+        pmm::Workspace<T> work;
+        pmm::reserve_column_sums(work, num_rows, num_columns);
 
         relu_dropout_backward(this->exec_, activation, probability, alone);
-        relu_dropout_backward_sum(this->exec_, activation, probability, fused, column_sums);
+        relu_dropout_backward_sum(this->exec_, activation, probability, fused, column_sums, work);
 
         EXPECT_EQ(flat(alone), expected) << num_rows << " x " << num_columns;
         EXPECT_EQ(flat(fused), expected) << num_rows << " x " << num_columns;
@@ -170,6 +177,105 @@ TYPED_TEST(ActivationTest, BackwardAndItsColumnSumsEqualTheFormula) {
         EXPECT_EQ(std::vector<T>(host.data(), host.data() + host.size()), sums)
             << num_rows << " x " << num_columns;
       }
+}
+
+/// The kernels of devices, called where everything runs them.
+TYPED_TEST(ActivationTest, PacksEqualTheOtherKernels) {
+  using T = TypeParam;
+  this->for_each_case(
+      [&](std::int64_t num_rows, std::int64_t num_columns, Dropout const& dropout, BlockKeys const& keys) {
+        auto const z = numbers<T>(95, num_rows * num_columns);
+        auto const bias = device_copy(numbers<T>(96, num_columns));
+        auto const expected = matrix(z, num_rows, num_columns);
+        auto const found = matrix(z, num_rows, num_columns);
+        pmm::PackedArray<T const> const packed_bias(bias.data());
+
+        bias_relu_dropout(this->exec_, expected, bias, dropout, keys);
+        if (dropout.probability > 0)
+          pmm::for_each_pack(this->exec_, "orthant::testing::mask", num_rows * num_columns,
+                             detail::MaskPack<T, true>{pmm::PackedArray<T const>(found.data()),
+                                                       pmm::PackedArray<T>(found.data()), packed_bias,
+                                                       detail::PackMask(dropout, keys, 0, num_columns), 0,
+                                                       static_cast<T>(1 / (1 - dropout.probability))});
+        else
+          pmm::for_each_pack(this->exec_, "orthant::testing::relu", num_rows * num_columns,
+                             detail::BiasReluPack<T>{pmm::PackedArray<T>(found.data()), packed_bias,
+                                                     pmm::Divisor(num_columns)});
+
+        EXPECT_EQ(flat(found), flat(expected)) << num_rows << " x " << num_columns << " from "
+                                               << keys.first_column << ", p = " << dropout.probability;
+      });
+}
+
+TYPED_TEST(ActivationTest, PacksOfABackwardPassAreSummedInPassing) {
+  using T = TypeParam;
+  for (std::int64_t const num_rows : {0, 1, 9, 500})
+    for (auto const num_columns : widths) {
+      auto const activation = matrix(numbers<T>(97, num_rows * num_columns), num_rows, num_columns);
+      auto const gradient = matrix(std::vector<T>(activation.size(), T{3}), num_rows, num_columns);
+      auto const expected = matrix(std::vector<T>(activation.size(), T{3}), num_rows, num_columns);
+      pmm::ColumnSlabs const slabs(num_rows, num_columns);
+      Vector<T> const partial("orthant::testing::partial",
+                              static_cast<std::size_t>(slabs.num_partial_sums()));
+      auto const sums = device_copy(std::vector<T>(static_cast<std::size_t>(num_columns), T{7}));
+
+      relu_dropout_backward(this->exec_, activation, 0.5, expected);
+      pmm::sum_columns_in_slabs(this->exec_, "orthant::testing::backward", slabs,
+                                detail::BackwardPack<T>{pmm::PackedArray<T const>(activation.data()),
+                                                        pmm::PackedArray<T>(gradient.data()), T{2}},
+                                partial, sums);
+
+      EXPECT_EQ(flat(gradient), flat(expected)) << num_rows << " x " << num_columns;
+      std::vector<T> expected_sums(static_cast<std::size_t>(num_columns), T{0});
+      auto const terms = flat(expected);
+      for (std::size_t k = 0; k < terms.size(); ++k)
+        expected_sums[k % expected_sums.size()] += terms[k];
+      auto const host = host_copy(sums);
+      EXPECT_EQ(std::vector<T>(host.data(), host.data() + host.size()), expected_sums)
+          << num_rows << " x " << num_columns;
+    }
+}
+
+TYPED_TEST(ActivationTest, EntriesOfASparseBlockAreMaskedByVertexAndFeature) {
+  using T = TypeParam;
+  constexpr std::int64_t num_rows = 6;
+  std::vector<runtime::Offset> offsets{0};
+  std::vector<runtime::LocalColumn> columns;
+  for (std::int64_t i = 0; i < num_rows; ++i) {
+    for (int j = 0; j < 70; ++j)
+      if (i != 2 && mixed(98, i, j) % 3 == 0) columns.push_back(j);
+    offsets.push_back(std::ssize(columns));
+  }
+  auto const values = numbers<T>(99, std::ssize(columns));
+  Dropout const dropout{0.5, RandomStream(3, Purpose::dropout, 5, 2)};
+  BlockKeys const keys{device_copy(ids(70)), 9};
+  for (auto const is_pattern : {false, true})
+    for (auto const rows : {CsrRows::vertices, CsrRows::features}) {
+      runtime::CsrMatrix<T> const csr{num_rows, 70, device_copy(offsets), device_copy(columns),
+                                      is_pattern ? Vector<T>() : device_copy(values)};
+      auto const to = device_copy(std::vector<T>(values.size(), T{7}));
+      auto const in_teams = device_copy(std::vector<T>(values.size(), T{7}));
+
+      apply_dropout_to_entries(this->exec_, csr, rows, dropout, keys, to);
+      pmm::for_each_row(this->exec_, "orthant::testing::entries", num_rows, 20,
+                        detail::MaskEntries<T>{csr, rows == CsrRows::vertices, keys.original_ids,
+                                               keys.first_column, dropout.stream,
+                                               runtime::bernoulli_threshold(0.5), T{2}, in_teams});
+
+      std::vector<T> expected;
+      for (std::int64_t i = 0; i < num_rows; ++i)
+        for (auto k = offsets[static_cast<std::size_t>(i)]; k < offsets[static_cast<std::size_t>(i) + 1];
+             ++k) {
+          auto const entry = static_cast<std::size_t>(k);
+          auto const column = static_cast<std::int64_t>(columns[entry]);
+          auto const vertex = rows == CsrRows::vertices ? i : column;
+          auto const feature = keys.first_column + (rows == CsrRows::vertices ? column : i);
+          expected.push_back(activated(is_pattern ? T{1} : values[entry], false, dropout,
+                                       ids(70)[static_cast<std::size_t>(vertex)], feature));
+        }
+      for (auto const& found : {host_copy(to), host_copy(in_teams)})
+        EXPECT_EQ(std::vector<T>(found.data(), found.data() + found.size()), expected) << is_pattern;
+    }
 }
 
 TYPED_TEST(ActivationTest, ANaNPassesUnlessItIsDropped) {
@@ -197,7 +303,7 @@ TYPED_TEST(ActivationTest, ABiasOfAnotherLengthIsRefused) {
   Matrix<T> const z("z", 2, 3);
   Vector<T> const four("four", 4);
   EXPECT_THROW(bias_relu_dropout(this->exec_, z, four, Dropout{}, BlockKeys{}), runtime::Error);
-  EXPECT_THROW(relu_dropout_backward_sum(this->exec_, z, 0.0, z, four), runtime::Error);
+  EXPECT_THROW(relu_dropout_backward_sum(this->exec_, z, 0.0, z, four, {}), runtime::Error);
 }
 
 } // namespace

@@ -5,6 +5,7 @@
 #include "pmm/row_loss.hpp"
 
 #include "pmm/bias.hpp"
+#include "pmm/column_sums.hpp"
 #include "pmm/norms.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
@@ -268,9 +269,11 @@ TEST_P(RowLossTest, BiasIsAddedAndItsGradientSummed) {
     Kokkos::deep_copy(bias.local(), device_copy(values));
     auto const matrix = distributed<double>(grid_, placement, z);
     DistVector<double> gradient(grid_, placement.layout.columns, 11, "gradient");
+    Workspace<double> work;
+    reserve_column_sums(work, matrix.block().stored_rows.size(), matrix.block().columns.size());
     clear_ledgers(grid_);
 
-    sum_rows(exec_, matrix, gradient);
+    sum_rows(exec_, matrix, gradient, work);
     EXPECT_EQ(counted_calls(grid_), planned_calls(sum_rows_calls<double>(grid_, placement)));
     add_bias(exec_, matrix, bias);
 

@@ -3,6 +3,7 @@
 // Matrices whose rows are a sample of a larger matrix's: blocks are unequal, some of them empty, and each
 // rank knows its own only. Products, biases, losses and relayouts against serial ones, on every grid.
 #include "pmm/bias.hpp"
+#include "pmm/column_sums.hpp"
 #include "pmm/norms.hpp"
 #include "pmm/pmm.hpp"
 #include "pmm/relayout.hpp"
@@ -154,8 +155,10 @@ TEST_P(SampledRowsTest, BiasGradientsAndNormsSumEveryRowOnce) {
         auto const q = make_dense(sample.size(), 7, [](auto i, auto j) { return small_integer(7, i, j); });
         auto const dq = distributed<double>(grid_, rows_of(sample, {r, k, storage, IndexOrder::p2}, 7), q);
         DistVector<double> const db(grid_, k, 7, "orthant::testing::db");
+        Workspace<double> work;
+        reserve_column_sums(work, dq.block().stored_rows.size(), dq.block().columns.size());
 
-        sum_rows(exec_, dq, db);
+        sum_rows(exec_, dq, db, work);
         std::array squares{local_squared_norm(exec_, dq)};
         sum_over_group(grid_, squares);
 
