@@ -106,6 +106,18 @@ if [ -n "$pmix" ]; then
   find "$out/lib/pmix" ! -name '*.so' -type f -delete
   if [ -d "$pmix/../share/pmix" ]; then cp -rL "$pmix/../share/pmix" "$out/share/pmix"; fi
 fi
+cat >"$share/environment.txt" <<'TEXT'
+OPAL_PREFIX=@TREE@
+OPAL_PKGLIBDIR=@TREE@/lib/openmpi
+OPAL_SYSCONFDIR=@TREE@/etc
+PMIX_PREFIX=@TREE@
+PMIX_LIBDIR=@TREE@/lib
+PMIX_PKGLIBDIR=@TREE@/lib/pmix
+PMIX_DATADIR=@TREE@/share
+PMIX_PKGDATADIR=@TREE@/share/pmix
+PMIX_SYSCONFDIR=@TREE@/etc
+HWLOC_PLUGINS_PATH=@TREE@/lib
+TEXT
 for tool in h5diff h5dump; do # some tests look closer where these are
   if command -v "$tool" >/dev/null; then cp -L "$(command -v "$tool")" "$out/bin/"; fi
 done
