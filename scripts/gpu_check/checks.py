@@ -54,6 +54,7 @@ def vendor(check):
     """Compiles the plain CUDA sources with the machine's nvcc and checks the products of what it linked."""
     if not machine.has("nvcc"):
         return Outcome("skipped", "no nvcc here")
+    os.environ.pop("ORTHANT_CUDA_KOKKOS", None)  # its sources are built by another step, or were packed
     capability = re.search(r"([0-9]+)\.([0-9]+)$", check.device)
     os.environ["ORTHANT_BUILD_DIR"] = str(check.place.work / "cuda-check")
     os.environ["ORTHANT_CUDA_ARCHITECTURES"] = "".join(capability.groups()) if capability else "90"

@@ -49,7 +49,7 @@ class Place:
         """Of one job; CUDA's libraries are shown to what needs them alone, lest PyTorch gets others than its own."""
         variables = dict(os.environ)
         variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
-                      "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+                      "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "GTEST_COLOR": "no"}
         if kind == "device" and self.libraries:
             variables["LD_LIBRARY_PATH"] = os.pathsep.join(self.libraries)
         return variables

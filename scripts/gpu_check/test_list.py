@@ -5,7 +5,7 @@ test_list.py KIND=BUILD .. [--source DIR --packed] > tests.json
 
 A test is its name, command, environment, time limit, labels, number of ranks and what says that it was skipped. With --packed the
 paths become those of a relocated tree: @TREE@/libexec/KIND for programs, @TREE@/share/orthant/source for drivers, and plain
-mpirun and python3. Tests of the source tree itself (hygiene, consumer) do not travel; their names are listed as left out.
+mpirun and python3. Tests of the source tree itself (hygiene, consumer), and those that call gpu_check (device), do not travel; their names are listed as left out.
 """
 import argparse
 import json
@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 
-STAYS_AT_HOME = re.compile(r"^(hygiene|consumer)\.")
+STAYS_AT_HOME = re.compile(r"^(hygiene|consumer|device)\.")
 SOURCE = "@TREE@/share/orthant/source"
 DATA = "@TREE@/share/orthant/data"
 
