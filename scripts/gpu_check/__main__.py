@@ -158,7 +158,10 @@ def main(arguments):
             check.stores = benchmarks.Stores(check, benchmarks.needs(steps))
         elif options.dry_run:
             steps = [name for name in steps if name != "build_device"]
-        print("\n" + report.finish(run_all(check, steps)))
+        left_over = run_all(check, steps)
+        print("\n" + report.finish(left_over), flush=True)
+        if check.stores:
+            check.stores.finish()
     print(f"gpu_check: {out}/table.txt")
     return 1 if report.has_failed else 0
 

@@ -41,6 +41,11 @@ class Stores:
         problem = self._problems.get(name)
         return (None, problem) if problem else (self.path(name), None)
 
+    def finish(self):
+        """Nothing is left running when the check ends."""
+        for thread in self._threads.values():
+            thread.join()
+
     def _write(self, name):
         store = self.path(name)
         if store.exists():

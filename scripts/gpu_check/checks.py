@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps that are right or wrong: builds, vendor's products, tests, sanitizers, losses on the device beside the host's."""
+import concurrent.futures
 import json
 import os
 import re
@@ -124,33 +125,37 @@ def trajectories(check):
 # --- compute-sanitizer ----------------------------------------------------------------------------------------------------
 
 
+def sanitize_one(check, tool, program):
+    """passed, failed or cut, and what to say about it."""
+    limit = min(SANITIZER_SECONDS[tool], check.clock.left())
+    if limit <= 2:
+        return "cut", f"cut: {program}: not begun, no time left"
+    # Inside mpirun: alone, the program would start a daemon, which the tool would follow.
+    command = [*check.place.mpirun(), "1", "compute-sanitizer", "--tool", tool, "--error-exitcode", "86", "--print-limit", "20",
+               check.place.program(program)]
+    done = jobs.run(command, check.place.environment("device"), limit, check.logs / f"{tool}-{program}.log")
+    errors = len(re.findall(r"^========= (?:Invalid|Error|Race reported|Program hit)", done.output, re.MULTILINE))
+    summary = "; ".join(re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", done.output)) or "no summary"
+    if done.timed_out and not errors:
+        return "cut", f"cut: {program}: ended after {limit:.0f} s, nothing found so far"
+    word = "passed" if done.status == 0 and not done.timed_out else "failed"
+    if word == "failed":
+        check.report.show_failure(f"{tool} {program}", done.output)
+    return word, f"{word}: {program}: {summary}, status {done.status}, {done.seconds:.0f} s"
+
+
 def sanitize(check, tool, pattern):
     if check.is_rehearsal:
         return Outcome("skipped", "a rehearsal without a device")
     if not machine.has("compute-sanitizer"):
         return Outcome("skipped", "no compute-sanitizer here")
-    lines, results = [], []
     programs = sorted({test["command"][-1].rsplit("/", 1)[-1] for test in check.place.tests()
                        if re.search(pattern, test["name"]) and test["name"].endswith(".np1")})
-    for program in programs:
-        limit = min(SANITIZER_SECONDS[tool], check.clock.left())
-        if limit <= 2:
-            lines.append(f"{program}: not begun, no time left")
-            continue
-        command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "86", "--print-limit", "20", check.place.program(program)]
-        done = jobs.run(command, check.place.environment("device"), limit, check.logs / f"{tool}-{program}.log")
-        summary = re.findall(r"ERROR SUMMARY: (.*)|RACECHECK SUMMARY: (.*)", done.output)
-        found = ("; ".join("".join(one) for one in summary) or "no summary").strip()
-        is_clean = done.status == 0 and not done.timed_out
-        errors = len(re.findall(r"^========= (?:Invalid|Error|Race reported|Program hit)", done.output, re.MULTILINE))
-        word = "passed" if is_clean else "failed" if errors or not done.timed_out else "cut"
-        text = f"ended after {limit:.0f} s, nothing found so far" if word == "cut" else f"status {done.status}: {found}"
-        lines.append(f"{word}: {program}: {text}, {done.seconds:.0f} s")
-        results.append(word)
-        if word == "failed":
-            check.report.show_failure(f"{tool} {program}", done.output)
-    verdict = "failed" if "failed" in results else "cut" if "cut" in results or len(results) < len(programs) else "passed"
-    return Outcome(verdict, f"{results.count('passed')} of {len(programs)} test programs are clean", lines)
+    with concurrent.futures.ThreadPoolExecutor(max_workers=max(min(check.cores // 2, 4), 1)) as pool:
+        results = list(pool.map(lambda program: sanitize_one(check, tool, program), programs))
+    words = [word for word, _ in results]
+    verdict = "failed" if "failed" in words else "cut" if "cut" in words else "passed"
+    return Outcome(verdict, f"{words.count('passed')} of {len(programs)} test programs are clean", [line for _, line in results])
 
 
 def memcheck(check):

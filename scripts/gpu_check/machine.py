@@ -9,7 +9,7 @@ import sysconfig
 
 # Places that are often not on PATH or known to the loader.
 DRIVER_PLACES = ["/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/wsl/lib"]
-PROGRAM_PLACES = ["/usr/local/cuda/bin", "/usr/local/nvidia/bin"]
+PROGRAM_PLACES = ["/usr/local/cuda/bin", "/usr/local/nvidia/bin", "/usr/local/cuda/compute-sanitizer"]
 
 
 def add_usual_places():
