@@ -78,6 +78,14 @@ copy_programs() { # KIND BUILD
 if [ -n "$device" ]; then copy_programs device "$device"; fi
 if [ -n "$host" ]; then copy_programs host "$host"; fi
 
+command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
+if [ -n "$device" ] && command -v nvcc >/dev/null; then # for a machine whose nvcc lacks the vendor's headers
+  env -u ORTHANT_CUDA_KOKKOS -u Kokkos_ROOT ORTHANT_BUILD_DIR="$out/cuda-check" "$repository/scripts/check_cuda.sh" >"$out/cuda-check.log" ||
+    { cat "$out/cuda-check.log" >&2 && fail "the plain CUDA check does not build"; }
+  if [ -x "$out/cuda-check/vendor_check" ]; then cp "$out/cuda-check/vendor_check" "$out/libexec/device/"; fi
+  rm -rf "$out/cuda-check" "$out/cuda-check.log"
+fi
+
 path_of() { ompi_info --parsable --path "$1" | sed -n "s/^path:$1://p"; }
 mpirun --version | grep -q '(Open MPI) 4\.' || fail "only Open MPI 4 is known here; mpirun tells of another one"
 cp -L "$(path_of bindir)/orterun" "$out/bin/mpirun"

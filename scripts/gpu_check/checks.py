@@ -52,19 +52,27 @@ def build_device(check):
 
 
 def vendor(check):
-    """Compiles the plain CUDA sources with the machine's nvcc and checks the products of what it linked."""
-    if not machine.has("nvcc"):
-        return Outcome("skipped", "no nvcc here")
-    os.environ.pop("ORTHANT_CUDA_KOKKOS", None)  # its sources are built by another step, or were packed
-    capability = re.search(r"([0-9]+)\.([0-9]+)$", check.device)
-    os.environ["ORTHANT_BUILD_DIR"] = str(check.place.work / "cuda-check")
-    os.environ["ORTHANT_CUDA_ARCHITECTURES"] = "".join(capability.groups()) if capability else "90"
-    command = ["bash", check.place.source / "scripts/check_cuda.sh"]
-    done, limit = run_step(check, "vendor", command, "device", 240)
-    outcome = judged(done, limit)
-    outcome.lines = [line.removeprefix("check_cuda: ") for line in done.output.splitlines() if "not checked" in line]
-    outcome.lines += [line for line in done.output.splitlines() if re.match(r"[0-9]+ devices|all products|SOME PROD|FAILED", line)]
-    return outcome
+    """Checks the products of the packed program, and of the one that this machine's nvcc makes of the plain CUDA sources."""
+    said = re.compile(r"[0-9]+ devices|all products|SOME PROD|FAILED|not checked")
+    outcomes = []
+    packed = check.place.program("vendor_check")
+    if packed.is_file():
+        outcomes.append(("packed", judged(*run_step(check, "vendor_packed", [packed], "device", 120))))
+    if machine.has("nvcc"):
+        os.environ.pop("ORTHANT_CUDA_KOKKOS", None)  # its sources are built by another step, or were packed
+        capability = re.search(r"([0-9]+)\.([0-9]+)$", check.device)
+        os.environ["ORTHANT_BUILD_DIR"] = str(check.place.work / "cuda-check")
+        os.environ["ORTHANT_CUDA_ARCHITECTURES"] = "".join(capability.groups()) if capability else "90"
+        command = ["bash", check.place.source / "scripts/check_cuda.sh"]
+        outcomes.append(("by nvcc here", judged(*run_step(check, "vendor", command, "device", 240))))
+    if not outcomes:
+        return Outcome("skipped", "no nvcc here, and no packed program")
+    for _, one in outcomes:
+        if one.result == "passed" and "\n0 devices" in "\n" + one.log and not check.is_rehearsal:
+            one.result, one.reason = "failed", "the CUDA runtime sees no device"
+    worst = next((one for word in ("failed", "cut") for _, one in outcomes if one.result == word), outcomes[0][1])
+    worst.lines = [f"{name}: {line.removeprefix('check_cuda: ')}" for name, one in outcomes for line in one.log.splitlines() if said.search(line)]
+    return worst
 
 
 # --- the suite ------------------------------------------------------------------------------------------------------------
