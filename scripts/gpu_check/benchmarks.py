@@ -90,7 +90,7 @@ def measure(check, name, *arguments):
 def other_figures(line, known):
     """Comparisons that the line holds beside the usual figures: the vendor's library, kernels that were tried."""
     return [f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in line.items()
-            if key not in known and any(word in key for word in ("library", "vendor", "cusparse", "cublas", "bare", "kernel"))
+            if key not in known and any(word in key for word in ("library", "own", "chosen", "bare", "share"))
             and isinstance(value, (int, float, str))]
 
 
@@ -107,7 +107,7 @@ def bench_spmm(check):
     for line in lines:
         outcome.lines.append(f"{line['width']:>5} {line['seconds'] * 1e3:>9.3f} {line['gathered_gb_per_s']:>14.0f} "
                              f"{line['gathered_share']:>8.2f} {line['compulsory_gb_per_s']:>16.0f} {line['compulsory_share']:>8.2f}")
-        outcome.lines += ["      " + ", ".join(more) for more in [other_figures(line, ())] if more]
+        outcome.lines += ["      " + ", ".join(more) for more in [other_figures(line, ("gathered_share", "compulsory_share"))] if more]
     return outcome
 
 
@@ -120,7 +120,7 @@ def bench_gemm(check):
         parts += [f"{line['seconds'] * 1e3:.3f} ms"] if "seconds" in line else []
         parts += [f"{line['gflop_per_s']:.0f} GFLOP/s"] if "gflop_per_s" in line else []
         parts += [f"{line['gb_per_s']:.0f} GB/s"] if "gb_per_s" in line else []
-        outcome.lines.append(", ".join([part for part in parts if part] + other_figures(line, ("kind",))))
+        outcome.lines.append(", ".join([part for part in parts if part] + other_figures(line, ())))
     return outcome
 
 
@@ -154,9 +154,8 @@ def torch(check):
         return Outcome("skipped", problem)
     result = check.place.work / "torch.json"
     result.unlink(missing_ok=True)
-    against = "csr,pyg" if machine.can_import("torch_geometric") and machine.can_import("torch_sparse") else "csr"
     command = ["python3", script, "--graph", store, "--ranks", "1", "--epochs", "8", "--repeats", "1" if check.is_rehearsal else "2",
-               "--against", against, "--orthant", check.place.wrapper(), "--python", "python3", "--mpirun", " ".join(check.place.mpirun()),
+               "--orthant", check.place.wrapper(), "--python", "python3", "--mpirun", " ".join(check.place.mpirun()),
                "--work", check.place.work / "torch", "--json", result]
     if not check.is_rehearsal:
         command += ["--device", "cuda"]
