@@ -73,6 +73,14 @@ def find_libraries(names):
     return found
 
 
+def numbers_of(version):
+    return [int(part) for part in version.split(".") if part.isdigit()]
+
+
+def libc_version():
+    return numbers_of(platform.libc_ver()[1])
+
+
 def facts():
     glibc = " ".join(platform.libc_ver())
     return {"cores": len(os.sched_getaffinity(0)), "system": platform.platform(), "libc": glibc,

@@ -79,7 +79,10 @@ class Tree(Place):
         self._lists = json.loads((self._share / "tests.json").read_text())
         if self.device_kind not in self._lists:
             raise Missing(f"{tree} holds no programs for the {self.device_kind}")
-        self.commit = (self._share / "packed.txt").read_text().split()[1]
+        packed = dict(line.split(" ", 1) for line in (self._share / "packed.txt").read_text().splitlines())
+        self.commit = packed["commit"]
+        if machine.libc_version() < machine.numbers_of(packed["glibc"]):
+            raise Missing(f"the tree needs glibc {packed['glibc']} or newer")
         os.environ["PATH"] = f"{tree / 'bin'}{os.pathsep}{os.environ['PATH']}"
         for line in (self._share / "environment.txt").read_text().split():
             name, _, value = line.partition("=")
