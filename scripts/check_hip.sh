@@ -51,16 +51,15 @@ if has_header hipsparse/hipsparse.h && has_header hipblas/hipblas.h; then
 else
   say "not checked: src/pmm/vendor_gemm_hip.cpp (no hipBLAS headers here)" && is_whole=no
 fi
-if has_header rccl/rccl.h; then
-  build_all_sources HIP hipcc -DORTHANT_ENABLE_NCCL=ON
-else
-  say "not checked: RCCL collectives (no RCCL headers here)"
-  build_all_sources HIP hipcc
+with_rccl=ON
+if ! has_header rccl/rccl.h; then
+  say "not checked: RCCL collectives (no RCCL headers here)" && with_rccl=OFF
 fi
 if [ "$is_whole" = no ]; then
-  say "not checked: linking and running; that takes both libraries"
+  say "not checked: linking and running, and Kokkos's kernels; that takes both libraries"
   exit 0
 fi
+build_all_sources HIP hipcc -DORTHANT_ENABLE_NCCL=$with_rccl
 compile tests/device/vendor_check.cpp
 hipcc "${objects[@]}" -o "$build/vendor_check" "${libraries[@]}" -lhipblas -lhipsparse \
   "-Wl,-rpath,$(dirname "$(dirname "$(command -v hipcc)")")/lib"
