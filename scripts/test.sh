@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Bootstraps this machine, builds Orthant and runs its tests. The last line printed is the count of them.
+# Bootstraps this machine, builds Orthant and runs its tests. The skipped ones are named with the reason; the last line
+# printed is the count of all.
 #
 # usage: scripts/test.sh [--kokkos KIND] [--preset NAME] [ctest options, such as -R runtime]
 #   --kokkos KIND   the Kokkos that scripts/bootstrap.sh --kokkos KIND builds, in a build tree of its own
@@ -18,7 +19,7 @@ while [ $# -gt 0 ]; do
   case $1 in
   --kokkos) kokkos=${2:?--kokkos needs a value} && shift 2 ;;
   --preset) preset=${2:?--preset needs a value} && shift 2 ;;
-  -h | --help) sed -n '5,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;;
+  -h | --help) sed -n '7,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;;
   *) break ;;
   esac
 done
@@ -51,6 +52,7 @@ trap 'rm -f "$log"' EXIT
 status=0
 ctest --test-dir "$build" --output-on-failure --no-tests=error -LE large --parallel "$jobs" "$@" | tee "$log" || status=$?
 
+awk -f "$repository/scripts/skipped_tests.awk" "$log" "$build/Testing/Temporary/LastTest.log"
 # ctest counts a skipped test as passed; here the three are told apart.
 awk '/^ *[0-9]+\/[0-9]+ Test +#[0-9]+:/ {
        if (/ Passed +[0-9.]+ sec/) ++passed; else if (/\*\*\*Skipped/) ++skipped; else ++failed

@@ -32,6 +32,8 @@ struct Edge {
   std::int64_t source = 0;
   std::int64_t target = 0;
   friend auto operator<=>(Edge const&, Edge const&) = default;
+  // Implied by the line above, but nvcc then leaves it out of the object.
+  friend bool operator==(Edge const&, Edge const&) = default;
 };
 
 enum class FeatureKind : std::uint8_t { none, dense, sparse };

@@ -113,6 +113,20 @@ TEST_P(CoraTrajectory, IsRepeatedInFp32WithEachProductOrder) {
     repeat_case<float>(reference()->cases[2], grid, store, order, 1e-5);
 }
 
+/// All cases, on one grid a rank count.
+TEST(CoraTrajectories, AreRepeatedInFp32) {
+  if (reference() == nullptr) GTEST_SKIP() << "no reference data (set ORTHANT_DATA)";
+  runtime::Communicator const world(MPI_COMM_WORLD, "world");
+  auto const [x, y, z] = grids_3d(world.size()).front();
+  pmm::ProcessGrid const grid(world, {1, x, y, z});
+  auto const store = store_of_folder(world, reference()->cora);
+
+  // Rounding grows with the epochs: the tolerances are those of the reference's README.
+  for (auto const& expected : reference()->cases)
+    repeat_case<float>(expected, grid, store, models::ProductOrder::automatic,
+                       expected["epochs"].get<std::int64_t>() <= 10 ? 1e-5 : 1e-3);
+}
+
 int num_ranks() {
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps that measure. They pass where they ran; whether a figure is good enough stands beside it in the table."""
+import json
+import threading
+
+import jobs
+import machine
+from report import Outcome
+
+LIMIT = 240  # seconds of one benchmark
+TORCH_LIMIT = 420
+MIB = 1 << 20
+
+# Each edge is stored in both directions and repeats are merged. 33,554,432 edges become 63.5 million non-zeros of A, 66 million 124 million.
+GRAPHS = {"spmm": {"vertices": 2097152, "edges": 33554432, "features": 0},
+          "products": {"vertices": 2450000, "edges": 66000000, "features": 100, "classes": 47}}
+REHEARSAL = 256  # a rehearsal's graphs are this much smaller
+
+
+class Stores:
+    """Writes both graphs on the host, in the background while other steps use the device; a store that is there is used again."""
+
+    def __init__(self, check, names):
+        self._check = check
+        self._problems = {}
+        self._threads = {name: threading.Thread(target=self._write, args=(name,), daemon=True) for name in names}
+        for thread in self._threads.values():
+            thread.start()
+
+    def path(self, name):
+        shrunk = f"-over-{REHEARSAL}" if self._check.is_rehearsal else ""
+        return self._check.place.work / f"{name}{shrunk}.h5"
+
+    def wait(self, name):
+        """The store, or what went wrong, one of them None."""
+        thread = self._threads.get(name)
+        if thread is not None:
+            thread.join(max(min(self._check.clock.left(), 1e6), 0))
+            if thread.is_alive():
+                return None, "its graph is still being written"
+        problem = self._problems.get(name)
+        return (None, problem) if problem else (self.path(name), None)
+
+    def finish(self):
+        """Nothing is left running when the check ends."""
+        for thread in self._threads.values():
+            thread.join()
+
+    def _write(self, name):
+        store = self.path(name)
+        if store.exists():
+            return
+        graph = {key: value // REHEARSAL if self._check.is_rehearsal and key in ("vertices", "edges") else value
+                 for key, value in GRAPHS[name].items()}
+        folder = store.with_suffix("")
+        steps = [["generate", "--kind", "rmat", "--seed", "1", "-o", folder, *[word for key in graph for word in (f"--{key}", graph[key])]],
+                 ["partition", "--input", folder, "-o", store]]
+        for arguments in steps:
+            place = self._check.place
+            done = jobs.run([place.orthant("host"), *arguments], place.environment("host"), self._check.clock.left(),
+                            self._check.logs / f"store_{name}-{arguments[0]}.log")
+            if done.status != 0:
+                self._problems[name] = f"orthant {arguments[0]} ended with status {done.status}: {done.output.strip().splitlines()[-1:]}"
+                return
+        for path in sorted(folder.rglob("*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+        folder.rmdir()
+
+
+def needs(steps):
+    """The graphs that the chosen steps read."""
+    return sorted({name for name, of in (("spmm", ("bench_spmm",)), ("products", ("bench_epoch", "torch"))) if set(of) & set(steps)})
+
+
+def measure(check, name, *arguments):
+    """Runs `orthant bench`; what lines it printed count, even when it was ended."""
+    limit = min(LIMIT, check.clock.left())
+    command = check.place.on("device", 1, "bench", *arguments)
+    done = jobs.run(command, check.place.environment("device"), limit, check.logs / f"{name}.log")
+    lines = [json.loads(line) for line in done.output.splitlines() if line.startswith("{") and line.endswith("}")]
+    for line in lines:
+        check.report.record({"measured": name, **line})
+    if done.timed_out:
+        return Outcome("cut", f"ended after {limit:.0f} s", log=done.output), lines
+    if done.status != 0:
+        return Outcome("failed", f"status {done.status}", log=done.output), lines
+    return Outcome("done"), lines
+
+
+def other_figures(line, known):
+    """Comparisons that the line holds beside the usual figures: the vendor's library, kernels that were tried."""
+    return [f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in line.items()
+            if key not in known and any(word in key for word in ("library", "own", "chosen", "bare", "share"))
+            and isinstance(value, (int, float, str))]
+
+
+def bench_spmm(check):
+    store, problem = check.stores.wait("spmm")
+    if problem:
+        return Outcome("skipped", problem)
+    outcome, lines = measure(check, "bench_spmm", "spmm", "--graph", store, "--widths", "32,64,128,256", "--stream-mib",
+                             "8" if check.is_rehearsal else "1024")
+    if lines:
+        outcome.lines.append(f"{lines[0]['vertices']} vertices, {lines[0]['nonzeros']} non-zeros, fp32; memory moves "
+                             f"{lines[0]['stream_gb_per_s']:.0f} GB/s")
+        outcome.lines.append(f"{'width':>5} {'ms':>9} {'gathered GB/s':>14} {'of copy':>8} {'compulsory GB/s':>16} {'of copy':>8}")
+    for line in lines:
+        outcome.lines.append(f"{line['width']:>5} {line['seconds'] * 1e3:>9.3f} {line['gathered_gb_per_s']:>14.0f} "
+                             f"{line['gathered_share']:>8.2f} {line['compulsory_gb_per_s']:>16.0f} {line['compulsory_share']:>8.2f}")
+        outcome.lines += ["      " + ", ".join(more) for more in [other_figures(line, ("gathered_share", "compulsory_share"))] if more]
+    return outcome
+
+
+def bench_gemm(check):
+    outcome, lines = measure(check, "bench_gemm", "gemm", "--rows", "9570" if check.is_rehearsal else "2450000", "--widths",
+                             "100-128-128-47", "--dropout", "0", *(["--gemm-size", "256", "--stream-mib", "8"] if check.is_rehearsal else []))
+    for line in lines:
+        shape = "x".join(str(line[key]) for key in ("m", "n", "k") if key in line)
+        parts = [str(line.get("product", "all of an epoch")), shape]
+        parts += [f"{line['seconds'] * 1e3:.3f} ms"] if "seconds" in line else []
+        parts += [f"{line['gflop_per_s']:.0f} GFLOP/s"] if "gflop_per_s" in line else []
+        parts += [f"{line['gb_per_s']:.0f} GB/s"] if "gb_per_s" in line else []
+        outcome.lines.append(", ".join([part for part in parts if part] + other_figures(line, ())))
+    return outcome
+
+
+def bench_epoch(check):
+    store, problem = check.stores.wait("products")
+    if problem:
+        return Outcome("skipped", problem)
+    outcome, lines = measure(check, "bench_epoch", "epoch", "--graph", store, "--layers", "3", "--hidden", "128", "--dropout", "0",
+                             "--epochs", "10", "--stream-mib", "8" if check.is_rehearsal else "1024")
+    for line in lines:
+        outcome.lines.append(f"{line['vertices']} vertices, {line['nonzeros']} non-zeros with self loops, {line['dtype']}, "
+                             f"100-128-128-47: {line['seconds'] * 1e3:.2f} ms an epoch (least {line['min_seconds'] * 1e3:.2f})")
+        outcome.lines.append(f"its products by themselves {line['bare_seconds'] * 1e3:.2f} ms (SpMM {line['bare_spmm_seconds'] * 1e3:.2f}, "
+                             f"GEMM {line['bare_gemm_seconds'] * 1e3:.2f}): x {line['ratio']:.3f}")
+        outcome.lines += [f"{key}: {value / MIB:.0f} MiB" for key, value in line.items() if "memory" in key and key.endswith("bytes")]
+        outcome.lines += [f"  layer {p['layer']} {p['product']}: {p['seconds'] * 1e3:.3f} ms, {p['gb_per_s']:.0f} GB/s"
+                          + (f", gathered {p['gathered_gb_per_s']:.0f} GB/s" if "gathered_gb_per_s" in p else f", {p['gflop_per_s']:.0f} GFLOP/s")
+                          for p in line.get("products", [])]
+    return outcome
+
+
+def torch(check):
+    """The same epochs in PyTorch on the same device: compare_torch.py's own table, and its JSON."""
+    script = check.place.source / "tests/bench/compare_torch.py"
+    if not machine.can_import("torch"):
+        return Outcome("skipped", "python3 cannot import torch here")
+    if not check.is_rehearsal and "--device" not in machine.output_of("python3", str(script), "--help"):
+        return Outcome("skipped", "compare_torch.py knows the host only")
+    store, problem = check.stores.wait("products")
+    if problem:
+        return Outcome("skipped", problem)
+    result = check.place.work / "torch.json"
+    result.unlink(missing_ok=True)
+    command = ["python3", script, "--graph", store, "--ranks", "1", "--epochs", "8", "--repeats", "1" if check.is_rehearsal else "2",
+               "--orthant", check.place.wrapper(), "--python", "python3", "--mpirun", " ".join(check.place.mpirun()),
+               "--work", check.place.work / "torch", "--json", result]
+    if not check.is_rehearsal:
+        command += ["--device", "cuda"]
+    limit = min(TORCH_LIMIT, check.clock.left())
+    done = jobs.run(command, check.place.environment("host"), limit, check.logs / "torch.log")
+    if done.timed_out:
+        return Outcome("cut", f"ended after {limit:.0f} s", done.output.splitlines()[-12:], log=done.output)
+    if done.status != 0:
+        return Outcome("failed", f"status {done.status}", log=done.output)
+    check.report.record({"measured": "torch", **json.loads(result.read_text())})
+    return Outcome("done", "", [line for line in done.output.splitlines() if line.strip()])

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this machine has: the device, the compilers, and CUDA's libraries, of the toolkit or of a Python's packages."""
+import glob
+import os
+import platform
+import shutil
+import subprocess
+import sysconfig
+
+# Places that are often not on PATH or known to the loader.
+DRIVER_PLACES = ["/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/wsl/lib"]
+PROGRAM_PLACES = ["/usr/local/cuda/bin", "/usr/local/nvidia/bin", "/usr/local/cuda/compute-sanitizer"]
+
+
+def add_usual_places():
+    """On PATH from here on, for this process and those that it starts."""
+    places = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join(places + [place for place in PROGRAM_PLACES if place not in places])
+
+
+def output_of(*command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def device():
+    """The first device's name, memory and driver, or nothing."""
+    text = output_of("nvidia-smi", "--query-gpu=name,memory.total,driver_version,compute_cap", "--format=csv,noheader")
+    return text.splitlines()[0] if text else ""
+
+
+def has(program):
+    return shutil.which(program) is not None
+
+
+def can_import(module):
+    return output_of("python3", "-c", f"import {module}; print({module}.__version__)")
+
+
+def _python_places():
+    """nvidia/*/lib of the Python that `python3` starts."""
+    folder = output_of("python3", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))") or sysconfig.get_path("purelib")
+    return sorted(glob.glob(os.path.join(folder, "nvidia", "*", "lib")))
+
+
+def _toolkit_places():
+    roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_ROOT"), "/usr/local/cuda"]
+    nvcc = shutil.which("nvcc")
+    if nvcc:
+        roots.append(os.path.dirname(os.path.dirname(os.path.realpath(nvcc))))
+    return [os.path.join(root, part) for root in roots if root for part in ("lib64", "lib", "targets/x86_64-linux/lib")]
+
+
+def _known_to_loader():
+    """Names in ldconfig's cache."""
+    lines = (output_of("ldconfig", "-p") or output_of("/sbin/ldconfig", "-p")).splitlines()
+    return {line.split()[0] for line in lines if " => " in line}
+
+
+def find_libraries(names):
+    """Library to its path on this machine, empty where the loader finds it by itself; what is not here is absent."""
+    loader = _known_to_loader()
+    places = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) + _toolkit_places() + _python_places() + DRIVER_PLACES
+    found = {}
+    for name in names:
+        candidates = [os.path.join(place, name) for place in places if place]
+        path = "" if name in loader else next((path for path in candidates if os.path.exists(path)), None)
+        if path is not None:
+            found[name] = path
+    return found
+
+
+def numbers_of(version):
+    return [int(part) for part in version.split(".") if part.isdigit()]
+
+
+def libc_version():
+    return numbers_of(platform.libc_ver()[1])
+
+
+def facts():
+    glibc = " ".join(platform.libc_ver())
+    return {"cores": len(os.sched_getaffinity(0)), "system": platform.platform(), "libc": glibc,
+            "nvcc": next((line for line in output_of("nvcc", "--version").splitlines() if "release" in line), "none"),
+            "torch": can_import("torch") or "none", "torch_geometric": can_import("torch_geometric") or "none"}
