@@ -6,6 +6,7 @@
 
 #include "cli/bench.hpp"
 #include "cli/epoch_products.hpp"
+#include "cli/gemm_math.hpp"
 #include "cli/roofline.hpp"
 #include "cli/spmm_bytes.hpp"
 #include "cli/subcommands.hpp"
@@ -230,6 +231,7 @@ nlohmann::ordered_json begin_epoch_line(Context const& context, pmm::ProcessGrid
   line["hidden"] = o.hidden;
   line["dropout"] = o.dropout;
   line["dtype"] = o.compute_dtype;
+  line["gemm_math"] = o.gemm_math;
   line["comm_dtype"] = o.comm_dtype;
   line["overlap"] = o.overlap;
   line["order"] = o.order;
@@ -281,6 +283,7 @@ int bench(EpochOptions const& options, Context& context) {
 
 int run(EpochOptions const& options, Context& context) {
   require_fitting_types(options.train);
+  choose_gemm_math(options.train.gemm_math, options.train.compute_dtype);
   if (options.train.epochs == 0) runtime::throw_user("--epochs 0: at least one epoch must be timed");
   return options.train.compute_dtype == "fp32" ? bench<float>(options, context)
                                                : bench<double>(options, context);

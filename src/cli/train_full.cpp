@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/train_full.hpp"
 
+#include "cli/gemm_math.hpp"
 #include "cli/train_run.hpp"
 #include "graph/dataset.hpp"
 #include "graph/partition.hpp"
@@ -83,6 +84,7 @@ pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks) {
 
 int train_full(TrainOptions const& options, Context& context) {
   require_fitting_types(options);
+  choose_gemm_math(options.gemm_math, options.compute_dtype);
   return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
 }
 

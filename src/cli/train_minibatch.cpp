@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/train_minibatch.hpp"
 
+#include "cli/gemm_math.hpp"
 #include "cli/train_full.hpp"
 #include "cli/train_run.hpp"
 #include "models/mini_batch.hpp"
@@ -69,6 +70,7 @@ int train(TrainOptions const& options, Context& context) {
 
 int train_minibatch(TrainOptions const& options, Context& context) {
   require_fitting_types(options);
+  choose_gemm_math(options.gemm_math, options.compute_dtype);
   return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
 }
 
