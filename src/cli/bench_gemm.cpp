@@ -111,6 +111,8 @@ void describe(nlohmann::ordered_json& line, Timing const& timing, Roofline const
   line["gflop_per_s"] = giga_per_second(timing.flops, timing.ours.median);
   line["bare_gflop_per_s"] = giga_per_second(timing.flops, timing.bare.median);
   roofline.describe(line);
+  line["stream_share"] = giga_per_second(timing.bytes, timing.ours.median) / roofline.stream_gb_per_s;
+  line["gemm_share"] = giga_per_second(timing.flops, timing.ours.median) / roofline.gemm_gflop_per_s;
 }
 
 template<class T>

@@ -60,7 +60,9 @@ void Gemm::FreeMemory::operator()(void* memory) const noexcept {
 }
 
 void Gemm::Destroy::operator()(void* handle) const noexcept {
-  static_cast<void>(cublasDestroy(static_cast<cublasHandle_t>(handle)));
+  auto* const library = static_cast<cublasHandle_t>(handle);
+  static_cast<void>(cublasSetStream(library, nullptr)); // its own may be gone
+  static_cast<void>(cublasDestroy(library));
 }
 
 Gemm::Gemm(GemmMath math, void* stream) : math_(math) {

@@ -205,6 +205,8 @@ def gemm(ranks, dtype, number_bytes):
         require_close(line, "ratio", line["seconds"] / line["bare_seconds"])
         require_close(line, "gflop_per_s", line["flops"] * 1e-9 / line["seconds"])
         require_close(line, "gb_per_s", line["bytes"] * 1e-9 / line["seconds"])
+        require_close(line, "stream_share", line["gb_per_s"] / line["stream_gb_per_s"])
+        require_close(line, "gemm_share", line["gflop_per_s"] / line["gemm_gflop_per_s"])
     for line, (m, n, k) in zip(products, shapes):
         require_close(line, "share", roofline_seconds(line, line["bytes"], line["flops"]) / line["seconds"])
         if ranks == 1:
@@ -238,6 +240,8 @@ def epoch(ranks, grid, arguments, widths, gemm_flops):
         raise Failure(f"odd figures {line}")
     if not {"forward", "backward", "loss", "optimizer"} <= set(line["phases"]):
         raise Failure(f"phases {line['phases']}")
+    if "device_memory_bytes" in line and not (line["device_memory_bytes"] > 0 and line["device_memory_predicted_bytes"] > 0):
+        raise Failure(f"memory of a device {line}")
     if not line["peak_memory_bytes"] >= line["memory_a_rank_bytes"] > 0:
         raise Failure(f"memory {line}")
     with tempfile.TemporaryDirectory() as folder:
