@@ -1,13 +1,15 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// OpenBLAS called by itself: what Orthant's dense products are measured against.
+// The library called by itself, OpenBLAS on the host and the vendor's on a device: what Orthant's dense
+// products are measured against.
 
 #include "pmm/local_gemm.hpp"
 
 namespace orthant::cli {
 
-/// C := op(A) op(B) on the host, extents unchecked; done on return.
+/// C := op(A) op(B) in one call, no extent 0. On the host done on return, extents unchecked; on a device
+/// enqueued on the default stream.
 template<class T>
 void bare_gemm(pmm::Transpose transpose_a, pmm::Panel<T> const& a, pmm::Transpose transpose_b,
                pmm::Panel<T> const& b, pmm::Panel<T> const& c);

@@ -5,12 +5,16 @@
 // JSON line. The ratio says what the epoch costs beyond its products.
 
 #include "cli/bench.hpp"
+#include "cli/device_memory.hpp"
 #include "cli/epoch_products.hpp"
+#include "cli/gemm_math.hpp"
 #include "cli/roofline.hpp"
 #include "cli/spmm_bytes.hpp"
 #include "cli/subcommands.hpp"
 #include "cli/train_full.hpp"
 #include "cli/train_run.hpp"
+#include "models/memory_estimate.hpp"
+#include "pmm/host_parts.hpp"
 #include "runtime/process_memory.hpp"
 
 #include <map>
@@ -230,6 +234,7 @@ nlohmann::ordered_json begin_epoch_line(Context const& context, pmm::ProcessGrid
   line["hidden"] = o.hidden;
   line["dropout"] = o.dropout;
   line["dtype"] = o.compute_dtype;
+  line["gemm_math"] = o.gemm_math;
   line["comm_dtype"] = o.comm_dtype;
   line["overlap"] = o.overlap;
   line["order"] = o.order;
@@ -241,6 +246,7 @@ template<class T>
 int bench(EpochOptions const& options, Context& context) {
   auto const& world = context.world();
   auto const memory_at_start = runtime::resident_bytes();
+  DeviceMemory const device_memory;
   auto const model_settings = model_of(options.train);
   pmm::set_gemm_threads(1); // as training
   pmm::ProcessGrid const grid(world, full_graph_shape(options.train.grid, world.size()));
@@ -259,6 +265,10 @@ int bench(EpochOptions const& options, Context& context) {
   // A step allocates nothing, so the most memory that training takes is known after the first.
   models::FullGraphTrainer<T>(grid, model, loss, settings).run([](runtime::EpochRecord const&) {});
   auto const peak = runtime::peak_resident_bytes();
+  auto const device_peak = device_memory.peak_array_bytes();
+  auto const device_taken = device_memory.taken_bytes();
+  auto const estimate =
+      models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
 
   auto const roofline = measure_roofline<T>(world, options.roofline);
   BareEpoch<T> bare(grid, store, model_settings, plan);
@@ -274,6 +284,11 @@ int bench(EpochOptions const& options, Context& context) {
   auto const seconds = times.describe(line, world);
   line["peak_memory_bytes"] = runtime::all_reduced(world, peak, runtime::Reduction::sum);
   line["memory_a_rank_bytes"] = runtime::all_reduced(world, peak - memory_at_start, runtime::Reduction::max);
+  if constexpr (!pmm::runs_on_host) {
+    line["device_memory_bytes"] = runtime::all_reduced(world, device_peak, runtime::Reduction::sum);
+    line["device_memory_taken_bytes"] = runtime::all_reduced(world, device_taken, runtime::Reduction::max);
+    line["device_memory_predicted_bytes"] = runtime::all_reduced(world, estimate.arrays(), runtime::Reduction::sum);
+  }
   bare.describe(line, seconds, roofline);
   print_line(context, line);
   return runtime::exit_done;
@@ -281,6 +296,7 @@ int bench(EpochOptions const& options, Context& context) {
 
 int run(EpochOptions const& options, Context& context) {
   require_fitting_types(options.train);
+  choose_gemm_math(options.train.gemm_math, options.train.compute_dtype);
   if (options.train.epochs == 0) runtime::throw_user("--epochs 0: at least one epoch must be timed");
   return options.train.compute_dtype == "fp32" ? bench<float>(options, context)
                                                : bench<double>(options, context);

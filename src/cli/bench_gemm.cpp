@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // orthant bench gemm: the dense products of one epoch of a GCN, in the forms that its layers use, as training
-// calls them and through OpenBLAS by itself, in turn, all ranks at once. One JSON line a product, then one
-// for all of them. Shapes are those of the first rank; bytes and operations sums over ranks.
+// calls them and through the library by itself (OpenBLAS, or the device's), in turn, all ranks at once. One
+// JSON line a product, then one for all of them. Shapes are those of the first rank; bytes and operations
+// sums over ranks.
 
 #include "cli/bench.hpp"
 #include "cli/epoch_products.hpp"
+#include "cli/gemm_math.hpp"
 #include "cli/roofline.hpp"
 #include "cli/subcommands.hpp"
 #include "cli/train_full.hpp"
@@ -26,6 +28,7 @@ struct GemmOptions {
   std::string order = "auto";
   std::string grid = "auto";
   std::string dtype = "fp32";
+  std::string gemm_math = "fp32";
   std::int64_t repeat = 0;
   RooflineOptions roofline;
 };
@@ -108,6 +111,8 @@ void describe(nlohmann::ordered_json& line, Timing const& timing, Roofline const
   line["gflop_per_s"] = giga_per_second(timing.flops, timing.ours.median);
   line["bare_gflop_per_s"] = giga_per_second(timing.flops, timing.bare.median);
   roofline.describe(line);
+  line["stream_share"] = giga_per_second(timing.bytes, timing.ours.median) / roofline.stream_gb_per_s;
+  line["gemm_share"] = giga_per_second(timing.flops, timing.ours.median) / roofline.gemm_gflop_per_s;
 }
 
 template<class T>
@@ -130,6 +135,7 @@ int bench(GemmOptions const& options, Context& context) {
   auto head = begin_line(context, "gemm");
   head["grid"] = grid.shape().to_string();
   head["dtype"] = options.dtype;
+  head["gemm_math"] = options.gemm_math;
   runtime::DefaultExec const exec;
   Timing all;
   auto least_seconds = 0.0;
@@ -176,7 +182,7 @@ int bench(GemmOptions const& options, Context& context) {
 
 std::unique_ptr<Command> make_bench_gemm() {
   auto command = std::make_unique<Command>(
-      "bench gemm", "Time the dense products of a GCN's epoch beside OpenBLAS by itself");
+      "bench gemm", "Time the dense products of a GCN's epoch beside the library by itself");
   auto const o = std::make_shared<GemmOptions>();
   command->option("--rows", o->rows, "Vertices of the graph", in_range(1, 1e12));
   command->option("--widths", o->widths, "Widths of the model from features to classes, such as 100-128-47");
@@ -189,9 +195,11 @@ std::unique_ptr<Command> make_bench_gemm() {
                   one_of({"auto", "aggregate", "transform"}));
   command->option("--grid", o->grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
   command->option("--dtype", o->dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
+  add_gemm_math_option(*command, o->gemm_math);
   add_repeat_option(*command, o->repeat);
   add_options(*command, o->roofline);
   command->set_run([o](Context& context) {
+    choose_gemm_math(o->gemm_math, o->dtype);
     return o->dtype == "fp32" ? bench<float>(*o, context) : bench<double>(*o, context);
   });
   return command;

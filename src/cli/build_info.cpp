@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/build_info.hpp"
 
+#include "cli/gemm_math.hpp"
 #include "cli/git_description.hpp"
 
 #include <Kokkos_Core.hpp>
@@ -67,19 +68,20 @@ std::string version() {
 nlohmann::ordered_json backends() {
   return {{"build", ORTHANT_BUILD_TYPE},  {"compiler", ORTHANT_COMPILER}, {"kokkos", kokkos_version()},
           {"spaces", execution_spaces()}, {"mpi", mpi_library()},         {"nccl", has_nccl},
-          {"hdf5", hdf5_library()}};
+          {"hdf5", hdf5_library()},       {"gemm_math", gemm_maths()}};
 }
 
 std::string describe_build() {
   return fmt::format("orthant {}\n"
                      "build       {}, {}\n"
                      "Kokkos      {}: {} (default {})\n"
+                     "products    {}\n"
                      "MPI         {}\n"
                      "NCCL        {}\n"
                      "HDF5        {}, parallel\n",
                      version(), ORTHANT_BUILD_TYPE, ORTHANT_COMPILER, kokkos_version(),
                      fmt::join(execution_spaces(), ", "), Kokkos::DefaultExecutionSpace::name(),
-                     mpi_library(), has_nccl ? "yes" : "no", hdf5_library());
+                     fmt::join(gemm_maths(), ", "), mpi_library(), has_nccl ? "yes" : "no", hdf5_library());
 }
 
 } // namespace orthant::cli

@@ -56,7 +56,7 @@ class ProductOperands {
   void multiply(runtime::DefaultExec const& exec, LocalProduct const& product) const;
   void multiply(runtime::DefaultExec const& exec, LocalProduct const& product,
                 pmm::LocalSpmm<T> const& sparse) const;
-  /// The dense product through OpenBLAS alone.
+  /// The dense product through the library alone.
   void multiply_bare(LocalProduct const& product) const;
 
  private:

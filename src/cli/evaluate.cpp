@@ -2,6 +2,7 @@
 //
 // orthant evaluate: losses and accuracies of trained weights, and their predictions.
 
+#include "cli/gemm_math.hpp"
 #include "cli/subcommands.hpp"
 #include "cli/train_full.hpp"
 #include "models/predictions.hpp"
@@ -20,6 +21,7 @@ struct EvaluateOptions {
   std::string predictions;
   std::string grid = "auto";
   std::string feature_norm; // empty: as the weights were trained
+  std::string gemm_math = "fp32";
 };
 
 models::GcnSettings model_of(models::WeightsFacts const& weights, EvaluateOptions const& options) {
@@ -40,6 +42,7 @@ void require_fitting_widths(models::WeightsFacts const& weights, graph::GraphSto
 int run(EvaluateOptions const& options, Context& context) {
   if (options.graph.empty()) runtime::throw_user("evaluate: name the store with --graph graph.h5");
   if (options.weights.empty()) runtime::throw_user("evaluate: name the weights with --weights FILE.h5");
+  choose_gemm_math(options.gemm_math, "fp32");
   auto const& world = context.world();
   pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
   auto const store = graph::GraphStore::open(world, options.graph);
@@ -91,6 +94,7 @@ std::unique_ptr<Command> make_evaluate() {
   command->option("--grid", options->grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
   command->option("--feature-norm", options->feature_norm,
                   "row or none; by default what the weights were trained with", one_of({"row", "none"}));
+  add_gemm_math_option(*command, options->gemm_math);
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/train_full.hpp"
 
+#include "cli/gemm_math.hpp"
 #include "cli/train_run.hpp"
 #include "graph/dataset.hpp"
 #include "graph/partition.hpp"
 #include "models/full_graph.hpp"
 #include "models/memory_estimate.hpp"
 #include "models/weights_file.hpp"
+#include "pmm/host_parts.hpp"
 #include "pmm/local_gemm.hpp"
 #include "runtime/output_file.hpp"
-#include "runtime/process_memory.hpp"
 
 namespace orthant::cli {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 template<class T>
 int train(TrainOptions const& options, Context& context) {
   auto const& world = context.world();
-  auto const memory_at_start = runtime::resident_bytes();
+  MemoryMeter const meter;
   auto const model_settings = model_of(options);
   auto const settings = training_of(options);
   pmm::set_gemm_threads(1);
@@ -29,10 +30,10 @@ int train(TrainOptions const& options, Context& context) {
   begin_metrics(context, grid, options);
   describe_graph(context, store);
   auto const estimate =
-      models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer).peak();
+      models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
   describe_grid(context, grid);
   say(context, "memory    {} a rank predicted\n",
-      bytes_text(runtime::all_reduced(world, estimate, runtime::Reduction::max)));
+      bytes_text(runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max)));
 
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
   models::Gcn<T> model(grid, store, model_settings);
@@ -47,10 +48,13 @@ int train(TrainOptions const& options, Context& context) {
 
   if (!options.save_weights.empty())
     models::save_weights(grid, options.save_weights, model.parameters(), model_settings);
-  auto const taken =
-      runtime::all_reduced(world, runtime::peak_resident_bytes() - memory_at_start, runtime::Reduction::max);
+  auto const taken = meter.taken(world);
   report(context, result);
-  say(context, "memory a rank         {} (predicted {})\n", bytes_text(taken), bytes_text(estimate));
+  say(context, "memory a rank         {} (predicted {})\n", bytes_text(taken.resident),
+      bytes_text(estimate.peak()));
+  if constexpr (!pmm::runs_on_host)
+    say(context, "memory of the device  {} in arrays a rank (predicted {}), {} less free\n",
+        bytes_text(taken.device_arrays), bytes_text(estimate.arrays()), bytes_text(taken.device));
   end_metrics(context, result, taken);
   return runtime::exit_done;
 }
@@ -83,6 +87,7 @@ pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks) {
 
 int train_full(TrainOptions const& options, Context& context) {
   require_fitting_types(options);
+  choose_gemm_math(options.gemm_math, options.compute_dtype);
   return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/train_minibatch.hpp"
 
+#include "cli/gemm_math.hpp"
 #include "cli/train_full.hpp"
 #include "cli/train_run.hpp"
 #include "models/mini_batch.hpp"
 #include "models/weights_file.hpp"
+#include "pmm/host_parts.hpp"
 #include "pmm/local_gemm.hpp"
 #include "runtime/output_file.hpp"
-#include "runtime/process_memory.hpp"
 
 namespace orthant::cli {
 namespace {
@@ -34,7 +35,7 @@ void describe_batches(Context const& context, pmm::ProcessGrid const& grid,
 template<class T>
 int train(TrainOptions const& options, Context& context) {
   auto const& world = context.world();
-  auto const memory_at_start = runtime::resident_bytes();
+  MemoryMeter const meter;
   auto const model_settings = model_of(options);
   pmm::set_gemm_threads(1);
   pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
@@ -57,10 +58,12 @@ int train(TrainOptions const& options, Context& context) {
 
   if (!options.save_weights.empty())
     models::save_weights(grid, options.save_weights, trainer.parameters(), model_settings);
-  auto const taken =
-      runtime::all_reduced(world, runtime::peak_resident_bytes() - memory_at_start, runtime::Reduction::max);
+  auto const taken = meter.taken(world);
   report(context, result);
-  say(context, "memory a rank         {}\n", bytes_text(taken));
+  say(context, "memory a rank         {}\n", bytes_text(taken.resident));
+  if constexpr (!pmm::runs_on_host)
+    say(context, "memory of the device  {} in arrays a rank, {} less free\n", bytes_text(taken.device_arrays),
+        bytes_text(taken.device));
   end_metrics(context, result, taken);
   return runtime::exit_done;
 }
@@ -69,6 +72,7 @@ int train(TrainOptions const& options, Context& context) {
 
 int train_minibatch(TrainOptions const& options, Context& context) {
   require_fitting_types(options);
+  choose_gemm_math(options.gemm_math, options.compute_dtype);
   return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/train_options.hpp"
 
+#include "cli/gemm_math.hpp"
+
 namespace orthant::cli {
 namespace {
 
@@ -56,6 +58,7 @@ void add_mini_batch(Command& command, TrainOptions& o) {
 
 void add_computing(Command& command, TrainOptions& o) {
   command.option("--compute-dtype", o.compute_dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
+  add_gemm_math_option(command, o.gemm_math);
   command.option("--comm-dtype", o.comm_dtype, "Numbers on the wire: fp32, bf16 or fp16",
                  one_of({"fp32", "bf16", "fp16"}));
   command.option("--overlap", o.overlap, "Communicate while computing: on or off", one_of({"on", "off"}));

@@ -47,6 +47,7 @@ struct TrainOptions {
   // running
   std::int64_t eval_every = 10;
   std::string compute_dtype = "fp32";
+  std::string gemm_math = "fp32";
   std::string comm_dtype = "fp32";
   std::string overlap = "on";
   std::string order = "auto";

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/train_run.hpp"
 
+#include "pmm/host_parts.hpp"
+#include "runtime/collectives.hpp"
+#include "runtime/process_memory.hpp"
+
+#include <array>
+
 namespace orthant::cli {
 namespace {
 
@@ -8,10 +14,14 @@ runtime::Wire wire_of(std::string const& word) {
   return word == "bf16" ? runtime::Wire::bf16 : word == "fp16" ? runtime::Wire::fp16 : runtime::Wire::native;
 }
 
-nlohmann::ordered_json done_record(models::TrainResult const& result, std::int64_t memory) {
+nlohmann::ordered_json done_record(models::TrainResult const& result, MemoryMeter::Taken const& memory) {
   nlohmann::ordered_json record{{"loss", result.last_loss},
                                 {"median_epoch_seconds", result.median_epoch_seconds},
-                                {"peak_memory_bytes", memory}};
+                                {"peak_memory_bytes", memory.resident}};
+  if constexpr (!pmm::runs_on_host) {
+    record["device_memory_bytes"] = memory.device_arrays;
+    record["device_memory_taken_bytes"] = memory.device;
+  }
   auto const add = [&](char const* name, models::Scores const& scores) {
     record[name] = {{"train_acc", scores[0].accuracy()},
                     {"val_acc", scores[1].accuracy()},
@@ -104,8 +114,17 @@ void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions 
   context.metrics.write("run", record);
 }
 
-void end_metrics(Context& context, models::TrainResult const& result, std::int64_t taken) {
-  context.metrics.write("done", done_record(result, taken));
+MemoryMeter::MemoryMeter() : resident_at_start_(runtime::resident_bytes()) {}
+
+MemoryMeter::Taken MemoryMeter::taken(runtime::Communicator const& world) const {
+  std::array bytes{runtime::peak_resident_bytes() - resident_at_start_, device_.peak_array_bytes(),
+                   device_.taken_bytes()};
+  runtime::all_reduce(runtime::host, world, std::span(bytes), runtime::Reduction::max);
+  return {bytes[0], bytes[1], bytes[2]};
+}
+
+void end_metrics(Context& context, models::TrainResult const& result, MemoryMeter::Taken const& memory) {
+  context.metrics.write("done", done_record(result, memory));
 }
 
 void describe_grid(Context const& context, pmm::ProcessGrid const& grid) {

@@ -5,6 +5,7 @@
 // what is said before, during and after the epochs.
 
 #include "cli/command.hpp"
+#include "cli/device_memory.hpp"
 #include "cli/train_options.hpp"
 #include "graph/store_reader.hpp"
 #include "models/full_graph.hpp"
@@ -49,8 +50,25 @@ class EpochLines {
   runtime::Progress progress_;
 };
 
-/// The final table, and the last line of the metrics. `taken`: bytes of memory a rank.
+/// What a rank takes from the meter's construction on, the most of any rank.
+class MemoryMeter {
+ public:
+  struct Taken {
+    std::int64_t resident = 0;      // bytes of the process at their peak
+    std::int64_t device_arrays = 0; // both 0 on the host
+    std::int64_t device = 0;
+  };
+  MemoryMeter();
+  /// Collective.
+  [[nodiscard]] Taken taken(runtime::Communicator const& world) const;
+
+ private:
+  std::int64_t resident_at_start_;
+  DeviceMemory device_;
+};
+
+/// The final table, and the last line of the metrics.
 void report(Context const& context, models::TrainResult const& result);
-void end_metrics(Context& context, models::TrainResult const& result, std::int64_t taken);
+void end_metrics(Context& context, models::TrainResult const& result, MemoryMeter::Taken const& memory);
 
 } // namespace orthant::cli

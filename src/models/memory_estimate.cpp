@@ -30,8 +30,12 @@ std::int64_t both_ways(std::int64_t nnz, pmm::Block const& block, std::int64_t v
 
 } // namespace
 
+std::int64_t MemoryEstimate::arrays() const {
+  return adjacency + features + activations + parameters + targets;
+}
+
 std::int64_t MemoryEstimate::peak() const {
-  return libraries + std::max(adjacency + features + activations + parameters + targets + messages, loading);
+  return libraries + std::max(arrays() + messages, loading);
 }
 
 namespace {

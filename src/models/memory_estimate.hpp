@@ -21,6 +21,8 @@ struct MemoryEstimate {
   std::int64_t messages = 0;   // MPI's copies of what is under way
   std::int64_t libraries = 0;  // what BLAS, MPI and HDF5 take on first use
 
+  /// What training keeps in arrays: on a device all that is in its memory, without libraries.
+  [[nodiscard]] std::int64_t arrays() const;
   /// The most there will ever be.
   [[nodiscard]] std::int64_t peak() const;
 };

@@ -43,14 +43,18 @@ struct Panel {
 };
 
 /// Enqueues on exec; does not fence. Extents must agree (Error); an empty inner extent gives beta C. Where
-/// beta is 0, C is not read. Cost: 2 m n k flop.
+/// beta is 0, C is not read. On a device, a stream's first product and the first A^T B of a shape wait and
+/// allocate. Cost: 2 m n k flop.
 template<class T>
 void local_gemm(runtime::DefaultExec const& exec, T alpha, Transpose transpose_a, Panel<T> const& a,
                 Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c);
 
-/// What fp32 products multiply in, for the whole program: chosen once, before the first product. The host has
-/// fp32 alone, hipBLAS too (Error).
+/// What fp32 products multiply in, for the whole program: chosen once, before the first product. Throws Error
+/// where this build has not that arithmetic.
 void set_gemm_math(GemmMath math);
+
+/// fp32 everywhere; the others on CUDA devices.
+[[nodiscard]] bool has_gemm_math(GemmMath math);
 
 /// Threads that each rank's dense products use on the host. One, unless a rank has several cores to itself.
 void set_gemm_threads(int num_threads);

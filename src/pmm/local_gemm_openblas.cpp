@@ -113,7 +113,11 @@ void local_gemm(runtime::DefaultExec const& exec, T alpha, Transpose transpose_a
 }
 
 void set_gemm_math(GemmMath math) {
-  ORTHANT_REQUIRE(math == GemmMath::fp32, "the host multiplies in fp32 only");
+  ORTHANT_REQUIRE(has_gemm_math(math), "the host multiplies in fp32 only");
+}
+
+bool has_gemm_math(GemmMath math) {
+  return math == GemmMath::fp32;
 }
 
 void set_gemm_threads(int num_threads) {

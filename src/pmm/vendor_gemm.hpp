@@ -33,23 +33,45 @@ struct GemmProduct {
   std::int64_t c_row_stride = 0;
 };
 
-/// The library's handle for the device that was current when it was made. One host thread at a time.
+/// `size` products of one shape. The operands of each lie so many numbers behind those of the one before.
+struct GemmBatch {
+  std::int64_t size = 0;
+  std::int64_t a_stride = 0;
+  std::int64_t b_stride = 0;
+  std::int64_t c_stride = 0;
+};
+
+/// The library's handle for one stream of the device that was current when it was made, with the memory that
+/// it works in: two streams must not share that, and a captured graph goes on using it. One host thread at a
+/// time.
 class Gemm {
  public:
-  /// Throws Error where the library cannot start or has not this arithmetic.
-  explicit Gemm(GemmMath math);
+  /// `stream`: cudaStream_t or hipStream_t; null is the default one. Allocates 32 MiB (CUDA). Throws Error
+  /// where the library cannot start or has not this arithmetic.
+  Gemm(GemmMath math, void* stream);
 
-  /// Enqueues on `stream` (cudaStream_t, hipStream_t; null: the default one). Does not wait. m, n and k are
-  /// positive; extents and strides below 2^31 (Error). C is not read where beta is 0.
-  void multiply(void* stream, GemmProduct<float> const& product) const;
-  void multiply(void* stream, GemmProduct<double> const& product) const;
+  /// Enqueues on the stream. Does not wait or allocate. m, n and k are positive; extents and strides below
+  /// 2^31 (Error). C is not read where beta is 0.
+  void multiply(GemmProduct<float> const& product) const;
+  void multiply(GemmProduct<double> const& product) const;
+  /// The same for all products of a batch, of which `first` is the first.
+  void multiply(GemmProduct<float> const& first, GemmBatch const& batch) const;
+  void multiply(GemmProduct<double> const& first, GemmBatch const& batch) const;
 
  private:
+  struct FreeMemory {
+    void operator()(void* memory) const noexcept;
+  };
   struct Destroy {
     void operator()(void* handle) const noexcept;
   };
+  runtime::UniqueHandle<void*, nullptr, FreeMemory> workspace_; // outlives the handle
   runtime::UniqueHandle<void*, nullptr, Destroy> handle_;
   GemmMath math_;
 };
+
+/// Whether what is enqueued on `stream` becomes part of a graph instead of being run: nothing can be timed
+/// then.
+[[nodiscard]] bool is_capturing(void* stream);
 
 } // namespace orthant::pmm::vendor

@@ -24,21 +24,23 @@ struct ColumnMajorExtents {
   int leading_of_c;
 };
 
-/// Throws Error where one is not positive or needs more than 32 bits.
+/// Throws Error where it is not positive or needs more than 32 bits.
+inline int as_library_int(std::int64_t number) {
+  if (number < 1 || number > std::numeric_limits<int>::max())
+    runtime::throw_internal("a dense product's extent, stride or number is " + std::to_string(number),
+                            std::source_location::current());
+  return static_cast<int>(number);
+}
+
+/// Throws Error as as_library_int().
 template<class T>
 ColumnMajorExtents column_major_extents(GemmProduct<T> const& product) {
-  auto const as_int = [](std::int64_t number) {
-    if (number < 1 || number > std::numeric_limits<int>::max())
-      runtime::throw_internal("a dense product's extent or stride is " + std::to_string(number),
-                              std::source_location::current());
-    return static_cast<int>(number);
-  };
-  return {as_int(product.n),
-          as_int(product.m),
-          as_int(product.k),
-          as_int(product.b.row_stride),
-          as_int(product.a.row_stride),
-          as_int(product.c_row_stride)};
+  return {as_library_int(product.n),
+          as_library_int(product.m),
+          as_library_int(product.k),
+          as_library_int(product.b.row_stride),
+          as_library_int(product.a.row_stride),
+          as_library_int(product.c_row_stride)};
 }
 
 } // namespace orthant::pmm::vendor

@@ -22,10 +22,9 @@ import pathlib
 import shlex
 import statistics
 import sys
-import tempfile
 from dataclasses import dataclass
 
-from compare_torch import Failure, Mistake, output_of
+from compare_torch import Failure, Mistake, main, output_of
 
 
 @dataclass
@@ -203,23 +202,5 @@ def run(options: argparse.Namespace, work: pathlib.Path) -> None:
         options.json.write_text(json.dumps({"ranks": options.ranks, "results": results}, indent=1) + "\n")
 
 
-def main(arguments: list[str]) -> int:
-    try:
-        options = parse(arguments)
-        if options.work:
-            options.work.mkdir(parents=True, exist_ok=True)
-            run(options, options.work)
-        else:
-            with tempfile.TemporaryDirectory(prefix="accuracy_minibatch-") as work:
-                run(options, pathlib.Path(work))
-    except (Mistake, OSError) as mistake:
-        print(f"accuracy_minibatch.py: {mistake}", file=sys.stderr)
-        return 2
-    except Failure as failure:
-        print(f"accuracy_minibatch.py: {failure}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main("accuracy_minibatch", parse, run))

@@ -6,13 +6,19 @@
   compare_torch.py --graph graph.h5 --ranks 2 --python venv/bin/python --json result.json
   compare_torch.py --table --data DATASETS --ranks 2
   compare_torch.py --case rmat --ranks 2 --mode minibatch --batch 9796
+  compare_torch.py --case products --ranks 1 --device cuda --orthant install/bin/orthant
 
 Both train on the same store, from the same initial weights (`orthant train --epochs 0 --save-weights`), in fp32, with Adam
 at the same rate. In full-graph mode the losses of the first epochs must agree to 1e-4, relative; in mini-batch mode the
 two draw different batches, and the last losses are only printed. A round runs Orthant, then PyTorch with as many threads as
 Orthant has ranks, then `orthant bench epoch`, which times an epoch beside its own SpMMs and GEMMs. The time of a run is the
-median of its epochs without the first; the ratio is that of the medians of the rounds. Memory is the peak of resident
-bytes: of the Python process, and summed over Orthant's ranks.
+median of its epochs without the first; the ratio is that of the medians of the rounds. Both compute the same: where
+features are dense and not dropped out, A^ F of the first layer is kept from epoch to epoch (--no-cache: PyTorch computes it
+in each), and the last layer multiplies by its weights first.
+
+Memory is the peak of resident bytes: of the Python process, and summed over Orthant's ranks. With --device cuda it is that
+of the device: what PyTorch's tensors held at most, and of Orthant the larger of what its arrays held at most and what is
+less free at its end, which libraries are part of. PyTorch's products are then in fp32 without tf32, as Orthant's.
 
 PyTorch is found in the interpreter of --python, which needs torch and numpy; PyG and torch_sparse are used where they can
 be imported there (torch_trainer.py says how). Besides: mpirun, h5dump (Debian: hdf5-tools), and orthant.
@@ -23,6 +29,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import shlex
@@ -31,6 +38,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -38,8 +46,12 @@ TRAINER = HERE / "torch_trainer.py"
 TOLERANCE = 1e-4  # relative, of the losses
 # A power-law graph of 48,980 vertices with 2,470,326 non-zeros in A, the size of ogbn-products / 50.
 RMAT = ["--kind", "rmat", "--vertices", "48980", "--edges", "1514000", "--features", "100", "--classes", "47", "--seed", "1"]
+# The size of ogbn-products: about 124 million non-zeros in A, for a device.
+PRODUCTS = ["--kind", "rmat", "--vertices", "2450000", "--edges", "66000000", "--features", "100", "--classes", "47",
+            "--seed", "1"]
 TINY = ["--kind", "sbm", "--vertices", "300", "--edges", "1500", "--features", "12", "--classes", "5", "--seed", "1"]
-GENERATED = {"rmat": RMAT, "tiny": TINY}
+GENERATED = {"rmat": RMAT, "products": PRODUCTS, "tiny": TINY}
+IMPLEMENTATIONS = ("csr", "csr64", "pyg")
 TABLE = ["coauthor_physics", "arxiv_2023", "road_moscow", "slashdot0902"]
 MADE_UP = {"features": "100", "labels": "47", "split": "0.6,0.2,0.2"}  # where a data set has none
 WHERE_TORCH_IS = "Debian's python3-torch is for /usr/bin/python3"
@@ -73,6 +85,7 @@ class Run:
     seconds: float  # an epoch
     losses: list[float]
     peak_bytes: int
+    held_bytes: int = 0  # on a device: PyTorch's reserve, what Orthant's libraries hold, too
 
 
 @dataclass
@@ -190,14 +203,15 @@ def epoch_seconds(seconds: list[float]) -> float:
 
 
 def run_torch(options: argparse.Namespace, case: Case, implementation: str, work: pathlib.Path) -> Run:
+    caches = options.caches and options.mode == "full" and options.dropout == 0 and not case.sizes["has_sparse_features"]
     settings = {"folder": str(case.arrays), "weights": str(case.weights), "sizes": case.sizes, "widths": case.widths,
-                "implementation": implementation, "mode": options.mode, "batch": options.batch, "threads": options.ranks,
+                "implementation": implementation, "device": options.device, "caches": caches, "mode": options.mode, "batch": options.batch, "threads": options.ranks,
                 "epochs": options.epochs, "lr": options.lr, "dropout": options.dropout, "seed": options.seed}
     path = work / "torch-settings.json"
     path.write_text(json.dumps(settings))
     threads = {name: str(options.ranks) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
     done = json.loads(output_of([options.python, TRAINER, "train", path], os.environ | threads))
-    return Run(epoch_seconds(done["seconds"]), done["losses"], done["peak_bytes"])
+    return Run(epoch_seconds(done["seconds"]), done["losses"], done["peak_bytes"], done["held_bytes"])
 
 
 def run_orthant(options: argparse.Namespace, case: Case, work: pathlib.Path) -> Run:
@@ -211,8 +225,14 @@ def run_orthant(options: argparse.Namespace, case: Case, work: pathlib.Path) -> 
     output_of(job(options, *arguments, before=[sys.executable, "-I", "-S", HERE / "peak_memory.py", peaks]))
     records = [json.loads(line) for line in metrics.read_text().splitlines()]
     epochs = [record for record in records if record["event"] == "epoch"]
-    peak_bytes = sum(int(line) for line in peaks.read_text().split())
-    return Run(epoch_seconds([epoch["seconds"] for epoch in epochs]), [epoch["loss"] for epoch in epochs], peak_bytes)
+    if options.device == "cuda":
+        in_arrays = records[-1]["device_memory_bytes"] * options.ranks
+        held_bytes = records[-1]["device_memory_taken_bytes"]
+        peak_bytes = max(in_arrays, held_bytes)
+    else:
+        peak_bytes = held_bytes = sum(int(line) for line in peaks.read_text().split())
+    return Run(epoch_seconds([epoch["seconds"] for epoch in epochs]), [epoch["loss"] for epoch in epochs], peak_bytes,
+               held_bytes)
 
 
 def run_bench(options: argparse.Namespace, case: Case) -> dict | None:
@@ -225,7 +245,8 @@ def run_bench(options: argparse.Namespace, case: Case) -> dict | None:
         print(f"left out: {error}", file=sys.stderr)
         return None
     line = json.loads(next(line for line in text.splitlines() if line.startswith("{")))
-    return {key: line[key] for key in ("seconds", "bare_seconds", "ratio")}
+    more = [key for key in line if key.startswith("device_memory_")]
+    return {key: line[key] for key in ("seconds", "bare_seconds", "bare_spmm_seconds", "bare_gemm_seconds", "ratio", *more)}
 
 
 # --- rounds ---------------------------------------------------------------------------------------------------------------
@@ -251,8 +272,15 @@ def compare(options: argparse.Namespace, case: Case, work: pathlib.Path) -> Resu
     for number in range(1, options.repeats + 1):
         result.loads.append(os.getloadavg()[0])
         result.orthant.append(run_orthant(options, case, work))
-        for name in options.against:
-            result.torch[name].append(run_torch(options, case, name, work))
+        for name in list(result.torch):
+            try:
+                result.torch[name].append(run_torch(options, case, name, work))
+            except Failure as failure:  # such as what does not fit in the device's memory
+                if len(result.torch) == 1:
+                    raise
+                print(f"left out: torch {name}: {failure}", file=sys.stderr)
+                del result.torch[name]
+                continue
             check_losses(options, case, name, result.torch[name][-1], result.orthant[-1])
         bench = run_bench(options, case) if can_bench else None
         can_bench = bench is not None
@@ -304,8 +332,9 @@ def print_summary(options: argparse.Namespace, result: Result) -> None:
     print(f"{'orthant':<14}{ours:>12.4f}{'':>9}{median_bytes(result.orthant) / 2**20:>9.0f}{'':>9}"
           f"{result.orthant[-1].losses[-1]:>14.6f}")
     if result.bench:
-        bare = statistics.median(bench["bare_seconds"] for bench in result.bench)
-        print(f"{'its products':<14}{bare:>12.4f}   bare SpMMs and GEMMs; an epoch beside them takes {bare_ratio(result):.2f}x")
+        of = {key: statistics.median(bench[f"bare{key}_seconds"] for bench in result.bench) for key in ("", "_spmm", "_gemm")}
+        print(f"{'its products':<14}{of['']:>12.4f}   bare SpMMs {of['_spmm']:.4f} and GEMMs {of['_gemm']:.4f}; an epoch beside "
+              f"them takes {bare_ratio(result):.2f}x")
     if compares_losses(options):
         print(f"losses of the first {options.check_epochs} epochs agree to {worst_difference(options, result):.1e}")
     else:
@@ -320,7 +349,7 @@ def print_table_head(options: argparse.Namespace) -> None:
 
 def print_table_row(options: argparse.Namespace, result: Result) -> None:
     ours, sizes = median_seconds(result.orthant), result.sizes
-    theirs = [median_seconds(result.torch[name]) for name in options.against]
+    theirs = [median_seconds(result.torch[name]) if name in result.torch else math.nan for name in options.against]
     bare = f"{bare_ratio(result):.2f}" if result.bench else "-"
     agree = f"{worst_difference(options, result):.1e}" if compares_losses(options) else "-"
     print(f"{result.case:<20}{sizes['num_vertices']:>10}{sizes['num_entries']:>11}{sizes['num_features']:>9}"
@@ -331,7 +360,8 @@ def print_table_row(options: argparse.Namespace, result: Result) -> None:
 def as_json(options: argparse.Namespace, installed: dict, results: list[Result]) -> dict:
     def runs(these: list[Run]) -> dict:
         return {"seconds": [run.seconds for run in these], "median_seconds": median_seconds(these),
-                "peak_bytes": [run.peak_bytes for run in these], "losses": these[0].losses}
+                "peak_bytes": [run.peak_bytes for run in these], "held_bytes": [run.held_bytes for run in these],
+                "losses": these[0].losses}
 
     cases = [{"case": result.case, **result.sizes, "torch": {name: runs(these) for name, these in result.torch.items()},
               "orthant": runs(result.orthant), "bench_epoch": result.bench, "load": result.loads,
@@ -339,7 +369,7 @@ def as_json(options: argparse.Namespace, installed: dict, results: list[Result])
                         for name, these in result.torch.items()},
               "memory_ratio": {name: median_bytes(these) / median_bytes(result.orthant)
                                for name, these in result.torch.items()}} for result in results]
-    keys = ("ranks", "grid", "mode", "batch", "layers", "hidden", "dropout", "lr", "epochs", "repeats", "seed", "permute",
+    keys = ("device", "caches", "ranks", "grid", "mode", "batch", "layers", "hidden", "dropout", "lr", "epochs", "repeats", "seed", "permute",
             "extra")
     return {"installed": installed, "orthant": output_of([options.orthant, "--version"]).splitlines(), "cores": os.cpu_count(),
             "settings": {key: getattr(options, key) for key in keys}, "cases": cases}
@@ -358,7 +388,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = Parser(prog="compare_torch.py", description=__doc__, formatter_class=text, allow_abbrev=False)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--graph", type=pathlib.Path, help="a store that orthant partition wrote")
-    what.add_argument("--case", help="rmat, tiny, or the name of a folder in --data")
+    what.add_argument("--case", help="rmat, products, tiny, or the name of a folder in --data")
     what.add_argument("--table", action="store_true", help=f"a line each for {', '.join(TABLE)}")
     parser.add_argument("--data", type=pathlib.Path, help="folder of data sets (default: $ORTHANT_DATA/datasets)")
     parser.add_argument("--ranks", type=int, default=2, help="ranks of Orthant, and threads of PyTorch (2)")
@@ -373,7 +403,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--check-epochs", type=int, default=5, help="epochs whose losses must agree (5)")
     parser.add_argument("--mode", choices=("full", "minibatch"), default="full")
     parser.add_argument("--batch", type=int, default=9796, help="vertices of a batch, with --mode minibatch (9796)")
-    parser.add_argument("--against", default="auto", help="csr, pyg or csr,pyg; auto: csr, and pyg with torch_sparse")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where both compute (cpu)")
+    parser.add_argument("--against", default="auto", help="csr, csr64, pyg, or several with commas (torch_trainer.py tells "
+                        "what they are); auto: csr, and pyg with torch_sparse")
+    parser.add_argument("--no-cache", dest="caches", action="store_false", help="PyTorch computes the first layer's A^ F in "
+                        "every epoch, as PyG's GCNConv does")
     parser.add_argument("--permute", default="double", help="as orthant partition takes it, for --case and --table (double)")
     parser.add_argument("--orthant", default="orthant", help="the program (orthant on PATH)")
     parser.add_argument("--python", default=sys.executable, help="interpreter that has torch (the one that runs this)")
@@ -399,6 +433,8 @@ def check_options(options: argparse.Namespace) -> None:
             raise Mistake(f"--{name.replace('_', '-')} {getattr(options, name)}: must be at least {least}")
     if not 0 <= options.dropout < 1:
         raise Mistake(f"--dropout {options.dropout}: must be from 0 to below 1")
+    if options.device == "cuda" and options.mode == "minibatch":
+        raise Mistake("--device cuda compares epochs of the full graph: leave out --mode minibatch")
     if options.graph and not options.graph.is_file():
         raise Mistake(f"--graph {options.graph}: there is no such file")
     if options.json and not options.json.parent.is_dir():
@@ -414,8 +450,8 @@ def choose_implementations(options: argparse.Namespace, installed: dict) -> list
     if names == ["auto"]:
         names = ["csr", "pyg"] if installed["torch_sparse"] and installed["pyg"] and not options.table else ["csr"]
     for name in names:
-        if name not in ("csr", "pyg"):
-            raise Mistake(f"--against {options.against}: csr, pyg, csr,pyg or auto")
+        if name not in IMPLEMENTATIONS:
+            raise Mistake(f"--against {options.against}: auto, or of {', '.join(IMPLEMENTATIONS)}")
         if name == "pyg" and not installed["pyg"]:
             raise Mistake(f"--against pyg: {options.python} cannot import torch_geometric: {installed['no_pyg']}")
     return names
@@ -429,15 +465,27 @@ def installed_in(options: argparse.Namespace) -> dict:
         raise Mistake(f"--python {options.python} needs torch and numpy: {reason}; {WHERE_TORCH_IS}") from None
     if found["torch"] is None:
         raise Mistake(f"--python {options.python} cannot import torch: {found['no_torch']}; {WHERE_TORCH_IS}")
+    if options.device == "cuda" and found["cuda"] is None:
+        raise Mistake(f"--device cuda: torch {found['torch']} in {options.python} has no CUDA device: {found['no_cuda']}")
     return found
+
+
+def check_program(options: argparse.Namespace) -> None:
+    """Orthant must be built for the device that is asked for."""
+    text = output_of([options.orthant, "--version"])
+    is_for_cuda = "(default Cuda)" in text
+    if is_for_cuda != (options.device == "cuda"):
+        built_for = "CUDA devices: take --device cuda" if is_for_cuda else "the host: take a build for CUDA devices"
+        raise Mistake(f"--device {options.device}: {options.orthant} is built for {built_for}")
 
 
 def print_header(options: argparse.Namespace, installed: dict) -> None:
     torch = f"torch {installed['torch']} in {installed['python']}"
     others = [f"{label} {installed[key] or 'no'}" for label, key in (("PyG", "pyg"), ("torch_sparse", "torch_sparse"))]
     print(f"{torch}, {', '.join(others)}; compared: {', '.join(options.against)}")
+    where = installed["cuda"] if options.device == "cuda" else f"{options.ranks} threads"
     print(output_of([options.orthant, "--version"]).splitlines()[0], f"on {options.ranks} ranks, grid {options.grid};",
-          f"{options.ranks} threads of torch on {os.cpu_count()} cores; {options.repeats} rounds of {options.epochs} epochs")
+          f"torch on {where}; {os.cpu_count()} cores; {options.repeats} rounds of {options.epochs} epochs")
     busy = os.getloadavg()[0]
     if busy > 0.5:
         print(f"the machine is busy (load {busy:.1f}): the figures below are not those of an idle one")
@@ -447,6 +495,7 @@ def print_header(options: argparse.Namespace, installed: dict) -> None:
 def run(options: argparse.Namespace, work: pathlib.Path) -> None:
     installed = installed_in(options)
     options.against = choose_implementations(options, installed)
+    check_program(options)
     print_header(options, installed)
     names = TABLE if options.table else [options.case or options.graph.stem]
     results = []
@@ -460,23 +509,24 @@ def run(options: argparse.Namespace, work: pathlib.Path) -> None:
         options.json.write_text(json.dumps(as_json(options, installed, results), indent=1) + "\n")
 
 
-def main(arguments: list[str]) -> int:
+def main(name: str, parse_options: Callable, run_in: Callable) -> int:
+    """run_in(options, folder) of --work, or of a folder that is gone afterwards. Returns the exit status."""
     try:
-        options = parse(arguments)
+        options = parse_options(sys.argv[1:])
         if options.work:
             options.work.mkdir(parents=True, exist_ok=True)
-            run(options, options.work)
+            run_in(options, options.work)
         else:
-            with tempfile.TemporaryDirectory(prefix="compare_torch-") as work:
-                run(options, pathlib.Path(work))
+            with tempfile.TemporaryDirectory(prefix=f"{name}-") as work:
+                run_in(options, pathlib.Path(work))
     except (Mistake, OSError) as mistake:
-        print(f"compare_torch.py: {mistake}", file=sys.stderr)
+        print(f"{name}.py: {mistake}", file=sys.stderr)
         return 2
     except Failure as failure:
-        print(f"compare_torch.py: {failure}", file=sys.stderr)
+        print(f"{name}.py: {failure}", file=sys.stderr)
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main("compare_torch", parse, run))

@@ -43,7 +43,7 @@ def find_torch():
 
 def check_mistakes():
     text = run("--help", expect=0).stdout
-    for flag in ("--graph", "--case", "--table", "--ranks", "--mode", "--batch", "--python", "--orthant", "--json"):
+    for flag in ("--graph", "--case", "--table", "--ranks", "--device", "--mode", "--batch", "--python", "--orthant", "--json"):
         if flag not in text:
             sys.exit(f"--help lacks {flag}\n{text}")
     mistake(says="one of the arguments --graph --case --table is required")
@@ -52,6 +52,7 @@ def check_mistakes():
     mistake("--graph", "no/such.h5", says="no/such.h5: there is no such file")
     mistake("--case", "tiny", "--orthant", "no/such/program", says="there is no such program")
     mistake("--case", "tiny", "--orthant", ORTHANT, "--python", "no/such/python", says="no/such/python")
+    mistake("--case", "tiny", "--device", "cuda", "--mode", "minibatch", says="leave out --mode minibatch")
 
 
 def check_run(folder):
@@ -64,6 +65,8 @@ def check_run(folder):
     text = run("--case", "tiny", *common, "--json", report, expect=0).stdout
     if "losses of the first 4 epochs agree to" not in text or text.count("\nround ") != 1:
         sys.exit(f"not the report that was expected\n{text}")
+    if json.loads(report.read_text())["installed"]["cuda"] is None:
+        mistake("--case", "tiny", *common, "--device", "cuda", says="has no CUDA device: ")
     case = json.loads(report.read_text())["cases"][0]
     for side in (case["orthant"], *case["torch"].values()):
         if len(side["losses"]) != 4 or not side["losses"][-1] < side["losses"][0] or min(side["peak_bytes"]) < 2**20:

@@ -77,7 +77,7 @@ def overview(ranks):
 def version(ranks):
     done = expect_success(ranks, ["--version"])
     require(re.match(r"orthant \d+\.\d+\.\d+ \(.+\)\n", done.stdout), "no version", done)
-    for backend in ("Kokkos", "MPI", "NCCL", "HDF5", "build"):
+    for backend in ("Kokkos", "products", "MPI", "NCCL", "HDF5", "build"):
         require(len(re.findall(rf"^{backend} +\S", done.stdout, re.M)) == 1, f"{backend} is not named once", done)
 
 
@@ -205,6 +205,8 @@ def gemm(ranks, dtype, number_bytes):
         require_close(line, "ratio", line["seconds"] / line["bare_seconds"])
         require_close(line, "gflop_per_s", line["flops"] * 1e-9 / line["seconds"])
         require_close(line, "gb_per_s", line["bytes"] * 1e-9 / line["seconds"])
+        require_close(line, "stream_share", line["gb_per_s"] / line["stream_gb_per_s"])
+        require_close(line, "gemm_share", line["gflop_per_s"] / line["gemm_gflop_per_s"])
     for line, (m, n, k) in zip(products, shapes):
         require_close(line, "share", roofline_seconds(line, line["bytes"], line["flops"]) / line["seconds"])
         if ranks == 1:
@@ -238,6 +240,8 @@ def epoch(ranks, grid, arguments, widths, gemm_flops):
         raise Failure(f"odd figures {line}")
     if not {"forward", "backward", "loss", "optimizer"} <= set(line["phases"]):
         raise Failure(f"phases {line['phases']}")
+    if "device_memory_bytes" in line and not (line["device_memory_bytes"] > 0 and line["device_memory_predicted_bytes"] > 0):
+        raise Failure(f"memory of a device {line}")
     if not line["peak_memory_bytes"] >= line["memory_a_rank_bytes"] > 0:
         raise Failure(f"memory {line}")
     with tempfile.TemporaryDirectory() as folder:
@@ -329,6 +333,38 @@ def precedence(ranks):
                 raise Failure(f"configuration {first}")
             if [event["event"] for event in events[1:]] != ["bench", "bench"]:
                 raise Failure(f"events {events}")
+
+
+def gemm_math(ranks):
+    """--gemm-math by flag, environment and file: in the metrics where this build has it, else one line and status 2."""
+    known = re.search(r"^products +(.*)$", expect_success(1, ["--version"]).stdout, re.M).group(1).split(", ")
+    if known not in (["fp32"], ["fp32", "tf32", "bf16"]):
+        raise Failure(f"products in {known}")
+    few = ["train", "--dataset", "karate", "--epochs", "1"]
+    with tempfile.TemporaryDirectory() as folder:
+        config, metrics = os.path.join(folder, "run.toml"), os.path.join(folder, "run.jsonl")
+        for math in ("fp32", "tf32", "bf16"):
+            with open(config, "w", encoding="utf-8") as file:
+                file.write(f'gemm-math = "{math}"\n')
+            for arguments, variables in ((["--gemm-math", math], {}), ([], {"ORTHANT_GEMM_MATH": math}),
+                                         (["--config", config], {})):
+                if math not in known:
+                    expect_mistake(ranks, few + arguments, rf"--gemm-math {math} needs a build for CUDA devices.*leave it out",
+                                   **variables)
+                    continue
+                expect_success(ranks, few + arguments + ["--metrics", metrics], **variables)
+                with open(metrics, encoding="utf-8") as file:
+                    first = json.loads(file.readline())
+                if first["configuration"]["gemm-math"] != math or first["backends"]["gemm_math"] != known:
+                    raise Failure(f"{math}: {first}")
+    for command in (["train", "--dataset", "karate", "--compute-dtype", "fp64"], ["bench", "gemm", "--dtype", "fp64"],
+                    ["bench", "epoch", "--compute-dtype", "fp64"]):
+        expect_mistake(ranks, command + ["--gemm-math", "bf16"], "rounds products of fp32" if "bf16" in known else "needs a build")
+    if "tf32" not in known:
+        for command in (["evaluate", "--graph", "a.h5", "--weights", "b.h5"], ["bench", "gemm"],
+                        ["bench", "epoch", "--dataset", "karate"],
+                        ["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "8"]):
+            expect_mistake(ranks, command + ["--gemm-math", "tf32"], r"--gemm-math tf32 needs a build")
 
 
 def trace(ranks):
@@ -445,6 +481,7 @@ MISTAKES = [
     (["train", "--mode", "ful"], r"'ful' is none of full, minibatch; did you mean 'full'"),
     (["train", "--model", "gat"], r"'gat' is not built yet"),
     (["train", "--resume", "auto"], r"--resume: is not built yet"),
+    (["train", "--gemm-math", "tf23"], r"'tf23' is none of fp32, tf32, bf16; did you mean 'tf32'"),
     (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "35"], r"a batch of 35 vertices, but the graph has 34"),
     (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "1"],
      r"a batch (needs at least 2 vertices|of 1 vertices for 2 ranks along x)"),
@@ -491,7 +528,7 @@ def environment_mistake(ranks):
 
 PARTS = {
     "help": [(help_of, command) for command in COMMANDS] + [(overview,), (version,)],
-    "run": [(hang,), (info,), (bench,), (bench_grid,), (precedence,), (trace,), (parts,)],
+    "run": [(hang,), (info,), (bench,), (bench_grid,), (precedence,), (gemm_math,), (trace,), (parts,)],
     "bench": [(spmm, "fp32", 4), (spmm, "fp64", 8), (spmm_graphs,), (gemm, "fp32", 4), (gemm, "fp64", 8),
               (epoch_of, [], 12), (epoch_of, ["--dropout", "0", "--overlap", "off", "--compute-dtype", "fp64"], 6),
               (epoch_of, ["--trainable-features", "--order", "aggregate"], 28, 2 * 3 * (6 * 8 + 8 * 3)),

@@ -103,18 +103,52 @@ bool gemm_is_right(vendor::Gemm const& gemm, std::string const& name, Transpose 
       auto& number = expected[static_cast<std::size_t>(i * c_stride + j)];
       number = 2 * sum - number;
     }
-  gemm.multiply(nullptr,
-                vendor::GemmProduct<T>{m, n, k, T{2}, vendor::GemmOperand<T>{device_a.data(), a_stride, ta},
+  gemm.multiply(vendor::GemmProduct<T>{m, n, k, T{2}, vendor::GemmOperand<T>{device_a.data(), a_stride, ta},
                                        vendor::GemmOperand<T>{device_b.data(), b_stride, tb}, T{-1},
                                        device_c.data(), c_stride});
   return agrees(name + (ta == Transpose::yes ? " A^T" : " A") + (tb == Transpose::yes ? " B^T" : " B"),
                 expected, device_c.on_host());
 }
 
+/// A^T B over many rows, as one product and as one for every slab of the rows.
+template<class T>
+bool slabs_are_right(vendor::Gemm const& gemm, std::string const& name) {
+  constexpr std::int64_t m = 37, n = 20, length = 300, num_slabs = 6, k = length * num_slabs;
+  auto const a = small_integers<T>(m * k, 1);
+  auto const b = small_integers<T>(n * k, 2);
+  std::vector<T> slabs(m * n * num_slabs, T{0}), whole(m * n, T{0});
+  for (std::size_t row = 0; row < k; ++row)
+    for (std::size_t i = 0; i < m; ++i)
+      for (std::size_t j = 0; j < n; ++j) {
+        auto const term = a[row * m + i] * b[row * n + j];
+        slabs[row / length * m * n + i * n + j] += term;
+        whole[i * n + j] += term;
+      }
+  DeviceArray<T> const device_a(a), device_b(b);
+  DeviceArray<T> const device_slabs(std::vector<T>(slabs.size(), T{77}));
+  DeviceArray<T> const device_whole(std::vector<T>(whole.size(), T{77}));
+  vendor::GemmProduct<T> product{m,
+                                 n,
+                                 k,
+                                 T{1},
+                                 vendor::GemmOperand<T>{device_a.data(), m, Transpose::yes},
+                                 vendor::GemmOperand<T>{device_b.data(), n, Transpose::no},
+                                 T{0},
+                                 device_whole.data(),
+                                 n};
+  gemm.multiply(product);
+  product.k = length;
+  product.c = device_slabs.data();
+  gemm.multiply(product, vendor::GemmBatch{num_slabs, length * m, length * n, m * n});
+  auto const right = agrees(name + " of many rows", whole, device_whole.on_host());
+  return agrees(name + " of each slab", slabs, device_slabs.on_host()) && right;
+}
+
 template<class T>
 bool gemm_is_right(GemmMath math, std::string const& name) {
-  vendor::Gemm const gemm(math);
-  auto right = true;
+  vendor::Gemm const gemm(math, nullptr);
+  auto right = slabs_are_right<T>(gemm, "gemm " + name);
+  right = !vendor::is_capturing(nullptr) && right;
   for (auto const ta : {Transpose::no, Transpose::yes})
     for (auto const tb : {Transpose::no, Transpose::yes})
       right = gemm_is_right<T>(gemm, "gemm " + name, ta, tb) && right;

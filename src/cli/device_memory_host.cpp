@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/device_memory.hpp"
+
+namespace orthant::cli {
+
+DeviceMemory::DeviceMemory() = default;
+DeviceMemory::~DeviceMemory() = default;
+std::int64_t DeviceMemory::peak_array_bytes() const {
+  return 0;
+}
+std::int64_t DeviceMemory::taken_bytes() const {
+  return free_at_start_;
+}
+
+} // namespace orthant::cli
