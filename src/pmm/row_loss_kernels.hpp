@@ -5,6 +5,7 @@
 // They enqueue on exec; those that return a number fence.
 
 #include "pmm/row_loss.hpp"
+#include "runtime/number.hpp"
 
 #include <limits>
 
@@ -135,12 +136,12 @@ void sum_exponentials(DefaultExec const& exec, Matrix<T> const& logits, Vector<T
       });
 }
 
-/// Sum of loss_i over the rows of split 0.
+/// loss := the sum of loss_i over the rows of split 0.
 template<class T>
-double softmax_loss(DefaultExec const& exec, RowTargets const& targets, Matrix<T> const& packed) {
+void softmax_loss(DefaultExec const& exec, RowTargets const& targets, Matrix<T> const& packed,
+                  runtime::Number<double> const& loss) {
   auto const splits = targets.splits;
   auto const classes = targets.classes;
-  auto loss = 0.0;
   Kokkos::parallel_reduce(
       "orthant::pmm::softmax_loss", RowPolicy(exec, 0, num_rows_of(targets)),
       KOKKOS_LAMBDA(std::int64_t i, double& sum) {
@@ -148,7 +149,6 @@ double softmax_loss(DefaultExec const& exec, RowTargets const& targets, Matrix<T
           sum += static_cast<double>(math::log(packed(at(i), 0)) - packed(at(i), 1));
       },
       loss);
-  return loss;
 }
 
 /// gradient := scale (exp(z - m) / s - [j = y]) in rows of split 0, else 0. May alias the logits.
@@ -197,15 +197,14 @@ KOKKOS_INLINE_FUNCTION T binary_loss_of(T x, T y) {
   return (x > T{0} ? x : T{0}) - x * y + math::log(T{1} + math::exp(-math::fabs(x)));
 }
 
-/// Sum of losses over known labels in rows of split 0; gradient := scale (sigmoid(z) - y) there, else 0. May
-/// alias the logits.
+/// loss := the sum over known labels in rows of split 0; gradient := scale (sigmoid(z) - y) there, else 0.
+/// May alias the logits.
 template<class T>
-double binary_loss_and_gradient(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets,
-                                T scale, Matrix<T> const& gradient) {
+void binary_loss_and_gradient(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets,
+                              T scale, Matrix<T> const& gradient, runtime::Number<double> const& loss) {
   auto const num_columns = logits.extent(1);
   auto const splits = targets.splits;
   auto const indicator = targets.indicator;
-  auto loss = 0.0;
   Kokkos::parallel_reduce(
       "orthant::pmm::binary_loss_and_gradient", RowPolicy(exec, 0, num_rows_of(targets)),
       KOKKOS_LAMBDA(std::int64_t i, double& sum) {
@@ -224,8 +223,14 @@ double binary_loss_and_gradient(DefaultExec const& exec, Matrix<T> const& logits
         }
       },
       loss);
-  return loss;
 }
+
+/// The mean from the sum; 0 of nothing.
+struct ScaleLoss {
+  runtime::Number<double> loss;
+  double scale;
+  KOKKOS_FUNCTION void operator()(std::int64_t) const { loss() = scale == 0 ? 0.0 : loss() * scale; }
+};
 
 /// Loss, correct and counted entries of each split, of this rank's classes.
 template<class T>

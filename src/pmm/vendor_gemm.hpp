@@ -48,6 +48,11 @@ class Gemm {
   struct Destroy {
     void operator()(void* handle) const noexcept;
   };
+  /// The library's scratch memory on the device, kept from product to product and from stream to stream.
+  struct FreeWorkspace {
+    void operator()(void* memory) const noexcept;
+  };
+  runtime::UniqueHandle<void*, nullptr, FreeWorkspace> workspace_; // freed after the handle that knows it
   runtime::UniqueHandle<void*, nullptr, Destroy> handle_;
   GemmMath math_;
 };

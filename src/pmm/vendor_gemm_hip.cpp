@@ -29,6 +29,8 @@ void Gemm::Destroy::operator()(void* handle) const noexcept {
   static_cast<void>(hipblasDestroy(static_cast<hipblasHandle_t>(handle)));
 }
 
+void Gemm::FreeWorkspace::operator()(void*) const noexcept {} // rocBLAS keeps its own
+
 // hipblasGemmEx, which chooses the arithmetic, has another signature in each major version; ?gemm has not.
 Gemm::Gemm(GemmMath math) : math_(math) {
   if (math_ != GemmMath::fp32)
