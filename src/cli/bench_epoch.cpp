@@ -202,8 +202,10 @@ class EpochTimes {
     line["seconds"] = seconds.median;
     line["min_seconds"] = seconds.minimum;
     auto& table = line["phases"] = nlohmann::ordered_json::object();
-    for (auto const& name : order_)
-      table[name] = summarise(world, phases_.at(name)).median;
+    for (auto const& name : order_) {
+      auto const median = summarise(world, phases_.at(name)).median;
+      if (median > 0) table[name] = median; // 0: of the first epoch alone, before a device's were recorded
+    }
     line["phases_share"] = runtime::all_reduced(world, median_of(shares_), runtime::Reduction::min);
     line["comm_bytes"] = comm_bytes_;
     line["loss"] = loss_;

@@ -51,6 +51,7 @@ struct TrainOptions {
   std::string comm_dtype = "fp32";
   std::string overlap = "on";
   std::string order = "auto";
+  std::string device_graph = "on";
 
   // weights
   std::string init_from;

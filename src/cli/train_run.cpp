@@ -72,6 +72,7 @@ models::TrainSettings training_of(TrainOptions const& o) {
   settings.clip_norm = o.clip_norm;
   settings.num_epochs = o.epochs;
   settings.eval_every = o.eval_every;
+  settings.uses_device_graph = o.device_graph == "on";
   return settings;
 }
 

@@ -1,14 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/full_graph.hpp"
 
+#include "runtime/kokkos_compat_device.hpp"
+
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 namespace orthant::models {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using runtime::ScopedTimer;
+
+std::array<runtime::Communicator const*, 4> communicators_of(pmm::ProcessGrid const& grid) {
+  return {&grid.along(pmm::Axis::x), &grid.along(pmm::Axis::y), &grid.along(pmm::Axis::z), &grid.group()};
+}
+
+/// Nothing passes through the host: there is nobody to talk to, or device memory is sent by the device.
+bool stays_on_device(runtime::Communicator const& comm) {
+  return comm.size() == 1 || comm.nccl() != nullptr;
+}
+
+void add_calls(runtime::Ledger& ledger, runtime::Ledger const& calls) {
+  for (std::size_t i = 0; i < runtime::num_operations; ++i) {
+    auto const operation = static_cast<runtime::Operation>(i);
+    for (std::int64_t call = 0; call < calls[operation].calls; ++call)
+      ledger.add(operation, call == 0 ? calls[operation].bytes : 0);
+  }
+}
+
+/// What others enqueued on the default instance, such as new weights, is there: queues know nothing of each
+/// other.
+void wait_for_default_queue() {
+  runtime::compat::fence(runtime::DefaultExec(), "orthant::models::FullGraphTrainer/what others enqueued");
+}
 
 } // namespace
 
@@ -21,36 +49,93 @@ FullGraphTrainer<T>::FullGraphTrainer(pmm::ProcessGrid const& grid, Gcn<T>& mode
       loss_(loss),
       settings_(settings),
       update_(update ? std::move(update)
-                     : std::make_shared<ParameterUpdate<T>>(grid, model.parameters(), settings)) {}
+                     : std::make_shared<ParameterUpdate<T>>(grid, model.parameters(), settings)),
+      exec_(runtime::compat::instance_on<runtime::DefaultExec>(queue_.native())) {
+  phases_.measure_on(runtime::DeviceClock::create(queue_.native()));
+}
+
+template<class T>
+void FullGraphTrainer<T>::enqueue_step(std::int64_t epoch, runtime::PhaseTimes& phases) {
+  auto const& logits =
+      model_.forward(exec_, Gcn<T>::Pass::training, static_cast<std::uint64_t>(epoch), phases);
+  {
+    ScopedTimer const timer(grid_.world().instruments(), phases, "loss");
+    loss_.loss_and_gradient(exec_, logits, model_.logits_gradient(), loss_.num_rows(0),
+                            update_->numbers().loss());
+  }
+  model_.backward(exec_, phases);
+  update_->run(exec_, {}, phases);
+}
+
+template<class T>
+bool FullGraphTrainer<T>::may_record() const {
+  return settings_.uses_device_graph && queue_.native() != nullptr && model_.repeats_itself() &&
+         std::ranges::all_of(communicators_of(grid_),
+                             [](auto const* comm) { return stays_on_device(*comm); });
+}
+
+template<class T>
+void FullGraphTrainer<T>::record_step(std::int64_t epoch) {
+  has_tried_to_record_ = true;
+  // Calls are counted while they are recorded, and nothing is sent: they count when they are replayed.
+  auto const communicators = communicators_of(grid_);
+  std::vector<runtime::Ledger> before;
+  for (auto const* comm : communicators)
+    before.push_back(std::exchange(comm->ledger(), {}));
+  runtime::PhaseTimes unused; // an event inside a graph tells no time
+  auto const failure = graph_.capture(queue_, [&] { enqueue_step(epoch, unused); });
+  recorded_calls_.clear();
+  for (std::size_t i = 0; i < communicators.size(); ++i)
+    recorded_calls_.push_back(std::exchange(communicators[i]->ledger(), before[i]));
+  if (!graph_.exists())
+    grid_.world().instruments().log.warn_once("epochs are launched kernel by kernel, not as a graph: {}",
+                                              failure);
+}
+
+template<class T>
+void FullGraphTrainer<T>::replay_step() {
+  auto& instruments = grid_.world().instruments();
+  ScopedTimer const timer(instruments, phases_, "step");
+  graph_.launch(queue_);
+  auto const communicators = communicators_of(grid_);
+  for (std::size_t i = 0; i < communicators.size(); ++i)
+    add_calls(communicators[i]->ledger(), recorded_calls_[i]);
+}
 
 template<class T>
 runtime::EpochRecord FullGraphTrainer<T>::train_epoch(std::int64_t epoch) {
-  auto& instruments = grid_.world().instruments();
   runtime::EpochRecord record;
   record.epoch = epoch;
   phases_.clear();
   auto const begin = Clock::now();
 
-  auto const& logits =
-      model_.forward(exec_, Gcn<T>::Pass::training, static_cast<std::uint64_t>(epoch), phases_);
-  {
-    ScopedTimer const timer(instruments, phases_, "loss");
-    record.loss = loss_.loss_and_gradient(exec_, logits, model_.logits_gradient());
-  }
-  if (!std::isfinite(record.loss))
-    throw_loss_not_finite(fmt::format("epoch {}", epoch), record.loss, model_.first_layer_not_finite(exec_));
-  model_.backward(exec_, phases_);
-  record.grad_norms = update_->run(exec_, 1.0, phases_);
+  wait_for_default_queue();
+  if (has_run_plainly_ && !has_tried_to_record_ && may_record()) record_step(epoch);
+  if (graph_.exists())
+    replay_step();
+  else
+    enqueue_step(epoch, phases_);
+  has_run_plainly_ = true;
+  auto const result = update_->finish(exec_);
+  // The outputs of the forward pass are still there.
+  if (!std::isfinite(result.loss))
+    throw_loss_not_finite(fmt::format("epoch {}", epoch), result.loss, model_.first_layer_not_finite(exec_));
+  phases_.read_stamps();
+  record.loss = result.loss;
+  record.grad_norms = result.norms;
   record.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  record.phases = phases_;
+  record.phases = phases_.without_clock();
   return record;
 }
 
 template<class T>
 Scores FullGraphTrainer<T>::evaluate() {
+  // Not on the trainer's queue: Kokkos gives each its scratch memory, and that of a recorded step must not
+  // grow.
+  runtime::DefaultExec const exec;
   runtime::PhaseTimes phases; // evaluation is no part of an epoch
-  auto const& logits = model_.forward(exec_, Gcn<T>::Pass::evaluation, 0, phases);
-  return loss_.evaluate(exec_, logits);
+  auto const& logits = model_.forward(exec, Gcn<T>::Pass::evaluation, 0, phases);
+  return loss_.evaluate(exec, logits);
 }
 
 template<class T>

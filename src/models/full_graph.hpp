@@ -4,8 +4,14 @@
 // Full-graph training: every epoch one forward and backward pass over all vertices and one update. The loss
 // of an epoch is that of its forward pass, before its update; evaluation is after the update (DESIGN section
 // 4).
+//
+// On a device the first epoch runs plainly: kernels are chosen, libraries start, A^ F0 is kept. Where the
+// epochs after it are the same but for the numbers (no dropout, and no message passes through the host), the
+// second is recorded, and it and all later ones are launched as a whole. What differs from epoch to epoch,
+// the optimiser's step count and the factor of clipping, is in the device's memory.
 
 #include "models/parameter_update.hpp"
+#include "runtime/device_graph.hpp"
 
 #include <functional>
 #include <memory>
@@ -15,7 +21,8 @@ namespace orthant::models {
 template<class T>
 class FullGraphTrainer {
  public:
-  /// `update`: the optimiser of a training before this one; null: its own.
+  /// `update`: the optimiser of a training before this one; null: its own. Model and loss keep their operands
+  /// and targets while it trains.
   FullGraphTrainer(pmm::ProcessGrid const& grid, Gcn<T>& model, pmm::RowLoss<T>& loss,
                    TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update = nullptr);
 
@@ -30,12 +37,23 @@ class FullGraphTrainer {
   runtime::EpochRecord train_epoch(std::int64_t epoch);
 
  private:
+  /// Forward and backward pass and update, on exec_. Waits for nothing.
+  void enqueue_step(std::int64_t epoch, runtime::PhaseTimes& phases);
+  [[nodiscard]] bool may_record() const;
+  void record_step(std::int64_t epoch);
+  void replay_step();
+
   pmm::ProcessGrid const& grid_;
   Gcn<T>& model_;
   pmm::RowLoss<T>& loss_;
   TrainSettings settings_;
   std::shared_ptr<ParameterUpdate<T>> update_;
+  runtime::DeviceQueue queue_; // of this trainer alone: the default one cannot be recorded
   runtime::DefaultExec exec_;
+  runtime::DeviceGraph graph_;
+  bool has_run_plainly_ = false;
+  bool has_tried_to_record_ = false;
+  std::vector<runtime::Ledger> recorded_calls_; // by a step, of each communicator
   runtime::PhaseTimes phases_;
 };
 

@@ -64,6 +64,12 @@ class Gcn {
   [[nodiscard]] std::shared_ptr<GcnParameters<T>> const& shared_parameters() const { return parameters_; }
   [[nodiscard]] GcnPlan const& plan() const { return plan_; }
 
+  /// Whether training passes on these operands differ in nothing but the parameters, from the second one on:
+  /// nothing is dropped out, and no message is checked by the host. Such a pass may be recorded and replayed.
+  [[nodiscard]] bool repeats_itself() const {
+    return settings_.dropout == 0 && settings_.wire == runtime::Wire::native;
+  }
+
   /// The first layer whose output is not finite anywhere (the head counts as one more), or -1. Collective
   /// over the group.
   [[nodiscard]] std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const;

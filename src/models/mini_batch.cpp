@@ -2,7 +2,6 @@
 #include "models/mini_batch.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 
@@ -65,6 +64,7 @@ MiniBatchTrainer<T>::MiniBatchTrainer(pmm::ProcessGrid const& grid, graph::Graph
       network_(grid, model_settings, parameters_),
       gradient_sum_(grid, parameters_->list(), batch_settings.num_accumulated),
       update_(std::make_shared<ParameterUpdate<T>>(grid, parameters_->list(), settings)) {
+  phases_.measure_on(runtime::DeviceClock::create(runtime::compat::native_stream(exec_)));
   InputFeatures<T> features;
   if (settings.eval_every > 0 || batch_settings.num_full_epochs > 0) {
     auto operands = make_full_graph_operands<T>(grid, store, plan_, model_settings);
@@ -79,45 +79,45 @@ MiniBatchTrainer<T>::MiniBatchTrainer(pmm::ProcessGrid const& grid, graph::Graph
 }
 
 template<class T>
-void MiniBatchTrainer<T>::add_batch(std::int64_t epoch, std::int64_t k, StepSums& sums) {
+void MiniBatchTrainer<T>::add_batch(std::int64_t epoch, std::int64_t k) {
   auto& instruments = grid_.world().instruments();
   auto& batch = queue_->next(instruments, phases_);
   {
     ScopedTimer const timer(instruments, phases_, "bind");
     network_.rebind(source_->operands(batch));
     batch_loss_.rebind(network_.plan().logits());
-    batch_loss_.set_targets(source_->targets(batch));
+    batch_loss_.set_targets(source_->targets(batch), {batch.splits, batch.classes});
   }
   auto const& logits =
       network_.forward(exec_, Gcn<T>::Pass::training, dropout_step(epoch, batch.sample.index), phases_);
   {
     ScopedTimer const timer(instruments, phases_, "loss");
-    auto const loss =
-        batch_loss_.loss_and_gradient(exec_, logits, network_.logits_gradient(), nominal_count_);
-    sums.loss += loss * static_cast<double>(nominal_count_);
-    sums.count += static_cast<double>(batch_loss_.num_rows(0));
+    auto const& numbers = update_->numbers();
+    batch_loss_.loss_and_gradient(exec_, logits, network_.logits_gradient(), nominal_count_, numbers.loss());
+    numbers.add_to_sums(exec_, k, static_cast<double>(nominal_count_),
+                        static_cast<double>(batch_loss_.num_rows(0)));
   }
   network_.backward(exec_, phases_);
   gradient_sum_.add(exec_, k);
 }
 
 template<class T>
-typename MiniBatchTrainer<T>::StepSums MiniBatchTrainer<T>::train_step(std::int64_t epoch,
-                                                                       std::int64_t step) {
-  StepSums sums;
+typename ParameterUpdate<T>::Result MiniBatchTrainer<T>::train_step(std::int64_t epoch, std::int64_t step) {
   for (std::int64_t k = 0; k < batch_settings_.num_accumulated; ++k)
-    add_batch(epoch, k, sums);
+    add_batch(epoch, k);
   {
     ScopedTimer const timer(grid_.world().instruments(), phases_, "data");
-    std::array both{sums.loss, sums.count};
-    runtime::all_reduce(runtime::host, grid_.along(Axis::data), both);
-    sums = {both[0], both[1]};
+    runtime::all_reduce(exec_, grid_.along(Axis::data), update_->numbers().sums());
     gradient_sum_.finish(exec_);
   }
-  if (!std::isfinite(sums.loss))
-    throw_loss_not_finite(fmt::format("epoch {}, step {}", epoch, step + 1), sums.loss,
+  // Gradients were divided by the nominal count.
+  update_->run(exec_, nominal_count_, phases_);
+  auto result = update_->finish(exec_);
+  phases_.read_stamps();
+  if (!std::isfinite(result.sum))
+    throw_loss_not_finite(fmt::format("epoch {}, step {}", epoch, step + 1), result.sum,
                           network_.first_layer_not_finite(exec_));
-  return sums;
+  return result;
 }
 
 template<class T>
@@ -128,18 +128,18 @@ runtime::EpochRecord MiniBatchTrainer<T>::train_epoch(std::int64_t epoch) {
   step_losses_.clear();
   auto const begin = Clock::now();
 
-  StepSums total;
+  auto total_loss = 0.0;
+  auto total_count = 0.0;
   for (std::int64_t step = 0; step < sampler_.num_steps(); ++step) {
-    auto const [loss, count] = train_step(epoch, step);
-    // Gradients were divided by the nominal count.
-    auto const factor = count == 0 ? 0.0 : static_cast<double>(nominal_count_) / count;
-    record.grad_norms = update_->run(exec_, factor, phases_);
-    step_losses_.push_back(count == 0 ? 0.0 : loss / count);
-    total = {total.loss + loss, total.count + count};
+    auto result = train_step(epoch, step);
+    record.grad_norms = std::move(result.norms);
+    step_losses_.push_back(result.count == 0 ? 0.0 : result.sum / result.count);
+    total_loss += result.sum;
+    total_count += result.count;
   }
-  record.loss = total.count == 0 ? 0.0 : total.loss / total.count;
+  record.loss = total_count == 0 ? 0.0 : total_loss / total_count;
   record.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  record.phases = phases_;
+  record.phases = phases_.without_clock();
   return record;
 }
 

@@ -57,11 +57,6 @@ class MiniBatchTrainer {
   [[nodiscard]] std::vector<double> const& step_losses() const { return step_losses_; }
 
  private:
-  struct StepSums {
-    double loss = 0;  // over the training vertices
-    double count = 0; // of them
-  };
-
   /// The whole graph: for evaluation, and the last epochs.
   struct FullGraph {
     FullGraph(pmm::ProcessGrid const& grid, GcnSettings const& model_settings,
@@ -76,9 +71,10 @@ class MiniBatchTrainer {
   };
 
   runtime::EpochRecord train_epoch(std::int64_t epoch);
-  /// Gradients and sums of the K batches of this group and of all groups.
-  StepSums train_step(std::int64_t epoch, std::int64_t step);
-  void add_batch(std::int64_t epoch, std::int64_t k, StepSums& sums);
+  /// Gradients of the K batches of this group and of all groups, and the update. Its sums: of the loss over
+  /// the training vertices, and the number of them.
+  typename ParameterUpdate<T>::Result train_step(std::int64_t epoch, std::int64_t step);
+  void add_batch(std::int64_t epoch, std::int64_t k);
 
   pmm::ProcessGrid const& grid_;
   TrainSettings settings_;

@@ -9,9 +9,10 @@
 //           w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
 //   adamw   w -= lr wd w, then adam with wd = 0
 //
-// Sources: Kingma & Ba (arXiv 1412.6980), Loshchilov & Hutter (arXiv 1711.05101).
+// t and the scale are in the memory of the kernels: a step reads and writes nothing of the host's, and may be
+// replayed. Sources: Kingma & Ba (arXiv 1412.6980), Loshchilov & Hutter (arXiv 1711.05101).
 
-#include "runtime/views.hpp"
+#include "runtime/number.hpp"
 
 #include <cstdint>
 #include <string_view>
@@ -41,17 +42,37 @@ struct ParameterShard {
   double weight_decay = 0;
 };
 
+namespace detail {
+/// What the update of one parameter reads and writes, for kernels.
+template<class T>
+struct ShardPointers {
+  std::int64_t end = 0; // of its numbers, counted over all parameters
+  T* value = nullptr;
+  T const* gradient = nullptr;
+  T* first = nullptr; // moments; null where there are none
+  T* second = nullptr;
+  T coupled_decay = 0; // added to the gradient
+  T shrink = 1;        // 1 - lr wd, multiplies the value
+};
+
+/// What the update of all parameters has in common, and what differs from step to step.
+template<class T>
+struct StepFactors {
+  T gradient_scale = 1;
+  T step_size = 0;           // lr / (1 - b1^t); sgd: lr
+  T inverse_correction2 = 0; // 1 / (1 - b2^t)
+};
+} // namespace detail
+
 template<class T>
 class Optimizer {
  public:
   /// Moments are allocated here, zero; none for sgd without momentum.
-  Optimizer(OptimizerSettings const& settings, std::vector<ParameterShard<T>> parameters);
+  Optimizer(OptimizerSettings const& settings, std::vector<ParameterShard<T>> const& parameters);
 
-  /// One update of every parameter. `gradient_scale` multiplies the gradients first (clipping). Enqueues on
-  /// exec; does not fence.
-  void step(runtime::DefaultExec const& exec, double gradient_scale = 1.0);
-
-  [[nodiscard]] std::int64_t num_steps() const { return num_steps_; }
+  /// One update of every parameter. `gradient_scale`, which kernels read, multiplies the gradients first
+  /// (clipping). Two kernels (on the host: one a parameter). Enqueues on exec; does not fence.
+  void step(runtime::DefaultExec const& exec, runtime::Number<double> const& gradient_scale);
 
   /// Bytes of moments an element of a parameter: for the memory estimate.
   [[nodiscard]] static std::int64_t moment_bytes(OptimizerSettings const& settings);
@@ -61,10 +82,18 @@ class Optimizer {
     runtime::Vector<T> first;
     runtime::Vector<T> second;
   };
+  using Shard = detail::ShardPointers<T>;
+
+  template<class Update>
+  void update(runtime::DefaultExec const& exec, char const* label, Update const& update_number) const;
+
   OptimizerSettings settings_;
-  std::vector<ParameterShard<T>> parameters_;
+  std::vector<ParameterShard<T>> parameters_; // keep alive what shards_ points to
   std::vector<Moments> moments_;
-  std::int64_t num_steps_ = 0;
+  std::vector<Shard> shards_;
+  runtime::Vector<Shard> device_shards_;            // the same, for the kernel over all
+  runtime::Vector<double> num_steps_;               // [1] t
+  runtime::Vector<detail::StepFactors<T>> factors_; // [1]
 };
 
 extern template class Optimizer<float>;

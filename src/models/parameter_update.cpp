@@ -3,9 +3,6 @@
 
 #include "pmm/norms.hpp"
 
-#include <algorithm>
-#include <cmath>
-
 namespace orthant::models {
 namespace {
 
@@ -33,42 +30,38 @@ ParameterUpdate<T>::ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Pa
     : grid_(grid),
       parameters_(std::move(parameters)),
       clip_norm_(settings.clip_norm),
-      optimizer_(settings.optimizer, shards_of(parameters_, settings)) {}
+      optimizer_(settings.optimizer, shards_of(parameters_, settings)),
+      numbers_(parameters_.size()) {}
 
-/// The Frobenius norm of each parameter's gradient. One all_reduce.
 template<class T>
-std::vector<double> ParameterUpdate<T>::gradient_norms(runtime::DefaultExec const& exec) const {
-  std::vector<double> squares;
-  for (auto const& parameter : parameters_)
-    squares.push_back(parameter.is_bias ? pmm::local_squared_norm(exec, parameter.bias_gradient)
-                                        : pmm::local_squared_norm(exec, parameter.matrix_gradient));
-  pmm::sum_over_group(grid_, squares);
-  for (auto& square : squares)
-    square = std::sqrt(square);
-  return squares;
+void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std::int64_t> nominal_count,
+                             runtime::PhaseTimes& phases) {
+  auto& instruments = grid_.world().instruments();
+  {
+    ScopedTimer const timer(instruments, phases, "norms");
+    auto const squares = numbers_.norms();
+    for (std::size_t p = 0; p < parameters_.size(); ++p)
+      if (parameters_[p].is_bias)
+        pmm::local_squared_norm(exec, parameters_[p].bias_gradient, squares, p);
+      else
+        pmm::local_squared_norm(exec, parameters_[p].matrix_gradient, squares, p);
+    pmm::sum_over_group(exec, grid_, squares);
+    numbers_.finish_norms(exec, static_cast<double>(nominal_count.value_or(0)), clip_norm_.value_or(0));
+  }
+  ScopedTimer const timer(instruments, phases, "optimizer");
+  optimizer_.step(exec, numbers_.scale());
 }
 
 template<class T>
-std::vector<double> ParameterUpdate<T>::run(runtime::DefaultExec const& exec, double factor,
-                                            runtime::PhaseTimes& phases) {
-  auto& instruments = grid_.world().instruments();
-  std::vector<double> matrix_norms;
-  auto scale = factor;
-  {
-    ScopedTimer const timer(instruments, phases, "norms");
-    auto const norms = gradient_norms(exec);
-    auto squared = 0.0;
-    for (std::size_t p = 0; p < norms.size(); ++p) {
-      auto const norm = factor * norms[p];
-      squared += norm * norm;
-      if (!parameters_[p].is_bias) matrix_norms.push_back(norm);
-    }
-    if (clip_norm_) scale *= std::min(1.0, *clip_norm_ / (std::sqrt(squared) + 1e-6));
-  }
-  ScopedTimer const timer(instruments, phases, "optimizer");
-  optimizer_.step(exec, scale);
-  runtime::compat::fence(exec, "orthant::models::ParameterUpdate/the clock is read");
-  return matrix_norms;
+typename ParameterUpdate<T>::Result ParameterUpdate<T>::finish(runtime::DefaultExec const& exec) {
+  auto const numbers = numbers_.read(exec);
+  Result result;
+  result.loss = numbers.loss;
+  result.sum = numbers.sum;
+  result.count = numbers.count;
+  for (std::size_t p = 0; p < parameters_.size(); ++p)
+    if (!parameters_[p].is_bias) result.norms.push_back(numbers.norms[p]);
+  return result;
 }
 
 template class ParameterUpdate<float>;

@@ -3,8 +3,12 @@
 //
 // The end of a step, once the gradients are there: their norms, clipping, and the optimiser. Trainings that
 // follow one another, such as mini-batches and then the full graph, share one, and so the optimiser's state.
+//
+//   update.run(exec, ..);                        // enqueues
+//   auto const step = update.finish(exec);       // the one time in a step that the host waits
 
 #include "models/gcn.hpp"
+#include "models/step_numbers.hpp"
 #include "models/training_run.hpp"
 
 #include <vector>
@@ -18,17 +22,31 @@ class ParameterUpdate {
   ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> parameters,
                   TrainSettings const& settings);
 
-  /// Updates the parameters by `factor` times their gradients, clipped. Returns the norms of those of the
-  /// matrices, before clipping. Phases "norms" and "optimizer". Collective over the grid's group.
-  std::vector<double> run(runtime::DefaultExec const& exec, double factor, runtime::PhaseTimes& phases);
+  /// Where the step's loss goes, and the count of what it is of.
+  [[nodiscard]] StepNumbers const& numbers() const { return numbers_; }
+
+  /// Updates the parameters by their gradients, clipped. Where `nominal_count` is given, gradients were
+  /// divided by it in place of numbers().count(), which is made up for. Phases "norms" and "optimizer".
+  /// Enqueues on exec; does not fence. Collective over the grid's group.
+  void run(runtime::DefaultExec const& exec, std::optional<std::int64_t> nominal_count,
+           runtime::PhaseTimes& phases);
+
+  /// What the host is told of a step.
+  struct Result {
+    double loss = 0; // of the last pass
+    double sum = 0;  // of numbers().sums()
+    double count = 0;
+    std::vector<double> norms; // of the matrices' gradients, before clipping
+  };
+  /// Fences exec, and brings the numbers of run() and of before it to the host.
+  [[nodiscard]] Result finish(runtime::DefaultExec const& exec);
 
  private:
-  [[nodiscard]] std::vector<double> gradient_norms(runtime::DefaultExec const& exec) const;
-
   pmm::ProcessGrid const& grid_;
   std::vector<Parameter<T>> parameters_;
   std::optional<double> clip_norm_;
   Optimizer<T> optimizer_;
+  StepNumbers numbers_;
 };
 
 extern template class ParameterUpdate<float>;

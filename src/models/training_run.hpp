@@ -23,6 +23,8 @@ struct TrainSettings {
   std::optional<double> clip_norm; // of all gradients together
   std::int64_t num_epochs = 100;
   std::int64_t eval_every = 10; // 0: never; the last epoch is always evaluated otherwise
+  bool uses_device_graph =
+      true; // full graph, on a device: replay the epochs where nothing but numbers changes
 };
 
 /// The epoch with the best validation accuracy (the first of several), among those evaluated.

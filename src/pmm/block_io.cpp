@@ -92,10 +92,11 @@ Matrix<T> BlockWriter<T>::partial(DefaultExec const& exec, DistMatrix<T> const& 
     return as_matrix(result.storage(), block_.rows.size(), block_.columns.size());
   auto const buffer = workspace_->lend(slot_, num_partial_);
   // The padding of flat shards stays zero.
-  Kokkos::deep_copy(exec,
-                    Kokkos::subview(buffer, std::pair(static_cast<std::size_t>(block_.size()),
-                                                      static_cast<std::size_t>(num_partial_))),
-                    T{0});
+  if (num_partial_ > block_.size())
+    Kokkos::deep_copy(exec,
+                      Kokkos::subview(buffer, std::pair(static_cast<std::size_t>(block_.size()),
+                                                        static_cast<std::size_t>(num_partial_))),
+                      T{0});
   return as_matrix(buffer, block_.rows.size(), block_.columns.size());
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/norms.hpp"
 
+#include "runtime/number.hpp"
+
 namespace orthant::pmm {
 namespace {
 
@@ -14,35 +16,40 @@ struct Square {
 };
 
 template<class T>
-double sum_of_squares(DefaultExec const& exec, Vector<T> const& numbers, std::int64_t count) {
-  auto sum = 0.0;
+void sum_squares(DefaultExec const& exec, Vector<T> const& numbers, std::int64_t count,
+                 runtime::Number<double> const& sum) {
   Kokkos::parallel_reduce("orthant::pmm::local_squared_norm",
                           Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count), Square<T>{numbers},
                           sum);
-  return sum;
 }
 
 } // namespace
 
 template<class T>
-double local_squared_norm(DefaultExec const& exec, DistMatrix<T> const& matrix) {
-  if (!matrix.is_first_replica()) return 0;
-  return sum_of_squares(exec, matrix.storage(), matrix.block().num_stored);
+void local_squared_norm(DefaultExec const& exec, DistMatrix<T> const& matrix, Vector<double> const& shares,
+                        std::size_t i) {
+  sum_squares(exec, matrix.storage(), matrix.is_first_replica() ? matrix.block().num_stored : 0,
+              runtime::number_at(shares, i));
 }
 
 template<class T>
-double local_squared_norm(DefaultExec const& exec, DistVector<T> const& vector) {
-  if (!vector.is_first_replica()) return 0;
-  return sum_of_squares(exec, vector.local(), vector.range().size());
+void local_squared_norm(DefaultExec const& exec, DistVector<T> const& vector, Vector<double> const& shares,
+                        std::size_t i) {
+  sum_squares(exec, vector.local(), vector.is_first_replica() ? vector.range().size() : 0,
+              runtime::number_at(shares, i));
 }
 
-void sum_over_group(ProcessGrid const& grid, std::span<double> shares) {
-  runtime::all_reduce(runtime::host, grid.group(), shares);
+void sum_over_group(DefaultExec const& exec, ProcessGrid const& grid, Vector<double> const& shares) {
+  runtime::all_reduce(exec, grid.group(), shares);
 }
 
-template double local_squared_norm(DefaultExec const&, DistMatrix<float> const&);
-template double local_squared_norm(DefaultExec const&, DistMatrix<double> const&);
-template double local_squared_norm(DefaultExec const&, DistVector<float> const&);
-template double local_squared_norm(DefaultExec const&, DistVector<double> const&);
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void local_squared_norm(DefaultExec const&, DistMatrix<T> const&, Vector<double> const&,          \
+                                   std::size_t);                                                             \
+  template void local_squared_norm(DefaultExec const&, DistVector<T> const&, Vector<double> const&,          \
+                                   std::size_t);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::pmm

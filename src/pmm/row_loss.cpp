@@ -51,26 +51,67 @@ void RowLoss<T>::check(RowTargets const& targets) const {
   else
     ORTHANT_REQUIRE(targets.classes.extent(0) == num_rows, targets.classes.extent(0), " classes for ",
                     num_rows, " rows of ", placement_.to_string());
-  auto const num_bad = detail::count_bad_rows(DefaultExec(), targets,
-                                              kind_ == LossKind::binary ? 0 : placement_.extents.columns);
-  ORTHANT_REQUIRE(num_bad == 0, num_bad, " rows have a split beyond ", num_splits - 1,
-                  " or a class beyond the ", placement_.extents.columns, " of the logits");
 }
 
 template<class T>
-void RowLoss<T>::set_targets(RowTargets const& targets) {
-  runtime::together(grid_->group(), [&] { check(targets); });
+typename RowLoss<T>::LocalCounts RowLoss<T>::count(RowTargets const& targets) const {
+  auto const is_single = kind_ == LossKind::softmax;
+  LocalCounts result;
+  result.num_bad = detail::count_bad_rows(DefaultExec(), targets, is_single ? placement_.extents.columns : 0);
+  if (result.num_bad > 0) return result; // a split out of range would be counted out of range
+  auto const sums = detail::count_rows(DefaultExec(), targets, is_single);
+  std::copy_n(sums.counted, result.counted.size(), result.counted.begin());
+  return result;
+}
+
+template<class T>
+typename RowLoss<T>::LocalCounts RowLoss<T>::count(HostTargets const& rows) const {
+  auto const is_single = kind_ == LossKind::softmax;
+  auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
+  ORTHANT_REQUIRE(rows.splits.size() == num_rows && (!is_single || rows.classes.size() == num_rows),
+                  rows.splits.size(), " splits and ", rows.classes.size(), " classes on the host for ",
+                  num_rows, " rows");
+  LocalCounts result;
+  for (std::size_t i = 0; i < rows.splits.size(); ++i) {
+    auto const split = rows.splits[i];
+    auto const label = is_single ? rows.classes[i] : 0;
+    if (split < no_split || split >= num_splits || label < -1 || label >= placement_.extents.columns)
+      ++result.num_bad;
+    else if (split >= 0 && label >= 0)
+      result.counted[static_cast<std::size_t>(split)] += 1;
+  }
+  return result;
+}
+
+template<class T>
+template<class Rows>
+void RowLoss<T>::set_and_count(RowTargets const& targets, Rows const& rows) {
+  LocalCounts local;
+  runtime::together(grid_->group(), [&] {
+    check(targets);
+    local = count(rows);
+    ORTHANT_REQUIRE(local.num_bad == 0, local.num_bad, " rows have a split beyond ", num_splits - 1,
+                    " or a class beyond the ", placement_.extents.columns, " of the logits");
+  });
   targets_ = targets;
   has_targets_ = true;
-  auto const sums = detail::count_rows(DefaultExec(), targets_, kind_ == LossKind::softmax);
-  std::array<double, num_splits> counts{};
-  std::copy_n(sums.counted, counts.size(), counts.begin());
+  auto& counts = local.counted;
   // Every rank of the class axis has counted the same rows.
   runtime::all_reduce(runtime::host, grid_->along(placement_.layout.rows), counts);
   if (placement_.layout.storage == Storage::row_sharded)
     runtime::all_reduce(runtime::host, grid_->along(placement_.layout.third()), counts);
   for (std::size_t s = 0; s < num_rows_.size(); ++s)
     num_rows_[s] = static_cast<std::int64_t>(counts[s]);
+}
+
+template<class T>
+void RowLoss<T>::set_targets(RowTargets const& targets) {
+  set_and_count(targets, targets);
+}
+
+template<class T>
+void RowLoss<T>::set_targets(RowTargets const& targets, HostTargets const& rows) {
+  set_and_count(targets, rows);
 }
 
 template<class T>
@@ -82,12 +123,12 @@ void RowLoss<T>::require_planned(DistMatrix<T> const& matrix) const {
 
 /// Complete rows are summed over the row axis, entries over the class axis too.
 template<class T>
-void RowLoss<T>::reduce_sums(std::span<double> sums) const {
+template<class Buffer>
+void RowLoss<T>::reduce_sums(runtime::Stream const& stream, Buffer const& sums) const {
   auto const& layout = placement_.layout;
-  if (kind_ == LossKind::binary) runtime::all_reduce(runtime::host, grid_->along(layout.columns), sums);
-  runtime::all_reduce(runtime::host, grid_->along(layout.rows), sums);
-  if (layout.storage == Storage::row_sharded)
-    runtime::all_reduce(runtime::host, grid_->along(layout.third()), sums);
+  if (kind_ == LossKind::binary) runtime::all_reduce(stream, grid_->along(layout.columns), sums);
+  runtime::all_reduce(stream, grid_->along(layout.rows), sums);
+  if (layout.storage == Storage::row_sharded) runtime::all_reduce(stream, grid_->along(layout.third()), sums);
 }
 
 template<class T>
@@ -158,23 +199,34 @@ void RowLoss<T>::run_softmax(DefaultExec const& exec, Matrix<T> const& logits, M
 }
 
 template<class T>
-double RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
-                                     DistMatrix<T> const& gradient, std::int64_t num_counted) {
+void RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
+                                   DistMatrix<T> const& gradient, std::int64_t num_counted,
+                                   Vector<double> const& loss) {
   require_planned(logits);
   require_planned(gradient);
   auto const z = logits.local();
   auto const dz = gradient.local();
   auto const per_row = kind_ == LossKind::binary ? placement_.extents.columns : 1;
   auto const scale = num_counted == 0 ? 0.0 : 1.0 / static_cast<double>(num_counted * per_row);
-  auto loss = 0.0;
+  auto const sum = runtime::number_at(loss, 0);
   if (kind_ == LossKind::binary) {
-    loss = detail::binary_loss_and_gradient(exec, z, targets_, static_cast<T>(scale), dz);
+    detail::binary_loss_and_gradient(exec, z, targets_, static_cast<T>(scale), dz, sum);
   } else {
     run_softmax(exec, z, dz, static_cast<T>(scale));
-    loss = detail::softmax_loss(exec, targets_, sum_and_target_);
+    detail::softmax_loss(exec, targets_, sum_and_target_, sum);
   }
-  reduce_sums({&loss, 1});
-  return num_counted == 0 ? 0.0 : loss * scale;
+  reduce_sums(exec, loss);
+  Kokkos::parallel_for("orthant::pmm::scale_loss", detail::RowPolicy(exec, 0, 1),
+                       detail::ScaleLoss{sum, scale});
+}
+
+template<class T>
+double RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
+                                     DistMatrix<T> const& gradient, std::int64_t num_counted) {
+  Vector<double> const loss("orthant::pmm::RowLoss/loss", 1);
+  loss_and_gradient(exec, logits, gradient, num_counted, loss);
+  runtime::compat::fence(exec, "orthant::pmm::RowLoss/the loss is read");
+  return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), loss)(0);
 }
 
 template<class T>
@@ -198,7 +250,7 @@ std::array<SplitMetrics, num_splits> RowLoss<T>::evaluate(DefaultExec const& exe
     flat[3 * s + 1] = sums.correct[s];
     flat[3 * s + 2] = sums.counted[s];
   }
-  reduce_sums(flat);
+  reduce_sums(runtime::host, std::span(flat));
 
   std::array<SplitMetrics, num_splits> metrics;
   for (std::size_t s = 0; s < num_splits; ++s) {

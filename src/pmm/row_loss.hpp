@@ -37,6 +37,12 @@ struct RowTargets {
   runtime::Matrix<std::int8_t> indicator; // [rows x classes of the block] 1, 0, -1 = unknown; multi-label
 };
 
+/// The same rows in host memory, for whoever has them there.
+struct HostTargets {
+  std::span<std::int8_t const> splits;
+  std::span<std::int32_t const> classes;
+};
+
 enum class LossKind : std::uint8_t { softmax, binary };
 
 struct SplitMetrics {
@@ -63,8 +69,10 @@ class RowLoss {
 
   /// Sets and counts the targets; those of another batch replace them. Throws Error, the same on all ranks,
   /// where their lengths are not those of the logits, or a split or a class is out of range. Collective over
-  /// the grid's group.
+  /// the grid's group. Waits for kernels that check and count.
   void set_targets(RowTargets const& targets);
+  /// The same where `rows` are those of `targets`: the host checks and counts, and nothing is waited for.
+  void set_targets(RowTargets const& targets, HostTargets const& rows);
 
   /// Labelled rows of the split on all ranks.
   [[nodiscard]] std::int64_t num_rows(int split) const { return num_rows_[static_cast<std::size_t>(split)]; }
@@ -72,7 +80,11 @@ class RowLoss {
   /// The training loss; gradient := its derivative by the logits (zero outside the training rows). `gradient`
   /// has the placement of `logits` and may be the same matrix. `num_counted` replaces n where other groups
   /// train on rows of the same step (a data axis, accumulated batches): losses and gradients then add up. 0
-  /// and a zero gradient where n is 0. Fences exec.
+  /// and a zero gradient where n is 0. The loss goes to loss(0), of an array of one number. Enqueues on exec;
+  /// does not fence.
+  void loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits, DistMatrix<T> const& gradient,
+                         std::int64_t num_counted, Vector<double> const& loss);
+  /// The same with the loss brought to the host, for tests and tools: allocates, and fences exec.
   [[nodiscard]] double loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
                                          DistMatrix<T> const& gradient, std::int64_t num_counted);
   [[nodiscard]] double loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
@@ -90,11 +102,21 @@ class RowLoss {
   [[nodiscard]] std::vector<PlannedCall> evaluate_calls() const;
 
  private:
+  /// What is wrong with the rows, and how many there are of each split, on this rank.
+  struct LocalCounts {
+    std::int64_t num_bad = 0;
+    std::array<double, num_splits> counted{};
+  };
+  [[nodiscard]] LocalCounts count(RowTargets const& targets) const;
+  [[nodiscard]] LocalCounts count(HostTargets const& rows) const;
   void check(RowTargets const& targets) const;
+  template<class Rows>
+  void set_and_count(RowTargets const& targets, Rows const& rows);
   void require_planned(DistMatrix<T> const& matrix) const;
   void run_softmax(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale);
   void softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale);
-  void reduce_sums(std::span<double> sums) const;
+  template<class Buffer>
+  void reduce_sums(runtime::Stream const& stream, Buffer const& sums) const;
   void append_softmax(std::vector<PlannedCall>& calls) const;
   void append_sums(std::vector<PlannedCall>& calls, std::int64_t count) const;
 

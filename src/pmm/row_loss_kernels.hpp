@@ -12,6 +12,7 @@
 #include "pmm/packs.hpp"
 #include "pmm/row_loss.hpp"
 #include "pmm/row_teams.hpp"
+#include "runtime/number.hpp"
 
 #include <limits>
 
@@ -295,12 +296,12 @@ void sum_exponentials(DefaultExec const& exec, Matrix<T> const& logits, Vector<T
                RowExponentials<T>{rows, row_max.data(), packed.data()});
 }
 
-/// Sum of loss_i over the rows of split 0.
+/// loss := the sum of loss_i over the rows of split 0.
 template<class T>
-double softmax_loss(DefaultExec const& exec, RowTargets const& targets, Matrix<T> const& packed) {
+void softmax_loss(DefaultExec const& exec, RowTargets const& targets, Matrix<T> const& packed,
+                  runtime::Number<double> const& loss) {
   auto const splits = targets.splits;
   auto const classes = targets.classes;
-  auto loss = 0.0;
   Kokkos::parallel_reduce(
       "orthant::pmm::softmax_loss", RowPolicy(exec, 0, num_rows_of(targets)),
       KOKKOS_LAMBDA(std::int64_t i, double& sum) {
@@ -308,7 +309,6 @@ double softmax_loss(DefaultExec const& exec, RowTargets const& targets, Matrix<T
           sum += static_cast<double>(math::log(packed(at(i), 0)) - packed(at(i), 1));
       },
       loss);
-  return loss;
 }
 
 template<class T>
@@ -424,19 +424,17 @@ inline std::int64_t num_binary_items(std::int64_t num_rows, std::int64_t num_col
   return runs_on_host ? num_rows : num_rows * num_columns;
 }
 
-/// Sum of losses over known labels in rows of split 0; gradient := scale (sigmoid(z) - y) there, else 0. May
-/// alias the logits.
+/// loss := the sum over known labels in rows of split 0; gradient := scale (sigmoid(z) - y) there, else 0.
+/// May alias the logits.
 template<class T>
-double binary_loss_and_gradient(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets,
-                                T scale, Matrix<T> const& gradient) {
+void binary_loss_and_gradient(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets,
+                              T scale, Matrix<T> const& gradient, runtime::Number<double> const& loss) {
   auto const num_columns = static_cast<std::int64_t>(logits.extent(1));
-  auto loss = 0.0;
   Kokkos::parallel_reduce(
       "orthant::pmm::binary_loss_and_gradient",
       RowPolicy(exec, 0, num_binary_items(num_rows_of(targets), num_columns)),
       BinaryGradients<T>{logits, targets.splits, targets.indicator, scale, gradient, Divisor(num_columns)},
       loss);
-  return loss;
 }
 
 /// One entry after the other, as BinaryGradients.
@@ -465,6 +463,13 @@ struct BinaryScores {
       entry(place.row, place.column, sum);
     }
   }
+};
+
+/// The mean from the sum; 0 of nothing.
+struct ScaleLoss {
+  runtime::Number<double> loss;
+  double scale;
+  KOKKOS_FUNCTION void operator()(std::int64_t) const { loss() = scale == 0 ? 0.0 : loss() * scale; }
 };
 
 /// Loss, correct and counted entries of each split, of this rank's classes.

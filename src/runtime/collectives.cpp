@@ -6,6 +6,7 @@
 
 #include "runtime/nccl_group.hpp"
 #include "runtime/pending.hpp"
+#include "runtime/pinned_pool.hpp"
 #include "runtime/wire.hpp"
 
 #include <algorithm>
@@ -142,8 +143,10 @@ Pending::Pending(Communicator const& comm, Call const& call, Mode mode)
       sequence_(comm.next_sequence()) {}
 
 Pending::~Pending() {
-  for (auto* buffer : {&staged_send_, &staged_receive_, &halves_send_, &halves_receive_})
+  for (auto* buffer : {&halves_send_, &halves_receive_})
     comm_.give_back(std::move(*buffer));
+  give_back_pinned(staged_send_);
+  give_back_pinned(staged_receive_);
 }
 
 std::int64_t Pending::logical_bytes() const {
@@ -207,9 +210,20 @@ bool Pending::test() {
   return is_done || exchange_.test();
 }
 
-// Device buffers, MPI not device-aware: the host copy takes part, and comes back at the end.
+/// What MPI reduces on the host's processors must be the host's, whatever it says of itself: pairs with an
+/// operation of our own, and reductions that make progress behind the caller's back (Open MPI adds them up
+/// where they lie). The 16-bit wire is encoded and decoded on the host, too.
+bool Pending::can_pass_device_memory() const {
+  auto const reduces =
+      call_.operation == Operation::all_reduce || call_.operation == Operation::reduce_scatter;
+  auto const is_arg_max = call_.type == DataType::float32_index || call_.type == DataType::float64_index;
+  return mpi_is_device_aware() && call_.wire == Wire::native && !is_arg_max &&
+         !(reduces && mode_ == Mode::asynchronous);
+}
+
+// Device buffers that MPI cannot have: the host copy takes part, and comes back at the end.
 void Pending::stage_to_host() {
-  if (mpi_is_device_aware() && call_.wire == Wire::native) { // the host encodes and decodes the wire
+  if (can_pass_device_memory()) {
     call_.stream.fence("orthant::runtime::collectives/before MPI reads device memory");
     return;
   }
@@ -218,12 +232,12 @@ void Pending::stage_to_host() {
   auto const send_bytes = static_cast<std::size_t>(call_.send_count) * element;
   auto const receive_bytes = static_cast<std::size_t>(call_.receive_count) * element;
   if (call_.send != nullptr) {
-    staged_send_ = comm_.lend_scratch(send_bytes);
+    staged_send_ = lend_pinned(send_bytes);
     call_.stream.copy(staged_send_.data(), call_.send, send_bytes, CopyDirection::to_host);
     host_.send = staged_send_.data();
   }
   if (call_.receive != nullptr) {
-    staged_receive_ = comm_.lend_scratch(receive_bytes);
+    staged_receive_ = lend_pinned(receive_bytes);
     if (call_.send == nullptr) // in place
       call_.stream.copy(staged_receive_.data(), call_.receive, receive_bytes, CopyDirection::to_host);
     host_.receive = staged_receive_.data();

@@ -6,6 +6,11 @@
 #include "runtime/collectives.hpp"
 #include "runtime/device_runtime.hpp"
 #include "runtime/nccl_group.hpp"
+#if defined(ORTHANT_ENABLE_HIP)
+#include <rccl/rccl.h>
+#else
+#include <nccl.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -20,13 +25,7 @@ void check_nccl(ncclResult_t code, char const* call,
   if (code != ncclSuccess)
     throw_internal(fmt::format("{} failed: {}", call, ncclGetErrorString(code)), where);
 }
-template<class Code>
-void check_device(Code code, char const* call, std::source_location where = std::source_location::current()) {
-  if (code != device::success)
-    throw_internal(fmt::format("{} failed: {}", call, ORTHANT_DEVICE_API(GetErrorString)(code)), where);
-}
 #define ORTHANT_NCCL(call) check_nccl((call), #call)
-#define ORTHANT_DEVICE(call) check_device(ORTHANT_DEVICE_API(call), #call)
 
 struct DestroyNcclComm {
   void operator()(ncclComm_t comm) const noexcept { ncclCommDestroy(comm); }

@@ -1,28 +1,43 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// One name for what CUDA and HIP, NCCL and RCCL call differently. Included by device backends only.
+// One name for what the runtimes of CUDA and HIP call differently. Included by sources of device backends
+// only.
 
-#if defined(ORTHANT_ENABLE_HIP)
+#include "runtime/throw_internal.hpp"
+
+#include <Kokkos_Macros.hpp>
+#include <fmt/format.h>
+
+#if defined(ORTHANT_ENABLE_HIP) || defined(KOKKOS_ENABLE_HIP)
 #include <hip/hip_runtime_api.h>
-#include <rccl/rccl.h>
 #define ORTHANT_DEVICE_API(name) hip##name
 #else
 #include <cuda_runtime_api.h>
-#include <nccl.h>
 #define ORTHANT_DEVICE_API(name) cuda##name
 #endif
 
 namespace orthant::runtime::device {
 
-#if defined(ORTHANT_ENABLE_HIP)
-using NativeStream = hipStream_t;
-inline constexpr auto success = hipSuccess;
+using NativeStream = ORTHANT_DEVICE_API(Stream_t);
+using NativeEvent = ORTHANT_DEVICE_API(Event_t);
+inline constexpr auto success = ORTHANT_DEVICE_API(Success);
+#if defined(ORTHANT_ENABLE_HIP) || defined(KOKKOS_ENABLE_HIP)
+using PointerAttributes = hipPointerAttribute_t;
 inline constexpr auto host_mapped = hipHostMallocMapped;
 #else
-using NativeStream = cudaStream_t;
-inline constexpr auto success = cudaSuccess;
+using PointerAttributes = cudaPointerAttributes;
 inline constexpr auto host_mapped = cudaHostAllocMapped;
 #endif
 
+template<class Code>
+void check(Code code, char const* call, std::source_location where = std::source_location::current()) {
+  if (code != success)
+    throw_internal(fmt::format("{} failed: {}", call, ORTHANT_DEVICE_API(GetErrorString)(code)), where);
+}
+
 } // namespace orthant::runtime::device
+
+/// ORTHANT_DEVICE(Malloc(&memory, num_bytes)) calls cudaMalloc or hipMalloc; throws Error that names the call
+/// where it fails.
+#define ORTHANT_DEVICE(call) ::orthant::runtime::device::check(ORTHANT_DEVICE_API(call), #call)

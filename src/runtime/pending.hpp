@@ -74,6 +74,7 @@ struct Pending {
   bool is_done = false;
 
  private:
+  [[nodiscard]] bool can_pass_device_memory() const;
   void stage_to_host();
   void stage_to_device();
   void begin_wire();
@@ -88,7 +89,8 @@ struct Pending {
   MpiExchange exchange_;
   Mode mode_;
   std::int64_t sequence_;
-  std::vector<std::byte> staged_send_, staged_receive_, halves_send_, halves_receive_;
+  std::span<std::byte> staged_send_, staged_receive_; // pinned
+  std::vector<std::byte> halves_send_, halves_receive_;
   std::vector<std::int64_t> parts_; // wire all_reduce: elements owned by each rank
   std::chrono::steady_clock::time_point began_;
 };

@@ -18,6 +18,20 @@ void PhaseTimes::add(std::string_view name, double seconds) {
   ++found->calls;
 }
 
+void PhaseTimes::read_stamps() {
+  if (clock_ == nullptr) return;
+  for (auto const& stamps : stamps_)
+    add(stamps.name, clock_->seconds(stamps.begin, stamps.end));
+  stamps_.clear();
+  clock_->clear();
+}
+
+PhaseTimes PhaseTimes::without_clock() const {
+  PhaseTimes result;
+  result.phases_ = phases_;
+  return result;
+}
+
 void PhaseTimes::clear() {
   for (auto& phase : phases_) {
     phase.seconds = 0;
@@ -66,7 +80,10 @@ double ScopedTimer::stop() {
   auto const end = Trace::Clock::now();
   region_.reset();
   seconds_ = std::chrono::duration<double>(end - begin_).count();
-  phases_.add(name_, *seconds_);
+  if (phases_.clock() != nullptr)
+    phases_.add_stamps(name_, begin_stamp_, phases_.clock()->stamp());
+  else
+    phases_.add(name_, *seconds_);
   trace_.add(name_, "regions", begin_, end);
   return *seconds_;
 }

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where the time goes: a scoped timer whose stretch appears in Kokkos tools (as a profiling region), in the
-// trace, and under its name in a table of phases, the metrics' "phases".
+// trace, and under its name in a table of phases, the metrics' "phases". On a device the table tells when the
+// device began and ended the work that was enqueued in that time: the host is done with it long before.
 
 #include "runtime/communicator.hpp"
+#include "runtime/device_clock.hpp"
 #include "runtime/instruments.hpp"
 #include "runtime/kokkos_compat.hpp"
 
@@ -27,8 +29,21 @@ class PhaseTimes {
     std::int64_t calls = 0;
   };
 
+  /// Measures on a device's queue from now on; null: on the host. Then add_stamps() is what timers call, and
+  /// read_stamps() makes seconds of it.
+  void measure_on(std::shared_ptr<DeviceClock> clock) { clock_ = std::move(clock); }
+  [[nodiscard]] DeviceClock* clock() const { return clock_.get(); }
+
   /// Allocates only for a name that it has not met before.
   void add(std::string_view name, double seconds);
+  /// The same between two stamps of the clock, once they are read; `name` must live until then.
+  void add_stamps(std::string_view name, std::size_t begin, std::size_t end) {
+    stamps_.push_back({name, begin, end});
+  }
+  /// After the queue has been waited for. Nothing on the host.
+  void read_stamps();
+  /// The seconds alone, for records that outlive the device's clock.
+  [[nodiscard]] PhaseTimes without_clock() const;
   /// Back to zero; the names stay.
   void clear();
   /// Seconds of the phase, 0 where it has not run.
@@ -40,12 +55,19 @@ class PhaseTimes {
   [[nodiscard]] PhaseTimes max_over_ranks(Communicator const& comm) const;
 
  private:
+  struct Stamps {
+    std::string_view name;
+    std::size_t begin;
+    std::size_t end;
+  };
   std::vector<Phase> phases_; // a dozen: searched from the front
+  std::shared_ptr<DeviceClock> clock_;
+  std::vector<Stamps> stamps_; // not yet read
 };
 
-/// Times its own life (to `stop`, if that comes first) on the host. Work that was enqueued on a device and
-/// not waited for is not in it: fence before the end where it should be. Phases may nest; the outer contains
-/// the inner. `name` must outlive the timer.
+/// Times its own life (to `stop`, if that comes first): on the host, or where `phases` have the clock of a
+/// device the work that is enqueued meanwhile (the trace has the host's time in both cases). Phases may nest;
+/// the outer contains the inner. `name` must outlive the timer.
 class ScopedTimer {
  public:
   ScopedTimer(Instruments& instruments, PhaseTimes& phases, std::string_view name)
@@ -54,6 +76,7 @@ class ScopedTimer {
         name_(name) {
     // The region's name is a std::string, which may allocate: only where a tool listens.
     if (Kokkos::Tools::profileLibraryLoaded()) region_.emplace(std::string(name));
+    if (phases_.clock() != nullptr) begin_stamp_ = phases_.clock()->stamp();
     begin_ = Trace::Clock::now();
   }
   ScopedTimer(ScopedTimer const&) = delete;
@@ -62,7 +85,7 @@ class ScopedTimer {
     if (!seconds_) stop();
   }
 
-  /// Ends the stretch and returns its seconds; the second time only returns them.
+  /// Ends the stretch and returns its seconds on the host; the second time only returns them.
   double stop();
 
  private:
@@ -71,6 +94,7 @@ class ScopedTimer {
   std::string_view name_;
   std::optional<compat::Region> region_;
   Trace::Clock::time_point begin_;
+  std::size_t begin_stamp_ = 0;
   std::optional<double> seconds_;
 };
 

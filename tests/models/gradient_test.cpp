@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every gradient against central differences of the loss, and the optimisers against their formulas.
+#include "models/device_copy.hpp"
 #include "models_fixture.hpp"
 
 #include <cmath>
@@ -78,19 +79,22 @@ TEST(GcnGradient, MatchesFiniteDifferencesWithEveryPart) {
     }
 }
 
-/// One parameter of two entries, three steps.
+/// Two parameters, one of which has no number on this rank, and three steps with gradients that are halved.
+/// Returns the values 1 and -2 of the other.
 std::vector<double> steps(models::OptimizerSettings const& settings, double weight_decay) {
-  runtime::Vector<double> value("value", 2);
-  runtime::Vector<double> gradient("gradient", 2);
-  value(0) = 1;
-  value(1) = -2;
-  models::Optimizer<double> optimizer(settings, {{value, gradient, weight_decay}});
+  runtime::DefaultExec const exec;
+  auto const value = models::to_vector<double>("value", std::vector{1.0, -2.0});
+  runtime::Vector<double> const gradient("gradient", 2);
+  runtime::Vector<double> const none("none", 0);
+  auto const scale = models::to_vector<double>("scale", std::vector{0.5});
+  models::Optimizer<double> optimizer(settings, {{none, none, 0}, {value, gradient, weight_decay}});
   for (int t = 0; t < 3; ++t) {
-    gradient(0) = 0.5 + t;
-    gradient(1) = -1;
-    optimizer.step(runtime::DefaultExec(), 0.5);
+    Kokkos::deep_copy(gradient, models::to_vector<double>("gradient", std::vector{0.5 + t, -1.0}));
+    optimizer.step(exec, runtime::number_at(scale, 0));
+    exec.fence();
   }
-  return {value(0), value(1)};
+  auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), value);
+  return {found(0), found(1)};
 }
 
 TEST(Optimizer, FollowsTheFormulas) {

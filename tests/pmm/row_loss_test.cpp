@@ -303,12 +303,16 @@ TEST_P(RowLossTest, NormsCountReplicasOnceAndNoPadding) {
       auto const matrix = distributed<float>(grid_, {{rows, columns, storage}, {13, 9}}, whole);
       DistVector<float> const vector(grid_, columns, 9, "vector");
       Kokkos::deep_copy(vector.local(), 2.0F);
-      std::array sums{local_squared_norm(exec_, matrix), local_squared_norm(exec_, vector)};
+      Vector<double> const device_sums("sums", 2);
+      Kokkos::deep_copy(device_sums, -1.0);
 
-      sum_over_group(grid_, sums);
+      local_squared_norm(exec_, matrix, device_sums, 0);
+      local_squared_norm(exec_, vector, device_sums, 1);
+      sum_over_group(exec_, grid_, device_sums);
 
-      EXPECT_EQ(sums[0], squares) << matrix.placement().to_string();
-      EXPECT_EQ(sums[1], 36);
+      auto const sums = host_copy(device_sums);
+      EXPECT_EQ(sums(0), squares) << matrix.placement().to_string();
+      EXPECT_EQ(sums(1), 36);
     }
 }
 

@@ -159,8 +159,9 @@ TEST_P(SampledRowsTest, BiasGradientsAndNormsSumEveryRowOnce) {
         reserve_column_sums(work, dq.block().stored_rows.size(), dq.block().columns.size());
 
         sum_rows(exec_, dq, db, work);
-        std::array squares{local_squared_norm(exec_, dq)};
-        sum_over_group(grid_, squares);
+        Vector<double> const squares("orthant::testing::squares", 1);
+        local_squared_norm(exec_, dq, squares, 0);
+        sum_over_group(exec_, grid_, squares);
 
         auto const sums = host_copy(db.local());
         for (auto j = db.range().begin; j < db.range().end; ++j) {
@@ -172,7 +173,7 @@ TEST_P(SampledRowsTest, BiasGradientsAndNormsSumEveryRowOnce) {
         auto expected = 0.0;
         for (auto const number : q.numbers)
           expected += number * number;
-        EXPECT_EQ(squares[0], expected);
+        EXPECT_EQ(host_copy(squares)(0), expected);
       }
 }
 

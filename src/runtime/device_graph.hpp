@@ -1,0 +1,53 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// A device queue of one's own, and a graph of the work that was enqueued on it: recorded once, then launched
+// whole as often as wanted, with the arguments that its kernels and copies had. Without a device backend both
+// are empty.
+//
+//   DeviceQueue queue;
+//   DeviceGraph graph;
+//   auto const failure = graph.capture(queue, [&] { step(); });   // nothing runs
+//   if (graph.exists()) graph.launch(queue);                      // step() runs
+
+#include "runtime/unique_handle.hpp"
+
+#include <functional>
+#include <string>
+
+namespace orthant::runtime {
+
+/// A queue (cudaStream_t, hipStream_t) that waits for no other: work of the default queue, and what Kokkos's
+/// default instance was given, must be waited for before it reads the results.
+class DeviceQueue {
+ public:
+  /// On the current device. Throws Error where the device refuses.
+  DeviceQueue();
+  /// Null without a device backend.
+  [[nodiscard]] void* native() const { return stream_.get(); }
+
+ private:
+  struct Destroy {
+    void operator()(void* stream) const noexcept;
+  };
+  UniqueHandle<void*, nullptr, Destroy> stream_;
+};
+
+class DeviceGraph {
+ public:
+  /// Runs `enqueue`, whose work on `queue` is recorded in place of being done. It must not wait for the queue
+  /// nor allocate, and may be run again where this fails: then no graph exists, and the reason is returned;
+  /// otherwise an empty text.
+  [[nodiscard]] std::string capture(DeviceQueue const& queue, std::function<void()> const& enqueue);
+  [[nodiscard]] bool exists() const { return graph_.owns(); }
+  /// Enqueues the recorded work. Throws Error where the device refuses.
+  void launch(DeviceQueue const& queue) const;
+
+ private:
+  struct Destroy {
+    void operator()(void* graph) const noexcept;
+  };
+  UniqueHandle<void*, nullptr, Destroy> graph_;
+};
+
+} // namespace orthant::runtime
