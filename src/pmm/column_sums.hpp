@@ -158,7 +158,7 @@ template<class Body>
 void run_teams(runtime::DefaultExec const& exec, char const* label, std::int64_t num_teams, int longest,
                std::size_t bytes_a_thread, Body const& body) {
   auto const bytes =
-      Kokkos::PerTeam(static_cast<std::size_t>(longest) * bytes_a_thread + alignof(Pack<double>));
+      Kokkos::PerTeam(longest * static_cast<int>(bytes_a_thread) + static_cast<int>(alignof(Pack<double>)));
   auto const largest = SlabPolicy(exec, static_cast<int>(num_teams), 1, 1)
                            .set_scratch_size(0, bytes)
                            .team_size_max(body, Kokkos::ParallelForTag());
