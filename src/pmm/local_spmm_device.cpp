@@ -111,12 +111,14 @@ void multiply(DefaultExec const& exec, RowsProduct<T> const& product) {
 }
 
 template<int pack, class T>
-void add_pieces(DefaultExec const& exec, RowsProduct<T> const& product, Vector<LongRow> const& rows) {
+void add_pieces(std::string const& label, DefaultExec const& exec, RowsProduct<T> const& product,
+                Vector<PieceSum> const& sums) {
+  if (sums.extent(0) == 0) return;
+  using Policy =
+      Kokkos::RangePolicy<DefaultExec, std::int64_t, Kokkos::LaunchBounds<lanes_per_team, teams_of_patterns>>;
   auto const lanes_per_row = (product.width + pack - 1) / pack;
-  Kokkos::parallel_for("orthant::pmm::spmm/long rows",
-                       Kokkos::RangePolicy<DefaultExec, std::int64_t>(
-                           exec, 0, static_cast<std::int64_t>(rows.extent(0)) * lanes_per_row),
-                       AddPieces<T, pack>{product, rows.data(), lanes_per_row});
+  Kokkos::parallel_for(label, Policy(exec, 0, static_cast<std::int64_t>(sums.extent(0)) * lanes_per_row),
+                       AddPieces<T, pack>{product, sums.data(), lanes_per_row});
 }
 
 template<class T>
@@ -158,6 +160,8 @@ typename DeviceSpmm<T>::Plan& DeviceSpmm<T>::plan_of(DefaultExec const& exec, Ra
                                            std::pair<std::int64_t, std::int64_t>(rows.begin, rows.end + 1)));
   auto const plan = plan_rows(std::span(offsets.data(), offsets.extent(0)), rows);
   plans_.push_back({rows, on_device(plan.pieces, "orthant::pmm::row_pieces"),
+
+                    on_device(plan.groups, "orthant::pmm::piece_groups"),
                     on_device(plan.long_rows, "orthant::pmm::long_rows"), plan.num_places,
                     offsets(offsets.extent(0) - 1) - offsets(0)});
   return plans_.back();
@@ -217,28 +221,36 @@ void DeviceSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<T> const& 
   product.c_stride = product.width = width;
   auto is_aligned = begins_packs(b.data(), width);
 
-  Vector<LongRow> long_rows;
+  Plan const* plan = nullptr;
   if (contents_ == Contents::fixed && rows.end <= std::numeric_limits<std::int32_t>::max()) {
-    auto& plan = plan_of(exec, rows);
-    product.pieces = plan.pieces.data();
-    product.num_pieces = static_cast<std::int64_t>(plan.pieces.extent(0));
-    long_rows = plan.long_rows;
+    auto& kept = plan_of(exec, rows);
+    plan = &kept;
+    product.pieces = kept.pieces.data();
+    product.num_pieces = static_cast<std::int64_t>(kept.pieces.extent(0));
     auto const sums_width = aligned_width<T>(b.extent(1));
-    if (plan.num_places > 0) product.sums = sums_of(plan, sums_width).data();
+    if (kept.num_places > 0) product.sums = sums_of(kept, sums_width).data();
     product.sums_stride = static_cast<std::int32_t>(sums_width);
-    if (pays_to_copy(product, is_aligned, plan.num_nonzeros)) {
+    if (pays_to_copy(product, is_aligned, kept.num_nonzeros)) {
       copy_b(exec, product);
       is_aligned = true;
     }
   }
   product.c_is_aligned = !is_aligned || begins_packs(c.data(), width);
-  if (is_aligned) {
-    multiply<widest_pack<T>>(exec, product);
-    if (long_rows.extent(0) > 0) add_pieces<widest_pack<T>>(exec, product, long_rows);
-  } else {
-    multiply<1>(exec, product);
-    if (long_rows.extent(0) > 0) add_pieces<1>(exec, product, long_rows);
-  }
+  if (is_aligned)
+    multiply_and_add<widest_pack<T>>(exec, product, plan);
+  else
+    multiply_and_add<1>(exec, product, plan);
+}
+
+/// Without a plan no row was cut.
+template<class T>
+template<int pack>
+void DeviceSpmm<T>::multiply_and_add(DefaultExec const& exec, RowsProduct<T> const& product,
+                                     Plan const* plan) const {
+  multiply<pack>(exec, product);
+  if (plan == nullptr) return;
+  add_pieces<pack>("orthant::pmm::spmm/groups of pieces", exec, product, plan->groups);
+  add_pieces<pack>("orthant::pmm::spmm/long rows", exec, product, plan->long_rows);
 }
 
 template class DeviceSpmm<float>;

@@ -38,7 +38,8 @@ class DeviceSpmm {
   struct Plan {
     Range rows;
     Vector<RowPiece> pieces;
-    Vector<LongRow> long_rows;
+    Vector<PieceSum> groups;
+    Vector<PieceSum> long_rows;
     std::int64_t num_places = 0;
     std::int64_t num_nonzeros = 0;
     std::vector<Matrix<T>> sums{}; // one a width: memory that a captured product uses is never given up
@@ -47,6 +48,8 @@ class DeviceSpmm {
   Plan& plan_of(DefaultExec const& exec, Range rows);
   Matrix<T> const& sums_of(Plan& plan, std::size_t width);
   void copy_b(DefaultExec const& exec, RowsProduct<T>& product);
+  template<int pack>
+  void multiply_and_add(DefaultExec const& exec, RowsProduct<T> const& product, Plan const* plan) const;
 
   SparseBlock<T> block_;
   Contents contents_;

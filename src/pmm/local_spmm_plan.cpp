@@ -19,7 +19,17 @@ void append_long_row(RowPlan& plan, std::int32_t row, std::int64_t begin, std::i
     plan.pieces.push_back({start,
                            static_cast<std::int32_t>(std::min<std::int64_t>(end - start, longest_piece)), row,
                            plan.num_places++});
-  plan.long_rows.push_back({first, static_cast<std::int32_t>(plan.num_places - first), row});
+  auto const num_pieces = plan.num_places - first;
+  if (num_pieces <= pieces_of_a_group) {
+    plan.long_rows.push_back({first, static_cast<std::int32_t>(num_pieces), 1, row});
+    return;
+  }
+  auto const num_groups = (num_pieces + pieces_of_a_group - 1) / pieces_of_a_group;
+  for (auto place = first; place < plan.num_places; place += pieces_of_a_group)
+    plan.groups.push_back(
+        {place, static_cast<std::int32_t>(std::min<std::int64_t>(plan.num_places - place, pieces_of_a_group)),
+         1, -1});
+  plan.long_rows.push_back({first, static_cast<std::int32_t>(num_groups), pieces_of_a_group, row});
 }
 
 } // namespace
@@ -45,9 +55,8 @@ RowPlan plan_rows(std::span<std::int64_t const> offsets, runtime::Range rows) {
     });
     window = next;
   }
-  std::stable_sort(
-      plan.long_rows.begin(), plan.long_rows.end(),
-      [](LongRow const& one, LongRow const& other) { return one.num_pieces > other.num_pieces; });
+  std::stable_sort(plan.long_rows.begin(), plan.long_rows.end(),
+                   [](PieceSum const& one, PieceSum const& other) { return one.count > other.count; });
   return plan;
 }
 

@@ -23,21 +23,27 @@ struct RowPiece {
   std::int64_t place = -1; // row of the buffer that holds the piece's sum; -1: a whole row
 };
 
-/// A row that was cut; its pieces' sums lie one after the other.
-struct LongRow {
-  std::int64_t first_place = 0;
-  std::int32_t num_pieces = 0;
-  std::int32_t row = 0;
+/// Some pieces' sums to be added: every `step`th from `place` on, to the row of C or, without one, to
+/// `place`.
+struct PieceSum {
+  std::int64_t place = 0;
+  std::int32_t count = 0;
+  std::int32_t step = 1;
+  std::int32_t row = -1;
 };
 
 struct RowPlan {
-  std::vector<RowPiece> pieces;   // every row of the range is here, an empty one with length 0
-  std::vector<LongRow> long_rows; // most pieces first
+  std::vector<RowPiece> pieces; // every row of the range is here, an empty one with length 0
+  // Where rows have more pieces than are added at once, groups of them are added first.
+  std::vector<PieceSum> groups;
+  std::vector<PieceSum> long_rows; // one a row that was cut, those of the most sums first
   std::int64_t num_places = 0;
 };
 
 /// 24 us of a warp at a width of 128 and more work than it costs to add a piece's sum, under 1 %.
 inline constexpr std::int32_t longest_piece = 256;
+/// A hub of 400,000 non-zeros, 1600 pieces, is then added in 4 and 7 steps, not in 200 one after the other.
+inline constexpr std::int32_t pieces_of_a_group = 32;
 /// About as many as run at once on a large device.
 inline constexpr std::int64_t plan_window = 8192;
 /// A thread's gathers in flight (local_spmm_rows.hpp): pieces of as many steps are alike.

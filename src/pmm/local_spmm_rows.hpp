@@ -197,33 +197,39 @@ struct MultiplyRows {
   }
 };
 
-/// The rows of C that were cut: the sums of their pieces, in order. An index is a lane of a row.
+/// Adds sums of pieces in their order. An index is a lane of one PieceSum.
 template<class T, int pack>
 struct AddPieces {
   using Lane = Pack<T, pack>;
   static constexpr int at_once = gathers_at_once;
 
   RowsProduct<T> p;
-  LongRow const* rows;
+  PieceSum const* sums;
   std::int32_t lanes_per_row;
 
   KOKKOS_FUNCTION void operator()(std::int64_t index) const {
-    auto const row = rows[index / lanes_per_row];
+    auto const task = sums[index / lanes_per_row];
     auto const column = static_cast<std::int32_t>(index % lanes_per_row) * pack;
-    auto const* const sums = p.sums + row.first_place * p.sums_stride + column;
+    auto* const first = p.sums + task.place * p.sums_stride + column;
+    auto const stride = static_cast<std::int64_t>(task.step) * p.sums_stride;
     Lane sum{};
-    for (std::int32_t k = 0; k < row.num_pieces; k += at_once) {
-      Lane part[at_once];
-      for (int u = 0; u < at_once; ++u) {
-        part[u] = Lane{};
-        if (k + u < row.num_pieces)
-          part[u] = *reinterpret_cast<Lane const*>(sums + static_cast<std::int64_t>(k + u) * p.sums_stride);
-      }
-      for (int u = 0; u < at_once; ++u)
-        for (int i = 0; i < pack; ++i)
-          sum.at[i] += part[u].at[i];
-    }
-    finish_row<pack>(p, row.row, column, sum);
+    for (std::int32_t k = 0; k < task.count; k += at_once)
+      add_step(first, stride, k, task.count, sum);
+    if (task.row < 0)
+      *reinterpret_cast<Lane*>(first) = sum;
+    else
+      finish_row<pack>(p, task.row, column, sum);
+  }
+
+  /// Loads the last one again behind the end, as MultiplyRows does.
+  KOKKOS_FUNCTION static void add_step(T const* first, std::int64_t stride, std::int32_t k,
+                                       std::int32_t count, Lane& sum) {
+    Lane part[at_once];
+    for (int u = 0; u < at_once; ++u)
+      part[u] = *reinterpret_cast<Lane const*>(first + (k + u < count ? k + u : count - 1) * stride);
+    for (int u = 0; u < at_once; ++u)
+      for (int i = 0; i < pack; ++i)
+        sum.at[i] += k + u < count ? part[u].at[i] : T{0};
   }
 };
 

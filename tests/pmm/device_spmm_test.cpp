@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 namespace orthant::testing {
 namespace {
@@ -239,7 +240,9 @@ TEST(RowPlan, HoldsEveryNonZeroOnceAndSortsWithinWindows) {
   std::vector<std::int64_t> offsets{100}; // a range in the middle of a block
   std::int64_t const num_rows = 3 * plan_window;
   for (std::int64_t i = 0; i < num_rows; ++i)
-    offsets.push_back(offsets.back() + (i % 1000 == 7 ? 3 * longest_piece + i % 5 : i * i % 23));
+    offsets.push_back(offsets.back() + (i % 9000 == 11  ? 70 * longest_piece + 3
+                                        : i % 1000 == 7 ? 3 * longest_piece + i % 5
+                                                        : i * i % 23));
   auto const plan = plan_rows(offsets, {50, 50 + num_rows});
 
   std::vector<int> seen(static_cast<std::size_t>(offsets.back() - 100));
@@ -255,19 +258,33 @@ TEST(RowPlan, HoldsEveryNonZeroOnceAndSortsWithinWindows) {
   }
   EXPECT_TRUE(std::ranges::all_of(seen, [](int times) { return times == 1; }));
 
-  std::int64_t num_places = 0;
+  // Every piece's sum is added once, through its group or at once, and in the order of the row.
+  std::vector<std::int64_t> begins(static_cast<std::size_t>(plan.num_places));
+  for (auto const& piece : plan.pieces)
+    if (piece.place >= 0) begins[static_cast<std::size_t>(piece.place)] = piece.begin;
+  std::map<std::int64_t, std::int32_t> group_counts;
+  for (auto const& group : plan.groups) {
+    EXPECT_EQ(group.row, -1);
+    EXPECT_EQ(group.step, 1);
+    group_counts[group.place] = group.count;
+  }
+  std::int64_t num_added = 0;
   for (auto const& row : plan.long_rows) {
     ++whole[static_cast<std::size_t>(row.row - 50)];
-    num_places += row.num_pieces;
-    for (auto const& piece : plan.pieces) {
-      if (piece.place < row.first_place || piece.place >= row.first_place + row.num_pieces) continue;
-      auto const start = offsets[static_cast<std::size_t>(row.row - 50)];
-      EXPECT_EQ(piece.begin, start + (piece.place - row.first_place) * longest_piece);
+    auto expected = offsets[static_cast<std::size_t>(row.row - 50)];
+    for (std::int32_t k = 0; k < row.count; ++k) {
+      auto const place = row.place + static_cast<std::int64_t>(k) * row.step;
+      auto const count = row.step == 1 ? 1 : group_counts.at(place);
+      for (std::int64_t i = 0; i < count; ++i, expected += longest_piece)
+        EXPECT_EQ(begins[static_cast<std::size_t>(place + i)], expected);
+      num_added += count;
     }
+    EXPECT_GE(expected, offsets[static_cast<std::size_t>(row.row - 50) + 1]);
   }
-  EXPECT_EQ(num_places, plan.num_places);
+  EXPECT_EQ(num_added, plan.num_places);
+  EXPECT_FALSE(plan.groups.empty());
   EXPECT_TRUE(std::ranges::all_of(whole, [](int times) { return times == 1; }));
-  EXPECT_TRUE(std::ranges::is_sorted(plan.long_rows, std::ranges::greater{}, &detail::LongRow::num_pieces));
+  EXPECT_TRUE(std::ranges::is_sorted(plan.long_rows, std::ranges::greater{}, &detail::PieceSum::count));
 
   auto const steps = [](detail::RowPiece const& piece) { return (piece.length + 7) / 8; };
   for (auto window = plan.pieces.begin(); window != plan.pieces.end();) {

@@ -89,6 +89,30 @@ TEST(LocalSpmm, AFixedBlockGivesTheSameEveryTime) {
   }
 }
 
+TEST(LocalSpmm, EveryWayToAProductGivesTheSame) {
+  SparseRecipe const recipe{43, false, true};
+  auto const a = make_dense(60, 33, recipe);
+  LocalSpmm<double> const spmm(sparse_block<double>(recipe, {0, 60}, {0, 33}), Contents::fixed);
+  for (std::int64_t const width : {32, 47}) {
+    auto const b = make_dense(33, width, [&](auto i, auto j) { return small_integer(width, i, j); });
+    auto const device_b = device_matrix<double>(b);
+    auto const c = device_matrix<double>(Dense(60, width));
+
+    auto const ways = spmm.ways(DefaultExec(), device_b, c);
+
+    ASSERT_FALSE(ways.empty());
+    EXPECT_EQ(ways.front().name, "own");
+    for (auto const& way : ways) {
+      Kokkos::deep_copy(c, 12345.0);
+      way.run();
+      DefaultExec().fence();
+      expect_equal(c, product(a, b), way.name + ", width " + std::to_string(width));
+    }
+    spmm.apply(DefaultExec(), {0, 60}, device_b, c);
+    EXPECT_NE(spmm.way_of(width), "");
+  }
+}
+
 TEST(LocalSpmm, WritesTheRowsAskedForAndNoOthers) {
   SparseRecipe const recipe{43, false, true};
   LocalSpmm<double> const spmm(sparse_block<double>(recipe, {0, 12}, {0, 9}));
