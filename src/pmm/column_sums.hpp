@@ -156,9 +156,8 @@ struct SumPartialRows {
 /// `body` on that many teams of up to `longest` threads, each with bytes_a_thread bytes of shared memory.
 template<class Body>
 void run_teams(runtime::DefaultExec const& exec, char const* label, std::int64_t num_teams, int longest,
-               std::size_t bytes_a_thread, Body const& body) {
-  auto const bytes =
-      Kokkos::PerTeam(longest * static_cast<int>(bytes_a_thread) + static_cast<int>(alignof(Pack<double>)));
+               int bytes_a_thread, Body const& body) {
+  auto const bytes = Kokkos::PerTeam(longest * bytes_a_thread + static_cast<int>(alignof(Pack<double>)));
   auto const largest = SlabPolicy(exec, static_cast<int>(num_teams), 1, 1)
                            .set_scratch_size(0, bytes)
                            .team_size_max(body, Kokkos::ParallelForTag());
@@ -181,13 +180,13 @@ void sum_columns_in_slabs(runtime::DefaultExec const& exec, char const* label, C
   constexpr int threads_a_slab = 256;        // eight a multiprocessor
   constexpr int threads_a_column_tile = 512; // 64 rows of partial sums at once
   if (slabs.num_columns == 0) return;
-  detail::run_teams(exec, label, slabs.num_slabs, threads_a_slab, sizeof(Pack<T>),
+  detail::run_teams(exec, label, slabs.num_slabs, threads_a_slab, static_cast<int>(sizeof(Pack<T>)),
                     detail::SumSlabs<T, Terms>{terms, slabs, PackedArray<T>(partial.data())});
   using SumPartialRows = detail::SumPartialRows<T>;
   auto const num_tiles =
       (slabs.num_columns + SumPartialRows::columns_a_team - 1) / SumPartialRows::columns_a_team;
-  detail::run_teams(exec, "orthant::pmm::sum_partial_rows", num_tiles, threads_a_column_tile, sizeof(T),
-                    SumPartialRows{slabs, partial.data(), sums.data()});
+  detail::run_teams(exec, "orthant::pmm::sum_partial_rows", num_tiles, threads_a_column_tile,
+                    static_cast<int>(sizeof(T)), SumPartialRows{slabs, partial.data(), sums.data()});
 }
 
 } // namespace orthant::pmm

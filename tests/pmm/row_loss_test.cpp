@@ -109,20 +109,31 @@ class RowLossTest : public ::testing::TestWithParam<std::array<int, 3>> {
 
 constexpr Extents extents{29, 7};
 
+/// Fewer and more classes than the lanes of a warp hold.
+std::vector<std::pair<Extents, LossKind>> shapes_and_kinds() {
+  std::vector<std::pair<Extents, LossKind>> result;
+  for (auto const& shape : {extents, Extents{6, 47}, Extents{3, 130}, Extents{0, 4}})
+    for (auto const kind : {LossKind::softmax, LossKind::binary})
+      result.emplace_back(shape, kind);
+  return result;
+}
+
 TEST_P(RowLossTest, LossAndGradientEqualSerialOnes) {
-  auto const logits = make_dense(29, 7, [](auto i, auto j) { return 4 * small_real(60, i, j); });
-  WholeTargets const targets(29, 7);
-  for (auto const kind : {LossKind::softmax, LossKind::binary}) {
+  for (auto const& [shape, kind] : shapes_and_kinds()) {
+    auto const [num_rows, num_columns] = shape;
+    auto const logits =
+        make_dense(num_rows, num_columns, [](auto i, auto j) { return 4 * small_real(60, i, j); });
+    WholeTargets const targets(num_rows, num_columns);
     auto const loss = serial_training_loss(logits, targets, kind);
     // Central differences of the serial loss: error h^2/6 |f'''| + 2^-53/h, about 1e-10 at h = 1e-5.
-    auto const gradient = make_dense(29, 7, [&](auto i, auto j) {
+    auto const gradient = make_dense(num_rows, num_columns, [&](auto i, auto j) {
       auto moved = logits;
       moved(i, j) = logits(i, j) + 1e-5;
       auto const above = serial_training_loss(moved, targets, kind);
       moved(i, j) = logits(i, j) - 1e-5;
       return (above - serial_training_loss(moved, targets, kind)) / 2e-5;
     });
-    for_each_placement(extents, [&](Placement const& placement) {
+    for_each_placement(shape, [&](Placement const& placement) {
       RowLoss<double> row_loss(grid_, placement, kind);
       row_loss.set_targets(targets.part(block_of(grid_, placement)));
       auto const z = distributed<double>(grid_, placement, logits);
@@ -143,10 +154,12 @@ TEST_P(RowLossTest, LossAndGradientEqualSerialOnes) {
 
 TEST_P(RowLossTest, MetricsOfAllSplitsEqualSerialOnes) {
   // Integers: many ties, across ranks too.
-  auto const logits = make_dense(29, 7, [](auto i, auto j) { return small_integer(61, i, j); });
-  WholeTargets const targets(29, 7);
-  for (auto const kind : {LossKind::softmax, LossKind::binary})
-    for_each_placement(extents, [&](Placement const& placement) {
+  for (auto const& [shape, kind] : shapes_and_kinds()) {
+    auto const [num_rows, num_columns] = shape;
+    auto const logits =
+        make_dense(num_rows, num_columns, [](auto i, auto j) { return small_integer(61, i, j); });
+    WholeTargets const targets(num_rows, num_columns);
+    for_each_placement(shape, [&](Placement const& placement) {
       RowLoss<double> row_loss(grid_, placement, kind);
       row_loss.set_targets(targets.part(block_of(grid_, placement)));
       clear_ledgers(grid_);
@@ -166,6 +179,7 @@ TEST_P(RowLossTest, MetricsOfAllSplitsEqualSerialOnes) {
         }
       }
     });
+  }
 }
 
 TEST_P(RowLossTest, HugeLogitsNeitherOverflowNorLoseTheLoss) {
