@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What check_cuda.sh and check_hip.sh have in common; they source it with their arguments. Sets repository, check (the script's name)
-# and build (the folder for objects).
+# What check_cuda.sh and check_hip.sh have in common; they source it with their arguments. Sets repository, check (the
+# script's name) and build (the folder for objects).
 set -euo pipefail
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

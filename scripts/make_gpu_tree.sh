@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes one folder that runs on a machine with nothing but a base system, an NVIDIA driver and CUDA's libraries: Orthant and its tests
-# for the device and for the host, mpirun with its plug-ins, and every shared library that these need. CUDA's own
-# libraries and NCCL stay out: scripts/gpu_check.sh, which travels along, finds those of the machine.
+# Makes one folder that runs on a machine with nothing but a base system, an NVIDIA driver and CUDA's libraries: Orthant
+# and its tests for the device and for the host, mpirun with its plug-ins, and every shared library that these need. CUDA's
+# own libraries and NCCL stay out: scripts/gpu_check.sh, which travels along, finds those of the machine.
 #
 # usage: scripts/make_gpu_tree.sh [--device BUILD] [--host BUILD] --out DIR [--archive FILE.tar.xz] [--data DIR]
 #   --device BUILD     a build tree with a Kokkos for CUDA, all of it built
 #   --host BUILD       a build tree for the host, all of it built; at least one of the two
 #   --out DIR          the folder to make; one that this script made before is replaced
 #   --archive FILE     also pack it, as .tar.xz
-#   --data DIR         folder with datasets/ and reference/ for the tests (default: $ORTHANT_DATA, else ../shared); none: they skip
+#   --data DIR         folder with datasets/ and reference/ for the tests (default: $ORTHANT_DATA, else ../shared)
 #   --datasets LIST    the data sets that travel (default: cora,citeseer,road_luxembourg,slashdot0902)
 # It knows Open MPI 4, and leaves out the plug-ins of networks: the tree is for one node. It needs patchelf.
 set -euo pipefail
@@ -80,7 +80,8 @@ if [ -n "$host" ]; then copy_programs host "$host"; fi
 
 command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
 if [ -n "$device" ] && command -v nvcc >/dev/null; then # for a machine whose nvcc lacks the vendor's headers
-  env -u ORTHANT_CUDA_KOKKOS -u Kokkos_ROOT ORTHANT_BUILD_DIR="$out/cuda-check" "$repository/scripts/check_cuda.sh" >"$out/cuda-check.log" ||
+  env -u ORTHANT_CUDA_KOKKOS -u Kokkos_ROOT ORTHANT_BUILD_DIR="$out/cuda-check" \
+    "$repository/scripts/check_cuda.sh" >"$out/cuda-check.log" ||
     { cat "$out/cuda-check.log" >&2 && fail "the plain CUDA check does not build"; }
   if [ -x "$out/cuda-check/vendor_check" ]; then cp "$out/cuda-check/vendor_check" "$out/libexec/device/"; fi
   rm -rf "$out/cuda-check" "$out/cuda-check.log"
@@ -135,7 +136,9 @@ done
 # ---------------------------------------------------------------------------------------------------------------
 of_c='ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libnsl'
 of_machine='libcuda|libcudart|libcublas|libcublasLt|libcusparse|libnvJitLink|libnvrtc|libnccl|libnvidia-.*'
-binaries() { find "$out/bin" "$out/lib" "$out/libexec" -type f -exec sh -c 'head -c 4 "$1" | grep -q ELF && echo "$1"' _ {} \;; }
+binaries() {
+  find "$out/bin" "$out/lib" "$out/libexec" -type f -exec sh -c 'head -c 4 "$1" | grep -q ELF && echo "$1"' _ {} \;
+}
 mapfile -t files < <(binaries)
 ldd "${files[@]}" 2>/dev/null | sed -n 's/^\t\([^ ]*\) => \(\/[^ ]*\|not found\).*/\1 \2/p' | sort -u >"$out/libraries"
 while read -r name path; do
@@ -148,7 +151,6 @@ while read -r name path; do
     cp -L "$path" "$out/lib/$name"
   fi
 done <"$out/libraries"
-# What one of CUDA's libraries asks for in turn is found beside it. The driver's library and CUDA's are asked for by the device's programs alone.
 sort -u "$out/from_machine" 2>/dev/null >"$share/machine-libraries.txt" || :
 rm -f "$out/libraries" "$out/from_machine"
 

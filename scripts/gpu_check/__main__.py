@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks and measures Orthant on a machine with an NVIDIA device, in one call that ends with one table.
 
-From a source tree it builds Orthant for the device and for the host first. With --tree, or when it lies in such a tree itself, it
-runs what scripts/make_gpu_tree.sh packed, and compiles nothing but the plain CUDA check.
-In the folder --out: table.txt, results.jsonl (a line a test, a measurement and a step) and failures.txt (the ends of their logs).
+From a source tree it builds Orthant for the device and for the host first. With --tree, or when it lies in such a tree
+itself, it runs what scripts/make_gpu_tree.sh packed, and compiles nothing but the plain CUDA check.
+In the folder --out: table.txt, results.jsonl (a line a test, a measurement and a step) and failures.txt (ends of logs).
 Exit status: 0 nothing failed, 1 something did (the table says what), 2 something that it needs is not here.
 """
 import argparse
@@ -58,19 +58,20 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(arguments, source):
-    parser = Parser(prog="gpu_check.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = Parser(prog="gpu_check.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                    allow_abbrev=False)
     parser.add_argument("--tree", type=pathlib.Path, help="a tree of make_gpu_tree.sh (default: the one that this lies in)")
-    parser.add_argument("--kokkos", default=os.environ.get("Kokkos_ROOT"), help="from a source tree: the Kokkos built for CUDA "
-                        "(default: $Kokkos_ROOT, else what bootstrap.sh --kokkos cuda built)")
-    parser.add_argument("--out", type=pathlib.Path, help="the results (default: build-gpu-check in the source tree, gpu-check beside "
-                        "the relocated one)")
+    parser.add_argument("--kokkos", default=os.environ.get("Kokkos_ROOT"), help="from a source tree: the Kokkos built for "
+                        "CUDA (default: $Kokkos_ROOT, else what bootstrap.sh --kokkos cuda built)")
+    parser.add_argument("--out", type=pathlib.Path, help="the results (default: build-gpu-check in the source tree, "
+                        "gpu-check beside the relocated one)")
     parser.add_argument("--work", type=pathlib.Path, help="builds, logs and graphs of several GB, kept for the next call "
                         "(default: work in --out)")
     parser.add_argument("--only", default="", metavar="STEP,..", help="these steps; --list names them all")
     parser.add_argument("--skip", default="", metavar="STEP,..", help="all but these")
-    parser.add_argument("--limit", type=float, default=0, metavar="SECONDS", help="end with the table within this time (0: none)")
-    parser.add_argument("--dry-run", action="store_true", help="a rehearsal without a device: the host's programs in the place of "
-                        "the device's, small graphs")
+    parser.add_argument("--limit", type=float, default=0, metavar="SECONDS", help="end with the table in this time (0: none)")
+    parser.add_argument("--dry-run", action="store_true", help="a rehearsal without a device: the host's programs in the "
+                        "place of the device's, small graphs")
     parser.add_argument("--list", action="store_true", help="name the steps and end")
     options = parser.parse_args(arguments)
     own = source.parents[2]

@@ -11,14 +11,15 @@ LIMIT = 240  # seconds of one benchmark
 TORCH_LIMIT = 420
 MIB = 1 << 20
 
-# Each edge is stored in both directions and repeats are merged. 33,554,432 edges become 63.5 million non-zeros of A, 66 million 124 million.
+# Each edge is stored in both directions and repeats are merged: 33,554,432 edges become 63.5 million non-zeros of A, and
+# 66 million become 124 million.
 GRAPHS = {"spmm": {"vertices": 2097152, "edges": 33554432, "features": 0},
           "products": {"vertices": 2450000, "edges": 66000000, "features": 100, "classes": 47}}
 REHEARSAL = 256  # a rehearsal's graphs are this much smaller
 
 
 class Stores:
-    """Writes both graphs on the host, in the background while other steps use the device; a store that is there is used again."""
+    """Writes the graphs on the host, in the background while other steps use the device. One that is there is kept."""
 
     def __init__(self, check, names):
         self._check = check
@@ -50,17 +51,20 @@ class Stores:
         store = self.path(name)
         if store.exists():
             return
-        graph = {key: value // REHEARSAL if self._check.is_rehearsal and key in ("vertices", "edges") else value
-                 for key, value in GRAPHS[name].items()}
+        graph = dict(GRAPHS[name])
+        if self._check.is_rehearsal:
+            graph |= {key: graph[key] // REHEARSAL for key in ("vertices", "edges")}
         folder = store.with_suffix("")
-        steps = [["generate", "--kind", "rmat", "--seed", "1", "-o", folder, *[word for key in graph for word in (f"--{key}", graph[key])]],
+        sizes = [word for key, value in graph.items() for word in (f"--{key}", value)]
+        steps = [["generate", "--kind", "rmat", "--seed", "1", "-o", folder, *sizes],
                  ["partition", "--input", folder, "-o", store]]
         for arguments in steps:
             place = self._check.place
             done = jobs.run([place.orthant("host"), *arguments], place.environment("host"), self._check.clock.left(),
                             self._check.logs / f"store_{name}-{arguments[0]}.log")
             if done.status != 0:
-                self._problems[name] = f"orthant {arguments[0]} ended with status {done.status}: {done.output.strip().splitlines()[-1:]}"
+                said = (done.output.strip().splitlines() or ["nothing"])[-1]
+                self._problems[name] = f"orthant {arguments[0]} ended with status {done.status}: {said}"
                 return
         for path in sorted(folder.rglob("*"), reverse=True):
             path.unlink() if path.is_file() else path.rmdir()
@@ -69,7 +73,8 @@ class Stores:
 
 def needs(steps):
     """The graphs that the chosen steps read."""
-    return sorted({name for name, of in (("spmm", ("bench_spmm",)), ("products", ("bench_epoch", "torch"))) if set(of) & set(steps)})
+    readers = {"spmm": {"bench_spmm"}, "products": {"bench_epoch", "torch"}}
+    return [name for name, of in readers.items() if of & set(steps)]
 
 
 def measure(check, name, *arguments):
@@ -103,17 +108,20 @@ def bench_spmm(check):
     if lines:
         outcome.lines.append(f"{lines[0]['vertices']} vertices, {lines[0]['nonzeros']} non-zeros, fp32; memory moves "
                              f"{lines[0]['stream_gb_per_s']:.0f} GB/s")
-        outcome.lines.append(f"{'width':>5} {'ms':>9} {'gathered GB/s':>14} {'of copy':>8} {'compulsory GB/s':>16} {'of copy':>8}")
+        heads = ("gathered GB/s", "of copy", "compulsory GB/s", "of copy")
+        outcome.lines.append(" ".join([f"{'width':>5} {'ms':>9}", *[f"{head:>15}" for head in heads]]))
     for line in lines:
-        outcome.lines.append(f"{line['width']:>5} {line['seconds'] * 1e3:>9.3f} {line['gathered_gb_per_s']:>14.0f} "
-                             f"{line['gathered_share']:>8.2f} {line['compulsory_gb_per_s']:>16.0f} {line['compulsory_share']:>8.2f}")
-        outcome.lines += ["      " + ", ".join(more) for more in [other_figures(line, ("gathered_share", "compulsory_share"))] if more]
+        figures = [f"{line[f'{kind}_gb_per_s']:>15.0f} {line[f'{kind}_share']:>15.2f}" for kind in ("gathered", "compulsory")]
+        outcome.lines.append(" ".join([f"{line['width']:>5} {line['seconds'] * 1e3:>9.3f}", *figures]))
+        more = other_figures(line, ("gathered_share", "compulsory_share"))
+        outcome.lines += ["      " + ", ".join(more)] if more else []
     return outcome
 
 
 def bench_gemm(check):
+    small = ["--gemm-size", "256", "--stream-mib", "8"] if check.is_rehearsal else []
     outcome, lines = measure(check, "bench_gemm", "gemm", "--rows", "9570" if check.is_rehearsal else "2450000", "--widths",
-                             "100-128-128-47", "--dropout", "0", *(["--gemm-size", "256", "--stream-mib", "8"] if check.is_rehearsal else []))
+                             "100-128-128-47", "--dropout", "0", *small)
     for line in lines:
         shape = "x".join(str(line[key]) for key in ("m", "n", "k") if key in line)
         parts = [str(line.get("product", "all of an epoch")), shape]
@@ -128,18 +136,27 @@ def bench_epoch(check):
     store, problem = check.stores.wait("products")
     if problem:
         return Outcome("skipped", problem)
-    outcome, lines = measure(check, "bench_epoch", "epoch", "--graph", store, "--layers", "3", "--hidden", "128", "--dropout", "0",
-                             "--epochs", "10", "--stream-mib", "8" if check.is_rehearsal else "1024")
+    outcome, lines = measure(check, "bench_epoch", "epoch", "--graph", store, "--layers", "3", "--hidden", "128", "--dropout",
+                             "0", "--epochs", "10", "--stream-mib", "8" if check.is_rehearsal else "1024")
     for line in lines:
+        ms = {key: value * 1e3 for key, value in line.items() if key.endswith("seconds")}
         outcome.lines.append(f"{line['vertices']} vertices, {line['nonzeros']} non-zeros with self loops, {line['dtype']}, "
-                             f"100-128-128-47: {line['seconds'] * 1e3:.2f} ms an epoch (least {line['min_seconds'] * 1e3:.2f})")
-        outcome.lines.append(f"its products by themselves {line['bare_seconds'] * 1e3:.2f} ms (SpMM {line['bare_spmm_seconds'] * 1e3:.2f}, "
-                             f"GEMM {line['bare_gemm_seconds'] * 1e3:.2f}): x {line['ratio']:.3f}")
-        outcome.lines += [f"{key}: {value / MIB:.0f} MiB" for key, value in line.items() if "memory" in key and key.endswith("bytes")]
-        outcome.lines += [f"  layer {p['layer']} {p['product']}: {p['seconds'] * 1e3:.3f} ms, {p['gb_per_s']:.0f} GB/s"
-                          + (f", gathered {p['gathered_gb_per_s']:.0f} GB/s" if "gathered_gb_per_s" in p else f", {p['gflop_per_s']:.0f} GFLOP/s")
-                          for p in line.get("products", [])]
+                             f"100-128-128-47: {ms['seconds']:.2f} ms an epoch (least {ms['min_seconds']:.2f})")
+        outcome.lines.append(f"its products by themselves {ms['bare_seconds']:.2f} ms (SpMM {ms['bare_spmm_seconds']:.2f}, "
+                             f"GEMM {ms['bare_gemm_seconds']:.2f}): x {line['ratio']:.3f}")
+        outcome.lines += [f"{key}: {value / MIB:.0f} MiB" for key, value in line.items()
+                          if "memory" in key and key.endswith("bytes")]
+        outcome.lines += [describe_product(product) for product in line.get("products", [])]
     return outcome
+
+
+def describe_product(product):
+    if "gathered_gb_per_s" in product:
+        rate = f"gathered {product['gathered_gb_per_s']:.0f} GB/s"
+    else:
+        rate = f"{product['gflop_per_s']:.0f} GFLOP/s"
+    return (f"  layer {product['layer']} {product['product']}: {product['seconds'] * 1e3:.3f} ms, "
+            f"{product['gb_per_s']:.0f} GB/s, {rate}")
 
 
 def torch(check):
@@ -154,13 +171,14 @@ def torch(check):
         return Outcome("skipped", problem)
     result = check.place.work / "torch.json"
     result.unlink(missing_ok=True)
-    command = ["python3", script, "--graph", store, "--ranks", "1", "--epochs", "8", "--repeats", "1" if check.is_rehearsal else "2",
-               "--orthant", check.place.wrapper(), "--python", "python3", "--mpirun", " ".join(check.place.mpirun()),
-               "--work", check.place.work / "torch", "--json", result]
+    command = ["python3", script, "--graph", store, "--ranks", "1", "--epochs", "8", "--repeats",
+               "1" if check.is_rehearsal else "2", "--orthant", check.place.wrapper(), "--python", "python3", "--mpirun",
+               " ".join(check.place.mpirun()), "--work", check.place.work / "torch", "--json", result]
     if not check.is_rehearsal:
         command += ["--device", "cuda"]
     limit = min(TORCH_LIMIT, check.clock.left())
-    done = jobs.run(command, check.place.environment("host"), limit, check.logs / "torch.log")
+    threads = {"OMP_NUM_THREADS": str(check.cores)}  # to prepare the graph; what is timed sets its own
+    done = jobs.run(command, check.place.environment("host") | threads, limit, check.logs / "torch.log")
     if done.timed_out:
         return Outcome("cut", f"ended after {limit:.0f} s", done.output.splitlines()[-12:], log=done.output)
     if done.status != 0:

@@ -18,7 +18,9 @@ TRAINING_SECONDS = 120
 def judged(done, limit):
     if done.timed_out:
         return Outcome("cut", f"ended after {limit:.0f} s", log=done.output)
-    return Outcome("passed" if done.status == 0 else "failed", "" if done.status == 0 else f"status {done.status}", log=done.output)
+    if done.status != 0:
+        return Outcome("failed", f"status {done.status}", log=done.output)
+    return Outcome("passed", log=done.output)
 
 
 def run_step(check, name, command, kind, seconds):
@@ -71,7 +73,8 @@ def vendor(check):
         if one.result == "passed" and "\n0 devices" in "\n" + one.log and not check.is_rehearsal:
             one.result, one.reason = "failed", "the CUDA runtime sees no device"
     worst = next((one for word in ("failed", "cut") for _, one in outcomes if one.result == word), outcomes[0][1])
-    worst.lines = [f"{name}: {line.removeprefix('check_cuda: ')}" for name, one in outcomes for line in one.log.splitlines() if said.search(line)]
+    worst.lines = [f"{name}: {line.removeprefix('check_cuda: ')}" for name, one in outcomes
+                   for line in one.log.splitlines() if said.search(line)]
     return worst
 
 
@@ -85,7 +88,8 @@ def tests(check, pattern):
     results = suite.run_tests(chosen, check.place.command_of, check.place.environment_of, check.clock, check.cores, check.logs)
     by = {word: [one for one in results if one.result == word] for word in ("passed", "failed", "skipped", "cut")}
     for one in results:
-        check.report.record({"test": one.name, "result": one.result, "seconds": round(one.seconds, 2), "reason": one.reason})
+        check.report.record({"test": one.name, "result": one.result, "seconds": round(one.seconds, 2),
+                             "reason": one.reason})
         if one.result == "failed":
             check.report.show_failure(one.name, one.log)
     counts = ", ".join(f"{len(these)} {word}" for word, these in by.items() if these)
@@ -163,7 +167,8 @@ def sanitize(check, tool, pattern):
         results = list(pool.map(lambda program: sanitize_one(check, tool, program), programs))
     words = [word for word, _ in results]
     verdict = "failed" if "failed" in words else "cut" if "cut" in words else "passed"
-    return Outcome(verdict, f"{words.count('passed')} of {len(programs)} test programs are clean", [line for _, line in results])
+    count = f"{words.count('passed')} of {len(programs)} test programs are clean"
+    return Outcome(verdict, count, [line for _, line in results])
 
 
 def memcheck(check):
@@ -184,8 +189,9 @@ def train(check, kind, dtype, model):
     name = f"losses-{kind}-{dtype}-{model.split()[0]}"
     metrics = check.place.work / f"{name}.jsonl"
     metrics.unlink(missing_ok=True)
-    command = check.place.on(kind, 1, "train", "--dataset", "sbm:vertices=2000,classes=8,features=32", "--layers", "3", "--hidden", "64",
-                             "--epochs", "20", "--seed", "1", "--compute-dtype", dtype, *MODELS[model], "--metrics", metrics)
+    command = check.place.on(kind, 1, "train", "--dataset", "sbm:vertices=2000,classes=8,features=32", "--layers", "3",
+                             "--hidden", "64", "--epochs", "20", "--seed", "1", "--compute-dtype", dtype, *MODELS[model],
+                             "--metrics", metrics)
     done, _ = run_step(check, name, command, kind, TRAINING_SECONDS)
     if done.status != 0:
         return None, done
@@ -194,7 +200,7 @@ def train(check, kind, dtype, model):
 
 
 def losses(check, dtype):
-    lines, worst, log = [], 0.0, ""
+    lines, worst = [], 0.0
     for model in MODELS:
         device, done = train(check, "device", dtype, model)
         host, done_host = train(check, "host", dtype, model)
@@ -204,10 +210,11 @@ def losses(check, dtype):
         difference = max(abs(a - b) / abs(b) for a, b in zip(device, host))
         worst = max(worst, difference)
         lines.append(f"{model}: {len(host)} epochs, largest relative difference {difference:.2e}")
-        lines += [f"  epoch {epoch:2d}  device {device[epoch - 1]:.12g}  host {host[epoch - 1]:.12g}" for epoch in (1, 2, 5, 10, 20)]
+        lines += [f"  epoch {epoch:2d}  device {device[epoch - 1]:.12g}  host {host[epoch - 1]:.12g}"
+                  for epoch in (1, 2, 5, 10, 20)]
         check.report.record({"losses": model, "dtype": dtype, "device": device, "host": host})
     is_close = worst <= TOLERANCES[dtype]
-    return Outcome("passed" if is_close else "failed", f"{worst:.2e}, at most {TOLERANCES[dtype]:g} is right", lines, log=log)
+    return Outcome("passed" if is_close else "failed", f"{worst:.2e}, at most {TOLERANCES[dtype]:g} is right", lines)
 
 
 def losses_fp32(check):

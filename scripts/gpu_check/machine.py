@@ -8,7 +8,8 @@ import subprocess
 import sysconfig
 
 # Places that are often not on PATH or known to the loader.
-DRIVER_PLACES = ["/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/wsl/lib"]
+DRIVER_PLACES = ["/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64",
+                 "/usr/lib/wsl/lib"]
 PROGRAM_PLACES = ["/usr/local/cuda/bin", "/usr/local/nvidia/bin", "/usr/local/cuda/compute-sanitizer"]
 
 
@@ -42,7 +43,8 @@ def can_import(module):
 
 def _python_places():
     """nvidia/*/lib of the Python that `python3` starts."""
-    folder = output_of("python3", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))") or sysconfig.get_path("purelib")
+    folder = output_of("python3", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
+    folder = folder or sysconfig.get_path("purelib")
     return sorted(glob.glob(os.path.join(folder, "nvidia", "*", "lib")))
 
 

@@ -48,8 +48,9 @@ class Place:
     def environment(self, kind="device"):
         """Of one job; CUDA's libraries are shown to what needs them alone, lest PyTorch gets others than its own."""
         variables = dict(os.environ)
-        variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
-                      "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "GTEST_COLOR": "no"}
+        variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "GTEST_COLOR": "no",
+                      "OMPI_MCA_mpi_yield_when_idle": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+                      "PYTHONDONTWRITEBYTECODE": "1"}
         if kind == "device" and self.libraries:
             variables["LD_LIBRARY_PATH"] = os.pathsep.join(self.libraries)
         return variables
@@ -123,7 +124,8 @@ class Builds(Place):
         self.commit = commit
 
     def read_tests(self):
-        self._lists = {self.device_kind: test_list.tests_of(self.device_kind, str(self.work / self.device_kind), str(self.source), False)}
+        kind = self.device_kind
+        self._lists = {kind: test_list.tests_of(kind, str(self.work / kind), str(self.source), False)}
 
     def bin(self, kind):
         return self.work / kind / "bin"

@@ -11,7 +11,6 @@ class Outcome:
     result: str  # passed, failed, skipped, cut (no time left) or done (a measurement)
     reason: str = ""  # of what did not pass
     lines: list = dataclasses.field(default_factory=list)  # for the table
-    facts: dict = dataclasses.field(default_factory=dict)  # for results.jsonl
     log: str = ""  # shown where it failed
 
 
@@ -30,7 +29,7 @@ class Report:
         text = f"{step:<14} {word:<8} {seconds:7.1f} s"
         self._lines += [text + (f"  {outcome.reason}" if outcome.reason else ""), *("    " + line for line in outcome.lines)]
         self._write()
-        self.record({"step": step, "result": outcome.result, "seconds": round(seconds, 2), "reason": outcome.reason, **outcome.facts})
+        self.record({"step": step, "result": outcome.result, "seconds": round(seconds, 2), "reason": outcome.reason})
         if outcome.result in ("failed", "cut") and outcome.log:
             self.show_failure(step, outcome.log)
         print(text, flush=True)

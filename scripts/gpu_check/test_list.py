@@ -3,9 +3,10 @@
 
 test_list.py KIND=BUILD .. [--source DIR --packed] > tests.json
 
-A test is its name, command, environment, time limit, labels, number of ranks and what says that it was skipped. With --packed the
-paths become those of a relocated tree: @TREE@/libexec/KIND for programs, @TREE@/share/orthant/source for drivers, and plain
-mpirun and python3. Tests of the source tree itself (hygiene, consumer), and those that call gpu_check (device), do not travel; their names are listed as left out.
+A test is its name, command, environment, time limit, labels, number of ranks and what says that it was skipped. With
+--packed the paths become those of a relocated tree: @TREE@/libexec/KIND for programs, @TREE@/share/orthant/source for
+drivers, and plain mpirun and python3. Tests of the source tree itself (hygiene, consumer), and those that call gpu_check
+(device), do not travel; their names are listed as left out.
 """
 import argparse
 import json
@@ -77,7 +78,8 @@ def tests_of(kind, build, source, is_packed):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="test_list.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="test_list.py", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("builds", nargs="+", metavar="KIND=BUILD", help="device=FOLDER or host=FOLDER")
     parser.add_argument("--source", default="", help="the source tree, with --packed")
     parser.add_argument("--packed", action="store_true", help="write the paths of a relocated tree")
