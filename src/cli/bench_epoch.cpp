@@ -289,7 +289,8 @@ int bench(EpochOptions const& options, Context& context) {
   if constexpr (!pmm::runs_on_host) {
     line["device_memory_bytes"] = runtime::all_reduced(world, device_peak, runtime::Reduction::sum);
     line["device_memory_taken_bytes"] = runtime::all_reduced(world, device_taken, runtime::Reduction::max);
-    line["device_memory_predicted_bytes"] = runtime::all_reduced(world, estimate.arrays(), runtime::Reduction::sum);
+    line["device_memory_predicted_bytes"] =
+        runtime::all_reduced(world, estimate.arrays(), runtime::Reduction::sum);
   }
   bare.describe(line, seconds, roofline);
   print_line(context, line);

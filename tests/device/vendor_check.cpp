@@ -144,6 +144,21 @@ bool slabs_are_right(vendor::Gemm const& gemm, std::string const& name) {
   return agrees(name + " of each slab", slabs, device_slabs.on_host()) && right;
 }
 
+/// A times the identity, A of 1 + 2^-12: tf32 and bf16 would round that to 1.
+bool fp32_keeps_its_digits() {
+  constexpr std::int64_t size = 128;
+  std::vector<float> const a(size * size, 1.0F + 0x1p-12F);
+  std::vector<float> identity(size * size, 0.0F);
+  for (std::size_t i = 0; i < size; ++i)
+    identity[i * size + i] = 1.0F;
+  DeviceArray<float> const device_a(a), device_b(identity), device_c(std::vector<float>(a.size(), 77.0F));
+  vendor::Gemm const gemm(GemmMath::fp32, nullptr);
+  gemm.multiply(vendor::GemmProduct<float>{
+      size, size, size, 1.0F, vendor::GemmOperand<float>{device_a.data(), size, Transpose::no},
+      vendor::GemmOperand<float>{device_b.data(), size, Transpose::no}, 0.0F, device_c.data(), size});
+  return agrees("gemm fp32 rounds no operand", a, device_c.on_host());
+}
+
 template<class T>
 bool gemm_is_right(GemmMath math, std::string const& name) {
   vendor::Gemm const gemm(math, nullptr);
@@ -193,6 +208,7 @@ bool spmm_is_right(std::string const& name, vendor::SpmmAlgorithm algorithm, std
 bool all_is_right() {
   auto right = gemm_is_right<float>(GemmMath::fp32, "fp32");
   right = gemm_is_right<double>(GemmMath::fp32, "fp64") && right;
+  right = fp32_keeps_its_digits() && right;
 #if !defined(ORTHANT_ENABLE_HIP)
   right = gemm_is_right<float>(GemmMath::tf32, "tf32") && right;
   right = gemm_is_right<float>(GemmMath::bf16, "bf16") && right;
