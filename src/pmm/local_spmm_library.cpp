@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/local_spmm_library.hpp"
+#include "pmm/shortest_run.hpp"
 #include "pmm/vendor_spmm.hpp"
 #include "runtime/error.hpp"
 
@@ -52,22 +53,6 @@ Vector<T> folded_values(DefaultExec const& exec, SparseBlock<T> const& block) {
 
 using Duration = std::chrono::steady_clock::duration;
 
-/// The shortest of some runs, after one that does not count.
-template<class Run>
-Duration shortest(DefaultExec const& exec, Run const& run) {
-  constexpr int num_runs = 3;
-  run();
-  auto best = Duration::max();
-  for (int i = 0; i < num_runs; ++i) {
-    runtime::compat::fence(exec, "orthant::pmm::spmm/before it is timed");
-    auto const start = std::chrono::steady_clock::now();
-    run();
-    runtime::compat::fence(exec, "orthant::pmm::spmm/timed");
-    best = std::min(best, std::chrono::steady_clock::now() - start);
-  }
-  return best;
-}
-
 } // namespace
 
 template<class T>
@@ -103,7 +88,7 @@ struct LibrarySpmm<T>::Prepared {
           vendor::CsrOperand<T>{csr.num_rows, csr.num_columns, csr.num_nonzeros(), offsets.data(),
                                 csr.columns.data(), values.data()},
           static_cast<std::int64_t>(b.extent(1)), b.data(), c.data());
-      auto const time = shortest(exec, [&] { product->apply(stream, b.data(), c.data()); });
+      auto const time = shortest_run(exec, [&] { product->apply(stream, b.data(), c.data()); });
       return {algorithm, std::move(product), time};
     } catch (runtime::Error const&) {
       return {}; // this version of the library has it for other operands only
@@ -142,7 +127,7 @@ struct LibrarySpmm<T>::Prepared {
     auto const width = b.extent(1);
     if (auto const* const made = known(width); made != nullptr) return *made;
     auto library = fastest(exec, b, c);
-    if (library.product != nullptr && library.time >= shortest(exec, own_kernel)) library = {};
+    if (library.product != nullptr && library.time >= shortest_run(exec, own_kernel)) library = {};
     choices.push_back({width, std::move(library)});
     release_matrix();
     return choices.back();

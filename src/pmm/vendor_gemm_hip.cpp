@@ -43,8 +43,6 @@ void Gemm::Destroy::operator()(void* handle) const noexcept {
   static_cast<void>(hipblasDestroy(static_cast<hipblasHandle_t>(handle)));
 }
 
-void Gemm::FreeWorkspace::operator()(void*) const noexcept {} // rocBLAS keeps its own
-
 // hipblasGemmEx, which chooses the arithmetic, has another signature in each major version; ?gemm has not.
 // hipblasSetWorkspace is of hipBLAS 2: the library's own memory is used here.
 Gemm::Gemm(GemmMath math, void* stream) : math_(math) {
