@@ -109,6 +109,8 @@ struct BiasReluPack {
 /// gradient := gradient scale where active > 0, else 0; returns it too: the terms of a column sum.
 template<class T>
 struct BackwardPack {
+  static constexpr bool only_loads = false;
+
   PackedArray<T const> active;
   PackedArray<T> gradient;
   T scale;

@@ -191,6 +191,8 @@ struct GradientRowSum {
 /// gradient, which holds dd, := dz; returns dn r z, the terms of dg.
 template<class T>
 struct GradientPack {
+  static constexpr bool only_loads = false;
+
   GradientSource<T> source;
   PackedArray<T> gradient;
   T const* row_sums; // t

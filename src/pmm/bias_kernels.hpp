@@ -32,6 +32,8 @@ class AddBiasToPack {
 template<class T>
 class LoadedPack {
  public:
+  static constexpr bool only_loads = true;
+
   explicit LoadedPack(runtime::Matrix<T> const& from) : from_(from.data()) {}
   KOKKOS_FUNCTION Pack<T> operator()(std::int64_t first, std::int64_t count) const {
     return from_.load(first, count);

@@ -78,6 +78,9 @@ struct TeamTile {
 /// the count. A thread takes a pack of the line, and every height-th line.
 template<class T, class Terms>
 struct SumSlabs {
+  // Of terms that are only loaded two are on their way at once; others read more than one array.
+  static constexpr int lines_at_once = Terms::only_loads ? 2 : 1;
+
   Terms terms;
   ColumnSlabs slabs;
   PackedArray<T> partial;
@@ -97,14 +100,14 @@ struct SumSlabs {
       auto const is_used = tile.y < tile.height && pack < num_packs;
       Pack<T> sums{};
       if (is_used)
-        for (auto line = begin + tile.y; line < end; line += 2 * tile.height) {
-          // Two lines are on their way at once.
+        for (auto line = begin + tile.y; line < end; line += lines_at_once * tile.height) {
           auto const first = (line * num_packs + pack) * pack_size;
-          auto const second = first + tile.height * num_packs * pack_size;
           auto const some = terms(first, size - first);
-          auto const more = terms(second, line + tile.height < end ? size - second : 0);
+          if constexpr (lines_at_once == 2) {
+            auto const next = first + tile.height * num_packs * pack_size;
+            add(sums, terms(next, line + tile.height < end ? size - next : 0));
+          }
           add(sums, some);
-          add(sums, more);
         }
       shared[team.team_rank()] = sums;
       team.team_barrier();
@@ -169,10 +172,10 @@ void run_teams(runtime::DefaultExec const& exec, char const* label, std::int64_t
 } // namespace detail
 
 /// sums(j) := the sum over all rows i of term(i, j), which terms(first, count) gives in packs: elements first
-/// .. first + count - 1 of the flat block, zeros beyond; it may write what it likes to the same elements.
-/// `partial` [slabs.num_partial_sums()] is lent. Enqueues on exec; does not fence. For devices; runs
-/// anywhere. Cost: what `terms` moves, at the device's bandwidth (2,450,000 x 128 floats that are read only:
-/// 1.25 GB, 0.29 ms at 4.3 TB/s), and some microseconds for the partial sums.
+/// .. first + count - 1 of the flat block, zeros beyond; unless Terms::only_loads it may write to the same
+/// elements. `partial` [slabs.num_partial_sums()] is lent. Enqueues on exec; does not fence. For devices;
+/// runs anywhere. Cost: what `terms` moves, at the device's bandwidth (2,450,000 x 128 floats that are read
+/// only: 1.25 GB, 0.29 ms at 4.3 TB/s), and some microseconds for the partial sums.
 template<class T, class Terms>
 void sum_columns_in_slabs(runtime::DefaultExec const& exec, char const* label, ColumnSlabs const& slabs,
                           Terms const& terms, runtime::Vector<T> const& partial,
