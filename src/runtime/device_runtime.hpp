@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One name for what the runtimes of CUDA and HIP call differently. Included by sources of device backends
-// only.
+// only, and compiled without Kokkos, too: those that have it include Kokkos_Macros.hpp before this.
 
 #include "runtime/throw_internal.hpp"
 
-#include <Kokkos_Macros.hpp>
 #include <fmt/format.h>
 
 #if defined(ORTHANT_ENABLE_HIP) || defined(KOKKOS_ENABLE_HIP)
