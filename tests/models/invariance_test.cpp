@@ -201,9 +201,10 @@ std::vector<double> loss_and_gradients(models::Gcn<double>& model, pmm::ProcessG
   auto const& logits = model.forward({}, models::Gcn<double>::Pass::training, 3, phases);
   std::vector<double> numbers{loss.loss_and_gradient({}, logits, model.logits_gradient())};
   model.backward({}, phases);
-  for (auto const& parameter : model.parameters())
-    for (std::size_t i = 0; i < parameter.gradient().extent(0); ++i)
-      numbers.push_back(parameter.gradient()(i));
+  for (auto const& parameter : model.parameters()) {
+    auto const gradient = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), parameter.gradient());
+    numbers.insert(numbers.end(), gradient.data(), gradient.data() + gradient.extent(0));
+  }
   return numbers;
 }
 
