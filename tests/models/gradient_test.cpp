@@ -17,10 +17,13 @@ void expect_gradients_match(models::GcnSettings const& settings) {
   pmm::ProcessGrid const grid(self, {1, 1, 1, 1});
   auto const store = store_of_dataset(self, "sbm:vertices=31,edges=90,features=5,classes=3");
   models::Gcn<double> model(grid, store, settings);
-  for (auto const& parameter : model.parameters())
-    for (std::size_t j = 0; parameter.is_bias && j < parameter.value().extent(0); ++j)
-      parameter.value()(j) +=
-          0.15 * static_cast<double>(j); // biases of 0 and scales of 1 would hide mistakes
+  for (auto const& parameter : model.parameters()) {
+    if (!parameter.is_bias) continue;
+    auto const numbers = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), parameter.value());
+    for (std::size_t j = 0; j < numbers.extent(0); ++j)
+      numbers(j) += 0.15 * static_cast<double>(j); // biases of 0 and scales of 1 would hide mistakes
+    Kokkos::deep_copy(parameter.value(), numbers);
+  }
   auto loss = models::make_vertex_loss<double>(grid, store, model.plan().logits());
   runtime::PhaseTimes phases;
   runtime::DefaultExec const exec;
@@ -33,20 +36,24 @@ void expect_gradients_match(models::GcnSettings const& settings) {
 
   constexpr auto h = 1e-6;
   for (auto const& parameter : model.parameters()) {
-    auto const value = parameter.value();
-    std::vector<double> const gradient(parameter.gradient().data(),
-                                       parameter.gradient().data() + value.extent(0));
+    auto const value = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), parameter.value());
+    auto const derivatives = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), parameter.gradient());
+    std::vector<double> const gradient(derivatives.data(), derivatives.data() + value.extent(0));
+    auto const loss_at = [&](std::size_t i, double number) {
+      value(i) = number;
+      Kokkos::deep_copy(parameter.value(), value);
+      return loss_now();
+    };
     for (std::size_t i = 0; i < value.extent(0); ++i) {
       auto const kept = value(i);
-      value(i) = kept + h;
-      auto const above = loss_now();
-      value(i) = kept - h;
-      auto const below = loss_now();
+      auto const above = loss_at(i, kept + h);
+      auto const below = loss_at(i, kept - h);
       value(i) = kept;
       // Truncation h^2 and cancellation 1e-16 / h are both below 1e-9; a kink of the ReLU within h would
       // show.
       EXPECT_NEAR(gradient[i], (above - below) / (2 * h), 1e-7) << parameter.name << " entry " << i;
     }
+    Kokkos::deep_copy(parameter.value(), value);
   }
 }
 

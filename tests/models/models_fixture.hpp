@@ -7,6 +7,7 @@
 #include "graph/open_graph.hpp"
 #include "graph/partition.hpp"
 #include "models/full_graph.hpp"
+#include "pmm/host_parts.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -47,6 +48,10 @@ store_of_folder(runtime::Communicator const& comm, std::filesystem::path const& 
   return graph::partition_in_memory(
       comm, [&](runtime::Communicator const& self) { return graph::open_graph(self, input); }, how);
 }
+
+/// How far apart the same numbers of two double networks may be: on a device the faster of two products is
+/// taken, whichever it is today, and they add in other orders.
+inline constexpr double rounding = pmm::runs_on_host ? 0 : 1e-12;
 
 /// Trains and returns every epoch's record.
 template<class T>
