@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """compare_torch_test.py ORTHANT PART, where PART is
   mistakes   compare_torch.py says what it takes, and in one line what is wrong
-  run        two ranks and two threads of torch train a tiny graph and their losses agree; skipped without torch
+  run        two ranks and two threads of torch train a tiny graph and their losses agree; both compute on the device where
+             ORTHANT is built for CUDA; skipped without a torch for that
 """
 
 import json
@@ -32,11 +33,20 @@ def mistake(*arguments, says):
         sys.exit(f"{arguments}: one line with {says!r} was expected\n{done.stdout}{done.stderr}")
 
 
-def find_torch():
-    """The first of these interpreters that imports torch."""
+def device_of_program():
+    """Where ORTHANT computes, as compare_torch.py reads it."""
+    done = subprocess.run([ORTHANT, "--version"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{ORTHANT} --version: status {done.returncode}\n{done.stdout}{done.stderr}")
+    return "cuda" if "(default Cuda)" in done.stdout else "cpu"
+
+
+def find_torch(device):
+    """The first of these interpreters that imports torch, for CUDA one whose torch has a device."""
     for python in dict.fromkeys([sys.executable, "/usr/bin/python3"]):
         done = subprocess.run([python, TRAINER, "probe"], capture_output=True, text=True, check=False)
-        if done.returncode == 0 and json.loads(done.stdout)["torch"]:
+        found = json.loads(done.stdout) if done.returncode == 0 else {"torch": None}
+        if found["torch"] and (device == "cpu" or found["cuda"]):
             return python
     return None
 
@@ -56,11 +66,13 @@ def check_mistakes():
 
 
 def check_run(folder):
-    python = find_torch()
+    device = device_of_program()
+    python = find_torch(device)
     if python is None:
-        print("skipped: no interpreter has torch")
+        print("skipped: no interpreter has " + ("torch" if device == "cpu" else "a torch with a CUDA device"))
         sys.exit(SKIPPED)
-    common = ["--orthant", ORTHANT, "--python", python, "--work", folder, "--hidden", 16, "--epochs", 4, "--repeats", 1]
+    common = ["--orthant", ORTHANT, "--python", python, "--device", device, "--work", folder, "--hidden", 16, "--epochs", 4,
+              "--repeats", 1]
     report = pathlib.Path(folder) / "result.json"
     text = run("--case", "tiny", *common, "--json", report, expect=0).stdout
     if "losses of the first 4 epochs agree to" not in text or text.count("\nround ") != 1:
