@@ -32,6 +32,7 @@ STEPS = {"vendor": (checks.vendor, "nvcc compiles the plain CUDA sources; cuBLAS
          "bench_gemm": (benchmarks.bench_gemm, "the dense products of that epoch"),
          "torch": (benchmarks.torch, "the same epoch in PyTorch, time and memory"),
          "tests_np2": (checks.tests_np2, "tests on 2 ranks that share the device, over MPI"),
+         "tests_np3": (checks.tests_np3, "tests on 3 ranks that share the device, over MPI"),
          "tests_np4": (checks.tests_np4, "tests on 4 ranks that share the device, over MPI"),
          "tests_drivers": (checks.tests_drivers, "tests that start jobs of their own"),
          "memcheck": (checks.memcheck, "compute-sanitizer memcheck on the tests of 1 rank"),
@@ -50,6 +51,7 @@ class Check:
     is_rehearsal: bool
     cores: int
     stores: object = None
+    has_named_others: bool = False  # the tests of ranks that no step has
 
 
 class Parser(argparse.ArgumentParser):
@@ -74,7 +76,7 @@ def parse(arguments, source):
                         "place of the device's, small graphs")
     parser.add_argument("--list", action="store_true", help="name the steps and end")
     options = parser.parse_args(arguments)
-    own = source.parents[2]
+    own = (source / "../../..").resolve()
     if options.tree is None and (own / "share/orthant/tests.json").is_file() and source == own / "share/orthant/source":
         options.tree = own
     if options.tree is not None:

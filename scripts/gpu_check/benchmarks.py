@@ -78,7 +78,7 @@ def needs(steps):
 
 
 def measure(check, name, *arguments):
-    """Runs `orthant bench`; what lines it printed count, even when it was ended."""
+    """Runs `orthant bench`; what lines it printed count, even when it was ended. No line at all is a failure."""
     limit = min(LIMIT, check.clock.left())
     command = check.place.on("device", 1, "bench", *arguments)
     done = jobs.run(command, check.place.environment("device"), limit, check.logs / f"{name}.log")
@@ -89,6 +89,8 @@ def measure(check, name, *arguments):
         return Outcome("cut", f"ended after {limit:.0f} s", log=done.output), lines
     if done.status != 0:
         return Outcome("failed", f"status {done.status}", log=done.output), lines
+    if not lines:
+        return Outcome("failed", "printed no figures", log=done.output), lines
     return Outcome("done"), lines
 
 
@@ -115,6 +117,9 @@ def bench_spmm(check):
         outcome.lines.append(" ".join([f"{line['width']:>5} {line['seconds'] * 1e3:>9.3f}", *figures]))
         more = other_figures(line, ("gathered_share", "compulsory_share"))
         outcome.lines += ["      " + ", ".join(more)] if more else []
+    alone = [str(line["width"]) for line in lines if "library_seconds" not in line]
+    if alone and not check.is_rehearsal and outcome.result != "failed":
+        outcome.result, outcome.reason = "failed", f"the library's product was not measured at width {', '.join(alone)}"
     return outcome
 
 
@@ -162,7 +167,10 @@ def describe_product(product):
 def torch(check):
     """The same epochs in PyTorch on the same device: compare_torch.py's own table, and its JSON."""
     script = check.place.source / "tests/bench/compare_torch.py"
-    if not machine.can_import("torch"):
+    found = machine.can_import("torch")
+    if found.timed_out:
+        return Outcome("failed", f"python3 was still importing torch after {machine.IMPORT_SECONDS} s")
+    if not found.version:
         return Outcome("skipped", "python3 cannot import torch here")
     if not check.is_rehearsal and "--device" not in machine.output_of("python3", str(script), "--help"):
         return Outcome("skipped", "compare_torch.py knows the host only")

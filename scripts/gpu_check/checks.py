@@ -2,6 +2,7 @@
 """The steps that are right or wrong: builds, vendor's products, tests, sanitizers, losses on the device beside the host's."""
 import concurrent.futures
 import json
+import math
 import os
 import re
 
@@ -10,7 +11,8 @@ import machine
 import suite
 from report import Outcome
 
-SANITIZER_SECONDS = {"memcheck": 90, "racecheck": 150}  # a test program
+SANITIZER_SECONDS = {"memcheck": 90, "racecheck": 150}  # a test program, of little time
+LONG_SANITIZER_SECONDS = 300  # of much: at most half of what is left
 BUILD_SECONDS = 3600
 TRAINING_SECONDS = 120
 
@@ -70,9 +72,12 @@ def vendor(check):
     if not outcomes:
         return Outcome("skipped", "no nvcc here, and no packed program")
     for _, one in outcomes:
-        if one.result == "passed" and "\n0 devices" in "\n" + one.log and not check.is_rehearsal:
+        nothing = re.search(r"not checked: anything.*", one.log)
+        if one.result == "passed" and nothing:
+            one.result, one.reason = "skipped", nothing.group()
+        elif one.result == "passed" and "\n0 devices" in "\n" + one.log and not check.is_rehearsal:
             one.result, one.reason = "failed", "the CUDA runtime sees no device"
-    worst = next((one for word in ("failed", "cut") for _, one in outcomes if one.result == word), outcomes[0][1])
+    worst = next(one for word in ("failed", "cut", "passed", "skipped") for _, one in outcomes if one.result == word)
     worst.lines = [f"{name}: {line.removeprefix('check_cuda: ')}" for name, one in outcomes
                    for line in one.log.splitlines() if said.search(line)]
     return worst
@@ -98,16 +103,30 @@ def tests(check, pattern):
     return Outcome(verdict, counts, lines)
 
 
+def tests_on_ranks(check, ranks):
+    """The first of these steps also names the tests of more ranks, which no step runs."""
+    outcome = tests(check, rf"\.np{ranks}$")
+    others = [test["name"] for test in check.place.tests() if re.search(r"\.np(?![1-4]$)[0-9]+$", test["name"])]
+    if others and not check.has_named_others:
+        outcome.lines.append("not run: " + ", ".join(others))
+    check.has_named_others = True
+    return outcome
+
+
 def tests_np1(check):
-    return tests(check, r"\.np1$")
+    return tests_on_ranks(check, 1)
 
 
 def tests_np2(check):
-    return tests(check, r"\.np2$")
+    return tests_on_ranks(check, 2)
+
+
+def tests_np3(check):
+    return tests_on_ranks(check, 3)
 
 
 def tests_np4(check):
-    return tests(check, r"\.np4$")
+    return tests_on_ranks(check, 4)
 
 
 def tests_drivers(check):
@@ -139,7 +158,8 @@ def trajectories(check):
 
 def sanitize_one(check, tool, program):
     """passed, failed or cut, and what to say about it."""
-    limit = min(SANITIZER_SECONDS[tool], check.clock.left())
+    left = check.clock.left()
+    limit = min(max(SANITIZER_SECONDS[tool], min(left / 2, LONG_SANITIZER_SECONDS)), left)
     if limit <= 2:
         return "cut", f"cut: {program}: not begun, no time left"
     # Inside mpirun: alone, the program would start a daemon, which the tool would follow.
@@ -163,6 +183,8 @@ def sanitize(check, tool, pattern):
         return Outcome("skipped", "no compute-sanitizer here")
     programs = sorted({test["command"][-1].rsplit("/", 1)[-1] for test in check.place.tests()
                        if re.search(pattern, test["name"]) and test["name"].endswith(".np1")})
+    if not programs:
+        return Outcome("skipped", "the list holds no such test")
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(min(check.cores // 2, 4), 1)) as pool:
         results = list(pool.map(lambda program: sanitize_one(check, tool, program), programs))
     words = [word for word, _ in results]
@@ -199,6 +221,12 @@ def train(check, kind, dtype, model):
     return [event["loss"] for event in events if event["event"] == "epoch"], done
 
 
+def not_finite(name, values):
+    """The first epoch whose loss is no number, in words. JSON has null for those."""
+    return next((f"epoch {epoch} on the {name} has the loss {value}" for epoch, value in enumerate(values, 1)
+                 if value is None or not math.isfinite(value)), "")
+
+
 def losses(check, dtype):
     lines, worst = [], 0.0
     for model in MODELS:
@@ -207,6 +235,9 @@ def losses(check, dtype):
         if not device or not host or len(device) != len(host):
             failed = done if not device else done_host
             return Outcome("cut" if failed.timed_out else "failed", f"{model}: no losses to compare", lines, log=failed.output)
+        problem = not_finite("device", device) or not_finite("host", host)
+        if problem:
+            return Outcome("failed", f"{model}: {problem}", lines)
         difference = max(abs(a - b) / abs(b) for a, b in zip(device, host))
         worst = max(worst, difference)
         lines.append(f"{model}: {len(host)} epochs, largest relative difference {difference:.2e}")

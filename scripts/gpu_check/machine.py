@@ -1,16 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """What this machine has: the device, the compilers, and CUDA's libraries, of the toolkit or of a Python's packages."""
+import functools
 import glob
 import os
 import platform
 import shutil
 import subprocess
 import sysconfig
+import typing
 
 # Places that are often not on PATH or known to the loader.
 DRIVER_PLACES = ["/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64",
                  "/usr/lib/wsl/lib"]
 PROGRAM_PLACES = ["/usr/local/cuda/bin", "/usr/local/nvidia/bin", "/usr/local/cuda/compute-sanitizer"]
+IMPORT_SECONDS = 300  # a first import reads gigabytes, from a disk that may be far
+
+
+class Import(typing.NamedTuple):
+    version: str  # empty where it cannot be imported
+    timed_out: bool = False
+
+    def __str__(self):
+        return self.version or ("not known, the import took too long" if self.timed_out else "none")
 
 
 def add_usual_places():
@@ -37,8 +48,17 @@ def has(program):
     return shutil.which(program) is not None
 
 
+@functools.cache
 def can_import(module):
-    return output_of("python3", "-c", f"import {module}; print({module}.__version__)")
+    """What `python3` says of the module. Asked once: it takes long."""
+    try:
+        done = subprocess.run(["python3", "-c", f"import {module}; print({module}.__version__)"], capture_output=True,
+                              text=True, check=False, timeout=IMPORT_SECONDS)
+    except subprocess.TimeoutExpired:
+        return Import("", True)
+    except OSError:
+        return Import("")
+    return Import(done.stdout.strip() if done.returncode == 0 else "")
 
 
 def _python_places():
@@ -85,6 +105,8 @@ def libc_version():
 
 def facts():
     glibc = " ".join(platform.libc_ver())
+    torch = can_import("torch")
+    geometric = can_import("torch_geometric") if torch.version else Import("")  # which imports torch too
     return {"cores": len(os.sched_getaffinity(0)), "system": platform.platform(), "libc": glibc,
             "nvcc": next((line for line in output_of("nvcc", "--version").splitlines() if "release" in line), "none"),
-            "torch": can_import("torch") or "none", "torch_geometric": can_import("torch_geometric") or "none"}
+            "torch": str(torch), "torch_geometric": str(geometric)}
