@@ -79,13 +79,16 @@ if [ -n "$device" ]; then copy_programs device "$device"; fi
 if [ -n "$host" ]; then copy_programs host "$host"; fi
 
 command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
+why='there is no nvcc here'
 if [ -n "$device" ] && command -v nvcc >/dev/null; then # for a machine whose nvcc lacks the vendor's headers
   env -u ORTHANT_CUDA_KOKKOS -u Kokkos_ROOT ORTHANT_BUILD_DIR="$out/cuda-check" \
     "$repository/scripts/check_cuda.sh" >"$out/cuda-check.log" ||
     { cat "$out/cuda-check.log" >&2 && fail "the plain CUDA check does not build"; }
   if [ -x "$out/cuda-check/vendor_check" ]; then cp "$out/cuda-check/vendor_check" "$out/libexec/device/"; fi
+  why=$(grep -m 1 'not checked: anything' "$out/cuda-check.log" || echo 'check_cuda.sh made none')
   rm -rf "$out/cuda-check" "$out/cuda-check.log"
 fi
+if [ -n "$device" ] && [ ! -x "$out/libexec/device/vendor_check" ]; then say "vendor_check is left out: $why"; fi
 
 path_of() { ompi_info --parsable --path "$1" | sed -n "s/^path:$1://p"; }
 mpirun --version | grep -q '(Open MPI) 4\.' || fail "only Open MPI 4 is known here; mpirun tells of another one"
