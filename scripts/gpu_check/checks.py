@@ -57,7 +57,7 @@ def build_device(check):
 
 def vendor(check):
     """Checks the products of the packed program, and of the one that this machine's nvcc makes of the plain CUDA sources."""
-    said = re.compile(r"[0-9]+ devices|all products|SOME PROD|FAILED|not checked")
+    said = re.compile(r"[0-9]+ devices|refused|all products|SOME PROD|FAILED|not checked")
     outcomes = []
     packed = check.place.program("vendor_check")
     if packed.is_file():

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/full_graph.hpp"
 
+#include "runtime/collectives.hpp"
 #include "runtime/kokkos_compat_device.hpp"
 
 #include <algorithm>
@@ -19,9 +20,10 @@ std::array<runtime::Communicator const*, 4> communicators_of(pmm::ProcessGrid co
   return {&grid.along(pmm::Axis::x), &grid.along(pmm::Axis::y), &grid.along(pmm::Axis::z), &grid.group()};
 }
 
-/// Nothing passes through the host: there is nobody to talk to, or device memory is sent by the device.
-bool stays_on_device(runtime::Communicator const& comm) {
-  return comm.size() == 1 || comm.nccl() != nullptr;
+/// Nothing passes through the host: there is nobody to talk to, or device memory is sent by the device. Where
+/// the group's ranks have a device each, so have those of every axis.
+bool stays_on_device(pmm::ProcessGrid const& grid) {
+  return grid.group().size() == 1 || grid.group().nccl() != nullptr;
 }
 
 void add_calls(runtime::Ledger& ledger, runtime::Ledger const& calls) {
@@ -50,6 +52,7 @@ FullGraphTrainer<T>::FullGraphTrainer(pmm::ProcessGrid const& grid, Gcn<T>& mode
       settings_(settings),
       update_(update ? std::move(update)
                      : std::make_shared<ParameterUpdate<T>>(grid, model.parameters(), settings)),
+      queue_(runtime::training_queue()),
       exec_(runtime::compat::instance_on<runtime::DefaultExec>(queue_.native())) {
   phases_.measure_on(runtime::DeviceClock::create(queue_.native()));
 }
@@ -70,8 +73,7 @@ void FullGraphTrainer<T>::enqueue_step(std::int64_t epoch, runtime::PhaseTimes& 
 template<class T>
 bool FullGraphTrainer<T>::may_record() const {
   return settings_.uses_device_graph && queue_.native() != nullptr && model_.repeats_itself() &&
-         std::ranges::all_of(communicators_of(grid_),
-                             [](auto const* comm) { return stays_on_device(*comm); });
+         stays_on_device(grid_);
 }
 
 template<class T>
@@ -83,13 +85,20 @@ void FullGraphTrainer<T>::record_step(std::int64_t epoch) {
   for (auto const* comm : communicators)
     before.push_back(std::exchange(comm->ledger(), {}));
   runtime::PhaseTimes unused; // an event inside a graph tells no time
-  auto const failure = graph_.capture(queue_, [&] { enqueue_step(epoch, unused); });
+  auto failure = graph_.capture(queue_, [&] { enqueue_step(epoch, unused); });
   recorded_calls_.clear();
+  for (auto const* comm : communicators)
+    recorded_calls_.push_back(comm->ledger());
+  // Recorded collectives must be launched by all ranks or none. That they agree is not counted.
+  auto const all_have_it =
+      runtime::all_reduced(grid_.group(), std::int32_t{graph_.exists()}, runtime::Reduction::min) != 0;
   for (std::size_t i = 0; i < communicators.size(); ++i)
-    recorded_calls_.push_back(std::exchange(communicators[i]->ledger(), before[i]));
-  if (!graph_.exists())
-    grid_.world().instruments().log.warn_once("epochs are launched kernel by kernel, not as a graph: {}",
-                                              failure);
+    communicators[i]->ledger() = before[i];
+  if (all_have_it) return;
+  graph_ = {};
+  if (failure.empty()) failure = "another rank could not record it";
+  grid_.world().instruments().log.warn_once("epochs are launched kernel by kernel, not as a graph: {}",
+                                            failure);
 }
 
 template<class T>
@@ -107,9 +116,9 @@ runtime::EpochRecord FullGraphTrainer<T>::train_epoch(std::int64_t epoch) {
   runtime::EpochRecord record;
   record.epoch = epoch;
   phases_.clear();
-  auto const begin = Clock::now();
 
   wait_for_default_queue();
+  auto const begin = Clock::now();
   if (has_run_plainly_ && !has_tried_to_record_ && may_record()) record_step(epoch);
   if (graph_.exists())
     replay_step();

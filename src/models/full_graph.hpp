@@ -48,7 +48,7 @@ class FullGraphTrainer {
   pmm::RowLoss<T>& loss_;
   TrainSettings settings_;
   std::shared_ptr<ParameterUpdate<T>> update_;
-  runtime::DeviceQueue queue_; // of this trainer alone: the default one cannot be recorded
+  runtime::DeviceQueue const& queue_; // the default one cannot be recorded
   runtime::DefaultExec exec_;
   runtime::DeviceGraph graph_;
   bool has_run_plainly_ = false;

@@ -2,6 +2,7 @@
 #include "models/parameter_update.hpp"
 
 #include "pmm/norms.hpp"
+#include "runtime/position.hpp"
 
 namespace orthant::models {
 namespace {
@@ -54,7 +55,11 @@ void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std
 
 template<class T>
 typename ParameterUpdate<T>::Result ParameterUpdate<T>::finish(runtime::DefaultExec const& exec) {
+  // Collectives that were only enqueued are waited for here: the watchdog must see it.
+  std::optional<runtime::WaitingScope> waiting;
+  if (grid_.world().size() > 1) waiting.emplace(grid_.world().instruments().position, "end of a step");
   auto const numbers = numbers_.read(exec);
+  waiting.reset();
   Result result;
   result.loss = numbers.loss;
   result.sum = numbers.sum;

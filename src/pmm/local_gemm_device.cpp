@@ -5,6 +5,7 @@
 #include "pmm/local_gemm_library.hpp"
 #include "pmm/shortest_run.hpp"
 #include "pmm/vendor_gemm.hpp"
+#include "pmm/vendor_spmm.hpp"
 
 #include <bit>
 #include <memory>
@@ -36,10 +37,11 @@ class SlabChoices {
       return known->is_in_slabs;
     }
     if (product.beta != T{0} || vendor::is_capturing(runtime::compat::native_stream(exec))) return false;
+    auto const num_partial = static_cast<std::size_t>(wanted * detail::gemm_tile);
+    if (partial_.extent(0) == 0 && num_partial * sizeof(T) > vendor::free_device_bytes() / 2) return false;
     if (partial_.extent(0) == 0)
       partial_ = runtime::Vector<T>(
-          Kokkos::view_alloc(exec, "orthant::pmm::gemm_slabs", Kokkos::WithoutInitializing),
-          static_cast<std::size_t>(wanted * detail::gemm_tile));
+          Kokkos::view_alloc(exec, "orthant::pmm::gemm_slabs", Kokkos::WithoutInitializing), num_partial);
     auto const whole = detail::shortest_run(exec, [&] { library.multiply(product); });
     auto const cut = detail::shortest_run(exec, [&] { multiply_slabs(exec, library, product, slabs); });
     choices_.push_back({shape, cut < whole});

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <limits>
 #include <vector>
 
@@ -91,15 +92,19 @@ struct LibrarySpmm<T>::Prepared {
       auto const time = shortest_run(exec, [&] { product->apply(stream, b.data(), c.data()); });
       return {algorithm, std::move(product), time};
     } catch (runtime::Error const&) {
-      return {}; // this version of the library has it for other operands only
+      return {}; // this version of the library has it for other operands only, or memory is short
     }
   }
 
   [[nodiscard]] Candidate fastest(DefaultExec const& exec, Matrix<T> const& b, Matrix<T> const& c) {
     if (!fits()) return {};
-    if (values.extent(0) == 0) {
-      offsets = short_offsets(exec, block.csr);
-      values = folded_values(exec, block);
+    try {
+      if (values.extent(0) == 0) {
+        offsets = short_offsets(exec, block.csr);
+        values = folded_values(exec, block);
+      }
+    } catch (std::exception const&) { // Kokkos's: ranks that share a device saw the same memory free
+      return {};
     }
     Candidate best;
     for (auto const algorithm : vendor::spmm_algorithms)

@@ -40,13 +40,15 @@ template<class T>
 inline constexpr NumberType number_type = sizeof(T) == sizeof(float) ? float32 : float64;
 
 /// Throws Error that names the call where `code` is not `success`. The libraries' texts for a status differ
-/// by version; its number does not.
+/// by version; its number does not. The runtime's own note of the error is taken down: who asks it next would
+/// take it for its own.
 template<class Code>
 void check(Code code, Code success, char const* call,
            std::source_location where = std::source_location::current()) {
-  if (code != success)
-    runtime::throw_internal(
-        std::string(call) + " failed: status " + std::to_string(static_cast<long long>(code)), where);
+  if (code == success) return;
+  static_cast<void>(ORTHANT_VENDOR_RUNTIME(GetLastError)());
+  runtime::throw_internal(
+      std::string(call) + " failed: status " + std::to_string(static_cast<long long>(code)), where);
 }
 
 } // namespace orthant::pmm::vendor

@@ -3,6 +3,15 @@
 
 #include <Kokkos_Macros.hpp>
 
+namespace orthant::runtime {
+
+DeviceQueue const& training_queue() {
+  static auto const* const queue = new DeviceQueue; // never given back: the device may end before statics do
+  return *queue;
+}
+
+} // namespace orthant::runtime
+
 #if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP)
 #include "runtime/device_runtime.hpp"
 
@@ -53,6 +62,8 @@ void require_device_copies(NativeGraph graph) {
     if (type != ORTHANT_DEVICE_API(GraphNodeTypeMemcpy)) continue;
     ORTHANT_DEVICE_API(Memcpy3DParms) copy{};
     ORTHANT_DEVICE(GraphMemcpyNodeGetParams(node, &copy));
+    if (copy.srcPtr.ptr == nullptr || copy.dstPtr.ptr == nullptr)
+      throw_internal("it has a copy that cannot be looked into", std::source_location::current());
     if (!is_device_memory(copy.srcPtr.ptr) || !is_device_memory(copy.dstPtr.ptr))
       throw_internal("it copies from or to host memory", std::source_location::current());
   }

@@ -33,6 +33,10 @@ class DeviceQueue {
   UniqueHandle<void*, nullptr, Destroy> stream_;
 };
 
+/// The queue of this process's trainings, made by the first and kept: what libraries hold for a queue
+/// (workspaces, choices) then serves every training. One host thread at a time.
+[[nodiscard]] DeviceQueue const& training_queue();
+
 class DeviceGraph {
  public:
   /// Runs `enqueue`, whose work on `queue` is recorded in place of being done. It must not wait for the queue

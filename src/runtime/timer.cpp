@@ -2,6 +2,7 @@
 #include "runtime/timer.hpp"
 
 #include "runtime/collectives.hpp"
+#include "runtime/error.hpp"
 #include "runtime/text_exchange.hpp"
 
 #include <algorithm>
@@ -80,10 +81,14 @@ double ScopedTimer::stop() {
   auto const end = Trace::Clock::now();
   region_.reset();
   seconds_ = std::chrono::duration<double>(end - begin_).count();
-  if (phases_.clock() != nullptr)
-    phases_.add_stamps(name_, begin_stamp_, phases_.clock()->stamp());
-  else
+  if (phases_.clock() == nullptr) {
     phases_.add(name_, *seconds_);
+  } else {
+    try {
+      phases_.add_stamps(name_, begin_stamp_, phases_.clock()->stamp());
+    } catch (Error const&) { // in a destructor, perhaps; a device that failed tells it at the next wait, too
+    }
+  }
   trace_.add(name_, "regions", begin_, end);
   return *seconds_;
 }
