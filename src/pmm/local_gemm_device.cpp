@@ -27,7 +27,8 @@ class SlabChoices {
   bool multiply(DefaultExec const& exec, vendor::Gemm const& library, vendor::GemmProduct<T> const& product) {
     if (product.a.transpose == Transpose::no || product.b.transpose == Transpose::yes) return false;
     auto const wanted = detail::wanted_gemm_tiles(static_cast<std::int64_t>(exec.concurrency()));
-    auto const slabs = detail::cut_in_slabs({product.m, product.n, product.k}, wanted);
+    GemmExtents const extents{product.m, product.n, product.k};
+    auto const slabs = detail::cut_in_slabs(extents, wanted);
     if (slabs.count == 0) return false;
     Shape const shape{product.m, product.n, std::bit_floor(static_cast<std::uint64_t>(product.k))};
     auto const known =
@@ -44,7 +45,7 @@ class SlabChoices {
           Kokkos::view_alloc(exec, "orthant::pmm::gemm_slabs", Kokkos::WithoutInitializing), num_partial);
     auto const whole = detail::shortest_run(exec, [&] { library.multiply(product); });
     auto const cut = detail::shortest_run(exec, [&] { multiply_slabs(exec, library, product, slabs); });
-    choices_.push_back({shape, cut < whole});
+    choices_.push_back(Choice{shape, cut < whole});
     if (std::ranges::none_of(choices_, &Choice::is_in_slabs)) partial_ = {};
     return cut < whole; // C is that of the slabs, the last to be timed
   }
