@@ -20,6 +20,19 @@ KOKKOS_INLINE_FUNCTION double gradient_at(std::int64_t p, std::int64_t i, std::i
   return static_cast<double>((7 * i + 3 * j + 5 * p) % 11 - 5);
 }
 
+struct BiasGradient {
+  runtime::Vector<double> gradient;
+  std::int64_t p;
+  std::int64_t begin;
+  KOKKOS_FUNCTION void operator()(std::int64_t j) const {
+    gradient(static_cast<std::size_t>(j)) = gradient_at(p, 0, begin + j);
+  }
+};
+struct MatrixGradient {
+  std::int64_t p;
+  KOKKOS_FUNCTION double operator()(std::int64_t i, std::int64_t j) const { return gradient_at(p, i, j); }
+};
+
 class UpdateTest : public ::testing::TestWithParam<std::array<int, 3>> {
  protected:
   runtime::Communicator world_{MPI_COMM_WORLD, "world"};
@@ -47,20 +60,6 @@ class UpdateTest : public ::testing::TestWithParam<std::array<int, 3>> {
         squared += gradient_at(p, i, j) * gradient_at(p, i, j);
     return squared;
   }
-
- private:
-  struct BiasGradient {
-    runtime::Vector<double> gradient;
-    std::int64_t p;
-    std::int64_t begin;
-    KOKKOS_FUNCTION void operator()(std::int64_t j) const {
-      gradient(static_cast<std::size_t>(j)) = gradient_at(p, 0, begin + j);
-    }
-  };
-  struct MatrixGradient {
-    std::int64_t p;
-    KOKKOS_FUNCTION double operator()(std::int64_t i, std::int64_t j) const { return gradient_at(p, i, j); }
-  };
 };
 
 TEST_P(UpdateTest, NormsClippingAndStepEqualSerialOnes) {
