@@ -4,7 +4,6 @@
 #include "runtime/collectives.hpp"
 #include "runtime/kokkos_compat_device.hpp"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
