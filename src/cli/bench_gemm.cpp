@@ -186,7 +186,7 @@ std::unique_ptr<Command> make_bench_gemm() {
   auto const o = std::make_shared<GemmOptions>();
   command->option("--rows", o->rows, "Vertices of the graph", in_range(1, 1e12));
   command->option("--widths", o->widths, "Widths of the model from features to classes, such as 100-128-47");
-  command->option("--graph", o->graph, "Or a store, which gives both with --layers and --hidden");
+  command->input("--graph", o->graph, "Or a store, which gives both with --layers and --hidden");
   command->option("--layers", o->layers, "Number of layers", in_range(1));
   command->option("--hidden", o->hidden, "Width of the hidden layers", in_range(1));
   command->option("--dropout", o->dropout, "Of the model; --order auto depends on whether there is any",

@@ -178,8 +178,7 @@ std::unique_ptr<Command> make_bench_spmm() {
   auto command =
       std::make_unique<Command>("bench spmm", "Time the sparse matrix product on each rank's block");
   auto const o = std::make_shared<SpmmOptions>();
-  command->option("--graph", o->graph,
-                  "A store (orthant partition writes it), in place of a graph made here");
+  command->input("--graph", o->graph, "A store (orthant partition writes it), in place of a graph made here");
   command->option("--kind", o->kind, "Or a graph that is made: rmat (labels shuffled), sbm, grid2d or ring",
                   one_of({"rmat", "sbm", "grid2d", "ring"}));
   command->option("--vertices", o->vertices, "Its vertices", in_range(1));

@@ -140,14 +140,14 @@ Command::~Command() = default;
 
 void Command::add_common_options() {
   begin_group("Common");
-  option("--config", common_.config, "TOML file of options; flags and ORTHANT_* variables override it");
+  input("--config", common_.config, "TOML file of options; flags and ORTHANT_* variables override it");
   option("--log-level", common_.log_level, "What to say on stderr: debug, info, warning, error or off",
          one_of({"trace", "debug", "info", "warning", "warn", "error", "off"}));
   option("--timeout", common_.timeout_seconds,
          "Seconds without progress in a collective until the job is ended with a report; 0 for never",
          in_range(0));
-  option("--metrics", common_.metrics, "Write one JSON object a line to this file");
-  option("--trace", common_.trace, "Write a timeline to this file (Perfetto, chrome://tracing)");
+  output("--metrics", common_.metrics, "Add one JSON object a line to this file");
+  output("--trace", common_.trace, "Write a timeline to this file (Perfetto, chrome://tracing)");
 }
 
 template<class T>
@@ -189,6 +189,20 @@ void Command::option(std::string const& names, std::vector<double>& value, std::
 void Command::option(std::string const& names, std::vector<std::string>& value,
                      std::string const& description, Check check) {
   add(names, value, description, std::move(check));
+}
+
+void Command::add_file(std::string const& names, std::string& path, std::string const& description,
+                       FileOption::Use use) {
+  add(names, path, description, {});
+  auto const& option = *parser_->entries.back().option;
+  files_.push_back({(is_positional(option) ? "" : "--") + name_of(option), use, &path});
+}
+
+void Command::input(std::string const& names, std::string& path, std::string const& description) {
+  add_file(names, path, description, FileOption::Use::input);
+}
+void Command::output(std::string const& names, std::string& path, std::string const& description) {
+  add_file(names, path, description, FileOption::Use::output);
 }
 
 void Command::flag(std::string const& names, bool& value, std::string const& description) {

@@ -5,6 +5,7 @@
 // Options are read by CLI11 from the command line and by runtime/config from the environment and a TOML file;
 // either way they pass the same checks.
 
+#include "cli/file_options.hpp"
 #include "runtime/config.hpp"
 #include "runtime/environment.hpp"
 #include "runtime/error.hpp"
@@ -77,6 +78,10 @@ class Command {
               Check check = {});
   void option(std::string const& names, std::vector<std::string>& value, std::string const& description,
               Check check = {});
+  /// Options that name a file or a folder to read or to write.
+  void input(std::string const& names, std::string& path, std::string const& description);
+  void output(std::string const& names, std::string& path, std::string const& description);
+  [[nodiscard]] std::vector<FileOption> const& files() const { return files_; }
   /// "--residual", or "--bias,!--no-bias".
   void flag(std::string const& names, bool& value, std::string const& description);
   /// Named in the help; stops with status 2 when given.
@@ -112,11 +117,14 @@ class Command {
 
   template<class T>
   void add(std::string const& names, T& value, std::string const& description, Check check);
+  void add_file(std::string const& names, std::string& path, std::string const& description,
+                FileOption::Use use);
   void refuse_unknown(std::vector<std::string> const& extras) const;
 
   std::unique_ptr<Parser> parser_;
   std::string group_ = "Options";
   runtime::CommandDescription description_; // of the parser's entries, in their order
+  std::vector<FileOption> files_;
   CommonOptions common_;
   bool needs_device_ = true;
   std::function<int(Context&)> run_;

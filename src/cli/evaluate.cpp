@@ -8,7 +8,7 @@
 #include "models/predictions.hpp"
 #include "models/vertex_loss.hpp"
 #include "models/weights_file.hpp"
-#include "runtime/output_file.hpp"
+#include "runtime/staged_file.hpp"
 
 #include <cstdio>
 
@@ -88,9 +88,9 @@ int run(EvaluateOptions const& options, Context& context) {
 std::unique_ptr<Command> make_evaluate() {
   auto command = std::make_unique<Command>("evaluate", "Evaluate trained weights on a graph");
   auto const options = std::make_shared<EvaluateOptions>();
-  command->option("--graph", options->graph, "Store to evaluate on");
-  command->option("--weights", options->weights, "Weights that train --save-weights wrote");
-  command->option("--predictions", options->predictions, "Write each vertex's class to this file");
+  command->input("--graph", options->graph, "Store to evaluate on");
+  command->input("--weights", options->weights, "Weights that train --save-weights wrote");
+  command->output("--predictions", options->predictions, "Write each vertex's class to this file");
   command->option("--grid", options->grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
   command->option("--feature-norm", options->feature_norm,
                   "row or none; by default what the weights were trained with", one_of({"row", "none"}));

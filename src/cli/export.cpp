@@ -33,8 +33,8 @@ std::unique_ptr<Command> make_export() {
   auto command =
       std::make_unique<Command>("export", "Write a store back as ogb, npy or an edge list, in original ids");
   auto const options = std::make_shared<ExportOptions>();
-  command->option("graph", options->graph, "Store to read");
-  command->option("-o,--output", options->output, "Folder to write");
+  command->input("graph", options->graph, "Store to read");
+  command->output("-o,--output", options->output, "Folder to write");
   command->option("--format", options->format, "ogb, npy or edgelist", one_of({"ogb", "npy", "edgelist"}));
   command->set_needs_device(false);
   command->set_run([options](Context& context) { return run(*options, context); });

@@ -83,7 +83,7 @@ std::unique_ptr<Command> make_generate() {
   command->option("--classes", options->classes, "Number of classes", in_range(1));
   command->option("--seed", options->seed, "Seed of all randomness", in_range(0));
   command->option("--format", options->format, "ogb (csv.gz) or npy", one_of({"ogb", "npy"}));
-  command->option("-o,--output", options->output, "Folder to write");
+  command->output("-o,--output", options->output, "Folder to write");
   command->set_needs_device(false);
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;

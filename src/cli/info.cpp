@@ -101,7 +101,7 @@ std::unique_ptr<Command> make_info() {
   auto command =
       std::make_unique<Command>("info", "Show build, backends, devices and bindings, or what is in a file");
   auto const options = std::make_shared<InfoOptions>();
-  command->option("file", options->file, "Store or weights to describe");
+  command->input("file", options->file, "Store or weights to describe");
   command->flag("--verify", options->verify, "Check the file's checksums, too");
   command->set_needs_device(false);
   command->set_run([options](Context& context) { return run(*options, context); });

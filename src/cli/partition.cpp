@@ -11,6 +11,7 @@
 #include "runtime/progress.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <mpi.h>
@@ -149,6 +150,12 @@ int run(PartitionOptions const& options, Context& context) {
   how.metis_parts = options.metis;
   how.measures_statistics = options.stats;
   graph::require_output(world, options.output, options.force); // before a long read, not after
+  if (options.metis > 0) {
+    auto const file = graph::metis_file_of(options.output, options.metis).string();
+    require_distinct_files(world, std::array{FileOption{"--metis", FileOption::Use::output, &file},
+                                             FileOption{"--input", FileOption::Use::input, &options.input}});
+    graph::require_output(world, file, options.force);
+  }
 
   auto const begin = MPI_Wtime();
   auto const source = graph::open_graph(world, input_of(options));
@@ -180,10 +187,10 @@ std::unique_ptr<Command> make_partition() {
   auto command =
       std::make_unique<Command>("partition", "Turn a graph into one file that every grid can load");
   auto const options = std::make_shared<PartitionOptions>();
-  command->option("--input", options->input, "Graph to read: a folder or a file");
+  command->input("--input", options->input, "Graph to read: a folder or a file");
   command->option("--format", options->format, "Format of the input: auto, ogb, edgelist, mtx or npy",
                   one_of({"auto", "ogb", "edgelist", "mtx", "npy"}));
-  command->option("-o,--output", options->output, "Store to write (HDF5)");
+  command->output("-o,--output", options->output, "Store to write (HDF5)");
   command->option(
       "--permute", options->permute,
       "Order of the vertices: double (balanced blocks), single, none or cluster (balanced and local)",

@@ -4,7 +4,7 @@
 #include "cli/build_info.hpp"
 #include "cli/subcommands.hpp"
 #include "runtime/error.hpp"
-#include "runtime/output_file.hpp"
+#include "runtime/staged_file.hpp"
 #include "runtime/suggestion.hpp"
 
 #include <algorithm>
@@ -145,6 +145,7 @@ int run_command(runtime::Environment& environment, Command const& command) {
   auto& instruments = *environment.instruments();
   instruments.log.set_level(runtime::parse_log_level(common.log_level));
   environment.set_timeout(common.timeout_seconds);
+  require_distinct_files(world, command.files());
   // Files that cannot be written are found out now, not after hours of training.
   runtime::MetricsWriter metrics(world, common.metrics);
   if (!common.trace.empty()) {

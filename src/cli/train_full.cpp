@@ -10,7 +10,7 @@
 #include "models/weights_file.hpp"
 #include "pmm/host_parts.hpp"
 #include "pmm/local_gemm.hpp"
-#include "runtime/output_file.hpp"
+#include "runtime/staged_file.hpp"
 
 namespace orthant::cli {
 namespace {
@@ -27,7 +27,6 @@ int train(TrainOptions const& options, Context& context) {
 
   auto const store = open_graph_of(world, options.graph, options.dataset, options.seed);
   auto const plan = models::plan_gcn(store, model_settings);
-  begin_metrics(context, grid, options);
   describe_graph(context, store);
   auto const estimate =
       models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
@@ -41,6 +40,7 @@ int train(TrainOptions const& options, Context& context) {
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
       model.num_parameters(), options.compute_dtype);
 
+  begin_metrics(context, grid, options); // nothing can be refused from here on
   models::FullGraphTrainer<T> trainer(grid, model, loss, settings);
   EpochLines lines(context, options.epochs);
   auto const result = trainer.run([&](runtime::EpochRecord const& epoch) { lines.write(epoch); });

@@ -8,7 +8,7 @@
 #include "models/weights_file.hpp"
 #include "pmm/host_parts.hpp"
 #include "pmm/local_gemm.hpp"
-#include "runtime/output_file.hpp"
+#include "runtime/staged_file.hpp"
 
 namespace orthant::cli {
 namespace {

@@ -7,7 +7,7 @@ namespace orthant::cli {
 namespace {
 
 void add_data(Command& command, TrainOptions& o) {
-  command.option("--graph", o.graph, "Store to train on (orthant partition writes it)");
+  command.input("--graph", o.graph, "Store to train on (orthant partition writes it)");
   command.option("--dataset", o.dataset,
                  "Or a data set that is built in: karate, or sbm, rmat, grid2d, ring[:k=v,..]");
 }
@@ -73,8 +73,8 @@ void add_computing(Command& command, TrainOptions& o) {
 
 void add_weights(Command& command, TrainOptions& o) {
   command.begin_group("Weights");
-  command.option("--init-from", o.init_from, "Start from the weights of this file");
-  command.option("--save-weights", o.save_weights, "Write the final weights to this file");
+  command.input("--init-from", o.init_from, "Start from the weights of this file");
+  command.output("--save-weights", o.save_weights, "Write the final weights to this file");
   command.later("--checkpoint", "Folder of checkpoints");
   command.later("--checkpoint-every", "Epochs between checkpoints");
   command.later("--resume", "auto, a checkpoint's path, or never");

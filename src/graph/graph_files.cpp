@@ -3,6 +3,7 @@
 
 #include "graph/byte_source.hpp"
 #include "graph/matrix_market.hpp"
+#include "graph/output_folder.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -160,6 +161,7 @@ GraphFiles find_in_folder(Input const& input) {
       (is_there(root.parent_path() / "meta.json") || is_there(root.parent_path() / "split")))
     root = root.parent_path();
 
+  require_complete_graph(root);
   GraphFiles files;
   files.meta = read_meta(root);
   bool const may_be_ogb = (format == automatic && kind != "npy") || format == ogb;

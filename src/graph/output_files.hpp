@@ -3,8 +3,8 @@
 //
 // Files that all ranks write at once: text in the order of the ranks, and .npy arrays.
 
-#include "graph/byte_source.hpp"
 #include "runtime/communicator.hpp"
+#include "runtime/writable_file.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -18,44 +18,50 @@ namespace orthant::graph {
 
 /// A text file, one rank's lines after the other's. ".gz" names are compressed, each rank's lines as a gzip
 /// member of its own (gunzip, Python and the readers here take the members as one). Each rank writes a part
-/// file beside it; finish() joins them.
+/// file beside it; finish() joins them. Of parts that are not joined the folder's owner disposes.
 class ParallelText {
  public:
   /// Opens this rank's part. Collective; throws UserError, the same on all ranks, where one cannot be made.
   ParallelText(runtime::Communicator const& comm, std::filesystem::path path);
   ParallelText(ParallelText const&) = delete;
   ParallelText& operator=(ParallelText const&) = delete;
-  /// Removes the part where finish() was not reached.
   ~ParallelText();
 
   /// Not collective.
   void append(std::string_view text);
-  /// Collective.
+  /// Joins the parts and returns when they are on the disk. Collective.
   void finish();
 
  private:
-  struct Part;
-  void open_part();
+  class Deflater;
+  void flush();
+  void join(std::int64_t begin, std::int64_t size);
 
   runtime::Communicator const& comm_;
   std::filesystem::path path_;
   std::filesystem::path part_path_;
-  std::unique_ptr<Part> part_;
+  std::unique_ptr<Deflater> deflater_; // none for plain text
+  runtime::WritableFile part_;
+  std::string buffer_; // as it goes to the file
+  std::int64_t num_bytes_ = 0;
 };
 
 /// An array that ranks fill anywhere. `T` is int64, int32, int8 or float.
 template<class T>
 class ParallelArray {
  public:
-  /// Makes the file at its full size. Collective; throws UserError, the same on all ranks.
+  /// Makes the file at its full size and sets the space aside. Collective; throws UserError, the same on all
+  /// ranks.
   ParallelArray(runtime::Communicator const& comm, std::filesystem::path path,
                 std::vector<std::int64_t> const& shape);
   /// Not collective.
   void write(std::int64_t first, std::span<T const> values);
+  /// Returns when the data are on the disk. Collective.
+  void finish();
 
  private:
-  std::filesystem::path path_;
-  detail::FileDescriptor file_;
+  runtime::Communicator const& comm_;
+  runtime::WritableFile file_;
   std::int64_t header_bytes_ = 0;
 };
 

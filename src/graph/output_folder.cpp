@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/output_folder.hpp"
 
+#include "runtime/error.hpp"
 #include "runtime/together.hpp"
+#include "runtime/writable_file.hpp"
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+#include <vector>
 
 namespace orthant::graph {
 
@@ -16,12 +21,22 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr char const* writer = "orthant";
+constexpr std::string_view graph_name = "graph";         // graph.partial-..: files are being written
+constexpr std::string_view moving_name = "graph.moving"; // they are complete and on their way to their places
 
 bool is_ours(fs::path const& folder) {
   std::ifstream file(folder / "meta.json");
-  if (!file) return false;
+  if (!file) return fs::exists(folder / moving_name);
   auto const json = nlohmann::json::parse(file, nullptr, false);
   return json.is_object() && json.contains("written_by") && json["written_by"] == writer;
+}
+
+/// True if nothing is in the folder but what jobs that were interrupted have left.
+bool is_free(fs::path const& folder) {
+  return std::ranges::all_of(fs::directory_iterator(folder), [](fs::directory_entry const& entry) {
+    auto const name = entry.path().filename().string();
+    return name == moving_name || runtime::is_partial_name(name, graph_name);
+  });
 }
 
 void remove_graph(fs::path const& folder) {
@@ -35,22 +50,74 @@ void remove_graph(fs::path const& folder) {
 
 } // namespace
 
-void prepare_output_folder(runtime::Communicator const& comm, fs::path const& folder, bool replaces_output) {
-  runtime::together(comm, [&] {
-    if (!comm.is_root()) return;
-    try {
-      if (fs::exists(folder) && !fs::is_directory(folder))
-        throw_user("cannot write to {}: it is a file; a folder is wanted", folder.string());
-      if (fs::exists(folder) && !fs::is_empty(folder)) {
-        if (!replaces_output && !is_ours(folder))
-          throw_user("{} is not empty and was not written by Orthant; name a new folder", folder.string());
-        remove_graph(folder);
-      }
-      fs::create_directories(folder);
-    } catch (fs::filesystem_error const& error) {
-      throw_user("cannot write to {}: {}", folder.string(), error.code().message());
-    }
+OutputFolder::OutputFolder(runtime::Communicator const& comm, fs::path folder, bool replaces_output)
+    : comm_(comm),
+      folder_(std::move(folder)) {
+  auto const token = runtime::draw_token(comm_);
+  runtime::together(comm_, [&] {
+    staging_ = std::make_unique<runtime::TemporaryPath>(runtime::partial_name(folder_ / graph_name, token));
   });
+  runtime::together(comm_, [&] {
+    if (comm_.is_root()) prepare(replaces_output);
+  });
+}
+
+OutputFolder::~OutputFolder() {
+  staging_.reset();
+  if (is_made_here_) ::rmdir(folder_.c_str()); // fails if there is anything in it
+}
+
+void OutputFolder::prepare(bool replaces_output) {
+  try {
+    if (fs::exists(folder_) && !fs::is_directory(folder_))
+      throw_user("cannot write to {}: it is a file; a folder is wanted", folder_.string());
+    is_made_here_ = fs::create_directories(folder_);
+    if (!replaces_output && !is_free(folder_) && !is_ours(folder_))
+      throw_user("{} is not empty and was not written by Orthant; name a new folder", folder_.string());
+    runtime::remove_leftovers(folder_ / graph_name);
+    fs::create_directory(path());
+  } catch (fs::filesystem_error const& error) {
+    throw_user("cannot write to {}: {}", folder_.string(), error.code().message());
+  }
+}
+
+void OutputFolder::make_folder(fs::path const& name) const {
+  runtime::together(comm_, [&] {
+    if (!comm_.is_root()) return;
+    std::error_code error;
+    fs::create_directories(path() / name, error);
+    if (error) throw_user("cannot write to {}: {}", (folder_ / name).string(), error.message());
+  });
+}
+
+void OutputFolder::publish() {
+  runtime::together(comm_, [&] {
+    if (comm_.is_root()) move_files();
+  });
+  staging_->keep();
+  is_made_here_ = false;
+}
+
+void OutputFolder::move_files() {
+  auto const moving = folder_ / moving_name;
+  try {
+    for (auto const& entry : fs::recursive_directory_iterator(path()))
+      if (entry.is_directory()) runtime::sync_folder(entry.path(), {"graph", folder_});
+    runtime::sync_folder(path(), {"graph", folder_});
+    fs::remove_all(moving); // of a job that was interrupted here
+    fs::rename(path(), moving);
+    remove_graph(folder_);
+    std::vector<fs::path> names;
+    for (auto const& entry : fs::directory_iterator(moving))
+      names.push_back(entry.path().filename());
+    for (auto const& name : names)
+      fs::rename(moving / name, folder_ / name);
+    runtime::sync_folder(folder_, {"graph", folder_});
+    fs::remove(moving); // the graph is complete
+    runtime::sync_folder(folder_, {"graph", folder_});
+  } catch (fs::filesystem_error const& error) {
+    throw_user("cannot complete the graph in {}: {}", folder_.string(), error.code().message());
+  }
 }
 
 void write_meta(runtime::Communicator const& comm, fs::path const& folder, GraphFacts const& facts,
@@ -67,11 +134,26 @@ void write_meta(runtime::Communicator const& comm, fs::path const& folder, Graph
     if (facts.feature_kind != FeatureKind::none) json["num_features"] = facts.num_features;
     if (facts.label_kind != LabelKind::none) json["num_classes"] = facts.num_classes;
     if (facts.has_split) json["splits"][facts.split_name] = split_sizes;
-    std::ofstream file(folder / "meta.json");
-    file << json.dump(1) << '\n';
-    file.flush();
-    if (!file) throw_user("cannot write {}: {}", (folder / "meta.json").string(), std::strerror(errno));
+    auto const path = folder / "meta.json";
+    runtime::WritableFile file(path, runtime::WritableFile::Mode::create, {"graph", final_place(path)});
+    file.append(json.dump(1) + '\n');
+    file.sync();
+    file.close();
   });
+}
+
+void require_complete_graph(fs::path const& folder) {
+  std::error_code ignored;
+  if (fs::exists(folder / moving_name, ignored))
+    throw_user("{} holds a part of a graph: the job that wrote it was interrupted; write it again",
+               folder.string());
+}
+
+fs::path final_place(fs::path const& path) {
+  fs::path place;
+  for (auto const& part : path)
+    if (!runtime::is_partial_name(part.string(), graph_name)) place /= part;
+  return place;
 }
 
 } // namespace orthant::graph

@@ -9,14 +9,12 @@
 #include "graph/tile_builder.hpp"
 #include "runtime/collectives.hpp"
 #include "runtime/error.hpp"
-#include "runtime/hdf5_file.hpp"
 #include "runtime/process_memory.hpp"
+#include "runtime/staged_file.hpp"
 #include "runtime/together.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <iterator>
 #include <limits>
 #include <mpi.h>
 #include <utility>
@@ -63,26 +61,19 @@ class Steps {
   double since_ = MPI_Wtime();
 };
 
-std::filesystem::path metis_file_of(std::filesystem::path const& output, std::int64_t num_parts) {
-  auto path = output;
-  path.replace_extension(fmt::format("metis{}.txt", num_parts));
-  return path;
-}
-
 /// One part a line, in order of original ids. On rank 0.
 void write_assignment(std::filesystem::path const& path, std::vector<std::int32_t> const& parts) {
-  auto const partial = path.string() + ".partial";
-  std::ofstream file(partial);
-  for (auto const part : parts)
-    file << part << '\n';
-  file.close();
-  std::error_code status;
-  if (!file) {
-    std::filesystem::remove(partial, status);
-    throw_user("cannot write {}: {}", path.string(), std::strerror(errno));
+  runtime::StagedFile staged(path, "METIS");
+  std::string text;
+  constexpr std::size_t flush_at = std::size_t{1} << 20;
+  for (auto const part : parts) {
+    fmt::format_to(std::back_inserter(text), "{}\n", part);
+    if (text.size() < flush_at) continue;
+    staged.file().append(text);
+    text.clear();
   }
-  std::filesystem::rename(partial, path, status);
-  if (status) throw_user("cannot write {}: {}", path.string(), status.message());
+  staged.file().append(text);
+  staged.publish();
 }
 
 template<class Id, bool is_weighted>
@@ -336,11 +327,18 @@ PartitionReport build(StoreWriter& writer, GraphSource const& source, std::files
 
 } // namespace
 
+std::filesystem::path metis_file_of(std::filesystem::path const& output, std::int64_t num_parts) {
+  auto path = output;
+  path.replace_extension(fmt::format("metis{}.txt", num_parts));
+  return path;
+}
+
 PartitionReport partition(Communicator const& comm, GraphSource const& source,
                           std::filesystem::path const& output, PartitionOptions const& options) {
   // Repeats may halve what was estimated; what is really needed is set aside before it is written.
   require_disk_space(comm, output, estimate_partition(comm, source, options.permutation).disk_bytes / 2);
-  StoreWriter writer(comm, output, options.replaces_output);
+  require_output(comm, output, options.replaces_output);
+  StoreWriter writer(comm, output);
   auto report = build(writer, source, output, options);
   auto const begin = MPI_Wtime();
   report.store_bytes = writer.finish(report.facts);

@@ -2,15 +2,12 @@
 #include "graph/store_writer.hpp"
 
 #include "graph/vertex_owners.hpp"
-#include "runtime/collectives.hpp"
 #include "runtime/error.hpp"
 #include "runtime/together.hpp"
 
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <unistd.h>
-#include <utility>
 #include <vector>
 #include <zlib.h>
 
@@ -20,16 +17,6 @@ using runtime::Hdf5File;
 using runtime::Hdf5Type;
 using runtime::throw_user;
 using runtime::together;
-
-namespace {
-
-/// A file descriptor, closed at the end.
-struct CloseDescriptor {
-  void operator()(int descriptor) const noexcept { ::close(descriptor); }
-};
-using Descriptor = runtime::UniqueHandle<int, -1, CloseDescriptor>;
-
-} // namespace
 
 std::uint32_t crc32_of(std::span<std::byte const> bytes, std::uint32_t crc) {
   return static_cast<std::uint32_t>(
@@ -54,40 +41,12 @@ void require_output(runtime::Communicator const& comm, std::filesystem::path con
   });
 }
 
-StoreWriter::StoreWriter(runtime::Communicator const& comm, std::filesystem::path output, bool replaces)
+StoreWriter::StoreWriter(runtime::Communicator const& comm, std::filesystem::path const& output)
     : comm_(comm),
-      output_(std::move(output)),
-      partial_(output_) {
-  require_output(comm_, output_, replaces);
-  partial_ += ".partial";
-  together(comm_, [&] {
-    if (!comm_.is_root()) return;
-    Descriptor const file(::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666));
-    if (!file.owns()) throw_user("cannot write {}: {}", partial_.string(), std::strerror(errno));
-  });
-  try {
-    file_ = Hdf5File::create(comm_, partial_);
-  } catch (...) {
-    std::error_code status;
-    if (comm_.is_root()) std::filesystem::remove(partial_, status);
-    throw;
-  }
-}
+      file_(comm, output, "store") {}
 
-StoreWriter::StoreWriter(runtime::Communicator const& self)
-    : comm_(self),
-      file_(Hdf5File::create_in_memory("memory")) {
+StoreWriter::StoreWriter(runtime::Communicator const& self) : comm_(self), file_("memory") {
   ORTHANT_REQUIRE(self.size() == 1);
-}
-
-StoreWriter::~StoreWriter() {
-  if (output_.empty() || !file_.is_open()) return;
-  try {
-    file_.close();
-  } catch (runtime::Error const&) { // the disk may be full; the file goes anyway
-  }
-  std::error_code status;
-  if (comm_.is_root()) std::filesystem::remove(partial_, status);
 }
 
 void StoreWriter::create_plain_array(std::string const& name, Hdf5Type type,
@@ -103,18 +62,7 @@ void StoreWriter::create_array(std::string const& name, Hdf5Type type, Hdf5File:
 }
 
 void StoreWriter::reserve_space() {
-  if (output_.empty()) return;
-  constexpr std::int64_t for_structure = 1 << 16;
-  auto const needed = file_.end_of_arrays() + for_structure;
-  together(comm_, [&] {
-    if (!comm_.is_root()) return;
-    Descriptor const file(::open(partial_.c_str(), O_WRONLY));
-    if (!file.owns()) throw_user("cannot write {}: {}", partial_.string(), std::strerror(errno));
-    // A file system that cannot set space aside (some network ones) is left to fail when it is full.
-    if (::fallocate(file.get(), FALLOC_FL_KEEP_SIZE, 0, needed) != 0 &&
-        (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
-      throw_user("{}: {} bytes do not fit on the disk: {}", output_.string(), needed, std::strerror(errno));
-  });
+  file_.reserve_space();
 }
 
 void StoreWriter::write_checksums(std::string const& name, std::int64_t row, bool has_rows,
@@ -144,28 +92,12 @@ void StoreWriter::write_facts(StoreFacts const& facts) {
 
 std::int64_t StoreWriter::finish(StoreFacts const& facts) {
   write_facts(facts);
-  try {
-    file_.close();
-  } catch (...) {
-    std::error_code status;
-    if (comm_.is_root()) std::filesystem::remove(partial_, status);
-    throw;
-  }
-  together(comm_, [&] {
-    if (!comm_.is_root()) return;
-    // The data must be on the disk before the name is: a rename may otherwise survive a crash that they do
-    // not.
-    Descriptor const file(::open(partial_.c_str(), O_RDWR));
-    if (!file.owns() || ::fsync(file.get()) != 0 || ::rename(partial_.c_str(), output_.c_str()) != 0)
-      throw_user("cannot complete {}: {}", output_.string(), std::strerror(errno));
-  });
-  return together(comm_, [&] { return static_cast<std::int64_t>(std::filesystem::file_size(output_)); });
+  return file_.publish();
 }
 
 Hdf5File StoreWriter::finish_in_memory(StoreFacts const& facts) {
-  ORTHANT_REQUIRE(output_.empty());
   write_facts(facts);
-  return std::move(file_);
+  return file_.take_memory();
 }
 
 } // namespace orthant::graph

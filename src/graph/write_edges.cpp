@@ -105,6 +105,8 @@ std::int64_t write_npy_edges(Communicator const& comm, GraphSource const& source
     }
     ORTHANT_REQUIRE(position == begin + num_local, "edges counted ", num_local, ", read ", position - begin);
   });
+  edge_index.finish();
+  if (weights) weights->finish();
   return total;
 }
 

@@ -54,16 +54,12 @@ void append_float(std::string& text, float value) {
 struct Writer {
   Communicator const& comm;
   GraphSource const& source;
-  fs::path const& folder;
+  OutputFolder const& output;
+  fs::path const& folder; // of the output
   WriteOptions const& options;
   GraphFacts const& facts;
 
   [[nodiscard]] bool is_ogb() const { return options.format == OutputFormat::ogb; }
-  void make_folder(fs::path const& path) const {
-    together(comm, [&] {
-      if (comm.is_root()) fs::create_directories(path);
-    });
-  }
   void write_count(std::string const& name, std::int64_t count) const {
     ParallelText text(comm, folder / "raw" / name);
     if (comm.is_root()) text.append(fmt::format("{}\n", count));
@@ -99,6 +95,7 @@ void Writer::write_dense_features() const {
                  [&](FeatureBatch const& batch) {
                    array.write(batch.rows.begin * facts.num_features, std::span(batch.dense));
                  });
+  array.finish();
 }
 
 void Writer::write_sparse_features(fs::path const& target) const {
@@ -128,6 +125,10 @@ void Writer::write_sparse_features(fs::path const& target) const {
                    data.write(first, std::span(batch.values));
                    first += static_cast<std::int64_t>(batch.columns.size());
                  });
+  indptr.finish();
+  indices.finish();
+  data.finish();
+  shape.finish();
 }
 
 void Writer::write_labels() const {
@@ -157,18 +158,20 @@ void Writer::write_labels() const {
     ParallelArray<std::int64_t> array(comm, folder / "labels.npy", {facts.num_vertices});
     for_each_batch(comm, *stream, options, "labels",
                    [&](LabelBatch const& batch) { array.write(batch.rows.begin, std::span(batch.classes)); });
+    array.finish();
   } else {
     ParallelArray<std::int8_t> array(comm, folder / "labels.npy", {facts.num_vertices, num_columns});
     for_each_batch(comm, *stream, options, "labels", [&](LabelBatch const& batch) {
       array.write(batch.rows.begin * num_columns, std::span(batch.indicator));
     });
+    array.finish();
   }
 }
 
 std::array<std::int64_t, 3> Writer::write_split() const {
   auto share = together(comm, [&] { return source.split(); });
   auto const name = facts.split_name.empty() ? std::string("default") : facts.split_name;
-  if (is_ogb()) make_folder(folder / "split" / name);
+  if (is_ogb()) output.make_folder(fs::path("split") / name);
   std::array<std::int64_t, 3> sizes{};
   std::size_t index = 0;
   for (auto const& [part, list] :
@@ -189,6 +192,7 @@ std::array<std::int64_t, 3> Writer::write_split() const {
       ParallelArray<std::int64_t> array(comm, folder / fmt::format("{}_idx.npy", part), {placement.total});
       together(comm,
                [&, &vertices = *list] { array.write(placement.begin, std::span(std::as_const(vertices))); });
+      array.finish();
     }
   }
   return sizes;
@@ -205,23 +209,24 @@ OutputFormat parse_output_format(std::string_view word) {
   throw_user("unknown format \"{}\"; known: ogb, npy, edgelist", word);
 }
 
-void write_graph(Communicator const& comm, GraphSource const& source, fs::path const& folder,
+void write_graph(Communicator const& comm, GraphSource const& source, fs::path const& target,
                  WriteOptions const& options) {
   auto const& facts = source.facts();
-  prepare_output_folder(comm, folder, options.replaces_output);
-  Writer const writer{comm, source, folder, options, facts};
+  OutputFolder output(comm, target, options.replaces_output);
+  auto const& folder = output.path();
+  Writer const writer{comm, source, output, folder, options, facts};
   bool const is_sparse = facts.feature_kind == FeatureKind::sparse;
   auto const progress = [&](double fraction) {
     if (comm.is_root() && options.on_progress) options.on_progress("edges", fraction);
   };
   std::int64_t num_edges = 0;
   if (writer.is_ogb()) {
-    writer.make_folder(folder / "raw");
+    output.make_folder("raw");
     num_edges = write_csv_edges(comm, source, folder / "raw", progress);
     writer.write_count("num-node-list.csv.gz", facts.num_vertices);
     writer.write_count("num-edge-list.csv.gz", num_edges);
     if (facts.feature_kind == FeatureKind::dense) writer.write_text_features();
-    if (is_sparse) writer.make_folder(folder / "npy");
+    if (is_sparse) output.make_folder("npy");
   } else {
     num_edges = options.format == OutputFormat::npy
                     ? write_npy_edges(comm, source, folder, progress)
@@ -234,6 +239,7 @@ void write_graph(Communicator const& comm, GraphSource const& source, fs::path c
   if (facts.has_split) split_sizes = writer.write_split();
   source.check_num_edges(num_edges);
   write_meta(comm, folder, facts, num_edges, split_sizes);
+  output.publish();
 }
 
 } // namespace orthant::graph

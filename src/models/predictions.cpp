@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/predictions.hpp"
 
-#include "runtime/hdf5_file.hpp"
+#include "runtime/hdf5_output.hpp"
 #include "runtime/together.hpp"
 
 #include <limits>
@@ -64,13 +64,14 @@ void write_predictions(pmm::ProcessGrid const& grid, graph::GraphStore const& st
   std::vector<std::int32_t> classes(static_cast<std::size_t>(mine.size()), -1);
   for (std::size_t i = 0; i + 1 < received.size(); i += 2)
     classes[static_cast<std::size_t>(received[i] - mine.begin)] = static_cast<std::int32_t>(received[i + 1]);
-  auto file = runtime::Hdf5File::create(world, path);
+  runtime::Hdf5Output file(world, path, "predictions");
   file.create_array("/predictions", runtime::Hdf5Type::int32, {num_vertices});
+  file.reserve_space();
   runtime::together(world, [&] {
     if (mine.size() > 0)
       file.write("/predictions", {mine.begin}, {mine.size()}, std::span<std::int32_t const>(classes));
   });
-  file.close();
+  file.publish();
 }
 
 template void write_predictions(pmm::ProcessGrid const&, graph::GraphStore const&,

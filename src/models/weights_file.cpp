@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/weights_file.hpp"
 
-#include "runtime/hdf5_file.hpp"
-#include "runtime/output_file.hpp"
+#include "runtime/hdf5_output.hpp"
 #include "runtime/together.hpp"
 
 #include <algorithm>
@@ -66,16 +65,14 @@ bool counts_here(pmm::ProcessGrid const& grid, Parameter<T> const& parameter) {
 template<class T>
 void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
                   std::vector<Parameter<T>> const& parameters, GcnSettings const& settings) {
-  auto temporary = path;
-  temporary += ".part";
-  runtime::require_writable(grid.world(), temporary.string(), "weights");
-  auto file = Hdf5File::create(grid.world(), temporary);
+  runtime::Hdf5Output file(grid.world(), path, "weights");
   for (auto const& parameter : parameters)
     file.create_array(array_of(parameter.name), runtime::detail::hdf5_type_of<T>(), extents_of(parameter));
   file.write_attribute("/", "model", std::string("gcn"));
   file.write_attribute("/", "feature_norm",
                        std::string(settings.feature_norm == FeatureNorm::row ? "row" : "none"));
   file.write_attribute("/", "residual", std::string(settings.has_residuals ? "yes" : "no"));
+  file.reserve_space();
   runtime::together(grid.world(), [&] {
     for (auto const& parameter : parameters) {
       if (!counts_here(grid, parameter)) continue;
@@ -88,13 +85,7 @@ void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
       });
     }
   });
-  file.close();
-  runtime::together(grid.world(), [&] {
-    if (!grid.world().is_root()) return;
-    std::error_code error;
-    std::filesystem::rename(temporary, path, error);
-    if (error) runtime::throw_user("cannot write the weights to {}: {}", path.string(), error.message());
-  });
+  file.publish();
 }
 
 template<class T>

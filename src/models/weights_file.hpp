@@ -17,8 +17,8 @@
 
 namespace orthant::models {
 
-/// Writes the parameters under a temporary name and renames, so a reader never sees half a file. Collective
-/// over the grid's world. Throws UserError where the file cannot be written.
+/// Writes the parameters to a file that gets its name when it is complete and on the disk. Collective over
+/// the grid's world. Throws UserError on all ranks if it cannot be written; an older file is then as it was.
 template<class T>
 void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
                   std::vector<Parameter<T>> const& parameters, GcnSettings const& settings);

@@ -2,6 +2,7 @@
 #include "runtime/hdf5_file.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/hdf5_recorder.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -105,7 +106,7 @@ std::vector<hsize_t> sizes_of(Hdf5File::Extents const& extents) {
   return {extents.begin(), extents.end()};
 }
 
-/// One write or read call moves at most this much, so that MPI-IO's 32-bit counts never matter.
+/// One write or read call moves at most this much, which bounds the memory of a conversion.
 constexpr std::int64_t max_bytes_per_call = std::int64_t{1} << 28;
 
 /// Cuts a box along its first dimension in pieces of bounded size: visit(first row, number of rows, offset in
@@ -142,15 +143,14 @@ std::size_t size_of(Hdf5Type type) {
   return 0;
 }
 
-Hdf5File Hdf5File::create(Communicator const& comm, std::filesystem::path const& path) {
+Hdf5File Hdf5File::lay_out(std::string name, detail::Hdf5Recording& recording) {
   silence_hdf5();
-  auto const name_ = path.string();
+  auto const& name_ = name;
   Hdf5Handle const access(ORTHANT_HDF5(H5Pcreate(H5P_FILE_ACCESS)));
-  ORTHANT_HDF5(H5Pset_fapl_mpio(access.get(), comm.mpi(), MPI_INFO_NULL));
+  ORTHANT_HDF5(detail::record_writes(access.get(), recording));
   ORTHANT_HDF5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_LATEST));
-  Hdf5Handle file(H5Fcreate(name_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()));
-  if (!file.owns()) throw_user("cannot create {}: {}", name_, take_reason());
-  return {std::move(file), name_};
+  Hdf5Handle file(ORTHANT_HDF5(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get())));
+  return {std::move(file), std::move(name)};
 }
 
 Hdf5File Hdf5File::open(std::filesystem::path const& path) {

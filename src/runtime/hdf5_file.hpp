@@ -1,15 +1,12 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// One HDF5 file of named, contiguous arrays and attributes, shared by the ranks of a group or private to one
-// process. Structure (files, datasets, attributes) is made collectively; data are read and written
-// independently, by global range, so one rank's error never leaves another inside a collective. Ranks that
-// write must write disjoint ranges.
+// One HDF5 file of named, contiguous arrays and attributes, private to one process: to be read, or made in
+// memory. Ranks that write a file together do so with Hdf5Output. No call communicates.
 //
 // Every HDF5 call is checked; a failure throws Error with HDF5's own reason, a file that cannot be opened or
 // is not HDF5 throws UserError.
 
-#include "runtime/communicator.hpp"
 #include "runtime/unique_handle.hpp"
 
 #include <cstddef>
@@ -27,6 +24,8 @@ namespace orthant::runtime {
 enum class Hdf5Type : std::uint8_t { int8, uint8, uint16, int32, uint32, int64, float32, float64 };
 
 namespace detail {
+struct Hdf5Recording;
+
 struct CloseHdf5 {
   void operator()(std::int64_t id) const noexcept;
 };
@@ -62,9 +61,10 @@ class Hdf5File {
   using Extents = std::vector<std::int64_t>;
 
   Hdf5File() = default;
-  /// A new file that all ranks of `comm` write. Replaces one that is there. Collective, as is closing it.
-  [[nodiscard]] static Hdf5File create(Communicator const& comm, std::filesystem::path const& path);
-  /// A file that this process reads by itself. Not collective: any number of ranks may do so at once.
+  /// The structure of a new file, which goes to `recording` and not to a disk. Data must not be written to
+  /// it.
+  [[nodiscard]] static Hdf5File lay_out(std::string name, detail::Hdf5Recording& recording);
+  /// A file that this process reads by itself; any number of ranks may do so at once.
   [[nodiscard]] static Hdf5File open(std::filesystem::path const& path);
   /// A file in this process's memory, gone when it is closed.
   [[nodiscard]] static Hdf5File create_in_memory(std::string name);
@@ -73,15 +73,14 @@ class Hdf5File {
   [[nodiscard]] std::string const& name() const { return name_; }
   /// Where the last of the arrays made here ends in the file, written or not.
   [[nodiscard]] std::int64_t end_of_arrays() const { return end_of_arrays_; }
-  /// Writes out and closes. Collective for a file that was created on several ranks. Throws where that fails,
-  /// which a destructor cannot.
+  /// Writes out and closes. Throws if that fails, which a destructor cannot.
   void close();
 
   /// True where an array or group of that name ("/a/b") exists.
   [[nodiscard]] bool contains(std::string const& name) const;
   /// Names of all arrays, sorted.
   [[nodiscard]] std::vector<std::string> array_names() const;
-  /// Makes an array and the groups above it. Its space is set aside at once and not filled. Collective.
+  /// Makes an array and the groups above it. Its place in the file is fixed at once and not filled.
   void create_array(std::string const& name, Hdf5Type type, Extents const& extents);
   [[nodiscard]] Extents extents(std::string const& name) const;
   [[nodiscard]] Hdf5Type type(std::string const& name) const;
@@ -109,7 +108,7 @@ class Hdf5File {
     return data;
   }
 
-  /// Attributes of the group or array `owner` ("/" is the file). Writing is collective and replaces.
+  /// Attributes of the group or array `owner` ("/" is the file). Writing replaces.
   void write_attribute(std::string const& owner, std::string const& name, std::int64_t value);
   void write_attribute(std::string const& owner, std::string const& name, double value);
   void write_attribute(std::string const& owner, std::string const& name, std::string const& value);

@@ -9,11 +9,13 @@
 //   {"event":"done", ..}
 //
 // Doubles are written with as many digits as reading them back to the bit needs; NaN and infinity, which JSON
-// lacks, as null. Each line is handed to the operating system at once, so an aborted run keeps what it wrote.
+// lacks, as null. The file only grows: a later run adds its lines behind those of earlier ones, each of which
+// begins with its "run". Each line is handed to the operating system at once, so an aborted run keeps what it
+// wrote.
 
 #include "runtime/communicator.hpp"
-#include "runtime/output_file.hpp"
 #include "runtime/timer.hpp"
+#include "runtime/writable_file.hpp"
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -46,12 +48,13 @@ class MetricsWriter {
  public:
   /// Writes nothing.
   MetricsWriter() = default;
-  /// Rank 0 opens and empties `path`; an empty path writes nothing.
-  /// Throws UserError on all ranks where it cannot be opened. Collective.
+  /// Rank 0 will add its lines to what is in `path`; an empty path writes nothing. The file is made with the
+  /// first line, so that a run that is refused before leaves none. Throws UserError on all ranks if it cannot
+  /// be opened, or is there and holds anything but metrics. Collective.
   MetricsWriter(Communicator const& comm, std::string const& path);
 
   /// True on rank 0 of a writer with a path: elsewhere nobody need put a record together.
-  [[nodiscard]] bool is_on() const { return file_.is_open(); }
+  [[nodiscard]] bool is_on() const { return is_on_; }
 
   /// One line: {"event":event, fields..}. Nothing where not on. A file system that refuses (full, quota) does
   /// not end a run that may have cost days: it is warned of once, later lines are left out, and close()
@@ -65,7 +68,11 @@ class MetricsWriter {
   void close(Communicator const& comm);
 
  private:
-  OutputFile file_;
+  void open();
+
+  std::string path_;
+  bool is_on_ = false;
+  WritableFile file_;
   Log* log_ = nullptr;
   std::optional<std::string> failure_;
 };

@@ -2,10 +2,12 @@
 #include "runtime/run_main.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/temporary_path.hpp"
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -161,6 +163,7 @@ int agree(Environment& environment, Outcome const& outcome) {
   int is_finalised = 0;
   MPI_Initialized(&is_initialised);
   MPI_Finalized(&is_finalised);
+  remove_temporaries();
   if (is_initialised != 0 && is_finalised == 0) end_job(MPI_COMM_WORLD, {exit_internal, true, message});
   print_error(message);
   std::_Exit(exit_internal);
@@ -171,6 +174,7 @@ int agree(Environment& environment, Outcome const& outcome) {
 int run_main(int argc, char const* const* argv, EnvironmentOptions const& options,
              std::function<int(Environment&)> const& body) {
   std::set_terminate(terminate_job);
+  std::signal(SIGXFSZ, SIG_IGN); // a limit of file sizes is an error of the write, not the end of the process
   auto without_kokkos = options;
   without_kokkos.starts_kokkos = false; // started inside run_body, where a failure is agreed upon
   try {

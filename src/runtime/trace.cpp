@@ -3,7 +3,7 @@
 
 #include "runtime/collectives.hpp"
 #include "runtime/communicator.hpp"
-#include "runtime/output_file.hpp"
+#include "runtime/staged_file.hpp"
 #include "runtime/text_exchange.hpp"
 #include "runtime/together.hpp"
 
@@ -151,7 +151,7 @@ void Trace::write(Communicator const& comm, std::string const& path) const {
   if (!comm.is_root()) send_text(comm, mine, 0);
   std::optional<UserError> failure; // told after all texts are received: the senders must not hang
   if (comm.is_root()) {
-    OutputFile file;
+    StagedFile staged;
     auto const attempt = [&](auto&& action) {
       if (failure) return;
       try {
@@ -161,20 +161,20 @@ void Trace::write(Communicator const& comm, std::string const& path) const {
       }
     };
     attempt([&] {
-      file = OutputFile(path, "trace");
-      file.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-      file.write(mine);
+      staged = StagedFile(path, "trace");
+      staged.file().append("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+      staged.file().append(mine);
     });
     for (int rank = 1; rank < comm.size(); ++rank) {
       auto const events = receive_text(comm, rank);
       attempt([&] {
-        file.write(",\n");
-        file.write(events);
+        staged.file().append(",\n");
+        staged.file().append(events);
       });
     }
     attempt([&] {
-      file.write("\n]}\n");
-      file.close();
+      staged.file().append("\n]}\n");
+      staged.publish();
     });
   }
   together(comm, [&] {

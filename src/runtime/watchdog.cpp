@@ -2,6 +2,7 @@
 #include "runtime/watchdog.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/temporary_path.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -197,6 +198,7 @@ void Watchdog::end_job(std::string const& report) const {
   }
   std::fputs(report.c_str(), stderr);
   std::fflush(stderr);
+  remove_temporaries();
   MPI_Abort(comm_.get(), exit_internal);
   std::_Exit(exit_internal);
 }

@@ -11,7 +11,8 @@
 #include "graph/open_graph.hpp"
 #include "graph/partition.hpp"
 #include "graph_probe.hpp"
-#include "runtime/hdf5_file.hpp"
+#include "runtime/hdf5_output.hpp"
+#include "support/scratch_folder.hpp"
 
 #include <cmath>
 #include <fcntl.h>
@@ -500,7 +501,7 @@ TEST_F(StoreTest, LeavesTheOldFileWhereTheInputIsWrong) {
   EXPECT_NE(message_of([&] { partition(comm, *source, path, options); }).find("only 3 vertices"),
             std::string::npos);
   EXPECT_EQ(GraphStore::open(comm, path).facts().num_vertices, 34);
-  EXPECT_FALSE(std::filesystem::exists(path.string() + ".partial"));
+  EXPECT_EQ(test::num_partial_files(scratch.path()), 0);
 }
 
 TEST_F(StoreTest, RefusesOtherFiles) {
@@ -516,19 +517,19 @@ TEST_F(StoreTest, RefusesOtherFiles) {
 
   auto const other = scratch.path() / "other.h5";
   {
-    auto file = Hdf5File::create(comm, other);
+    runtime::Hdf5Output file(comm, other, "weights");
     file.write_attribute("/", "format", std::string("weights"));
-    file.close();
+    file.publish();
   }
   EXPECT_NE(message_of([&] { static_cast<void>(GraphStore::open(comm, other)); }).find("no graph store"),
             std::string::npos);
 
   auto const newer = scratch.path() / "newer.h5";
   {
-    auto file = Hdf5File::create(comm, newer);
+    runtime::Hdf5Output file(comm, newer, "store");
     file.write_attribute("/", "format", std::string("orthant graph store"));
     file.write_attribute("/", "version", store_version + 1);
-    file.close();
+    file.publish();
   }
   EXPECT_NE(message_of([&] { static_cast<void>(GraphStore::open(comm, newer)); }).find("version 2"),
             std::string::npos);

@@ -3,7 +3,7 @@
 // Trace, timers and metrics.
 #include "runtime/collectives.hpp"
 #include "runtime/metrics.hpp"
-#include "runtime/output_file.hpp"
+#include "runtime/staged_file.hpp"
 #include "runtime/text_exchange.hpp"
 #include "runtime/timer.hpp"
 #include "runtime/trace.hpp"
@@ -206,7 +206,7 @@ TEST(Trace, UnwritablePathIsEveryonesUserError) {
   EXPECT_EQ(message_of([&] { trace.write(world, "/nowhere/at/all.json"); }),
             "cannot open the trace file '/nowhere/at/all.json': there is no folder '/nowhere/at'");
   EXPECT_EQ(message_of([&] { trace.write(world, "/dev/full"); }),
-            "cannot write the trace file '/dev/full': No space left on device");
+            "cannot write the trace file '/dev/full': it is a device or a pipe; a regular file is wanted");
 }
 
 // Timers --------------------------------------------------------------------------------------------------
@@ -321,7 +321,8 @@ TEST(Metrics, EveryLineIsThereAtOnceAndRoundTrips) {
   Communicator const world(MPI_COMM_WORLD, "world");
   ScratchFolder const folder(MPI_COMM_WORLD);
   auto const path = folder.file("run.jsonl");
-  if (world.is_root()) test::write_file(path, "an older run\n");
+  auto const older = std::string(R"({"event":"run"})");
+  if (world.is_root()) test::write_file(path, older + "\n" + R"({"event":"ep)"); // killed within a line
   MetricsWriter writer(world, path);
   EXPECT_EQ(writer.is_on(), world.is_root());
 
@@ -339,8 +340,11 @@ TEST(Metrics, EveryLineIsThereAtOnceAndRoundTrips) {
   writer.write("done", ordered_json::object());
 
   if (world.is_root()) {
-    auto const lines = lines_of(text_of_file(path)); // before close
-    EXPECT_EQ(lines.size(), awkward.size() + 3);
+    auto lines = lines_of(text_of_file(path)); // before close
+    ASSERT_EQ(lines.size(), awkward.size() + 5);
+    EXPECT_EQ(lines[0], older);
+    EXPECT_EQ(lines[1], R"({"event":"ep)");
+    lines.erase(lines.begin(), lines.begin() + 2);
     EXPECT_EQ(lines.front().substr(0, 23), R"({"event":"run","seed":7)");
     for (std::size_t i = 0; i < awkward.size() && i + 1 < lines.size(); ++i) {
       auto const loss = ordered_json::parse(lines[i + 1])["loss"].get<double>();
@@ -360,6 +364,29 @@ TEST(Metrics, NoPathWritesNothing) {
   EXPECT_FALSE(writer.is_on());
   writer.write("run", ordered_json::object());
   writer.close(world);
+}
+
+TEST(Metrics, AreAddedOnlyToMetricsAndMadeWithTheFirstLine) {
+  Communicator const world(MPI_COMM_WORLD, "world");
+  ScratchFolder const folder(MPI_COMM_WORLD);
+  std::string const store("\x89HDF\r\n\x1a\n and more", 17);
+  if (world.is_root()) {
+    test::write_file(folder.file("g.h5"), store);
+    test::write_file(folder.file("list.json"), "[1, 2]\n");
+  }
+  barrier(host, world);
+
+  EXPECT_THAT(message_of([&] { MetricsWriter(world, folder.file("g.h5")); }),
+              HasSubstr("g.h5' exists and holds no metrics"));
+  EXPECT_THAT(message_of([&] { MetricsWriter(world, folder.file("list.json")); }), HasSubstr("no metrics"));
+  MetricsWriter writer(world, folder.file("new.jsonl"));
+  EXPECT_FALSE(std::filesystem::exists(folder.file("new.jsonl")));
+  barrier(host, world);
+  writer.write("run", ordered_json::object());
+  writer.close(world);
+
+  EXPECT_EQ(text_of_file(folder.file("g.h5")), store);
+  EXPECT_EQ(text_of_file(folder.file("new.jsonl")), "{\"event\":\"run\"}\n");
 }
 
 TEST(Metrics, UnwritablePathIsEveryonesUserError) {

@@ -45,6 +45,14 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
+/// Of unfinished files and folders, in `folder` and below.
+[[nodiscard]] inline int num_partial_files(std::filesystem::path const& folder) {
+  int count = 0;
+  for (auto const& entry : std::filesystem::recursive_directory_iterator(folder))
+    count += entry.path().filename().string().find(".partial") != std::string::npos ? 1 : 0;
+  return count;
+}
+
 [[nodiscard]] inline std::string text_of_file(std::string const& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();

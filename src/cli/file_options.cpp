@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/file_options.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/staged_file.hpp"
+#include "runtime/together.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+namespace orthant::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Devices such as /dev/null may be named twice.
+bool is_file_or_folder(fs::path const& path) {
+  std::error_code error;
+  auto const status = fs::status(path, error);
+  return fs::is_regular_file(status) || fs::is_directory(status);
+}
+
+bool are_same(fs::path const& a, fs::path const& b) {
+  std::error_code error;
+  if (fs::exists(a, error) && fs::exists(b, error))
+    return is_file_or_folder(a) && fs::equivalent(a, b, error);
+  auto const place_of = [&](fs::path const& path) {
+    return fs::weakly_canonical(fs::absolute(runtime::link_target(path)), error);
+  };
+  return place_of(a) == place_of(b);
+}
+
+/// True for files that readers of graphs look for in a folder.
+bool may_be_of_graph(fs::path const& path) {
+  constexpr std::array<std::string_view, 9> endings{".npy", ".npz", ".gz", ".csv",  ".txt",
+                                                    ".tsv", ".mtx", ".el", ".edges"};
+  return path.filename() == "meta.json" || std::ranges::find(endings, path.extension()) != endings.end();
+}
+
+/// True if `file` is one of the files that make up a graph in `folder`.
+bool is_of_graph_in(fs::path const& folder, fs::path const& file) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error) || !fs::is_regular_file(file, error)) return false;
+  constexpr auto most_folders = 2; // split/NAME
+  auto entry = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    if (entry.depth() >= most_folders) entry.disable_recursion_pending();
+    if (may_be_of_graph(entry->path()) && fs::equivalent(entry->path(), file, error)) return true;
+    error.clear();
+  }
+  return false;
+}
+
+void require_distinct(FileOption const& output, FileOption const& other) {
+  if (are_same(*output.path, *other.path)) {
+    if (other.use == FileOption::Use::output)
+      runtime::throw_user("{} and {} both write '{}'; name different files", output.name, other.name,
+                          *output.path);
+    runtime::throw_user("{} would overwrite '{}', which {} reads; name another file", output.name,
+                        *output.path, other.name);
+  }
+  if (is_of_graph_in(*other.path, *output.path))
+    runtime::throw_user("{} would overwrite '{}', a file of the graph in the folder of {}; name another file",
+                        output.name, *output.path, other.name);
+  if (is_of_graph_in(*output.path, *other.path))
+    runtime::throw_user("{} would overwrite '{}', which {} names; name another folder", output.name,
+                        *other.path, other.name);
+}
+
+} // namespace
+
+void require_distinct_files(runtime::Communicator const& comm, std::span<FileOption const> files) {
+  runtime::together(comm, [&] {
+    if (!comm.is_root()) return;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      if (files[i].use != FileOption::Use::output || files[i].path->empty()) continue;
+      for (std::size_t j = 0; j < files.size(); ++j) {
+        auto const is_seen = files[j].use == FileOption::Use::output && j <= i;
+        if (!is_seen && !files[j].path->empty()) require_distinct(files[i], files[j]);
+      }
+    }
+  });
+}
+
+} // namespace orthant::cli
