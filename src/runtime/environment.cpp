@@ -2,17 +2,19 @@
 #include "runtime/environment.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/kokkos_compat.hpp"
+#include "runtime/kokkos_start.hpp"
 #include "runtime/slurm_check.hpp"
 
+#include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <exception>
 
 namespace orthant::runtime {
 namespace detail {
 
-MpiSession::MpiSession(int thread_level) {
+MpiSession::MpiSession(int thread_level) : num_exceptions_(std::uncaught_exceptions()) {
   int is_initialised = 0;
   MPI_Initialized(&is_initialised);
   if (is_initialised != 0) {
@@ -26,12 +28,12 @@ MpiSession::MpiSession(int thread_level) {
 MpiSession::~MpiSession() {
   int is_finalised = 0;
   MPI_Finalized(&is_finalised);
-  if (is_ours_ && is_finalised == 0) MPI_Finalize();
+  if (is_ours_ && is_finalised == 0 && std::uncaught_exceptions() == num_exceptions_) MPI_Finalize();
 }
 
 void KokkosSession::start(std::vector<std::string> const& arguments, int device) {
   if (Kokkos::is_initialized()) return;
-  compat::initialize(arguments, device);
+  start_kokkos(arguments, device);
   is_ours_ = true;
 }
 
@@ -43,11 +45,7 @@ KokkosSession::~KokkosSession() {
 
 namespace {
 
-bool is_for_kokkos(std::string_view argument) {
-  return argument.starts_with("--kokkos-");
-}
-
-/// True where the user told Kokkos which device to take.
+/// True if the user told Kokkos which device to take.
 bool has_chosen_device(std::vector<std::string> const& arguments) {
   auto const chooses = [](std::string_view argument) {
     return argument.starts_with("--kokkos-device-id") || argument.starts_with("--kokkos-num-devices") ||
@@ -72,13 +70,13 @@ Environment::Environment(int argc, char const* const* argv, EnvironmentOptions o
     : mpi_(options.thread_level),
       instruments_(std::make_shared<Instruments>()) {
   for (int i = 1; i < argc; ++i)
-    (is_for_kokkos(argv[i]) ? kokkos_arguments_ : arguments_).emplace_back(argv[i]);
-  int size = 1;
-  ORTHANT_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
-  check_slurm_launch(size);
+    (detail::is_for_kokkos(argv[i]) ? kokkos_arguments_ : arguments_).emplace_back(argv[i]);
   // What libraries do on these two returns its code to us, too.
   ORTHANT_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   ORTHANT_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+  int size = 1;
+  ORTHANT_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+  check_slurm_launch(size);
   exit_comm_ = duplicate_world();
   world_.emplace(MPI_COMM_WORLD, "world", instruments_);
   watchdog_ = std::make_unique<Watchdog>(MPI_COMM_WORLD, instruments_, options.timeout_seconds);
@@ -91,11 +89,17 @@ Environment::Environment(int argc, char const* const* argv, EnvironmentOptions o
 
 void Environment::start_kokkos() {
   if (has_started_kokkos_) return;
-  WaitingScope const waiting(instruments_->position, "start of Kokkos");
-  auto const node = world_->split_by_node();
   auto const num_devices = num_visible_devices();
+  detail::check_kokkos_options(kokkos_arguments_, num_devices);
+  auto const node = [&] {
+    WaitingScope const waiting(instruments_->position, "start of Kokkos");
+    return world_->split_by_node();
+  }();
   auto const choose = num_devices > 0 && !has_chosen_device(kokkos_arguments_);
-  kokkos_.start(kokkos_arguments_, choose ? node.rank() % num_devices : -1);
+  {
+    WorkingScope const working(instruments_->position); // drivers of devices take their time
+    kokkos_.start(kokkos_arguments_, choose ? node.rank() % num_devices : -1);
+  }
   has_started_kokkos_ = true;
   binding_ = find_binding(world_->rank(), node.rank(), num_devices > 0 ? current_device() : -1);
   warn_of_shared_devices(node);

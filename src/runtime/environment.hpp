@@ -27,7 +27,9 @@ struct EnvironmentOptions {
 };
 
 namespace detail {
-/// MPI from Init to Finalize; leaves alone an MPI that somebody else started.
+/// MPI from Init to Finalize; leaves alone an MPI that somebody else started. While an exception unwinds, MPI
+/// is not finalized: MPI_Finalize would wait for ranks that may wait for this one. The process then leaves
+/// with an error, and its launcher ends the others.
 class MpiSession {
  public:
   explicit MpiSession(int thread_level);
@@ -39,6 +41,7 @@ class MpiSession {
  private:
   bool is_ours_ = false;
   int thread_level_ = MPI_THREAD_SINGLE;
+  int num_exceptions_; // under way at the start
 };
 
 /// Kokkos likewise.
@@ -55,18 +58,19 @@ class KokkosSession {
 };
 } // namespace detail
 
-/// One a program, made first in main (or by run_main). Construction and destruction are collective over all
-/// ranks.
+/// One per program, made by run_main, or first in main. Construction and destruction are collective over all
+/// ranks. Under run_main a rank that fails alone ends the job with its error.
 class Environment {
  public:
-  /// argv's --kokkos-* options go to Kokkos. Throws UserError where Slurm started single processes.
+  /// argv's --kokkos-* options go to Kokkos. Throws UserError if Slurm started single processes.
   Environment(int argc, char const* const* argv, EnvironmentOptions options = {});
   Environment(Environment const&) = delete;
   Environment& operator=(Environment const&) = delete;
   ~Environment() = default;
 
   /// Starts Kokkos on this rank's device: the one the user chose, else its node-local rank modulo the devices
-  /// it sees. Does nothing the second time. Collective. Throws Error where Kokkos cannot start.
+  /// it sees. Does nothing the second time. Collective. Throws UserError on a rank where an option of Kokkos
+  /// is wrong, Error if Kokkos cannot start.
   void start_kokkos();
 
   [[nodiscard]] Communicator const& world() const { return *world_; }

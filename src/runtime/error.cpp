@@ -4,15 +4,18 @@
 namespace orthant::runtime {
 namespace {
 
-/// Rank in MPI_COMM_WORLD, or -1 where MPI does not run.
-int world_rank() {
+bool mpi_runs() {
   int initialised = 0;
   int finalised = 0;
   MPI_Initialized(&initialised);
   MPI_Finalized(&finalised);
-  if (initialised == 0 || finalised != 0) return -1;
+  return initialised != 0 && finalised == 0;
+}
+
+/// Rank in MPI_COMM_WORLD, or -1 if MPI does not run.
+int world_rank() {
   int rank = -1;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (mpi_runs()) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   return rank;
 }
 
@@ -22,6 +25,23 @@ std::string_view file_name(std::string_view path) {
 }
 
 } // namespace
+
+std::string describe(std::exception const& error) {
+  if (dynamic_cast<Error const*>(&error) != nullptr) return error.what(); // ours, as it is meant to be read
+  std::string line;
+  for (char const* at = error.what(); *at != '\0'; ++at) {
+    auto const is_space = *at == ' ' || *at == '\n' || *at == '\t' || *at == '\r';
+    if (!is_space)
+      line += *at;
+    else if (!line.empty() && line.back() != ' ')
+      line += ' ';
+  }
+  // What Kokkos appends to the text of its exceptions.
+  if (auto const end = line.find(" Traceback functionality"); end != std::string::npos) line.resize(end);
+  while (line.ends_with(' '))
+    line.pop_back();
+  return line;
+}
 
 void throw_internal(std::string_view text, std::source_location where) {
   auto const rank = world_rank();
@@ -33,6 +53,7 @@ void check_mpi(int code, char const* call, std::source_location where) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
+  if (!mpi_runs()) throw_internal(fmt::format("{} failed: code {}", call, code), where); // it has no text yet
   MPI_Error_string(code, text, &length);
   throw_internal(fmt::format("{} failed: {}", call, std::string_view(text, static_cast<std::size_t>(length))),
                  where);

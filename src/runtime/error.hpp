@@ -4,6 +4,7 @@
 // Errors. `UserError` is the user's mistake (exit status 2): one clear line that says what is wrong and what
 // would be right. `Error` is anything else (exit status 1) and carries rank, file and line.
 
+#include <exception>
 #include <fmt/format.h>
 #include <mpi.h>
 #include <source_location>
@@ -29,6 +30,9 @@ class UserError : public Error {
   explicit UserError(std::string const& message) : Error(message) {}
   [[nodiscard]] int exit_status() const noexcept override { return exit_user; }
 };
+
+/// What an exception says, on one line: libraries break theirs into several.
+[[nodiscard]] std::string describe(std::exception const& error);
 
 /// Throws UserError with the formatted text: `throw_user("{} has no labels; give --random-labels C", path)`.
 template<class... Args>

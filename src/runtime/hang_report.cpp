@@ -29,8 +29,10 @@ bool stand_together(RankState const& a, RankState const& b) {
   if (!a.has_answered) return true;
   auto const& p = a.position;
   auto const& q = b.position;
+  auto const work_alike = p.is_waiting || (p.is_working == q.is_working && p.work_line == q.work_line &&
+                                           p.work_file == q.work_file);
   return p.is_waiting == q.is_waiting && p.sequence == q.sequence && p.bytes == q.bytes && p.line == q.line &&
-         p.what == q.what && p.axis == q.axis && p.file == q.file;
+         p.what == q.what && p.axis == q.axis && p.file == q.file && work_alike;
 }
 
 std::vector<Group> group(std::span<RankState const> states) {
@@ -64,6 +66,10 @@ std::string describe_group(Group const& g) {
   if (!g.state.has_answered)
     return fmt::format("  {}: not arrived; does not answer (stopped, or its node is unreachable)\n", ranks);
   if (p.is_waiting) return fmt::format("  {}: waiting {:.1f} s in {}\n", ranks, g.seconds, describe_place(p));
+  if (p.is_working)
+    return fmt::format(
+        "  {}: not arrived; works by itself at {}:{}, but has used no processor for {:.1f} s\n", ranks,
+        text_of(p.work_file), p.work_line, g.seconds);
   if (text_of(p.what).empty())
     return fmt::format("  {}: not arrived; has been in no collective yet, for {:.1f} s\n", ranks, g.seconds);
   return fmt::format("  {}: not arrived; left {}, {:.1f} s ago\n", ranks, describe_place(p), g.seconds);
@@ -89,6 +95,20 @@ std::string format_ranges(std::span<int const> numbers) {
     first = last + 1;
   }
   return text;
+}
+
+bool is_hang(std::span<RankState const> states, double timeout_seconds) {
+  auto const waits = [](RankState const& state) { return state.has_answered && state.position.is_waiting; };
+  auto const is_silent = [&](RankState const& state) {
+    return !state.has_answered || state.position.seconds > timeout_seconds;
+  };
+  return std::ranges::any_of(states, waits) && std::ranges::all_of(states, is_silent);
+}
+
+bool stood_still(std::span<RankState const> before, std::span<RankState const> after) {
+  return std::ranges::equal(before, after, [](RankState const& a, RankState const& b) {
+    return a.has_answered == b.has_answered && a.position.num_changes == b.position.num_changes;
+  });
 }
 
 std::string describe_hang(std::span<RankState const> states, double timeout_seconds, int reporter) {

@@ -2,12 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The body of every program's main. It catches what escapes, prints it, and sees to it that all ranks leave
-// with one status and none hangs.
-//
-// A rank that is done enters a non-blocking agreement. If all ranks come, they leave normally with the status
-// of the lowest rank that failed, and rank 0 prints every different message once. If a rank failed and the
-// others do not come within a short grace, they wait for it somewhere: it prints its own message and aborts
-// the job.
+// with one status and none hangs, whether the start, the body or the end failed (job_end.hpp).
 
 #include "runtime/environment.hpp"
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A job in which something goes wrong, for faults.py: `fault_program CASE [RANK]`.
+// A job in which something goes wrong, for faults.py: `fault_program CASE [RANK]`. The start may fail, too:
+// fault_hooks.cpp.
 
 #include "runtime/collectives.hpp"
 #include "runtime/error.hpp"
 #include "runtime/run_main.hpp"
+#include "runtime/together.hpp"
 
+#include <Kokkos_Core.hpp>
 #include <chrono>
 #include <csignal>
 #include <functional>
@@ -30,6 +33,12 @@ struct Job {
 
 void sleep_for(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+void compute_for(double seconds) {
+  auto const end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < end)
+    ;
 }
 
 void sum_together(Job const& job) {
@@ -92,6 +101,61 @@ std::map<std::string, std::function<void(Job const&)>> const cases{
        WaitingScope const waiting(job.environment.instruments()->position, "bare barrier");
        MPI_Barrier(job.world.mpi());
      }},
+    {"work", // by itself, longer than the timeout
+     [](Job const& job) {
+       together(job.world, [&] {
+         if (job.is_culprit()) compute_for(5);
+       });
+       sum_together(job);
+     }},
+    {"work-scope", // the same while the others are in no collective of ours
+     [](Job const& job) {
+       auto& position = job.environment.instruments()->position;
+       if (job.is_culprit()) {
+         WorkingScope const working(position);
+         compute_for(5);
+       }
+       WaitingScope const waiting(position, "bare barrier");
+       MPI_Barrier(job.world.mpi());
+     }},
+    {"work-two", // one after the other: the second waits for the first and starts only then
+     [](Job const& job) {
+       for (int turn = 0; turn < 2; ++turn)
+         together(job.world, [&] {
+           if (job.is_culprit() == (turn == 0)) compute_for(4);
+         });
+     }},
+    {"work-sleep",
+     [](Job const& job) {
+       together(job.world, [&] {
+         if (job.is_culprit()) sleep_for(100);
+       });
+     }},
+    {"work-stop",
+     [](Job const& job) {
+       together(job.world, [&] {
+         if (job.is_culprit()) static_cast<void>(std::raise(SIGSTOP));
+       });
+     }},
+    {"work-mismatch", // of the others, found when the culprit is done
+     [](Job const& job) {
+       auto const other = job.world.split(0, job.world.rank(), "Y");
+       if (job.is_culprit()) {
+         WorkingScope const working(job.environment.instruments()->position);
+         compute_for(4);
+       }
+       if (job.world.rank() == job.world.size() - 1)
+         barrier(host, other);
+       else
+         sum_together(job);
+     }},
+    {"arrive", // a little after the timeout, while the leader waits for an answer
+     [](Job const& job) {
+       barrier(host, job.world);
+       if (job.is_culprit()) sleep_for(timeout_seconds + 0.8);
+       sum_together(job);
+       sleep_for(1);
+     }},
     {"throw",
      [](Job const& job) {
        if (job.is_culprit()) throw std::runtime_error("the dog ate my gradients");
@@ -113,6 +177,23 @@ std::map<std::string, std::function<void(Job const&)>> const cases{
     {"some", // the others end well
      [](Job const& job) {
        if (job.is_culprit()) throw_user("only mine");
+     }},
+    {"out-of-memory", // in Kokkos, whose text has several lines
+     [](Job const& job) {
+       job.environment.start_kokkos();
+       if (job.is_culprit())
+         Kokkos::View<double*, Kokkos::HostSpace> const huge("huge", std::size_t{1} << 57);
+       sum_together(job);
+     }},
+    {"abort", // of Kokkos, as it starts
+     [](Job const& job) {
+       if (job.is_culprit()) setenv("KOKKOS_NUM_THREADS", "many", 1);
+       job.environment.start_kokkos();
+     }},
+    {"end", // the end fails
+     [](Job const& job) {
+       job.environment.start_kokkos();
+       if (job.is_culprit()) Kokkos::push_finalize_hook([] { fail(); });
      }},
     {"terminate",
      [](Job const& job) {

@@ -17,18 +17,20 @@ LIMIT = 60  # seconds after which a job counts as hung
 
 
 class Case:
-    def __init__(self, ranks, arguments, status, expected, forbidden=(), errors=1):
+    def __init__(self, ranks, arguments, status, expected, forbidden=(), errors=1, fault=None):
         self.ranks, self.arguments, self.status = ranks, arguments.split(), status
-        self.expected, self.forbidden, self.errors = expected, forbidden, errors
+        self.expected, self.forbidden, self.errors, self.fault = expected, forbidden, errors, fault
 
     def name(self):
-        return f"{' '.join(self.arguments)} on {self.ranks}"
+        return f"{' '.join(self.arguments)} on {self.ranks}" + (f" with fault {self.fault}" if self.fault else "")
 
     def run(self):
         command = MPIRUN + [str(self.ranks), PROGRAM] + self.arguments
+        environment = dict(os.environ, ORTHANT_TEST_FAULT=self.fault) if self.fault else None
         start = time.monotonic()
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT)
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT,
+                                  env=environment)
         except subprocess.TimeoutExpired as hung:
             return f"{self.name()}: still running after {LIMIT} s\n{hung.stdout}\n{hung.stderr}"
         seconds = time.monotonic() - start
@@ -59,6 +61,15 @@ WATCHDOG = [
     Case(2, "scope 0", 1, [r"rank 1: waiting .* bare barrier", r"rank 0: not arrived"]),
     Case(2, "sleep 1 funneled", 1, [r"warning: MPI gives MPI_THREAD_", r"rank 0: waiting .* all_reduce"]),
     Case(3, "late 1", 0, [], errors=0),
+    Case(3, "arrive 1", 0, [], errors=0, fault="probe 1200 2"),
+    Case(3, "work 0", 0, [], errors=0),
+    Case(2, "work-scope 1", 0, [], errors=0),
+    Case(2, "work-two 0", 0, [], errors=0),
+    Case(3, "work-sleep 0", 1, [HEAD, r"ranks 1-2: waiting .* all_reduce", r"rank 0: not arrived; works by itself at "
+                                r"fault_program\.cpp:\d+, but has used no processor"]),
+    Case(3, "work-stop 1", 1, [r"rank 1: not arrived; does not answer", r"ranks 0,2: waiting .* all_reduce"]),
+    Case(3, "work-mismatch 0", 1, [r"ranks 0-1: waiting .* all_reduce", r"rank 2: waiting .* barrier on axis Y",
+                                   r"do not call the same operations"]),
     Case(2, "fine", 0, [], [r"warning"], errors=0),
 ]
 EXIT = [
@@ -74,11 +85,34 @@ EXIT = [
     Case(3, "some 2", 2, [r"orthant: error: rank 2: only mine"], [r"MPI_ABORT"]),
     Case(2, "terminate 1", 1, [r"orthant: error: rank 1: thrown where nothing may be thrown"]),
     Case(2, "status", 75, [], errors=0),
+    Case(2, "out-of-memory 1", 1, [r"orthant: error: rank 1: Kokkos failed to allocate memory .* failed.*\)\n"]),
+    Case(2, "abort 1", 2, [r"orthant: error: rank 1: Kokkos does not start: .*KOKKOS_NUM_THREADS"], [r"Raised by", r"[Tt]raceback"]),
+    Case(2, "fine --kokkos-num-threads=abc", 2, [r"error: --kokkos-num-threads: 'abc' is no whole number from 1 on"]),
+    Case(2, "fine --kokkos-thread=2", 2, [r"error: --kokkos-thread is no option of Kokkos; did you mean '--kokkos-threads'"]),
+    Case(2, "fine --kokkos-device-id=99", 2, [r"error: --kokkos-device-id=99: there (is|are) .* devices? here"]),
+    Case(2, "fine --kokkos-num-threads=1 --kokkos-disable-warnings", 0, [], errors=0),
+    Case(2, "end 1", 1, [r"orthant: error: rank 1: thrown where nothing may be thrown"]),
+    Case(1, "end 0", 1, [r"orthant: error: rank 0: thrown where nothing may be thrown"]),
+]
+# Failures before the program's own part begins. Ranks that fail alike print once and leave as one.
+START = [
+    Case(2, "fine", 1, [r"orthant: error: rank 1: .*MPI_Comm_dup.* failed"], [HEAD], fault=f"dup {n} 1") for n in (1, 2, 3)
+] + [
+    Case(2, "fine", 1, [r"orthant: error: rank 0: .*MPI_Comm_size.* failed"], [HEAD], fault="size 1 0"),
+    Case(2, "fine", 1, [r"orthant: error: rank 0: the watchdog's thread cannot be started: Resource temporarily"],
+         [HEAD], fault="thread 1 0"),
+    Case(2, "fine", 1, [r"orthant: error: .*MPI_Init_thread.* failed"], fault="init 1 1"),
+    Case(3, "fine", 1, [r"orthant: error: .*MPI_Comm_dup.* failed"], [r"MPI_ABORT", r"error: rank"], fault="dup 1 -1"),
+    Case(1, "fine", 1, [r"orthant: error: .*MPI_Comm_dup.* failed"], [r"MPI_ABORT"], fault="dup 2 0"),
+    Case(3, "fine", 1, [r"orthant: error: .*the watchdog's thread cannot be started"], [r"MPI_ABORT", r"error: rank"],
+         fault="thread 1 -1"),
+] + [
+    Case(2, "status", 1, [r"orthant: error: rank 1: std::bad_alloc"], [HEAD], fault=f"new {n} 1") for n in (1, 3, 6, 10, 15)
 ]
 
 
 def main():
-    cases = {"watchdog": WATCHDOG, "exit": EXIT}[sys.argv[2]]
+    cases = {"watchdog": WATCHDOG, "exit": EXIT, "start": START}[sys.argv[2]]
     with concurrent.futures.ThreadPoolExecutor(4 if sys.argv[2] == "watchdog" else 2) as pool:
         failures = [failure for failure in pool.map(Case.run, cases) if failure]
     for failure in failures:
