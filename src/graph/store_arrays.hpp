@@ -1,12 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arrays of an open store, read with their checksums: rows of plain arrays, and rectangles of a tiled
-// matrix. What GraphStore is made of.
+// The plain arrays of an open store, read with their checksums, and their values compared with what they can
+// be: an index that leads out of its array stops here.
 
-#include "graph/store_reader.hpp"
-#include "graph/tile_grid.hpp"
-#include "runtime/hdf5_file.hpp"
+#include "graph/store_file.hpp"
 
 #include <cstdint>
 #include <span>
@@ -15,21 +13,34 @@
 
 namespace orthant::graph {
 
-/// Elements `wanted` of one row of an array (row 0 where it has one dimension). The full chunks among them
-/// are compared with their checksums; a long range is widened to whole chunks, so that all of it is.
+/// Elements `wanted` of one row of an array (row 0 if it has one dimension). The full chunks among them are
+/// compared with their checksums; a long range is widened to whole chunks, so that all of it is.
 template<class T>
-[[nodiscard]] std::vector<T> read_checked(runtime::Hdf5File const& file, std::string const& name,
-                                          std::int64_t row, Range wanted);
+[[nodiscard]] std::vector<T> read_checked(StoreFile const& file, std::string const& name, std::int64_t row,
+                                          Range wanted);
 
-/// A rectangle of the matrix under `group`, each tile checked. Columns ascend within a row.
-[[nodiscard]] CsrBlock read_tiles(runtime::Hdf5File const& file, std::string const& group, Range rows,
-                                  Range columns, std::int64_t num_rows, std::int64_t num_columns);
+/// read_checked of 32- or 64-bit integers. Throws UserError if one is not in [low, high].
+[[nodiscard]] std::vector<std::int64_t> read_integers(StoreFile const& file, std::string const& name,
+                                                      Range wanted, std::int64_t low, std::int64_t high);
 
-/// The transpose; rows and columns_range change places.
-[[nodiscard]] CsrBlock transposed(CsrBlock const& block);
+/// Throws UserError, which names the array, if a value is not in [low, high]. `first` is the first one's
+/// place in the array.
+template<class T>
+void require_between(StoreFile const& file, std::string const& name, std::span<T const> values,
+                     std::int64_t first, T low, T high);
 
-/// Compares all checksums of this part of the file: every array's rows of chunks and every matrix's rows of
-/// tiles are dealt to `num_parts`. UserError names the first array that is wrong.
-void verify_part(runtime::Hdf5File const& file, int part, int num_parts);
+/// Throws UserError if a value is infinite or not a number.
+template<class T>
+void require_finite(StoreFile const& file, std::string const& name, std::span<T const> values,
+                    std::int64_t first);
+
+[[noreturn]] void report_wrong_checksum(StoreFile const& file, std::string const& name,
+                                        std::string const& place);
+
+/// Compares the checksums of this part of the array: its chunks are dealt to `num_parts`.
+void check_array_part(StoreFile const& file, std::string const& name, int part, int num_parts);
+inline void check_whole_array(StoreFile const& file, std::string const& name) {
+  check_array_part(file, name, 0, 1);
+}
 
 } // namespace orthant::graph

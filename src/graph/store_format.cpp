@@ -3,6 +3,8 @@
 
 #include "runtime/error.hpp"
 
+#include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
@@ -96,36 +98,132 @@ std::string StoreFacts::to_json() const {
   return json.dump();
 }
 
-StoreFacts StoreFacts::from_json(std::string const& text) {
-  try {
-    auto const json = Json::parse(text);
-    auto const word = [&](char const* key) { return json.at(key).get<std::string>(); };
-    StoreFacts facts;
-    facts.name = word("name");
-    facts.format = word("format");
-    json.at("num_vertices").get_to(facts.num_vertices);
-    json.at("num_entries").get_to(facts.num_entries);
-    json.at("num_self_loops").get_to(facts.num_self_loops);
-    json.at("max_degree").get_to(facts.max_degree);
-    json.at("is_symmetric").get_to(facts.is_symmetric);
-    json.at("is_weighted").get_to(facts.is_weighted);
-    facts.permutation = parse_permutation(word("permutation"));
-    facts.normalization = parse_normalization(word("normalization"));
-    json.at("seed").get_to(facts.seed);
-    facts.feature_kind = parse<FeatureKind>(feature_kinds, word("feature_kind"), "kind of features");
-    json.at("num_features").get_to(facts.num_features);
-    json.at("num_feature_entries").get_to(facts.num_feature_entries);
-    json.at("features_have_values").get_to(facts.features_have_values);
-    facts.label_kind = parse<LabelKind>(label_kinds, word("label_kind"), "kind of labels");
-    json.at("num_classes").get_to(facts.num_classes);
-    json.at("num_labelled").get_to(facts.num_labelled);
-    json.at("has_split").get_to(facts.has_split);
-    facts.split_name = word("split_name");
-    json.at("split_sizes").get_to(facts.split_sizes);
-    return facts;
-  } catch (nlohmann::json::exception const& error) {
-    runtime::throw_user("the facts of a graph store cannot be read: {}", error.what());
+namespace {
+
+/// The members of a JSON object, by type. nlohmann's own conversions take 1e300 or true for an integer.
+class Members {
+ public:
+  explicit Members(Json json) : json_(std::move(json)) {
+    if (!json_.is_object()) runtime::throw_user("they are no JSON object");
   }
+  [[nodiscard]] std::int64_t integer(char const* key) const { return integer_of(at(key), key); }
+  [[nodiscard]] std::uint64_t natural(char const* key) const {
+    if (!at(key).is_number_unsigned()) runtime::throw_user("'{}' must be an integer from 0", key);
+    return at(key).get<std::uint64_t>();
+  }
+  [[nodiscard]] bool boolean(char const* key) const {
+    if (!at(key).is_boolean()) runtime::throw_user("'{}' must be true or false", key);
+    return at(key).get<bool>();
+  }
+  [[nodiscard]] std::string text(char const* key) const {
+    constexpr std::size_t longest = 4096;
+    if (!at(key).is_string()) runtime::throw_user("'{}' must be a text", key);
+    auto text = at(key).get<std::string>();
+    bool const has_controls = std::ranges::any_of(text, [](unsigned char c) { return c < ' '; });
+    if (text.size() > longest || has_controls)
+      runtime::throw_user("'{}' must be one line of at most {} bytes", key, longest);
+    return text;
+  }
+  [[nodiscard]] std::array<std::int64_t, 3> three_integers(char const* key) const {
+    if (!at(key).is_array() || at(key).size() != 3) runtime::throw_user("'{}' must be three integers", key);
+    return {integer_of(at(key)[0], key), integer_of(at(key)[1], key), integer_of(at(key)[2], key)};
+  }
+
+ private:
+  [[nodiscard]] Json const& at(char const* key) const {
+    auto const found = json_.find(key);
+    if (found == json_.end()) runtime::throw_user("there is no '{}'", key);
+    return *found;
+  }
+  [[nodiscard]] static std::int64_t integer_of(Json const& value, char const* key) {
+    bool const fits = value.is_number_integer() && (!value.is_number_unsigned() ||
+                                                    std::in_range<std::int64_t>(value.get<std::uint64_t>()));
+    if (!fits) runtime::throw_user("'{}' must be an integer below 2^63", key);
+    return value.get<std::int64_t>();
+  }
+  Json json_;
+};
+
+StoreFacts parse_facts(std::string const& text) {
+  Members const members(Json::parse(text));
+  StoreFacts facts;
+  facts.name = members.text("name");
+  facts.format = members.text("format");
+  facts.num_vertices = members.integer("num_vertices");
+  facts.num_entries = members.integer("num_entries");
+  facts.num_self_loops = members.integer("num_self_loops");
+  facts.max_degree = members.integer("max_degree");
+  facts.is_symmetric = members.boolean("is_symmetric");
+  facts.is_weighted = members.boolean("is_weighted");
+  facts.permutation = parse_permutation(members.text("permutation"));
+  facts.normalization = parse_normalization(members.text("normalization"));
+  facts.seed = members.natural("seed");
+  facts.feature_kind = parse<FeatureKind>(feature_kinds, members.text("feature_kind"), "kind of features");
+  facts.num_features = members.integer("num_features");
+  facts.num_feature_entries = members.integer("num_feature_entries");
+  facts.features_have_values = members.boolean("features_have_values");
+  facts.label_kind = parse<LabelKind>(label_kinds, members.text("label_kind"), "kind of labels");
+  facts.num_classes = members.integer("num_classes");
+  facts.num_labelled = members.integer("num_labelled");
+  facts.has_split = members.boolean("has_split");
+  facts.split_name = members.text("split_name");
+  facts.split_sizes = members.three_integers("split_sizes");
+  return facts;
+}
+
+} // namespace
+
+StoreFacts StoreFacts::from_json(std::string const& text, std::string const& file) {
+  std::string wrong;
+  StoreFacts facts;
+  try {
+    facts = parse_facts(text);
+    wrong = facts.contradiction();
+  } catch (nlohmann::json::exception const& error) {
+    wrong = error.what();
+  } catch (runtime::UserError const& error) {
+    wrong = error.what();
+  }
+  if (!wrong.empty()) runtime::throw_user("{} is damaged: its facts are wrong: {}", file, wrong);
+  return facts;
+}
+
+std::string StoreFacts::contradiction() const {
+  constexpr std::int64_t most_vertices = std::int64_t{1} << 40;
+  constexpr std::int64_t most_columns = std::numeric_limits<std::int32_t>::max();
+  constexpr auto any = std::numeric_limits<std::int64_t>::max();
+  struct Bounds {
+    char const* what;
+    std::int64_t value;
+    std::int64_t low;
+    std::int64_t high;
+  };
+  bool const has_features = feature_kind != FeatureKind::none;
+  bool const has_labels = label_kind != LabelKind::none;
+  bool const is_multi = label_kind == LabelKind::multi;
+  std::array const bounds{
+      Bounds{"num_vertices", num_vertices, 1, most_vertices},
+      Bounds{"num_entries", num_entries, 0, any},
+      Bounds{"num_self_loops", num_self_loops, 0, num_entries},
+      Bounds{"max_degree", max_degree, 0, num_entries - num_self_loops},
+      Bounds{"num_features", num_features, has_features ? 1 : 0, has_features ? most_columns : 0},
+      Bounds{"num_feature_entries", num_feature_entries, 0, feature_kind == FeatureKind::sparse ? any : 0},
+      Bounds{"num_classes", num_classes, is_multi ? 1 : 0, has_labels ? most_columns : 0},
+      Bounds{"num_labelled", num_labelled, 0, has_labels ? num_vertices : 0},
+      Bounds{"the first of split_sizes", split_sizes[0], 0, has_split ? num_vertices : 0},
+      Bounds{"the second of split_sizes", split_sizes[1], 0, has_split ? num_vertices - split_sizes[0] : 0},
+      Bounds{"the third of split_sizes", split_sizes[2], 0,
+             has_split ? num_vertices - split_sizes[0] - split_sizes[1] : 0}};
+  for (auto const& [what, value, low, high] : bounds)
+    if (value < low || value > high)
+      return fmt::format("{} is {}; it must be between {} and {}", what, value, low, high);
+  if (is_symmetric && (num_entries - num_self_loops) % 2 != 0)
+    return fmt::format("a symmetric matrix of {} entries, {} of them self loops", num_entries,
+                       num_self_loops);
+  if (features_have_values && feature_kind != FeatureKind::sparse)
+    return "features_have_values is true, but the features are not sparse";
+  if (num_labelled > 0 && num_classes == 0) return "vertices are labelled, but there are no classes";
+  return {};
 }
 
 } // namespace orthant::graph

@@ -96,7 +96,11 @@ struct StoreFacts {
   [[nodiscard]] bool adds_self_loops() const { return normalization != Normalization::none; }
 
   [[nodiscard]] std::string to_json() const;
-  [[nodiscard]] static StoreFacts from_json(std::string const& text);
+  /// Throws UserError, which names `file`, if the text is no such JSON or if the facts contradict each other.
+  [[nodiscard]] static StoreFacts from_json(std::string const& text,
+                                            std::string const& file = "a graph store");
+  /// What is wrong with these facts by themselves, in a sentence; empty if nothing is.
+  [[nodiscard]] std::string contradiction() const;
 };
 
 } // namespace orthant::graph

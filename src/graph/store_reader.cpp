@@ -2,10 +2,11 @@
 #include "graph/store_reader.hpp"
 
 #include "graph/store_arrays.hpp"
-#include "graph/store_writer.hpp"
+#include "graph/store_file.hpp"
+#include "graph/store_schema.hpp"
+#include "graph/store_verify.hpp"
+#include "graph/tiled_matrix.hpp"
 #include "runtime/error.hpp"
-#include "runtime/hdf5_file.hpp"
-#include "runtime/together.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -14,37 +15,31 @@
 
 namespace orthant::graph {
 
-using runtime::Hdf5File;
-using runtime::Hdf5Type;
-using runtime::throw_user;
-using runtime::together;
-
 struct GraphStore::State {
-  Hdf5File file;
-  StoreFacts facts;
-  std::string name;
+  explicit State(StoreFile opened) : file(std::move(opened)) {}
 
-  /// The name of an array of a group that has one folder an order; a single order's is p1.
+  StoreFile file;
+
+  [[nodiscard]] StoreFacts const& facts() const { return file.facts(); }
+
+  /// The name of an array of a group that has one folder per order; a single order's is p1.
   [[nodiscard]] std::string array(char const* group, Order order, char const* leaf) const {
-    bool const is_p2 = order == Order::p2 && facts.has_two_orders();
+    bool const is_p2 = order == Order::p2 && facts().has_two_orders();
     return std::string(group) + (is_p2 ? "/p2" : "/p1") + leaf;
   }
 
-  /// Ids and positions are stored in 32 bits where those do.
-  [[nodiscard]] std::vector<std::int64_t> read_ids(std::string const& array_name, Range rows) const {
-    if (file.type(array_name) == Hdf5Type::int64)
-      return read_checked<std::int64_t>(file, array_name, 0, rows);
-    auto const narrow = read_checked<std::int32_t>(file, array_name, 0, rows);
-    return {narrow.begin(), narrow.end()};
+  [[nodiscard]] TiledMatrix matrix(std::string const& name) const {
+    auto const groups = tiled_groups(facts());
+    return {file, *std::ranges::find(groups, name, &TiledGroup::group)};
   }
 
   /// The rows in `order` of an array that is stored in order p2 only: contiguous, or gathered.
   template<class T>
   [[nodiscard]] std::vector<T> gather_row(GraphStore const& store, std::string const& array_name,
                                           std::int64_t row, Order order, Range rows) const {
-    if (order == Order::p2 || !facts.has_two_orders()) return read_checked<T>(file, array_name, row, rows);
+    if (order == Order::p2 || !facts().has_two_orders()) return read_checked<T>(file, array_name, row, rows);
     auto const places = store.read_other_positions(order, rows);
-    auto const whole = read_checked<T>(file, array_name, row, {0, facts.num_vertices});
+    auto const whole = read_checked<T>(file, array_name, row, {0, facts().num_vertices});
     std::vector<T> result(places.size());
     std::transform(places.begin(), places.end(), result.begin(),
                    [&](std::int64_t place) { return whole[static_cast<std::size_t>(place)]; });
@@ -56,19 +51,6 @@ namespace {
 
 std::size_t index(std::int64_t i) {
   return static_cast<std::size_t>(i);
-}
-
-/// Reads what says that this is a store, and which.
-StoreFacts read_facts(Hdf5File const& file) {
-  if (!file.contains_attribute("/", "format") || file.read_text("/", "format") != "orthant graph store")
-    throw_user("{} is an HDF5 file, but no graph store; orthant partition makes one", file.name());
-  if (auto const version = file.read_integer("/", "version"); version != store_version)
-    throw_user("{} is a graph store of version {}; this program reads version {}{}", file.name(), version,
-               store_version, version > store_version ? ": use a newer orthant" : "");
-  auto const text = file.read_text("/", "facts");
-  if (file.read_integer("/", "facts_crc32") != crc32_of(std::as_bytes(std::span(text))))
-    throw_user("{} is damaged: wrong checksum of its facts; partition the graph again", file.name());
-  return StoreFacts::from_json(text);
 }
 
 /// Replaces or drops the entries where a vertex meets itself; selves[r] is that column or outside the block.
@@ -111,22 +93,18 @@ GraphStore& GraphStore::operator=(GraphStore&&) noexcept = default;
 GraphStore::~GraphStore() = default;
 
 GraphStore GraphStore::open(runtime::Communicator const& comm, std::filesystem::path const& path) {
-  return together(comm, [&] { return from_file(Hdf5File::open(path)); });
+  return GraphStore(std::make_unique<State>(StoreFile::open(comm, path)));
 }
 
-GraphStore GraphStore::from_file(Hdf5File file) {
-  auto state = std::make_unique<State>();
-  state->facts = read_facts(file);
-  state->name = file.name();
-  state->file = std::move(file);
-  return GraphStore(std::move(state));
+GraphStore GraphStore::from_file(runtime::Hdf5File file) {
+  return GraphStore(std::make_unique<State>(StoreFile::take(std::move(file))));
 }
 
 StoreFacts const& GraphStore::facts() const {
-  return state_->facts;
+  return state_->facts();
 }
 std::string const& GraphStore::name() const {
-  return state_->name;
+  return state_->file.name();
 }
 std::int64_t GraphStore::bytes_read() const {
   return state_->file.bytes_read();
@@ -136,12 +114,12 @@ CsrBlock GraphStore::read_block(Parity parity, Range rows, Range columns, SelfLo
   ORTHANT_REQUIRE(columns.size() <= std::int64_t{1} << 31, "a block of ", columns.size(), " columns");
   auto const n = facts().num_vertices;
   ORTHANT_REQUIRE(0 <= rows.begin && rows.end <= n && 0 <= columns.begin && columns.end <= n);
-  auto const& file = state_->file;
   auto block = [&] {
-    if (parity == Parity::even || !facts().has_two_orders())
-      return read_tiles(file, "/topology/even", rows, columns, n, n);
-    if (facts().has_odd_topology()) return read_tiles(file, "/topology/odd", rows, columns, n, n);
-    return transposed(read_tiles(file, "/topology/even", columns, rows, n, n)); // A[p2, p1] = A[p1, p2]^T
+    if (parity == Parity::odd && facts().has_odd_topology())
+      return state_->matrix("/topology/odd").read(rows, columns);
+    auto const even = state_->matrix("/topology/even");
+    if (parity == Parity::even || !facts().has_two_orders()) return even.read(rows, columns);
+    return transposed(even.read(columns, rows)); // A[p2, p1] = A[p1, p2]^T
   }();
   bool const changes =
       self_loops == SelfLoops::added || (self_loops == SelfLoops::dropped && facts().num_self_loops > 0);
@@ -173,8 +151,9 @@ Scales GraphStore::read_scales(Parity parity, Range rows, Range columns) const {
   auto const sums = [&](Order order, Range range) {
     std::vector<double> result;
     if (facts().is_weighted) {
-      result =
-          read_checked<double>(state_->file, state_->array("/vertices", order, "/weight_sums"), 0, range);
+      auto const name = state_->array("/vertices", order, "/weight_sums");
+      result = read_checked<double>(state_->file, name, 0, range);
+      require_finite(state_->file, name, std::span<double const>(result), range.begin);
     } else {
       auto const degrees = read_degrees(order, range);
       result.assign(degrees.begin(), degrees.end());
@@ -210,22 +189,27 @@ std::vector<float> GraphStore::read_features(Order order, Range rows, Range colu
 
 CsrBlock GraphStore::read_sparse_features(Range rows, Range columns) const {
   ORTHANT_REQUIRE(facts().feature_kind == FeatureKind::sparse, name(), " has no sparse features");
-  return read_tiles(state_->file, "/features/sparse", rows, columns, facts().num_vertices,
-                    facts().num_features);
+  return state_->matrix("/features/sparse").read(rows, columns);
 }
 
 std::vector<std::int32_t> GraphStore::read_labels(Order order, Range rows) const {
   ORTHANT_REQUIRE(facts().label_kind == LabelKind::single, name(), " has no labels of one class a vertex");
-  return read_checked<std::int32_t>(state_->file, state_->array("/labels", order, ""), 0, rows);
+  auto const name = state_->array("/labels", order, "");
+  auto labels = read_checked<std::int32_t>(state_->file, name, 0, rows);
+  require_between(state_->file, name, std::span<std::int32_t const>(labels), rows.begin, std::int32_t{-1},
+                  static_cast<std::int32_t>(facts().num_classes - 1));
+  return labels;
 }
 
 std::vector<std::int8_t> GraphStore::read_label_indicator(Order order, Range rows, Range classes) const {
   ORTHANT_REQUIRE(facts().label_kind == LabelKind::multi, name(),
                   " has no labels of several classes a vertex");
   std::vector<std::int8_t> result(index(rows.size() * classes.size()));
+  auto const name = state_->array("/labels", order, "");
   for (auto column = classes.begin; column < classes.end; ++column) {
-    auto const values =
-        read_checked<std::int8_t>(state_->file, state_->array("/labels", order, ""), column, rows);
+    auto const values = read_checked<std::int8_t>(state_->file, name, column, rows);
+    require_between(state_->file, name, std::span<std::int8_t const>(values), rows.begin, std::int8_t{-1},
+                    std::int8_t{1});
     for (std::size_t row = 0; row < values.size(); ++row)
       result[row * index(classes.size()) + index(column - classes.begin)] = values[row];
   }
@@ -234,19 +218,25 @@ std::vector<std::int8_t> GraphStore::read_label_indicator(Order order, Range row
 
 std::vector<std::uint8_t> GraphStore::read_mask(Split split, Order order, Range rows) const {
   if (!facts().has_split) return std::vector<std::uint8_t>(index(rows.size()));
-  auto bits = read_checked<std::uint8_t>(state_->file, state_->array("/split", order, ""), 0, rows);
+  auto const name = state_->array("/split", order, "");
+  auto bits = read_checked<std::uint8_t>(state_->file, name, 0, rows);
+  constexpr std::uint8_t most_bits = 1U << static_cast<unsigned>(Split::test);
+  require_between(state_->file, name, std::span<std::uint8_t const>(bits), rows.begin, std::uint8_t{0},
+                  most_bits);
   for (auto& bit : bits)
     bit = bit >> static_cast<int>(split) & 1U;
   return bits;
 }
 
 std::vector<std::int64_t> GraphStore::read_original_ids(Order order, Range rows) const {
-  return state_->read_ids(state_->array("/vertices", order, "/original_ids"), rows);
+  return read_integers(state_->file, state_->array("/vertices", order, "/original_ids"), rows, 0,
+                       facts().num_vertices - 1);
 }
 
 std::vector<std::int64_t> GraphStore::read_other_positions(Order order, Range rows) const {
   if (facts().has_two_orders())
-    return state_->read_ids(state_->array("/vertices", order, "/positions_in_other_order"), rows);
+    return read_integers(state_->file, state_->array("/vertices", order, "/positions_in_other_order"), rows,
+                         0, facts().num_vertices - 1);
   std::vector<std::int64_t> same(index(rows.size()));
   for (std::size_t i = 0; i < same.size(); ++i)
     same[i] = rows.begin + static_cast<std::int64_t>(i);
@@ -254,11 +244,12 @@ std::vector<std::int64_t> GraphStore::read_other_positions(Order order, Range ro
 }
 
 std::vector<std::int64_t> GraphStore::read_degrees(Order order, Range rows) const {
-  return state_->read_ids(state_->array("/vertices", order, "/degrees"), rows);
+  return read_integers(state_->file, state_->array("/vertices", order, "/degrees"), rows, 0,
+                       facts().max_degree);
 }
 
 void GraphStore::verify(runtime::Communicator const& comm) const {
-  together(comm, [&] { verify_part(state_->file, comm.rank(), comm.size()); });
+  verify_store(comm, state_->file, *this);
 }
 
 } // namespace orthant::graph

@@ -9,7 +9,9 @@
 //
 // Opening is collective; reading is not: any rank reads anything at any time, and what goes wrong is thrown
 // on that rank alone, so wrap it in together(). What is read is checked against its checksum (whole units
-// only: every tile of a matrix, every full chunk of 1,024 elements otherwise); a mismatch is a UserError.
+// only: every tile of a matrix, every full chunk of 1,024 elements otherwise) and against what the facts
+// allow: ids, positions, labels and entries lie within their ranges, weights are finite. All else is a
+// UserError.
 
 #include "graph/store_format.hpp"
 #include "runtime/communicator.hpp"
@@ -95,14 +97,15 @@ class GraphStore {
   /// Entries of A in these rows, self loops not counted.
   [[nodiscard]] std::vector<std::int64_t> read_degrees(Order order, Range rows) const;
 
-  /// Number of bytes that this rank has read from arrays of the file so far.
+  /// Number of bytes that this rank has read from arrays of the file since it was opened.
   [[nodiscard]] std::int64_t bytes_read() const;
 
-  /// Reads the whole file, each rank a share, and compares every checksum. UserError names the first array
-  /// that is wrong. Collective.
+  /// Reads the whole file, each rank a share: compares every checksum, every value with what it can be, and
+  /// what arrays say of each other (store_verify.hpp). UserError names the first array that is wrong.
+  /// Collective.
   void verify(runtime::Communicator const& comm) const;
 
-  /// Takes an open file. Not collective.
+  /// Takes a file in memory. UserError if it is not a sound store. Not collective.
   [[nodiscard]] static GraphStore from_file(runtime::Hdf5File file);
 
  private:

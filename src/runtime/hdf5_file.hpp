@@ -4,8 +4,8 @@
 // One HDF5 file of named, contiguous arrays and attributes, private to one process: to be read, or made in
 // memory. Ranks that write a file together do so with Hdf5Output. No call communicates.
 //
-// Every HDF5 call is checked; a failure throws Error with HDF5's own reason, a file that cannot be opened or
-// is not HDF5 throws UserError.
+// Every HDF5 call is checked, and the error gives HDF5's own reason: UserError if a file cannot be opened, is
+// not HDF5 or is damaged, Error if something cannot be written.
 
 #include "runtime/unique_handle.hpp"
 
@@ -56,6 +56,8 @@ constexpr Hdf5Type hdf5_type_of() {
 
 [[nodiscard]] std::size_t size_of(Hdf5Type type);
 
+struct Hdf5Array;
+
 class Hdf5File {
  public:
   using Extents = std::vector<std::int64_t>;
@@ -86,6 +88,11 @@ class Hdf5File {
   [[nodiscard]] Hdf5Type type(std::string const& name) const;
   /// Where the array's bytes begin in the file; 0 for an empty one.
   [[nodiscard]] std::int64_t offset_bytes(std::string const& name) const;
+  /// What an array is and where its bytes are, so that they can be read without HDF5. Throws UserError if it
+  /// is not contiguous or of another type than those above.
+  [[nodiscard]] Hdf5Array describe(std::string const& name) const;
+  /// The bytes of a file in memory.
+  [[nodiscard]] std::vector<std::byte> image() const;
 
   /// The box of `counts` elements from `begin`, row-major in `data`. One dimension: {begin}, {count}.
   template<class T>
@@ -131,6 +138,14 @@ class Hdf5File {
   std::string name_;
   std::int64_t end_of_arrays_ = 0;
   mutable std::int64_t bytes_read_ = 0;
+};
+
+/// What an array of a file is, and where its bytes are.
+struct Hdf5Array {
+  std::string name;
+  Hdf5Type type = Hdf5Type::int8;
+  Hdf5File::Extents extents;
+  std::int64_t offset_bytes = 0;
 };
 
 } // namespace orthant::runtime
