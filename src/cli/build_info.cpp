@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/build_info.hpp"
 
+#include "cli/blas_core.hpp"
 #include "cli/gemm_math.hpp"
 #include "cli/git_description.hpp"
+#include "pmm/blas_library.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <array>
@@ -66,22 +68,31 @@ std::string version() {
 }
 
 nlohmann::ordered_json backends() {
-  return {{"build", ORTHANT_BUILD_TYPE},  {"compiler", ORTHANT_COMPILER}, {"kokkos", kokkos_version()},
-          {"spaces", execution_spaces()}, {"mpi", mpi_library()},         {"nccl", has_nccl},
-          {"hdf5", hdf5_library()},       {"gemm_math", gemm_maths()}};
+  auto const blas = pmm::find_blas_library();
+  auto const processor = runtime::find_processor();
+  return {{"build", ORTHANT_BUILD_TYPE}, {"compiler", ORTHANT_COMPILER},
+          {"kokkos", kokkos_version()},  {"spaces", execution_spaces()},
+          {"mpi", mpi_library()},        {"nccl", has_nccl},
+          {"hdf5", hdf5_library()},      {"gemm_math", gemm_maths()},
+          {"blas", blas.name},           {"blas_core", blas.core},
+          {"processor", processor.name}, {"vectors", name_of(processor.vectors)}};
 }
 
 std::string describe_build() {
+  auto const processor = runtime::find_processor();
   return fmt::format("orthant {}\n"
                      "build       {}, {}\n"
                      "Kokkos      {}: {} (default {})\n"
                      "products    {}\n"
+                     "BLAS        {}\n"
+                     "processor   {}, {}\n"
                      "MPI         {}\n"
                      "NCCL        {}\n"
                      "HDF5        {}, parallel\n",
                      version(), ORTHANT_BUILD_TYPE, ORTHANT_COMPILER, kokkos_version(),
                      fmt::join(execution_spaces(), ", "), Kokkos::DefaultExecutionSpace::name(),
-                     fmt::join(gemm_maths(), ", "), mpi_library(), has_nccl ? "yes" : "no", hdf5_library());
+                     fmt::join(gemm_maths(), ", "), describe_blas(), processor.name,
+                     name_of(processor.vectors), mpi_library(), has_nccl ? "yes" : "no", hdf5_library());
 }
 
 } // namespace orthant::cli

@@ -11,7 +11,9 @@ namespace orthant::cli {
 /// "0.1.0 (v0.1.0-3-gabcdef)": version and the commit it was built from.
 [[nodiscard]] std::string version();
 
-/// {"build":..,"compiler":..,"kokkos":..,"spaces":[..],"mpi":..,"nccl":..,"hdf5":..}
+/// {"build":..,"compiler":..,"kokkos":..,"spaces":[..],"mpi":..,"nccl":..,"hdf5":..,
+/// "gemm_math":[..],"blas":"OpenBLAS 0.3.21","blas_core":"SkylakeX","processor":..,"vectors":"AVX-512"}, of
+/// this rank
 [[nodiscard]] nlohmann::ordered_json backends();
 
 /// The same for people; the text of --version.

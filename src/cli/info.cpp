@@ -2,6 +2,7 @@
 //
 // orthant info: what this program and this job are, or what is in a file.
 
+#include "cli/blas_core.hpp"
 #include "cli/build_info.hpp"
 #include "cli/subcommands.hpp"
 #include "graph/estimate.hpp"
@@ -88,6 +89,7 @@ int run(InfoOptions const& options, Context& context) {
   if (options.file.empty()) {
     if (options.verify) runtime::throw_user("info: --verify needs the file to check");
     context.environment.start_kokkos(); // the table shows its device
+    warn_of_slow_core(context.log());
     describe_job(context);
     return runtime::exit_done;
   }

@@ -2,10 +2,12 @@
 //
 // The orthant program.
 
+#include "cli/blas_core.hpp"
 #include "cli/program.hpp"
 #include "runtime/run_main.hpp"
 
 int main(int argc, char** argv) {
+  orthant::cli::restart_with_better_core();
   // Help and mistakes need no device, so Kokkos starts once the command line is understood.
   orthant::runtime::EnvironmentOptions options;
   options.starts_kokkos = false;

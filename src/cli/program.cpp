@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/program.hpp"
 
+#include "cli/blas_core.hpp"
 #include "cli/build_info.hpp"
 #include "cli/subcommands.hpp"
 #include "runtime/error.hpp"
@@ -152,7 +153,10 @@ int run_command(runtime::Environment& environment, Command const& command) {
     runtime::require_writable(world, common.trace, "trace");
     instruments.trace.start();
   }
-  if (command.needs_device()) environment.start_kokkos();
+  if (command.needs_device()) {
+    environment.start_kokkos();
+    warn_of_slow_core(instruments.log);
+  }
 
   Context context{environment, metrics, run_record(world, command)};
   auto const status = command.run(context);

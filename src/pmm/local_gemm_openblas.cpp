@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "pmm/blas_library.hpp"
 #include "pmm/local_gemm.hpp"
 
 #include <algorithm>
 #include <cblas.h>
 #include <limits>
-#include <string_view>
 #include <vector>
+
+// OpenBLAS's alone: another BLAS takes its number of threads from the environment.
+extern "C" [[gnu::weak]] void openblas_set_num_threads(int);
 
 namespace orthant::pmm {
 namespace {
@@ -49,10 +52,7 @@ int num_threads_in_use = 1;
 /// 48,980 x 128 times 128 x {128, 64, 47}: 77 84, 65 84, 50 64; A^T B with 128 x {128, 64, 47} sums: 77 97,
 /// 66 93, 51 76. By the processor, not by the clock, so that a run repeats to the bit.
 bool multiplies_small_ones_fast() {
-  static bool const is_fast = [] {
-    std::string_view const core = openblas_get_corename();
-    return core == "SkylakeX" || core == "Cooperlake" || core == "SapphireRapids";
-  }();
+  static bool const is_fast = vectors_of_core(find_blas_library().core) == runtime::Vectors::avx512;
   return is_fast && num_threads_in_use == 1;
 }
 
@@ -122,7 +122,7 @@ bool has_gemm_math(GemmMath math) {
 
 void set_gemm_threads(int num_threads) {
   num_threads_in_use = num_threads;
-  openblas_set_num_threads(num_threads);
+  if (openblas_set_num_threads != nullptr) openblas_set_num_threads(num_threads);
 }
 
 template void local_gemm(runtime::DefaultExec const&, float, Transpose, Panel<float> const&, Transpose,

@@ -1,0 +1,32 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// This rank's processor: its name, and the widest vectors that it and the operating system allow.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace orthant::runtime {
+
+/// Instruction sets for arithmetic on vectors, the wider the later. `unknown`: not x86-64.
+enum class Vectors : std::uint8_t {
+  unknown,
+  sse,    // 16 bytes
+  avx,    // 32 bytes, no fused multiply-add
+  avx2,   // 32 bytes with fused multiply-add (FMA3)
+  avx512, // 64 bytes: the parts F, CD, DQ, BW and VL, as all processors with AVX-512 since Skylake-X have
+};
+
+/// "AVX-512" and so on; "unknown".
+[[nodiscard]] std::string_view name_of(Vectors vectors);
+
+struct Processor {
+  std::string name;   // "AMD EPYC 9654 96-Core Processor"
+  std::string vendor; // "GenuineIntel", "AuthenticAMD"; empty if not x86-64
+  Vectors vectors = Vectors::unknown;
+};
+
+[[nodiscard]] Processor find_processor();
+
+} // namespace orthant::runtime
