@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Lets one event of one rank of two fail, at many points of each command, and looks at what is left.
+
+inject.py PROGRAM LIBRARY [--points 15] [--only JOB ..] [--jobs 3]   spreads so many points over each command's events
+inject.py PROGRAM LIBRARY --repeat JOB:KIND:RANK:N:OLD               one point again, with all that it prints
+
+LIBRARY is inject.cpp's, which describes the kinds. After an injection a job has to end within 5 s with status 1 or 2
+and its cause on one line, or to go on and end with 0 and right outputs. Either way nothing incomplete may stand under
+a final name, and what was there before is as it was or replaced by what is right. OLD is 1 if outputs existed before.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import filecmp
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+MPIRUN = os.environ["ORTHANT_MPIRUN"].split()
+LIMIT = 20  # seconds after which a job counts as hung
+GRACE = 5  # seconds from the injection to the end of a job that fails
+# Of 15 points, how many of each kind.
+SHARES = {"alloc": 5, "eio": 4, "enospc": 3, "eintr": 2, "eagain": 1}
+CAUSES = {"alloc": r"memory|alloc", "eio": r"Input/output error", "enospc": r"No space left|do(es)? not fit",
+          "eintr": r"Interrupted", "eagain": r"temporarily unavailable"}
+SIGNAL = r"exited on signal|Caught signal|received signal|terminate called"
+
+TRAIN = "train --graph {inputs}/graph.h5 --layers 2 --hidden 16 --dropout 0 --eval-every 1 --save-weights {run}/weights.h5 "
+METRICS = " --metrics {run}/metrics.jsonl"
+# Name: arguments, outputs, how a run replaces older outputs (None: it refuses to).
+JOBS = {
+    "partition": ("partition --input {inputs}/graph -o {run}/graph.h5" + METRICS, ["graph.h5"], "--force"),
+    "generate": ("generate --kind sbm --vertices 3000 --edges 9000 --features 16 --classes 4 -o {run}/graph", ["graph"], None),
+    "generate_ogb": ("generate --kind sbm --vertices 3000 --edges 9000 --features 16 --classes 4 --format ogb -o {run}/graph",
+                     ["graph"], None),
+    "export": ("export {inputs}/graph.h5 -o {run}/graph --format ogb", ["graph"], None),
+    "export_npy": ("export {inputs}/graph.h5 -o {run}/graph --format npy", ["graph"], None),
+    "train": (TRAIN + "--epochs 2" + METRICS, ["weights.h5"], ""),
+    "train_minibatch": (TRAIN + "--mode minibatch --batch 256 --epochs 1" + METRICS, ["weights.h5"], ""),
+    "evaluate": ("evaluate --graph {inputs}/graph.h5 --weights {inputs}/weights.h5 --predictions {run}/classes.npy" + METRICS,
+                 ["classes.npy"], ""),
+}
+# Commands that are tried in two forms share their points.
+HALVED = {"generate", "generate_ogb", "export", "export_npy"}
+OLD_TEXT = '{"event": "older"}\n'
+
+Point = collections.namedtuple("Point", "job kind rank number old")
+Result = collections.namedtuple("Result", "outcome problems seconds text where")
+
+
+def files_below(path):
+    if os.path.isfile(path):
+        return [""]
+    return sorted(os.path.relpath(os.path.join(folder, name), path) for folder, _, names in os.walk(path) for name in names)
+
+
+def equal(ours, reference):
+    if not os.path.exists(ours):
+        return False
+    if filecmp.cmp(ours, reference, shallow=False):
+        return True
+    return ours.endswith(".h5") and subprocess.run(["h5diff", ours, reference], capture_output=True).returncode == 0
+
+
+def stamps(folder):
+    return {name: (os.stat(os.path.join(folder, name)).st_mtime_ns, os.stat(os.path.join(folder, name)).st_size)
+            for name in files_below(folder)}
+
+
+class Attack:
+    def __init__(self, program, library, scratch):
+        self.program, self.library, self.scratch = program, library, scratch
+        self.inputs = os.path.join(scratch, "inputs")
+        self.counts = {}
+
+    def command(self, job, run, inject, rank, report, extra=""):
+        words = (JOBS[job][0] + " " + extra).format(inputs=self.inputs, run=run).split()
+        environment = dict(os.environ, LD_PRELOAD=self.library, ORTHANT_INJECT=inject, ORTHANT_INJECT_RANK=str(rank),
+                           ORTHANT_INJECT_FOLDER=self.scratch, ORTHANT_INJECT_REPORT=report)
+        # env keeps the library out of mpirun itself.
+        variables = [f"{name}={environment[name]}" for name in environment if name.startswith(("ORTHANT_INJECT", "LD_PRELOAD"))]
+        return MPIRUN + ["2", "env"] + variables + [self.program] + words
+
+    def run(self, command):
+        """Status (None if it hangs), text, and the second in which it ended."""
+        job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True, errors="replace")
+        try:
+            text, _ = job.communicate(timeout=LIMIT)
+            return job.returncode, text, time.time()
+        except subprocess.TimeoutExpired:
+            job.terminate()  # mpirun ends its ranks
+            try:
+                text, _ = job.communicate(timeout=10)
+            except subprocess.TimeoutExpired:
+                job.kill()
+                text, _ = job.communicate()
+            return None, text, time.time()
+
+    def must(self, *words):
+        done = subprocess.run(MPIRUN + ["2", self.program] + list(words), stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(words)}: status {done.returncode}\n{done.stdout}{done.stderr}")
+
+    def prepare(self):
+        os.mkdir(self.inputs)
+        graph = os.path.join(self.inputs, "graph")
+        cora = os.path.join(os.environ.get("ORTHANT_DATA", ""), "datasets", "cora")
+        if os.path.isdir(cora):
+            shutil.copytree(cora, graph)
+        else:
+            self.must("generate", "--kind", "sbm", "--vertices", "2700", "--edges", "5300", "--features", "300", "--classes",
+                      "7", "-o", graph)
+        self.must("partition", "--input", graph, "-o", self.inputs + "/graph.h5")
+        train = TRAIN.format(inputs=self.inputs, run=self.inputs)
+        self.must(*train.split(), "--epochs", "2")
+
+    def reference(self, job):
+        """Runs the job undisturbed; its outputs are the right ones, and its events are counted."""
+        run = os.path.join(self.scratch, "reference_" + job)
+        os.mkdir(run)
+        report = os.path.join(run, "report")
+        status, text, _ = self.run(self.command(job, run, "alloc:0", "all", report))
+        if status != 0:
+            sys.exit(f"{job} undisturbed: status {status}\n{text}")
+        for rank in (0, 1):
+            with open(report + str(rank), encoding="utf-8") as file:
+                for line in file:
+                    _, kind, count = line.split()
+                    self.counts[job, kind, rank] = int(count)
+        # An older output of the same name, which is not what a run makes.
+        for name in JOBS[job][1]:
+            with open(os.path.join(run, name + ".old"), "wb") as file:
+                file.write(b"older output\n" * 100)
+
+    def points(self, job, budget):
+        chosen = []
+        for kind, share in SHARES.items():
+            counts = [self.counts[job, kind, rank] for rank in (0, 1)]
+            wanted = min(budget * share // 15 or 1, sum(counts))
+            ranks = [rank for rank in (0, 1) if counts[rank] > 0]
+            for i in range(wanted):
+                rank = ranks[i % len(ranks)]
+                number = 1 + int((i + 0.5) / wanted * counts[rank])
+                old = 0 if JOBS[job][2] is None else i // 2 % 2
+                chosen.append(Point(job, kind, rank, number, old))
+        return sorted(set(chosen))
+
+    def try_point(self, point):
+        arguments, outputs, replaces = JOBS[point.job]
+        run = tempfile.mkdtemp(prefix=point.job + "_", dir=self.scratch)
+        reference = os.path.join(self.scratch, "reference_" + point.job)
+        metrics = os.path.join(run, "metrics.jsonl")
+        if point.old:
+            for name in outputs:
+                shutil.copy(os.path.join(reference, name + ".old"), os.path.join(run, name))
+            with open(metrics, "w", encoding="utf-8") as file:
+                file.write(OLD_TEXT)
+        before = stamps(self.inputs)
+        report = os.path.join(run, "report")
+        inject = f"{point.kind}:{point.number}"
+        extra = replaces if point.old else ""
+        status, text, end = self.run(self.command(point.job, run, inject, point.rank, report, extra))
+        injected, where = None, ""
+        if os.path.exists(report + str(point.rank)):
+            with open(report + str(point.rank), encoding="utf-8") as file:
+                where = file.read()
+            injected = float(where.split()[1])
+            os.remove(report + str(point.rank))
+        outcome, problems = self.judge(point, status, text, injected)
+        seconds = end - injected if injected else 0
+        if injected and status != 0 and seconds > GRACE:
+            problems.append(f"ended only {seconds:.1f} s after the injection")
+        problems += self.look_at_outputs(point, run, reference, status)
+        if point.old and "--metrics" in arguments:
+            with open(metrics, encoding="utf-8") as file:
+                if not file.read().startswith(OLD_TEXT):
+                    problems.append("the older lines of the metrics are lost")
+        if stamps(self.inputs) != before:
+            problems.append("an input has been touched")
+        if not problems:
+            shutil.rmtree(run)
+        return Result(outcome, problems, seconds, text, where)
+
+    def judge(self, point, status, text, injected):
+        errors = re.findall(r"orthant: error: .*", text)
+        if re.search(SIGNAL, text):
+            return "signal", ["died of a signal"]
+        if status is None:
+            return "hung", [f"still running after {LIMIT} s"]
+        if status == 0:
+            return "went on" if injected else "not reached", []
+        if status not in (1, 2):
+            return f"status {status}", [f"status {status}"]
+        problems = []
+        if len(errors) != 1:
+            problems.append(f"{len(errors)} lines of error")
+        if not any(re.search(CAUSES[point.kind], line, re.I) for line in errors):
+            problems.append("the cause is not named: " + (errors[0] if errors else "no line at all"))
+        if not injected:
+            problems.append("failed although nothing was injected")
+        # A call of the program itself that was interrupted has to be repeated.
+        if point.kind in ("eintr", "eagain"):
+            problems.append("was not repeated")
+        return f"status {status}", problems
+
+    def look_at_outputs(self, point, run, reference, status):
+        arguments, outputs, replaces = JOBS[point.job]
+        problems = []
+        for name in outputs:
+            ours, right = os.path.join(run, name), os.path.join(reference, name)
+            names = files_below(right)
+            good = [part for part in names if equal(os.path.join(ours, part).rstrip("/"), os.path.join(right, part).rstrip("/"))]
+            present = [part for part in names if os.path.exists(os.path.join(ours, part).rstrip("/"))]
+            if len(good) == len(names):
+                continue
+            if status == 0:
+                problems.append(f"status 0, but {name} is wrong: {len(good)} of {len(names)} files are right")
+            elif point.old:
+                if not filecmp.cmp(ours, right + ".old", shallow=False) if os.path.exists(ours) else True:
+                    problems.append(f"the older {name} is lost")
+            elif len(good) < len(present):
+                bad = sorted(set(present) - set(good))
+                problems.append(f"incomplete under its final name: {name}/{bad[0]}".rstrip("/"))
+            elif present:
+                problems.append(f"{len(present)} of {len(names)} files of {name} stand under their final names")
+        # Whatever is left over must not stand in the way of the next run.
+        expected = {"metrics.jsonl"} | {os.path.join(name, part).rstrip("/") for name in outputs
+                                       for part in files_below(os.path.join(reference, name))}
+        left = sorted(set(files_below(run)) - expected)
+        if status != 0 and left:
+            if point.job == "partition":
+                problems.append(f"left {left[0]}")
+            again, text, _ = self.run(self.command(point.job, run, "alloc:0", "none", os.path.join(run, "report"),
+                                                   replaces if point.old else ""))
+            if again != 0:
+                problems.append(f"left {left[0]}, and the next run ends with {again}: {text.strip()[:200]}")
+            elif set(files_below(run)) - expected:
+                problems.append(f"left {left[0]}, and the next run left {sorted(set(files_below(run)) - expected)[0]}")
+        return problems
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("library")
+    parser.add_argument("--points", type=int, default=15)
+    parser.add_argument("--only", nargs="+", default=list(JOBS))
+    parser.add_argument("--jobs", type=int, default=3)
+    parser.add_argument("--repeat")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="orthant_inject_") as scratch:
+        attack = Attack(os.path.abspath(options.program), os.path.abspath(options.library), os.path.realpath(scratch))
+        attack.prepare()
+        if options.repeat:
+            job, kind, rank, number, old = options.repeat.split(":")
+            attack.reference(job)
+            result = attack.try_point(Point(job, kind, int(rank), int(number), int(old)))
+            print(result.text, result.where, f"{result.outcome} after {result.seconds:.1f} s", *result.problems, sep="\n")
+            return 1 if result.problems else 0
+        for job in options.only:
+            attack.reference(job)
+        points = [point for job in options.only
+                  for point in attack.points(job, options.points // 2 if job in HALVED else options.points)]
+        return report(attack, options.jobs, points)
+
+
+def report(attack, num_jobs, points):
+    table = collections.Counter()
+    failures = []
+    slowest = 0
+    with concurrent.futures.ThreadPoolExecutor(num_jobs) as pool:
+        for point, result in zip(points, pool.map(attack.try_point, points)):
+            table[point.job, point.kind, "FAILED" if result.problems else result.outcome] += 1
+            if result.outcome.startswith("status"):
+                slowest = max(slowest, result.seconds)
+            if result.problems:
+                failures.append((point, result))
+                print("FAIL", ":".join(map(str, point)), "; ".join(result.problems), flush=True)
+                for line in result.where.splitlines()[:1]:
+                    print("    ", line)
+    outcomes = sorted({key[2] for key in table})
+    print(f"\n{'command':16} {'kind':8}" + "".join(f"{outcome:>12}" for outcome in outcomes))
+    for job, kind in sorted({key[:2] for key in table}):
+        print(f"{job:16} {kind:8}" + "".join(f"{table[job, kind, outcome]:12}" for outcome in outcomes))
+    print(f"{'all':25}" + "".join(f"{sum(n for key, n in table.items() if key[2] == outcome):12}" for outcome in outcomes))
+    print(f"{len(points)} points, {len(failures)} failed; slowest end {slowest:.1f} s after its injection")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a small graph from any format that Orthant takes, with nothing but Python: a second opinion on its readers.
+
+Written from the documentation of the formats (src/graph/README.md, src/graph/open_graph.hpp, OGB, NumPy, MatrixMarket),
+not from the readers. Whatever is not a graph by these rules is a ValueError.
+"""
+
+import ast
+import dataclasses
+import gzip
+import io
+import json
+import math
+import os
+import re
+import struct
+import zipfile
+import zlib
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.I)
+NATURAL = re.compile(r"\d+")
+TYPES = {"<i8": "q", "<u8": "Q", "<i4": "i", "<u4": "I", "<i2": "h", "<u2": "H", "|i1": "b", "|u1": "B", "|b1": "?", "<f8": "d",
+         "<f4": "f", "<f2": "e"}
+
+
+@dataclasses.dataclass
+class Graph:
+    num_vertices: int = 0
+    is_symmetric_input: bool = False  # both directions of every edge are meant, whatever the options say
+    edges: list = dataclasses.field(default_factory=list)  # (source, target, weight), as listed
+    is_weighted: bool = False
+    features: list = None  # rows of {column: value}
+    num_features: int = 0
+    labels: list = None  # a class or -1 each, or rows of 1, 0, -1
+    num_classes: int = 0
+    split: list = None  # three sets
+
+    def entries(self, is_directed):
+        """{(source, target): weight} after OGB's and PyG's rules: reverses added, repeats once, their weights summed."""
+        result = {}
+        for source, target, weight in self.edges:
+            result[source, target] = result.get((source, target), 0) + weight
+            if source != target and (self.is_symmetric_input or not is_directed):
+                result[target, source] = result.get((target, source), 0) + weight
+        return result if self.is_weighted else dict.fromkeys(result, 1)
+
+
+def require(condition, what):
+    if not condition:
+        raise ValueError(what)
+
+
+def single(value):
+    """As a 32-bit float; not finite ones are refused by whoever needs finite ones."""
+    try:
+        return struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def finite(value):
+    value = single(value)
+    require(math.isfinite(value), "not a finite number")
+    return value
+
+
+# ---- text -----------------------------------------------------------------------------------------------------------
+
+def read_bytes(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    if not path.endswith(".gz"):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(str(error)) from None
+
+
+def lines_of(path, comments=""):
+    """Fields of the lines that are not empty: blanks and tabs, or one comma, lie between them."""
+    lines = []
+    for line in read_bytes(path).decode("latin-1").split("\n"):
+        line = line.strip(" \t\r")
+        if line and line[0] not in (comments or "\0"):
+            lines.append(re.split(r"[ \t\r]*,[ \t\r]*|[ \t\r]+", line))
+    return lines
+
+
+def natural(word):
+    require(NATURAL.fullmatch(word) is not None, f"{word!r} is not an id or a count")
+    return int(word)
+
+
+def number(word):
+    require(NUMBER.fullmatch(word) is not None, f"{word!r} is not a number")
+    return float(word)
+
+
+def only(rows, width):
+    require(all(len(row) == width for row in rows), f"not {width} columns")
+    return rows
+
+
+def table(path):
+    rows = lines_of(path)
+    return [[number(word) for word in row] for row in (only(rows, len(rows[0])) if rows else rows)]
+
+
+def count_of(path):
+    rows = lines_of(path)
+    require(len(rows) == 1 and len(rows[0]) == 1, "not one number")
+    return natural(rows[0][0])
+
+
+# ---- arrays ---------------------------------------------------------------------------------------------------------
+
+def array_of(data):
+    """(type, shape, flat values) of a .npy file."""
+    require(data[:6] == b"\x93NUMPY" and len(data) >= 12, "no .npy")
+    version = data[6]
+    require(version in (1, 2, 3), "version")
+    begin = 10 if version == 1 else 12
+    end = begin + int.from_bytes(data[8:begin], "little")
+    require(end <= len(data), "header beyond the end")
+    try:
+        header = ast.literal_eval(data[begin:end].decode("utf-8" if version == 3 else "latin-1").strip(" \0"))
+    except (SyntaxError, ValueError, MemoryError, RecursionError, TypeError) as error:
+        raise ValueError(f"header: {error}") from None
+    require(isinstance(header, dict) and set(header) == {"descr", "fortran_order", "shape"}, "keys of the header")
+    kind, shape, is_fortran = header["descr"], header["shape"], header["fortran_order"]
+    require(isinstance(kind, str) and kind in TYPES, "type")
+    require(isinstance(is_fortran, bool) and isinstance(shape, tuple), "header")
+    require(all(type(extent) is int and extent >= 0 for extent in shape), "shape")
+    require(not (is_fortran and len(shape) > 1), "Fortran order")
+    count = math.prod(shape)
+    require(count * struct.calcsize(TYPES[kind]) == len(data) - end, "size")
+    return kind, shape, list(struct.unpack(f"<{count}{TYPES[kind]}", data[end:]))
+
+
+def integers(array):
+    require(array[0][1] in "iub", "not integers")
+    return [int(value) for value in array[2]]
+
+
+class Archive:
+    def __init__(self, path):
+        try:
+            with open(path, "rb") as file:
+                self.zip = zipfile.ZipFile(io.BytesIO(file.read()))
+            require(len(set(self.zip.namelist())) == len(self.zip.namelist()), "two members of one name")
+        except (zipfile.BadZipFile, NotImplementedError, struct.error, UnicodeDecodeError) as error:
+            raise ValueError(str(error)) from None
+
+    def __contains__(self, member):
+        return member in self.zip.namelist()
+
+    def array(self, member):
+        require(member in self, f"no {member}")
+        try:
+            return array_of(self.zip.read(member))
+        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, zlib.error, struct.error) as error:
+            raise ValueError(str(error)) from None
+
+
+# ---- parts of a graph -----------------------------------------------------------------------------------------------
+
+class Reader:
+    def __init__(self):
+        self.graph = Graph()
+        self.vertex_counts = []
+        self.edge_counts = []
+        self.meta = {}
+
+    def add_edges(self, pairs, weights=None):
+        require(weights is None or len(weights) == len(pairs), "weights and edges")
+        self.graph.is_weighted = weights is not None
+        self.graph.edges = [(source, target, finite(weight)) for (source, target), weight in
+                            zip(pairs, weights if weights is not None else [1] * len(pairs))]
+
+    def add_edge_array(self, array):
+        _, shape, values = array
+        require(len(shape) == 2 and shape[0] == 2, "shape of edge_index")
+        integers(array)
+        return list(zip(values[:shape[1]], values[shape[1]:]))
+
+    def add_dense(self, rows):
+        self.graph.num_features = len(rows[0]) if rows else 0
+        self.graph.features = [{j: finite(value) for j, value in enumerate(row)} for row in rows]
+        self.vertex_counts.append(len(rows))
+
+    def add_dense_array(self, array):
+        _, shape, values = array
+        require(len(shape) == 2, "shape of x")
+        width = shape[1]
+        self.add_dense([values[i * width:(i + 1) * width] for i in range(shape[0])])
+        self.graph.num_features = width
+
+    def add_sparse(self, indptr, indices, data, shape):
+        pointers, columns, extents = integers(indptr), integers(indices), integers(shape)
+        require(len(extents) == 2 and min(extents) >= 0, "x_shape")
+        rows, width = extents
+        require(all(len(array[1]) == 1 for array in (indptr, indices, data)), "one axis each")
+        require(len(pointers) == rows + 1 and pointers[0] == 0 and pointers[-1] == len(columns), "x_indptr")
+        require(pointers == sorted(pointers) and len(columns) == len(data[2]), "x_indptr, x_data")
+        self.graph.num_features = width
+        self.graph.features = []
+        for begin, end in zip(pointers, pointers[1:]):
+            row = columns[begin:end]
+            require(len(set(row)) == len(row) and all(0 <= column < width for column in row), "x_indices")
+            self.graph.features.append({column: finite(value) for column, value in zip(row, data[2][begin:end])})
+        self.vertex_counts.append(rows)
+
+    def add_labels(self, rows):
+        self.vertex_counts.append(len(rows))
+        width = len(rows[0]) if rows else 1
+        require(width > 0, "labels without columns")
+        if width > 1:
+            require(all(math.isnan(value) or value in (0, 1, -1) for row in rows for value in row), "labels")
+            self.graph.labels = [[-1 if math.isnan(value) else int(value) for value in row] for row in rows]
+            self.graph.num_classes = width
+            return
+        values = [-1.0 if isinstance(row[0], float) and math.isnan(row[0]) else row[0] for row in rows]
+        require(all(value == value // 1 and value >= -1 for value in values), "labels")
+        self.graph.labels = [int(value) for value in values]
+        self.graph.num_classes = max(self.graph.labels, default=-1) + 1
+
+    def add_label_array(self, array):
+        _, shape, values = array
+        require(len(shape) in (1, 2), "shape of labels")
+        width = shape[1] if len(shape) == 2 else 1
+        require(width > 0, "labels without columns")
+        self.add_labels([values[i * width:(i + 1) * width] for i in range(shape[0])])
+
+    def finish(self):
+        graph, meta = self.graph, self.meta
+        for key, counts in (("num_nodes", self.vertex_counts), ("num_edge_lines", self.edge_counts)):
+            if key in meta:
+                require(type(meta[key]) is int, f"{key} of meta.json")
+                counts.append(meta[key])
+        require(type(meta.get("name", "")) is str and type(meta.get("splits", {})) is dict, "meta.json")
+        ids = [end for source, target, _ in graph.edges for end in (source, target)]
+        require(ids, "no edges")
+        if not self.vertex_counts:
+            self.vertex_counts.append(max(ids) + 1)
+        require(len(set(self.vertex_counts)) == 1, f"counts of vertices {self.vertex_counts}")
+        require(set(self.edge_counts) <= {len(graph.edges)}, f"counts of edges {self.edge_counts}")
+        graph.num_vertices = self.vertex_counts[0]
+        require(0 <= min(ids) and max(ids) < graph.num_vertices, "ids")
+        if graph.labels is not None:
+            if "num_classes" in meta:
+                require(type(meta["num_classes"]) is int and graph.num_classes <= meta["num_classes"], "num_classes")
+                is_multi = graph.labels and isinstance(graph.labels[0], list)
+                require(not is_multi or graph.num_classes == meta["num_classes"], "num_classes")
+                graph.num_classes = meta["num_classes"]
+            require(graph.num_classes > 0, "no labels")
+        for part in graph.split or []:
+            require(all(0 <= vertex < graph.num_vertices for vertex in part), "split")
+        if graph.num_features == 0:
+            graph.features = None
+        return graph
+
+
+def exists(path):
+    """Whether there is such an entry; one that leads nowhere is a mistake."""
+    require(not os.path.islink(path) or os.path.exists(path), f"{path} leads nowhere")
+    require(not os.path.isdir(path), f"{path} is a folder")
+    return os.path.exists(path)
+
+
+def find_text(folder, name):
+    for path in (os.path.join(folder, name + ".gz"), os.path.join(folder, name)):
+        if exists(path):
+            return path
+    return None
+
+
+def read_file(path):
+    with open(path, "rb") as file:
+        return array_of(file.read())
+
+
+def read_edge_list(reader, path):
+    rows = lines_of(path, comments="#%")
+    if rows and len(rows[0]) >= 2 and all(re.match(r'[A-Za-z"_]', word) for word in rows[0]):
+        rows = rows[1:]
+    require(rows and len(rows[0]) in (2, 3), "columns")
+    only(rows, len(rows[0]))
+    pairs = [(natural(row[0]), natural(row[1])) for row in rows]
+    reader.add_edges(pairs, [number(row[2]) for row in rows] if len(rows[0]) == 3 else None)
+
+
+def read_matrix_market(reader, path):
+    text = read_bytes(path).decode("latin-1")
+    words = text.split("\n", 1)[0].lower().split()
+    require(words[:3] == ["%%matrixmarket", "matrix", "coordinate"] and len(words) == 5, "banner")
+    field, symmetry = words[3:]
+    require(field in ("pattern", "real", "integer", "double") and symmetry in ("general", "symmetric"), "banner")
+    head, *rows = lines_of(path, comments="%")
+    rows_, columns, entries = (natural(word) for word in only([head], 3)[0])
+    require(rows_ == columns, "not square")
+    only(rows, 2 if field == "pattern" else 3)
+    if field == "integer":
+        require(all(re.fullmatch(r"[+-]?\d+", row[2]) for row in rows), "integers")
+    reader.graph.is_symmetric_input = symmetry == "symmetric"
+    reader.vertex_counts.append(rows_)
+    reader.edge_counts.append(entries)
+    reader.add_edges([(natural(row[0]) - 1, natural(row[1]) - 1) for row in rows],
+                     None if field == "pattern" else [number(row[2]) for row in rows])
+
+
+def read_raw(reader, raw):
+    """OGB's raw/: csv or npz."""
+    edges = find_text(raw, "edge.csv")
+    features = find_text(raw, "node-feat.csv")
+    labels = find_text(raw, "node-label.csv")
+    for name, counts in (("num-node-list.csv", reader.vertex_counts), ("num-edge-list.csv", reader.edge_counts)):
+        path = find_text(raw, name)
+        if path is not None:
+            counts.append(count_of(path))
+    if edges is not None:
+        weights = find_text(raw, "edge-weight.csv")
+        pairs = [(natural(row[0]), natural(row[1])) for row in only(lines_of(edges), 2)]
+        reader.add_edges(pairs, [row[0] for row in only(table(weights), 1)] if weights else None)
+    else:
+        archive = Archive(os.path.join(raw, "data.npz"))
+        for member, counts in (("num_nodes_list.npy", reader.vertex_counts), ("num_edges_list.npy", reader.edge_counts)):
+            if member in archive:
+                counts += integers(archive.array(member))
+                require(len(archive.array(member)[2]) == 1, "one graph")
+        reader.add_edges(reader.add_edge_array(archive.array("edge_index.npy")))
+        if features is None and "node_feat.npy" in archive:
+            reader.add_dense_array(archive.array("node_feat.npy"))
+    if features is not None:
+        reader.add_dense(table(features))
+    if labels is not None:
+        rows = table(labels)
+        require(rows, "no labels")
+        # In text of several columns an unknown one is nan.
+        require(len(rows[0]) == 1 or all(value != -1 for row in rows for value in row), "labels")
+        reader.add_labels(rows)
+    elif exists(os.path.join(raw, "node-label.npz")):
+        reader.add_label_array(Archive(os.path.join(raw, "node-label.npz")).array("node_label.npy"))
+
+
+def read_npy_attributes(reader, folder):
+    def at(name):
+        return os.path.join(folder, name)
+    if reader.graph.features is None:
+        if exists(at("x.npy")):
+            reader.add_dense_array(read_file(at("x.npy")))
+        elif exists(at("x_indptr.npy")):
+            reader.add_sparse(*(read_file(at(f"x_{part}.npy")) for part in ("indptr", "indices", "data", "shape")))
+    if reader.graph.labels is None and exists(at("labels.npy")):
+        reader.add_label_array(read_file(at("labels.npy")))
+    if reader.graph.split is None and exists(at("train_idx.npy")):
+        reader.graph.split = [set(integers(read_file(at(f"{part}_idx.npy")))) for part in ("train", "valid", "test")]
+
+
+def read_graph(path):
+    """The graph in the file or folder `path`. ValueError or OSError where it is none."""
+    reader = Reader()
+    if not os.path.isdir(path):
+        is_matrix = ".mtx" in os.path.basename(path) or read_bytes(path)[:14].lower() == b"%%matrixmarket"
+        (read_matrix_market if is_matrix else read_edge_list)(reader, path)
+        return reader.finish()
+    if exists(os.path.join(path, "meta.json")):
+        with open(os.path.join(path, "meta.json"), encoding="utf-8") as file:
+            reader.meta = json.load(file)
+        require(isinstance(reader.meta, dict), "meta.json")
+    if os.path.isdir(os.path.join(path, "raw")):
+        read_raw(reader, os.path.join(path, "raw"))
+    else:
+        edges = read_file(os.path.join(path, "edge_index.npy"))
+        weights = os.path.join(path, "edge_weight.npy")
+        values = read_file(weights)[2] if exists(weights) else None
+        reader.add_edges(reader.add_edge_array(edges), values)
+    splits = os.path.join(path, "split")
+    names = sorted(os.listdir(splits)) if os.path.isdir(splits) else []
+    if names:
+        chosen = next((name for name in reader.meta.get("splits", {}) if name in names), names[0])
+        folder = os.path.join(splits, chosen)
+        reader.graph.split = []
+        for part in ("train", "valid", "test"):
+            found = find_text(folder, part + ".csv")
+            require(found is not None, f"no {part}")
+            reader.graph.split.append({natural(row[0]) for row in only(lines_of(found), 1)})
+    read_npy_attributes(reader, path)
+    return reader.finish()
