@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An edge list, plain or compressed, as its reader probes it and as two ranks read their shares. The first byte says
+// whether comments, a column of weights or a base of 1 are expected; the text follows.
+
+#include "fuzz/fuzz_target.hpp"
+#include "graph/text_edges.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
+  using namespace orthant;
+  using Weights = graph::EdgeTextFormat::Weights;
+  if (size == 0) return 0;
+  static fuzz::ScratchFolder const folder;
+  auto const flags = data[0];
+  auto const text = fuzz::text_of(data + 1, size - 1);
+  auto const path = folder.write(text.starts_with("\x1f\x8b") ? "edge.csv.gz" : "edge.csv", text);
+
+  fuzz::accept_or_refuse([&] { static_cast<void>(graph::probe_text_edges(path)); });
+  graph::EdgeTextFormat format;
+  format.has_comments = (flags & 1) != 0;
+  format.first_id = (flags & 2) != 0 ? 1 : 0;
+  format.weights = (flags & 4) != 0 ? Weights::read : (flags & 8) != 0 ? Weights::passed_over : Weights::absent;
+  format.num_vertices = (flags & 16) != 0 ? std::int64_t{1} << 40 : 100;
+  format.lines_to_skip = (flags & 32) != 0 ? 1 : 0;
+  format.id_limit = "the input has 100 vertices";
+  for (std::int64_t rank = 0; rank < 2; ++rank)
+    fuzz::accept_or_refuse([&] {
+      auto const stream = graph::read_text_edges(path, {rank, 2}, format, 7);
+      graph::EdgeBatch batch;
+      while (stream->next(batch))
+        for (auto const& edge : batch.edges)
+          if (edge.source < 0 || edge.source >= format.num_vertices || edge.target < 0 ||
+              edge.target >= format.num_vertices)
+            __builtin_trap();
+    });
+  return 0;
+}
