@@ -3,6 +3,7 @@
 
 #include "models/rms_norm_kernels.hpp"
 #include "pmm/host_parts.hpp"
+#include "pmm/long_sums.hpp"
 #include "runtime/collectives.hpp"
 
 #include <utility>
@@ -97,27 +98,32 @@ struct MaskGradientRows {
   }
 };
 
-/// scale_gradient(j) := sum_i dn_ij r_i z_ij, rows in order. A team takes a tile of neighbouring columns, so
-/// that a row of the tile is read in one piece.
+/// scale_gradient(j) := sum_i dn_ij r_i z_ij. A team takes a tile of neighbouring columns, so that a row of
+/// the tile is read in one piece.
 template<class T>
 struct SumScaleGradient {
   using TeamPolicy = Kokkos::TeamPolicy<DefaultExec>;
-  static constexpr std::int64_t tile = 512; // a tile of sums stays in the first cache
+  static constexpr std::int64_t tile = pmm::columns_of_long_sums;
 
   Matrix<T> z;
   Vector<T> inverse_rms;
   Matrix<T> gradient;
   Vector<T> scale_gradient;
 
-  KOKKOS_FUNCTION void operator()(typename TeamPolicy::member_type const& team) const {
-    auto const num_columns = z.extent(1);
-    auto const begin = static_cast<std::size_t>(team.league_rank() * tile);
-    auto const end = num_columns - begin < tile ? num_columns : begin + tile;
-    for (auto j = begin; j < end; ++j)
-      scale_gradient(j) = 0;
-    for (std::size_t i = 0; i < z.extent(0); ++i)
-      for (auto j = begin; j < end; ++j)
-        scale_gradient(j) += gradient(i, j) * inverse_rms(i) * z(i, j);
+  void operator()(typename TeamPolicy::member_type const& team) const {
+    auto const num_columns = static_cast<std::int64_t>(z.extent(1));
+    auto const first = team.league_rank() * tile;
+    auto const width = num_columns - first < tile ? num_columns - first : tile;
+    T const* const dn = gradient.data() + first;
+    T const* const numbers = z.data() + first;
+    T const* const r = inverse_rms.data();
+    pmm::sum_rows_in_blocks<T>(static_cast<std::int64_t>(z.extent(0)), width, scale_gradient.data() + first,
+                               [=](std::int64_t begin, std::int64_t end, T* partial) {
+                                 for (auto i = begin; i < end; ++i)
+                                   for (std::int64_t j = 0; j < width; ++j)
+                                     partial[j] +=
+                                         dn[i * num_columns + j] * r[i] * numbers[i * num_columns + j];
+                               });
   }
 };
 

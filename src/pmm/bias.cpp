@@ -3,31 +3,32 @@
 
 #include "pmm/bias_kernels.hpp"
 #include "pmm/host_parts.hpp"
+#include "pmm/long_sums.hpp"
 
 namespace orthant::pmm {
 namespace {
 
 /// sums(j) := sum_i from(i, j) on host processors. A team takes a tile of neighbouring columns, so that a row
-/// of the tile is read in one piece; rows are added in order, whatever the number of teams.
+/// of the tile is read in one piece; the order of additions does not depend on the number of teams.
 template<class T>
 struct SumColumns {
   using TeamPolicy = Kokkos::TeamPolicy<DefaultExec>;
-  static constexpr std::int64_t tile = 512; // a tile of sums stays in the first cache
+  static constexpr std::int64_t tile = columns_of_long_sums;
 
   Matrix<T> from;
   Vector<T> sums;
 
-  KOKKOS_FUNCTION void operator()(typename TeamPolicy::member_type const& team) const {
+  void operator()(typename TeamPolicy::member_type const& team) const {
     auto const num_columns = static_cast<std::int64_t>(from.extent(1));
-    auto const begin = team.league_rank() * tile;
-    auto const width = num_columns - begin < tile ? num_columns - begin : tile;
-    T const* const source = from.data() + begin;
-    T* const target = sums.data() + begin;
-    for (std::int64_t j = 0; j < width; ++j)
-      target[j] = 0;
-    for (std::size_t i = 0; i < from.extent(0); ++i)
-      for (std::int64_t j = 0; j < width; ++j)
-        target[j] += source[static_cast<std::int64_t>(i) * num_columns + j];
+    auto const first = team.league_rank() * tile;
+    auto const width = num_columns - first < tile ? num_columns - first : tile;
+    T const* const source = from.data() + first;
+    sum_rows_in_blocks<T>(static_cast<std::int64_t>(from.extent(0)), width, sums.data() + first,
+                          [=](std::int64_t begin, std::int64_t end, T* partial) {
+                            for (auto i = begin; i < end; ++i)
+                              for (std::int64_t j = 0; j < width; ++j)
+                                partial[j] += source[i * num_columns + j];
+                          });
   }
 };
 

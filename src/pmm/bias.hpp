@@ -26,7 +26,7 @@ void sum_rows(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector
               Workspace<T> const& work);
 
 /// sum_rows in two steps, for a kernel that has the columns summed in passing: sums(j) := sum_i from(i, j),
-/// in an order that depends on the shape alone: row by row on host processors (local), ..
+/// in an order that depends on the shape alone: long_sums.hpp on host processors (local), ..
 template<class T>
 void sum_columns(DefaultExec const& exec, Matrix<T> const& from, Vector<T> const& sums,
                  Workspace<T> const& work);

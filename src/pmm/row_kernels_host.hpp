@@ -28,8 +28,8 @@ struct HostActivation {
   bool has_relu = false;
 };
 
-/// gradient(i, j) := active(i, j) > 0 ? scale gradient(i, j) : 0;   sums(j) := sum_i gradient(i, j), rows in
-/// order.
+/// gradient(i, j) := active(i, j) > 0 ? scale gradient(i, j) : 0;   sums(j) := sum_i gradient(i, j)
+/// (long_sums.hpp).
 template<class T>
 struct HostActivationBackward {
   std::int64_t num_rows = 0;

@@ -1,0 +1,38 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sums over the rows of a tall block on host processors. A single precision sum of ones stays at 2^24 however
+// many follow, and loses digits long before. So rows are summed in blocks: within a block in the block's own
+// precision, which keeps the inner loop as fast as it can be; over the blocks in double.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace orthant::pmm {
+
+/// Columns that are summed at a time: their sums stay in the first cache.
+inline constexpr std::int64_t columns_of_long_sums = 512;
+
+/// sums(j) := the sum over num_rows rows, for `width` columns, at most columns_of_long_sums. The caller's
+/// add_rows(begin, end, partial) adds rows [begin, end) to partial[0 .. width), in order. The order of
+/// additions depends on the number of rows alone.
+template<class T, class AddRows>
+inline void sum_rows_in_blocks(std::int64_t num_rows, std::int64_t width, T* sums, AddRows const& add_rows) {
+  constexpr std::int64_t rows_of_block = 4096; // costs the total 1/4096 of the additions
+  double totals[columns_of_long_sums];
+  T partial[columns_of_long_sums];
+  for (std::int64_t j = 0; j < width; ++j)
+    totals[j] = 0;
+  for (std::int64_t begin = 0; begin < num_rows; begin += rows_of_block) {
+    auto const end = num_rows - begin < rows_of_block ? num_rows : begin + rows_of_block;
+    for (std::int64_t j = 0; j < width; ++j)
+      partial[j] = 0;
+    add_rows(begin, end, partial);
+    for (std::int64_t j = 0; j < width; ++j)
+      totals[j] += static_cast<double>(partial[j]);
+  }
+  for (std::int64_t j = 0; j < width; ++j)
+    sums[j] = static_cast<T>(totals[j]);
+}
+
+} // namespace orthant::pmm

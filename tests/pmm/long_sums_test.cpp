@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sums over more rows than single precision can count: ones add up to their number. A sum of more than 2^24
+// ones is lost if it is kept in one float.
+#include "pmm/bias.hpp"
+#include "pmm/column_sums.hpp"
+#include "pmm/local_gemm.hpp"
+#include "pmm/local_spmm.hpp"
+#include "pmm/row_kernels_host.hpp"
+
+#include <gtest/gtest.h>
+
+namespace orthant::testing {
+namespace {
+
+using namespace orthant::pmm;
+
+constexpr std::int64_t num_rows = ORTHANT_LONG_SUM_ROWS;
+constexpr auto all = static_cast<float>(num_rows);
+static_assert(num_rows > 1 << 24);
+
+Matrix<float> ones(std::int64_t rows, std::int64_t columns) {
+  Matrix<float> const matrix(Kokkos::view_alloc("ones", Kokkos::WithoutInitializing),
+                             static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
+  Kokkos::deep_copy(matrix, 1.0F);
+  return matrix;
+}
+
+float first_of(Matrix<float> const& numbers) {
+  return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), numbers)(0, 0);
+}
+
+TEST(LongSums, AColumnForABias) {
+  auto const sums = ones(1, 1);
+  Workspace<float> work;
+  reserve_column_sums(work, num_rows, 1);
+
+  sum_columns<float>({}, ones(num_rows, 1), Vector<float>(sums.data(), 1), work);
+
+  EXPECT_EQ(first_of(sums), all);
+}
+
+TEST(LongSums, AColumnOfMaskedGradientsInEveryInstructionSet) {
+  if constexpr (!runs_on_host) GTEST_SKIP() << "a device has other kernels";
+  auto const gradient = ones(num_rows, 1);
+  for (auto const& kernels : host_rows::supported_row_kernels<float>()) {
+    auto sum = 0.0F;
+
+    kernels.activate_backward({num_rows, 1, gradient.data(), gradient.data(), &sum, 1.0F}, 0, 1);
+
+    EXPECT_EQ(sum, all);
+  }
+}
+
+TEST(LongSums, AWeightsGradientByADenseProduct) {
+  auto const matrix = ones(num_rows, 1);
+  auto const product = ones(1, 1);
+
+  local_gemm<float>({}, 1, Transpose::yes, matrix, Transpose::no, matrix, 0, product);
+  runtime::compat::fence(DefaultExec(), "orthant::testing/the product is read");
+
+  EXPECT_EQ(first_of(product), all);
+}
+
+TEST(LongSums, ALongRowOfASparseProduct) {
+  SparseBlock<float> block;
+  block.csr.num_rows = 1;
+  block.csr.num_columns = 1;
+  block.csr.row_offsets = Vector<runtime::Offset>("offsets", 2);
+  Kokkos::deep_copy(Kokkos::subview(block.csr.row_offsets, 1), num_rows);
+  block.csr.columns = Vector<runtime::LocalColumn>("columns", static_cast<std::size_t>(num_rows)); // all 0
+  LocalSpmm<float> const kernel(block);
+  for (std::int64_t const width : {1, 7, 20}) {
+    auto const product = ones(1, width);
+
+    kernel.apply({}, {0, 1}, ones(1, width), product);
+    runtime::compat::fence(DefaultExec(), "orthant::testing/the product is read");
+
+    EXPECT_EQ(first_of(product), all) << "width " << width;
+  }
+}
+
+} // namespace
+} // namespace orthant::testing
