@@ -124,10 +124,10 @@ class Command {
   std::unique_ptr<Parser> parser_;
   std::string group_ = "Options";
   runtime::CommandDescription description_; // of the parser's entries, in their order
-  std::vector<FileOption> files_;
   CommonOptions common_;
   bool needs_device_ = true;
   std::function<int(Context&)> run_;
+  std::vector<FileOption> files_;
 };
 
 /// For the run of a subcommand that is still to come.

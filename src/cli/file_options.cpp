@@ -30,14 +30,17 @@ bool are_same(fs::path const& a, fs::path const& b) {
   auto const place_of = [&](fs::path const& path) {
     return fs::weakly_canonical(fs::absolute(runtime::link_target(path)), error);
   };
-  return place_of(a) == place_of(b);
+  auto const place = place_of(a);
+  return !place.empty() && place == place_of(b);
 }
 
 /// True for files that readers of graphs look for in a folder.
 bool may_be_of_graph(fs::path const& path) {
   constexpr std::array<std::string_view, 9> endings{".npy", ".npz", ".gz", ".csv",  ".txt",
                                                     ".tsv", ".mtx", ".el", ".edges"};
-  return path.filename() == "meta.json" || std::ranges::find(endings, path.extension()) != endings.end();
+  auto const ending = path.extension().string();
+  return path.filename() == "meta.json" ||
+         std::ranges::find(endings, std::string_view(ending)) != endings.end();
 }
 
 /// True if `file` is one of the files that make up a graph in `folder`.

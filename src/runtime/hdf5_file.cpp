@@ -85,6 +85,13 @@ void silence_hdf5() {
   static_cast<void>(is_silent);
 }
 
+/// Properties of new objects that bear no times of day: equal input, equal file.
+Hdf5Handle without_times(hid_t kind, std::string const& name_) {
+  Hdf5Handle properties(ORTHANT_HDF5(H5Pcreate(kind)));
+  ORTHANT_HDF5(H5Pset_obj_track_times(properties.get(), false));
+  return properties;
+}
+
 std::vector<hsize_t> sizes_of(Hdf5File::Extents const& extents) {
   return {extents.begin(), extents.end()};
 }
@@ -115,7 +122,8 @@ Hdf5File Hdf5File::lay_out(std::string name, detail::Hdf5Recording& recording) {
   Hdf5Handle const access(ORTHANT_HDF5(H5Pcreate(H5P_FILE_ACCESS)));
   ORTHANT_HDF5(detail::record_writes(access.get(), recording));
   ORTHANT_HDF5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_LATEST));
-  Hdf5Handle file(ORTHANT_HDF5(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get())));
+  auto const creation = without_times(H5P_FILE_CREATE, name_);
+  Hdf5Handle file(ORTHANT_HDF5(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, creation.get(), access.get())));
   return {std::move(file), std::move(name)};
 }
 
@@ -169,14 +177,16 @@ void Hdf5File::create_array(std::string const& name, Hdf5Type type, Extents cons
   auto const sizes = sizes_of(extents);
   Hdf5Handle const space(
       ORTHANT_HDF5(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr)));
-  Hdf5Handle const links(ORTHANT_HDF5(H5Pcreate(H5P_LINK_CREATE)));
-  ORTHANT_HDF5(H5Pset_create_intermediate_group(links.get(), 1));
-  Hdf5Handle const creation(ORTHANT_HDF5(H5Pcreate(H5P_DATASET_CREATE)));
+  auto const group_creation = without_times(H5P_GROUP_CREATE, name_);
+  for (auto slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1))
+    if (auto const group = name.substr(0, slash); !contains(group))
+      Hdf5Handle(ORTHANT_HDF5(
+          H5Gcreate2(file_.get(), group.c_str(), H5P_DEFAULT, group_creation.get(), H5P_DEFAULT)));
+  auto const creation = without_times(H5P_DATASET_CREATE, name_);
   ORTHANT_HDF5(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY));
   ORTHANT_HDF5(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER));
-  ORTHANT_HDF5(H5Pset_obj_track_times(creation.get(), false)); // equal input, equal file
   Hdf5Handle const array(ORTHANT_HDF5(H5Dcreate2(file_.get(), name.c_str(), detail::in_file_type(type),
-                                                 space.get(), links.get(), creation.get(), H5P_DEFAULT)));
+                                                 space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT)));
   auto const offset = H5Dget_offset(array.get());
   if (offset == HADDR_UNDEF) return; // empty
   auto const end = offset + H5Dget_storage_size(array.get());

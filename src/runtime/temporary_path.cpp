@@ -55,8 +55,12 @@ void TemporaryPath::keep() noexcept {
 void TemporaryPath::remove() const noexcept {
   if (is_kept_) return;
   try {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    std::error_code error;
+    constexpr auto most_attempts = 3; // ranks may remove one folder at the same time
+    for (auto i = 0; i < most_attempts; ++i) {
+      std::filesystem::remove_all(path_, error);
+      if (!error) return;
+    }
   } catch (...) { // no memory; the next run removes it
   }
 }

@@ -108,6 +108,7 @@ def records_of(metrics: pathlib.Path) -> list[dict]:
 def train(options: argparse.Namespace, store: pathlib.Path, metrics: pathlib.Path, seed: int, how: Plan) -> list[dict]:
     """The records of the epochs."""
     if not records_of(metrics):
+        metrics.unlink(missing_ok=True)  # of a run that did not end
         words = ["train", "--graph", store, "--seed", seed, "--metrics", metrics, "--log-level", "error", *how.arguments]
         output_of([*options.mpirun, options.ranks, options.orthant, *words])
     epochs = [record for record in records_of(metrics) if record["event"] == "epoch"]

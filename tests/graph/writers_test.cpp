@@ -10,12 +10,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <memory>
+#include <new>
+#include <utility>
 
 namespace orthant::graph {
 namespace {
 
 using runtime::Communicator;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::read_whole;
 using testing::ScratchFolder;
 using testing::WholeGraph;
@@ -164,6 +169,79 @@ TEST(WriteGraph, LeavesNothingOfAnEarlierGraphAndTouchesNoStrangersFolder) {
   EXPECT_THAT(refused(folder.path() / "stranger" / "notes.txt"), HasSubstr("it is a file"));
   EXPECT_THAT(refused(folder.path() / "stranger" / "notes.txt" / "deeper"), HasSubstr("cannot write to"));
   EXPECT_EQ(content_of(folder.path() / "stranger" / "notes.txt"), "0 1\n");
+}
+
+TEST(WriteGraph, TakesWhatAnInterruptedJobHasLeftAndReadsNoneOfIt) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  auto const path = folder.path() / "g";
+  std::string const array = "any bytes will do";
+  // Killed while it wrote its files, and while it moved them to their places.
+  folder.write("g/graph.partial-0123456789abcdef/x.npy", array);
+  auto const message_of = [&](auto&& action) -> std::string {
+    try {
+      action();
+    } catch (runtime::UserError const& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  auto const read = [&] { static_cast<void>(open_graph(comm, {.path = path})); };
+  auto const while_writing = message_of(read);
+  folder.write("g/edge_index.npy", array);
+  folder.write("g/graph.moving/x.npy", array);
+  auto const while_moving = message_of(read);
+
+  write_graph(comm, *open_dataset(comm, "karate"), path, {.format = OutputFormat::npy});
+
+  EXPECT_THAT(while_writing, HasSubstr("is not a graph"));
+  EXPECT_THAT(while_moving, HasSubstr("holds a part of a graph: the job that wrote it was interrupted"));
+  EXPECT_EQ(open_graph(comm, {.path = path})->facts().num_vertices, 34);
+  runtime::barrier(runtime::host, comm);
+  for (auto const& entry : std::filesystem::directory_iterator(path))
+    EXPECT_THAT(entry.path().filename().string(), Not(AnyOf(HasSubstr("partial"), HasSubstr("moving"))));
+}
+
+/// A source that one rank cannot read to its end.
+class FailingSource final : public GraphSource {
+ public:
+  FailingSource(std::unique_ptr<GraphSource> whole, bool fails) : whole_(std::move(whole)), fails_(fails) {}
+  [[nodiscard]] GraphFacts const& facts() const override { return whole_->facts(); }
+  [[nodiscard]] std::unique_ptr<EdgeStream> edges(std::int64_t size) const override {
+    return whole_->edges(size);
+  }
+  [[nodiscard]] std::unique_ptr<FeatureStream> features(std::int64_t rows) const override {
+    return whole_->features(rows);
+  }
+  [[nodiscard]] std::unique_ptr<LabelStream> labels(std::int64_t rows) const override {
+    return whole_->labels(rows);
+  }
+  [[nodiscard]] SplitShare split() const override {
+    if (fails_) throw std::bad_alloc();
+    return whole_->split();
+  }
+
+ private:
+  std::unique_ptr<GraphSource> whole_;
+  bool fails_;
+};
+
+TEST(WriteGraph, AFailureOfOneRankLeavesTheEarlierGraph) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  auto const path = folder.path() / "g";
+  write_graph(comm, *open_dataset(comm, "karate"), path, {.format = OutputFormat::npy});
+  auto const before = read_whole(comm, *open_graph(comm, {.path = path}));
+  FailingSource const failing(open_dataset(comm, "sbm:vertices=50"), comm.rank() == comm.size() - 1);
+
+  EXPECT_THROW(write_graph(comm, failing, path, {.format = OutputFormat::ogb}), runtime::Error);
+  EXPECT_THROW(write_graph(comm, failing, folder.path() / "new", {.format = OutputFormat::npy}),
+               runtime::Error);
+  runtime::barrier(runtime::host, comm);
+
+  expect_same(read_whole(comm, *open_graph(comm, {.path = path})), before, false);
+  EXPECT_FALSE(std::filesystem::exists(path / "raw"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "new"));
 }
 
 } // namespace
