@@ -357,6 +357,8 @@ std::int64_t scan_classes(runtime::Communicator const& comm, Opener& opener) {
 } // namespace
 
 std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input const& input) {
+  runtime::WorkingScope const working(
+      comm.instruments().position); // one rank may have more to read than others
   Share const share{comm.rank(), comm.size()};
   auto opener = runtime::together(comm, [&] {
     Opener result{input, find_graph_files(input), share, {}, {}, {}, {}};

@@ -338,6 +338,8 @@ PartitionReport build(StoreWriter& writer, GraphSource const& source, std::files
 
 PartitionReport partition(Communicator const& comm, GraphSource const& source,
                           std::filesystem::path const& output, PartitionOptions const& options) {
+  runtime::WorkingScope const working(
+      comm.instruments().position); // one rank may have more to do than others
   // Repeats may halve what was estimated; what is really needed is set aside before it is written.
   require_disk_space(comm, output, estimate_partition(comm, source, options.permutation).disk_bytes / 2);
   StoreWriter writer(comm, output, options.replaces_output);

@@ -207,6 +207,8 @@ OutputFormat parse_output_format(std::string_view word) {
 
 void write_graph(Communicator const& comm, GraphSource const& source, fs::path const& folder,
                  WriteOptions const& options) {
+  runtime::WorkingScope const working(
+      comm.instruments().position); // one rank may have more to do than others
   auto const& facts = source.facts();
   prepare_output_folder(comm, folder, options.replaces_output);
   Writer const writer{comm, source, folder, options, facts};
