@@ -64,6 +64,8 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
       runtime::checked_range(input.random_labels, 0, most_columns, "the number of random classes"));
   static_cast<void>(
       runtime::checked_range(input.random_features, 0, most_columns, "the number of random features"));
+  runtime::WorkingScope const working(
+      comm.instruments().position); // one rank may have more to read than others
   Share const share{comm.rank(), comm.size()};
   auto opener = runtime::together(comm, [&] {
     Opener result{input, find_graph_files(input), share, {}, {}, {}, {}};

@@ -335,6 +335,8 @@ std::filesystem::path metis_file_of(std::filesystem::path const& output, std::in
 
 PartitionReport partition(Communicator const& comm, GraphSource const& source,
                           std::filesystem::path const& output, PartitionOptions const& options) {
+  runtime::WorkingScope const working(
+      comm.instruments().position); // one rank may have more to do than others
   // Repeats may halve what was estimated; what is really needed is set aside before it is written.
   require_disk_space(comm, output, estimate_partition(comm, source, options.permutation).disk_bytes / 2);
   require_output(comm, output, options.replaces_output);

@@ -211,6 +211,8 @@ OutputFormat parse_output_format(std::string_view word) {
 
 void write_graph(Communicator const& comm, GraphSource const& source, fs::path const& target,
                  WriteOptions const& options) {
+  runtime::WorkingScope const working(
+      comm.instruments().position); // one rank may have more to do than others
   auto const& facts = source.facts();
   OutputFolder output(comm, target, options.replaces_output);
   auto const& folder = output.path();

@@ -16,6 +16,7 @@
 #include <iostream>
 #include <optional>
 #include <sstream>
+#include <stdexcept>
 
 namespace orthant::runtime::detail {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "runtime/collectives.hpp"
 #include "runtime/error.hpp"
+#include "runtime/kokkos_start.hpp"
 #include "runtime/slurm_check.hpp"
 
 #include <Kokkos_Core.hpp>
@@ -71,6 +72,43 @@ TEST(Binding, GathersEveryRankInOrder) {
   EXPECT_FALSE(parse_cpu_list(own.cores.data()).empty());
   auto const table = format_bindings(all);
   EXPECT_EQ(std::ranges::count(table, '\n'), world.is_root() ? world.size() + 1 : 1);
+}
+
+std::string complaint(std::string const& option, int num_devices = 0) {
+  try {
+    detail::check_kokkos_options(std::array{option}, num_devices);
+    return {};
+  } catch (UserError const& error) {
+    return error.what();
+  }
+}
+
+TEST(KokkosOptions, ThoseOfKokkosPass) {
+  for (auto const* const option : {"--kokkos-num-threads=2", "--kokkos-threads=1", "--kokkos-num-devices=4,2",
+                                   "--kokkos-disable-warnings", "--kokkos-print-configuration=no",
+                                   "--kokkos-map-device-id-by=mpi_rank", "--kokkos-tools-libs=a.so"})
+    EXPECT_EQ(complaint(option), "");
+  EXPECT_EQ(complaint("--kokkos-device-id=7", 8), "");
+}
+
+TEST(KokkosOptions, OthersAndWrongValuesAreRefused) {
+  EXPECT_THAT(complaint("--kokkos-num-thread=2"), HasSubstr("did you mean '--kokkos-num-threads'"));
+  EXPECT_THAT(complaint("--kokkos-"), HasSubstr("is no option of Kokkos"));
+  EXPECT_THAT(complaint("--kokkos-num-threads"), HasSubstr("needs a value: --kokkos-num-threads=.."));
+  EXPECT_THAT(complaint("--kokkos-tools-libs="), HasSubstr("needs a value"));
+  for (auto const* const text : {"abc", "0", "-3", "2x", "1.5", "99999999999999999999", " 2"})
+    EXPECT_THAT(complaint(std::string("--kokkos-num-threads=") + text),
+                HasSubstr("is no whole number from 1 on"));
+  EXPECT_THAT(complaint("--kokkos-device-id=-1", 8), HasSubstr("is no whole number from 0 on"));
+  EXPECT_THAT(complaint("--kokkos-device-id=8", 8), HasSubstr("there are 8 devices here, 0 to 7"));
+  EXPECT_THAT(complaint("--kokkos-device-id=0"), HasSubstr("there is no device here"));
+}
+
+TEST(Describe, PutsTheTextOfLibrariesOnOneLine) {
+  EXPECT_EQ(describe(std::runtime_error("Error: no\n\t memory \nTraceback functionality not available\n\n")),
+            "Error: no memory");
+  EXPECT_EQ(describe(std::runtime_error("")), "");
+  EXPECT_EQ(describe(UserError("two\nlines of ours")), "two\nlines of ours");
 }
 
 Binding make_binding(int rank, char const* host, int device, char const* address) {

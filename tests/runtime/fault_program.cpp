@@ -11,6 +11,7 @@
 #include <Kokkos_Core.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <string>
@@ -190,10 +191,21 @@ std::map<std::string, std::function<void(Job const&)>> const cases{
        if (job.is_culprit()) setenv("KOKKOS_NUM_THREADS", "many", 1);
        job.environment.start_kokkos();
      }},
-    {"end", // the end fails
+    {"abort-tool", // likewise, by SIGABRT
+     [](Job const& job) {
+       if (job.is_culprit())
+         for (auto const* const variable :
+              {"KOKKOS_PROFILE_LIBRARY", "KOKKOS_TOOLS_LIBS"}) // before and since 3.7
+           setenv(variable, std::getenv("ORTHANT_TEST_TOOL"), 1);
+       job.environment.start_kokkos();
+     }},
+    {"end", // the end fails, while the others are still about to leave
      [](Job const& job) {
        job.environment.start_kokkos();
-       if (job.is_culprit()) Kokkos::push_finalize_hook([] { fail(); });
+       Kokkos::push_finalize_hook([is_culprit = job.is_culprit()] {
+         if (is_culprit) fail();
+         sleep_for(2);
+       });
      }},
     {"terminate",
      [](Job const& job) {

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 #
-# Jobs that go wrong, and what they must say: faults.py PROGRAM. Each job runs fault_program under mpirun; the exit
-# status, the text and the end itself (within `limit` seconds) are checked. The jobs mostly sleep, so several run at once.
+# Jobs that go wrong, and what they must say: faults.py PROGRAM watchdog|exit|start TOOL. Each job runs fault_program under
+# mpirun (TOOL: a Kokkos tool that aborts); the exit status, the text and the end itself (within `limit` seconds) are
+# checked. The jobs mostly sleep, so several run at once.
 
 import concurrent.futures
 import os
@@ -12,6 +13,7 @@ import sys
 import time
 
 PROGRAM = sys.argv[1]
+os.environ["ORTHANT_TEST_TOOL"] = sys.argv[3]
 MPIRUN = os.environ["ORTHANT_MPIRUN"].split()
 LIMIT = 60  # seconds after which a job counts as hung
 
@@ -85,8 +87,9 @@ EXIT = [
     Case(3, "some 2", 2, [r"orthant: error: rank 2: only mine"], [r"MPI_ABORT"]),
     Case(2, "terminate 1", 1, [r"orthant: error: rank 1: thrown where nothing may be thrown"]),
     Case(2, "status", 75, [], errors=0),
-    Case(2, "out-of-memory 1", 1, [r"orthant: error: rank 1: Kokkos failed to allocate memory .* failed.*\)\n"]),
+    Case(2, "out-of-memory 1", 1, [r"orthant: error: rank 1: Kokkos failed to allocate memory .* failed"], [r"[Tt]raceback"]),
     Case(2, "abort 1", 2, [r"orthant: error: rank 1: Kokkos does not start: .*KOKKOS_NUM_THREADS"], [r"Raised by", r"[Tt]raceback"]),
+    Case(2, "abort-tool 1", 1, [r"orthant: error: rank 1: Kokkos does not start: no device is free\n"]),
     Case(2, "fine --kokkos-num-threads=abc", 2, [r"error: --kokkos-num-threads: 'abc' is no whole number from 1 on"]),
     Case(2, "fine --kokkos-thread=2", 2, [r"error: --kokkos-thread is no option of Kokkos; did you mean '--kokkos-threads'"]),
     Case(2, "fine --kokkos-device-id=99", 2, [r"error: --kokkos-device-id=99: there (is|are) .* devices? here"]),

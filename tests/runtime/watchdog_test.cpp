@@ -9,6 +9,7 @@
 
 #include <array>
 #include <chrono>
+#include <ctime>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <source_location>
@@ -66,6 +67,74 @@ TEST(HangReport, RankThatCommunicatedNeverIsSaidTo) {
   std::vector<RankState> const states{{true, Position().read()}, waiting_in("barrier", 0, 8)};
 
   EXPECT_THAT(describe_hang(states, 7, 1), HasSubstr("rank 0: not arrived; has been in no collective yet"));
+}
+
+RankState working(double seconds) {
+  Position position;
+  WorkingScope const scope(position);
+  auto state = RankState{true, position.read()};
+  state.position.seconds = seconds;
+  return state;
+}
+
+TEST(HangReport, RankThatWorksIsSaidToAndWhere) {
+  std::vector const states{working(9), waiting_in("barrier", 0, 8)};
+
+  EXPECT_THAT(describe_hang(states, 7, 1),
+              HasSubstr("rank 0: not arrived; works by itself at watchdog_test.cpp:"));
+}
+
+TEST(Hang, IsSilenceOfEveryRankWhileSomeoneWaits) {
+  auto const waiting = [](double seconds) { return waiting_in("barrier", 0, seconds); };
+
+  EXPECT_TRUE(is_hang(std::vector{waiting(8), waiting(9)}, 7));
+  EXPECT_TRUE(is_hang(std::vector{waiting(8), away(waiting(9))}, 7));
+  EXPECT_TRUE(is_hang(std::vector{waiting(8), RankState{}}, 7)) << "it does not answer";
+  EXPECT_TRUE(is_hang(std::vector{waiting(8), working(8)}, 7)) << "it uses no processor";
+  EXPECT_FALSE(is_hang(std::vector{waiting(8), waiting(6)}, 7)) << "it has just come";
+  EXPECT_FALSE(is_hang(std::vector{waiting(8), away(waiting(6))}, 7));
+  EXPECT_FALSE(is_hang(std::vector{waiting(8), working(0)}, 7));
+  EXPECT_FALSE(is_hang(std::vector{away(waiting(8)), working(8), RankState{}}, 7)) << "nobody waits";
+}
+
+TEST(Hang, RanksStandStillIfNoneHasMovedOrBegunToAnswer) {
+  Position position;
+  auto const early = RankState{true, position.read()};
+  position.enter("barrier", "Y", 3, 0, std::source_location::current());
+  auto const later = RankState{true, position.read()};
+  position.leave();
+  position.enter("barrier", "Y", 3, 0, std::source_location::current());
+  auto const again = RankState{true, position.read()};
+
+  EXPECT_TRUE(stood_still(std::vector{early, RankState{}}, std::vector{early, RankState{}}));
+  EXPECT_FALSE(stood_still(std::vector{early}, std::vector{later}));
+  EXPECT_FALSE(stood_still(std::vector{later}, std::vector{again})) << "the same place, but another call";
+  EXPECT_FALSE(stood_still(std::vector{RankState{}}, std::vector{early}));
+  EXPECT_FALSE(stood_still({}, std::vector{early})) << "nobody was asked before";
+}
+
+TEST(Position, CountsTheProcessorTimeOfWorkOutsideCollectives) {
+  Position position;
+  EXPECT_FALSE(position.read().is_working);
+  {
+    WorkingScope const outer(position);
+    auto const before = position.read();
+    {
+      WorkingScope const inner(position);
+      for (auto const start = std::clock(); std::clock() == start;)
+        ;
+    }
+    auto const after = position.read();
+    EXPECT_TRUE(before.is_working && after.is_working);
+    EXPECT_EQ(after.work_line, before.work_line) << "the outer scope is back";
+    EXPECT_GT(after.processor_seconds, before.processor_seconds);
+    EXPECT_EQ(after.num_changes, before.num_changes + 2);
+
+    WaitingScope const waiting(position, "a bare call");
+    EXPECT_TRUE(position.read().is_waiting);
+    EXPECT_EQ(position.read().processor_seconds, 0);
+  }
+  EXPECT_FALSE(position.read().is_working);
 }
 
 TEST(HangReport, ThousandsOfPlacesAreCutShort) {
