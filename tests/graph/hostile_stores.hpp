@@ -143,7 +143,6 @@ inline std::vector<HostileStore> stores_with_wrong_facts() {
     stores.push_back({std::string(key) + "_is_a_number", Stage::open, "must be true or false", with(key, 1)});
   for (auto const* const key : {"name", "permutation", "normalization", "feature_kind", "label_kind"}) {
     stores.push_back({std::string(key) + "_is_a_number", Stage::open, "must be a text", with(key, 1)});
-    stores.push_back({std::string(key) + "_has_lines", Stage::open, "must be one line", with(key, "a\nb")});
   }
   stores.push_back(
       {"another_label_kind", Stage::open, "unknown kind of labels 'both'", with("label_kind", "both")});

@@ -39,6 +39,10 @@ class Hdf5FileTest : public ::testing::Test {
       std::iota(numbers.begin(), numbers.end(), 0.0);
       ASSERT_GE(H5Dwrite(array, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, numbers.data()), 0);
     }
+    if (H5Tget_class(type) == H5T_STRING) {
+      std::vector<char> const zeros(1024);
+      ASSERT_GE(H5Dwrite(array, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, zeros.data()), 0);
+    }
     H5Dclose(array);
     H5Sclose(space);
   }
