@@ -22,6 +22,7 @@ int run(ExportOptions const& options, Context& context) {
   graph::WriteOptions how;
   how.format = graph::parse_output_format(options.format);
   auto const store = graph::GraphStore::open(context.world(), options.graph);
+  store.verify(context.world()); // its contradictions would become a graph that looks sound
   auto const source = graph::open_store_as_source(context.world(), store);
   graph::write_graph(context.world(), *source, options.output, how);
   return runtime::exit_done;

@@ -104,7 +104,8 @@ std::unique_ptr<Command> make_info() {
       std::make_unique<Command>("info", "Show build, backends, devices and bindings, or what is in a file");
   auto const options = std::make_shared<InfoOptions>();
   command->input("file", options->file, "Store or weights to describe");
-  command->flag("--verify", options->verify, "Check the file's checksums, too");
+  command->flag("--verify", options->verify,
+                "Check all of the file, too: checksums, and what its arrays say of each other");
   command->set_needs_device(false);
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;

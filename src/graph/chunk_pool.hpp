@@ -4,6 +4,9 @@
 // Many growing lists in one pool of small chunks. A drained list's chunks serve other lists at once, so edges
 // that turn into matrix entries need the memory of the larger of the two, not of both.
 
+#include "runtime/error.hpp"
+
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,12 +17,27 @@
 
 namespace orthant::graph {
 
+/// The size of a chunk for `num_lists` lists that hold `total_bytes` together: half a chunk is lost per list,
+/// on average, which is to be an eighth of the list's bytes or less. Few lists lose little whatever their
+/// size, and have chunks that are read fast.
+[[nodiscard]] constexpr std::size_t chunk_bytes_for(std::int64_t num_lists, std::int64_t total_bytes) {
+  constexpr std::int64_t few_lists = 240 * 240;
+  std::size_t bytes = 1024;
+  if (num_lists <= few_lists) return bytes;
+  while (bytes > 64 && static_cast<std::int64_t>(bytes) > total_bytes / num_lists / 4)
+    bytes /= 2;
+  return bytes;
+}
+
 class ChunkPool {
  public:
   using Chunk = std::uint32_t;
-  static constexpr std::size_t chunk_bytes = 1024; // half of one is lost a list, on average
   static constexpr Chunk none = 0xffffffffU;
 
+  /// chunk_bytes: a power of two from 64 to 1,024.
+  explicit ChunkPool(std::size_t chunk_bytes = 1024) : chunk_bits_(std::countr_zero(chunk_bytes)) {}
+
+  [[nodiscard]] std::size_t chunk_bytes() const { return std::size_t{1} << chunk_bits_; }
   [[nodiscard]] Chunk allocate() {
     if (free_ == none) grow();
     auto const chunk = free_;
@@ -32,18 +50,23 @@ class ChunkPool {
     free_ = chunk;
   }
   [[nodiscard]] std::byte* data(Chunk chunk) const {
-    return slabs_[chunk / chunks_per_slab].get() + (chunk % chunks_per_slab) * chunk_bytes;
+    auto const bits = slab_bits - chunk_bits_;
+    auto const place = chunk & ((Chunk{1} << bits) - 1);
+    return slabs_[chunk >> bits].get() + (std::size_t{place} << chunk_bits_);
   }
   [[nodiscard]] Chunk& next(Chunk chunk) { return next_[chunk]; }
+  /// Memory of the chunks and of what is kept about them.
   [[nodiscard]] std::int64_t reserved_bytes() const {
-    return static_cast<std::int64_t>(slabs_.size() * chunks_per_slab * chunk_bytes);
+    return static_cast<std::int64_t>((slabs_.size() << slab_bits) + next_.size() * sizeof(Chunk));
   }
 
  private:
-  static constexpr std::size_t chunks_per_slab = 1024;
+  static constexpr int slab_bits = 20;
   void grow() {
-    slabs_.push_back(std::make_unique_for_overwrite<std::byte[]>(chunks_per_slab * chunk_bytes));
+    auto const chunks_per_slab = std::size_t{1} << (slab_bits - chunk_bits_);
     auto const first = next_.size();
+    ORTHANT_REQUIRE(first + chunks_per_slab < none, "more than 2^32 chunks on one rank; use more ranks");
+    slabs_.push_back(std::make_unique_for_overwrite<std::byte[]>(std::size_t{1} << slab_bits));
     next_.resize(first + chunks_per_slab);
     for (auto i = next_.size(); i-- > first;)
       release(static_cast<Chunk>(i));
@@ -52,6 +75,7 @@ class ChunkPool {
   std::vector<std::unique_ptr<std::byte[]>> slabs_;
   std::vector<Chunk> next_; // of the same list, or of the free ones
   Chunk free_ = none;
+  int chunk_bits_;
 };
 
 /// Lists of records, each kept in the order of appending. Borrows the pool.
@@ -60,17 +84,25 @@ class RecordLists {
   static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) <= 64);
 
  public:
-  RecordLists(ChunkPool& pool, std::size_t num_lists) : pool_(&pool), lists_(num_lists) {}
+  RecordLists(ChunkPool& pool, std::size_t num_lists)
+      : pool_(&pool),
+        per_chunk_(static_cast<std::uint32_t>(pool.chunk_bytes() / sizeof(Record))),
+        lists_(num_lists) {}
 
   [[nodiscard]] std::size_t num_lists() const { return lists_.size(); }
-  [[nodiscard]] std::int64_t size(std::size_t list) const { return lists_[list].count; }
+  [[nodiscard]] std::int64_t size(std::size_t list) const {
+    return static_cast<std::int64_t>(std::uint64_t{lists_[list].num_full} * per_chunk_ +
+                                     lists_[list].in_tail);
+  }
 
   void append(std::size_t list, Record const& record) {
     auto& state = lists_[list];
-    auto const place = static_cast<std::uint64_t>(state.count) % per_chunk;
-    if (place == 0) extend(state);
-    std::memcpy(pool_->data(state.tail) + place * sizeof(Record), &record, sizeof(Record));
-    ++state.count;
+    if (state.in_tail == 0) extend(state);
+    std::memcpy(pool_->data(state.tail) + state.in_tail * sizeof(Record), &record, sizeof(Record));
+    if (++state.in_tail == per_chunk_) {
+      state.in_tail = 0;
+      ++state.num_full;
+    }
   }
 
   /// Hints that append(list) is to come: soon, and (its list's state being there) very soon. Lists are many
@@ -78,16 +110,15 @@ class RecordLists {
   void expect_soon(std::size_t list) const { __builtin_prefetch(&lists_[list]); }
   void expect_next(std::size_t list) const {
     auto const& state = lists_[list];
-    auto const place = static_cast<std::uint64_t>(state.count) % per_chunk;
-    if (place != 0) __builtin_prefetch(pool_->data(state.tail) + place * sizeof(Record), 1);
+    if (state.in_tail != 0) __builtin_prefetch(pool_->data(state.tail) + state.in_tail * sizeof(Record), 1);
   }
 
   /// Calls visit(span of records) over the list, piece by piece.
   template<class Visit>
   void for_each_piece(std::size_t list, Visit&& visit) const {
-    auto left = static_cast<std::uint64_t>(lists_[list].count);
+    auto left = static_cast<std::uint64_t>(size(list));
     for (auto chunk = lists_[list].head; left > 0; chunk = pool_->next(chunk)) {
-      auto const count = left < per_chunk ? left : per_chunk;
+      auto const count = left < per_chunk_ ? left : std::uint64_t{per_chunk_};
       visit(std::span(reinterpret_cast<Record const*>(pool_->data(chunk)), count));
       left -= count;
     }
@@ -95,7 +126,7 @@ class RecordLists {
 
   /// records := the list; with `release` its chunks go back to the pool and it is empty.
   void read(std::size_t list, std::vector<Record>& records) const {
-    records.resize(static_cast<std::size_t>(lists_[list].count));
+    records.resize(static_cast<std::size_t>(size(list)));
     auto* to = records.data();
     for_each_piece(list, [&](std::span<Record const> piece) {
       std::memcpy(to, piece.data(), piece.size_bytes());
@@ -117,9 +148,9 @@ class RecordLists {
   }
 
  private:
-  static constexpr std::uint64_t per_chunk = ChunkPool::chunk_bytes / sizeof(Record);
   struct List {
-    std::int64_t count = 0;
+    std::uint32_t num_full = 0; // chunks
+    std::uint32_t in_tail = 0;  // records in a chunk that is not full
     ChunkPool::Chunk tail = ChunkPool::none;
     ChunkPool::Chunk head = ChunkPool::none;
   };
@@ -133,7 +164,11 @@ class RecordLists {
   }
 
   ChunkPool* pool_;
+  std::uint32_t per_chunk_;
   std::vector<List> lists_;
+
+ public:
+  static constexpr std::size_t bytes_per_list = sizeof(List);
 };
 
 } // namespace orthant::graph

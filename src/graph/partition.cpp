@@ -85,6 +85,7 @@ class Partitioner {
         source_(source),
         options_(options),
         steps_(comm_, options),
+        pool_(chunk_bytes_of(source.facts())),
         edges_(comm_, source.facts().num_vertices, source.facts().is_directed, pool_) {
     auto const& given = source.facts();
     auto& facts = report_.facts;
@@ -126,6 +127,15 @@ class Partitioner {
   using Edges = EdgeStore<Id, is_weighted>;
   using Placed = typename Edges::Placed;
   using Builder = TileBuilder<is_weighted>;
+
+  /// As the tiles of the matrix want it, which is to come; a source may not know its edges yet.
+  static std::size_t chunk_bytes_of(GraphFacts const& facts) {
+    constexpr std::int64_t usual_degree = 16;
+    auto const num_entries = facts.num_edges < 0 ? usual_degree * facts.num_vertices : 2 * facts.num_edges;
+    auto const grid = tile_grid_of_topology(facts.num_vertices, num_entries);
+    return chunk_bytes_for(grid.num_tiles(),
+                           num_entries * static_cast<std::int64_t>(sizeof(typename Builder::Entry)));
+  }
 
   Placement place(PermutationKind kind, std::span<std::int64_t const> degrees) {
     std::vector<std::int32_t> clusters;

@@ -68,7 +68,8 @@ std::int64_t num_bytes(Hdf5Array const& array) {
   return num_elements(array) * static_cast<std::int64_t>(size_of(array.type));
 }
 
-/// The tables of tiles that all ranks hold, by name: the smallest first, as long as they fit.
+} // namespace
+
 std::vector<std::string> tables_to_hold(StoreCatalogue const& catalogue) {
   std::vector<std::pair<std::int64_t, std::string>> tables;
   for (auto const& [name, array] : catalogue.arrays)
@@ -81,8 +82,6 @@ std::vector<std::string> tables_to_hold(StoreCatalogue const& catalogue) {
     if ((total += bytes) <= most_table_bytes_held) names.push_back(name);
   return names;
 }
-
-} // namespace
 
 std::string StoreCatalogue::to_text() const {
   nlohmann::json json;

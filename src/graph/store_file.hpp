@@ -34,6 +34,8 @@ struct StoreCatalogue {
 
 /// Tables of this many bytes in all are sent to all ranks; larger ones are read by rectangle.
 inline constexpr std::int64_t most_table_bytes_held = std::int64_t{8} << 20;
+/// Those that are sent, by name: the smallest first, as long as they fit.
+[[nodiscard]] std::vector<std::string> tables_to_hold(StoreCatalogue const& catalogue);
 
 class StoreFile {
  public:

@@ -16,7 +16,7 @@
 //   /features/dense float [D x N] in order p2, a column contiguous; /features/sparse as a topology
 //   /labels/{p1,p2} int32 [N], or int8 [C x N] where multi-label; /split/{p1,p2} uint8 [N], bits of Split
 //   /checksums/..                 CRC-32 of every 1,024 elements of each array above
-// Order p2 is absent where p1 = p2.
+// Order p2 is absent where p1 = p2. All arrays are contiguous and little-endian: they are read without HDF5.
 
 #include "graph/graph_source.hpp"
 

@@ -33,16 +33,20 @@ struct GraphStore::State {
     return {file, *std::ranges::find(groups, name, &TiledGroup::group)};
   }
 
-  /// The rows in `order` of an array that is stored in order p2 only: contiguous, or gathered.
-  template<class T>
-  [[nodiscard]] std::vector<T> gather_row(GraphStore const& store, std::string const& array_name,
-                                          std::int64_t row, Order order, Range rows) const {
-    if (order == Order::p2 || !facts().has_two_orders()) return read_checked<T>(file, array_name, row, rows);
+  /// The rows in `order` of a row of the dense features, which are stored in order p2 only: contiguous, or
+  /// gathered.
+  [[nodiscard]] std::vector<float> gather_features(GraphStore const& store, std::int64_t column, Order order,
+                                                   Range rows) const {
+    char const* const name = "/features/dense";
+    bool const is_contiguous = order == Order::p2 || !facts().has_two_orders();
+    auto const wanted = is_contiguous ? rows : Range{0, facts().num_vertices};
+    auto stored = read_checked<float>(file, name, column, wanted);
+    require_finite(file, name, std::span<float const>(stored), wanted.begin);
+    if (is_contiguous) return stored;
     auto const places = store.read_other_positions(order, rows);
-    auto const whole = read_checked<T>(file, array_name, row, {0, facts().num_vertices});
-    std::vector<T> result(places.size());
+    std::vector<float> result(places.size());
     std::transform(places.begin(), places.end(), result.begin(),
-                   [&](std::int64_t place) { return whole[static_cast<std::size_t>(place)]; });
+                   [&](std::int64_t place) { return stored[static_cast<std::size_t>(place)]; });
     return result;
   }
 };
@@ -177,7 +181,8 @@ std::vector<float> GraphStore::read_features(Order order, Range rows, Range colu
   auto const width = columns.size();
   std::vector<float> result(index(rows.size() * width));
   for (auto column = columns.begin; column < columns.end; ++column) {
-    auto const values = state_->gather_row<float>(*this, "/features/dense", column, order, rows);
+    auto const values = state_->gather_features(*this, column, order, rows);
+    require_finite(state_->file, "/features/dense", std::span<float const>(values), rows.begin);
     auto* to = result.data() + (column - columns.begin);
     for (auto const value : values) {
       *to = value;

@@ -118,6 +118,21 @@ namespace detail {
           {num_features, detail::num_parts_for(num_features, 12, 16)}};
 }
 
+/// What the tables of such a matrix take in the file: the place and the checksum of each tile, where each row
+/// of tiles begins, and the tables' own checksums. For 10^9 vertices and 2 10^10 entries 1.9 GB, beside 80 GB
+/// of entries.
+[[nodiscard]] constexpr std::int64_t table_bytes(TileGrid const& grid) {
+  constexpr std::int64_t elements_per_checksum = 1024;
+  auto const with_checksums = [](std::int64_t rows, std::int64_t columns, std::int64_t element_bytes) {
+    auto const num_checksums = (columns + elements_per_checksum - 1) / elements_per_checksum;
+    return rows * (columns * element_bytes + num_checksums * 4);
+  };
+  auto const rows = grid.rows.num_parts;
+  auto const columns = grid.columns.num_parts;
+  return with_checksums(1, rows + 1, 8) + with_checksums(rows, columns + 1, 4) +
+         with_checksums(rows, columns, 4);
+}
+
 /// The ranks' shares of num_parts tile rows: contiguous, in order of ranks.
 [[nodiscard]] constexpr Range tile_rows_of_rank(std::int64_t num_parts, int num_ranks, int rank) {
   return runtime::balanced_range(num_parts, num_ranks, rank);

@@ -5,6 +5,7 @@
 #include "runtime/together.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace orthant::models {
 namespace {
@@ -109,7 +110,10 @@ void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
         auto size = std::size_t{1};
         for (auto const count : counts)
           size *= static_cast<std::size_t>(count);
-        file.read(name, begin, counts, std::span<T>(values.data() + offset, size));
+        std::span<T> const read(values.data() + offset, size);
+        file.read(name, begin, counts, read);
+        if (!std::ranges::all_of(read, [](T value) { return std::isfinite(value); }))
+          runtime::throw_user("{}: {} holds a weight that is infinite or not a number", path.string(), name);
       });
       Kokkos::deep_copy(parameter.value(), values);
     }
@@ -140,6 +144,9 @@ std::optional<Hdf5File::Extents> weight_extents(Hdf5File const& file, std::files
   auto extents = file.extents(name);
   if (extents.size() != 2)
     runtime::throw_user("{}: {} is {}, not a matrix", path.string(), name, shape_text(extents));
+  if (extents[0] < 1 || extents[1] < 1)
+    runtime::throw_user("{}: {} is {}; it must have rows and columns", path.string(), name,
+                        shape_text(extents));
   return extents;
 }
 

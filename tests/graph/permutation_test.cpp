@@ -7,6 +7,7 @@
 #include "graph/exchange.hpp"
 #include "graph/placement.hpp"
 #include "graph/radix_sort.hpp"
+#include "graph/tile_builder.hpp"
 #include "graph/tile_grid.hpp"
 #include "graph/vertex_owners.hpp"
 #include "runtime/random.hpp"
@@ -86,6 +87,48 @@ TEST(TileGrid, LeavesSixteenEntriesToATile) {
     auto const grid = tile_grid_of_topology(5000, entries);
     EXPECT_TRUE(grid.num_tiles() == 1 || entries / grid.num_tiles() >= 16);
   }
+}
+
+// 10^9 vertices, 10^10 edges both ways, on many ranks: arithmetic, no data.
+TEST(TileGrid, TablesAndListsStaySmallBesideTheEntries) {
+  constexpr std::int64_t num_vertices = 1'000'000'000;
+  constexpr std::int64_t num_entries = 20'000'000'000;
+  auto const grid = tile_grid_of_topology(num_vertices, num_entries);
+
+  EXPECT_LT(table_bytes(grid), num_entries * 4 / 40);
+  auto const chunk = chunk_bytes_for(grid.num_tiles(), num_entries * 4);
+  EXPECT_EQ(chunk, 64U);
+  for (int const num_ranks : {1, 2048, 16'384}) {
+    auto const share = (grid.rows.num_parts + num_ranks - 1) / num_ranks;
+    auto const payload = num_entries * 4 / grid.rows.num_parts * share;
+    EXPECT_LT(tile_list_bytes(grid, num_entries, 4, chunk, num_ranks), payload * 5 / 4) << num_ranks;
+    EXPECT_GT(tile_list_bytes(grid, num_entries, 4, 1024, num_ranks), payload * 2) << num_ranks;
+  }
+  // Graphs of usual size keep large chunks.
+  EXPECT_EQ(chunk_bytes_for(tile_grid_of_topology(10'000'000, 100'000'000).num_tiles(), 400'000'000), 1024U);
+  auto const papers = tile_grid_of_topology(111'000'000, 3'200'000'000);
+  EXPECT_EQ(chunk_bytes_for(papers.num_tiles(), 12'800'000'000), 512U);
+}
+
+TEST(RecordLists, SmallChunksLoseLittle) {
+  constexpr std::size_t num_lists = 100'000;
+  constexpr std::size_t num_records = 85 * num_lists;
+  ChunkPool pool(chunk_bytes_for(num_lists, num_records * 4));
+  RecordLists<std::uint32_t> lists(pool, num_lists);
+  for (std::uint32_t i = 0; i < num_records; ++i)
+    lists.append(i * 2'654'435'761U % num_lists, i);
+
+  EXPECT_LT(pool.reserved_bytes(), std::int64_t{num_records} * 4 * 5 / 4);
+  std::int64_t total = 0;
+  std::vector<std::uint32_t> records;
+  for (std::size_t list = 0; list < num_lists; ++list) {
+    lists.drain(list, records);
+    total += static_cast<std::int64_t>(records.size());
+    ASSERT_TRUE(std::ranges::is_sorted(records));
+    for (auto const record : records)
+      ASSERT_EQ(record * 2'654'435'761U % num_lists, list);
+  }
+  EXPECT_EQ(total, std::int64_t{num_records});
 }
 
 TEST(Owners, InvertEachOther) {
