@@ -16,8 +16,10 @@
 #include "graph/radix_sort.hpp"
 #include "graph/vertex_owners.hpp"
 #include "runtime/error.hpp"
+#include "runtime/together.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -100,7 +102,9 @@ class EdgeStore {
   static constexpr std::uint64_t bucket_size = std::uint64_t{1} << bucket_bits;
 
   void push_edge(Outbox<Stored>& outbox, Edge edge, float weight) const;
+  /// UserError if weights that are added up leave the range of a float. Not collective.
   void merge(EdgeRules::Repeats repeats);
+  float sum_of(std::span<float const> weights, Stored const& edge) const;
   void count_degrees();
 
   runtime::Communicator const& comm_;
@@ -165,7 +169,7 @@ std::int64_t EdgeStore<Id, is_weighted>::collect(GraphSource const& source, Edge
   }
   num_read = runtime::all_reduced(comm_, num_read);
   source.check_num_edges(num_read);
-  merge(rules.repeats);
+  runtime::together(comm_, [&] { merge(rules.repeats); });
   count_degrees();
   return num_read;
 }
@@ -187,10 +191,10 @@ void EdgeStore<Id, is_weighted>::merge(EdgeRules::Repeats repeats) {
       while (end < edges.size() && edges[end].local == edges[i].local && edges[end].other == edges[i].other)
         ++end;
       if constexpr (is_weighted) {
-        // In ascending order, for the same sum whichever rank's edges arrived first.
         weights.clear();
         for (auto k = i; k < end; ++k)
           weights.push_back(edges[k].weight);
+        // In ascending order, for the same sum whichever rank's edges arrived first.
         std::sort(weights.begin(), weights.end());
         if (repeats == EdgeRules::Repeats::keep) {
           for (auto k = i; k < end; ++k) {
@@ -198,10 +202,7 @@ void EdgeStore<Id, is_weighted>::merge(EdgeRules::Repeats repeats) {
             buckets_.append(bucket, edges[k]);
           }
         } else {
-          double sum = 0;
-          for (auto const weight : weights)
-            sum += weight;
-          edges[i].weight = static_cast<float>(sum);
+          edges[i].weight = sum_of(weights, edges[i]);
           buckets_.append(bucket, edges[i]);
         }
       } else {
@@ -210,6 +211,20 @@ void EdgeStore<Id, is_weighted>::merge(EdgeRules::Repeats repeats) {
       i = end;
     }
   }
+}
+
+template<class Id, bool is_weighted>
+float EdgeStore<Id, is_weighted>::sum_of(std::span<float const> weights, Stored const& edge) const {
+  double sum = 0;
+  for (auto const weight : weights)
+    sum += weight;
+  auto const rounded = static_cast<float>(sum);
+  if (!std::isfinite(rounded))
+    runtime::throw_user(
+        "the {} weights of the edge between vertices {} and {} add up to {}, more than a float "
+        "holds; scale the weights down, or keep repeats apart (--duplicates keep)",
+        weights.size(), owners_.vertex_at(comm_.rank(), edge.local), edge.other, sum);
+  return rounded;
 }
 
 template<class Id, bool is_weighted>
