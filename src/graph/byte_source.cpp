@@ -21,11 +21,14 @@ void CloseFile::operator()(int descriptor) const noexcept {
 }
 
 FileDescriptor open_to_read(std::filesystem::path const& path) {
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.owns()) throw_user("cannot read {}: {}", path.string(), std::strerror(errno));
   struct stat status {};
-  if (::fstat(file.get(), &status) == 0 && S_ISDIR(status.st_mode))
-    throw_user("{} is a folder; a file was expected", path.string());
+  if (::fstat(file.get(), &status) != 0)
+    throw_user("cannot read {}: {}", path.string(), std::strerror(errno));
+  if (S_ISDIR(status.st_mode)) throw_user("{} is a folder; a file was expected", path.string());
+  if (!S_ISREG(status.st_mode)) // no size, no offsets; a pipe nobody writes to would never end
+    throw_user("cannot read {}: it is a pipe or a device; a regular file is wanted", path.string());
   return file;
 }
 
@@ -67,8 +70,10 @@ class FileBytes final : public ByteSource {
 
   std::string const& name() const override { return name_; }
   std::int64_t size() const override { return size_; }
+  std::int64_t bytes_read() const override { return bytes_read_; }
   void read(std::int64_t offset, std::span<std::byte> out) override {
     std::span const characters(reinterpret_cast<char*>(out.data()), out.size());
+    bytes_read_ += static_cast<std::int64_t>(out.size());
     auto const got = detail::read_at(file_.get(), offset, characters, path_);
     if (got != static_cast<std::int64_t>(out.size()))
       throw_user("{} ends at byte {}, where {} bytes were expected at byte {} (truncated?)", name_,
@@ -80,6 +85,7 @@ class FileBytes final : public ByteSource {
   std::string name_;
   detail::FileDescriptor file_;
   std::int64_t size_;
+  std::int64_t bytes_read_ = 0;
 };
 
 } // namespace

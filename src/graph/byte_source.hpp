@@ -24,10 +24,12 @@ class ByteSource {
   /// For messages: the path, or "archive(member)".
   [[nodiscard]] virtual std::string const& name() const = 0;
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// Fills `out` from `offset`. Throws UserError where the bytes are not there or cannot be read. Offsets
-  /// that go back are slow where has_random_access() is false.
+  /// Fills `out` from `offset`. Throws UserError if the bytes are not there or cannot be read. Without random
+  /// access, bytes before `offset` are passed over at the cost of reading them, and going back starts again.
   virtual void read(std::int64_t offset, std::span<std::byte> out) = 0;
   [[nodiscard]] virtual bool has_random_access() const { return true; }
+  /// Bytes that read() has cost so far, those that were passed over included.
+  [[nodiscard]] virtual std::int64_t bytes_read() const = 0;
 };
 
 namespace detail {
@@ -36,7 +38,8 @@ struct CloseFile {
 };
 using FileDescriptor = runtime::UniqueHandle<int, -1, CloseFile>;
 
-/// Opens a regular file to read. Throws UserError that names it and the reason.
+/// Opens a regular file to read. Throws UserError that names it and the reason. Does not wait for the other
+/// end of a pipe.
 [[nodiscard]] FileDescriptor open_to_read(std::filesystem::path const& path);
 [[nodiscard]] std::int64_t size_of_file(int descriptor, std::filesystem::path const& path);
 /// Up to out.size() bytes from `offset`; fewer at the end only.

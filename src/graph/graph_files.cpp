@@ -3,13 +3,13 @@
 
 #include "graph/byte_source.hpp"
 #include "graph/matrix_market.hpp"
+#include "graph/path_entry.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
 #include <array>
 #include <fmt/ranges.h>
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <vector>
 
 namespace orthant::graph {
 
@@ -21,46 +21,15 @@ namespace {
 using Path = GraphFiles::Path;
 using Topology = GraphFiles::Topology;
 
-bool is_there(Path const& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
 /// `folder/name` or `folder/name.gz`.
 std::optional<Path> find_text(Path const& folder, std::string const& name) {
   for (auto const& candidate : {name + ".gz", name})
-    if (is_there(folder / candidate)) return folder / candidate;
+    if (has_entry(folder / candidate)) return folder / candidate;
   return std::nullopt;
 }
 
 std::optional<Path> find_file(Path const& folder, std::string const& name) {
-  return is_there(folder / name) ? std::optional(folder / name) : std::nullopt;
-}
-
-DataSetMeta read_meta(Path const& folder) {
-  DataSetMeta meta;
-  auto const path = folder / "meta.json";
-  if (!is_there(path)) return meta;
-  static_cast<void>(detail::open_to_read(path)); // the system's reason where it cannot be read
-  meta.path = path;
-  std::ifstream file(path);
-  try {
-    auto const json = nlohmann::ordered_json::parse(file);
-    meta.name = json.value("name", std::string{});
-    if (json.contains("num_nodes")) meta.num_vertices = json["num_nodes"].get<std::int64_t>();
-    if (json.contains("num_edge_lines")) meta.num_edges = json["num_edge_lines"].get<std::int64_t>();
-    if (json.contains("num_classes")) meta.num_classes = json["num_classes"].get<std::int64_t>();
-    if (json.contains("splits"))
-      for (auto const& item : json["splits"].items())
-        meta.splits.push_back(item.key());
-  } catch (nlohmann::json::parse_error const& error) {
-    throw_user("{}: not sound JSON at byte {}", path.string(), error.byte);
-  } catch (nlohmann::json::exception const&) {
-    throw_user(
-        "{}: name must be text, num_nodes, num_edge_lines and num_classes whole numbers, splits an object",
-        path.string());
-  }
-  return meta;
+  return has_entry(folder / name) ? std::optional(folder / name) : std::nullopt;
 }
 
 /// The topology in `folder` in the layout of OGB's raw/, if it is there.
@@ -79,7 +48,8 @@ bool find_ogb(Path const& folder, GraphFiles& files) {
   files.num_edges = find_text(folder, "num-edge-list.csv");
   files.feature_text = find_text(folder, "node-feat.csv");
   files.label_text = find_text(folder, "node-label.csv");
-  if (!files.label_text) files.label_npz = find_file(folder, "node-label.npz");
+  auto const label_archive = find_file(folder, "node-label.npz");
+  if (!files.label_text) files.label_npz = label_archive;
   return true;
 }
 
@@ -92,16 +62,31 @@ bool find_npy_edges(Path const& folder, GraphFiles& files) {
   return true;
 }
 
+bool has_any(Path const& folder, std::initializer_list<char const*> names) {
+  // Every name is looked at: one that cannot be reached is an error whether or not another one is there.
+  return std::ranges::count_if(names, [&](auto const* name) { return has_entry(folder / name); }) > 0;
+}
+
 /// What raw/ lacks, from a folder of .npy.
 void add_npy_attributes(Path const& folder, GraphFiles& files) {
   bool const has_features = files.feature_text || files.feature_npy || files.sparse_npy;
   if (!has_features) {
     files.feature_npy = find_file(folder, "x.npy");
-    if (!files.feature_npy && is_there(folder / "x_indptr.npy")) files.sparse_npy = folder;
+    auto const parts = {"x_indptr.npy", "x_indices.npy", "x_data.npy", "x_shape.npy"};
+    if (!files.feature_npy && has_any(folder, parts)) files.sparse_npy = folder;
   }
   if (!files.label_text && !files.label_npz && !files.label_npy)
     files.label_npy = find_file(folder, "labels.npy");
-  if (!files.split_npy && is_there(folder / "train_idx.npy")) files.split_npy = folder;
+  if (!files.split_npy && has_any(folder, {"train_idx.npy", "valid_idx.npy", "test_idx.npy"}))
+    files.split_npy = {folder / "train_idx.npy", folder / "valid_idx.npy", folder / "test_idx.npy"};
+}
+
+/// The lists of split/NAME. The name of a missing one is kept: opening it says that it is not there.
+GraphFiles::Lists text_lists(Path const& folder) {
+  auto const list = [&](std::string const& name) {
+    return find_text(folder, name).value_or(folder / (name + ".gz"));
+  };
+  return {list("train.csv"), list("valid.csv"), list("test.csv")};
 }
 
 /// The only file in the folder with one of these endings.
@@ -119,9 +104,9 @@ std::optional<Path> find_single(Path const& folder, std::initializer_list<std::s
 
 void choose_split(Path const& folder, std::string const& wanted, GraphFiles& files) {
   std::vector<std::string> names;
-  if (is_there(folder / "split"))
+  if (has_entry(folder / "split"))
     for (auto const& entry : fs::directory_iterator(folder / "split"))
-      if (entry.is_directory()) names.push_back(entry.path().filename().string());
+      if (has_entry(entry.path()) && entry.is_directory()) names.push_back(entry.path().filename().string());
   std::ranges::sort(names);
   auto const is_listed = [&](std::string const& name) {
     return std::ranges::find(names, name) != names.end();
@@ -142,7 +127,7 @@ void choose_split(Path const& folder, std::string const& wanted, GraphFiles& fil
                  names.empty() ? std::string("none") : fmt::format("{}", fmt::join(names, ", ")));
   }
   if (is_listed(name)) {
-    files.split_folder = folder / "split" / name;
+    files.split_text = text_lists(folder / "split" / name);
     files.split_name = name;
   } else if (files.split_npy) {
     files.split_name = !files.meta.splits.empty() ? files.meta.splits.front() : "npy";
@@ -156,8 +141,8 @@ GraphFiles find_in_folder(Input const& input) {
   auto root = fs::absolute(input.path).lexically_normal();
   if (root.filename().empty()) root = root.parent_path();
   auto const kind = root.filename().string();
-  if ((kind == "raw" || kind == "npy") && !is_there(root / "meta.json") &&
-      (is_there(root.parent_path() / "meta.json") || is_there(root.parent_path() / "split")))
+  if ((kind == "raw" || kind == "npy") && !has_entry(root / "meta.json") &&
+      (has_entry(root.parent_path() / "meta.json") || has_entry(root.parent_path() / "split")))
     root = root.parent_path();
 
   GraphFiles files;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/npy.hpp"
 
+#include "runtime/checked.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <fmt/ranges.h>
-#include <limits>
 #include <optional>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 namespace orthant::graph {
 
@@ -64,6 +65,13 @@ void convert(std::byte const* from, std::span<T> out) {
   }
 }
 
+/// NumPy takes any byte but 0 for true.
+template<class T>
+void convert_bools(std::byte const* from, std::span<T> out) {
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = static_cast<T>(from[i] != std::byte{0});
+}
+
 template<class T>
 void convert_type(std::string_view type, std::byte const* from, std::span<T> out) {
   if (type == "<i8") return convert<std::int64_t>(from, out);
@@ -73,7 +81,8 @@ void convert_type(std::string_view type, std::byte const* from, std::span<T> out
   if (type == "<u8") return convert<std::uint64_t>(from, out);
   if (type == "<u4") return convert<std::uint32_t>(from, out);
   if (type == "<u2") return convert<std::uint16_t>(from, out);
-  if (type == "|u1" || type == "|b1") return convert<std::uint8_t>(from, out);
+  if (type == "|u1") return convert<std::uint8_t>(from, out);
+  if (type == "|b1") return convert_bools(from, out);
   if (type == "<f8") return convert<double>(from, out);
   if (type == "<f4") return convert<float>(from, out);
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -81,17 +90,6 @@ void convert_type(std::string_view type, std::byte const* from, std::span<T> out
     std::memcpy(&half, from + i * sizeof(half), sizeof(half));
     out[i] = static_cast<T>(widen_half(half));
   }
-}
-
-/// What stands between `open` and `close` after `key`.
-std::optional<std::string> quoted_value(std::string const& header, std::string_view key, char open,
-                                        char close) {
-  auto const place = header.find(key);
-  if (place == std::string::npos) return std::nullopt;
-  auto const begin = header.find(open, place + key.size());
-  auto const end = begin == std::string::npos ? begin : header.find(close, begin + 1);
-  if (end == std::string::npos) return std::nullopt;
-  return header.substr(begin + 1, end - begin - 1);
 }
 
 } // namespace
@@ -114,24 +112,22 @@ NpyArray::NpyArray(std::unique_ptr<ByteSource> bytes) : bytes_(std::move(bytes))
     throw_user("{}: .npy version {}.{}; versions 1 to 3 can be read", name(), version, at(7));
   std::int64_t const begin = version == 1 ? 10 : 12;
   auto const length = version == 1 ? at(8) | at(9) << 8 : at(8) | at(9) << 8 | at(10) << 16 | at(11) << 24;
+  constexpr std::int64_t longest_header = 65535; // what version 1 can say, far more than a plain array needs
+  if (length > longest_header)
+    throw_user("{}: a header of {} bytes is claimed; that of a plain array takes at most {}", name(), length,
+               longest_header);
   data_begin_ = begin + length;
   if (data_begin_ > bytes_->size())
     throw_user("{}: the header should end at byte {}, but there are {} bytes", name(), data_begin_,
                bytes_->size());
   std::string header(static_cast<std::size_t>(length), '\0');
   bytes_->read(begin, std::as_writable_bytes(std::span(header)));
-  parse_header(header);
+  header_cost_ = bytes_->bytes_read();
+  take_header(parse_npy_header(header, name()));
 }
 
-void NpyArray::parse_header(std::string const& header) {
-  // {'descr': '<i8', 'fortran_order': False, 'shape': (2, 100), }
-  auto const descr = quoted_value(header, "'descr'", '\'', '\'');
-  auto const shape = quoted_value(header, "'shape'", '(', ')');
-  bool const is_fortran = header.find("'fortran_order': True") != std::string::npos;
-  if (!descr || !shape || (!is_fortran && header.find("'fortran_order': False") == std::string::npos))
-    throw_user("{}: the .npy header at byte 10 is not that of a plain array of numbers", name());
-
-  type_ = *descr;
+void NpyArray::take_header(NpyHeader header) {
+  type_ = std::move(header.type);
   if (type_.starts_with('>'))
     throw_user(
         "{}: numbers are big-endian ('{}'); save it as little-endian: a.astype(a.dtype.newbyteorder('<'))",
@@ -141,36 +137,18 @@ void NpyArray::parse_header(std::string const& header) {
     throw_user("{}: type '{}' cannot be read; integers, bool, float16, float32 and float64 can", name(),
                type_);
   element_bytes_ = *element_bytes;
-
-  constexpr auto largest = std::numeric_limits<std::int64_t>::max() / 16;
-  for (char const* p = shape->data(); p < shape->data() + shape->size();) {
-    std::int64_t extent = 0;
-    auto const [end, error] = std::from_chars(p, shape->data() + shape->size(), extent);
-    if (error == std::errc{}) {
-      if (extent < 0 || (extent > 0 && num_elements() > largest / extent))
-        throw_user("{}: shape ({}) in the header at byte 10 cannot be", name(), *shape);
-      shape_.push_back(extent);
-    }
-    p = std::max(end, p + 1);
-  }
-  if (is_fortran && shape_.size() > 1)
+  shape_ = std::move(header.shape);
+  if (header.is_fortran && shape_.size() > 1)
     throw_user("{}: the array is in Fortran order; save it in C order: numpy.ascontiguousarray(a)", name());
 
-  auto const num_bytes = data_begin_ + num_elements() * element_bytes_;
+  auto const what = fmt::format("{}: size of an array of shape {}", name(), to_string(shape_));
+  for (auto const extent : shape_)
+    num_elements_ = runtime::checked_product(num_elements_, extent, what);
+  auto const data_bytes = runtime::checked_product(num_elements_, element_bytes_, what);
+  auto const num_bytes = runtime::checked_sum(data_begin_, data_bytes, what);
   if (num_bytes != bytes_->size())
     throw_user("{}: shape {} of '{}' needs {} bytes, but the file has {} ({})", name(), to_string(shape_),
                type_, num_bytes, bytes_->size(), num_bytes > bytes_->size() ? "truncated?" : "too many");
-}
-
-std::int64_t NpyArray::num_elements() const {
-  std::int64_t count = 1;
-  for (auto const extent : shape_)
-    count *= extent;
-  return count;
-}
-
-bool NpyArray::is_integer() const {
-  return type_[1] == 'i' || type_[1] == 'u' || type_[1] == 'b';
 }
 
 std::int64_t NpyArray::byte_of(std::int64_t index) const {
@@ -180,7 +158,7 @@ std::int64_t NpyArray::byte_of(std::int64_t index) const {
 template<class T>
 void NpyArray::read_as(std::int64_t first, std::span<T> out) {
   ORTHANT_REQUIRE(first >= 0 && first + static_cast<std::int64_t>(out.size()) <= num_elements());
-  constexpr auto native_type = sizeof(T) == 8 ? std::string_view("<i8") : std::string_view("<f4");
+  constexpr std::string_view native_type = std::is_integral_v<T> ? "<i8" : sizeof(T) == 8 ? "<f8" : "<f4";
   if (type_ == native_type) return bytes_->read(byte_of(first), std::as_writable_bytes(out));
   buffer_.resize(buffer_bytes);
   auto const most = buffer_bytes / static_cast<std::size_t>(element_bytes_);
@@ -195,28 +173,28 @@ void NpyArray::read_as(std::int64_t first, std::span<T> out) {
 }
 
 void NpyArray::read(std::int64_t first, std::span<std::int64_t> out) {
-  if (!is_integer()) throw_user("{}: type '{}'; integers are wanted here: a.astype('int64')", name(), type_);
+  if (!is_integer())
+    throw_user("{}: type '{}'; integers are wanted here: {}", name(), type_,
+               type_ == "|b1" ? "numpy.flatnonzero(a) if it is a mask" : "a.astype('int64')");
   read_as(first, out);
+  if (type_ != "<u8") return;
+  auto const wrapped = std::ranges::find_if(out, [](std::int64_t value) { return value < 0; });
+  if (wrapped == out.end()) return;
+  auto const element = first + (wrapped - out.begin());
+  throw_user("{}: {} at element {} (byte {}) is too large: at most 2^63 - 1 is wanted", name(),
+             static_cast<std::uint64_t>(*wrapped), element, byte_of(element));
 }
 
 void NpyArray::read(std::int64_t first, std::span<float> out) {
   read_as(first, out);
 }
 
-void NpyArray::fail_shape(std::string const& wanted) const {
-  throw_user("{}: shape {}; {} is wanted", name(), to_string(shape_), wanted);
+void NpyArray::read(std::int64_t first, std::span<double> out) {
+  read_as(first, out);
 }
 
-std::string npy_header(std::string const& type, std::vector<std::int64_t> const& shape) {
-  auto text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", type,
-                          fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
-  while ((10 + text.size() + 1) % 64 != 0)
-    text.push_back(' ');
-  text.push_back('\n');
-  std::string header("\x93NUMPY\x01\x00", 8);
-  header.push_back(static_cast<char>(text.size() & 0xff));
-  header.push_back(static_cast<char>(text.size() >> 8));
-  return header + text;
+void NpyArray::fail_shape(std::string const& wanted) const {
+  throw_user("{}: shape {}; {} is wanted", name(), to_string(shape_), wanted);
 }
 
 } // namespace orthant::graph

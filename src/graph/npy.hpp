@@ -6,6 +6,7 @@
 // is wanted.
 
 #include "graph/byte_source.hpp"
+#include "graph/npy_header.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -18,48 +19,52 @@ namespace orthant::graph {
 
 class NpyArray {
  public:
-  /// Reads the header. Throws UserError where it is not one, has a type, order or byte order that cannot be
-  /// read, or promises more bytes than there are.
+  /// Reads the header. Throws UserError if it is not one, has a type, order or byte order that cannot be
+  /// read, or if its shape needs another number of bytes than there are. Takes no more memory than 64 KiB.
   explicit NpyArray(std::unique_ptr<ByteSource> bytes);
   /// A file.
   explicit NpyArray(std::filesystem::path const& path) : NpyArray(open_file_bytes(path)) {}
 
   [[nodiscard]] std::vector<std::int64_t> const& shape() const { return shape_; }
-  [[nodiscard]] std::int64_t num_elements() const;
+  [[nodiscard]] std::int64_t num_elements() const { return num_elements_; }
   /// "<i8", "|u1", ..
   [[nodiscard]] std::string const& type() const { return type_; }
-  [[nodiscard]] bool is_integer() const;
+  /// Bool is none: whoever gives a mask where ids are wanted has made a mistake.
+  [[nodiscard]] bool is_integer() const { return type_[1] == 'i' || type_[1] == 'u'; }
   [[nodiscard]] std::string const& name() const { return bytes_->name(); }
   [[nodiscard]] bool has_random_access() const { return bytes_->has_random_access(); }
+  [[nodiscard]] std::int64_t element_bytes() const { return element_bytes_; }
+  /// Bytes that reading elements has cost so far, those that were inflated and passed over included.
+  [[nodiscard]] std::int64_t bytes_read() const { return bytes_->bytes_read() - header_cost_; }
   /// Where element `index` begins, for messages.
   [[nodiscard]] std::int64_t byte_of(std::int64_t index) const;
 
-  /// Elements [first, first + out.size()). Integers only, from integer types; throws UserError otherwise.
+  /// Elements [first, first + out.size()). Integers only, from integer types; throws UserError otherwise, and
+  /// if one does not fit in 63 bits.
   void read(std::int64_t first, std::span<std::int64_t> out);
-  /// Floats from any type.
+  /// Numbers of any type, rounded to the nearest float, or double.
   void read(std::int64_t first, std::span<float> out);
+  void read(std::int64_t first, std::span<double> out);
 
   /// Throws UserError that names the file, its shape, and `wanted` ("[N, features]").
   [[noreturn]] void fail_shape(std::string const& wanted) const;
 
  private:
-  void parse_header(std::string const& header);
+  void take_header(NpyHeader header);
   template<class T>
   void read_as(std::int64_t first, std::span<T> out);
 
   std::unique_ptr<ByteSource> bytes_;
   std::string type_;
   std::vector<std::int64_t> shape_;
+  std::int64_t num_elements_ = 1;
   std::int64_t data_begin_ = 0;
   std::int64_t element_bytes_ = 0;
+  std::int64_t header_cost_ = 0; // of bytes_->bytes_read()
   std::vector<std::byte> buffer_;
 };
 
 /// "[2, 100]".
 [[nodiscard]] std::string to_string(std::vector<std::int64_t> const& shape);
-
-/// The header of version 1.0 that begins a .npy file: `type` "<i8" .., C order. Its length is a multiple
-/// of 64.
-[[nodiscard]] std::string npy_header(std::string const& type, std::vector<std::int64_t> const& shape);
 
 } // namespace orthant::graph

@@ -4,6 +4,7 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -50,7 +51,13 @@ class NpyEdgeStream final : public EdgeStream {
     if (weights) weights_.emplace(weights());
   }
 
-  Progress progress() const override { return {16 * (position_ - edges_.begin), 16 * edges_.size()}; }
+  /// In bytes. A compressed array is inflated by one reader, once and a half: its first half twice, because
+  /// the targets lie behind all sources and neither half is held in memory.
+  Progress progress() const override {
+    auto const share = edges_.size() * sources_.element_bytes();
+    auto const passed_over = sources_.has_random_access() || share == 0 ? 0 : share;
+    return {sources_.bytes_read() + targets_.bytes_read(), 2 * share + passed_over};
+  }
 
   bool next(EdgeBatch& batch) override {
     auto const count = std::min(batch_size_, edges_.end - position_);
@@ -105,8 +112,11 @@ class RowCursor {
     position_ = batch.end;
     return batch;
   }
-  [[nodiscard]] Progress progress(std::int64_t row_bytes) const {
-    return {row_bytes * (position_ - rows_.begin), row_bytes * rows_.size()};
+  [[nodiscard]] Progress progress() const { return {position_ - rows_.begin, rows_.size()}; }
+  /// In bytes, of an array with these rows.
+  [[nodiscard]] Progress progress_of(NpyArray const& array) const {
+    auto const row_elements = array.num_elements() / array.shape()[0];
+    return {array.bytes_read(), rows_.size() * row_elements * array.element_bytes()};
   }
 
  private:
@@ -121,7 +131,7 @@ class NpyFeatureStream final : public FeatureStream {
       : array_(features()),
         cursor_(rows, batch_rows) {}
 
-  Progress progress() const override { return cursor_.progress(4 * array_.shape()[1]); }
+  Progress progress() const override { return cursor_.progress_of(array_); }
 
   bool next(FeatureBatch& batch) override {
     auto const num_columns = array_.shape()[1];
@@ -147,7 +157,7 @@ class NpySparseFeatureStream final : public FeatureStream {
         num_columns_(num_columns),
         cursor_(rows, batch_rows) {}
 
-  Progress progress() const override { return cursor_.progress(8); }
+  Progress progress() const override { return cursor_.progress(); }
 
   bool next(FeatureBatch& batch) override {
     batch.rows = cursor_.advance();
@@ -228,7 +238,7 @@ class NpyLabelStream final : public LabelStream {
         num_classes_(num_classes),
         cursor_(rows, batch_rows) {}
 
-  Progress progress() const override { return cursor_.progress(8 * num_columns_); }
+  Progress progress() const override { return cursor_.progress_of(array_); }
 
   bool next(LabelBatch& batch) override {
     batch.rows = cursor_.advance();
@@ -238,10 +248,10 @@ class NpyLabelStream final : public LabelStream {
     if (array_.is_integer()) {
       array_.read(first, std::span(numbers_));
     } else {
-      floats_.resize(count);
-      array_.read(first, std::span(floats_));
+      reals_.resize(count);
+      array_.read(first, std::span(reals_));
       for (std::size_t i = 0; i < count; ++i)
-        numbers_[i] = to_label(floats_[i], first + static_cast<std::int64_t>(i));
+        numbers_[i] = to_label(reals_[i], first + static_cast<std::int64_t>(i));
     }
     auto const limit = num_columns_ == 1 ? num_classes_ : 2;
     auto const bad = std::ranges::find_if(numbers_, [&](auto label) { return label < -1 || label >= limit; });
@@ -254,9 +264,9 @@ class NpyLabelStream final : public LabelStream {
   }
 
  private:
-  std::int64_t to_label(float value, std::int64_t element) const {
+  std::int64_t to_label(double value, std::int64_t element) const {
     if (std::isnan(value)) return -1;
-    if (value != std::floor(value) || std::abs(value) > 0x1p24f) fail(fmt::to_string(value), element);
+    if (value != std::floor(value) || std::abs(value) > 0x1p53) fail(fmt::to_string(value), element);
     return static_cast<std::int64_t>(value);
   }
   [[noreturn]] void fail(std::string const& label, std::int64_t element) const {
@@ -270,7 +280,7 @@ class NpyLabelStream final : public LabelStream {
   std::int64_t num_classes_;
   RowCursor cursor_;
   std::vector<std::int64_t> numbers_;
-  std::vector<float> floats_;
+  std::vector<double> reals_;
 };
 
 } // namespace
@@ -293,6 +303,26 @@ std::unique_ptr<FeatureStream> read_npy_sparse_features(SparseArrays const& arra
 std::unique_ptr<LabelStream> read_npy_labels(OpenArray const& labels, Range rows, std::int64_t num_classes,
                                              std::int64_t batch_rows) {
   return std::make_unique<NpyLabelStream>(labels, rows, num_classes, batch_rows);
+}
+
+Range npy_share(NpyArray const& array, std::int64_t count, Share share) {
+  if (array.has_random_access()) return runtime::balanced_range(count, share.count, share.index);
+  return share.index == 0 ? Range{0, count} : Range{0, 0};
+}
+
+void check_sparse_arrays(SparseArrays const& arrays, std::int64_t num_rows) {
+  auto indptr = arrays.indptr();
+  auto const indices = arrays.indices();
+  auto const data = arrays.data();
+  if (indptr.num_elements() != num_rows + 1) indptr.fail_shape(fmt::format("[{}]", num_rows + 1));
+  if (indices.num_elements() != data.num_elements())
+    indices.fail_shape(fmt::format("{}, as {} has,", to_string(data.shape()), data.name()));
+  std::array<std::int64_t, 2> ends{};
+  indptr.read(0, std::span(ends).first(1));
+  indptr.read(num_rows, std::span(ends).last(1));
+  if (ends[0] != 0 || ends[1] != indices.num_elements())
+    throw_user("{}: the offsets go from {} to {}; they must go from 0 to {}, the number of entries",
+               indptr.name(), ends[0], ends[1], indices.num_elements());
 }
 
 std::vector<std::int64_t> read_npy_vertices(NpyArray array, Share share, std::int64_t num_vertices) {

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Edges, features, labels and vertex lists out of .npy arrays, which lie in files or in an .npz archive.
-// Shares are ranges of columns of edge_index and of rows of everything else.
+// Shares are ranges of columns of edge_index and of rows of everything else: balanced ones if the array can
+// be read at any offset; a compressed member cannot, so one rank has all of it, as of a .gz file.
 
 #include "graph/graph_source.hpp"
 #include "graph/npy.hpp"
@@ -19,6 +20,9 @@ namespace orthant::graph {
 /// Opens the same array anew: each stream has handles of its own.
 using OpenArray = std::function<NpyArray()>;
 
+/// The share of `count` columns or rows of this array.
+[[nodiscard]] Range npy_share(NpyArray const& array, std::int64_t count, Share share);
+
 /// edge_index, integers [2, E]: all sources, then all targets. `weights` may be empty; else [E].
 [[nodiscard]] std::unique_ptr<EdgeStream> read_npy_edges(OpenArray const& edge_index,
                                                          OpenArray const& weights, Range edges,
@@ -34,6 +38,9 @@ struct SparseArrays {
   OpenArray indices;
   OpenArray data;
 };
+/// Throws UserError if lengths do not fit, or if the offsets do not go from 0 to the number of entries.
+void check_sparse_arrays(SparseArrays const& arrays, std::int64_t num_rows);
+/// `num_columns` is at most 2^31 - 1.
 [[nodiscard]] std::unique_ptr<FeatureStream> read_npy_sparse_features(SparseArrays const& arrays, Range rows,
                                                                       std::int64_t num_columns,
                                                                       std::int64_t batch_rows);

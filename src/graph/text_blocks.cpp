@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/text_blocks.hpp"
 
+#include "runtime/checked.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -128,6 +129,16 @@ void TextBlocks::fail_at_end(std::string const& reason) const {
 Progress TextBlocks::progress() const {
   if (inflater_) return {inflater_->bytes_done(), inflater_->bytes_total()};
   return {position_ - begin_, end_ - begin_};
+}
+
+void require_text_room(std::filesystem::path const& path, std::int64_t num_lines, std::int64_t line_bytes,
+                       std::string const& claim) {
+  auto const file = detail::open_to_read(path);
+  auto const size = detail::size_of_file(file.get(), path);
+  constexpr std::int64_t best_ratio = 1032;
+  auto const most = is_gzip(path) ? runtime::checked_product(size + 1, best_ratio, path.string()) : size;
+  if (runtime::checked_product(num_lines, line_bytes, claim) - 1 > most)
+    runtime::throw_user("{}, but {} has only {} bytes", claim, path.string(), size);
 }
 
 std::string first_line(std::filesystem::path const& path) {

@@ -66,6 +66,13 @@ class TextBlocks {
   bool is_at_end_ = false;
 };
 
+/// Throws UserError if the file is too small for `num_lines` lines of at least `line_bytes` bytes each (the
+/// last may lack its end), by what `claim` ("num-node-list.csv says 5 vertices") promises: memory is taken by
+/// the claim, before all lines have been read. A .gz file may be 1032 times as long as it is, the best of
+/// deflate.
+void require_text_room(std::filesystem::path const& path, std::int64_t num_lines, std::int64_t line_bytes,
+                       std::string const& claim);
+
 /// The first line of a text file without its end, empty where there is none.
 [[nodiscard]] std::string first_line(std::filesystem::path const& path);
 

@@ -32,9 +32,7 @@ FieldCount count_fields(char const* p) {
   while (*p != '\n') {
     ++count.num_fields;
     if (std::isalpha(static_cast<unsigned char>(*p)) != 0 || *p == '"' || *p == '_') ++count.num_words;
-    while (*p != '\n' && !text::is_blank(*p) && *p != ',')
-      ++p;
-    p = text::skip_separator(p);
+    p = text::skip_separator(text::field_end(p));
   }
   return count;
 }
@@ -118,7 +116,8 @@ class TextEdgeStream final : public EdgeStream {
   char const* parse_weight(char const* line, char const* p, float* weights, std::size_t index) {
     auto const* const start = text::skip_separator(p);
     if (start == p) explain(line);
-    if (format_.weights == Weights::passed_over) return text::line_end(start);
+    if (*start == '\n') explain(line);
+    if (format_.weights == Weights::passed_over) return text::field_end(start);
     float weight = 0;
     auto const* const after = text::parse_float(start, weight);
     if (after == nullptr || !std::isfinite(weight)) explain(line);

@@ -4,7 +4,8 @@
 // Numbers out of lines of text, fast: each function reads at a pointer inside a block whose every line ends
 // in
 // '\n' (text_blocks.hpp), stops there at the latest, and returns the first place it did not take, or nullptr
-// where no such number stands. Between numbers: blanks and tabs, and at most one comma.
+// if no such number stands there. Between numbers: blanks and tabs, and at most one comma. A '\r' is a blank
+// at the end of a line only; elsewhere it would be an end of line to other readers.
 
 #include <algorithm>
 #include <charconv>
@@ -15,7 +16,11 @@
 namespace orthant::graph::text {
 
 inline bool is_blank(char c) {
-  return c == ' ' || c == '\t' || c == '\r';
+  return c == ' ' || c == '\t';
+}
+/// Of a field: a blank, a comma or the end of the line.
+inline bool is_end(char const* p) {
+  return is_blank(*p) || *p == ',' || *p == '\n' || (*p == '\r' && p[1] == '\n');
 }
 inline bool is_digit(char c) {
   return static_cast<unsigned char>(c - '0') < 10;
@@ -24,13 +29,20 @@ inline bool is_digit(char c) {
 inline char const* skip_blanks(char const* p) {
   while (is_blank(*p))
     ++p;
-  return p;
+  return *p == '\r' && p[1] == '\n' ? p + 1 : p;
 }
 
 /// Over what lies between two numbers. p itself, where nothing does.
 inline char const* skip_separator(char const* p) {
   p = skip_blanks(p);
   return *p == ',' ? skip_blanks(p + 1) : p;
+}
+
+/// The end of the field that begins at `p`.
+inline char const* field_end(char const* p) {
+  while (!is_end(p))
+    ++p;
+  return p;
 }
 
 /// The '\n' of this line.
@@ -40,15 +52,15 @@ inline char const* line_end(char const* p) {
   return p;
 }
 
-/// Digits only, at most 18 of them: below 10^18, so nothing overflows. More digits give nullptr.
+/// Digits only, at most 18 of them: below 10^18. More digits give nullptr.
 inline char const* parse_natural(char const* p, std::int64_t& value) {
   if (!is_digit(*p)) return nullptr;
   auto const* const begin = p;
-  std::int64_t result = *p++ - '0';
+  auto result = static_cast<std::uint64_t>(*p++ - '0'); // may wrap, and is then thrown away
   while (is_digit(*p))
-    result = result * 10 + (*p++ - '0');
+    result = result * 10 + static_cast<std::uint64_t>(*p++ - '0');
   if (p - begin > 18) return nullptr;
-  value = result;
+  value = static_cast<std::int64_t>(result);
   return p;
 }
 
@@ -94,10 +106,17 @@ inline char const* parse_float(char const* p, float& value) {
   return error == std::errc{} ? end : nullptr;
 }
 
+/// A decimal number, "nan" or "inf", rounded to the nearest double. What a double cannot hold is no number.
+inline char const* parse_double(char const* p, double& value) {
+  bool const has_plus = *p == '+' && (is_digit(p[1]) || p[1] == '.'); // from_chars knows no '+'
+  auto const [end, error] = std::from_chars(has_plus ? p + 1 : p, line_end(p), value);
+  return error == std::errc{} && end[-1] != ')' ? end : nullptr; // C's "nan(..)" is nobody else's
+}
+
 /// The line at `p` without its end, cut to a length that fits a message, unprintable characters as '?'.
 inline std::string excerpt(char const* p, std::size_t longest = 60) {
   auto const* end = line_end(p);
-  while (end > p && is_blank(end[-1]))
+  while (end > p && (is_blank(end[-1]) || end[-1] == '\r'))
     --end;
   std::string line(p, std::min(static_cast<std::size_t>(end - p), longest));
   std::ranges::replace_if(

@@ -85,11 +85,18 @@ class TableStream final : public BatchStream<Batch> {
   Row row_;
 };
 
-/// A field that must be a number.
-char const* parse_field(Lines const& lines, char const* line, char const* p, std::int64_t column,
-                        float& value) {
-  auto const* const after = *p == '\n' ? nullptr : text::parse_float(p, value);
-  bool const is_whole = after != nullptr && (text::is_blank(*after) || *after == ',' || *after == '\n');
+char const* parse_number(char const* p, float& value) {
+  return text::parse_float(p, value);
+}
+char const* parse_number(char const* p, double& value) {
+  return text::parse_double(p, value);
+}
+
+/// A field that must be a number. Labels are read as doubles: a float would round 0.99999999999 to a class.
+template<class T>
+char const* parse_field(Lines const& lines, char const* line, char const* p, std::int64_t column, T& value) {
+  auto const* const after = *p == '\n' ? nullptr : parse_number(p, value);
+  bool const is_whole = after != nullptr && text::is_end(after);
   if (!is_whole)
     lines.fail(line, *p == '\n' ? fmt::format("only {} columns", column)
                                 : fmt::format("column {} is not a number: \"{}\"", column + 1,
@@ -126,11 +133,11 @@ struct ClassRow {
     batch.classes.resize(static_cast<std::size_t>(batch.rows.size()));
   }
   void parse(Lines& lines, char const* line, LabelBatch& batch, std::size_t row) const {
-    float value = 0;
+    double value = 0;
     auto const* const after = parse_field(lines, line, line, 0, value);
     auto label = std::int64_t{-1};
     if (!std::isnan(value)) {
-      bool const is_label = value == std::floor(value) && value >= -1 && value < 0x1p24f;
+      bool const is_label = value == std::floor(value) && value >= -1 && value < 0x1p53;
       label = is_label ? static_cast<std::int64_t>(value) : num_classes;
     }
     if (label >= num_classes)
@@ -151,7 +158,7 @@ struct IndicatorRow {
     auto* const out = batch.indicator.data() + row * static_cast<std::size_t>(num_classes);
     auto const* p = line;
     for (std::int64_t column = 0; column < num_classes; ++column) {
-      float value = 0;
+      double value = 0;
       if (column > 0) p = text::skip_separator(p);
       p = parse_field(lines, line, p, column, value);
       if (!(value == 0 || value == 1 || std::isnan(value)))
@@ -172,9 +179,7 @@ std::int64_t count_text_columns(std::filesystem::path const& path) {
   std::int64_t count = 0;
   while (*p != '\n') {
     ++count;
-    while (*p != '\n' && !text::is_blank(*p) && *p != ',')
-      ++p;
-    p = text::skip_separator(p);
+    p = text::skip_separator(text::field_end(p));
   }
   return count;
 }

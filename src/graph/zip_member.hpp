@@ -6,8 +6,10 @@
 
 #include "graph/byte_source.hpp"
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +18,14 @@ namespace orthant::graph {
 /// Names of all members. Throws UserError where the archive cannot be read.
 [[nodiscard]] std::vector<std::string> list_zip_members(std::filesystem::path const& archive);
 
-/// Throws UserError that lists what there is where the member is missing.
+/// Throws UserError if the member is missing (it lists what there is), is there twice, or claims to be larger
+/// than the archive can hold. A deflated member whose bytes do not match its check sum fails when its last
+/// byte is read.
 [[nodiscard]] std::unique_ptr<ByteSource> open_zip_member(std::filesystem::path const& archive,
                                                           std::string const& member);
+
+/// The CRC-32 of a member that is stored as it is; nothing for a deflated one.
+[[nodiscard]] std::optional<std::uint32_t> stored_check_sum(std::filesystem::path const& archive,
+                                                            std::string const& member);
 
 } // namespace orthant::graph
