@@ -27,7 +27,8 @@ using Member = runtime::UniqueHandle<zip_file_t*, nullptr, CloseMember>;
 Archive open_archive(std::filesystem::path const& path) {
   static_cast<void>(detail::open_to_read(path)); // the system's reason, where it cannot even be opened
   int code = 0;
-  Archive archive(zip_open(path.c_str(), ZIP_RDONLY, &code));
+  // Directory and members must tell the same: readers disagree on which of them to believe.
+  Archive archive(zip_open(path.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code));
   if (!archive.owns()) {
     zip_error_t error;
     zip_error_init_with_code(&error, code);

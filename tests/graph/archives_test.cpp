@@ -188,17 +188,24 @@ class BadArchive : public BadInput {
     return message_of("g");
   }
 
-  /// Where the directory's entry for the second member begins.
-  static std::size_t second_entry(std::string const& bytes) {
-    return bytes.find("PK\x01\x02", bytes.find("PK\x01\x02") + 1);
+  /// Changes a field of the second member, in the directory and at the member itself, where it stands 2 bytes
+  /// earlier.
+  template<class T>
+  static void put(std::string& bytes, std::size_t field, T value) {
+    constexpr std::size_t name_at_member = 30;
+    auto const member = bytes.find("node_feat.npy") - name_at_member;
+    auto const entry = bytes.find("PK\x01\x02", bytes.find("PK\x01\x02") + 1);
+    std::memcpy(bytes.data() + entry + field, &value, sizeof(value));
+    std::memcpy(bytes.data() + member + field - 2, &value, sizeof(value));
   }
-  static void put(std::string& bytes, std::size_t place, std::uint32_t value) {
-    std::memcpy(bytes.data() + place, &value, sizeof(value));
-  }
+  // Fields of an entry of the directory.
+  static constexpr std::size_t method = 10;
+  static constexpr std::size_t check_sum = 16;
+  static constexpr std::size_t packed_size = 20;
+  static constexpr std::size_t size = 24;
 };
 
 TEST_F(BadArchive, ThatDoesNotMatchItsCheckSum) {
-  constexpr std::size_t check_sum = 16;      // in an entry of the directory
   auto const flip = [](std::string& bytes) { // a bit of the last feature
     std::string const pattern(reinterpret_cast<char const*>(&last_feature), sizeof(last_feature));
     bytes[bytes.find(pattern) + 1] ^= 1;
@@ -207,15 +214,12 @@ TEST_F(BadArchive, ThatDoesNotMatchItsCheckSum) {
   EXPECT_EQ(message_after(false, [](std::string&) {}), "accepted");
   EXPECT_EQ(message_after(true, [](std::string&) {}), "accepted");
   EXPECT_THAT(message_after(false, flip), HasSubstr("data.npz(node_feat.npy): the check sum is"));
-  EXPECT_THAT(
-      message_after(true, [&](std::string& bytes) { put(bytes, second_entry(bytes) + check_sum, 1); }),
-      HasSubstr("data.npz(node_feat.npy): CRC error"));
+  EXPECT_THAT(message_after(true, [](std::string& bytes) { put(bytes, check_sum, std::uint32_t{1}); }),
+              HasSubstr("data.npz(node_feat.npy): CRC error"));
 }
 
 TEST_F(BadArchive, ThatClaimsMoreThanItCanHold) {
-  constexpr std::size_t packed_size = 20; // in an entry of the directory
-  constexpr std::size_t size = 24;
-  auto const claim = [](std::string& bytes) { put(bytes, second_entry(bytes) + size, 0xfffffff0U); };
+  auto const claim = [](std::string& bytes) { put(bytes, size, std::uint32_t{0xfffffff0}); };
 
   for (bool const is_compressed : {false, true})
     EXPECT_THAT(message_after(is_compressed, claim),
@@ -223,11 +227,16 @@ TEST_F(BadArchive, ThatClaimsMoreThanItCanHold) {
   EXPECT_THAT(message_after(true,
                             [&](std::string& bytes) {
                               claim(bytes);
-                              put(bytes, second_entry(bytes) + packed_size, 0x7fffffffU);
+                              put(bytes, packed_size, std::uint32_t{0x7fffffff});
                             }),
               HasSubstr("data.npz"));
-  EXPECT_THAT(message_after(true, [](std::string& bytes) { bytes[second_entry(bytes) + 10] = 12; }),
+  EXPECT_THAT(message_after(true, [](std::string& bytes) { put(bytes, method, std::uint16_t{12}); }),
               HasSubstr("data.npz(node_feat.npy): compression method 12 cannot be read"));
+}
+
+TEST_F(BadArchive, WhoseDirectoryNamesAnotherMember) {
+  EXPECT_THAT(message_after(false, [](std::string& bytes) { bytes[bytes.find("edge_index")] = 'f'; }),
+              HasSubstr("data.npz as an .npz archive"));
 }
 
 TEST_F(BadArchive, ThatHoldsAMemberTwice) {
