@@ -88,7 +88,14 @@ std::string_view TextBlocks::next() {
       rest_.assign(text.begin() + static_cast<std::ptrdiff_t>(whole), text.end());
     }
   }
+  refuse_lone_returns();
   return block_;
+}
+
+void TextBlocks::refuse_lone_returns() const {
+  for (auto at = block_.find('\r'); at != std::string_view::npos; at = block_.find('\r', at + 1))
+    if (block_[at + 1] != '\n')
+      fail(block_.data() + at, "a carriage return inside a line; lines end in \\n or in \\r\\n");
 }
 
 /// The begun line of before and then `lines`: put in front of them where there is room.

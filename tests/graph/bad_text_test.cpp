@@ -148,7 +148,8 @@ TEST_F(BadInput, NumbersInTextThatOthersReadDifferently) {
   };
 
   EXPECT_EQ(told("0 1\r\n1 2\r\n"), "accepted");
-  EXPECT_THAT(told("0 1\r2\n2 1\r1\n"), HasSubstr("e.txt:1: the target is not a vertex id")); // old Mac
+  EXPECT_THAT(told("0 1\r2\n2 1\r1\n"), HasSubstr("e.txt:1: a carriage return inside a line")); // old Mac
+  EXPECT_THAT(told("0 1\n#\r0 2\n"), HasSubstr("e.txt:2: a carriage return inside a line"));
   for (std::string const id : {"0x10", "+5", "5.0", "1e2", "-0",
                                "\xef\xbb\xbf"
                                "5"})
