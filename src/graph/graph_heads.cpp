@@ -45,6 +45,12 @@ void VertexCount::add(std::int64_t other, std::string const& name) {
   if (source.empty()) source = name;
 }
 
+/// Notes that the member is read.
+OpenArray Opener::use_member(std::filesystem::path const& archive, std::string const& member) {
+  members.push_back({archive, member});
+  return array_in(archive, member);
+}
+
 void Opener::read_heads() {
   if (input.num_vertices > 0) vertices.add(input.num_vertices, "the given number of vertices");
   if (is_text_topology())
@@ -109,7 +115,7 @@ void Opener::read_array_topology() {
   auto const& path = files.edges;
   bool const is_archive = files.topology == Topology::ogb_npz;
   parts.format = is_archive ? "ogb" : "npy";
-  auto const edge_index = is_archive ? array_in(path, "edge_index.npy")() : NpyArray(path);
+  auto const edge_index = is_archive ? use_member(path, "edge_index.npy")() : NpyArray(path);
   if (edge_index.shape().size() != 2 || edge_index.shape()[0] != 2)
     edge_index.fail_shape("[2, edges], sources above targets,");
   if (!edge_index.is_integer())
@@ -126,13 +132,14 @@ void Opener::read_array_topology() {
   }
   if (!is_archive) return;
   if (has_member(path, "num_nodes_list.npy"))
-    vertices.add(read_single(array_in(path, "num_nodes_list.npy")()), path.string() + "(num_nodes_list.npy)");
+    vertices.add(read_single(use_member(path, "num_nodes_list.npy")()),
+                 path.string() + "(num_nodes_list.npy)");
   if (has_member(path, "num_edges_list.npy") &&
-      read_single(array_in(path, "num_edges_list.npy")()) != parts.edges.num_edges)
+      read_single(use_member(path, "num_edges_list.npy")()) != parts.edges.num_edges)
     throw_user("{}: edge_index has {} edges, num_edges_list says otherwise", path.string(),
                parts.edges.num_edges);
   if (!files.feature_text && has_member(path, "node_feat.npy"))
-    attributes.features = array_in(path, "node_feat.npy");
+    attributes.features = use_member(path, "node_feat.npy");
 }
 
 void Opener::read_attributes() {
@@ -149,7 +156,7 @@ void Opener::read_attributes() {
   }
   if (input.random_labels > 0 || files.label_text) return;
   if (files.label_npz)
-    labels = array_in(*files.label_npz, "node_label.npy");
+    labels = use_member(*files.label_npz, "node_label.npy");
   else if (files.label_npy)
     labels = array_file(*files.label_npy);
   if (!labels) return;

@@ -4,6 +4,7 @@
 // How open_graph gets from files to parts, on each rank alone: first what headers and small files say
 // (graph_heads.cpp), then, once the number of vertices is known, the streams (graph_parts.cpp).
 
+#include "graph/archive_check.hpp"
 #include "graph/assembled_source.hpp"
 #include "graph/graph_files.hpp"
 #include "graph/npy_streams.hpp"
@@ -15,6 +16,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace orthant::graph {
 
@@ -48,6 +50,7 @@ struct Opener {
   Attributes attributes;
   EdgeTextFormat text_format;
   SourceParts parts;
+  std::vector<ArchiveMember> members; // that are read
 
   [[nodiscard]] bool is_text_topology() const {
     return files.topology != GraphFiles::Topology::npy && files.topology != GraphFiles::Topology::ogb_npz;
@@ -60,6 +63,7 @@ struct Opener {
   void read_attributes();
   void read_sparse_heads();
   void compare_with_meta();
+  OpenArray use_member(std::filesystem::path const& archive, std::string const& member);
 
   // Once the number of vertices is known.
   void build_edges();

@@ -31,6 +31,8 @@ class MetaReader {
       });
     } catch (Json::parse_error const& error) {
       throw_user("{}: not sound JSON at byte {}", path_, error.byte);
+    } catch (Json::exception const&) {
+      throw_user("{}: not sound JSON: a number is too large", path_);
     }
     if (!json_.is_object()) throw_user("{}: an object {{..}} is wanted", path_);
   }
@@ -39,10 +41,8 @@ class MetaReader {
     if (!json_.contains("name")) return {};
     auto const& value = json_["name"];
     if (!value.is_string()) throw_user("{}: name must be text", path_);
-    auto const name = value.get<std::string>();
-    // It becomes part of messages, which are one line.
-    if (std::ranges::any_of(name, [](unsigned char c) { return c < 32 || c == 127; }))
-      throw_user("{}: name holds a control character; printable text is wanted", path_);
+    auto name = value.get<std::string>();
+    check_name(name, "name");
     return name;
   }
 
@@ -59,8 +59,10 @@ class MetaReader {
     std::vector<std::string> names;
     if (!json_.contains("splits")) return names;
     if (!json_["splits"].is_object()) throw_user("{}: splits must be an object", path_);
-    for (auto const& item : json_["splits"].items())
+    for (auto const& item : json_["splits"].items()) {
+      check_name(item.key(), "the name of a split");
       names.push_back(item.key());
+    }
     return names;
   }
 
@@ -68,6 +70,14 @@ class MetaReader {
   /// Readers of JSON disagree on which of two equal keys counts.
   void add_key(std::string const& key) {
     if (!keys_.insert(key).second) throw_user("{}: the key {} is given twice", path_, excerpt(key));
+  }
+  /// Names become part of messages, which are one line, and of the store.
+  void check_name(std::string const& name, char const* what) const {
+    constexpr std::size_t longest = 255; // as names of files
+    if (name.size() > longest)
+      throw_user("{}: {} has {} bytes; at most {} are wanted", path_, what, name.size(), longest);
+    if (std::ranges::any_of(name, [](unsigned char c) { return c < 32 || c == 127; }))
+      throw_user("{}: {} holds a control character; printable text is wanted", path_, what);
   }
   /// On one line, short enough for a message.
   static std::string excerpt(Json const& value) {

@@ -68,11 +68,12 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
       comm.instruments().position); // one rank may have more to read than others
   Share const share{comm.rank(), comm.size()};
   auto opener = runtime::together(comm, [&] {
-    Opener result{input, find_graph_files(input), share, {}, {}, {}, {}};
+    Opener result{input, find_graph_files(input), share, {}, {}, {}, {}, {}};
     result.read_heads();
     result.parts.name = result.files.meta.name;
     return result;
   });
+  check_stored_members(comm, opener.members);
   if (opener.vertices.count < 0) scan_edges(comm, opener);
   opener.parts.num_vertices = opener.vertices.count;
   runtime::together(comm, [&] {

@@ -88,7 +88,14 @@ std::string_view TextBlocks::next() {
       rest_.assign(text.begin() + static_cast<std::ptrdiff_t>(whole), text.end());
     }
   }
+  refuse_lone_returns();
   return block_;
+}
+
+void TextBlocks::refuse_lone_returns() const {
+  for (auto at = block_.find('\r'); at != std::string_view::npos; at = block_.find('\r', at + 1))
+    if (block_[at + 1] != '\n')
+      fail(block_.data() + at, "a carriage return inside a line; lines end in \\n or in \\r\\n");
 }
 
 /// The begun line of before and then `lines`: put in front of them where there is room.
@@ -136,7 +143,7 @@ void require_text_room(std::filesystem::path const& path, std::int64_t num_lines
   auto const file = detail::open_to_read(path);
   auto const size = detail::size_of_file(file.get(), path);
   constexpr std::int64_t best_ratio = 1032;
-  auto const most = is_gzip(path) ? runtime::checked_product(size, best_ratio, path.string()) : size;
+  auto const most = is_gzip(path) ? runtime::checked_product(size + 1, best_ratio, path.string()) : size;
   if (runtime::checked_product(num_lines, line_bytes, claim) - 1 > most)
     runtime::throw_user("{}, but {} has only {} bytes", claim, path.string(), size);
 }

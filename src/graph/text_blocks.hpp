@@ -33,7 +33,8 @@ class TextBlocks {
   TextBlocks(std::filesystem::path path, Share share, std::int64_t first_byte = 0);
 
   /// The next whole lines, lent until the next call; empty at the end. Every line ends in '\n' (it is added
-  /// to a last line without one), so a parser need not look for the end of the block inside a line.
+  /// to a last line without one), so a parser need not look for the end of the block inside a line. Throws
+  /// UserError if a '\r' stands elsewhere than before a '\n': other readers end a line there.
   [[nodiscard]] std::string_view next();
 
   /// The 1-based number of the line that `place`, a pointer into the block that next() gave last, lies in.
@@ -51,6 +52,7 @@ class TextBlocks {
   [[nodiscard]] std::int64_t line_start_from(std::int64_t offset) const;
   [[nodiscard]] std::span<char> next_piece();
   [[nodiscard]] std::string_view joined(std::span<char> lines);
+  void refuse_lone_returns() const;
 
   std::filesystem::path path_;
   std::unique_ptr<GzipInflater> inflater_; // .gz

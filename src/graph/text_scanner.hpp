@@ -22,6 +22,10 @@ inline bool is_blank(char c) {
 inline bool is_end(char const* p) {
   return is_blank(*p) || *p == ',' || *p == '\n' || (*p == '\r' && p[1] == '\n');
 }
+/// Whether a field ends here.
+inline bool is_end(char const* p) {
+  return is_blank(*p) || *p == ',' || *p == '\n';
+}
 inline bool is_digit(char c) {
   return static_cast<unsigned char>(c - '0') < 10;
 }

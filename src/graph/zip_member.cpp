@@ -27,7 +27,10 @@ using Member = runtime::UniqueHandle<zip_file_t*, nullptr, CloseMember>;
 Archive open_archive(std::filesystem::path const& path) {
   static_cast<void>(detail::open_to_read(path)); // the system's reason, where it cannot even be opened
   int code = 0;
-  Archive archive(zip_open(path.c_str(), ZIP_RDONLY, &code));
+  // Directory and members must tell the same: readers disagree on which of them to believe.
+  Archive archive(zip_open(path.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code));
+  if (!archive.owns() && code == ZIP_ER_EXISTS) // found by the comparison
+    throw_user("{} holds two members of the same name", path.string());
   if (!archive.owns()) {
     zip_error_t error;
     zip_error_init_with_code(&error, code);
@@ -52,8 +55,6 @@ class ZipMember final : public ByteSource {
       : archive_(open_archive(path)),
         name_(path.string() + "(" + member + ")") {
     auto const members = members_of(archive_.get());
-    if (std::ranges::count(members, member) > 1) // readers disagree on which of them counts
-      throw_user("{} holds {} more than once", path.string(), member);
     auto const index = zip_name_locate(archive_.get(), member.c_str(), 0);
     if (index < 0)
       throw_user("{} has no member {}; it holds {}", path.string(), member,
@@ -70,8 +71,11 @@ class ZipMember final : public ByteSource {
     is_stored_ = method == ZIP_CM_STORE;
     check_size(path, status);
     size_ = static_cast<std::int64_t>(status.size);
+    if (is_stored_ && (status.valid & ZIP_STAT_CRC) != 0) stored_check_sum_ = status.crc;
     reopen();
   }
+
+  [[nodiscard]] std::optional<std::uint32_t> stored_check_sum() const { return stored_check_sum_; }
 
   std::string const& name() const override { return name_; }
   std::int64_t size() const override { return size_; }
@@ -147,6 +151,7 @@ class ZipMember final : public ByteSource {
   std::int64_t position_ = 0;
   std::int64_t bytes_read_ = 0;
   bool is_stored_ = false;
+  std::optional<std::uint32_t> stored_check_sum_;
 };
 
 } // namespace
@@ -157,6 +162,11 @@ std::vector<std::string> list_zip_members(std::filesystem::path const& archive) 
 
 std::unique_ptr<ByteSource> open_zip_member(std::filesystem::path const& archive, std::string const& member) {
   return std::make_unique<ZipMember>(archive, member);
+}
+
+std::optional<std::uint32_t> stored_check_sum(std::filesystem::path const& archive,
+                                              std::string const& member) {
+  return ZipMember(archive, member).stored_check_sum();
 }
 
 } // namespace orthant::graph

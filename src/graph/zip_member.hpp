@@ -6,20 +6,27 @@
 
 #include "graph/byte_source.hpp"
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace orthant::graph {
 
-/// Names of all members. Throws UserError where the archive cannot be read.
+/// Names of all members. Throws UserError if the archive cannot be read, holds a name twice, or says
+/// different things of a member in its directory and at the member.
 [[nodiscard]] std::vector<std::string> list_zip_members(std::filesystem::path const& archive);
 
-/// Throws UserError if the member is missing (it lists what there is), is there twice, or claims to be larger
+/// Throws UserError as above, and if the member is missing (it lists what there is) or claims to be larger
 /// than the archive can hold. A deflated member whose bytes do not match its check sum fails when its last
 /// byte is read.
 [[nodiscard]] std::unique_ptr<ByteSource> open_zip_member(std::filesystem::path const& archive,
                                                           std::string const& member);
+
+/// The CRC-32 of a member that is stored as it is; nothing for a deflated one.
+[[nodiscard]] std::optional<std::uint32_t> stored_check_sum(std::filesystem::path const& archive,
+                                                            std::string const& member);
 
 } // namespace orthant::graph

@@ -231,13 +231,17 @@ std::string read_file(std::string const& path) {
     throw_user("cannot read the configuration '{}': it is a folder", path);
   errno = 0;
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  // An empty file sets the stream's fail bit, so ask the file, not the copy.
-  if (file && file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
+  constexpr std::size_t most = std::size_t{1} << 20; // a device gives bytes without end
+  std::string text(most + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
   if (!file.is_open() || file.bad())
     throw_user("cannot read the configuration '{}': {}", path,
                std::error_code(errno, std::generic_category()).message());
-  return text.str();
+  if (text.size() > most)
+    throw_user("cannot read the configuration '{}': it has more than {} bytes; a configuration is smaller",
+               path, most);
+  return text;
 }
 
 std::map<std::string, std::string> orthant_variables() {

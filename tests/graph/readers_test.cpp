@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
-#include <zip.h>
 
 namespace orthant::graph {
 namespace {
@@ -214,72 +213,6 @@ TEST(NpyFolder, EveryNumberTypeBecomesFloat) {
   // 1.5, 2^-24, 65504, -0.25 as IEEE halves
   EXPECT_THAT(read_features(npy<std::uint16_t>("<f2", {2, 2}, {0x3e00, 1, 0x7bff, 0xb400})),
               ElementsAre(1.5f, 0x1p-24f, 65504.0f, -0.25f));
-}
-
-/// A .npz archive with these members.
-void write_npz(std::filesystem::path const& path,
-               std::vector<std::pair<std::string, std::string>> const& members, bool is_compressed) {
-  int code = 0;
-  auto* const archive = zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code);
-  ASSERT_NE(archive, nullptr);
-  for (auto const& [name, content] : members) {
-    auto* const data = zip_source_buffer(archive, content.data(), content.size(), 0);
-    auto const index = zip_file_add(archive, name.c_str(), data, 0);
-    ASSERT_GE(index, 0);
-    zip_set_file_compression(archive, static_cast<zip_uint64_t>(index),
-                             is_compressed ? ZIP_CM_DEFLATE : ZIP_CM_STORE, 0);
-  }
-  ASSERT_EQ(zip_close(archive), 0);
-}
-
-TEST(OgbFolder, BinaryFormOfPapers100M) {
-  auto const comm = world();
-  ScratchFolder const folder(comm);
-  constexpr std::int64_t num_vertices = 1000;
-  constexpr std::int64_t num_edges = 70001;
-  std::vector<std::int64_t> ends;
-  for (std::int64_t i = 0; i < 2 * num_edges; ++i)
-    ends.push_back((i * 7919 + i / 13) % num_vertices);
-  std::vector<float> features;
-  std::vector<float> labels;
-  for (std::int64_t i = 0; i < num_vertices; ++i) {
-    features.insert(features.end(), {static_cast<float>(i), 0.5f});
-    labels.push_back(i % 10 == 0 ? static_cast<float>(i % 7) : std::nanf(""));
-  }
-  for (bool const is_compressed : {false, true}) {
-    auto const raw = folder.write("p/raw/marker", "").parent_path();
-    folder.write("p/split/time/train.csv.gz", "0\n10\n");
-    folder.write("p/split/time/valid.csv.gz", "20\n");
-    folder.write("p/split/time/test.csv.gz", "30\n");
-    if (comm.is_root()) {
-      write_npz(raw / "data.npz",
-                {{"edge_index.npy", npy("<i8", {2, num_edges}, ends)},
-                 {"node_feat.npy", npy("<f4", {num_vertices, 2}, features)},
-                 {"num_nodes_list.npy", npy<std::int64_t>("<i8", {1}, {num_vertices})},
-                 {"num_edges_list.npy", npy<std::int64_t>("<i8", {1}, {num_edges})}},
-                is_compressed);
-      write_npz(raw / "node-label.npz", {{"node_label.npy", npy("<f4", {num_vertices, 1}, labels)}},
-                is_compressed);
-    }
-    runtime::barrier(runtime::host, comm);
-
-    auto const source = open_graph(comm, {.path = folder.path() / "p"});
-    auto const whole = read_whole(comm, *source, 4096);
-
-    EXPECT_EQ(source->facts().format, "ogb");
-    EXPECT_EQ(source->facts().num_vertices, num_vertices);
-    EXPECT_EQ(source->facts().num_classes, 7);
-    EXPECT_EQ(source->facts().split_name, "time");
-    EXPECT_EQ(whole.features, features);
-    ASSERT_EQ(static_cast<std::int64_t>(whole.edges.size()), num_edges);
-    std::int64_t num_wrong = 0;
-    for (std::size_t i = 0; i < whole.edges.size(); ++i)
-      if (whole.edges[i] != Edge{ends[i], ends[i + static_cast<std::size_t>(num_edges)]}) ++num_wrong;
-    EXPECT_EQ(num_wrong, 0);
-    for (std::size_t i = 0; i < labels.size(); ++i)
-      EXPECT_EQ(whole.classes[i], i % 10 == 0 ? static_cast<std::int64_t>(i % 7) : -1);
-    EXPECT_THAT(whole.train, ElementsAre(0, 10));
-  }
 }
 
 TEST(OgbFolder, SeveralLabelColumnsAreSeveralLabels) {

@@ -232,6 +232,7 @@ TEST(ReadSettings, MistakesAreEveryonesUserError) {
   EXPECT_EQ(mistake("/nowhere/run.toml"),
             "cannot read the configuration '/nowhere/run.toml': No such file or directory");
   EXPECT_EQ(mistake("/"), "cannot read the configuration '/': it is a folder");
+  EXPECT_THAT(mistake("/dev/zero"), HasSubstr("'/dev/zero': it has more than 1048576 bytes"));
   EXPECT_THAT(mistake(folder.file("bad.toml")), HasSubstr("bad.toml:1:"));
   EXPECT_EQ(mistake(folder.file("empty.toml")), "no UserError");
 }

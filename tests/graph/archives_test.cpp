@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// .npz archives: stored members are shared out, a deflated one is inflated by one rank, and neither is
+// believed where it contradicts itself.
+#include "bad_input.hpp"
+#include "graph/zip_member.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <zip.h>
+
+namespace orthant::graph {
+namespace {
+
+using runtime::Communicator;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::read_whole;
+using testing::ScratchFolder;
+
+Communicator world() {
+  return Communicator(MPI_COMM_WORLD, "world");
+}
+
+/// A .npy file as a string.
+template<class T>
+std::string npy(std::string const& type, std::vector<std::int64_t> const& shape,
+                std::vector<T> const& values) {
+  return npy_header(type, shape) +
+         std::string(reinterpret_cast<char const*>(values.data()), values.size() * sizeof(T));
+}
+
+/// A .npz archive with these members.
+void write_npz(std::filesystem::path const& path,
+               std::vector<std::pair<std::string, std::string>> const& members, bool is_compressed) {
+  int code = 0;
+  auto* const archive = zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code);
+  ASSERT_NE(archive, nullptr);
+  for (auto const& [name, content] : members) {
+    auto* const data = zip_source_buffer(archive, content.data(), content.size(), 0);
+    auto const index = zip_file_add(archive, name.c_str(), data, 0);
+    ASSERT_GE(index, 0);
+    zip_set_file_compression(archive, static_cast<zip_uint64_t>(index),
+                             is_compressed ? ZIP_CM_DEFLATE : ZIP_CM_STORE, 0);
+  }
+  ASSERT_EQ(zip_close(archive), 0);
+}
+
+TEST(Archive, BinaryFormOfPapers100M) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  constexpr std::int64_t num_vertices = 1000;
+  constexpr std::int64_t num_edges = 70001;
+  std::vector<std::int64_t> ends;
+  for (std::int64_t i = 0; i < 2 * num_edges; ++i)
+    ends.push_back((i * 7919 + i / 13) % num_vertices);
+  std::vector<float> features;
+  std::vector<float> labels;
+  for (std::int64_t i = 0; i < num_vertices; ++i) {
+    features.insert(features.end(), {static_cast<float>(i), 0.5f});
+    labels.push_back(i % 10 == 0 ? static_cast<float>(i % 7) : std::nanf(""));
+  }
+  for (bool const is_compressed : {false, true}) {
+    auto const raw = folder.write("p/raw/marker", "").parent_path();
+    folder.write("p/split/time/train.csv.gz", "0\n10\n");
+    folder.write("p/split/time/valid.csv.gz", "20\n");
+    folder.write("p/split/time/test.csv.gz", "30\n");
+    if (comm.is_root()) {
+      write_npz(raw / "data.npz",
+                {{"edge_index.npy", npy("<i8", {2, num_edges}, ends)},
+                 {"node_feat.npy", npy("<f4", {num_vertices, 2}, features)},
+                 {"num_nodes_list.npy", npy<std::int64_t>("<i8", {1}, {num_vertices})},
+                 {"num_edges_list.npy", npy<std::int64_t>("<i8", {1}, {num_edges})}},
+                is_compressed);
+      write_npz(raw / "node-label.npz", {{"node_label.npy", npy("<f4", {num_vertices, 1}, labels)}},
+                is_compressed);
+    }
+    runtime::barrier(runtime::host, comm);
+
+    auto const source = open_graph(comm, {.path = folder.path() / "p"});
+    auto const whole = read_whole(comm, *source, 4096);
+
+    EXPECT_EQ(source->facts().format, "ogb");
+    EXPECT_EQ(source->facts().num_vertices, num_vertices);
+    EXPECT_EQ(source->facts().num_classes, 7);
+    EXPECT_EQ(source->facts().split_name, "time");
+    EXPECT_EQ(whole.features, features);
+    ASSERT_EQ(static_cast<std::int64_t>(whole.edges.size()), num_edges);
+    std::int64_t num_wrong = 0;
+    for (std::size_t i = 0; i < whole.edges.size(); ++i)
+      if (whole.edges[i] != Edge{ends[i], ends[i + static_cast<std::size_t>(num_edges)]}) ++num_wrong;
+    EXPECT_EQ(num_wrong, 0);
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      EXPECT_EQ(whole.classes[i], i % 10 == 0 ? static_cast<std::int64_t>(i % 7) : -1);
+    EXPECT_THAT(whole.train, ElementsAre(0, 10));
+  }
+}
+
+constexpr std::int64_t num_vertices = 30000;
+constexpr std::int64_t num_edges = 90001;
+
+/// Edges, features of 4 columns and labels, in archives.
+void write_archives(Communicator const& comm, ScratchFolder const& folder, bool is_compressed) {
+  auto const raw = folder.write("g/raw/marker", "").parent_path();
+  if (comm.is_root()) {
+    std::vector<std::int64_t> ends(2 * num_edges);
+    for (std::size_t i = 0; i < ends.size(); ++i)
+      ends[i] = static_cast<std::int64_t>(i * 7919 % num_vertices);
+    std::vector<float> features(4 * num_vertices);
+    for (std::size_t i = 0; i < features.size(); ++i)
+      features[i] = static_cast<float>(i % 97);
+    std::vector<float> const labels(num_vertices, 1);
+    write_npz(raw / "data.npz",
+              {{"edge_index.npy", npy("<i8", {2, num_edges}, ends)},
+               {"node_feat.npy", npy("<f4", {num_vertices, 4}, features)},
+               {"num_nodes_list.npy", npy<std::int64_t>("<i8", {1}, {num_vertices})}},
+              is_compressed);
+    write_npz(raw / "node-label.npz", {{"node_label.npy", npy("<f4", {num_vertices, 1}, labels)}},
+              is_compressed);
+  }
+  runtime::barrier(runtime::host, comm);
+}
+
+/// Bytes that all ranks together have read or inflated at the end of the stream. Collective.
+template<class Batch>
+std::int64_t cost_of(Communicator const& comm, BatchStream<Batch>& stream) {
+  Batch batch;
+  runtime::together(comm, [&] {
+    while (stream.next(batch)) {
+    }
+  });
+  auto const progress = stream.progress();
+  EXPECT_EQ(progress.done, progress.total);
+  return runtime::all_reduced(comm, progress.done);
+}
+
+TEST(Archive, IsInflatedByOneRankHoweverManyThereAre) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  write_archives(comm, folder, true);
+
+  auto const source = open_graph(comm, {.path = folder.path() / "g"});
+
+  EXPECT_EQ(source->num_local_edges(), comm.is_root() ? num_edges : 0);
+  // All sources, and beside them the targets, for which the sources are passed over once more.
+  EXPECT_EQ(cost_of(comm, *source->edges(4096)), 3 * 8 * num_edges);
+  EXPECT_EQ(cost_of(comm, *source->features(1000)), 4 * 4 * num_vertices);
+  EXPECT_EQ(cost_of(comm, *source->labels(1000)), 4 * num_vertices);
+}
+
+TEST(Archive, StoredMembersAreSharedOut) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  write_archives(comm, folder, false);
+
+  auto const source = open_graph(comm, {.path = folder.path() / "g"});
+
+  EXPECT_EQ(source->num_local_edges(), runtime::balanced_range(num_edges, comm.size(), comm.rank()).size());
+  EXPECT_EQ(cost_of(comm, *source->edges(4096)), 2 * 8 * num_edges);
+  EXPECT_EQ(cost_of(comm, *source->features(1000)), 4 * 4 * num_vertices);
+  EXPECT_EQ(cost_of(comm, *source->labels(1000)), 4 * num_vertices);
+}
+
+class BadArchive : public BadInput {
+ protected:
+  std::filesystem::path const archive_ = folder_.write("g/raw/marker", "").parent_path() / "data.npz";
+
+  static constexpr float last_feature = 1.2345678F;
+
+  /// What a user is told after `change` to the bytes of a sound archive.
+  std::string message_after(bool is_compressed, std::function<void(std::string&)> const& change) const {
+    if (comm_.is_root()) {
+      write_npz(archive_,
+                {{"edge_index.npy", npy<std::int64_t>("<i8", {2, 3}, {0, 1, 2, 1, 2, 3})},
+                 {"node_feat.npy", npy<float>("<f4", {4, 2}, {1, 2, 3, 4, 5, 6, 7, last_feature})},
+                 {"edge_twice.npy", "x"}},
+                is_compressed);
+      std::ifstream file(archive_, std::ios::binary);
+      std::string bytes(std::istreambuf_iterator<char>(file), {});
+      file.close();
+      change(bytes);
+      std::ofstream(archive_, std::ios::binary) << bytes;
+    }
+    runtime::barrier(runtime::host, comm_);
+    return message_of("g");
+  }
+
+  /// Changes a field of the second member, in the directory and at the member itself, where it stands 2 bytes
+  /// earlier.
+  template<class T>
+  static void put(std::string& bytes, std::size_t field, T value) {
+    constexpr std::size_t name_at_member = 30;
+    auto const member = bytes.find("node_feat.npy") - name_at_member;
+    auto const entry = bytes.find("PK\x01\x02", bytes.find("PK\x01\x02") + 1);
+    std::memcpy(bytes.data() + entry + field, &value, sizeof(value));
+    std::memcpy(bytes.data() + member + field - 2, &value, sizeof(value));
+  }
+  // Fields of an entry of the directory.
+  static constexpr std::size_t method = 10;
+  static constexpr std::size_t check_sum = 16;
+  static constexpr std::size_t packed_size = 20;
+  static constexpr std::size_t size = 24;
+};
+
+TEST_F(BadArchive, ThatDoesNotMatchItsCheckSum) {
+  auto const flip = [](std::string& bytes) { // a bit of the last feature
+    std::string const pattern(reinterpret_cast<char const*>(&last_feature), sizeof(last_feature));
+    bytes[bytes.find(pattern) + 1] ^= 1;
+  };
+
+  EXPECT_EQ(message_after(false, [](std::string&) {}), "accepted");
+  EXPECT_EQ(message_after(true, [](std::string&) {}), "accepted");
+  EXPECT_THAT(message_after(false, flip), HasSubstr("data.npz(node_feat.npy): the check sum is"));
+  EXPECT_THAT(message_after(true, [](std::string& bytes) { put(bytes, check_sum, std::uint32_t{1}); }),
+              HasSubstr("data.npz(node_feat.npy): CRC error"));
+}
+
+TEST_F(BadArchive, ThatClaimsMoreThanItCanHold) {
+  auto const claim = [](std::string& bytes) { put(bytes, size, std::uint32_t{0xfffffff0}); };
+
+  for (bool const is_compressed : {false, true})
+    EXPECT_THAT(message_after(is_compressed, claim),
+                HasSubstr("data.npz(node_feat.npy): 4294967280 bytes are claimed, more than the archive"));
+  EXPECT_THAT(message_after(true,
+                            [&](std::string& bytes) {
+                              claim(bytes);
+                              put(bytes, packed_size, std::uint32_t{0x7fffffff});
+                            }),
+              HasSubstr("data.npz"));
+  EXPECT_THAT(message_after(true, [](std::string& bytes) { put(bytes, method, std::uint16_t{12}); }),
+              HasSubstr("data.npz(node_feat.npy): compression method 12 cannot be read"));
+}
+
+TEST_F(BadArchive, WhoseDirectoryNamesAnotherMember) {
+  EXPECT_THAT(message_after(false, [](std::string& bytes) { bytes[bytes.find("edge_index")] = 'f'; }),
+              HasSubstr("data.npz as an .npz archive"));
+}
+
+TEST_F(BadArchive, ThatHoldsAMemberTwice) {
+  auto const rename = [](std::string& bytes) {
+    std::string const from = "edge_twice";
+    for (auto at = bytes.find(from); at != std::string::npos; at = bytes.find(from))
+      bytes.replace(at, from.size(), "edge_index");
+  };
+
+  EXPECT_THAT(message_after(false, rename), HasSubstr("data.npz holds two members of the same name"));
+}
+
+TEST_F(BadInput, ArchivesThatLackSomething) {
+  auto const raw = folder_.write("p/raw/marker", "").parent_path();
+  folder_.write("p/raw/data.npz", "not a zip archive");
+  EXPECT_THAT(message_of("p"), AllOf(HasSubstr("data.npz"), HasSubstr("as an .npz archive")));
+  if (comm_.is_root()) {
+    std::filesystem::remove(raw / "data.npz");
+    int code = 0;
+    auto* const archive = zip_open((raw / "data.npz").c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code);
+    auto* const data = zip_source_buffer(archive, "x", 1, 0);
+    static_cast<void>(zip_file_add(archive, "node_feat.npy", data, 0));
+    zip_close(archive);
+  }
+  runtime::barrier(runtime::host, comm_);
+  EXPECT_THAT(message_of("p"), HasSubstr("data.npz has no member edge_index.npy; it holds node_feat.npy"));
+}
+
+} // namespace
+} // namespace orthant::graph
