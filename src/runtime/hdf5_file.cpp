@@ -51,6 +51,13 @@ T check(T result, std::string const& file, char const* call) {
 }
 #define ORTHANT_HDF5(call) check((call), name_, #call)
 
+// HDF5 1.12 tells visitors more of an object; its H5O_info_t is what the newer call gives.
+#if H5_VERSION_GE(1, 12, 0)
+constexpr auto visit_objects = H5Ovisit3;
+#else
+constexpr auto visit_objects = H5Ovisit2;
+#endif
+
 /// No printing of its own; errors are thrown. Once a process.
 void silence_hdf5() {
   static bool const is_silent = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) >= 0;
@@ -205,7 +212,7 @@ std::vector<std::string> Hdf5File::array_names() const {
       static_cast<std::vector<std::string>*>(data)->push_back("/" + std::string(name));
     return 0;
   };
-  ORTHANT_HDF5(H5Ovisit2(file_.get(), H5_INDEX_NAME, H5_ITER_INC, visit, &names, H5O_INFO_BASIC));
+  ORTHANT_HDF5(visit_objects(file_.get(), H5_INDEX_NAME, H5_ITER_INC, visit, &names, H5O_INFO_BASIC));
   std::sort(names.begin(), names.end());
   return names;
 }
