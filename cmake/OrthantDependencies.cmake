@@ -11,6 +11,7 @@ endmacro()
 
 orthant_need(MPI COMPONENTS C)
 orthant_need(OrthantKokkos)
+include("${CMAKE_CURRENT_LIST_DIR}/OrthantKokkosCheck.cmake")
 set(HDF5_PREFER_PARALLEL TRUE)
 orthant_need(HDF5 COMPONENTS C)
 if(NOT HDF5_IS_PARALLEL)
