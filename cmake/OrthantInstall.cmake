@@ -19,6 +19,7 @@ configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/orthantConfig.cmake.in"
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/orthantConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/orthantConfig.cmake" "${PROJECT_BINARY_DIR}/orthantConfigVersion.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/OrthantDependencies.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindOrthantKokkos.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/OrthantKokkosCheck.cmake" "${CMAKE_CURRENT_LIST_DIR}/OrthantKokkosCheck.cpp"
               "${CMAKE_CURRENT_LIST_DIR}/FindOrthantLibzip.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindOrthantMETIS.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/FindOrthantNCCL.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/FindOrthantDeviceLibraries.cmake"

@@ -4,8 +4,9 @@
 # Brings everything that Orthant's build and tests need to this machine. Safe to repeat; a second run does nothing.
 set -euo pipefail
 
-# Upstream's release for --kokkos; CUDA 13 needs 4.7 or newer.
-kokkos_release=4.7.01
+# Upstream's release for --kokkos: one that Orthant was run with. CUDA 13 needs 4.7 or newer, which nobody has run: give its
+# archive with --kokkos-archive.
+kokkos_release=4.6.01
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 

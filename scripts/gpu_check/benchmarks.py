@@ -148,7 +148,8 @@ def bench_epoch(check):
         outcome.lines.append(f"{line['vertices']} vertices, {line['nonzeros']} non-zeros with self loops, {line['dtype']}, "
                              f"100-128-128-47: {ms['seconds']:.2f} ms an epoch (least {ms['min_seconds']:.2f})")
         outcome.lines.append(f"its products by themselves {ms['bare_seconds']:.2f} ms (SpMM {ms['bare_spmm_seconds']:.2f}, "
-                             f"GEMM {ms['bare_gemm_seconds']:.2f}): x {line['ratio']:.3f}")
+                             f"GEMM {ms['bare_gemm_seconds']:.2f}): x {line['ratio']:.3f}; dense products reach "
+                             f"{line['gemm_arithmetic_share']:.2f} of the limit of arithmetic")
         outcome.lines += [f"{key}: {value / MIB:.0f} MiB" for key, value in line.items()
                           if "memory" in key and key.endswith("bytes")]
         outcome.lines += [describe_product(product) for product in line.get("products", [])]

@@ -131,7 +131,8 @@ void BareEpoch<T>::describe(nlohmann::ordered_json& line, double epoch_seconds,
   line["bare_seconds"] = all.median;
   line["bare_min_seconds"] = all.minimum;
   line["bare_spmm_seconds"] = total([](LocalProduct const& p) { return !p.is_dense(); }).median;
-  line["bare_gemm_seconds"] = total([](LocalProduct const& p) { return p.is_dense(); }).median;
+  auto const bare_gemm_seconds = total([](LocalProduct const& p) { return p.is_dense(); }).median;
+  line["bare_gemm_seconds"] = bare_gemm_seconds;
   line["ratio"] = epoch_seconds / all.median;
 
   auto table = nlohmann::ordered_json::array();
@@ -175,6 +176,8 @@ void BareEpoch<T>::describe(nlohmann::ordered_json& line, double epoch_seconds,
   line["gb_per_s"] = giga_per_second(spmm.bytes.compulsory + gemm.bytes.compulsory, epoch_seconds);
   line["gflop_per_s"] = giga_per_second(spmm.flops + gemm.flops, epoch_seconds);
   roofline.describe(line);
+  line["gemm_arithmetic_share"] =
+      giga_per_second(gemm.flops, bare_gemm_seconds) / roofline.arithmetic_gflop_per_s();
   line["roofline_seconds"] = least_seconds;
   line["share"] = least_seconds / epoch_seconds;
   line["products"] = table;

@@ -113,6 +113,8 @@ void describe(nlohmann::ordered_json& line, Timing const& timing, Roofline const
   roofline.describe(line);
   line["stream_share"] = giga_per_second(timing.bytes, timing.ours.median) / roofline.stream_gb_per_s;
   line["gemm_share"] = giga_per_second(timing.flops, timing.ours.median) / roofline.gemm_gflop_per_s;
+  line["arithmetic_share"] =
+      giga_per_second(timing.flops, timing.ours.median) / roofline.arithmetic_gflop_per_s();
 }
 
 template<class T>

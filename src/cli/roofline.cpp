@@ -3,6 +3,7 @@
 
 #include "cli/bare_gemm.hpp"
 #include "cli/bench.hpp"
+#include "cli/fma_work.hpp"
 
 #include <algorithm>
 
@@ -14,6 +15,7 @@ using runtime::DefaultExec;
 using runtime::Vector;
 
 constexpr std::int64_t stream_repeats = 10; // as STREAM
+constexpr std::int64_t fma_repeats = 20; // short ones: the best is undisturbed
 constexpr std::int64_t gemm_repeats = 3;
 
 void run_triad(DefaultExec const& exec, Vector<double> const& a, Vector<double> const& b,
@@ -60,6 +62,16 @@ double measure_stream(Communicator const& world, std::int64_t array_mib) {
 }
 
 template<class T>
+double measure_fma(Communicator const& world) {
+  DefaultExec const exec;
+  auto flops = std::int64_t{0};
+  std::function<void()> const work = [&] { flops = run_fma_work<T>(exec); };
+  auto const seconds = time_in_turn(world, exec, std::span(&work, 1), fma_repeats).front().minimum;
+  auto const all_flops = runtime::all_reduced(world, static_cast<double>(flops), runtime::Reduction::sum);
+  return giga_per_second(all_flops, seconds);
+}
+
+template<class T>
 double measure_gemm(Communicator const& world, std::int64_t size) {
   using Square = runtime::Matrix<T>;
   DefaultExec const exec;
@@ -95,18 +107,21 @@ void add_options(Command& command, RooflineOptions& options) {
 }
 
 double Roofline::seconds(double bytes, double flops) const {
-  return std::max(bytes / (stream_gb_per_s * 1e9), flops / (gemm_gflop_per_s * 1e9));
+  return std::max(bytes / (stream_gb_per_s * 1e9), flops / (arithmetic_gflop_per_s() * 1e9));
 }
 
 void Roofline::describe(nlohmann::ordered_json& line) const {
   line["stream"] = pmm::runs_on_host ? "triad" : "copy";
   line["stream_gb_per_s"] = stream_gb_per_s;
+  line["fma_gflop_per_s"] = fma_gflop_per_s;
   line["gemm_gflop_per_s"] = gemm_gflop_per_s;
+  line["library_share"] = gemm_gflop_per_s / arithmetic_gflop_per_s();
 }
 
 template<class T>
 Roofline measure_roofline(Communicator const& world, RooflineOptions const& options) {
-  return {measure_stream(world, options.stream_mib), measure_gemm<T>(world, options.gemm_size)};
+  return {measure_stream(world, options.stream_mib), measure_fma<T>(world),
+          measure_gemm<T>(world, options.gemm_size)};
 }
 
 template Roofline measure_roofline<float>(Communicator const&, RooflineOptions const&);

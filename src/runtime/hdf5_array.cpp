@@ -96,6 +96,15 @@ std::int64_t OpenArray::offset_bytes() const {
 
 using detail::check_read;
 
+namespace {
+// HDF5 1.12 tells visitors more of an object; its H5O_info_t is what the newer call gives.
+#if H5_VERSION_GE(1, 12, 0)
+constexpr auto visit_objects = H5Ovisit3;
+#else
+constexpr auto visit_objects = H5Ovisit2;
+#endif
+} // namespace
+
 std::vector<std::string> Hdf5File::array_names() const {
   std::vector<std::string> names;
   auto const visit = [](hid_t, char const* name, H5O_info_t const* info, void* data) -> herr_t {
@@ -103,7 +112,7 @@ std::vector<std::string> Hdf5File::array_names() const {
       static_cast<std::vector<std::string>*>(data)->push_back("/" + std::string(name));
     return 0;
   };
-  check_read(H5Ovisit2(file_.get(), H5_INDEX_NAME, H5_ITER_INC, visit, &names, H5O_INFO_BASIC), name_,
+  check_read(visit_objects(file_.get(), H5_INDEX_NAME, H5_ITER_INC, visit, &names, H5O_INFO_BASIC), name_,
              "the list of arrays");
   std::sort(names.begin(), names.end());
   return names;

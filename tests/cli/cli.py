@@ -77,7 +77,7 @@ def overview(ranks):
 def version(ranks):
     done = expect_success(ranks, ["--version"])
     require(re.match(r"orthant \d+\.\d+\.\d+ \(.+\)\n", done.stdout), "no version", done)
-    for backend in ("Kokkos", "products", "MPI", "NCCL", "HDF5", "build"):
+    for backend in ("Kokkos", "products", "BLAS", "processor", "MPI", "NCCL", "HDF5", "build"):
         require(len(re.findall(rf"^{backend} +\S", done.stdout, re.M)) == 1, f"{backend} is not named once", done)
 
 
@@ -137,12 +137,18 @@ def require_rates(line, ranks, bench_name):
     """What every line of a kernel's benchmark has, and that its figures fit one another."""
     if (line["bench"], line["ranks"]) != (bench_name, ranks):
         raise Failure(f"odd line {line}")
-    if not (line["seconds"] >= line["min_seconds"] > 0 and line["stream_gb_per_s"] > 0 and line["gemm_gflop_per_s"] > 0):
+    if not (line["seconds"] >= line["min_seconds"] > 0 and line["stream_gb_per_s"] > 0 and line["gemm_gflop_per_s"] > 0
+            and line["fma_gflop_per_s"] > 0):
         raise Failure(f"odd figures {line}")
+    require_close(line, "library_share", line["gemm_gflop_per_s"] / arithmetic(line))
+
+
+def arithmetic(line):
+    return max(line["fma_gflop_per_s"], line["gemm_gflop_per_s"])
 
 
 def roofline_seconds(line, num_bytes, flops):
-    return max(num_bytes / line["stream_gb_per_s"], flops / line["gemm_gflop_per_s"]) * 1e-9
+    return max(num_bytes / line["stream_gb_per_s"], flops / arithmetic(line)) * 1e-9
 
 
 def spmm(ranks, dtype, number_bytes):
@@ -207,6 +213,7 @@ def gemm(ranks, dtype, number_bytes):
         require_close(line, "gb_per_s", line["bytes"] * 1e-9 / line["seconds"])
         require_close(line, "stream_share", line["gb_per_s"] / line["stream_gb_per_s"])
         require_close(line, "gemm_share", line["gflop_per_s"] / line["gemm_gflop_per_s"])
+        require_close(line, "arithmetic_share", line["gflop_per_s"] / arithmetic(line))
     for line, (m, n, k) in zip(products, shapes):
         require_close(line, "share", roofline_seconds(line, line["bytes"], line["flops"]) / line["seconds"])
         if ranks == 1:
@@ -230,6 +237,7 @@ def epoch(ranks, grid, arguments, widths, gemm_flops):
     require_close(line, "spmm_flops", 2 * nonzeros * widths)
     require_close(line, "spmm_gathered_bytes", nonzeros * widths * number_bytes)
     require_close(line, "share", line["roofline_seconds"] / line["seconds"])
+    require_close(line, "gemm_arithmetic_share", line["gemm_flops"] * 1e-9 / line["bare_gemm_seconds"] / arithmetic(line))
     for kind in ("spmm", "gemm"):
         of_kind = [row for row in line["products"] if row["kind"] == kind]
         require_close(line, kind + "_flops", sum(row["flops"] for row in of_kind))
