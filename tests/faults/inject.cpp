@@ -224,6 +224,7 @@ bool fails_kokkos(std::size_t bytes, void* caller, char const* call) {
 #define CALLER __builtin_return_address(0)
 #define REAL(name) static auto* const real = next(&::name, #name)
 
+// libstdc++ gives memory back by free, so operator delete stays as it is.
 void* operator new(std::size_t bytes) {
   return allocate(bytes, "new");
 }
@@ -248,32 +249,6 @@ void* operator new(std::size_t bytes, std::align_val_t alignment, std::nothrow_t
 void* operator new[](std::size_t bytes, std::align_val_t alignment, std::nothrow_t const&) noexcept {
   return allocate_aligned(bytes, static_cast<std::size_t>(alignment), "new[] aligned nothrow");
 }
-// What is freed came from malloc.
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
-
 extern "C" {
 
 int __libc_start_main(Main* main, int count, char** words, void (*init)(), void (*fini)(),

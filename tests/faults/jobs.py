@@ -41,6 +41,11 @@ class Program:
             return None, text
 
     @staticmethod
+    def gist(text):
+        """The lines of error, or the end of what a job printed."""
+        return " | ".join(re.findall(r"^orthant: error: .*", text, re.M))[:300] or text.strip()[-300:]
+
+    @staticmethod
     def fault(status, text):
         """What is wrong with a job that was given bad input: None for status 0, or 2 with one line of error."""
         if status is None:
