@@ -331,26 +331,24 @@ ON_DESCRIPTOR(int, fallocate, reserving, (int file, int mode, off_t at, off_t by
 ON_DESCRIPTOR(int, fallocate64, reserving, (int file, int mode, off64_t at, off64_t bytes),
               (file, mode, at, bytes))
 
-int ftruncate(int file, off_t bytes) noexcept {
-  if (failure_of("ftruncate", file, reserving, CALLER) != 0) return -1;
-  REAL(ftruncate);
-  return real(file, bytes);
-}
-int ftruncate64(int file, off64_t bytes) noexcept {
-  if (failure_of("ftruncate", file, reserving, CALLER) != 0) return -1;
-  REAL(ftruncate64);
-  return real(file, bytes);
-}
-int posix_fallocate(int file, off_t at, off_t bytes) {
-  if (auto const error = failure_of("posix_fallocate", file, reserving, CALLER); error != 0) return error;
-  REAL(posix_fallocate);
-  return real(file, at, bytes);
-}
-int posix_fallocate64(int file, off64_t at, off64_t bytes) {
-  if (auto const error = failure_of("posix_fallocate", file, reserving, CALLER); error != 0) return error;
-  REAL(posix_fallocate64);
-  return real(file, at, bytes);
-}
+#define TRUNCATING(name, offset)                                                                             \
+  int name(int file, offset bytes) noexcept {                                                                \
+    if (failure_of("ftruncate", file, reserving, CALLER) != 0) return -1;                                    \
+    REAL(name);                                                                                              \
+    return real(file, bytes);                                                                                \
+  }
+TRUNCATING(ftruncate, off_t)
+TRUNCATING(ftruncate64, off64_t)
+
+#define RESERVING(name, offset)                                                                              \
+  int name(int file, offset at, offset bytes) {                                                              \
+    if (auto const error = failure_of("posix_fallocate", file, reserving, CALLER); error != 0) return error; \
+    REAL(name);                                                                                              \
+    return real(file, at, bytes);                                                                            \
+  }
+RESERVING(posix_fallocate, off_t)
+RESERVING(posix_fallocate64, off64_t)
+
 int close(int file) {
   auto const error = failure_of("close", file, closing_of(file), CALLER);
   auto const result =
