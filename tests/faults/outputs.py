@@ -53,6 +53,7 @@ def pipe(name):
     return make
 
 
+# No case names a device as an output that is renamed into place: a program that is wrong would replace the device.
 CASES = [
     # An output that is an input, under any name.
     case(f"{TRAIN} --metrics g.h5", "g.h5"), case(f"{TRAIN} --metrics m", "g.h5", symbolic("g.h5", "m")),
@@ -133,7 +134,6 @@ def main():
     program = Program(options.program)
     cases = [case for case in CASES if options.only in case.command]
     failures = 0
-    # Devices are only read, or written through: a case never names one as an output that replaces what is there.
     with tempfile.TemporaryDirectory(prefix="orthant_outputs_") as scratch:
         source = os.path.join(scratch, "source")
         for name in ("npy", "ogb"):
