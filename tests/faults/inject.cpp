@@ -224,6 +224,7 @@ bool fails_kokkos(std::size_t bytes, void* caller, char const* call) {
 #define CALLER __builtin_return_address(0)
 #define REAL(name) static auto* const real = next(&::name, #name)
 
+// libstdc++ gives memory back by free, so operator delete stays as it is.
 void* operator new(std::size_t bytes) {
   return allocate(bytes, "new");
 }
@@ -248,32 +249,6 @@ void* operator new(std::size_t bytes, std::align_val_t alignment, std::nothrow_t
 void* operator new[](std::size_t bytes, std::align_val_t alignment, std::nothrow_t const&) noexcept {
   return allocate_aligned(bytes, static_cast<std::size_t>(alignment), "new[] aligned nothrow");
 }
-// What is freed came from malloc.
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
-
 extern "C" {
 
 int __libc_start_main(Main* main, int count, char** words, void (*init)(), void (*fini)(),
@@ -356,26 +331,24 @@ ON_DESCRIPTOR(int, fallocate, reserving, (int file, int mode, off_t at, off_t by
 ON_DESCRIPTOR(int, fallocate64, reserving, (int file, int mode, off64_t at, off64_t bytes),
               (file, mode, at, bytes))
 
-int ftruncate(int file, off_t bytes) noexcept {
-  if (failure_of("ftruncate", file, reserving, CALLER) != 0) return -1;
-  REAL(ftruncate);
-  return real(file, bytes);
-}
-int ftruncate64(int file, off64_t bytes) noexcept {
-  if (failure_of("ftruncate", file, reserving, CALLER) != 0) return -1;
-  REAL(ftruncate64);
-  return real(file, bytes);
-}
-int posix_fallocate(int file, off_t at, off_t bytes) {
-  if (auto const error = failure_of("posix_fallocate", file, reserving, CALLER); error != 0) return error;
-  REAL(posix_fallocate);
-  return real(file, at, bytes);
-}
-int posix_fallocate64(int file, off64_t at, off64_t bytes) {
-  if (auto const error = failure_of("posix_fallocate", file, reserving, CALLER); error != 0) return error;
-  REAL(posix_fallocate64);
-  return real(file, at, bytes);
-}
+#define TRUNCATING(name, offset)                                                                             \
+  int name(int file, offset bytes) noexcept {                                                                \
+    if (failure_of("ftruncate", file, reserving, CALLER) != 0) return -1;                                    \
+    REAL(name);                                                                                              \
+    return real(file, bytes);                                                                                \
+  }
+TRUNCATING(ftruncate, off_t)
+TRUNCATING(ftruncate64, off64_t)
+
+#define RESERVING(name, offset)                                                                              \
+  int name(int file, offset at, offset bytes) {                                                              \
+    if (auto const error = failure_of("posix_fallocate", file, reserving, CALLER); error != 0) return error; \
+    REAL(name);                                                                                              \
+    return real(file, at, bytes);                                                                            \
+  }
+RESERVING(posix_fallocate, off_t)
+RESERVING(posix_fallocate64, off64_t)
+
 int close(int file) {
   auto const error = failure_of("close", file, closing_of(file), CALLER);
   auto const result =

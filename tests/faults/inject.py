@@ -23,10 +23,11 @@ import tempfile
 import time
 
 MPIRUN = os.environ["ORTHANT_MPIRUN"].split()
-LIMIT = 20  # seconds after which a job counts as hung
+LIMIT = 20  # seconds after the injection (or six times as many in all) after which a job counts as hung
 GRACE = 5  # seconds from the injection to the end of a job that fails
 # Of 15 points, how many of each kind.
 SHARES = {"alloc": 5, "eio": 4, "enospc": 3, "eintr": 2, "eagain": 1}
+START = 100  # allocations of a program that starts
 CAUSES = {"alloc": r"memory|alloc", "eio": r"Input/output error", "enospc": r"No space left|do(es)? not fit",
           "eintr": r"Interrupted", "eagain": r"temporarily unavailable"}
 SIGNAL = r"exited on signal|Caught signal|received signal|terminate called"
@@ -73,6 +74,15 @@ def stamps(folder):
             for name in files_below(folder)}
 
 
+def injection_in(report):
+    """The second of the injection that `report` tells of, or None."""
+    if not os.path.exists(report):
+        return None
+    with open(report, encoding="utf-8") as file:
+        words = file.readline().split()
+    return float(words[1]) if words[:1] == ["injected"] else None
+
+
 class Attack:
     def __init__(self, program, library, scratch):
         self.program, self.library, self.scratch = program, library, scratch
@@ -87,14 +97,19 @@ class Attack:
         variables = [f"{name}={environment[name]}" for name in environment if name.startswith(("ORTHANT_INJECT", "LD_PRELOAD"))]
         return MPIRUN + ["2", "env"] + variables + [self.program] + words
 
-    def run(self, command):
-        """Status (None if it hangs), text, and the second in which it ended."""
+    def run(self, command, report=None):
+        """Status (None if it hangs), text, and the second in which it ended. Time counts from the injection, if any."""
         job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                text=True, errors="replace")
-        try:
-            text, _ = job.communicate(timeout=LIMIT)
-            return job.returncode, text, time.time()
-        except subprocess.TimeoutExpired:
+        began = time.time()
+        while True:
+            try:
+                text, _ = job.communicate(timeout=0.5)
+                return job.returncode, text, time.time()
+            except subprocess.TimeoutExpired:
+                injected = injection_in(report) if report else None
+                if time.time() < (injected + LIMIT if injected else began + 6 * LIMIT):
+                    continue
             job.terminate()  # mpirun ends its ranks
             try:
                 text, _ = job.communicate(timeout=10)
@@ -102,6 +117,12 @@ class Attack:
                 job.kill()
                 text, _ = job.communicate()
             return None, text, time.time()
+
+    def callers(self, where):
+        """The functions of the program on the way to the injection, innermost first."""
+        places = re.findall(re.escape(self.program) + r"\(\+(0x[0-9a-f]+)\)", where)
+        names = subprocess.run(["addr2line", "-Cfe", self.program] + places, capture_output=True, text=True).stdout.split("\n")[::2]
+        return [re.sub(r"\(.*", "", name)[:110] for name in names if name]
 
     def must(self, *words):
         done = subprocess.run(MPIRUN + ["2", self.program] + list(words), stdin=subprocess.DEVNULL, capture_output=True,
@@ -146,9 +167,15 @@ class Attack:
             counts = [self.counts[job, kind, rank] for rank in (0, 1)]
             wanted = min(budget * share // 15 or 1, sum(counts))
             ranks = [rank for rank in (0, 1) if counts[rank] > 0]
+            # One in five lies where the program starts, before any command; not at the same place for every job.
+            num_early = max(1, wanted // 5) if kind == "alloc" else 0
+            shift = (list(JOBS).index(job) + 0.5) / len(JOBS)
             for i in range(wanted):
                 rank = ranks[i % len(ranks)]
-                number = 1 + int((i + 0.5) / wanted * counts[rank])
+                if i < num_early:
+                    number = 1 + int((i + shift) / num_early * START)
+                else:
+                    number = 1 + int((i - num_early + 0.5) / (wanted - num_early) * counts[rank])
                 old = 0 if JOBS[job][2] is None else i // 2 % 2
                 chosen.append(Point(job, kind, rank, number, old))
         return sorted(set(chosen))
@@ -167,12 +194,11 @@ class Attack:
         report = os.path.join(run, "report")
         inject = f"{point.kind}:{point.number}"
         extra = replaces if point.old else ""
-        status, text, end = self.run(self.command(point.job, run, inject, point.rank, report, extra))
-        injected, where = None, ""
-        if os.path.exists(report + str(point.rank)):
+        status, text, end = self.run(self.command(point.job, run, inject, point.rank, report, extra), report + str(point.rank))
+        injected, where = injection_in(report + str(point.rank)), ""
+        if injected:
             with open(report + str(point.rank), encoding="utf-8") as file:
                 where = file.read()
-            injected = float(where.split()[1])
             os.remove(report + str(point.rank))
         outcome, problems = self.judge(point, status, text, injected)
         seconds = end - injected if injected else 0
@@ -191,8 +217,8 @@ class Attack:
 
     def judge(self, point, status, text, injected):
         errors = re.findall(r"orthant: error: .*", text)
-        if re.search(SIGNAL, text):
-            return "signal", ["died of a signal"]
+        if signal := re.search(f".*({SIGNAL}).*", text):
+            return "signal", ["died of a signal: " + signal.group().strip()]
         if status is None:
             return "hung", [f"still running after {LIMIT} s"]
         if status == 0:
@@ -253,6 +279,7 @@ def main():
     parser.add_argument("library")
     parser.add_argument("--points", type=int, default=15)
     parser.add_argument("--only", nargs="+", default=list(JOBS))
+    parser.add_argument("--kinds", nargs="+", default=list(SHARES))
     parser.add_argument("--jobs", type=int, default=3)
     parser.add_argument("--repeat")
     options = parser.parse_args()
@@ -263,12 +290,13 @@ def main():
             job, kind, rank, number, old = options.repeat.split(":")
             attack.reference(job)
             result = attack.try_point(Point(job, kind, int(rank), int(number), int(old)))
-            print(result.text, result.where, f"{result.outcome} after {result.seconds:.1f} s", *result.problems, sep="\n")
+            print(result.text, result.where, *attack.callers(result.where), f"{result.outcome} after {result.seconds:.1f} s", *result.problems, sep="\n")
             return 1 if result.problems else 0
         for job in options.only:
             attack.reference(job)
         points = [point for job in options.only
-                  for point in attack.points(job, options.points // 2 if job in HALVED else options.points)]
+                  for point in attack.points(job, options.points // 2 if job in HALVED else options.points)
+                  if point.kind in options.kinds]
         return report(attack, options.jobs, points)
 
 

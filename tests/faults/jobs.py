@@ -23,11 +23,11 @@ class Program:
         if self.is_bounded:
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
-    def run(self, ranks, *arguments):
-        """(status, text) on so many ranks; the status is None if the job hangs."""
+    def run(self, ranks, *arguments, folder=None):
+        """(status, text) on so many ranks, in `folder`; the status is None if the job hangs."""
         command = ([] if ranks == 1 else self.mpirun + [str(ranks)]) + [self.path] + [str(word) for word in arguments]
         job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               errors="replace", preexec_fn=self.bound_memory)
+                               errors="replace", preexec_fn=self.bound_memory, cwd=folder)
         try:
             text, _ = job.communicate(timeout=LIMIT)
             return job.returncode, text
@@ -39,6 +39,11 @@ class Program:
                 job.kill()
                 text, _ = job.communicate()
             return None, text
+
+    @staticmethod
+    def gist(text):
+        """The lines of error, or the end of what a job printed."""
+        return " | ".join(re.findall(r"^orthant: error: .*", text, re.M))[:300] or " ".join(text.split())[-300:]
 
     @staticmethod
     def fault(status, text):

@@ -104,7 +104,7 @@ def try_files(program, name, what, files, ranks, is_directed, scratch):
     status, text = program.run(ranks, "partition", "--input", path, "-o", store, *flags)
     fault = program.fault(status, text)
     if fault:
-        return Verdict(fault, f"{label}: {text.strip()[:300]}")
+        return Verdict(fault, f"{label}: {program.gist(text)}")
     if status == 2:
         return Verdict("refused", "")
     try:
@@ -113,13 +113,13 @@ def try_files(program, name, what, files, ranks, is_directed, scratch):
         return Verdict("ACCEPTED NONSENSE", f"{label}: the reader says: {error}")
     status, text = program.run(1, "info", store, "--verify")
     if status != 0:
-        return Verdict("store not sound", f"{label}: {text.strip()[:300]}")
+        return Verdict("store not sound", f"{label}: {program.gist(text)}")
     is_symmetric = re.search(r"entries .*; symmetric", text) is not None
     difference = require_counts(text, ours)
     if not difference:
         status, text = program.run(1, "export", store, "-o", back, "--format", "npy")
         if status != 0:
-            return Verdict("export fails", f"{label}: {text.strip()[:300]}")
+            return Verdict("export fails", f"{label}: {program.gist(text)}")
         difference = compare(ours, read_graph(back), is_directed, is_symmetric)
     graph_seeds.remove(folder)
     return Verdict("DISAGREE", f"{label}: {difference}") if difference else Verdict("accepted, the same", "")

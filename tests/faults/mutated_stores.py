@@ -77,7 +77,7 @@ def try_mutation(program, library, stores, seed, number, scratch):
         status, text = program.run(1 if "info" in command and ranks == 1 else ranks, *command)
         fault = program.fault(status, text)
         if fault:
-            return Verdict(fault, f"{label}; {command[0]} on {ranks}: {text.strip()[-400:]}")
+            return Verdict(fault, f"{label}; {command[0]} on {ranks}: {program.gist(text)}")
         statuses.append(status)
     if statuses[0] == 0:
         problem = read_independently(library, store)
