@@ -6,6 +6,7 @@
 #include "runtime/together.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace orthant::models {
 namespace {
@@ -118,7 +119,12 @@ void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
         auto size = std::size_t{1};
         for (auto const count : counts)
           size *= static_cast<std::size_t>(count);
-        file.read(name, begin, counts, std::span<T>(values.data() + offset, size));
+        std::span<T> const piece(values.data() + offset, size);
+        file.read(name, begin, counts, piece);
+        if (!std::ranges::all_of(piece, [](T number) { return std::isfinite(number); }))
+          runtime::throw_user(
+              "{}: {} holds numbers that are infinite or no numbers; such weights cannot be used",
+              path.string(), name);
       });
       Kokkos::deep_copy(parameter.value(), values);
     }
