@@ -3,9 +3,11 @@
 // A training that has diverged is no result, even where the loss of the last step, before its update, was
 // still finite.
 #include "models/mini_batch.hpp"
+#include "models/weights_file.hpp"
 
 #include "models_fixture.hpp"
 #include "support/grids.hpp"
+#include "support/scratch_folder.hpp"
 
 #include <functional>
 #include <gtest/gtest.h>
@@ -89,6 +91,25 @@ TEST_P(Divergence, AGradientThatIsNotFiniteIsNamed) {
     update.run(exec, {}, phases);
 
     EXPECT_EQ(update.finish(exec).diverged, name) << "the first one";
+  }
+}
+
+TEST_P(Divergence, WeightsThatAreNotFiniteAreNotLoaded) {
+  test::ScratchFolder const folder(MPI_COMM_WORLD);
+  auto const path = folder.file("weights.h5");
+  auto const model = small_model();
+  models::GcnParameters<float> parameters(grid_, models::plan_gcn(store_, model), model);
+  models::save_weights(grid_, path, parameters.list(), model);
+  EXPECT_EQ(error_of([&] { models::load_weights(grid_, path, parameters.list()); }), "no error");
+  for (auto const number :
+       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    for (auto const& parameter : parameters.list())
+      if (parameter.name == "layer1.weight") Kokkos::deep_copy(parameter.value(), number);
+    models::save_weights(grid_, path, parameters.list(), model);
+
+    auto const text = error_of([&] { models::load_weights(grid_, path, parameters.list()); });
+
+    EXPECT_HAS(text, "/parameters/layer1.weight holds numbers that are infinite or no numbers");
   }
 }
 
