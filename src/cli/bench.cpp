@@ -83,7 +83,8 @@ void print_line(Context& context, nlohmann::ordered_json const& line) {
 }
 
 void add_repeat_option(Command& command, std::int64_t& repeat) {
-  command.option("--repeat", repeat, "Runs that are timed; 0 chooses by their length", in_range(0, 1e6));
+  command.option("--repeat", repeat, "Runs that are timed; 0 chooses by their length",
+                 whole_number(0, most_repeats));
 }
 
 } // namespace orthant::cli

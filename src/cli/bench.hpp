@@ -62,6 +62,7 @@ template<class Work>
 void print_line(Context& context, nlohmann::ordered_json const& line);
 
 /// --repeat.
+inline constexpr std::int64_t most_repeats = 1'000'000;
 void add_repeat_option(Command& command, std::int64_t& repeat);
 
 } // namespace orthant::cli

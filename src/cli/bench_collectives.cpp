@@ -260,7 +260,8 @@ std::unique_ptr<Command> make_bench_collectives() {
                   "Time every axis of this grid DxXxYxZ; otherwise all ranks together");
   command->option("--sizes", options->sizes,
                   "Bytes of the buffer, from min:max in steps of 4x; K, M, G are powers of 1024");
-  command->option("--repeat", options->repeat, "Calls that are timed; 0 chooses by size", in_range(0, 1e6));
+  command->option("--repeat", options->repeat, "Calls that are timed; 0 chooses by size",
+                  whole_number(0, 1'000'000));
   command->option("--operations", options->operations,
                   "Some of all_reduce, all_gather, reduce_scatter, broadcast, "
                   "all_to_all, send_receive, barrier; all where none is named",

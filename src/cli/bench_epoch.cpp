@@ -8,6 +8,7 @@
 #include "cli/device_memory.hpp"
 #include "cli/epoch_products.hpp"
 #include "cli/gemm_math.hpp"
+#include "cli/memory_check.hpp"
 #include "cli/roofline.hpp"
 #include "cli/spmm_bytes.hpp"
 #include "cli/subcommands.hpp"
@@ -255,8 +256,12 @@ int bench(EpochOptions const& options, Context& context) {
   auto const model_settings = model_of(options.train);
   pmm::set_gemm_threads(1); // as training
   pmm::ProcessGrid const grid(world, full_graph_shape(options.train.grid, world.size()));
-  auto const store = open_graph_of(world, options.train.graph, options.train.dataset, options.train.seed);
+  auto const store = open_graph_of(world, options.train);
   auto const plan = models::plan_gcn(store, model_settings);
+  auto settings = training_of(options.train);
+  auto const estimate =
+      models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
+  if (!options.train.force_memory) require_memory(context, "bench epoch", estimate);
   auto record = context.run_record;
   record["grid"] = grid.shape().to_string();
   record["seed"] = options.train.seed;
@@ -264,7 +269,6 @@ int bench(EpochOptions const& options, Context& context) {
 
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
   models::Gcn<T> model(grid, store, model_settings);
-  auto settings = training_of(options.train);
   settings.eval_every = 0;
   // A step allocates nothing, so the most memory that training takes is known after the first; after the
   // second on a device, which is recorded.
@@ -275,8 +279,6 @@ int bench(EpochOptions const& options, Context& context) {
   });
   auto const peak = runtime::peak_resident_bytes();
   auto const device_peak = device_memory.peak_array_bytes();
-  auto const estimate =
-      models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
 
   auto const roofline = measure_roofline<T>(world, options.roofline);
   BareEpoch<T> bare(grid, store, model_settings, plan);

@@ -8,9 +8,11 @@
 #include "cli/bench.hpp"
 #include "cli/epoch_products.hpp"
 #include "cli/gemm_math.hpp"
+#include "cli/memory_check.hpp"
 #include "cli/roofline.hpp"
 #include "cli/subcommands.hpp"
 #include "cli/train_full.hpp"
+#include "graph/largest_graph.hpp"
 #include "models/gcn_settings.hpp"
 
 #include <algorithm>
@@ -30,6 +32,7 @@ struct GemmOptions {
   std::string dtype = "fp32";
   std::string gemm_math = "fp32";
   std::int64_t repeat = 0;
+  bool force_memory = false;
   RooflineOptions roofline;
 };
 
@@ -128,6 +131,9 @@ int bench(GemmOptions const& options, Context& context) {
   if (products.empty())
     runtime::throw_user("{}: one layer of sparse features has no dense products; take more --layers",
                         options.graph);
+  models::MemoryEstimate estimate;
+  estimate.activations = ProductOperands<T>::num_bytes(products);
+  if (!options.force_memory) require_memory(context, "bench gemm", estimate);
   ProductOperands<T> const operands(products);
   auto record = context.run_record;
   record["grid"] = grid.shape().to_string();
@@ -186,11 +192,11 @@ std::unique_ptr<Command> make_bench_gemm() {
   auto command = std::make_unique<Command>(
       "bench gemm", "Time the dense products of a GCN's epoch beside the library by itself");
   auto const o = std::make_shared<GemmOptions>();
-  command->option("--rows", o->rows, "Vertices of the graph", in_range(1, 1e12));
+  command->option("--rows", o->rows, "Vertices of the graph", whole_number(1, graph::most_vertices));
   command->option("--widths", o->widths, "Widths of the model from features to classes, such as 100-128-47");
   command->input("--graph", o->graph, "Or a store, which gives both with --layers and --hidden");
-  command->option("--layers", o->layers, "Number of layers", in_range(1));
-  command->option("--hidden", o->hidden, "Width of the hidden layers", in_range(1));
+  command->option("--layers", o->layers, "Number of layers", whole_number(1, most_layers));
+  command->option("--hidden", o->hidden, "Width of the hidden layers", whole_number(1, most_hidden));
   command->option("--dropout", o->dropout, "Of the model; --order auto depends on whether there is any",
                   in_range(0, 0.999));
   command->option("--order", o->order, "Order of a layer's products: auto, aggregate or transform first",
@@ -198,6 +204,7 @@ std::unique_ptr<Command> make_bench_gemm() {
   command->option("--grid", o->grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
   command->option("--dtype", o->dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
   add_gemm_math_option(*command, o->gemm_math);
+  add_force_memory_option(*command, o->force_memory);
   add_repeat_option(*command, o->repeat);
   add_options(*command, o->roofline);
   command->set_run([o](Context& context) {

@@ -6,10 +6,12 @@
 // operations are sums over ranks.
 
 #include "cli/bench.hpp"
+#include "cli/memory_check.hpp"
 #include "cli/roofline.hpp"
 #include "cli/spmm_bytes.hpp"
 #include "cli/subcommands.hpp"
 #include "graph/generators.hpp"
+#include "graph/largest_graph.hpp"
 #include "graph/partition.hpp"
 #include "models/graph_operands.hpp"
 #include "pmm/dist_matrix.hpp"
@@ -32,6 +34,7 @@ struct SpmmOptions {
   std::vector<std::string> forms;
   std::string dtype = "fp32";
   std::int64_t repeat = 0;
+  bool force_memory = false;
   RooflineOptions roofline;
 };
 
@@ -56,8 +59,9 @@ graph::GraphStore open_graph(runtime::Communicator const& world, SpmmOptions con
   graph::PartitionOptions how;
   how.permutation = graph::parse_permutation(o.permute);
   how.seed = generated.seed;
-  return graph::partition_in_memory(
-      world, [&](runtime::Communicator const& self) { return graph::generate_graph(self, generated); }, how);
+  return make_graph_in_memory(
+      world, [&](runtime::Communicator const& self) { return graph::generate_graph(self, generated); }, how,
+      o.force_memory);
 }
 
 /// The own kernel and the library beside it, where there is a device: which of them training takes.
@@ -181,12 +185,12 @@ std::unique_ptr<Command> make_bench_spmm() {
   command->input("--graph", o->graph, "A store (orthant partition writes it), in place of a graph made here");
   command->option("--kind", o->kind, "Or a graph that is made: rmat (labels shuffled), sbm, grid2d or ring",
                   one_of({"rmat", "sbm", "grid2d", "ring"}));
-  command->option("--vertices", o->vertices, "Its vertices", in_range(1));
+  command->option("--vertices", o->vertices, "Its vertices", whole_number(2, graph::most_vertices));
   command->option("--edges", o->edges,
                   "Its edges; each is stored in both directions, repeats are merged, self loops added",
-                  in_range(1));
+                  whole_number(1, graph::most_edges));
   command->flag("--directed", o->directed, "rmat, sbm: store each edge in its own direction only");
-  command->option("--seed", o->seed, "Seed of the graph", in_range(0));
+  command->option("--seed", o->seed, "Seed of the graph", whole_number(0));
   command->option("--permute", o->permute, "Its order, as of partition: none, single, double or cluster",
                   one_of({"none", "single", "double", "cluster"}));
   command->option("--grid", o->grid,
@@ -195,6 +199,7 @@ std::unique_ptr<Command> make_bench_spmm() {
   command->option("--forms", o->forms, "product (A^ B), transposed (A^^T B); product where none is named",
                   one_of({"product", "transposed"}));
   command->option("--dtype", o->dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
+  add_force_memory_option(*command, o->force_memory);
   add_repeat_option(*command, o->repeat);
   add_options(*command, o->roofline);
   command->set_run([o](Context& context) {

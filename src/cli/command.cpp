@@ -42,38 +42,32 @@ constexpr ValueKind kind_of() {
     return ValueKind::text;
 }
 
-std::optional<double> number_of(std::string const& text) {
-  double number = 0;
+/// Nothing for what is no such number, or does not fit.
+template<class T>
+std::optional<T> number_of(std::string const& text) {
+  T number = 0;
   auto const* const begin = text.data() + (text.starts_with('+') ? 1 : 0);
   auto const parsed = std::from_chars(begin, text.data() + text.size(), number);
   if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size()) return std::nullopt;
   return number;
 }
 
-bool is_integer(std::string const& text) {
-  std::int64_t number = 0;
-  auto const* const begin = text.data() + (text.starts_with('+') ? 1 : 0);
-  auto const parsed = std::from_chars(begin, text.data() + text.size(), number);
-  return parsed.ec == std::errc{} && parsed.ptr == text.data() + text.size();
-}
-
 /// CLI11 would say "could not convert"; this says what is expected.
 std::string check_kind(ValueKind kind, std::string const& text) {
-  if (kind == ValueKind::integer && !is_integer(text))
+  if (kind == ValueKind::integer && !runtime::is_written_as(kind, text))
     return fmt::format("needs a whole number, not '{}'", text);
-  if (kind == ValueKind::number && !number_of(text)) return fmt::format("needs a number, not '{}'", text);
+  if (kind == ValueKind::number && !runtime::is_written_as(kind, text))
+    return fmt::format("needs a number, not '{}'", text);
   return {};
 }
 
-Check in_interval(double low, bool is_low_allowed, double high) {
+template<class T>
+Check in_interval(T low, bool is_low_allowed, T high) {
   return [=](std::string const& text) -> std::string {
-    auto const number = number_of(text);
-    auto const is_inside = number && (is_low_allowed ? *number >= low : *number > low) && *number <= high;
-    if (is_inside) return {};
-    auto const unbounded = high == std::numeric_limits<double>::infinity();
-    auto const lower = is_low_allowed ? fmt::format("at least {}", low) : fmt::format("more than {}", low);
-    return fmt::format("is {}, but must be {}{}", text, lower,
-                       unbounded ? "" : fmt::format(" and at most {}", high));
+    auto const number = number_of<T>(text); // a NaN is not inside
+    if (number && (is_low_allowed ? *number >= low : *number > low) && *number <= high) return {};
+    return fmt::format("is {}, but must be {} {} and at most {}", text,
+                       is_low_allowed ? "at least" : "more than", low, high);
   };
 }
 
@@ -94,6 +88,10 @@ std::string one_line(std::string text) {
 }
 
 } // namespace
+
+Check whole_number(std::int64_t low, std::int64_t high) {
+  return in_interval(low, true, high);
+}
 
 Check in_range(double low, double high) {
   return in_interval(low, true, high);
@@ -145,7 +143,7 @@ void Command::add_common_options() {
          one_of({"trace", "debug", "info", "warning", "warn", "error", "off"}));
   option("--timeout", common_.timeout_seconds,
          "Seconds without progress in a collective until the job is ended with a report; 0 for never",
-         in_range(0));
+         in_range(0, longest_timeout_seconds));
   output("--metrics", common_.metrics, "Add one JSON object a line to this file");
   output("--trace", common_.trace, "Write a timeline to this file (Perfetto, chrome://tracing)");
 }
@@ -159,6 +157,8 @@ void Command::add(std::string const& names, T& value, std::string const& descrip
   else if constexpr (!is_optional<T>)
     added.capture_default_str();
   added.group(group_);
+  if (kind == ValueKind::integer && !check) check = whole_number(std::numeric_limits<std::int64_t>::min());
+  if (kind == ValueKind::number && !check) check = in_range(-largest_number);
   added.check([check = std::move(check)](std::string const& text) {
     auto const problem = check_kind(kind, text);
     return problem.empty() && check ? check(text) : problem;

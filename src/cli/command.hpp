@@ -47,10 +47,20 @@ struct CommonOptions {
 /// A check of an option's text: empty, or what is wrong and what would be right.
 using Check = std::function<std::string(std::string const&)>;
 
-/// Numbers from `low` to `high`, both allowed.
-[[nodiscard]] Check in_range(double low, double high = std::numeric_limits<double>::infinity());
-/// Numbers above `low` up to `high`.
-[[nodiscard]] Check above(double low, double high = std::numeric_limits<double>::infinity());
+/// What a number may be unless an option says otherwise: far from the largest single precision number, so
+/// that what is computed of it is finite.
+inline constexpr double largest_number = 1e30;
+inline constexpr double longest_timeout_seconds = 1e9; // 30 years
+/// The most epochs: no run takes as many.
+inline constexpr std::int64_t most_epochs = 1'000'000'000;
+
+/// Whole numbers from `low` to `high`, both allowed.
+[[nodiscard]] Check whole_number(std::int64_t low,
+                                 std::int64_t high = std::numeric_limits<std::int64_t>::max());
+/// Numbers from `low` to `high`, both allowed. Both are finite, and so is what passes.
+[[nodiscard]] Check in_range(double low, double high = largest_number);
+/// The same without `low` itself.
+[[nodiscard]] Check above(double low, double high = largest_number);
 /// One of `words`; those in `later` are known, but not built yet.
 [[nodiscard]] Check one_of(std::vector<std::string> words, std::vector<std::string> later = {});
 

@@ -28,4 +28,7 @@ class DeviceMemory {
   std::int64_t free_at_start_ = 0;
 };
 
+/// Bytes that nobody has taken of this rank's device; the largest number where kernels run on the host.
+[[nodiscard]] std::int64_t free_device_bytes();
+
 } // namespace orthant::cli

@@ -51,13 +51,13 @@ void on_deallocation(Kokkos_Profiling_SpaceHandle space, char const* label, void
   if (count.others.deallocate_data != nullptr) count.others.deallocate_data(space, label, data, num_bytes);
 }
 
-std::int64_t free_bytes() {
+} // namespace
+
+std::int64_t free_device_bytes() {
   return static_cast<std::int64_t>(pmm::vendor::free_device_bytes());
 }
 
-} // namespace
-
-DeviceMemory::DeviceMemory() : free_at_start_(free_bytes()) {
+DeviceMemory::DeviceMemory() : free_at_start_(free_device_bytes()) {
   auto& count = counter();
   count.held = 0;
   count.peak = 0;
@@ -76,7 +76,7 @@ std::int64_t DeviceMemory::peak_array_bytes() const {
 }
 
 std::int64_t DeviceMemory::taken_bytes() const {
-  return free_at_start_ - free_bytes();
+  return free_at_start_ - free_device_bytes();
 }
 
 } // namespace orthant::cli

@@ -93,6 +93,23 @@ Vector<T> make_operand(std::int64_t count) {
   return result;
 }
 
+/// Numbers of the largest operands; sparse ones lie elsewhere.
+struct OperandSizes {
+  std::int64_t left = 0;
+  std::int64_t right = 0;
+  std::int64_t result = 0;
+};
+
+OperandSizes largest_of(std::vector<LocalProduct> const& products) {
+  OperandSizes sizes;
+  for (auto const& p : products) {
+    if (p.is_dense()) sizes.left = std::max(sizes.left, p.m * p.k);
+    sizes.right = std::max(sizes.right, p.k * p.n);
+    sizes.result = std::max(sizes.result, p.m * p.n);
+  }
+  return sizes;
+}
+
 } // namespace
 
 std::vector<LocalProduct> products_of_epoch(pmm::ProcessGrid const& grid, models::GcnPlan const& plan,
@@ -128,17 +145,16 @@ struct ProductOperands<T>::Panels {
 
 template<class T>
 ProductOperands<T>::ProductOperands(std::vector<LocalProduct> const& products) {
-  auto left = std::int64_t{0};
-  auto right = std::int64_t{0};
-  auto result = std::int64_t{0};
-  for (auto const& p : products) {
-    if (p.is_dense()) left = std::max(left, p.m * p.k);
-    right = std::max(right, p.k * p.n);
-    result = std::max(result, p.m * p.n);
-  }
-  left_ = make_operand<T>(left);
-  right_ = make_operand<T>(right);
-  result_ = make_operand<T>(result);
+  auto const sizes = largest_of(products);
+  left_ = make_operand<T>(sizes.left);
+  right_ = make_operand<T>(sizes.right);
+  result_ = make_operand<T>(sizes.result);
+}
+
+template<class T>
+std::int64_t ProductOperands<T>::num_bytes(std::vector<LocalProduct> const& products) {
+  auto const sizes = largest_of(products);
+  return (sizes.left + sizes.right + sizes.result) * static_cast<std::int64_t>(sizeof(T));
 }
 
 template<class T>

@@ -51,6 +51,8 @@ template<class T>
 class ProductOperands {
  public:
   explicit ProductOperands(std::vector<LocalProduct> const& products);
+  /// What they take.
+  [[nodiscard]] static std::int64_t num_bytes(std::vector<LocalProduct> const& products);
 
   /// As the trainer does. Enqueues on exec.
   void multiply(runtime::DefaultExec const& exec, LocalProduct const& product) const;

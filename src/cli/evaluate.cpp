@@ -3,9 +3,11 @@
 // orthant evaluate: losses and accuracies of trained weights, and their predictions.
 
 #include "cli/gemm_math.hpp"
+#include "cli/memory_check.hpp"
 #include "cli/subcommands.hpp"
 #include "cli/train_full.hpp"
 #include "models/predictions.hpp"
+#include "models/training_run.hpp"
 #include "models/vertex_loss.hpp"
 #include "models/weights_file.hpp"
 #include "runtime/staged_file.hpp"
@@ -22,6 +24,7 @@ struct EvaluateOptions {
   std::string grid = "auto";
   std::string feature_norm; // empty: as the weights were trained
   std::string gemm_math = "fp32";
+  bool force_memory = false;
 };
 
 models::GcnSettings model_of(models::WeightsFacts const& weights, EvaluateOptions const& options) {
@@ -55,13 +58,24 @@ int run(EvaluateOptions const& options, Context& context) {
     runtime::require_writable(world, options.predictions, "predictions");
   }
 
-  models::Gcn<float> model(grid, store, model_of(weights, options));
+  auto const settings = model_of(weights, options);
+  models::OptimizerSettings optimizer; // without moments: nothing is trained
+  optimizer.kind = models::OptimizerKind::sgd;
+  optimizer.momentum = 0;
+  if (!options.force_memory)
+    require_memory(context, "evaluate",
+                   models::estimate_memory<float>(grid, store.facts(), models::plan_gcn(store, settings),
+                                                  settings, optimizer));
+  models::Gcn<float> model(grid, store, settings);
   auto loss = models::make_vertex_loss<float>(grid, store, model.plan().logits());
   models::load_weights(grid, options.weights, model.parameters());
   runtime::PhaseTimes phases;
   runtime::DefaultExec const exec;
   auto const& logits = model.forward(exec, models::Gcn<float>::Pass::evaluation, 0, phases);
   auto const scores = loss.evaluate(exec, logits);
+  if (auto const sign = models::sign_of_divergence(scores); !sign.empty())
+    runtime::throw_user("{} on {}: {}; the weights have diverged, or features are too large", options.weights,
+                        options.graph, sign);
   if (!options.predictions.empty()) models::write_predictions(grid, store, logits, options.predictions);
 
   context.metrics.write("evaluate", {{"train_acc", scores[0].accuracy()},
@@ -95,6 +109,7 @@ std::unique_ptr<Command> make_evaluate() {
   command->option("--feature-norm", options->feature_norm,
                   "row or none; by default what the weights were trained with", one_of({"row", "none"}));
   add_gemm_math_option(*command, options->gemm_math);
+  add_force_memory_option(*command, options->force_memory);
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;
 }

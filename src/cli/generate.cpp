@@ -4,6 +4,7 @@
 
 #include "cli/subcommands.hpp"
 #include "graph/generators.hpp"
+#include "graph/largest_graph.hpp"
 #include "graph/write_graph.hpp"
 #include "runtime/progress.hpp"
 
@@ -74,14 +75,15 @@ std::unique_ptr<Command> make_generate() {
   auto const options = std::make_shared<GenerateOptions>();
   command->option("--kind", options->kind, "Kind of graph: rmat, sbm, grid2d or ring",
                   one_of({"rmat", "sbm", "grid2d", "ring"}));
-  command->option("--vertices", options->vertices, "Number of vertices", in_range(2));
+  command->option("--vertices", options->vertices, "Number of vertices",
+                  whole_number(2, graph::most_vertices));
   command->option("--edges", options->edges,
                   "Number of edges; 0: 8 a vertex (rmat, sbm), the full grid, one a vertex (ring)",
-                  in_range(0));
+                  whole_number(0, graph::most_edges));
   command->option("--features", options->features, "Features a vertex; 0 writes the topology only",
-                  in_range(0));
-  command->option("--classes", options->classes, "Number of classes", in_range(1));
-  command->option("--seed", options->seed, "Seed of all randomness", in_range(0));
+                  whole_number(0, graph::most_columns));
+  command->option("--classes", options->classes, "Number of classes", whole_number(1, graph::most_columns));
+  command->option("--seed", options->seed, "Seed of all randomness", whole_number(0));
   command->option("--format", options->format, "ogb (csv.gz) or npy", one_of({"ogb", "npy"}));
   command->output("-o,--output", options->output, "Folder to write");
   command->set_needs_device(false);

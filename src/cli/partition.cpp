@@ -3,17 +3,21 @@
 // orthant partition: any graph to one store that every grid and every number of ranks can load.
 
 #include "graph/partition.hpp"
+#include "cli/memory_check.hpp"
 #include "cli/subcommands.hpp"
 #include "graph/estimate.hpp"
+#include "graph/largest_graph.hpp"
 #include "graph/open_graph.hpp"
 #include "graph/store_writer.hpp"
 #include "models/communication.hpp"
+#include "runtime/available_memory.hpp"
 #include "runtime/progress.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <mpi.h>
 
 namespace orthant::cli {
@@ -37,6 +41,7 @@ struct PartitionOptions {
   std::int64_t seed = 0;
   bool stats = false;
   bool force = false;
+  bool force_memory = false;
 };
 
 graph::Input input_of(PartitionOptions const& options) {
@@ -160,6 +165,8 @@ int run(PartitionOptions const& options, Context& context) {
   auto const begin = MPI_Wtime();
   auto const source = graph::open_graph(world, input_of(options));
   auto const estimate = graph::estimate_partition(world, *source, how.permutation);
+  if (!options.force_memory)
+    runtime::require_memory(world, "partition", estimate.memory_bytes / world.size());
   if (world.is_root()) announce(source->facts(), estimate);
 
   std::unique_ptr<runtime::Progress> bar;
@@ -212,15 +219,17 @@ std::unique_ptr<Command> make_partition() {
                   one_of({"use", "ignore"}));
   command->option("--split", options->split, "Name of the train/valid/test split where there are several");
   command->option("--random-features", options->random_features, "Make up this many features a vertex",
-                  in_range(0));
+                  whole_number(0, graph::most_columns));
   command->option("--random-labels", options->random_labels, "Make up labels of this many classes",
-                  in_range(0));
+                  whole_number(0, graph::most_columns));
   command->option("--random-split", options->random_split, "Make up a split: fractions train,valid,test",
                   in_range(0, 1));
-  command->option("--metis", options->metis, "Also write METIS's assignment to this many parts", in_range(0));
-  command->option("--seed", options->seed, "Seed of all randomness", in_range(0));
+  command->option("--metis", options->metis, "Also write METIS's assignment to this many parts",
+                  whole_number(0, std::numeric_limits<std::int32_t>::max()));
+  command->option("--seed", options->seed, "Seed of all randomness", whole_number(0));
   command->flag("--stats", options->stats, "Print balance, degrees and halo volumes");
   command->flag("--force", options->force, "Replace an output that exists");
+  add_force_memory_option(*command, options->force_memory);
   command->set_needs_device(false);
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;

@@ -101,9 +101,9 @@ void add_options(Command& command, RooflineOptions& options) {
       "--stream-mib", options.stream_mib,
       "MiB of each array a rank that measures memory (three on a host, two on a device); larger than "
       "the caches",
-      in_range(1, 1 << 20));
+      whole_number(1, 1 << 20));
   command.option("--gemm-size", options.gemm_size, "Rows of the square product that measures arithmetic",
-                 in_range(1, 1 << 15));
+                 whole_number(1, 1 << 15));
 }
 
 double Roofline::seconds(double bytes, double flops) const {

@@ -2,6 +2,7 @@
 #include "cli/train_full.hpp"
 
 #include "cli/gemm_math.hpp"
+#include "cli/memory_check.hpp"
 #include "cli/train_run.hpp"
 #include "graph/dataset.hpp"
 #include "graph/partition.hpp"
@@ -25,11 +26,12 @@ int train(TrainOptions const& options, Context& context) {
   pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
   if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
 
-  auto const store = open_graph_of(world, options.graph, options.dataset, options.seed);
+  auto const store = open_graph_of(world, options);
   auto const plan = models::plan_gcn(store, model_settings);
-  describe_graph(context, store);
   auto const estimate =
       models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
+  if (!options.force_memory) require_memory(context, "train", estimate);
+  describe_graph(context, store);
   describe_grid(context, grid);
   say(context, "memory    {} a rank predicted\n",
       bytes_text(runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max)));
@@ -46,6 +48,9 @@ int train(TrainOptions const& options, Context& context) {
   auto const result = trainer.run([&](runtime::EpochRecord const& epoch) { lines.write(epoch); });
   lines.finish();
 
+  if (!options.save_weights.empty() && options.eval_every == 0)
+    if (auto const sign = models::sign_of_divergence(trainer.evaluate()); !sign.empty())
+      models::throw_diverged("the weights are not saved: " + sign);
   if (!options.save_weights.empty())
     models::save_weights(grid, options.save_weights, model.parameters(), model_settings);
   auto const taken = meter.taken(world);
@@ -61,19 +66,16 @@ int train(TrainOptions const& options, Context& context) {
 
 } // namespace
 
-graph::GraphStore open_graph_of(runtime::Communicator const& world, std::string const& path,
-                                std::string const& dataset, std::int64_t seed) {
-  if (path.empty() == dataset.empty())
+graph::GraphStore open_graph_of(runtime::Communicator const& world, TrainOptions const& options) {
+  if (options.graph.empty() == options.dataset.empty())
     runtime::throw_user("give one of --graph graph.h5 and --dataset karate|sbm|rmat|grid2d|ring[:k=v,..]");
-  if (!path.empty()) return graph::GraphStore::open(world, path);
+  if (!options.graph.empty()) return graph::GraphStore::open(world, options.graph);
   graph::PartitionOptions how;
-  how.seed = static_cast<std::uint64_t>(seed);
-  return graph::partition_in_memory(
+  how.seed = static_cast<std::uint64_t>(options.seed);
+  return make_graph_in_memory(
       world,
-      [&](runtime::Communicator const& self) {
-        return graph::open_dataset(self, dataset, static_cast<std::uint64_t>(seed));
-      },
-      how);
+      [&](runtime::Communicator const& self) { return graph::open_dataset(self, options.dataset, how.seed); },
+      how, options.force_memory);
 }
 
 pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks) {

@@ -11,10 +11,10 @@
 
 namespace orthant::cli {
 
-/// The store of --graph, or the data set of --dataset in memory. Collective. Throws UserError unless one of
-/// them is given.
-[[nodiscard]] graph::GraphStore open_graph_of(runtime::Communicator const& world, std::string const& path,
-                                              std::string const& dataset, std::int64_t seed);
+/// The store of --graph, or the data set of --dataset, which every rank makes and keeps in memory.
+/// Collective. Throws UserError unless one of them is given, and if the data set does not fit in memory.
+[[nodiscard]] graph::GraphStore open_graph_of(runtime::Communicator const& world,
+                                              TrainOptions const& options);
 
 /// The shape of --grid for full-graph work. Throws UserError where it does not fit the job or has a data
 /// axis.

@@ -2,8 +2,10 @@
 #include "cli/train_minibatch.hpp"
 
 #include "cli/gemm_math.hpp"
+#include "cli/memory_check.hpp"
 #include "cli/train_full.hpp"
 #include "cli/train_run.hpp"
+#include "models/memory_estimate.hpp"
 #include "models/mini_batch.hpp"
 #include "models/weights_file.hpp"
 #include "pmm/host_parts.hpp"
@@ -41,13 +43,22 @@ int train(TrainOptions const& options, Context& context) {
   pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
   if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
 
-  auto const store = open_graph_of(world, options.graph, options.dataset, options.seed);
-  models::MiniBatchTrainer<T> trainer(grid, store, model_settings, training_of(options), batches_of(options));
+  auto const store = open_graph_of(world, options);
+  auto const settings = training_of(options);
+  auto const batches = batches_of(options);
+  auto const has_full_graph = settings.eval_every > 0 || batches.num_full_epochs > 0;
+  auto const estimate = models::estimate_mini_batch_memory<T>(
+      grid, store.facts(), models::plan_gcn(store, model_settings), model_settings, settings.optimizer,
+      batches.batch_size, has_full_graph);
+  if (!options.force_memory) require_memory(context, "train", estimate);
+  models::MiniBatchTrainer<T> trainer(grid, store, model_settings, settings, batches);
   if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());
 
   begin_metrics(context, grid, options);
   describe_graph(context, store);
   describe_grid(context, grid);
+  say(context, "memory    {} a rank predicted\n",
+      bytes_text(runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max)));
   describe_batches(context, grid, trainer.sampler(), options);
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
       trainer.num_parameters(), options.compute_dtype);
@@ -60,7 +71,8 @@ int train(TrainOptions const& options, Context& context) {
     models::save_weights(grid, options.save_weights, trainer.parameters(), model_settings);
   auto const taken = meter.taken(world);
   report(context, result);
-  say(context, "memory a rank         {}\n", bytes_text(taken.resident));
+  say(context, "memory a rank         {} (predicted {})\n", bytes_text(taken.resident),
+      bytes_text(estimate.peak()));
   if constexpr (!pmm::runs_on_host)
     say(context, "memory of the device  {} in arrays a rank, {} less free\n", bytes_text(taken.device_arrays),
         bytes_text(taken.device));

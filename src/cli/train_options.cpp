@@ -2,6 +2,8 @@
 #include "cli/train_options.hpp"
 
 #include "cli/gemm_math.hpp"
+#include "cli/memory_check.hpp"
+#include "graph/largest_graph.hpp"
 
 namespace orthant::cli {
 namespace {
@@ -19,8 +21,8 @@ void add_grid(Command& command, TrainOptions& o) {
 void add_model(Command& command, TrainOptions& o) {
   command.begin_group("Model");
   command.option("--model", o.model, "gcn", one_of({"gcn"}, {"sage", "gin", "gat"}));
-  command.option("--layers", o.layers, "Number of layers", in_range(1));
-  command.option("--hidden", o.hidden, "Width of the hidden layers", in_range(1));
+  command.option("--layers", o.layers, "Number of layers", whole_number(1, most_layers));
+  command.option("--hidden", o.hidden, "Width of the hidden layers", whole_number(1, most_hidden));
   command.option("--dropout", o.dropout, "Probability that an activation is dropped", in_range(0, 0.999));
   command.flag("--bias,!--no-bias", o.bias, "Add a bias in each layer (default)");
   command.option("--norm", o.norm, "Normalisation in each hidden layer: rms or none",
@@ -37,23 +39,25 @@ void add_model(Command& command, TrainOptions& o) {
 void add_optimiser(Command& command, TrainOptions& o) {
   command.begin_group("Optimiser");
   command.option("--optimizer", o.optimizer, "adam, adamw or sgd", one_of({"adam", "adamw", "sgd"}));
-  command.option("--lr", o.lr, "Learning rate", above(0));
+  command.option("--lr", o.lr, "Learning rate", above(0, largest_rate));
   command.option("--weight-decay", o.weight_decay,
                  "Weight decay (biases and scales of norms are never decayed)", in_range(0));
   command.option("--weight-decay-first-layer", o.weight_decay_first_layer, "Another one for layer 0",
                  in_range(0));
   command.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm", above(0));
-  command.option("--epochs", o.epochs, "Number of epochs", in_range(0));
-  command.option("--seed", o.seed, "Seed of all randomness", in_range(0));
+  command.option("--epochs", o.epochs, "Number of epochs", whole_number(0, most_epochs));
+  command.option("--seed", o.seed, "Seed of all randomness", whole_number(0));
 }
 
 void add_mini_batch(Command& command, TrainOptions& o) {
   command.begin_group("Mini-batch");
-  command.option("--batch", o.batch, "Vertices for each group and batch", in_range(1));
-  command.option("--accumulate", o.accumulate, "Batches a step", in_range(1));
+  command.option("--batch", o.batch, "Vertices for each group and batch",
+                 whole_number(1, graph::most_vertices));
+  command.option("--accumulate", o.accumulate, "Batches a step", whole_number(1));
   command.option("--batch-train-fraction", o.batch_train_fraction,
                  "Share of training vertices in a batch; 0 leaves it to chance", in_range(0, 1));
-  command.option("--finish-full", o.finish_full, "Train the last epochs on the full graph", in_range(0));
+  command.option("--finish-full", o.finish_full, "Train the last epochs on the full graph",
+                 whole_number(0, most_epochs));
 }
 
 void add_computing(Command& command, TrainOptions& o) {
@@ -69,6 +73,7 @@ void add_computing(Command& command, TrainOptions& o) {
       "On a device: replay full-graph epochs without dropout as one recorded graph: on or off (does "
       "nothing on the host)",
       one_of({"on", "off"}));
+  add_force_memory_option(command, o.force_memory);
 }
 
 void add_weights(Command& command, TrainOptions& o) {
@@ -90,7 +95,8 @@ void add_options(Command& command, TrainOptions& o) {
   add_optimiser(command, o);
   add_mini_batch(command, o);
   command.begin_group("Running");
-  command.option("--eval-every", o.eval_every, "Epochs between evaluations; 0 for never", in_range(0));
+  command.option("--eval-every", o.eval_every, "Epochs between evaluations; 0 for never",
+                 whole_number(0, most_epochs));
   add_computing(command, o);
   add_weights(command, o);
 }

@@ -10,6 +10,11 @@
 
 namespace orthant::cli {
 
+/// Bounds of --layers and --hidden. Deeper and wider is a slip; what fits is for the memory to say.
+inline constexpr std::int64_t most_layers = 10'000;
+inline constexpr std::int64_t most_hidden = std::int64_t{1} << 20;
+inline constexpr double largest_rate = 1e38; // a finite number in single precision
+
 struct TrainOptions {
   std::string graph;   // a store
   std::string dataset; // or an embedded one: "karate", "sbm:vertices=1000,..", ..
@@ -52,6 +57,7 @@ struct TrainOptions {
   std::string overlap = "on";
   std::string order = "auto";
   std::string device_graph = "on";
+  bool force_memory = false;
 
   // weights
   std::string init_from;

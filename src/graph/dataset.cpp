@@ -3,17 +3,21 @@
 
 #include "graph/generators.hpp"
 #include "graph/karate.hpp"
+#include "runtime/checked.hpp"
 #include "runtime/error.hpp"
 #include "runtime/suggestion.hpp"
 
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 
 namespace orthant::graph {
 
+using runtime::checked_range;
 using runtime::throw_user;
 
 namespace {
@@ -54,9 +58,15 @@ double to_number(std::string const& key, std::string const& value) {
 
 /// Whole numbers may be written as 1e6.
 std::int64_t to_count(std::string const& key, std::string const& value) {
+  auto const* const end = value.data() + value.size();
+  auto count = std::int64_t{0};
+  auto const digits = std::from_chars(value.data(), end, count);
+  if (digits.ec == std::errc() && digits.ptr == end && count >= 0) return count;
   auto const number = to_number(key, value);
-  if (number < 0 || number != std::floor(number) || number > 9e15)
-    throw_user("data set: {}={} is not a whole number from 0 on", key, value);
+  constexpr auto all_whole = 0x1p53; // beyond it a double skips whole numbers
+  if (number < 0 || number != std::floor(number) || number > all_whole)
+    throw_user("data set: {}={} is not a whole number from 0 to {}", key, value,
+               std::numeric_limits<std::int64_t>::max());
   return static_cast<std::int64_t>(number);
 }
 
@@ -123,7 +133,7 @@ std::unique_ptr<GraphSource> open_dataset(runtime::Communicator const& comm, std
       setters.emplace(std::string(1, "abc"[i]), number_into(options.corners[i]));
   apply_values(description, setters);
   options.seed = static_cast<std::uint64_t>(seed_given);
-  options.is_directed = directed != 0;
+  options.is_directed = checked_range(directed, 0, 1, "data set: directed") == 1;
   return generate_graph(comm, options);
 }
 

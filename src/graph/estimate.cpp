@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/estimate.hpp"
 
+#include "runtime/checked.hpp"
 #include "runtime/collectives.hpp"
 #include "runtime/error.hpp"
 #include "runtime/together.hpp"
@@ -15,6 +16,9 @@
 #include <sys/statvfs.h>
 
 namespace orthant::graph {
+
+using runtime::checked_product;
+using runtime::checked_sum;
 
 Estimate estimate_partition(runtime::Communicator const& comm, GraphSource const& source,
                             PermutationKind permutation) {
@@ -35,16 +39,23 @@ Estimate estimate_partition(runtime::Communicator const& comm, GraphSource const
   std::int64_t const label_bytes = facts.label_kind == LabelKind::none     ? 0
                                    : facts.label_kind == LabelKind::single ? 8
                                                                            : 2 * facts.num_classes;
-  auto const feature_bytes =
-      facts.feature_kind == FeatureKind::dense ? facts.num_vertices * facts.num_features * 4 : 0;
+  constexpr std::string_view features = "the bytes of the features";
+  auto const feature_bytes = // half of a product that fits: so do sums
+      facts.feature_kind == FeatureKind::dense
+          ? checked_product(checked_product(facts.num_vertices, facts.num_features, features), 8, features) /
+                2
+          : 0;
+  auto const rows =
+      checked_product(facts.num_vertices, vertex_bytes + label_bytes, "the bytes of the labels");
   estimate.disk_bytes =
-      num_entries * entry_bytes + facts.num_vertices * (vertex_bytes + label_bytes) + feature_bytes;
+      checked_sum(num_entries * entry_bytes, checked_sum(rows, feature_bytes, "the bytes of the store"),
+                  "the bytes of the store");
 
   // Edges take 8 bytes (12 with a weight) until they turn into entries in the same memory; a vertex's degree
   // and positions 48; a rank's program, libraries and buffers some 64 MiB.
   auto const edge_memory = std::max(num_edges * (facts.is_weighted ? 12 : 8), num_entries * entry_bytes);
   auto const base = std::int64_t{comm.size()} * (std::int64_t{64} << 20);
-  estimate.memory_bytes = std::max(edge_memory, 2 * feature_bytes) + facts.num_vertices * 48 + base;
+  estimate.memory_bytes = std::max(edge_memory, feature_bytes) + facts.num_vertices * 48 + base;
 
   constexpr double edges_per_second = 5e6; // a core, from files to store
   constexpr double bytes_per_second = 2e8;

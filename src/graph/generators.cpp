@@ -2,16 +2,20 @@
 #include "graph/generators.hpp"
 
 #include "graph/computed_streams.hpp"
+#include "graph/largest_graph.hpp"
 #include "graph/random_parts.hpp"
+#include "runtime/checked.hpp"
 #include "runtime/error.hpp"
 #include "runtime/random.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 namespace orthant::graph {
 
+using runtime::checked_range;
 using runtime::Purpose;
 using runtime::RandomStream;
 using runtime::throw_user;
@@ -20,6 +24,8 @@ namespace {
 
 constexpr std::int64_t default_edges_per_vertex = 8;
 constexpr std::int64_t default_blocks = 8;
+constexpr double largest_separation = 1e6;                 // noise has the size 1
+constexpr std::int64_t most_means = std::int64_t{1} << 30; // of features in classes: 4 GiB a rank
 constexpr std::array<std::pair<std::string_view, GeneratorKind>, 4> kinds{{{"rmat", GeneratorKind::rmat},
                                                                            {"sbm", GeneratorKind::sbm},
                                                                            {"grid2d", GeneratorKind::grid2d},
@@ -34,8 +40,12 @@ GeneratorOptions checked(GeneratorOptions options) {
   auto const n = options.num_vertices;
   auto const kind = options.kind;
   if (n < 2) throw_user("a graph of {} vertices cannot be generated; at least 2 are wanted", n);
-  if (options.num_edges < 0 || options.num_features < 0 || options.num_classes < 0)
-    throw_user("numbers of edges, features and classes cannot be negative");
+  std::ignore = checked_range(n, 2, most_vertices, "the number of vertices");
+  std::ignore = checked_range(options.num_edges, 0, most_edges, "the number of edges");
+  std::ignore = checked_range(options.num_features, 0, most_columns, "the number of features");
+  std::ignore = checked_range(options.num_classes, 0, most_columns, "the number of classes");
+  std::ignore = checked_range(options.num_features * std::max<std::int64_t>(options.num_classes, 1), 0,
+                              most_means, "the number of features times the number of classes");
   if (options.num_classes > n) throw_user("{} classes among {} vertices: too many", options.num_classes, n);
   auto const all_pairs = n > (std::int64_t{1} << 31) ? std::int64_t{1} << 61 : n * (n - 1) / 2;
   if (options.num_edges == 0)
@@ -48,6 +58,9 @@ GeneratorOptions checked(GeneratorOptions options) {
   if (kind == GeneratorKind::grid2d && (options.num_edges < n - 1 || options.num_edges > full_grid))
     throw_user("a connected grid of {} vertices has {} to {} edges, not {}", n, n - 1, full_grid,
                options.num_edges);
+  if (!(std::fabs(options.separation) <= largest_separation))
+    throw_user("separation {} is not between {} and {}", options.separation, -largest_separation,
+               largest_separation);
   auto const& [a, b, c] = options.corners;
   if (!(a >= 0 && b >= 0 && c >= 0 && a + b + c <= 1))
     throw_user("rmat's corners {}, {}, {} are not probabilities that sum to at most 1", a, b, c);

@@ -3,6 +3,7 @@
 
 #include "graph/attributes.hpp"
 #include "graph/edge_store.hpp"
+#include "graph/largest_graph.hpp"
 #include "graph/metis.hpp"
 #include "graph/placement.hpp"
 #include "graph/store_writer.hpp"
@@ -324,7 +325,6 @@ class Partitioner {
 PartitionReport build(StoreWriter& writer, GraphSource const& source, std::filesystem::path const& output,
                       PartitionOptions const& options) {
   auto const& facts = source.facts();
-  constexpr std::int64_t most_vertices = std::int64_t{1} << 40;
   if (facts.num_vertices < 1 || facts.num_vertices > most_vertices)
     throw_user("a graph of {} vertices: there must be 1 to 2^40", facts.num_vertices);
   bool const is_wide = options.uses_wide_ids || facts.num_vertices > (std::int64_t{1} << 32);

@@ -60,13 +60,14 @@ template<class T>
 void FullGraphTrainer<T>::enqueue_step(std::int64_t epoch, runtime::PhaseTimes& phases) {
   auto const& logits =
       model_.forward(exec_, Gcn<T>::Pass::training, static_cast<std::uint64_t>(epoch), phases);
+  auto const scale = gradient_scale(model_.wire(), loss_, loss_.num_rows(0));
   {
     ScopedTimer const timer(grid_.world().instruments(), phases, "loss");
     loss_.loss_and_gradient(exec_, logits, model_.logits_gradient(), loss_.num_rows(0),
-                            update_->numbers().loss());
+                            update_->numbers().loss(), scale);
   }
   model_.backward(exec_, phases);
-  update_->run(exec_, {}, phases);
+  update_->run(exec_, {}, phases, scale);
 }
 
 template<class T>
@@ -128,6 +129,8 @@ runtime::EpochRecord FullGraphTrainer<T>::train_epoch(std::int64_t epoch) {
   // The outputs of the forward pass are still there.
   if (!std::isfinite(result.loss))
     throw_loss_not_finite(fmt::format("epoch {}", epoch), result.loss, model_.first_layer_not_finite(exec_));
+  if (!result.diverged.empty())
+    throw_diverged(fmt::format("epoch {}: the gradient of {} is not finite", epoch, result.diverged));
   phases_.read_stamps();
   record.loss = result.loss;
   record.grad_norms = result.norms;
@@ -148,9 +151,10 @@ Scores FullGraphTrainer<T>::evaluate() {
 
 template<class T>
 TrainResult FullGraphTrainer<T>::run(std::function<void(runtime::EpochRecord const&)> const& on_epoch) {
-  return run_epochs(
-      grid_, settings_,
-      {[this](std::int64_t epoch) { return train_epoch(epoch); }, [this] { return evaluate(); }}, on_epoch);
+  return run_epochs(grid_, settings_,
+                    {[this](std::int64_t epoch) { return train_epoch(epoch); }, [this] { return evaluate(); },
+                     [this] { update_->require_bounded_parameters(exec_); }},
+                    on_epoch);
 }
 
 template class FullGraphTrainer<float>;

@@ -10,6 +10,7 @@
 // second is recorded, and it and all later ones are launched as a whole. What differs from epoch to epoch,
 // the optimiser's step count and the factor of clipping, is in the device's memory.
 
+#include "models/gradient_scale.hpp"
 #include "models/parameter_update.hpp"
 #include "runtime/device_graph.hpp"
 

@@ -63,6 +63,7 @@ class Gcn {
   [[nodiscard]] std::int64_t num_parameters() const { return parameters_->num_numbers(); }
   [[nodiscard]] std::shared_ptr<GcnParameters<T>> const& shared_parameters() const { return parameters_; }
   [[nodiscard]] GcnPlan const& plan() const { return plan_; }
+  [[nodiscard]] runtime::Wire wire() const { return settings_.wire; }
 
   /// Whether training passes on these operands differ in nothing but the parameters, from the second one on:
   /// nothing is dropped out, and no message is checked by the host. Such a pass may be recorded and replayed.

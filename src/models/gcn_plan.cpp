@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gcn_plan.hpp"
 
+#include "runtime/checked.hpp"
 #include "runtime/error.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <tuple>
 
 namespace orthant::models {
 namespace {
@@ -39,6 +44,19 @@ LinearPlan plan_linear(pmm::Placement const& input, Axis output_axis, std::int64
        {extents.rows, out}}};
 }
 
+/// Every count of numbers and bytes that follows from the shape is less than this product.
+void require_countable(GcnShape const& shape) {
+  constexpr std::int64_t bytes_of_number = 64; // values, gradients, moments in fp64 and more
+  constexpr std::string_view what = "vertices times the widths of all layers";
+  auto sum = shape.projected_features.value_or(0) + shape.head_classes.value_or(0);
+  auto widest = std::max(sum, shape.num_vertices);
+  for (auto const width : shape.widths) {
+    sum = runtime::checked_sum(sum, width, what);
+    widest = std::max(widest, width);
+  }
+  std::ignore = runtime::checked_product(runtime::checked_product(widest, sum, what), bytes_of_number, what);
+}
+
 } // namespace
 
 ProductOrder parse_product_order(std::string_view word) {
@@ -69,6 +87,7 @@ GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices) {
 
 GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
   ORTHANT_REQUIRE(shape.widths.size() >= 2, "a GCN needs a layer");
+  require_countable(shape);
   GcnPlan plan;
   Roles r;
   for (std::size_t l = 0; l + 1 < shape.widths.size(); ++l) {

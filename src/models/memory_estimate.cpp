@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/memory_estimate.hpp"
 
+#include "pmm/host_parts.hpp"
+
 #include <algorithm>
 #include <set>
 #include <tuple>
@@ -206,9 +208,40 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
   return estimate;
 }
 
-template MemoryEstimate estimate_memory<float>(pmm::ProcessGrid const&, graph::StoreFacts const&,
-                                               GcnPlan const&, GcnSettings const&, OptimizerSettings const&);
-template MemoryEstimate estimate_memory<double>(pmm::ProcessGrid const&, graph::StoreFacts const&,
-                                                GcnPlan const&, GcnSettings const&, OptimizerSettings const&);
+template<class T>
+MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
+                                          GcnPlan const& plan, GcnSettings const& settings,
+                                          OptimizerSettings const& optimizer, std::int64_t batch_size,
+                                          bool has_full_graph) {
+  auto estimate = estimate_memory<T>(grid, facts, plan, settings, optimizer);
+  if (!has_full_graph) {
+    // The sampler has A^ one way, in the host's memory.
+    estimate.adjacency = pmm::runs_on_host ? estimate.adjacency / 2 : 0;
+    estimate.activations = 0;
+    estimate.loading = 0;
+  }
+  auto of_batch = facts;
+  of_batch.num_vertices = std::min(batch_size, facts.num_vertices);
+  auto const share = static_cast<double>(of_batch.num_vertices) / static_cast<double>(facts.num_vertices);
+  auto const part = [](std::int64_t count, double of_it) {
+    return static_cast<std::int64_t>(static_cast<double>(count) * of_it);
+  };
+  of_batch.num_entries = part(facts.num_entries, share * share);
+  of_batch.num_feature_entries = part(facts.num_feature_entries, share);
+  estimate.activations +=
+      estimate_memory<T>(grid, of_batch, with_num_vertices(plan, of_batch.num_vertices), settings, optimizer)
+          .activations;
+  return estimate;
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template MemoryEstimate estimate_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,              \
+                                             GcnPlan const&, GcnSettings const&, OptimizerSettings const&);  \
+  template MemoryEstimate estimate_mini_batch_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,   \
+                                                        GcnPlan const&, GcnSettings const&,                  \
+                                                        OptimizerSettings const&, std::int64_t, bool);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::models

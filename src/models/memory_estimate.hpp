@@ -34,4 +34,13 @@ template<class T>
                                              GcnPlan const& plan, GcnSettings const& settings,
                                              OptimizerSettings const& optimizer);
 
+/// The same for training on batches: what is sure to be held, without batches that wait. `has_full_graph`
+/// tells whether the whole graph is evaluated or trained on, too; otherwise only its features, the parameters
+/// and the sampler's blocks of A^ count, and a batch's activations.
+template<class T>
+[[nodiscard]] MemoryEstimate
+estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts, GcnPlan const& plan,
+                           GcnSettings const& settings, OptimizerSettings const& optimizer,
+                           std::int64_t batch_size, bool has_full_graph);
+
 } // namespace orthant::models

@@ -93,7 +93,8 @@ void MiniBatchTrainer<T>::add_batch(std::int64_t epoch, std::int64_t k) {
   {
     ScopedTimer const timer(instruments, phases_, "loss");
     auto const& numbers = update_->numbers();
-    batch_loss_.loss_and_gradient(exec_, logits, network_.logits_gradient(), nominal_count_, numbers.loss());
+    batch_loss_.loss_and_gradient(exec_, logits, network_.logits_gradient(), nominal_count_, numbers.loss(),
+                                  gradient_scale());
     numbers.add_to_sums(exec_, k, static_cast<double>(nominal_count_),
                         static_cast<double>(batch_loss_.num_rows(0)));
   }
@@ -111,12 +112,15 @@ typename ParameterUpdate<T>::Result MiniBatchTrainer<T>::train_step(std::int64_t
     gradient_sum_.finish(exec_);
   }
   // Gradients were divided by the nominal count.
-  update_->run(exec_, nominal_count_, phases_);
+  update_->run(exec_, nominal_count_, phases_, gradient_scale());
   auto result = update_->finish(exec_);
   phases_.read_stamps();
   if (!std::isfinite(result.sum))
     throw_loss_not_finite(fmt::format("epoch {}, step {}", epoch, step + 1), result.sum,
                           network_.first_layer_not_finite(exec_));
+  if (!result.diverged.empty())
+    throw_diverged(
+        fmt::format("epoch {}, step {}: the gradient of {} is not finite", epoch, step + 1, result.diverged));
   return result;
 }
 
@@ -160,6 +164,7 @@ TrainResult MiniBatchTrainer<T>::run(std::function<void(runtime::EpochRecord con
     return epoch <= num_sampled_epochs ? train_epoch(epoch) : full_->trainer.train_epoch(epoch);
   };
   work.evaluate = [&] { return evaluate(); };
+  work.require_bounded_parameters = [&] { update_->require_bounded_parameters(exec_); };
   return run_epochs(grid_, settings_, work, on_epoch);
 }
 

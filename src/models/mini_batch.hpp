@@ -17,6 +17,7 @@
 
 #include "models/batch_queue.hpp"
 #include "models/full_graph.hpp"
+#include "models/gradient_scale.hpp"
 #include "models/gradient_sum.hpp"
 
 #include <memory>
@@ -75,6 +76,9 @@ class MiniBatchTrainer {
   /// the training vertices, and the number of them.
   typename ParameterUpdate<T>::Result train_step(std::int64_t epoch, std::int64_t step);
   void add_batch(std::int64_t epoch, std::int64_t k);
+  [[nodiscard]] double gradient_scale() const {
+    return models::gradient_scale(network_.wire(), batch_loss_, nominal_count_);
+  }
 
   pmm::ProcessGrid const& grid_;
   TrainSettings settings_;

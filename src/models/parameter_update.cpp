@@ -4,6 +4,9 @@
 #include "pmm/norms.hpp"
 #include "runtime/position.hpp"
 
+#include <cmath>
+#include <limits>
+
 namespace orthant::models {
 namespace {
 
@@ -36,7 +39,7 @@ ParameterUpdate<T>::ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Pa
 
 template<class T>
 void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std::int64_t> nominal_count,
-                             runtime::PhaseTimes& phases) {
+                             runtime::PhaseTimes& phases, double gradient_scale) {
   auto& instruments = grid_.world().instruments();
   {
     ScopedTimer const timer(instruments, phases, "norms");
@@ -47,7 +50,8 @@ void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std
       else
         pmm::local_squared_norm(exec, parameters_[p].matrix_gradient, squares, p);
     pmm::sum_over_group(exec, grid_, squares);
-    numbers_.finish_norms(exec, static_cast<double>(nominal_count.value_or(0)), clip_norm_.value_or(0));
+    numbers_.finish_norms(exec, static_cast<double>(nominal_count.value_or(0)), gradient_scale,
+                          clip_norm_.value_or(0));
   }
   ScopedTimer const timer(instruments, phases, "optimizer");
   optimizer_.step(exec, numbers_.scale());
@@ -64,9 +68,31 @@ typename ParameterUpdate<T>::Result ParameterUpdate<T>::finish(runtime::DefaultE
   result.loss = numbers.loss;
   result.sum = numbers.sum;
   result.count = numbers.count;
-  for (std::size_t p = 0; p < parameters_.size(); ++p)
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
     if (!parameters_[p].is_bias) result.norms.push_back(numbers.norms[p]);
+    if (result.diverged.empty() && !std::isfinite(numbers.norms[p])) result.diverged = parameters_[p].name;
+  }
   return result;
+}
+
+template<class T>
+void ParameterUpdate<T>::require_bounded_parameters(runtime::DefaultExec const& exec) const {
+  runtime::Vector<double> const squares("orthant::models::squared_norms", parameters_.size());
+  for (std::size_t p = 0; p < parameters_.size(); ++p)
+    if (parameters_[p].is_bias)
+      pmm::local_squared_norm(exec, parameters_[p].bias, squares, p);
+    else
+      pmm::local_squared_norm(exec, parameters_[p].matrix, squares, p);
+  pmm::sum_over_group(exec, grid_, squares);
+  std::optional<runtime::WaitingScope> waiting;
+  if (grid_.world().size() > 1) waiting.emplace(grid_.world().instruments().position, "end of training");
+  runtime::compat::fence(exec, "orthant::models::ParameterUpdate/the norms are read");
+  waiting.reset();
+  auto const on_host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), squares);
+  for (std::size_t p = 0; p < parameters_.size(); ++p)
+    if (!(on_host(p) <= static_cast<double>(std::numeric_limits<T>::max())))
+      throw_diverged(fmt::format("after the last update the norm of {} is {:.3g}", parameters_[p].name,
+                                 std::sqrt(on_host(p))));
 }
 
 template class ParameterUpdate<float>;

@@ -11,6 +11,7 @@
 #include "models/step_numbers.hpp"
 #include "models/training_run.hpp"
 
+#include <string>
 #include <vector>
 
 namespace orthant::models {
@@ -26,10 +27,11 @@ class ParameterUpdate {
   [[nodiscard]] StepNumbers const& numbers() const { return numbers_; }
 
   /// Updates the parameters by their gradients, clipped. Where `nominal_count` is given, gradients were
-  /// divided by it in place of numbers().count(), which is made up for. Phases "norms" and "optimizer".
-  /// Enqueues on exec; does not fence. Collective over the grid's group.
+  /// divided by it in place of numbers().count(), which is made up for; and so is `gradient_scale`, which
+  /// they were multiplied by. Phases "norms" and "optimizer". Enqueues on exec; does not fence. Collective
+  /// over the grid's group.
   void run(runtime::DefaultExec const& exec, std::optional<std::int64_t> nominal_count,
-           runtime::PhaseTimes& phases);
+           runtime::PhaseTimes& phases, double gradient_scale = 1);
 
   /// What the host is told of a step.
   struct Result {
@@ -37,9 +39,15 @@ class ParameterUpdate {
     double sum = 0;  // of numbers().sums()
     double count = 0;
     std::vector<double> norms; // of the matrices' gradients, before clipping
+    std::string diverged;      // the first parameter whose gradient is not finite; empty: none
   };
   /// Fences exec, and brings the numbers of run() and of before it to the host.
   [[nodiscard]] Result finish(runtime::DefaultExec const& exec);
+
+  /// Throws Error, naming the parameter, where one has grown so large that the square of its norm is not
+  /// finite in T: products of such numbers are not. After the last step, before anybody takes the parameters
+  /// for a result. Fences exec. Collective over the grid's group.
+  void require_bounded_parameters(runtime::DefaultExec const& exec) const;
 
  private:
   pmm::ProcessGrid const& grid_;

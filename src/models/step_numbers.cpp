@@ -28,10 +28,12 @@ struct FinishNorms {
   Vector<double> sums;
   runtime::Number<double> scale;
   double nominal_count;
+  double gradient_scale;
   double clip_norm;
   KOKKOS_FUNCTION void operator()(std::int64_t) const {
     auto factor = 1.0;
     if (nominal_count > 0) factor = sums(1) == 0 ? 0.0 : nominal_count / sums(1);
+    factor /= gradient_scale;
     auto squared = 0.0;
     for (std::size_t p = 0; p < norms.extent(0); ++p) {
       auto const norm = factor * runtime::compat::sqrt(norms(p));
@@ -56,9 +58,10 @@ void StepNumbers::add_to_sums(DefaultExec const& exec, std::int64_t k, double we
                        AddToSums{loss(), sums(), weight, count, k == 0});
 }
 
-void StepNumbers::finish_norms(DefaultExec const& exec, double nominal_count, double clip_norm) const {
+void StepNumbers::finish_norms(DefaultExec const& exec, double nominal_count, double gradient_scale,
+                               double clip_norm) const {
   Kokkos::parallel_for("orthant::models::finish_norms", Once(exec, 0, 1),
-                       FinishNorms{norms(), sums(), scale(), nominal_count, clip_norm});
+                       FinishNorms{norms(), sums(), scale(), nominal_count, gradient_scale, clip_norm});
 }
 
 StepNumbers::OnHost StepNumbers::read(DefaultExec const& exec) const {

@@ -16,6 +16,10 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+char const* text_of_not_finite(double loss) {
+  return std::isnan(loss) ? "nan" : "infinite";
+}
+
 void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainResult& result) {
   auto const& [train, valid, test] = scores;
   record.train_acc = train.accuracy();
@@ -56,9 +60,15 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
 
     auto const is_due =
         settings.eval_every > 0 && (epoch % settings.eval_every == 0 || epoch == settings.num_epochs);
-    if (is_due) add_scores(work.evaluate(), record, result);
+    if (is_due) {
+      auto const scores = work.evaluate();
+      if (auto const sign = sign_of_divergence(scores); !sign.empty())
+        throw_diverged(fmt::format("after the update of epoch {} {}", epoch, sign));
+      add_scores(scores, record, result);
+    }
     on_epoch(record);
   }
+  work.require_bounded_parameters();
   if (seconds.size() > 1) seconds.erase(seconds.begin());
   result.median_epoch_seconds = median(std::move(seconds));
   return result;
@@ -68,7 +78,22 @@ void throw_loss_not_finite(std::string const& what, double loss, std::int64_t la
   auto const where = layer < 0 ? std::string("all layers' outputs are finite")
                                : fmt::format("the output of layer {} is the first that is not finite", layer);
   throw runtime::Error(fmt::format("{}: the loss is {}; {} (a smaller --lr or --clip-norm may help)", what,
-                                   std::isnan(loss) ? "nan" : "infinite", where));
+                                   text_of_not_finite(loss), where));
+}
+
+void throw_diverged(std::string const& sign) {
+  throw runtime::Error(
+      fmt::format("{}: the training has diverged (a smaller --lr or --clip-norm may help)", sign));
+}
+
+std::string sign_of_divergence(Scores const& scores) {
+  for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test}) {
+    auto const loss = scores[static_cast<std::size_t>(split)].loss;
+    if (!std::isfinite(loss))
+      return fmt::format("the loss of the {} vertices is {}", graph::name_of(split),
+                         text_of_not_finite(loss));
+  }
+  return {};
 }
 
 } // namespace orthant::models

@@ -45,19 +45,26 @@ struct TrainResult {
 /// Bytes that this rank has communicated so far, over x, y, z, the group and the data axis.
 [[nodiscard]] std::array<std::int64_t, 5> communicated_bytes(pmm::ProcessGrid const& grid);
 
-/// The two halves of an epoch.
+/// The two halves of an epoch, and what is asked of the parameters in the end.
 struct EpochWork {
   std::function<runtime::EpochRecord(std::int64_t epoch)>
       train; // epochs from 1; loss, norms, seconds, phases
   std::function<Scores()> evaluate;
+  std::function<void()> require_bounded_parameters;
 };
 
 /// Trains all epochs, evaluates those that are due, and adds bytes and scores to their records; `on_epoch` is
-/// called after each, on every rank, with the same record. Collective over the grid's world.
+/// called after each, on every rank, with the same record. Throws Error, before the epoch's record is handed
+/// out, where a loss after its update is not finite, and where the parameters are not bounded after the last
+/// one. Collective over the grid's world.
 TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settings, EpochWork const& work,
                        std::function<void(runtime::EpochRecord const&)> const& on_epoch);
 
 /// Throws Error: `what` is the epoch (and step), `layer` the first whose output is not finite, or -1.
 [[noreturn]] void throw_loss_not_finite(std::string const& what, double loss, std::int64_t layer);
+/// Throws Error: the training has diverged, as `sign` shows.
+[[noreturn]] void throw_diverged(std::string const& sign);
+/// Empty, or the first split whose loss is not finite: "the loss of the train vertices is nan".
+[[nodiscard]] std::string sign_of_divergence(Scores const& scores);
 
 } // namespace orthant::models

@@ -7,6 +7,7 @@
 #include "runtime/together.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace orthant::pmm {
 
@@ -199,20 +200,31 @@ void RowLoss<T>::run_softmax(DefaultExec const& exec, Matrix<T> const& logits, M
 }
 
 template<class T>
+std::int64_t RowLoss<T>::num_terms(std::int64_t num_counted) const {
+  return kind_ == LossKind::binary ? num_counted * placement_.extents.columns : num_counted;
+}
+
+template<class T>
+double RowLoss<T>::scale_to_one(std::int64_t num_counted) const {
+  return static_cast<double>(
+      std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(num_terms(num_counted), 1))));
+}
+
+template<class T>
 void RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
                                    DistMatrix<T> const& gradient, std::int64_t num_counted,
-                                   Vector<double> const& loss) {
+                                   Vector<double> const& loss, double gradient_scale) {
   require_planned(logits);
   require_planned(gradient);
   auto const z = logits.local();
   auto const dz = gradient.local();
-  auto const per_row = kind_ == LossKind::binary ? placement_.extents.columns : 1;
-  auto const scale = num_counted == 0 ? 0.0 : 1.0 / static_cast<double>(num_counted * per_row);
+  auto const scale = num_counted == 0 ? 0.0 : 1.0 / static_cast<double>(num_terms(num_counted));
+  auto const of_gradient = static_cast<T>(scale * gradient_scale);
   auto const sum = runtime::number_at(loss, 0);
   if (kind_ == LossKind::binary) {
-    detail::binary_loss_and_gradient(exec, z, targets_, static_cast<T>(scale), dz, sum);
+    detail::binary_loss_and_gradient(exec, z, targets_, of_gradient, dz, sum);
   } else {
-    run_softmax(exec, z, dz, static_cast<T>(scale));
+    run_softmax(exec, z, dz, of_gradient);
     detail::softmax_loss(exec, targets_, sum_and_target_, sum);
   }
   reduce_sums(exec, loss);

@@ -80,10 +80,10 @@ class RowLoss {
   /// The training loss; gradient := its derivative by the logits (zero outside the training rows). `gradient`
   /// has the placement of `logits` and may be the same matrix. `num_counted` replaces n where other groups
   /// train on rows of the same step (a data axis, accumulated batches): losses and gradients then add up. 0
-  /// and a zero gradient where n is 0. The loss goes to loss(0), of an array of one number. Enqueues on exec;
-  /// does not fence.
+  /// and a zero gradient where n is 0. The gradient, not the loss, is multiplied by `gradient_scale`. The
+  /// loss goes to loss(0), of an array of one number. Enqueues on exec; does not fence.
   void loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits, DistMatrix<T> const& gradient,
-                         std::int64_t num_counted, Vector<double> const& loss);
+                         std::int64_t num_counted, Vector<double> const& loss, double gradient_scale = 1);
   /// The same with the loss brought to the host, for tests and tools: allocates, and fences exec.
   [[nodiscard]] double loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
                                          DistMatrix<T> const& gradient, std::int64_t num_counted);
@@ -96,6 +96,10 @@ class RowLoss {
   /// logits as they are. Fences exec.
   [[nodiscard]] std::array<SplitMetrics, num_splits> evaluate(DefaultExec const& exec,
                                                               DistMatrix<T> const& logits);
+
+  /// The power of two that brings a gradient of `num_counted` rows to about one: the largest that is at most
+  /// n (binary: n C). The same on all ranks; to multiply by it is exact.
+  [[nodiscard]] double scale_to_one(std::int64_t num_counted) const;
 
   /// The collectives of loss_and_gradient and of evaluate, in order.
   [[nodiscard]] std::vector<PlannedCall> loss_calls() const;
@@ -115,6 +119,8 @@ class RowLoss {
   void require_planned(DistMatrix<T> const& matrix) const;
   void run_softmax(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale);
   void softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale);
+  /// n, or n C of a binary loss: what the mean is over.
+  [[nodiscard]] std::int64_t num_terms(std::int64_t num_counted) const;
   template<class Buffer>
   void reduce_sums(runtime::Stream const& stream, Buffer const& sums) const;
   void append_softmax(std::vector<PlannedCall>& calls) const;

@@ -213,15 +213,10 @@ class FileReader {
 void read_variable(std::string const& variable, std::string const& value, OptionDescription const& option,
                    Settings& settings) {
   auto text = value;
-  bool is_right = true;
-  if (option.kind == ValueKind::integer) is_right = parsed<std::int64_t>(value).has_value();
-  if (option.kind == ValueKind::number) is_right = parsed<double>(value).has_value();
-  if (option.kind == ValueKind::flag) {
-    auto const flag = parsed_flag(value);
-    is_right = flag.has_value();
-    if (flag) text = *flag ? "true" : "false";
-  }
-  if (!is_right) throw_user("{} is '{}', but {} is wanted", variable, value, wish_of(option.kind));
+  if (option.kind == ValueKind::flag)
+    if (auto const flag = parsed_flag(value)) text = *flag ? "true" : "false";
+  if (!is_written_as(option.kind, text))
+    throw_user("{} is '{}', but {} is wanted", variable, value, wish_of(option.kind));
   settings[option.name] = {text, SettingSource::environment, variable};
 }
 
@@ -292,6 +287,20 @@ nlohmann::ordered_json to_json(std::string const& value, ValueKind kind) {
 std::string_view name_of(SettingSource source) {
   constexpr std::array<std::string_view, 4> names{"default", "config", "environment", "flag"};
   return names[static_cast<std::size_t>(source)];
+}
+
+bool is_written_as(ValueKind kind, std::string_view text) {
+  if (kind == ValueKind::flag) return parsed_flag(text).has_value();
+  if (kind != ValueKind::integer && kind != ValueKind::number) return true;
+  if (text.starts_with('+')) text.remove_prefix(1);
+  auto const* const end = text.data() + text.size();
+  auto const is_read = [end](std::from_chars_result const& result) {
+    return result.ec != std::errc::invalid_argument && result.ptr == end;
+  };
+  auto integer = std::int64_t{0};
+  auto number = 0.0;
+  return kind == ValueKind::integer ? is_read(std::from_chars(text.data(), end, integer))
+                                    : is_read(std::from_chars(text.data(), end, number));
 }
 
 std::string variable_of(std::string_view option) {

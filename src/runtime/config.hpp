@@ -63,6 +63,10 @@ using Settings = std::map<std::string, Setting, std::less<>>; // by option
                                       std::map<std::string, std::string> const& variables,
                                       std::string_view command, std::span<CommandDescription const> commands);
 
+/// Whether `text` is written as a value of that kind: digits for a whole number, however many there are.
+/// Whether it fits is for the option's own check to say.
+[[nodiscard]] bool is_written_as(ValueKind kind, std::string_view text);
+
 /// The name of an option's variable: "weight-decay" is ORTHANT_WEIGHT_DECAY.
 [[nodiscard]] std::string variable_of(std::string_view option);
 

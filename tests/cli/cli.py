@@ -557,13 +557,17 @@ def attempt(job):
     return None
 
 
-def main():
-    several = 2 if sys.argv[2] == "bench" else 4
-    jobs = [(ranks, job) for ranks in (1, several) for job in PARTS[sys.argv[2]]]
+def attempt_all(jobs):
+    """Returns the exit status."""
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         failures = [failure for failure in pool.map(attempt, jobs) if failure]
     print("\n".join(failures))
     return 1 if failures else 0
+
+
+def main():
+    several = 2 if sys.argv[2] == "bench" else 4
+    return attempt_all([(ranks, job) for ranks in (1, several) for job in PARTS[sys.argv[2]]])
 
 
 if __name__ == "__main__":
