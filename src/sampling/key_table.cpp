@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampling/key_table.hpp"
 
+#include "graph/radix_sort.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -105,7 +106,8 @@ std::int32_t KeyTable::find(std::int64_t key) const {
   return slot < 0 ? -1 : places_[static_cast<std::size_t>(slot)];
 }
 
-void KeyTable::find_all(std::span<std::int64_t const> keys, std::vector<std::uint64_t>& hits) const {
+void KeyTable::find_all(std::span<std::int64_t const> keys, std::vector<std::uint64_t>& hits,
+                        std::vector<std::uint64_t>& scratch) const {
   ORTHANT_REQUIRE(keys.size() <= std::size_t{1} << 32, "a batch of ", keys.size(), " vertices");
   hits.clear();
   // What a look-up reads is in no cache where the range is large: it is asked for ahead, the start before the
@@ -127,7 +129,7 @@ void KeyTable::find_all(std::span<std::int64_t const> keys, std::vector<std::uin
     auto const place = static_cast<std::uint64_t>(places_[hits[h] >> 32]);
     hits[h] = place << 32 | (hits[h] & 0xffff'ffff);
   }
-  std::sort(hits.begin(), hits.end());
+  graph::radix_sort(hits, scratch, graph::bits_below(places_.size()), [](auto hit) { return hit >> 32; });
 }
 
 std::int64_t KeyTable::num_bytes() const {

@@ -34,9 +34,11 @@ class KeyTable {
 
   /// The place of a key, or -1.
   [[nodiscard]] std::int32_t find(std::int64_t key) const;
-  /// hits := place << 32 | i for every keys[i] that is there, ascending. At most 2^32 keys. Cost: O(1) for
-  /// each key if keys are spread evenly, at worst a binary search of a bucket; and a sort of the hits.
-  void find_all(std::span<std::int64_t const> keys, std::vector<std::uint64_t>& hits) const;
+  /// hits := place << 32 | i for every keys[i] that is there, ascending. At most 2^32 keys. `scratch` is
+  /// lent. Cost: O(1) for each key if keys are spread evenly, at worst a binary search of a bucket; and a
+  /// sort of the hits.
+  void find_all(std::span<std::int64_t const> keys, std::vector<std::uint64_t>& hits,
+                std::vector<std::uint64_t>& scratch) const;
 
   /// visit(key, place) for the keys in `wanted`, in ascending order.
   template<class Visit>

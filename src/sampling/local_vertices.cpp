@@ -4,7 +4,7 @@
 namespace orthant::sampling {
 
 void LocalVertices::find(BatchKeys const& keys, SampledVertices& found) {
-  table_.find_all(keys.keys, hits_);
+  table_.find_all(keys.keys, hits_, scratch_);
 
   found.positions.clear();
   found.strata.clear();

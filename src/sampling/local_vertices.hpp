@@ -54,6 +54,7 @@ class LocalVertices {
   PackedIds original_ids_;    // empty: the keys
   PackedIds other_positions_; // empty: nobody asks
   std::vector<std::uint64_t> hits_;
+  std::vector<std::uint64_t> scratch_;
 };
 
 /// Original ids, and positions in the other order, of a range of the store. Not collective, may throw: use

@@ -53,7 +53,8 @@ TEST(KeyTable, FindsItsKeysAndNoOthers) {
     auto asked = keys;
     asked.insert(asked.begin(), {7, 100'001, 0});
     std::vector<std::uint64_t> hits;
-    table.find_all(asked, hits);
+    std::vector<std::uint64_t> scratch;
+    table.find_all(asked, hits, scratch);
     ASSERT_TRUE(std::is_sorted(hits.begin(), hits.end()));
     std::map<std::uint64_t, std::int32_t> found;
     for (auto const hit : hits)
