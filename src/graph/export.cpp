@@ -24,7 +24,8 @@ std::size_t index(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// Rows of A[p1, p2], some at a time, as edges from a position of order p2 to an original id.
+/// Rows of A[p1, p2], some at a time, as edges from a position of order p2 to an original id. Where A is
+/// symmetric, of an entry and its mirror image the one whose column is not behind its row's vertex in p2.
 class StoredEdges final : public EdgeStream {
  public:
   StoredEdges(GraphStore const& store, Range rows, std::int64_t batch_size)
@@ -63,9 +64,12 @@ class StoredEdges final : public EdgeStream {
       next_row_ = rows.end;
       auto const block = store_.read_block(Parity::even, rows, {0, n}, SelfLoops::as_given);
       auto const row_ids = store_.read_original_ids(Order::p1, rows);
+      auto const selves = store_.read_other_positions(Order::p1, rows);
       for (std::size_t r = 0; r < row_ids.size(); ++r)
         for (auto k = block.row_offsets[r]; k < block.row_offsets[r + 1]; ++k) {
-          edges_.push_back({block.columns[index(k)], row_ids[r]});
+          auto const column = block.columns[index(k)];
+          if (store_.facts().is_symmetric && column > selves[r]) continue;
+          edges_.push_back({column, row_ids[r]});
           if (!block.values.empty()) weights_.push_back(block.values[index(k)]);
         }
     }
@@ -113,21 +117,17 @@ class HeldRows final : public BatchStream<Batch> {
   Fill fill_;
 };
 
-/// From StoredEdges to original ids. Where A is symmetric, the edge from the larger id goes.
+/// From StoredEdges to original ids. An undirected edge goes from the smaller to the larger.
 void resolve_edges(Communicator const& comm, PositionOwners const& owners, std::span<std::int64_t const> ids,
                    bool is_symmetric, EdgeBatch& batch) {
   std::vector<std::int64_t> positions(batch.edges.size());
   std::ranges::transform(batch.edges, positions.begin(), &Edge::source);
   auto const sources = look_up(comm, owners, ids, positions);
-  std::size_t num_kept = 0;
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    auto const target = batch.edges[i].target;
-    if (is_symmetric && sources[i] > target) continue;
-    if (!batch.weights.empty()) batch.weights[num_kept] = batch.weights[i];
-    batch.edges[num_kept++] = {sources[i], target};
+    auto& edge = batch.edges[i];
+    edge.source = sources[i];
+    if (is_symmetric && edge.source > edge.target) std::swap(edge.source, edge.target);
   }
-  batch.edges.resize(num_kept);
-  if (!batch.weights.empty()) batch.weights.resize(num_kept);
 }
 
 /// What this rank holds of the vertices balanced_range(N, size, rank), by id.

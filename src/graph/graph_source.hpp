@@ -138,8 +138,8 @@ class GraphSource {
   /// Whether the batches of edges() need resolve() before their vertices are original ids: a store holds
   /// positions, and no rank the ids of all of them. Equal on all ranks.
   [[nodiscard]] virtual bool needs_resolving() const { return false; }
-  /// Turns a batch of edges() into original ids, and leaves out edges that are given elsewhere. Collective:
-  /// every rank calls it equally often, with an empty batch if it has no more (edge_rounds.hpp).
+  /// Turns a batch of edges() into original ids. Collective: every rank calls it equally often, with an empty
+  /// batch if it has no more (edge_rounds.hpp).
   virtual void resolve(EdgeBatch& batch) const { static_cast<void>(batch); }
   /// Number of edges in this rank's share, or -1 where only reading them tells.
   [[nodiscard]] virtual std::int64_t num_local_edges() const { return -1; }

@@ -40,11 +40,13 @@ void report(EdgeProgress const& progress, EdgeStream const& stream) {
 
 std::int64_t count_local_edges(Communicator const& comm, GraphSource const& source) {
   if (auto const known = source.num_local_edges(); known >= 0) return known;
-  std::int64_t count = 0;
-  for_each_edge_batch(comm, source, batch_size, [&](EdgeBatch const& batch, EdgeStream const&) {
-    count += static_cast<std::int64_t>(batch.edges.size());
+  return together(comm, [&] {
+    std::int64_t count = 0;
+    auto const stream = source.edges(batch_size);
+    for (EdgeBatch batch; stream->next(batch);)
+      count += static_cast<std::int64_t>(batch.edges.size());
+    return count;
   });
-  return count;
 }
 
 /// As it travels between ranks: one type of number only.
