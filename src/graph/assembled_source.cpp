@@ -30,6 +30,10 @@ class AssembledSource final : public GraphSource {
     ORTHANT_REQUIRE(batch_size > 0);
     return parts_.edges.open(batch_size);
   }
+  bool needs_resolving() const override { return static_cast<bool>(parts_.edges.resolve); }
+  void resolve(EdgeBatch& batch) const override {
+    if (parts_.edges.resolve) parts_.edges.resolve(batch);
+  }
   std::int64_t num_local_edges() const override { return parts_.edges.num_local_edges; }
 
   void check_num_edges(std::int64_t num_read) const override {

@@ -19,6 +19,7 @@ struct EdgePart {
   bool is_weighted = false;
   std::string promised_by; // the file that says num_edges, for the message where it was wrong
   std::function<std::unique_ptr<EdgeStream>(std::int64_t batch_size)> open;
+  std::function<void(EdgeBatch&)> resolve; // as in GraphSource; empty: not needed
 };
 
 struct FeaturePart {

@@ -142,6 +142,7 @@ template<class Id, bool is_weighted>
 std::int64_t EdgeStore<Id, is_weighted>::collect(GraphSource const& source, EdgeRules const& rules,
                                                  StepProgress const& progress) {
   constexpr std::int64_t batch_size = 1 << 15;
+  ORTHANT_REQUIRE(!source.needs_resolving(), "a store is exported before it is partitioned anew");
   std::int64_t num_read = 0;
   {
     auto const stream = source.edges(batch_size);

@@ -3,12 +3,13 @@
 
 #include "graph/assembled_source.hpp"
 #include "graph/exchange.hpp"
+#include "graph/look_up.hpp"
 #include "graph/tile_grid.hpp"
 #include "graph/vertex_owners.hpp"
 #include "runtime/together.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -23,15 +24,14 @@ std::size_t index(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// Rows of A[p1, p2], some at a time, as edges.
+/// Rows of A[p1, p2], some at a time, as edges from a position of order p2 to an original id. Where A is
+/// symmetric, of an entry and its mirror image the one whose column is not behind its row's vertex in p2.
 class StoredEdges final : public EdgeStream {
  public:
-  StoredEdges(GraphStore const& store, Range rows, std::vector<std::int64_t> const& column_ids,
-              std::int64_t batch_size)
+  StoredEdges(GraphStore const& store, Range rows, std::int64_t batch_size)
       : store_(store),
         rows_(rows),
         next_row_(rows.begin),
-        column_ids_(column_ids),
         batch_size_(batch_size) {}
 
   bool next(EdgeBatch& batch) override {
@@ -64,11 +64,12 @@ class StoredEdges final : public EdgeStream {
       next_row_ = rows.end;
       auto const block = store_.read_block(Parity::even, rows, {0, n}, SelfLoops::as_given);
       auto const row_ids = store_.read_original_ids(Order::p1, rows);
+      auto const selves = store_.read_other_positions(Order::p1, rows);
       for (std::size_t r = 0; r < row_ids.size(); ++r)
         for (auto k = block.row_offsets[r]; k < block.row_offsets[r + 1]; ++k) {
-          Edge const edge{column_ids_[index(block.columns[index(k)])], row_ids[r]};
-          if (store_.facts().is_symmetric && edge.source > edge.target) continue;
-          edges_.push_back(edge);
+          auto const column = block.columns[index(k)];
+          if (store_.facts().is_symmetric && column > selves[r]) continue;
+          edges_.push_back({column, row_ids[r]});
           if (!block.values.empty()) weights_.push_back(block.values[index(k)]);
         }
     }
@@ -83,7 +84,6 @@ class StoredEdges final : public EdgeStream {
   GraphStore const& store_;
   Range rows_;
   std::int64_t next_row_;
-  std::vector<std::int64_t> const& column_ids_;
   std::int64_t batch_size_;
   std::vector<Edge> edges_;
   std::vector<float> weights_;
@@ -117,12 +117,26 @@ class HeldRows final : public BatchStream<Batch> {
   Fill fill_;
 };
 
+/// From StoredEdges to original ids. An undirected edge goes from the smaller to the larger.
+void resolve_edges(Communicator const& comm, PositionOwners const& owners, std::span<std::int64_t const> ids,
+                   bool is_symmetric, EdgeBatch& batch) {
+  std::vector<std::int64_t> positions(batch.edges.size());
+  std::ranges::transform(batch.edges, positions.begin(), &Edge::source);
+  auto const sources = look_up(comm, owners, ids, positions);
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    auto& edge = batch.edges[i];
+    edge.source = sources[i];
+    if (is_symmetric && edge.source > edge.target) std::swap(edge.source, edge.target);
+  }
+}
+
 /// What this rank holds of the vertices balanced_range(N, size, rank), by id.
 struct Held {
+  std::int64_t num_vertices = 0; // of all ranks
   Range vertices;
-  std::vector<std::int64_t> column_ids; // ids in order p2, all of them
-  std::vector<float> dense;             // [vertices x D]
-  std::vector<std::int64_t> offsets;    // sparse: [vertices + 1]
+  std::vector<std::int64_t> ids;     // at this rank's positions of order p2 (PositionOwners)
+  std::vector<float> dense;          // [vertices x D]
+  std::vector<std::int64_t> offsets; // sparse: [vertices + 1]
   std::vector<std::int32_t> columns;
   std::vector<float> values;
   std::vector<std::int64_t> classes;
@@ -142,14 +156,13 @@ struct Sent {
 template<class Produce, class Take>
 void send_by_row(Communicator const& comm, Held const& held, Range positions, Produce&& produce,
                  Take&& take) {
-  auto const n = static_cast<std::int64_t>(held.column_ids.size());
   auto next = positions.begin;
   exchange<Sent>(
       comm,
       [&](Outbox<Sent>& outbox) {
         for (; next < positions.end && !outbox.is_full(); ++next) {
-          auto const vertex = held.column_ids[index(next)];
-          auto const owner = block_owner(n, comm.size(), vertex);
+          auto const vertex = held.ids[index(next - positions.begin)];
+          auto const owner = block_owner(held.num_vertices, comm.size(), vertex);
           produce(next, [&](std::int32_t place, float value) { outbox.push(owner, {vertex, place, value}); });
         }
         return next < positions.end;
@@ -258,8 +271,10 @@ std::unique_ptr<GraphSource> open_store_as_source(Communicator const& comm, Grap
   auto const n = facts.num_vertices;
   auto const held = std::make_shared<Held>();
   held->vertices = runtime::balanced_range(n, comm.size(), comm.rank());
-  held->column_ids = together(comm, [&] { return store.read_original_ids(Order::p2, {0, n}); });
-  auto const positions = PositionOwners{n, comm.size()}.range(comm.rank());
+  held->num_vertices = n;
+  PositionOwners const owners{n, comm.size()};
+  auto const positions = owners.range(comm.rank());
+  held->ids = together(comm, [&] { return store.read_original_ids(Order::p2, positions); });
   if (facts.feature_kind == FeatureKind::dense) fetch_dense(comm, store, positions, *held);
   if (facts.feature_kind == FeatureKind::sparse) fetch_sparse(comm, store, positions, *held);
   fetch_labels(comm, store, positions, *held);
@@ -277,8 +292,11 @@ std::unique_ptr<GraphSource> open_store_as_source(Communicator const& comm, Grap
   auto const grid = tile_grid_of_topology(n, facts.num_entries);
   auto const tile_rows = tile_rows_of_rank(grid.rows.num_parts, comm.size(), comm.rank());
   Range const rows{grid.rows.begin(tile_rows.begin), grid.rows.begin(tile_rows.end)};
-  parts.edges.open = [&store, rows, held](std::int64_t batch_size) {
-    return std::make_unique<StoredEdges>(store, rows, held->column_ids, batch_size);
+  parts.edges.open = [&store, rows](std::int64_t batch_size) {
+    return std::make_unique<StoredEdges>(store, rows, batch_size);
+  };
+  parts.edges.resolve = [&comm, &facts, owners, held](EdgeBatch& batch) {
+    resolve_edges(comm, owners, held->ids, facts.is_symmetric, batch);
   };
 
   parts.features = {facts.feature_kind, facts.num_features, [held, &facts](std::int64_t batch_rows) {

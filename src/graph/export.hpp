@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A store as a graph source: everything back in original ids, so that it can be written in any format
-// (write_graph.hpp) or partitioned anew. An undirected edge is given once, from the smaller id to the larger.
+// (write_graph.hpp). An undirected edge is given once, from the smaller id to the larger.
 
 #include "graph/graph_source.hpp"
 #include "graph/store_reader.hpp"
@@ -12,8 +12,8 @@
 
 namespace orthant::graph {
 
-/// `store` and `comm` must outlive the source. Collective. Memory: the ids of all vertices on each rank (8
-/// bytes each) and this rank's share of features and labels.
+/// `store` and `comm` must outlive the source. Collective. Memory: this rank's share of the ids
+/// (8 bytes each), features and labels; the ids of its edges are asked of other ranks a batch at a time.
 [[nodiscard]] std::unique_ptr<GraphSource> open_store_as_source(runtime::Communicator const& comm,
                                                                 GraphStore const& store);
 

@@ -135,6 +135,12 @@ class GraphSource {
 
   /// This rank's edges, at most `batch_size` a batch.
   [[nodiscard]] virtual std::unique_ptr<EdgeStream> edges(std::int64_t batch_size) const = 0;
+  /// Whether the batches of edges() need resolve() before their vertices are original ids: a store holds
+  /// positions, and no rank the ids of all of them. Equal on all ranks.
+  [[nodiscard]] virtual bool needs_resolving() const { return false; }
+  /// Turns a batch of edges() into original ids. Collective: every rank calls it equally often, with an empty
+  /// batch if it has no more (edge_rounds.hpp).
+  virtual void resolve(EdgeBatch& batch) const { static_cast<void>(batch); }
   /// Number of edges in this rank's share, or -1 where only reading them tells.
   [[nodiscard]] virtual std::int64_t num_local_edges() const { return -1; }
   /// To be called with the number of edges that all ranks together have read: throws UserError, the same on

@@ -178,14 +178,7 @@ template class ParallelArray<std::int8_t>;
 template class ParallelArray<float>;
 
 Placement place_after_earlier_ranks(runtime::Communicator const& comm, std::int64_t count) {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.size()));
-  runtime::all_gather(runtime::host, comm, std::vector{count}, counts);
-  Placement placement;
-  for (int rank = 0; rank < comm.size(); ++rank) {
-    if (rank < comm.rank()) placement.begin += counts[static_cast<std::size_t>(rank)];
-    placement.total += counts[static_cast<std::size_t>(rank)];
-  }
-  return placement;
+  return {runtime::scanned(comm, count), runtime::all_reduced(comm, count)};
 }
 
 } // namespace orthant::graph

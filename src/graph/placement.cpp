@@ -34,19 +34,12 @@ class DegreeOrder {
       : sizes_(index(num_degree_classes())),
         bases_(sizes_.size()),
         before_(sizes_.size()) {
-    auto const num_classes = sizes_.size();
-    std::vector<std::int64_t> mine(num_classes);
     for (auto const degree : degrees)
-      ++mine[index(degree_class(degree))];
-    std::vector<std::int64_t> all(num_classes * index(comm.size()));
-    runtime::all_gather(host, comm, mine, all);
-    for (int rank = 0; rank < comm.size(); ++rank)
-      for (std::size_t c = 0; c < num_classes; ++c) {
-        auto const count = all[index(rank) * num_classes + c];
-        sizes_[c] += count;
-        if (rank < comm.rank()) before_[c] += count;
-      }
-    for (auto c = num_classes - 1; c-- > 0;)
+      ++sizes_[index(degree_class(degree))];
+    before_ = sizes_;
+    runtime::exclusive_scan(comm, before_);
+    runtime::all_reduce(host, comm, sizes_);
+    for (auto c = sizes_.size() - 1; c-- > 0;)
       bases_[c] = bases_[c + 1] + sizes_[c + 1];
   }
 
@@ -102,28 +95,15 @@ ClusterSums sum_clusters(Communicator const& comm, std::span<std::int64_t const>
     num_clusters = std::max<std::int64_t>(num_clusters, cluster + 1);
   num_clusters = runtime::all_reduced(comm, num_clusters, runtime::Reduction::max);
 
-  ClusterSums sums{std::vector<std::int64_t>(index(num_clusters)),
-                   std::vector<std::int64_t>(index(num_clusters)),
-                   std::vector<std::int64_t>(index(num_clusters))};
-  std::vector<std::int64_t> mine(index(num_clusters));
+  ClusterSums sums{
+      std::vector<std::int64_t>(index(num_clusters)), {}, std::vector<std::int64_t>(index(num_clusters))};
   for (std::size_t i = 0; i < clusters.size(); ++i) {
-    ++mine[index(clusters[i])];
+    ++sums.sizes[index(clusters[i])];
     sums.degrees[index(clusters[i])] += degrees[i] + 1; // and its self loop
   }
-  // Some clusters at a time: all of them from all ranks would be long.
-  constexpr std::size_t at_once = 4096;
-  std::vector<std::int64_t> all;
-  for (std::size_t first = 0; first < mine.size(); first += at_once) {
-    auto const part = std::span(mine).subspan(first, std::min(at_once, mine.size() - first));
-    all.resize(part.size() * index(comm.size()));
-    runtime::all_gather(host, comm, part, all);
-    for (int rank = 0; rank < comm.size(); ++rank)
-      for (std::size_t c = 0; c < part.size(); ++c) {
-        auto const count = all[index(rank) * part.size() + c];
-        sums.sizes[first + c] += count;
-        if (rank < comm.rank()) sums.before[first + c] += count;
-      }
-  }
+  sums.before = sums.sizes;
+  runtime::exclusive_scan(comm, sums.before);
+  runtime::all_reduce(host, comm, sums.sizes);
   runtime::all_reduce(host, comm, sums.degrees);
   return sums;
 }

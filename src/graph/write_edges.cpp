@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/write_edges.hpp"
 
+#include "graph/edge_rounds.hpp"
 #include "graph/output_files.hpp"
 #include "runtime/collectives.hpp"
 #include "runtime/together.hpp"
@@ -62,22 +63,20 @@ std::int64_t write_csv_edges(Communicator const& comm, GraphSource const& source
   std::optional<ParallelText> weights;
   if (source.facts().is_weighted) weights.emplace(comm, folder / "edge-weight.csv.gz");
   std::int64_t count = 0;
-  together(comm, [&] {
-    auto const stream = source.edges(batch_size);
-    std::string text;
-    for (EdgeBatch batch; stream->next(batch); report(progress, *stream)) {
-      text.clear();
-      for (auto const& [from, to] : batch.edges) {
-        append(text, from, ',');
-        append(text, to, '\n');
-      }
-      file.append(text);
-      text.clear();
-      for (auto const weight : batch.weights)
-        append(text, weight, '\n');
-      if (weights) weights->append(text);
-      count += static_cast<std::int64_t>(batch.edges.size());
+  std::string text;
+  for_each_edge_batch(comm, source, batch_size, [&](EdgeBatch const& batch, EdgeStream const& stream) {
+    text.clear();
+    for (auto const& [from, to] : batch.edges) {
+      append(text, from, ',');
+      append(text, to, '\n');
     }
+    file.append(text);
+    text.clear();
+    for (auto const weight : batch.weights)
+      append(text, weight, '\n');
+    if (weights) weights->append(text);
+    count += static_cast<std::int64_t>(batch.edges.size());
+    report(progress, stream);
   });
   file.finish();
   if (weights) weights->finish();
@@ -91,19 +90,21 @@ std::int64_t write_npy_edges(Communicator const& comm, GraphSource const& source
   ParallelArray<std::int64_t> edge_index(comm, folder / "edge_index.npy", {2, total});
   std::optional<ParallelArray<float>> weights;
   if (source.facts().is_weighted) weights.emplace(comm, folder / "edge_weight.npy", std::vector{total});
-  together(comm, [&, position = begin, num_edges = total]() mutable {
-    auto const stream = source.edges(batch_size);
-    std::vector<std::int64_t> column;
-    for (EdgeBatch batch; stream->next(batch); report(progress, *stream)) {
-      column.resize(batch.edges.size());
-      std::ranges::transform(batch.edges, column.begin(), &Edge::source);
-      edge_index.write(position, std::span(std::as_const(column)));
-      std::ranges::transform(batch.edges, column.begin(), &Edge::target);
-      edge_index.write(num_edges + position, std::span(std::as_const(column)));
-      if (weights) weights->write(position, std::span(std::as_const(batch.weights)));
-      position += static_cast<std::int64_t>(batch.edges.size());
-    }
-    ORTHANT_REQUIRE(position == begin + num_local, "edges counted ", num_local, ", read ", position - begin);
+  std::vector<std::int64_t> column;
+  auto position = begin;
+  auto const num_edges = total;
+  for_each_edge_batch(comm, source, batch_size, [&](EdgeBatch const& batch, EdgeStream const& stream) {
+    column.resize(batch.edges.size());
+    std::ranges::transform(batch.edges, column.begin(), &Edge::source);
+    edge_index.write(position, std::span(std::as_const(column)));
+    std::ranges::transform(batch.edges, column.begin(), &Edge::target);
+    edge_index.write(num_edges + position, std::span(std::as_const(column)));
+    if (weights) weights->write(position, std::span(batch.weights));
+    position += static_cast<std::int64_t>(batch.edges.size());
+    report(progress, stream);
+  });
+  together(comm, [&, first = begin] {
+    ORTHANT_REQUIRE(position == first + num_local, "edges counted ", num_local, ", read ", position - first);
   });
   edge_index.finish();
   if (weights) weights->finish();
@@ -138,6 +139,7 @@ std::int64_t write_sorted_edges(Communicator const& comm, GraphSource const& sou
   EdgeBatch batch;
   for (bool has_more = true; has_more;) {
     has_more = together(comm, [&] { return stream->next(batch); });
+    source.resolve(batch);
     send.clear();
     for (auto& list : outgoing)
       list.clear();

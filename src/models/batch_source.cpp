@@ -75,6 +75,9 @@ BatchSource<T>::BatchSource(pmm::ProcessGrid const& grid, graph::GraphStore cons
     add_range(placement.layout.rows, placement.layout.row_order);
   });
   for (auto const& layer : plan_.layers) {
+    if (layer.is_residual)
+      for (auto const& layout : {layer.input.layout, layer.output.layout})
+        builder_.add_other_positions(range_of(layout.rows, layout.row_order));
     add_range(layer.adjacency.layout.columns, layer.adjacency.layout.column_order);
     auto const block = pmm::block_of(grid, layer.adjacency);
     blocks_.push_back(builder_.add_block(layer.is_even ? graph::Parity::even : graph::Parity::odd, block.rows,

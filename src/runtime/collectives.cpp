@@ -67,11 +67,13 @@ void check(Communicator const& comm, Call const& call) {
     require(call.peer >= 0 && call.peer < size, " with rank ", call.peer, " of ", size);
     break;
   case Operation::all_reduce:
+  case Operation::exclusive_scan:
   case Operation::barrier:
     break;
   }
   if (call.wire != Wire::native) {
-    auto const carries_wire = call.operation != Operation::send && call.operation != Operation::receive;
+    auto const carries_wire = call.operation != Operation::send && call.operation != Operation::receive &&
+                              call.operation != Operation::exclusive_scan;
     require(carries_wire && call.type == DataType::float32 && call.reduction == Reduction::sum,
             ": the 16-bit wire carries float and sums only");
   }
@@ -96,8 +98,10 @@ class InCollective {
   Position& position_;
 };
 
-/// A group of one: the result is the input.
+/// A group of one: the result is the input, and 0 before it.
 void copy_locally(Call const& call) {
+  if (call.operation == Operation::exclusive_scan && call.receive_count > 0)
+    std::memset(call.receive, 0, static_cast<std::size_t>(call.receive_count) * size_of(call.type));
   if (call.send == nullptr || call.send == call.receive || call.receive == nullptr || call.send_count == 0)
     return;
   auto const num_bytes = static_cast<std::size_t>(call.send_count) * size_of(call.type);
@@ -152,6 +156,7 @@ std::int64_t Pending::logical_bytes() const {
   auto const element = static_cast<std::int64_t>(call_.wire == Wire::native ? size_of(call_.type) : 2);
   switch (call_.operation) {
   case Operation::all_reduce:
+  case Operation::exclusive_scan:
   case Operation::broadcast:
   case Operation::all_gather:
     return element * call_.receive_count;

@@ -285,6 +285,17 @@ Request start_reduce_scatterv(Stream const& stream, Communicator const& comm, In
   return detail::start(comm, call);
 }
 
+/// data := the sum over the ranks before this one of data, element by element, in place; 0 on rank 0. Host
+/// buffers only. What a rank needs to place its own items behind those of earlier ranks, without a list of
+/// all ranks' counts.
+template<class Buffer>
+void exclusive_scan(Communicator const& comm, Buffer&& data, Here where = Here::current()) {
+  static_assert(!detail::is_device_buffer<std::remove_cvref_t<Buffer>>, "host buffers only");
+  auto call = detail::all_reduce_call(host, data, Reduction::sum, Wire::native, where);
+  call.operation = Operation::exclusive_scan;
+  detail::run(comm, call);
+}
+
 /// data := root's data on every rank.
 template<class Buffer>
 void broadcast(Stream const& stream, Communicator const& comm, Buffer&& data, int root,
@@ -369,6 +380,13 @@ template<class T>
 [[nodiscard]] T all_reduced(Communicator const& comm, T value, Reduction reduction = Reduction::sum,
                             Here where = Here::current()) {
   all_reduce(host, comm, std::span<T>(&value, 1), reduction, Wire::native, where);
+  return value;
+}
+
+/// The sum of the earlier ranks' values, for single numbers of the host.
+template<class T>
+[[nodiscard]] T scanned(Communicator const& comm, T value, Here where = Here::current()) {
+  exclusive_scan(comm, std::span<T>(&value, 1), where);
   return value;
 }
 

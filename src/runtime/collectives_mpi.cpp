@@ -136,6 +136,8 @@ void MpiExchange::begin(Call const& call, MPI_Datatype type) {
   switch (call.operation) {
   case Operation::all_reduce:
     return all_reduce(call);
+  case Operation::exclusive_scan:
+    return exclusive_scan(call);
   case Operation::broadcast:
     return broadcast(call.receive, call.receive_count, call.peer);
   case Operation::all_gather:
@@ -195,6 +197,15 @@ void MpiExchange::all_reduce(Call const& call) {
                      ORTHANT_MPI(
                          MPI_Iallreduce(MPI_IN_PLACE, data, length, type_, op, comm_.mpi(), next_request()));
                  });
+}
+
+void MpiExchange::exclusive_scan(Call const& call) {
+  for_each_chunk(call.receive_count, comm_.chunk_limit(), [&](std::int64_t offset, int length) {
+    auto* const data = at(call.receive, offset);
+    ORTHANT_MPI(MPI_Exscan(MPI_IN_PLACE, data, length, type_, mpi_op(call.reduction), comm_.mpi()));
+    // MPI leaves the first rank's result undefined.
+    if (comm_.rank() == 0) std::memset(data, 0, static_cast<std::size_t>(length) * element_bytes_);
+  });
 }
 
 void MpiExchange::broadcast(void* data, std::int64_t count, int root) {

@@ -202,8 +202,9 @@ class NcclGroup {
       }
       ORTHANT_NCCL(ncclGroupEnd());
       return;
+    case Operation::exclusive_scan: // of host buffers only
     case Operation::barrier:
-      ORTHANT_REQUIRE(false, "barriers go through MPI");
+      ORTHANT_REQUIRE(false, "barriers and scans go through MPI");
     }
   }
 

@@ -11,6 +11,8 @@ std::string_view name_of(Operation operation) {
     return "all_gather";
   case Operation::reduce_scatter:
     return "reduce_scatter";
+  case Operation::exclusive_scan:
+    return "exclusive_scan";
   case Operation::broadcast:
     return "broadcast";
   case Operation::all_to_all:

@@ -4,8 +4,8 @@
 // Every call of a communicator, counted (DESIGN 2.4). Bytes are the logical buffer in its wire type:
 //
 //   all_reduce, broadcast        the buffer                 all_to_all   what goes to other ranks
-//   all_gather, reduce_scatter   the full (gathered) side   send         the message (receive: a call, no
-//   bytes) barrier                      nothing
+//   exclusive_scan               the buffer                 send         the message (receive: no bytes)
+//   all_gather, reduce_scatter   the full (gathered) side   barrier      nothing
 //
 // A group of one counts nothing. Summing `bytes` over the ranks gives the job's `comm_bytes`.
 
@@ -19,13 +19,14 @@ enum class Operation : std::uint8_t {
   all_reduce,
   all_gather,
   reduce_scatter,
+  exclusive_scan,
   broadcast,
   all_to_all,
   send,
   receive,
   barrier
 };
-inline constexpr std::size_t num_operations = 8;
+inline constexpr std::size_t num_operations = 9;
 
 [[nodiscard]] std::string_view name_of(Operation operation);
 

@@ -33,6 +33,7 @@ class MpiExchange {
  private:
   [[nodiscard]] std::int64_t cached_piece() const;
   void all_reduce(Call const& call);
+  void exclusive_scan(Call const& call);
   void broadcast(void* data, std::int64_t count, int root);
   void all_gather(Call const& call);
   void reduce_scatter(Call const& call);

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 namespace orthant::runtime {
 namespace {
@@ -146,37 +147,30 @@ void Trace::write(Communicator const& comm, std::string const& path) const {
   // Time zero is the first rank's start.
   constexpr auto off = std::numeric_limits<std::int64_t>::max();
   auto const zero = all_reduced(comm, is_on_ ? origin_of_system_ns_ : off, Reduction::min);
-  auto const mine = events_of(comm.rank(), recorded, is_on_ ? origin_of_system_ns_ - zero : 0);
+  auto mine = together(
+      comm, [&] { return events_of(comm.rank(), recorded, is_on_ ? origin_of_system_ns_ - zero : 0); });
+  if (!comm.is_root()) mine.insert(0, ",\n");
 
-  if (!comm.is_root()) send_text(comm, mine, 0);
-  std::optional<UserError> failure; // told after all texts are received: the senders must not hang
-  if (comm.is_root()) {
-    StagedFile staged;
-    auto const attempt = [&](auto&& action) {
-      if (failure) return;
-      try {
-        action();
-      } catch (UserError const& error) {
-        failure = error;
-      }
-    };
-    attempt([&] {
-      staged = StagedFile(path, "trace");
-      staged.file().append("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-      staged.file().append(mine);
-    });
-    for (int rank = 1; rank < comm.size(); ++rank) {
-      auto const events = receive_text(comm, rank);
-      attempt([&] {
-        staged.file().append(",\n");
-        staged.file().append(events);
-      });
+  std::optional<UserError> failure; // told after all texts are gathered: the other ranks must not hang
+  StagedFile staged;                // on rank 0
+  auto const attempt = [&](auto&& action) {
+    if (failure || !comm.is_root()) return;
+    try {
+      action();
+    } catch (UserError const& error) {
+      failure = error;
     }
-    attempt([&] {
-      staged.file().append("\n]}\n");
-      staged.publish();
-    });
-  }
+  };
+  attempt([&] {
+    staged = StagedFile(path, "trace");
+    staged.file().append("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+  });
+  gather_text(comm, std::move(mine),
+              [&](std::string_view piece) { attempt([&] { staged.file().append(piece); }); });
+  attempt([&] {
+    staged.file().append("\n]}\n");
+    staged.publish();
+  });
   together(comm, [&] {
     if (failure) throw *failure;
   });

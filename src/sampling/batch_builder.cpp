@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampling/batch_builder.hpp"
 
+#include "runtime/collectives.hpp"
 #include "runtime/together.hpp"
 
 #include <algorithm>
@@ -29,12 +30,27 @@ std::size_t BatchBuilder<T>::add_range(Order order, Range range) {
     return other.order == order && other.range == range;
   });
   auto const number = static_cast<std::size_t>(known - ranges_.begin());
-  // Every rank agrees on every call, as it may be new to some ranks only.
+  // It may be new to some ranks only: every rank takes part in what they do.
+  auto const is_new = known == ranges_.end();
+  if (runtime::all_reduced(comm_, std::int64_t{is_new ? 1 : 0}, runtime::Reduction::max) == 0) return number;
+  auto ids = runtime::together(
+      comm_, [&] { return is_new ? read_original_ids(store_, order, range) : PackedIds(); });
+  auto const keys = keys_.num_strata() == 1 ? PackedIds() : keys_.of(ids);
   runtime::together(comm_, [&] {
-    if (known == ranges_.end())
-      ranges_.push_back({order, range, LocalVertices(store_, keys_, order, range), ColumnFilter(0)});
+    if (!is_new) return;
+    auto vertices = keys_.num_strata() == 1 ? LocalVertices(ids) : LocalVertices(keys, std::move(ids));
+    ranges_.push_back({order, range, std::move(vertices), ColumnFilter(0)});
   });
   return number;
+}
+
+template<class T>
+void BatchBuilder<T>::add_other_positions(std::size_t range) {
+  runtime::together(comm_, [&] {
+    auto& [order, places, vertices, filter] = ranges_[range];
+    if (!vertices.has_other_positions())
+      vertices.set_other_positions(read_other_positions(store_, order, places));
+  });
 }
 
 template<class T>

@@ -14,6 +14,7 @@
 #include "sampling/block_sampler.hpp"
 #include "sampling/column_filter.hpp"
 #include "sampling/local_vertices.hpp"
+#include "sampling/packed_ids.hpp"
 #include "sampling/sampler.hpp"
 #include "sampling/sampling_keys.hpp"
 
@@ -58,6 +59,10 @@ class BatchBuilder {
   /// A range of rows or columns, its number in Batch::vertices. One that is there already is not made again.
   /// Reads the store. Collective over `comm`: every rank adds as many, in the same order, each its own.
   std::size_t add_range(Order order, Range range);
+
+  /// Batches tell, from now on, where the vertices of range number `range` are in the other order. Reads the
+  /// store. Collective over `comm`, as above.
+  void add_other_positions(std::size_t range);
 
   /// A block of A^ of that parity, with its two ranges. Where A~ is symmetric (A^ is, and there is one
   /// stratum), a block and the other parity's transposed one are the same. Reads the store. Collective over

@@ -35,11 +35,12 @@ sampling::LocalVertices local_vertices(std::int64_t num_vertices, std::int64_t n
                                        std::uint64_t order) {
   auto const key = runtime::RandomStream(1, runtime::Purpose::test, order).key();
   runtime::KeyedBijection const permute(static_cast<std::uint64_t>(num_vertices), key);
-  std::vector<std::int64_t> ids;
-  for (std::int64_t i = 0; i < num_local; ++i)
-    ids.push_back(static_cast<std::int64_t>(permute(static_cast<std::uint64_t>(i))));
-  auto others = ids;
-  return {ids, std::move(ids), std::move(others)};
+  sampling::PackedIds ids(num_vertices, num_local);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    ids.set(i, static_cast<std::int64_t>(permute(i)));
+  sampling::LocalVertices vertices(ids);
+  vertices.set_other_positions(std::move(ids));
+  return vertices;
 }
 
 /// Rows of equal length, columns uniform: the worst case for caches.

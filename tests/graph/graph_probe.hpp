@@ -3,6 +3,7 @@
 //
 // A whole graph source gathered on every rank, and folders and files to try readers on.
 
+#include "graph/edge_rounds.hpp"
 #include "graph/graph_source.hpp"
 #include "runtime/collectives.hpp"
 #include "runtime/communicator.hpp"
@@ -60,14 +61,15 @@ inline WholeGraph read_whole(runtime::Communicator const& comm, graph::GraphSour
   WholeGraph mine;
   std::vector<std::int64_t> feature_rows;
   std::vector<std::int64_t> label_rows;
+  auto const take_edges = [&](graph::EdgeBatch const& batch, graph::EdgeStream const&) {
+    ORTHANT_REQUIRE(static_cast<std::int64_t>(batch.edges.size()) <= batch_size);
+    ORTHANT_REQUIRE(batch.weights.size() == (facts.is_weighted ? batch.edges.size() : 0));
+    for (auto const& edge : batch.edges)
+      ends.insert(ends.end(), {edge.source, edge.target});
+    mine.weights.insert(mine.weights.end(), batch.weights.begin(), batch.weights.end());
+  };
+  graph::for_each_edge_batch(comm, source, batch_size, take_edges);
   runtime::together(comm, [&] {
-    drain(*source.edges(batch_size), [&](graph::EdgeBatch const& batch) {
-      ORTHANT_REQUIRE(static_cast<std::int64_t>(batch.edges.size()) <= batch_size);
-      ORTHANT_REQUIRE(batch.weights.size() == (facts.is_weighted ? batch.edges.size() : 0));
-      for (auto const& edge : batch.edges)
-        ends.insert(ends.end(), {edge.source, edge.target});
-      mine.weights.insert(mine.weights.end(), batch.weights.begin(), batch.weights.end());
-    });
     auto const num_columns = static_cast<std::size_t>(facts.num_features);
     if (facts.feature_kind != graph::FeatureKind::none)
       drain(*source.features(batch_size), [&](graph::FeatureBatch const& batch) {

@@ -5,6 +5,7 @@
 
 #include "graph/chunk_pool.hpp"
 #include "graph/exchange.hpp"
+#include "graph/look_up.hpp"
 #include "graph/placement.hpp"
 #include "graph/radix_sort.hpp"
 #include "graph/tile_builder.hpp"
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <tuple>
 #include <vector>
 
 namespace orthant::graph {
@@ -331,6 +333,77 @@ TEST(Placement, DoesNotDependOnTheRanks) {
 }
 
 // In both orders every cluster is one run of positions, its vertices by id.
+// Every rank asks for positions of all, some of them twice; some ranks for none.
+TEST(LookUp, FindsWhatAnyRankHolds) {
+  Communicator const comm(MPI_COMM_WORLD, "world");
+  for (std::int64_t const n : {1, 900, 1025, 60'000}) {
+    PositionOwners const owners{n, comm.size()};
+    auto const held = owners.range(comm.rank());
+    auto const value_of = [](std::int64_t position) { return 7 * position + 3; };
+    std::vector<std::int64_t> mine;
+    for (auto position = held.begin; position < held.end; ++position)
+      mine.push_back(value_of(position));
+    std::vector<std::int64_t> wanted;
+    auto const num_wanted = n < 60'000 ? 1000 : 300'000; // more than a round takes
+    for (std::int64_t i = 0; comm.rank() != 1 && i < num_wanted; ++i)
+      wanted.push_back((i * 7919 + comm.rank()) % n);
+
+    auto const found = look_up(comm, owners, mine, wanted);
+
+    ASSERT_EQ(found.size(), wanted.size());
+    for (std::size_t i = 0; i < found.size(); ++i)
+      ASSERT_EQ(found[i], value_of(wanted[i]));
+  }
+}
+
+// 10^9 vertices: a rank held 8 GB of ids to export a store. Now its share, and what a round brings.
+TEST(LookUp, HoldsAShareOnThousandsOfRanks) {
+  constexpr std::int64_t n = 1'000'000'000; // 976,563 chunks of 1,024
+  auto const most_held = [](int num_ranks) {
+    std::int64_t most = 0;
+    for (int rank = 0; rank < num_ranks; ++rank)
+      most = std::max(most, PositionOwners{n, num_ranks}.range(rank).size());
+    return 8 * most;
+  };
+
+  EXPECT_EQ(most_held(1), 8 * n);
+  EXPECT_EQ(most_held(2048), 8 * 477 * 1024);
+  EXPECT_EQ(most_held(16384), 8 * 60 * 1024);
+  EXPECT_EQ(records_per_round(2048), 4096);
+  EXPECT_EQ(records_per_round(16384), 1024);
+}
+
+// Counts of every class, and nothing that grows with the ranks: a gather of them from all would be 72 MB on
+// every rank of 2,048 and 579 MB of 16,384.
+TEST(Placement, SumsCountsWithoutGatheringThem) {
+  Communicator const comm(MPI_COMM_WORLD, "world");
+  constexpr std::int64_t n = 600;
+  constexpr std::int64_t class_bytes = 4417 * 8;
+  constexpr std::int64_t cluster_bytes = 20 * 8;
+  ASSERT_EQ(8 * num_degree_classes(), class_bytes);
+  static_assert(class_bytes * 2048 == 72'368'128 && class_bytes * 16384 == 578'945'024);
+  auto const mine = runtime::balanced_range(n, comm.size(), comm.rank());
+  std::vector<std::int64_t> degrees;
+  std::vector<std::int32_t> clusters;
+  for (auto v = mine.begin; v < mine.end; ++v) {
+    degrees.push_back(v % 7);
+    clusters.push_back(static_cast<std::int32_t>(v % 20));
+  }
+
+  for (auto const& [kind, scanned_bytes, reduced_bytes] :
+       {std::tuple(PermutationKind::twofold, 2 * class_bytes, 2 * class_bytes),
+        std::tuple(PermutationKind::cluster, cluster_bytes, 8 + 2 * cluster_bytes)}) {
+    comm.ledger().clear();
+
+    static_cast<void>(place_vertices(comm, n, kind, 4, degrees, clusters));
+
+    auto const on_many = [&](std::int64_t bytes) { return comm.size() == 1 ? 0 : bytes; };
+    EXPECT_EQ(comm.ledger()[runtime::Operation::all_gather].bytes, 0);
+    EXPECT_EQ(comm.ledger()[runtime::Operation::exclusive_scan].bytes, on_many(scanned_bytes));
+    EXPECT_EQ(comm.ledger().total().bytes, on_many(scanned_bytes + reduced_bytes));
+  }
+}
+
 TEST(Placement, KeepsClustersWhole) {
   Communicator const comm(MPI_COMM_WORLD, "world");
   Communicator const self(MPI_COMM_SELF, "self");

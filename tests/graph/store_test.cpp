@@ -10,6 +10,7 @@
 #include "graph/generators.hpp"
 #include "graph/open_graph.hpp"
 #include "graph/partition.hpp"
+#include "graph/vertex_owners.hpp"
 #include "graph_probe.hpp"
 #include "runtime/hdf5_output.hpp"
 #include "support/scratch_folder.hpp"
@@ -322,6 +323,21 @@ TEST_F(StoreTest, HoldsAPowerLawWithRepeatsAndSelfLoops) {
   check([](Communicator const& c) {
     return open_dataset(c, "rmat:vertices=3000,edges=20000,features=0,classes=0");
   });
+}
+
+// A rank that exports reads the ids of its share and no others, 4 bytes each, and some checksums.
+TEST_F(StoreTest, ExportReadsAShareOfTheIds) {
+  constexpr std::int64_t n = 40'000;
+  auto const path = scratch.path() / "share.h5";
+  auto const made = open_dataset(comm, "ring:vertices=40000,features=0,classes=0");
+  static_cast<void>(partition(comm, *made, path, {}));
+  auto const store = GraphStore::open(comm, path);
+  auto const before = store.bytes_read();
+
+  auto const source = open_store_as_source(comm, store);
+
+  auto const share = PositionOwners{n, comm.size()}.range(comm.rank()).size();
+  EXPECT_LE(store.bytes_read() - before, 5 * share + 8192);
 }
 
 TEST_F(StoreTest, HoldsADirectedGraph) {

@@ -81,6 +81,7 @@ class Exercises {
       all_to_all(length);
       all_to_allv(length);
       shift(length);
+      if constexpr (std::is_same_v<Storage, InVector>) exclusive_scan(length);
     }
     barrier();
   }
@@ -170,6 +171,21 @@ class Exercises {
     for (Length i = 0; i < length; ++i)
       expected[static_cast<std::size_t>(i)] = reduced(i, reduction);
     EXPECT_EQ(Storage::template get<T>(data), expected) << "all_reduce";
+  }
+
+  void exclusive_scan(Length length) const {
+    auto data = entries(rank(), length);
+
+    {
+      Counted const counted(*this, Operation::exclusive_scan, length);
+      runtime::exclusive_scan(comm_, data);
+    }
+
+    std::vector<T> expected(static_cast<std::size_t>(length));
+    for (int earlier = 0; earlier < rank(); ++earlier)
+      for (Length i = 0; i < length; ++i)
+        expected[static_cast<std::size_t>(i)] += entry(earlier, i);
+    EXPECT_EQ(data, expected) << "exclusive_scan";
   }
 
   void reduce_scatter(Length length, Reduction reduction) const {

@@ -21,7 +21,7 @@ using namespace orthant::runtime;
 
 constexpr std::array all_operations{Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter,
                                     Operation::broadcast,  Operation::all_to_all, Operation::send,
-                                    Operation::receive,    Operation::barrier};
+                                    Operation::receive,    Operation::barrier,    Operation::exclusive_scan};
 
 TEST(Ledger, AddsAndClears) {
   Ledger ledger;
@@ -69,9 +69,11 @@ void communicate(Communicator const& comm, Wire wire) {
   reduce_scatterv(host, comm, uneven, own, counts, Reduction::sum, wire);
   broadcast(host, comm, message, 0, wire);
   all_to_all(host, comm, whole, other, wire);
+  exclusive_scan(comm, reduce);
   barrier(host, comm);
 }
 
+/// The scan never takes the 16-bit wire.
 void expect_closed_forms(Communicator const& comm, std::int64_t element_bytes) {
   auto const size = static_cast<std::int64_t>(comm.size());
   auto const& ledger = comm.ledger();
@@ -86,10 +88,12 @@ void expect_closed_forms(Communicator const& comm, std::int64_t element_bytes) {
   expect(Operation::broadcast, 1, 13);
   expect(Operation::all_to_all, 1, 5 * (size - 1));
   expect(Operation::barrier, 1, 0);
-  EXPECT_EQ(ledger.total().calls, 8);
+  EXPECT_EQ(ledger[Operation::exclusive_scan].calls, 1);
+  EXPECT_EQ(ledger[Operation::exclusive_scan].bytes, 4 * 11);
+  EXPECT_EQ(ledger.total().calls, 9);
 
   // comm_bytes: the sum over ranks, counted equally everywhere here.
-  auto const per_rank = element_bytes * (11 + 16 * size + 13 + 5 * (size - 1));
+  auto const per_rank = element_bytes * (11 + 16 * size + 13 + 5 * (size - 1)) + 4 * 11;
   EXPECT_EQ(all_reduced(comm, ledger.total().bytes), size * per_rank);
 }
 

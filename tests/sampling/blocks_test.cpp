@@ -194,6 +194,7 @@ TEST_P(SampledBlocks, VerticesOfARangeAreThoseOfTheBatch) {
       EXPECT_EQ(builder.add_range(order, range), handle);
       auto const ids = store.read_original_ids(order, range);
       auto const others = store.read_original_ids(graph::other(order), {0, n});
+      builder.add_other_positions(handle);
 
       builder.build(1, 2, batch);
       auto const members = members_of(batch.keys, vertices);
@@ -211,6 +212,37 @@ TEST_P(SampledBlocks, VerticesOfARangeAreThoseOfTheBatch) {
       }
       EXPECT_EQ(next, found.size());
     }
+}
+
+// Every rank asks for vertices of its own, the second one for none, in windows of one word, two, and all.
+TEST(SamplingKeys, NumberTheVerticesOfEachStratum) {
+  runtime::Communicator const world(MPI_COMM_WORLD, "world");
+  runtime::Communicator const self(MPI_COMM_SELF, "self");
+  auto const store = make_store(self, {"sbm", "sbm:vertices=700,edges=2000,classes=3,features=4"});
+  auto const vertices = vertices_by_key(store, 2);
+  sampling::SamplingKeys const keys(world, store, 2);
+  auto const rank = world.rank();
+
+  EXPECT_EQ(keys.stratum_1_begin(), store.facts().split_sizes[0]);
+  EXPECT_EQ(keys.num_bytes(), sampling::SamplingKeys::bytes(700, world.size(), rank));
+  sampling::PackedIds ids(700, rank == 1 ? 0 : 300);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    ids.set(i, static_cast<std::int64_t>(i * 11 + position(rank)) % 700);
+  for (std::int64_t const window : {1, 2, 1 << 20}) {
+    auto const found = keys.of(ids, window);
+
+    ASSERT_EQ(found.size(), ids.size());
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      ASSERT_EQ(vertices[position(found[i])], ids[i]);
+  }
+}
+
+// 10^9 vertices, 15,625,000 words: every rank held them all and as many counts, 250 MB.
+TEST(SamplingKeys, HoldAShareOnThousandsOfRanks) {
+  constexpr std::int64_t n = 1'000'000'000;
+
+  EXPECT_EQ(sampling::SamplingKeys::bytes(n, 2048, 0), 8 * 7630);
+  EXPECT_EQ(sampling::SamplingKeys::bytes(n, 16384, 0), 8 * 954);
 }
 
 // A batch of all vertices is the full graph: factors of 1, every entry kept.

@@ -1,0 +1,92 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the keys of a rank's vertices to their places in a list. Keys are any numbers of [0, N), n of them,
+// and a batch asks for many keys that are not there.
+//
+// The sorted keys are cut in buckets of 2^k consecutive numbers, so that a key costs its last k bits only:
+//
+//   starts[b]   where the keys of bucket b begin             4 bytes a bucket
+//   low[i]      last k bits of the i-th smallest key         1 byte (k <= 8), else 2
+//   places[i]   its place                                    4 bytes
+//
+// k gives 8 to 16 keys a bucket if keys are spread evenly: 5.3 bytes a key if one key in 16 of [0, N) is
+// here, where log2(n!) + log2(binomial(N, n)) bits, the least possible, are 3.9 bytes. A look-up reads one
+// start and one bucket, and one place if the key is there.
+
+#include "runtime/range.hpp"
+#include "sampling/packed_ids.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <variant>
+#include <vector>
+
+namespace orthant::sampling {
+
+class KeyTable {
+ public:
+  KeyTable() = default;
+  /// keys[place] >= 0, each once, at most 2^31 of them. Error if there are more.
+  explicit KeyTable(PackedIds const& keys);
+
+  /// The place of a key, or -1.
+  [[nodiscard]] std::int32_t find(std::int64_t key) const;
+  /// hits := place << 32 | i for every keys[i] that is there, ascending. At most 2^32 keys. `scratch` is
+  /// lent. Cost: O(1) for each key if keys are spread evenly, at worst a binary search of a bucket; and a
+  /// sort of the hits.
+  void find_all(std::span<std::int64_t const> keys, std::vector<std::uint64_t>& hits,
+                std::vector<std::uint64_t>& scratch) const;
+
+  /// visit(key, place) for the keys in `wanted`, in ascending order.
+  template<class Visit>
+  void for_each(runtime::Range wanted, Visit&& visit) const {
+    std::visit([&](auto const& low) { for_each_in(low, wanted, visit); }, low_);
+  }
+
+  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(places_.size()); }
+  [[nodiscard]] std::int64_t num_bytes() const;
+  /// num_bytes() of `count` keys, the largest `span` - 1 above the smallest.
+  [[nodiscard]] static std::int64_t bytes(std::int64_t span, std::int64_t count);
+
+ private:
+  /// Bits of a key that its bucket does not tell, and how many of them are stored.
+  struct Form {
+    int shift;
+    bool is_short; // in 8 bits, else in 16
+  };
+  [[nodiscard]] static Form form_of(std::int64_t span, std::int64_t count);
+  [[nodiscard]] static std::int64_t num_buckets(std::int64_t span, Form form) {
+    return ((span - 1) >> form.shift) + 1;
+  }
+
+  template<class Low>
+  void fill(PackedIds const& keys);
+  /// Number of the bucket; one that there is not if the key is outside the span.
+  [[nodiscard]] std::size_t bucket_of(std::int64_t key) const {
+    return static_cast<std::size_t>(static_cast<std::uint64_t>(key - first_) >> shift_);
+  }
+  [[nodiscard]] bool has_bucket(std::size_t bucket) const { return bucket < starts_.size() - 1; }
+  template<class Low>
+  [[nodiscard]] std::int64_t find_in(std::vector<Low> const& low, std::int64_t key) const;
+  template<class Low, class Visit>
+  void for_each_in(std::vector<Low> const& low, runtime::Range wanted, Visit&& visit) const {
+    if (places_.empty() || wanted.end <= first_) return;
+    for (auto b = bucket_of(std::max(wanted.begin, first_)); has_bucket(b); ++b) {
+      auto const bucket_begin = first_ + (static_cast<std::int64_t>(b) << shift_);
+      if (bucket_begin >= wanted.end) return;
+      for (auto i = starts_[b]; i < starts_[b + 1]; ++i)
+        if (auto const key = bucket_begin + low[i]; wanted.contains(key)) visit(key, places_[i]);
+    }
+  }
+
+  std::int64_t first_ = 0; // the smallest key
+  int shift_ = 0;
+  std::vector<std::uint32_t> starts_{0}; // [buckets + 1]
+  std::variant<std::vector<std::uint8_t>, std::vector<std::uint16_t>> low_;
+  std::vector<std::int32_t> places_;
+};
+
+} // namespace orthant::sampling
