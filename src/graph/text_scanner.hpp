@@ -16,11 +16,7 @@
 namespace orthant::graph::text {
 
 inline bool is_blank(char c) {
-  return c == ' ' || c == '\t';
-}
-/// Of a field: a blank, a comma or the end of the line.
-inline bool is_end(char const* p) {
-  return is_blank(*p) || *p == ',' || *p == '\n' || (*p == '\r' && p[1] == '\n');
+  return c == ' ' || c == '\t' || c == '\r';
 }
 /// Whether a field ends here.
 inline bool is_end(char const* p) {
@@ -33,7 +29,7 @@ inline bool is_digit(char c) {
 inline char const* skip_blanks(char const* p) {
   while (is_blank(*p))
     ++p;
-  return *p == '\r' && p[1] == '\n' ? p + 1 : p;
+  return p;
 }
 
 /// Over what lies between two numbers. p itself, where nothing does.
@@ -120,7 +116,7 @@ inline char const* parse_double(char const* p, double& value) {
 /// The line at `p` without its end, cut to a length that fits a message, unprintable characters as '?'.
 inline std::string excerpt(char const* p, std::size_t longest = 60) {
   auto const* end = line_end(p);
-  while (end > p && (is_blank(end[-1]) || end[-1] == '\r'))
+  while (end > p && is_blank(end[-1]))
     --end;
   std::string line(p, std::min(static_cast<std::size_t>(end - p), longest));
   std::ranges::replace_if(
