@@ -15,7 +15,7 @@ using runtime::DefaultExec;
 using runtime::Vector;
 
 constexpr std::int64_t stream_repeats = 10; // as STREAM
-constexpr std::int64_t fma_repeats = 20; // short ones: the best is undisturbed
+constexpr std::int64_t fma_repeats = 20;    // short ones: the best is undisturbed
 constexpr std::int64_t gemm_repeats = 3;
 
 void run_triad(DefaultExec const& exec, Vector<double> const& a, Vector<double> const& b,
