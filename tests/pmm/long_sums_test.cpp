@@ -69,18 +69,16 @@ TEST(LongSums, ALongRowOfASparseProduct) {
   block.csr.row_offsets = Vector<runtime::Offset>("offsets", 2);
   Kokkos::deep_copy(Kokkos::subview(block.csr.row_offsets, 1), num_rows);
   block.csr.columns = Vector<runtime::LocalColumn>("columns", static_cast<std::size_t>(num_rows)); // all 0
-  auto const expect_sums = [&](float factor) {
+  auto const expect_sums = [&](float factor, std::int64_t width) {
     LocalSpmm<float> const kernel(block);
-    for (std::int64_t const width : {1, 7, 20}) {
-      auto const product = ones(1, width);
+    auto const product = ones(1, width);
 
-      kernel.apply({}, {0, 1}, ones(1, width), product);
-      runtime::compat::fence(DefaultExec(), "orthant::testing/the product is read");
+    kernel.apply({}, {0, 1}, ones(1, width), product);
+    runtime::compat::fence(DefaultExec(), "orthant::testing/the product is read");
 
-      auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), product);
-      for (std::size_t j = 0; j < found.extent(1); ++j)
-        EXPECT_EQ(found(0, j), factor * all) << "width " << width << ", column " << j;
-    }
+    auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), product);
+    for (std::size_t j = 0; j < found.extent(1); ++j)
+      EXPECT_EQ(found(0, j), factor * all) << "column " << j;
   };
   auto const vector_of = [](float number) {
     Vector<float> const vector("factor", 1);
@@ -88,16 +86,16 @@ TEST(LongSums, ALongRowOfASparseProduct) {
     return vector;
   };
 
-  expect_sums(1);
+  expect_sums(1, 20);
   block.row_scale = vector_of(2);
   block.column_scale = vector_of(4);
-  expect_sums(8);
+  expect_sums(8, 1);
   block.csr.values = Vector<float>("values", static_cast<std::size_t>(num_rows));
   Kokkos::deep_copy(block.csr.values, 0.5F);
-  expect_sums(4);
+  expect_sums(4, 3);
   block.self_columns = Vector<std::int32_t>("self_columns", 1); // 0
   block.self_scale = vector_of(2 * all);
-  expect_sums(6);
+  expect_sums(6, 7);
 }
 
 } // namespace
