@@ -6,7 +6,7 @@ import re
 import resource
 import subprocess
 
-LIMIT = 20  # seconds after which a job counts as hung
+LIMIT = float(os.environ.get("ORTHANT_FAULTS_LIMIT", 20))  # seconds after which a job counts as hung
 MEMORY = 12 << 30  # bytes of addresses per process: what a hostile size asks for beyond them is not there
 SIGNAL = r"exited on signal|Caught signal|received signal|terminate called"
 
