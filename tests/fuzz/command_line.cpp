@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A command line, a word a line: the options of every command, and the small languages of their values (grids, lists).
+// A command line, a word a line: the options of every command, and the small languages of their values
+// (grids, lists).
 
 #include "cli/subcommands.hpp"
 #include "fuzz/fuzz_target.hpp"

@@ -2,8 +2,8 @@
 //
 // A configuration file in TOML, against the options of two commands.
 
-#include "fuzz/fuzz_target.hpp"
 #include "runtime/config.hpp"
+#include "fuzz/fuzz_target.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An edge list, plain or compressed, as its reader probes it and as two ranks read their shares. The first byte says
-// whether comments, a column of weights or a base of 1 are expected; the text follows.
+// An edge list, plain or compressed, as its reader probes it and as two ranks read their shares. The first
+// byte says whether comments, a column of weights or a base of 1 are expected; the text follows.
 
 #include "fuzz/fuzz_target.hpp"
 #include "graph/text_edges.hpp"
@@ -19,7 +19,9 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
   graph::EdgeTextFormat format;
   format.has_comments = (flags & 1) != 0;
   format.first_id = (flags & 2) != 0 ? 1 : 0;
-  format.weights = (flags & 4) != 0 ? Weights::read : (flags & 8) != 0 ? Weights::passed_over : Weights::absent;
+  format.weights = (flags & 4) != 0   ? Weights::read
+                   : (flags & 8) != 0 ? Weights::passed_over
+                                      : Weights::absent;
   format.num_vertices = (flags & 16) != 0 ? std::int64_t{1} << 40 : 100;
   format.lines_to_skip = (flags & 32) != 0 ? 1 : 0;
   format.id_limit = "the input has 100 vertices";

@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every fuzz target shares. A target defines LLVMFuzzerTestOneInput (libFuzzer's interface) and gives the bytes to
-// one parser. The only exception that a parser may throw at bad input is UserError: anything else leaves the target and
-// counts as a crash, as a signal or a sanitizer's report does.
+// What every fuzz target shares. A target defines LLVMFuzzerTestOneInput (libFuzzer's interface) and gives
+// the bytes to one parser. The only exception that a parser may throw at bad input is UserError: anything
+// else leaves the target and counts as a crash, as a signal or a sanitizer's report does.
 
 #include "runtime/error.hpp"
 
@@ -32,7 +32,8 @@ int accept_or_refuse(Parse&& parse) {
   return {reinterpret_cast<char const*>(data), size};
 }
 
-/// A folder in memory (or in the temporary folder) that lives as long as the program, for parsers that read files.
+/// A folder in memory (or in the temporary folder) that lives as long as the program, for parsers that read
+/// files.
 class ScratchFolder {
  public:
   ScratchFolder();

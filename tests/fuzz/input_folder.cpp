@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A whole graph in a folder: which files make it up, meta.json, the facts they agree on, and every stream. The input is
-// a sequence of files, each headed by a line "--- NAME".
+// A whole graph in a folder: which files make it up, meta.json, the facts they agree on, and every stream.
+// The input is a sequence of files, each headed by a line "--- NAME".
 
 #include "fuzz/fuzz_target.hpp"
 #include "fuzz/single_rank.hpp"
@@ -15,13 +15,28 @@ namespace {
 using namespace orthant;
 
 /// Names that a reader looks for; others would only fill the folder.
-constexpr std::array<std::string_view, 22> known_names{
-    "meta.json",           "raw/edge.csv",          "raw/edge-weight.csv", "raw/num-node-list.csv",
-    "raw/num-edge-list.csv", "raw/node-feat.csv",     "raw/node-label.csv",  "raw/data.npz",
-    "raw/node-label.npz",  "split/one/train.csv",   "split/one/valid.csv", "split/one/test.csv",
-    "edge_index.npy",      "edge_weight.npy",       "x.npy",               "x_indptr.npy",
-    "x_indices.npy",       "x_data.npy",            "x_shape.npy",         "labels.npy",
-    "train_idx.npy",       "graph.mtx"};
+constexpr std::array<std::string_view, 22> known_names{"meta.json",
+                                                       "raw/edge.csv",
+                                                       "raw/edge-weight.csv",
+                                                       "raw/num-node-list.csv",
+                                                       "raw/num-edge-list.csv",
+                                                       "raw/node-feat.csv",
+                                                       "raw/node-label.csv",
+                                                       "raw/data.npz",
+                                                       "raw/node-label.npz",
+                                                       "split/one/train.csv",
+                                                       "split/one/valid.csv",
+                                                       "split/one/test.csv",
+                                                       "edge_index.npy",
+                                                       "edge_weight.npy",
+                                                       "x.npy",
+                                                       "x_indptr.npy",
+                                                       "x_indices.npy",
+                                                       "x_data.npy",
+                                                       "x_shape.npy",
+                                                       "labels.npy",
+                                                       "train_idx.npy",
+                                                       "graph.mtx"};
 
 void write_files(fuzz::ScratchFolder const& folder, std::string_view input) {
   constexpr std::string_view mark = "--- ";
@@ -55,7 +70,8 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     input.path = folder.path();
     auto const source = graph::open_graph(fuzz::single_rank(), input);
     auto const& facts = source->facts();
-    // Streams of rows cost what the facts claim; what claims more than the input could hold was refused, or has no file.
+    // Streams of rows cost what the facts claim; what claims more than the input could hold was refused, or
+    // has no file.
     constexpr std::int64_t batch = 64;
     drain<graph::EdgeBatch>(source->edges(batch));
     if (facts.num_vertices > 100'000) return;

@@ -2,8 +2,8 @@
 //
 // A MatrixMarket file: its head, then its entries as the head describes them.
 
-#include "fuzz/fuzz_target.hpp"
 #include "graph/matrix_market.hpp"
+#include "fuzz/fuzz_target.hpp"
 #include "graph/text_edges.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {

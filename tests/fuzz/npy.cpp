@@ -2,8 +2,8 @@
 //
 // One .npy array: its header, then all of its elements as integers and as floats.
 
-#include "fuzz/fuzz_target.hpp"
 #include "graph/npy.hpp"
+#include "fuzz/fuzz_target.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An .npz archive: its directory, then every member as an array, back to front, so that deflated ones start again.
+// An .npz archive: its directory, then every member as an array, back to front, so that deflated ones start
+// again.
 
 #include "fuzz/fuzz_target.hpp"
 #include "graph/npy.hpp"

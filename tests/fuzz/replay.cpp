@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// main() of a target that any compiler builds: gives it the files named on the command line, or all files of the folders
-// named there, and prints their number. What a fuzzer has found stays found without it.
+// main() of a target that any compiler builds: gives it the files named on the command line, or all files of
+// the folders named there, and prints their number. What a fuzzer has found stays found without it.
 
 #include "fuzz/fuzz_target.hpp"
 

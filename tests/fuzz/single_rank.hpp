@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A communicator of one rank for parsers that are collective. MPI starts at the first use and ends with the program.
+// A communicator of one rank for parsers that are collective. MPI starts at the first use and ends with the
+// program.
 
 #include "runtime/communicator.hpp"
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A graph store whose facts and tables lie, with every checksum right: a small store is copied in memory with edits
-// from the input, opened, verified and read in full. HDF5's own bytes are not touched: its parser is not ours.
+// A graph store whose facts and tables lie, with every checksum right: a small store is copied in memory with
+// edits from the input, opened, verified and read in full. HDF5's own bytes are not touched: its parser is
+// not ours.
 //
-// Input: the facts as JSON up to a byte 0 (nothing: those of the small store), then edits of 11 bytes each: array, how,
-// element, value. `how` even: the element becomes the value; odd: the array's last extent does.
+// Input: the facts as JSON up to a byte 0 (nothing: those of the small store), then edits of 11 bytes each:
+// array, how, element, value. `how` even: the element becomes the value; odd: the array's last extent does.
 
 #include "fuzz/fuzz_target.hpp"
 #include "fuzz/single_rank.hpp"
@@ -86,7 +87,8 @@ void write_array(Hdf5File& file, std::string const& name, Array const& array) {
   });
 }
 
-/// The small store that edits start from: a directed, weighted ring with features, labels and a split in two orders.
+/// The small store that edits start from: a directed, weighted ring with features, labels and a split in two
+/// orders.
 struct SmallStore {
   std::string facts;
   Arrays arrays;
@@ -147,8 +149,49 @@ void mend_checksums(Arrays& arrays) {
     sums.extents = extents;
     sums.extents.back() = graph::num_checksums(length);
     resize(sums);
-    std::memcpy(sums.bytes.data(), crcs.data(), std::min(sums.bytes.size(), crcs.size() * sizeof(std::uint32_t)));
+    std::memcpy(sums.bytes.data(), crcs.data(),
+                std::min(sums.bytes.size(), crcs.size() * sizeof(std::uint32_t)));
   }
+}
+
+template<class T>
+T element_of(Array const& array, std::int64_t i) {
+  T value{};
+  auto const place = static_cast<std::size_t>(i) * sizeof value;
+  if (i >= 0 && place + sizeof value <= array.bytes.size())
+    std::memcpy(&value, array.bytes.data() + place, sizeof value);
+  return value;
+}
+
+/// The checksums of the tiles that the tables name, as far as these lie inside the entries.
+void mend_tile_checksums(Arrays& arrays, std::string const& group) {
+  auto& sums = arrays.at(group + "/tile_checksums");
+  auto const& entries = arrays.at(group + "/entries").bytes;
+  auto const values = arrays.find(group + "/values");
+  auto const& row_offsets = arrays.at(group + "/tile_row_offsets");
+  auto const& offsets = arrays.at(group + "/tile_offsets");
+  if (sums.extents.size() != 2 || offsets.extents.size() != 2) return;
+  constexpr std::int64_t entry_bytes = 4;
+  auto const crc_of = [&](std::vector<std::byte> const& bytes, std::int64_t begin, std::int64_t end,
+                          std::uint32_t crc) {
+    auto const most = static_cast<std::int64_t>(bytes.size()) / entry_bytes;
+    if (begin < 0 || end < begin || end > most) return crc;
+    return graph::crc32_of(std::span(bytes).subspan(static_cast<std::size_t>(begin * entry_bytes),
+                                                    static_cast<std::size_t>((end - begin) * entry_bytes)),
+                           crc);
+  };
+  for (std::int64_t i = 0; i < sums.extents[0]; ++i)
+    for (std::int64_t j = 0; j < sums.extents[1]; ++j) {
+      auto const row = element_of<std::int64_t>(row_offsets, i);
+      if (row < 0 || row > std::int64_t{1} << 32) return;
+      auto const at = i * offsets.extents[1] + j;
+      auto const begin = row + element_of<std::uint32_t>(offsets, at);
+      auto const end = row + element_of<std::uint32_t>(offsets, at + 1);
+      auto crc = crc_of(entries, begin, end, 0);
+      if (values != arrays.end()) crc = crc_of(values->second.bytes, begin, end, crc);
+      auto const place = static_cast<std::size_t>(i * sums.extents[1] + j) * sizeof crc;
+      if (place + sizeof crc <= sums.bytes.size()) std::memcpy(sums.bytes.data() + place, &crc, sizeof crc);
+    }
 }
 
 } // namespace
@@ -160,6 +203,8 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
   auto const facts = facts_end == 0 ? small.facts : std::string(fuzz::text_of(data, facts_end));
   auto arrays = small.arrays;
   apply_edits(arrays, input.subspan(std::min(size, facts_end + 1)));
+  for (auto const* const group : {"/topology/even", "/topology/odd"})
+    if (arrays.contains(std::string(group) + "/entries")) mend_tile_checksums(arrays, group);
   mend_checksums(arrays);
 
   auto file = Hdf5File::create_in_memory("edited");

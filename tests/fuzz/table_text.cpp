@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables of numbers out of text: features, classes, indicators, lists of vertices and single numbers. The first byte
-// chooses the number of columns.
+// Tables of numbers out of text: features, classes, indicators, lists of vertices and single numbers. The
+// first byte chooses the number of columns.
 
 #include "fuzz/fuzz_target.hpp"
 #include "graph/text_tables.hpp"
@@ -33,9 +33,8 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
   });
   accept_or_refuse(
       [&] { drain<graph::LabelBatch>(graph::read_text_classes(path, num_rows, 10, batch_rows)); });
-  accept_or_refuse([&] {
-    drain<graph::LabelBatch>(graph::read_text_indicator(path, num_rows, num_columns, batch_rows));
-  });
+  accept_or_refuse(
+      [&] { drain<graph::LabelBatch>(graph::read_text_indicator(path, num_rows, num_columns, batch_rows)); });
   accept_or_refuse([&] {
     for (auto const vertex : graph::read_text_vertices(path, 100))
       if (vertex < 0 || vertex >= 100) __builtin_trap();
