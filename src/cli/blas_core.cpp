@@ -5,8 +5,10 @@
 
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 #include <unistd.h>
 #include <vector>
 
@@ -43,8 +45,12 @@ void restart_with_better_core() noexcept {
     for (auto& word : words)
       arguments.push_back(word.data());
     arguments.push_back(nullptr);
-    setenv(replaced_variable, library.core.c_str(), 1);
-    setenv(coretype_variable, core->c_str(), 1);
+    if (setenv(replaced_variable, library.core.c_str(), 1) != 0 ||
+        setenv(coretype_variable, core->c_str(), 1) != 0)
+      return; // executed without them, the program would do so again for ever
+    std::error_code error;
+    auto const program = std::filesystem::read_symlink("/proc/self/exe", error);
+    if (!error) execv(program.c_str(), arguments.data()); // keeps the process's name
     execv("/proc/self/exe", arguments.data());
     unsetenv(coretype_variable); // not executed: as if nothing had been tried
     unsetenv(replaced_variable);

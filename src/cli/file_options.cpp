@@ -2,6 +2,7 @@
 #include "cli/file_options.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/folder_entries.hpp"
 #include "runtime/staged_file.hpp"
 #include "runtime/together.hpp"
 
@@ -44,17 +45,14 @@ bool may_be_of_graph(fs::path const& path) {
 }
 
 /// True if `file` is one of the files that make up a graph in `folder`.
-bool is_of_graph_in(fs::path const& folder, fs::path const& file) {
+bool is_of_graph_in(fs::path const& folder, fs::path const& file, int most_folders = 2) { // split/NAME
   std::error_code error;
   if (!fs::is_directory(folder, error) || !fs::is_regular_file(file, error)) return false;
-  constexpr auto most_folders = 2; // split/NAME
-  auto entry = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied, error);
-  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    if (entry.depth() >= most_folders) entry.disable_recursion_pending();
-    if (may_be_of_graph(entry->path()) && fs::equivalent(entry->path(), file, error)) return true;
-    error.clear();
-  }
-  return false;
+  auto const names = runtime::folder_entries(folder, error); // a folder that cannot be read holds no input
+  return std::ranges::any_of(names, [&](std::string const& name) {
+    return (may_be_of_graph(name) && fs::equivalent(folder / name, file, error)) ||
+           (most_folders > 0 && is_of_graph_in(folder / name, file, most_folders - 1));
+  });
 }
 
 void require_distinct(FileOption const& output, FileOption const& other) {

@@ -81,8 +81,9 @@ std::unique_ptr<Command> make_generate() {
                   "Number of edges; 0: 8 a vertex (rmat, sbm), the full grid, one a vertex (ring)",
                   whole_number(0, graph::most_edges));
   command->option("--features", options->features, "Features a vertex; 0 writes the topology only",
-                  whole_number(0, graph::most_columns));
-  command->option("--classes", options->classes, "Number of classes", whole_number(1, graph::most_columns));
+                  whole_number(0, graph::most_generated_columns));
+  command->option("--classes", options->classes, "Number of classes",
+                  whole_number(1, graph::most_generated_columns));
   command->option("--seed", options->seed, "Seed of all randomness", whole_number(0));
   command->option("--format", options->format, "ogb (csv.gz) or npy", one_of({"ogb", "npy"}));
   command->output("-o,--output", options->output, "Folder to write");

@@ -27,7 +27,7 @@ void require_device_memory(Context const& context, std::string_view what, std::i
     if (sum > available)
       runtime::throw_user(
           "{} needs about {} of the memory of a device, but {} is free; use more devices, make "
-          "it smaller, or try all the same with --force-memory",
+          "it smaller, or give --force-memory to start anyway",
           what, bytes_text(sum), bytes_text(available));
   });
 }
@@ -35,7 +35,7 @@ void require_device_memory(Context const& context, std::string_view what, std::i
 } // namespace
 
 void add_force_memory_option(Command& command, bool& is_forced) {
-  command.flag("--force-memory", is_forced, "Begin although memory will not do, as it is predicted");
+  command.flag("--force-memory", is_forced, "Start even if the predicted memory does not fit");
 }
 
 void require_memory(Context const& context, std::string_view what, models::MemoryEstimate const& estimate) {

@@ -219,9 +219,9 @@ std::unique_ptr<Command> make_partition() {
                   one_of({"use", "ignore"}));
   command->option("--split", options->split, "Name of the train/valid/test split where there are several");
   command->option("--random-features", options->random_features, "Make up this many features a vertex",
-                  whole_number(0, graph::most_columns));
+                  whole_number(0, graph::most_generated_columns));
   command->option("--random-labels", options->random_labels, "Make up labels of this many classes",
-                  whole_number(0, graph::most_columns));
+                  whole_number(0, graph::most_generated_columns));
   command->option("--random-split", options->random_split, "Make up a split: fractions train,valid,test",
                   in_range(0, 1));
   command->option("--metis", options->metis, "Also write METIS's assignment to this many parts",

@@ -161,8 +161,8 @@ int run_command(runtime::Environment& environment, Command const& command) {
   Context context{environment, metrics, run_record(world, command)};
   auto const status = command.run(context);
 
-  metrics.close(world);
   if (!common.trace.empty()) instruments.trace.write(world, common.trace);
+  metrics.close(world);
   return status;
 }
 

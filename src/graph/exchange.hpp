@@ -60,7 +60,7 @@ class Outbox {
 [[nodiscard]] constexpr std::int64_t records_per_round(int num_ranks) {
   constexpr std::int64_t usual = std::int64_t{1} << 18;
   constexpr std::int64_t most_arriving = std::int64_t{1} << 23;
-  return std::max<std::int64_t>(1024, std::min(usual, most_arriving / num_ranks));
+  return std::max<std::int64_t>(256, std::min(usual, most_arriving / num_ranks));
 }
 [[nodiscard]] inline std::int64_t records_per_round(runtime::Communicator const& comm) {
   return records_per_round(comm.size());

@@ -42,8 +42,8 @@ GeneratorOptions checked(GeneratorOptions options) {
   if (n < 2) throw_user("a graph of {} vertices cannot be generated; at least 2 are wanted", n);
   std::ignore = checked_range(n, 2, most_vertices, "the number of vertices");
   std::ignore = checked_range(options.num_edges, 0, most_edges, "the number of edges");
-  std::ignore = checked_range(options.num_features, 0, most_columns, "the number of features");
-  std::ignore = checked_range(options.num_classes, 0, most_columns, "the number of classes");
+  std::ignore = checked_range(options.num_features, 0, most_generated_columns, "the number of features");
+  std::ignore = checked_range(options.num_classes, 0, most_generated_columns, "the number of classes");
   std::ignore = checked_range(options.num_features * std::max<std::int64_t>(options.num_classes, 1), 0,
                               most_means, "the number of features times the number of classes");
   if (options.num_classes > n) throw_user("{} classes among {} vertices: too many", options.num_classes, n);

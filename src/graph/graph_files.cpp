@@ -6,6 +6,7 @@
 #include "graph/output_folder.hpp"
 #include "graph/path_entry.hpp"
 #include "runtime/error.hpp"
+#include "runtime/folder_entries.hpp"
 
 #include <algorithm>
 #include <array>
@@ -93,10 +94,9 @@ GraphFiles::Lists text_lists(Path const& folder) {
 /// The only file in the folder with one of these endings.
 std::optional<Path> find_single(Path const& folder, std::initializer_list<std::string_view> endings) {
   std::vector<Path> found;
-  for (auto const& entry : fs::directory_iterator(folder))
+  for (auto const& name : runtime::folder_entries(folder))
     for (auto const ending : endings)
-      if (entry.path().filename().string().ends_with(ending)) found.push_back(entry.path());
-  std::ranges::sort(found);
+      if (name.ends_with(ending)) found.push_back(folder / name);
   if (found.size() > 1)
     throw_user("{} holds {} graphs, {} and {} among them: name one", folder.string(), found.size(),
                found[0].filename().string(), found[1].filename().string());
@@ -106,9 +106,9 @@ std::optional<Path> find_single(Path const& folder, std::initializer_list<std::s
 void choose_split(Path const& folder, std::string const& wanted, GraphFiles& files) {
   std::vector<std::string> names;
   if (has_entry(folder / "split"))
-    for (auto const& entry : fs::directory_iterator(folder / "split"))
-      if (has_entry(entry.path()) && entry.is_directory()) names.push_back(entry.path().filename().string());
-  std::ranges::sort(names);
+    for (auto const& name : runtime::folder_entries(folder / "split"))
+      if (has_entry(folder / "split" / name) && fs::is_directory(folder / "split" / name))
+        names.push_back(name);
   auto const is_listed = [&](std::string const& name) {
     return std::ranges::find(names, name) != names.end();
   };

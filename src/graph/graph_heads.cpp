@@ -127,7 +127,7 @@ void Opener::read_array_topology() {
   parts.edges.is_weighted = files.edge_weights && input.use_weights;
   if (parts.edges.is_weighted) {
     NpyArray const weights(*files.edge_weights);
-    if (weights.num_elements() != parts.edges.num_edges)
+    if (!weights.is_list() || weights.num_elements() != parts.edges.num_edges)
       weights.fail_shape(fmt::format("[{}], one weight an edge,", parts.edges.num_edges));
   }
   if (!is_archive) return;
@@ -170,7 +170,7 @@ void Opener::read_attributes() {
 void Opener::read_sparse_heads() {
   auto const& folder = *files.sparse_npy;
   NpyArray shape(folder / "x_shape.npy");
-  if (shape.num_elements() != 2) shape.fail_shape("[2], vertices and features,");
+  if (!shape.is_list() || shape.num_elements() != 2) shape.fail_shape("[2], vertices and features,");
   std::array<std::int64_t, 2> extents{};
   shape.read(0, std::span(extents));
   vertices.add(extents[0], shape.name());

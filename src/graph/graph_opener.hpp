@@ -7,6 +7,7 @@
 #include "graph/archive_check.hpp"
 #include "graph/assembled_source.hpp"
 #include "graph/graph_files.hpp"
+#include "graph/largest_graph.hpp"
 #include "graph/npy_streams.hpp"
 #include "graph/open_graph.hpp"
 #include "graph/text_edges.hpp"
@@ -19,10 +20,6 @@
 #include <vector>
 
 namespace orthant::graph {
-
-inline constexpr std::int64_t most_vertices = std::int64_t{1} << 40;
-/// Classes and columns of features are 32-bit numbers in the store.
-inline constexpr std::int64_t most_columns = std::numeric_limits<std::int32_t>::max();
 
 /// Who says how many vertices there are.
 struct VertexCount {

@@ -31,6 +31,8 @@ void read_banner(TextBlocks const& blocks, char const* line, MatrixMarketHead& h
   std::string field;
   std::string symmetry;
   words >> start >> object >> form >> field >> symmetry;
+  std::string extra;
+  if (words >> extra) blocks.fail(line, fmt::format("\"{}\" after the five words of the first line", extra));
   if (start != banner)
     blocks.fail(line, "a MatrixMarket file begins with \"%%MatrixMarket matrix coordinate ..\"");
   auto const expect = [&](std::string const& word, std::initializer_list<char const*> known) {
@@ -46,6 +48,7 @@ void read_banner(TextBlocks const& blocks, char const* line, MatrixMarketHead& h
   expect(field, {"pattern", "real", "integer", "double"});
   expect(symmetry, {"general", "symmetric"});
   head.has_values = field != "pattern";
+  head.has_integers = field == "integer";
   head.is_symmetric = symmetry == "symmetric";
 }
 

@@ -13,6 +13,7 @@ struct MatrixMarketHead {
   std::int64_t num_vertices = 0; // rows = columns
   std::int64_t num_entries = 0;
   bool has_values = false;   // real or integer; false: pattern
+  bool has_integers = false; // values are whole numbers
   bool is_symmetric = false; // one triangle is listed and stands for both
   std::int64_t first_byte = 0;
   std::int64_t num_lines = 0; // of the head

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/meta_json.hpp"
 
+#include "graph/path_entry.hpp"
+
 #include "graph/byte_source.hpp"
 #include "graph/path_entry.hpp"
 #include "runtime/error.hpp"
@@ -61,6 +63,8 @@ class MetaReader {
     if (!json_["splits"].is_object()) throw_user("{}: splits must be an object", path_);
     for (auto const& item : json_["splits"].items()) {
       check_name(item.key(), "the name of a split");
+      if (!is_folder_name(item.key()))
+        throw_user("{}: the split {} is not the name of a folder", path_, excerpt(item.key()));
       names.push_back(item.key());
     }
     return names;

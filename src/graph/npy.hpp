@@ -27,6 +27,8 @@ class NpyArray {
 
   [[nodiscard]] std::vector<std::int64_t> const& shape() const { return shape_; }
   [[nodiscard]] std::int64_t num_elements() const { return num_elements_; }
+  /// One dimension.
+  [[nodiscard]] bool is_list() const { return shape_.size() == 1; }
   /// "<i8", "|u1", ..
   [[nodiscard]] std::string const& type() const { return type_; }
   /// Bool is none: whoever gives a mask where ids are wanted has made a mistake.

@@ -314,7 +314,8 @@ void check_sparse_arrays(SparseArrays const& arrays, std::int64_t num_rows) {
   auto indptr = arrays.indptr();
   auto const indices = arrays.indices();
   auto const data = arrays.data();
-  if (indptr.num_elements() != num_rows + 1) indptr.fail_shape(fmt::format("[{}]", num_rows + 1));
+  if (!indptr.is_list() || indptr.num_elements() != num_rows + 1)
+    indptr.fail_shape(fmt::format("[{}]", num_rows + 1));
   if (indices.num_elements() != data.num_elements())
     indices.fail_shape(fmt::format("{}, as {} has,", to_string(data.shape()), data.name()));
   std::array<std::int64_t, 2> ends{};
@@ -326,6 +327,7 @@ void check_sparse_arrays(SparseArrays const& arrays, std::int64_t num_rows) {
 }
 
 std::vector<std::int64_t> read_npy_vertices(NpyArray array, Share share, std::int64_t num_vertices) {
+  if (!array.is_list()) array.fail_shape("[vertices]");
   auto const range = runtime::balanced_range(array.num_elements(), share.count, share.index);
   std::vector<std::int64_t> vertices(static_cast<std::size_t>(range.size()));
   array.read(range.begin, std::span(vertices));

@@ -17,12 +17,11 @@ using runtime::throw_user;
 namespace {
 
 /// Ids of an edge list that says nothing of the number of vertices: anything above is taken for a slip.
-constexpr std::int64_t largest_guess = most_vertices;
 constexpr std::int64_t scan_batch = std::int64_t{1} << 16;
 
 /// One above the largest id, by reading all edges once; counts them, too. Collective.
 void scan_edges(runtime::Communicator const& comm, Opener& opener) {
-  opener.parts.num_vertices = largest_guess;
+  opener.parts.num_vertices = most_vertices;
   opener.vertices.source = "a list without gaps";
   std::array<std::int64_t, 2> found{-1, 0}; // largest id, number of edges
   runtime::together(comm, [&] {
@@ -61,9 +60,9 @@ std::int64_t scan_classes(runtime::Communicator const& comm, Opener& opener) {
 
 std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input const& input) {
   static_cast<void>(
-      runtime::checked_range(input.random_labels, 0, most_columns, "the number of random classes"));
-  static_cast<void>(
-      runtime::checked_range(input.random_features, 0, most_columns, "the number of random features"));
+      runtime::checked_range(input.random_labels, 0, most_generated_columns, "the number of random classes"));
+  static_cast<void>(runtime::checked_range(input.random_features, 0, most_generated_columns,
+                                           "the number of random features"));
   runtime::WorkingScope const working(
       comm.instruments().position); // one rank may have more to read than others
   Share const share{comm.rank(), comm.size()};

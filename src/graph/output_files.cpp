@@ -115,6 +115,12 @@ void ParallelText::finish() {
     std::error_code error;
     if (comm_.is_root()) std::filesystem::rename(part_path_, path_, error);
     if (error) runtime::refuse_file(name_of(path_), "write", error.value());
+    if (!comm_.is_root()) return;
+    // A network file system's client fills what it takes for the end of a file with zeros, over its
+    // neighbours' data.
+    runtime::WritableFile file(path_, runtime::WritableFile::Mode::open, name_of(path_));
+    file.set_size(placement.total);
+    file.close();
   });
   runtime::together(comm_, [&] {
     if (!comm_.is_root()) join(placement.begin, num_bytes_);

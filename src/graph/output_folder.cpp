@@ -2,12 +2,15 @@
 #include "graph/output_folder.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/folder_entries.hpp"
 #include "runtime/together.hpp"
 #include "runtime/writable_file.hpp"
 
 #include <algorithm>
+#include <fcntl.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sys/file.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -33,10 +36,16 @@ bool is_ours(fs::path const& folder) {
 
 /// True if nothing is in the folder but what jobs that were interrupted have left.
 bool is_free(fs::path const& folder) {
-  return std::ranges::all_of(fs::directory_iterator(folder), [](fs::directory_entry const& entry) {
-    auto const name = entry.path().filename().string();
+  return std::ranges::all_of(runtime::folder_entries(folder), [](std::string const& name) {
     return name == moving_name || runtime::is_partial_name(name, graph_name);
   });
+}
+
+/// Brings the entries of a folder and of all folders below it to the disk.
+void sync_folders(fs::path const& folder, runtime::FileName const& output) {
+  for (auto const& name : runtime::folder_entries(folder))
+    if (fs::is_directory(folder / name)) sync_folders(folder / name, output);
+  runtime::sync_folder(folder, output);
 }
 
 void remove_graph(fs::path const& folder) {
@@ -76,6 +85,8 @@ void OutputFolder::prepare(bool replaces_output) {
       throw_user("{} is not empty and was not written by Orthant; name a new folder", folder_.string());
     runtime::remove_leftovers(folder_ / graph_name);
     fs::create_directory(path());
+    in_use_ = runtime::detail::Descriptor(::open(path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (in_use_.owns()) static_cast<void>(::flock(in_use_.get(), LOCK_SH | LOCK_NB));
   } catch (fs::filesystem_error const& error) {
     throw_user("cannot write to {}: {}", folder_.string(), error.code().message());
   }
@@ -101,16 +112,11 @@ void OutputFolder::publish() {
 void OutputFolder::move_files() {
   auto const moving = folder_ / moving_name;
   try {
-    for (auto const& entry : fs::recursive_directory_iterator(path()))
-      if (entry.is_directory()) runtime::sync_folder(entry.path(), {"graph", folder_});
-    runtime::sync_folder(path(), {"graph", folder_});
+    sync_folders(path(), {"graph", folder_});
     fs::remove_all(moving); // of a job that was interrupted here
     fs::rename(path(), moving);
     remove_graph(folder_);
-    std::vector<fs::path> names;
-    for (auto const& entry : fs::directory_iterator(moving))
-      names.push_back(entry.path().filename());
-    for (auto const& name : names)
+    for (auto const& name : runtime::folder_entries(moving))
       fs::rename(moving / name, folder_ / name);
     runtime::sync_folder(folder_, {"graph", folder_});
     fs::remove(moving); // the graph is complete

@@ -8,6 +8,7 @@
 #include "graph/graph_source.hpp"
 #include "runtime/communicator.hpp"
 #include "runtime/temporary_path.hpp"
+#include "runtime/writable_file.hpp"
 
 #include <array>
 #include <cstdint>
@@ -42,6 +43,7 @@ class OutputFolder {
   runtime::Communicator const& comm_;
   std::filesystem::path folder_;
   bool is_made_here_ = false;
+  runtime::detail::Descriptor in_use_; // holds a lock on the temporary folder, as WritableFile::mark_in_use
   std::unique_ptr<runtime::TemporaryPath> staging_;
 };
 

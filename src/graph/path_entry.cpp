@@ -34,4 +34,8 @@ bool has_entry(std::filesystem::path const& path) {
   return false;
 }
 
+bool is_folder_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string_view::npos;
+}
+
 } // namespace orthant::graph

@@ -5,6 +5,7 @@
 // graph would lose its weights or its labels in silence.
 
 #include <filesystem>
+#include <string_view>
 
 namespace orthant::graph {
 
@@ -12,5 +13,9 @@ namespace orthant::graph {
 /// the reason in every other case: a symbolic link that leads nowhere or in a circle (of the entry or of its
 /// folder), a folder that may not be searched, a folder that is a file.
 [[nodiscard]] bool has_entry(std::filesystem::path const& path);
+
+/// True if `name` names something inside a folder: not empty, no "/", neither "." nor "..". What comes from
+/// outside and becomes a part of a path must not lead out of its folder.
+[[nodiscard]] bool is_folder_name(std::string_view name);
 
 } // namespace orthant::graph

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/store_format.hpp"
 
+#include "graph/largest_graph.hpp"
+#include "graph/path_entry.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -188,8 +190,6 @@ StoreFacts StoreFacts::from_json(std::string const& text, std::string const& fil
 }
 
 std::string StoreFacts::contradiction() const {
-  constexpr std::int64_t most_vertices = std::int64_t{1} << 40;
-  constexpr std::int64_t most_columns = std::numeric_limits<std::int32_t>::max();
   constexpr auto any = std::numeric_limits<std::int64_t>::max();
   struct Bounds {
     char const* what;
@@ -221,6 +221,8 @@ std::string StoreFacts::contradiction() const {
                        num_self_loops);
   if (features_have_values && feature_kind != FeatureKind::sparse)
     return "features_have_values is true, but the features are not sparse";
+  if (!split_name.empty() && !is_folder_name(split_name)) // it becomes one when the graph is exported
+    return "split_name is not the name of a folder";
   if (num_labelled > 0 && num_classes == 0) return "vertices are labelled, but there are no classes";
   return {};
 }

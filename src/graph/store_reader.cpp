@@ -9,6 +9,7 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -182,7 +183,6 @@ std::vector<float> GraphStore::read_features(Order order, Range rows, Range colu
   std::vector<float> result(index(rows.size() * width));
   for (auto column = columns.begin; column < columns.end; ++column) {
     auto const values = state_->gather_features(*this, column, order, rows);
-    require_finite(state_->file, "/features/dense", std::span<float const>(values), rows.begin);
     auto* to = result.data() + (column - columns.begin);
     for (auto const value : values) {
       *to = value;
@@ -228,6 +228,8 @@ std::vector<std::uint8_t> GraphStore::read_mask(Split split, Order order, Range 
   constexpr std::uint8_t most_bits = 1U << static_cast<unsigned>(Split::test);
   require_between(state_->file, name, std::span<std::uint8_t const>(bits), rows.begin, std::uint8_t{0},
                   most_bits);
+  if (std::ranges::any_of(bits, [](std::uint8_t bit) { return std::popcount(bit) > 1; }))
+    runtime::throw_user("{} is damaged: {} puts a vertex in two parts of the split", this->name(), name);
   for (auto& bit : bits)
     bit = bit >> static_cast<int>(split) & 1U;
   return bits;

@@ -121,6 +121,9 @@ class TextEdgeStream final : public EdgeStream {
     float weight = 0;
     auto const* const after = text::parse_float(start, weight);
     if (after == nullptr || !std::isfinite(weight)) explain(line);
+    if (format_.has_whole_weights && weight != std::trunc(weight))
+      blocks_.fail(line, fmt::format("the weight in \"{}\" is no integer, as the first line says",
+                                     text::excerpt(line)));
     weights[index] = weight;
     return after;
   }

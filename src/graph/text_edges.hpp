@@ -21,6 +21,7 @@ struct EdgeTextFormat {
   std::int64_t num_vertices = 0; // ids are below first_id + num_vertices
   bool has_comments = false;     // lines that start with '#' or '%'; empty lines are passed over everywhere
   Weights weights = Weights::absent;
+  bool has_whole_weights = false; // another weight is an error
   std::int64_t first_byte = 0;    // where a header of another kind ends (plain files)
   std::int64_t lines_to_skip = 0; // where it ends in a .gz file
   std::string id_limit;           // who says num_vertices, for messages: "num-node-list.csv.gz"

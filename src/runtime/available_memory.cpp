@@ -44,11 +44,14 @@ struct GroupFiles {
   char const* folder; // below `groups`
   char const* limit;
   char const* usage;
-  std::array<char const*, 2> droppable; // in memory.stat
+  std::array<char const*, 3> droppable; // in memory.stat
 };
-constexpr GroupFiles version_1{
-    "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_active_file", "total_inactive_file"}};
-constexpr GroupFiles version_2{"", "memory.max", "memory.current", {"active_file", "inactive_file"}};
+constexpr GroupFiles version_1{"memory",
+                               "memory.limit_in_bytes",
+                               "memory.usage_in_bytes",
+                               {"total_active_file", "total_inactive_file", "total_slab_reclaimable"}};
+constexpr GroupFiles version_2{
+    "", "memory.max", "memory.current", {"active_file", "inactive_file", "slab_reclaimable"}};
 
 void lower(MemoryLimit& limit, std::int64_t bytes, std::string source) {
   if (bytes < limit.bytes) limit = {bytes, std::move(source)};
@@ -137,7 +140,7 @@ void require_memory(Communicator const& comm, std::string_view what, std::int64_
     for (auto const& [bytes, num_ranks, limit] : claims)
       if (bytes > limit.bytes)
         throw_user("{} needs about {} of memory on {} rank{} of a node, but {} is available ({}); use more "
-                   "nodes, make it smaller, or try all the same with --force-memory",
+                   "nodes, make it smaller, or give --force-memory to start anyway",
                    what, size_text(bytes), num_ranks, num_ranks == 1 ? "" : "s", size_text(limit.bytes),
                    limit.source);
   });

@@ -2,6 +2,7 @@
 #include "runtime/binding.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/folder_entries.hpp"
 #include "runtime/hang_report.hpp"
 
 #include <Kokkos_Core.hpp>
@@ -52,14 +53,14 @@ std::vector<int> numa_nodes_of(std::vector<int> const& cores) {
   std::vector<int> nodes;
   std::error_code error;
   auto const is_ours = [&](int core) { return std::ranges::binary_search(cores, core); };
-  for (auto const& entry : std::filesystem::directory_iterator("/sys/devices/system/node", error)) {
-    auto const name = entry.path().filename().string();
+  std::filesystem::path const folder = "/sys/devices/system/node";
+  for (auto const& name : folder_entries(folder, error)) {
     int node = -1;
     if (!name.starts_with("node") ||
         std::from_chars(name.data() + 4, name.data() + name.size(), node).ptr != name.data() + name.size())
       continue;
     std::string list;
-    std::getline(std::ifstream(entry.path() / "cpulist"), list);
+    std::getline(std::ifstream(folder / name / "cpulist"), list);
     if (std::ranges::any_of(parse_cpu_list(list), is_ours)) nodes.push_back(node);
   }
   std::ranges::sort(nodes);

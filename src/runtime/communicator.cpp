@@ -5,6 +5,7 @@
 #include "runtime/nccl_group.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 namespace orthant::runtime {
@@ -29,6 +30,7 @@ bool shares_one_node(MPI_Comm comm, int num_ranks) {
 } // namespace
 
 void detail::FreeMpiComm::operator()(MPI_Comm comm) const noexcept {
+  if (std::uncaught_exceptions() > 0) return; // freeing is collective, and this rank may have failed alone
   int is_finalised = 0;
   MPI_Finalized(&is_finalised);
   if (is_finalised == 0) MPI_Comm_free(&comm);

@@ -222,11 +222,15 @@ void read_variable(std::string const& variable, std::string const& value, Option
 
 std::string read_file(std::string const& path) {
   std::error_code error;
-  if (std::filesystem::is_directory(path, error))
+  auto const status = std::filesystem::status(path, error);
+  if (std::filesystem::is_directory(status))
     throw_user("cannot read the configuration '{}': it is a folder", path);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) // a pipe may never end
+    throw_user("cannot read the configuration '{}': it is a pipe or a device; a regular file is wanted",
+               path);
   errno = 0;
   std::ifstream file(path, std::ios::binary);
-  constexpr std::size_t most = std::size_t{1} << 20; // a device gives bytes without end
+  constexpr std::size_t most = std::size_t{1} << 20;
   std::string text(most + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));

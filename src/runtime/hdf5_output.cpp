@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <functional>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -71,7 +72,11 @@ void Hdf5Output::reserve_space() {
   ORTHANT_REQUIRE(all_reduced(*comm_, end, Reduction::max) == end, "ranks lay the file out differently");
   constexpr std::int64_t for_structure = 1 << 16;
   together(*comm_, [&] {
-    if (comm_->is_root()) staged_.file().reserve(end + for_structure);
+    if (!comm_->is_root()) return;
+    staged_.file().reserve(end + for_structure);
+    // A network file system's client fills what it takes for the end of a file with zeros, over its
+    // neighbours' data.
+    staged_.file().set_size(end);
   });
 }
 
@@ -97,6 +102,7 @@ void Hdf5Output::write_box(std::string const& name, Extents const& begin, Extent
 std::int64_t Hdf5Output::publish() {
   together(*comm_, [&] {
     structure_.close(); // from now on everything is recorded
+    if (recording_.is_out_of_memory) throw std::bad_alloc();
     if (!comm_->is_root()) return;
     for (auto const& [offset, bytes] : recording_.writes)
       staged_.file().write_at(offset, bytes);

@@ -74,11 +74,12 @@ herr_t read_bytes(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t size,
 
 herr_t write_bytes(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t size, void const* buffer) {
   std::span const bytes(static_cast<std::byte const*>(buffer), size);
+  auto& recording = *of(file).recording;
   try { // no exception may pass through C
-    of(file).recording->writes.push_back(
-        {static_cast<std::int64_t>(address), std::vector(bytes.begin(), bytes.end())});
+    recording.writes.push_back({static_cast<std::int64_t>(address), std::vector(bytes.begin(), bytes.end())});
   } catch (std::bad_alloc const&) {
-    return -1;
+    // A failure would make HDF5 free the file half and crash when the program ends.
+    recording.is_out_of_memory = true;
   }
   return 0;
 }

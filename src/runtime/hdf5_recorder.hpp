@@ -18,8 +18,9 @@ struct Hdf5Recording {
     std::int64_t offset = 0;
     std::vector<std::byte> bytes;
   };
-  std::vector<Write> writes; // to be repeated in this order
-  std::int64_t size = 0;     // of the whole file
+  std::vector<Write> writes;     // to be repeated in this order
+  std::int64_t size = 0;         // of the whole file
+  bool is_out_of_memory = false; // some writes are missing
 };
 
 /// Makes files that are created with the access properties `access` record into `recording`, which must

@@ -35,9 +35,17 @@ std::string_view without_rank(std::string_view message) {
   return message.substr(end + 2);
 }
 
+/// On one line, whatever the message quotes. Takes no memory: it may be what is lacking.
+void print_line(char const* message) {
+  for (auto const* place = message; *place != '\0'; ++place)
+    std::fputc(static_cast<unsigned char>(*place) < ' ' || *place == '\x7f' ? '?' : *place, stderr);
+  std::fputc('\n', stderr);
+}
+
 void print_error(std::string const& message) {
   std::fflush(stdout);
-  std::fprintf(stderr, "orthant: error: %s\n", message.c_str());
+  std::fputs("orthant: error: ", stderr);
+  print_line(message.c_str());
   std::fflush(stderr);
 }
 
@@ -234,29 +242,26 @@ void end_job(int status, char const* message) noexcept {
   MPI_Initialized(&is_initialised);
   MPI_Finalized(&is_finalised);
   auto const has_mpi = is_initialised != 0 && is_finalised == 0;
-  remove_temporaries();
   std::fflush(stdout);
   if (has_mpi) {
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    std::fprintf(stderr, "orthant: error: rank %d: %s\n", rank, without_rank(message).data());
+    std::fprintf(stderr, "orthant: error: rank %d: ", rank);
+    print_line(without_rank(message).data());
   } else {
-    std::fprintf(stderr, "orthant: error: %s\n", message);
+    std::fputs("orthant: error: ", stderr);
+    print_line(message);
   }
   std::fflush(stderr);
+  remove_temporaries();
   if (has_mpi) MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
 }
 
 void terminate_job() noexcept {
   if (auto const error = std::current_exception()) {
-    try {
-      std::rethrow_exception(error);
-    } catch (std::exception const& exception) {
-      end_job(exit_internal, exception.what());
-    } catch (...) {
-      end_job(exit_internal, "an exception of unknown type");
-    }
+    auto const outcome = outcome_of([&]() -> int { std::rethrow_exception(error); });
+    end_job(outcome.status, outcome.message.c_str());
   }
   end_job(exit_internal, "terminated");
 }

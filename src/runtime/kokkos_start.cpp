@@ -17,6 +17,7 @@
 #include <optional>
 #include <sstream>
 #include <stdexcept>
+#include <unistd.h>
 
 namespace orthant::runtime::detail {
 namespace {
@@ -56,7 +57,7 @@ void check_option(std::string_view argument, int num_devices) {
     std::vector<std::string_view> names;
     for (auto const& option : options)
       names.push_back(option.name);
-    throw_user("{}{} is no option of Kokkos{} (there are {})", prefix, name,
+    throw_user("{}{} is not an option of Kokkos{} (there are {})", prefix, name,
                did_you_mean(name, names, prefix), fmt::join(names, ", "));
   }
   if (known->value == Value::none) return;
@@ -68,7 +69,7 @@ void check_option(std::string_view argument, int num_devices) {
   int number = 0;
   auto const parsed = std::from_chars(text.data(), text.data() + text.size(), number);
   if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || number < lowest)
-    throw_user("{}: '{}' is no whole number from {} on", argument.substr(0, equals), text, lowest);
+    throw_user("{}: '{}' must be a whole number of at least {}", argument.substr(0, equals), text, lowest);
   if (known->value == Value::device && number >= num_devices)
     throw_user("{}: {}", argument,
                num_devices == 0
@@ -121,6 +122,7 @@ class AbortCatcher {
  private:
   void end_with_text() {
     std::signal(SIGABRT, SIG_DFL);
+    ::alarm(5); // the lock that an allocation needs may be held
     auto const text = held_.str();
     KokkosFailure const failure(std::runtime_error(text.empty() ? "it aborted" : text));
     end_job(failure.status, failure.message.c_str());

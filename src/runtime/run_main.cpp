@@ -12,7 +12,9 @@ namespace orthant::runtime {
 int run_main(int argc, char const* const* argv, EnvironmentOptions const& options,
              std::function<int(Environment&)> const& body) {
   std::set_terminate(detail::terminate_job);
-  std::signal(SIGXFSZ, SIG_IGN); // a limit of file sizes is an error of the write, not the end of the process
+  // A limit of file sizes and a reader that is gone are errors of the write, not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
   std::optional<detail::MpiSession> mpi; // outlives the environment, so that ranks can agree on its failure
   auto const begun = detail::outcome_of([&] {
     mpi.emplace(options.thread_level);

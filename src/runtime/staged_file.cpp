@@ -70,6 +70,7 @@ void StagedFile::open(WritableFile::Mode mode) {
     remove_leftovers(name_.path);
   }
   file_ = WritableFile(temporary_->path(), mode, name_);
+  if (mode == WritableFile::Mode::create) file_.mark_in_use();
 }
 
 void StagedFile::complete() {

@@ -2,12 +2,17 @@
 #include "runtime/temporary_path.hpp"
 
 #include "runtime/collectives.hpp"
+#include "runtime/folder_entries.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <mutex>
 #include <random>
+#include <sys/file.h>
 #include <system_error>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -98,18 +103,24 @@ bool is_partial_name(std::string_view candidate, std::string_view name) {
   return candidate.size() == num_digits && std::ranges::all_of(candidate, is_digit);
 }
 
+bool is_in_use(std::filesystem::path const& path) noexcept {
+  auto descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (descriptor < 0)
+    descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); // a folder
+  if (descriptor < 0) return false;
+  auto const is_locked = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(descriptor);
+  return is_locked;
+}
+
 void remove_leftovers(std::filesystem::path const& path) noexcept {
   namespace fs = std::filesystem;
   try {
     auto const folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
     auto const name = path.filename().string();
-    std::vector<fs::path> found;
     std::error_code ignored;
-    for (fs::directory_iterator entry(folder, ignored); entry != fs::directory_iterator();
-         entry.increment(ignored))
-      if (is_partial_name(entry->path().filename().string(), name)) found.push_back(entry->path());
-    for (auto const& leftover : found)
-      fs::remove_all(leftover, ignored);
+    for (auto const& found : folder_entries(folder, ignored))
+      if (is_partial_name(found, name) && !is_in_use(folder / found)) fs::remove_all(folder / found, ignored);
   } catch (...) { // no memory
   }
 }

@@ -53,8 +53,11 @@ void remove_temporaries() noexcept;
 [[nodiscard]] std::filesystem::path partial_name(std::filesystem::path const& path, std::uint64_t token);
 /// True for the name (without folders) of a partial file or folder of `name`.
 [[nodiscard]] bool is_partial_name(std::string_view candidate, std::string_view name);
-/// Removes what earlier jobs that were killed have left of `path`. Failures are ignored: what is left is in
-/// nobody's way.
+/// True if a live process on any node holds the lock of the file or folder that is being written
+/// (WritableFile's mark_in_use); false on file systems without locks.
+[[nodiscard]] bool is_in_use(std::filesystem::path const& path) noexcept;
+/// Removes what earlier jobs that were killed have left of `path`; what a live job writes stays. Failures are
+/// ignored: what is left is in nobody's way.
 void remove_leftovers(std::filesystem::path const& path) noexcept;
 
 } // namespace orthant::runtime

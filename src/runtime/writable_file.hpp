@@ -54,10 +54,14 @@ class WritableFile {
   void set_size(std::int64_t num_bytes);
   /// Returns when the data are on the disk.
   void sync();
+  /// Holds a shared lock on the file until it is closed, by which others see that its writer lives. Nothing
+  /// happens on file systems without locks.
+  void mark_in_use();
   /// Closes. Some file systems report a failed write only here.
   void close();
 
  private:
+  void write_back();
   FileName name_;
   detail::Descriptor file_;
 };

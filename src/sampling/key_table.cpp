@@ -19,7 +19,7 @@ constexpr std::size_t look_ahead = 16;
 KeyTable::Form KeyTable::form_of(std::int64_t span, std::int64_t count) {
   constexpr std::int64_t most_in_bucket = 16;
   // Up to here buckets of 2^8, with fewer keys in each, take less than a second byte a key.
-  constexpr int longest_short = 10;
+  constexpr int longest_short = 9;
   auto const numbers_a_key = static_cast<std::uint64_t>(std::max(span / count, std::int64_t{1}));
   auto const shift = std::bit_width(numbers_a_key * most_in_bucket) - 1;
   if (shift <= longest_short) return {std::min(static_cast<int>(shift), 8), true};

@@ -64,7 +64,7 @@ class KeyTable {
 
   template<class Low>
   void fill(PackedIds const& keys);
-  /// Number of the bucket; one that there is not if the key is outside the span.
+  /// Number of the bucket; may be past the last bucket.
   [[nodiscard]] std::size_t bucket_of(std::int64_t key) const {
     return static_cast<std::size_t>(static_cast<std::uint64_t>(key - first_) >> shift_);
   }

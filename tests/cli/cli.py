@@ -330,6 +330,8 @@ def precedence(ranks):
                 (few, {}, 7, "config"),
                 (few, {"ORTHANT_REPEAT": "5"}, 5, "environment"),
                 (few + ["--repeat", "3"], {"ORTHANT_REPEAT": "5"}, 3, "flag")):
+            if os.path.exists(metrics):
+                os.remove(metrics)  # a run adds to what is there
             lines = bench_lines(ranks, arguments + ["--metrics", metrics], **variables)
             if [(line["operation"], line["repeats"]) for line in lines] != [("all_reduce", repeats), ("barrier", repeats)]:
                 raise Failure(f"{source}: {lines}")
@@ -361,6 +363,8 @@ def gemm_math(ranks):
                     expect_mistake(ranks, few + arguments, rf"--gemm-math {math} needs a build for CUDA devices.*leave it out",
                                    **variables)
                     continue
+                if os.path.exists(metrics):
+                    os.remove(metrics)
                 expect_success(ranks, few + arguments + ["--metrics", metrics], **variables)
                 with open(metrics, encoding="utf-8") as file:
                     first = json.loads(file.readline())

@@ -24,11 +24,14 @@ class MemoryBytes final : public graph::ByteSource {
     if (begin > bytes_.size() || out.size() > bytes_.size() - begin)
       runtime::throw_user("{}: no bytes at {}", name_, offset);
     if (!out.empty()) std::memcpy(out.data(), bytes_.data() + begin, out.size());
+    num_read_ += static_cast<std::int64_t>(out.size());
   }
+  std::int64_t bytes_read() const override { return num_read_; }
 
  private:
   std::span<std::uint8_t const> bytes_;
   std::string name_ = "input.npy";
+  std::int64_t num_read_ = 0;
 };
 
 template<class T>

@@ -7,6 +7,7 @@
 #include "graph/npy.hpp"
 #include "graph/zip_member.hpp"
 
+#include <algorithm>
 #include <array>
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {

@@ -13,10 +13,12 @@
 #include "graph/partition.hpp"
 #include "graph/store_reader.hpp"
 #include "graph/store_writer.hpp"
+#include "graph/vertex_owners.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <unistd.h>
 #include <vector>
 
 namespace {

@@ -146,6 +146,9 @@ TEST_F(BadInput, MetaThatDisagreesOrIsNonsense) {
   EXPECT_THAT(told(R"({"splits": {"a\nb": [1]}})"),
               HasSubstr("meta.json: the name of a split holds a control character"));
   EXPECT_THAT(told(R"([1, 2])"), HasSubstr("meta.json: an object {..} is wanted"));
+  for (auto const* const name : {"a/b", "/etc", "..", "."})
+    EXPECT_THAT(told(fmt::format(R"({{"splits": {{"{}": [1]}}}})", name)),
+                HasSubstr("is not the name of a folder"));
   EXPECT_THAT(told(R"({"splits": 5})"), HasSubstr("meta.json: splits must be an object"));
   write_array<std::uint8_t>("n/labels.npy", "|u1", {4, 3}, {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1});
   EXPECT_THAT(told(R"({"num_classes": 5})"), HasSubstr("meta.json says 5 classes, but the labels have 3"));

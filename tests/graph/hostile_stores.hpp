@@ -153,6 +153,7 @@ inline std::vector<HostileStore> stores_with_wrong_facts() {
   stores.push_back({"directed", Stage::open, "/topology/odd", with("is_symmetric", false)});
   stores.push_back({"negative_seed", Stage::open, "'seed' must be an integer from 0", with("seed", -1)});
   stores.push_back({"two_split_sizes", Stage::open, "three integers", with("split_sizes", {1, 2})});
+  stores.push_back({"split_elsewhere", Stage::open, "split_name", with("split_name", "../elsewhere")});
   stores.push_back({"many_in_split", Stage::open, "split_sizes", with("split_sizes", {200, 200, 1})});
   stores.push_back({"overflowing_split", Stage::open, "split_sizes",
                     with("split_sizes", {std::numeric_limits<std::int64_t>::max(), 1, 1})});
@@ -210,7 +211,8 @@ inline std::vector<HostileStore> stores_with_wrong_values() {
       {"label_beyond", Stage::read, "/labels/p1", set("/labels/p1", 11, 3)},
       {"label_far_beyond", Stage::read, "/labels/p2", set("/labels/p2", 11, top)},
       {"negative_label", Stage::read, "/labels/p1", set("/labels/p1", 11, -2)},
-      {"two_parts_of_split", Stage::read, "/split/p1", set("/split/p1", 0, std::uint8_t{7})},
+      {"three_parts_of_split", Stage::read, "/split/p1", set("/split/p1", 0, std::uint8_t{7})},
+      {"two_parts_of_split", Stage::read, "/split/p1", set("/split/p1", 0, std::uint8_t{3})},
       {"nan_feature", Stage::read, "/features/dense",
        set("/features/dense", 40, std::numeric_limits<float>::quiet_NaN())},
       {"row_beyond_tile", Stage::read, "/topology/even/entries",

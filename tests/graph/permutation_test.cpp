@@ -370,7 +370,7 @@ TEST(LookUp, HoldsAShareOnThousandsOfRanks) {
   EXPECT_EQ(most_held(2048), 8 * 477 * 1024);
   EXPECT_EQ(most_held(16384), 8 * 60 * 1024);
   EXPECT_EQ(records_per_round(2048), 4096);
-  EXPECT_EQ(records_per_round(16384), 1024);
+  EXPECT_EQ(records_per_round(16384), 512);
 }
 
 // Counts of every class, and nothing that grows with the ranks: a gather of them from all would be 72 MB on

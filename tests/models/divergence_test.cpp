@@ -109,7 +109,7 @@ TEST_P(Divergence, WeightsThatAreNotFiniteAreNotLoaded) {
 
     auto const text = error_of([&] { models::load_weights(grid_, path, parameters.list()); });
 
-    EXPECT_HAS(text, "/parameters/layer1.weight holds numbers that are infinite or no numbers");
+    EXPECT_HAS(text, "/parameters/layer1.weight holds a weight that is infinite or not a number");
   }
 }
 
