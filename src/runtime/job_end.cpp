@@ -35,17 +35,20 @@ std::string_view without_rank(std::string_view message) {
   return message.substr(end + 2);
 }
 
-/// On one line, whatever the message quotes. Takes no memory: it may be what is lacking.
-void print_line(char const* message) {
-  for (auto const* place = message; *place != '\0'; ++place)
-    std::fputc(static_cast<unsigned char>(*place) < ' ' || *place == '\x7f' ? '?' : *place, stderr);
-  std::fputc('\n', stderr);
-}
-
-void print_error(std::string const& message) {
+/// "orthant: error: [rank R: ]message" in one line, whatever the message quotes, and in one write, so that
+/// other programs' text does not come in between. Takes no memory: it may be what is lacking.
+void print_error(char const* message, int rank = -1) {
+  std::array<char, max_message_length + 100> line{};
+  constexpr auto room = line.size() - 1; // for the end of the line
+  auto length = rank < 0 ? std::snprintf(line.data(), room, "orthant: error: %s", message)
+                         : std::snprintf(line.data(), room, "orthant: error: rank %d: %s", rank, message);
+  length = std::clamp(length, 0, static_cast<int>(room) - 1);
+  auto const end = line.begin() + length;
+  std::replace_if(
+      line.begin(), end, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  *end = '\n';
   std::fflush(stdout);
-  std::fputs("orthant: error: ", stderr);
-  print_line(message.c_str());
+  std::fwrite(line.data(), 1, static_cast<std::size_t>(length) + 1, stderr);
   std::fflush(stderr);
 }
 
@@ -55,7 +58,7 @@ class ErrorPrinter {
   explicit ErrorPrinter(bool names_ranks) : names_ranks_(names_ranks) {}
   void print(int rank, std::string message) {
     if (printed_.size() >= max_messages || std::ranges::find(printed_, message) != printed_.end()) return;
-    if (!message.empty()) print_error(names_ranks_ ? fmt::format("rank {}: {}", rank, message) : message);
+    if (!message.empty()) print_error(message.c_str(), names_ranks_ ? rank : -1);
     printed_.push_back(std::move(message));
   }
 
@@ -242,17 +245,9 @@ void end_job(int status, char const* message) noexcept {
   MPI_Initialized(&is_initialised);
   MPI_Finalized(&is_finalised);
   auto const has_mpi = is_initialised != 0 && is_finalised == 0;
-  std::fflush(stdout);
-  if (has_mpi) {
-    int rank = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    std::fprintf(stderr, "orthant: error: rank %d: ", rank);
-    print_line(without_rank(message).data());
-  } else {
-    std::fputs("orthant: error: ", stderr);
-    print_line(message);
-  }
-  std::fflush(stderr);
+  int rank = -1;
+  if (has_mpi) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  print_error(has_mpi ? without_rank(message).data() : message, rank);
   remove_temporaries();
   if (has_mpi) MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);

@@ -91,7 +91,7 @@ EXIT = [
     Case(2, "abort 1", 2, [r"orthant: error: rank 1: Kokkos does not start: .*KOKKOS_NUM_THREADS"], [r"Raised by", r"[Tt]raceback"]),
     Case(2, "abort-tool 1", 1, [r"orthant: error: rank 1: Kokkos does not start: no device is free\n"]),
     Case(2, "fine --kokkos-num-threads=abc", 2, [r"error: --kokkos-num-threads: 'abc' must be a whole number of at least 1"]),
-    Case(2, "fine --kokkos-thread=2", 2, [r"error: --kokkos-thread is no option of Kokkos; did you mean '--kokkos-threads'"]),
+    Case(2, "fine --kokkos-thread=2", 2, [r"error: --kokkos-thread is not an option of Kokkos; did you mean '--kokkos-threads'"]),
     Case(2, "fine --kokkos-device-id=99", 2, [r"error: --kokkos-device-id=99: there (is|are) .* devices? here"]),
     Case(2, "fine --kokkos-num-threads=1 --kokkos-disable-warnings", 0, [], errors=0),
     Case(2, "end 1", 1, [r"orthant: error: rank 1: thrown where nothing may be thrown"]),
