@@ -225,12 +225,12 @@ std::string read_file(std::string const& path) {
   auto const status = std::filesystem::status(path, error);
   if (std::filesystem::is_directory(status))
     throw_user("cannot read the configuration '{}': it is a folder", path);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) // a pipe may never end
-    throw_user("cannot read the configuration '{}': it is a pipe or a device; a regular file is wanted",
-               path);
+  if (std::filesystem::is_fifo(status) ||
+      std::filesystem::is_socket(status)) // nobody may be at its other end
+    throw_user("cannot read the configuration '{}': it is a pipe; a regular file is wanted", path);
   errno = 0;
   std::ifstream file(path, std::ios::binary);
-  constexpr std::size_t most = std::size_t{1} << 20;
+  constexpr std::size_t most = std::size_t{1} << 20; // a device gives bytes without end
   std::string text(most + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
