@@ -316,6 +316,8 @@ void check_sparse_arrays(SparseArrays const& arrays, std::int64_t num_rows) {
   auto const data = arrays.data();
   if (!indptr.is_list() || indptr.num_elements() != num_rows + 1)
     indptr.fail_shape(fmt::format("[{}]", num_rows + 1));
+  if (!indices.is_list()) indices.fail_shape("[entries]");
+  if (!data.is_list()) data.fail_shape("[entries]");
   if (indices.num_elements() != data.num_elements())
     indices.fail_shape(fmt::format("{}, as {} has,", to_string(data.shape()), data.name()));
   std::array<std::int64_t, 2> ends{};

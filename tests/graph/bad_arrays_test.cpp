@@ -161,5 +161,23 @@ TEST_F(BadInput, SparseShapesAndOffsets) {
               HasSubstr("x_indptr.npy: offset at element 2"));
 }
 
+/// A list must have one dimension: an array of two with as many numbers may mean something else.
+TEST_F(BadInput, ListsOfTwoDimensions) {
+  write_npy("n");
+  remove("n/x.npy");
+  auto const write_sparse = [&](std::vector<std::int64_t> const& indices_shape,
+                                std::vector<std::int64_t> const& data_shape) {
+    write_array<std::int64_t>("n/x_indptr.npy", "<i8", {5}, {0, 1, 2, 2, 3});
+    write_array<std::int64_t>("n/x_indices.npy", "<i8", indices_shape, {5, 0, 1});
+    write_array<float>("n/x_data.npy", "<f4", data_shape, {1, 2, 3});
+    write_array<std::int64_t>("n/x_shape.npy", "<i8", {2}, {4, 6});
+  };
+
+  write_sparse({3, 1}, {3});
+  EXPECT_THAT(message_of("n"), HasSubstr("x_indices.npy: shape [3, 1]; [entries] is wanted"));
+  write_sparse({3}, {1, 3});
+  EXPECT_THAT(message_of("n"), HasSubstr("x_data.npy: shape [1, 3]; [entries] is wanted"));
+}
+
 } // namespace
 } // namespace orthant::graph
