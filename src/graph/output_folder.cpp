@@ -48,6 +48,22 @@ void sync_folders(fs::path const& folder, runtime::FileName const& output) {
   runtime::sync_folder(folder, output);
 }
 
+/// Moves everything from one folder to another, or nothing: a part of a graph would look like a smaller
+/// graph.
+void move_all(fs::path const& from, fs::path const& to) {
+  auto const names = runtime::folder_entries(from);
+  std::size_t num_moved = 0;
+  try {
+    for (; num_moved < names.size(); ++num_moved)
+      fs::rename(from / names[num_moved], to / names[num_moved]);
+  } catch (fs::filesystem_error const&) {
+    std::error_code ignored;
+    while (num_moved-- > 0)
+      fs::rename(to / names[num_moved], from / names[num_moved], ignored);
+    throw;
+  }
+}
+
 void remove_graph(fs::path const& folder) {
   for (auto const* const name : {"raw", "split", "npy"})
     fs::remove_all(folder / name);
@@ -116,8 +132,7 @@ void OutputFolder::move_files() {
     fs::remove_all(moving); // of a job that was interrupted here
     fs::rename(path(), moving);
     remove_graph(folder_);
-    for (auto const& name : runtime::folder_entries(moving))
-      fs::rename(moving / name, folder_ / name);
+    move_all(moving, folder_);
     runtime::sync_folder(folder_, {"graph", folder_});
     fs::remove(moving); // the graph is complete
     runtime::sync_folder(folder_, {"graph", folder_});

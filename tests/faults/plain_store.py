@@ -45,6 +45,8 @@ def tiles_of(arrays, group):
 
 
 def tile_checksum(arrays, group, begin, end):
+    if not (isinstance(begin, int) and isinstance(end, int)):  # the table was changed to another type
+        begin = end = 0
     entries = arrays[group + "/entries"].values[begin:end]
     total = zlib.crc32(struct.pack(f"<{len(entries)}I", *entries))
     if group + "/values" in arrays:
