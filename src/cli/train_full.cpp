@@ -7,6 +7,7 @@
 #include "graph/dataset.hpp"
 #include "graph/partition.hpp"
 #include "models/full_graph.hpp"
+#include "models/gcn.hpp"
 #include "models/memory_estimate.hpp"
 #include "models/weights_file.hpp"
 #include "pmm/host_parts.hpp"

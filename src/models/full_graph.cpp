@@ -25,14 +25,6 @@ bool stays_on_device(pmm::ProcessGrid const& grid) {
   return grid.group().size() == 1 || grid.group().nccl() != nullptr;
 }
 
-void add_calls(runtime::Ledger& ledger, runtime::Ledger const& calls) {
-  for (std::size_t i = 0; i < runtime::num_operations; ++i) {
-    auto const operation = static_cast<runtime::Operation>(i);
-    for (std::int64_t call = 0; call < calls[operation].calls; ++call)
-      ledger.add(operation, call == 0 ? calls[operation].bytes : 0);
-  }
-}
-
 /// What others enqueued on the default instance, such as new weights, is there: queues know nothing of each
 /// other.
 void wait_for_default_queue() {
@@ -42,7 +34,7 @@ void wait_for_default_queue() {
 } // namespace
 
 template<class T>
-FullGraphTrainer<T>::FullGraphTrainer(pmm::ProcessGrid const& grid, Gcn<T>& model, pmm::RowLoss<T>& loss,
+FullGraphTrainer<T>::FullGraphTrainer(pmm::ProcessGrid const& grid, Network<T>& model, pmm::RowLoss<T>& loss,
                                       TrainSettings const& settings,
                                       std::shared_ptr<ParameterUpdate<T>> update)
     : grid_(grid),
@@ -58,8 +50,7 @@ FullGraphTrainer<T>::FullGraphTrainer(pmm::ProcessGrid const& grid, Gcn<T>& mode
 
 template<class T>
 void FullGraphTrainer<T>::enqueue_step(std::int64_t epoch, runtime::PhaseTimes& phases) {
-  auto const& logits =
-      model_.forward(exec_, Gcn<T>::Pass::training, static_cast<std::uint64_t>(epoch), phases);
+  auto const& logits = model_.forward(exec_, Pass::training, static_cast<std::uint64_t>(epoch), phases);
   auto const scale = gradient_scale(model_.wire(), loss_, loss_.num_rows(0));
   {
     ScopedTimer const timer(grid_.world().instruments(), phases, "loss");
@@ -108,7 +99,7 @@ void FullGraphTrainer<T>::replay_step() {
   graph_.launch(queue_);
   auto const communicators = communicators_of(grid_);
   for (std::size_t i = 0; i < communicators.size(); ++i)
-    add_calls(communicators[i]->ledger(), recorded_calls_[i]);
+    communicators[i]->ledger().add_calls(recorded_calls_[i]);
 }
 
 template<class T>
@@ -145,7 +136,7 @@ Scores FullGraphTrainer<T>::evaluate() {
   // grow.
   runtime::DefaultExec const exec;
   runtime::PhaseTimes phases; // evaluation is no part of an epoch
-  auto const& logits = model_.forward(exec, Gcn<T>::Pass::evaluation, 0, phases);
+  auto const& logits = model_.forward(exec, Pass::evaluation, 0, phases);
   return loss_.evaluate(exec, logits);
 }
 

@@ -11,6 +11,7 @@
 // the optimiser's step count and the factor of clipping, is in the device's memory.
 
 #include "models/gradient_scale.hpp"
+#include "models/network.hpp"
 #include "models/parameter_update.hpp"
 #include "runtime/device_graph.hpp"
 
@@ -24,7 +25,7 @@ class FullGraphTrainer {
  public:
   /// `update`: the optimiser of a training before this one; null: its own. Model and loss keep their operands
   /// and targets while it trains.
-  FullGraphTrainer(pmm::ProcessGrid const& grid, Gcn<T>& model, pmm::RowLoss<T>& loss,
+  FullGraphTrainer(pmm::ProcessGrid const& grid, Network<T>& model, pmm::RowLoss<T>& loss,
                    TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update = nullptr);
 
   /// Trains all epochs; `on_epoch` is called after each, on every rank, with the same record. Collective over
@@ -45,7 +46,7 @@ class FullGraphTrainer {
   void replay_step();
 
   pmm::ProcessGrid const& grid_;
-  Gcn<T>& model_;
+  Network<T>& model_;
   pmm::RowLoss<T>& loss_;
   TrainSettings settings_;
   std::shared_ptr<ParameterUpdate<T>> update_;

@@ -18,7 +18,7 @@ std::string array_of(std::string const& parameter) {
 
 template<class T>
 Hdf5File::Extents extents_of(Parameter<T> const& parameter) {
-  if (parameter.is_bias) return {parameter.bias.length()};
+  if (parameter.is_vector()) return {parameter.vector.length()};
   return {parameter.matrix.extents().rows, parameter.matrix.extents().columns};
 }
 
@@ -33,8 +33,8 @@ std::string shape_text(Hdf5File::Extents const& extents) {
 /// a part of a row.
 template<class T, class Work>
 void for_each_box(Parameter<T> const& parameter, Work&& work) {
-  if (parameter.is_bias) {
-    auto const range = parameter.bias.range();
+  if (parameter.is_vector()) {
+    auto const range = parameter.vector.range();
     if (range.size() > 0)
       work(Hdf5File::Extents{range.begin}, Hdf5File::Extents{range.size()}, std::int64_t{0});
     return;
@@ -58,7 +58,7 @@ void for_each_box(Parameter<T> const& parameter, Work&& work) {
 template<class T>
 bool counts_here(pmm::ProcessGrid const& grid, Parameter<T> const& parameter) {
   if (grid.coordinate(pmm::Axis::data) != 0) return false;
-  return parameter.is_bias ? parameter.bias.is_first_replica() : parameter.matrix.is_first_replica();
+  return parameter.is_vector() ? parameter.vector.is_first_replica() : parameter.matrix.is_first_replica();
 }
 
 } // namespace
