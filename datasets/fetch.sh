@@ -218,7 +218,8 @@ done
 [[ -z $from || $from == *://* || -d $from ]] || fail "--from names neither a folder nor an address: $from"
 load_recipe "$name"
 [ -z "$counts_file" ] || read_counts "$counts_file"
-read -ra orthant <<<"${ORTHANT:-orthant}"
+orthant=("${ORTHANT:-orthant}")
+[ -x "${orthant[0]}" ] || read -ra orthant <<<"${orthant[0]}"
 command -v "${orthant[0]}" >/dev/null || fail "there is no program '${orthant[0]}'; ORTHANT names it"
 mkdir -p "$output" 2>/dev/null || fail "cannot make the folder $output"
 

@@ -207,9 +207,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def part_download():
-    if not shutil.which("curl"):
-        print("curl is not installed")
-        sys.exit(SKIPPED)
     counts = write_stand_in("ogbn-arxiv", "mirror")
     with open("mirror/arxiv.zip", "rb") as file:
         archive = file.read()
@@ -252,7 +249,16 @@ def part_download():
     check("is there a network" in fetch(*arguments("silent"), expect=2), "does not say that nobody answers")
 
 
+def require_programs():
+    in_zip = PART in ("mistakes", "download", "Reddit") or PART.startswith("ogbn")
+    for program in ["unzip"] * in_zip + ["curl"] * (PART == "download"):
+        if not shutil.which(program):
+            print(program, "is not installed")
+            sys.exit(SKIPPED)
+
+
 if __name__ == "__main__":
+    require_programs()
     with tempfile.TemporaryDirectory(prefix="orthant-datasets-") as folder:
         os.chdir(folder)
         parts = {"list": part_list, "mistakes": part_mistakes, "download": part_download}
