@@ -126,20 +126,21 @@ unpack() { # ARCHIVE FOLDER
   rm -f "$log"
 }
 
-unpack_all() {
-  [ ! -d "$files/unpacked" ] || [ -n "$force" ] || return 0
-  rm -rf "$files/unpacked" "$files/unpacked.partial"
-  mkdir -p "$files/unpacked.partial" || fail "cannot make the folder $files/unpacked.partial"
+# Everything goes to a folder of the data set's name, which is there only when it is complete.
+unpack_all() { # FOLDER
+  [ ! -d "$1" ] || [ -n "$force" ] || return 0
+  rm -rf "$1" "$1.partial"
+  mkdir -p "$1.partial" || fail "cannot make the folder $1.partial"
   local file
   for file in "${archives[@]}"; do
     fetch_archive "$file"
     printf 'unpacking %s\n' "$archive"
-    unpack "$archive" "$files/unpacked.partial"
+    unpack "$archive" "$1.partial"
   done
   if declare -F prepare >/dev/null; then
-    prepare "$files/unpacked.partial" || fail "$name: the files in $files/unpacked.partial are not what was expected"
+    prepare "$1.partial" 2>/dev/null || fail "$name: the files in $1.partial are not what was expected"
   fi
-  mv "$files/unpacked.partial" "$files/unpacked"
+  mv "$1.partial" "$1"
 }
 
 # The counts of a store, a line each. Nonzeros are those of A + I.
@@ -232,10 +233,10 @@ fi
 
 graph=$here/$name/$input
 if [ "${#archives[@]}" -gt 0 ]; then
-  unpack_all
-  graph=$files/unpacked/$input
+  unpack_all "$files/$name"
+  graph=$files/$name/$input
 fi
-[ -e "$graph" ] || fail "$name: there is no $input in what was unpacked ($files/unpacked)"
+[ -e "$graph" ] || fail "$name: there is no $graph; the archive has another layout than expected"
 status=0
 "${orthant[@]}" partition --input "$graph" --output "$unchecked" --force "${options[@]}" || status=$?
 [ "$status" = 0 ] || exit "$status"

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 
@@ -164,6 +165,12 @@ def part_mistakes():
     path = "mirror/subgraph3_iso_vs_iso_30_70length_ALL.m100.oneindexed.mtx"
     os.truncate(path, os.path.getsize(path) // 2)
     mistake("isolate-3-8M", "--from", "mirror", says="orthant: error: |subgraph3_iso_vs_iso")
+    write_stand_in("europe_osm", "mirror")
+    shutil.copy("mirror/europe_osm.tar.gz", "mirror/cora.tgz")
+    mistake("cora", "--from", "mirror", says="not what was expected")
+    with tarfile.open("mirror/europe_osm.tar.gz", "w:gz"):
+        pass
+    mistake("europe_osm", "--from", "mirror", says="another layout than expected|europe_osm.mtx")
     write_stand_in("cora", "mirror")
     with tempfile.TemporaryDirectory() as scratch:
         subprocess.run(["tar", "-xzf", "mirror/cora.tgz", "-C", scratch], check=True)
