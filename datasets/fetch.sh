@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Fetches a data set, unpacks it, partitions it, and compares the counts of the store with those that its publishers
-# state. What is special about a data set stands in NAME/recipe.sh and is explained in NAME/README.md.
+# Fetches a data set, unpacks it, partitions it, and compares the counts of the store with those that are published.
+# Everything that is special about a data set is in NAME/recipe.sh; NAME/README.md explains it.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -84,9 +84,6 @@ def part_data_set(name):
         os.mkdir("mirror")
         counts = stand_ins.WRITERS[name]("mirror")
         options = ("--from", "mirror", "--counts", write_counts(counts))
-        # The recipe's numbers are those of the real thing.
-        check("instead of" in fetch(name, "--output", "real", "--from", "mirror", expect=2), "accepts the stand-in")
-        check(os.listdir("real").count(f"{name}.h5") == 0, "a store with wrong counts has its name")
     else:
         counts, options = read_recipe_counts(name), ()
     text = fetch(name, "--output", "out", *options, ORTHANT=f"{MPIRUN} 2 {ORTHANT}" if name == "cora" else ORTHANT)
@@ -95,12 +92,6 @@ def part_data_set(name):
     features = ("--trainable-features",) if name == "ogbn-proteins" else ()
     text = orthant("train", "--graph", store, "--epochs", "1", "--layers", "2", "--hidden", "8", *features)
     check(re.search(r"last epoch +[01][.][0-9]+", text), text)
-    before = os.stat(store).st_mtime_ns
-    check(f"{store} is there" in fetch(name, "--output", "out", *options) and os.stat(store).st_mtime_ns == before,
-          "a complete store is made again")
-    fetch(name, "--output", "out", "--force", *options)
-    check(os.stat(store).st_mtime_ns != before, "--force keeps the store")
-    check(not os.path.exists(f"out/{name}.unchecked.h5"), "the unchecked store stays")
 
 
 def part_list():
@@ -143,6 +134,12 @@ def part_mistakes():
     fetch("karate", "--output", "k")
     mistake("karate", "--output", "k", "--counts", write_counts({"nonzeros": 1}), says="nonzeros 190 instead of 1|--force")
 
+    before = os.stat("k/karate.h5").st_mtime_ns
+    check("karate.h5 is there" in fetch("karate", "--output", "k"), "does not say that it is there")
+    check(os.stat("k/karate.h5").st_mtime_ns == before, "a complete store is made again")
+    fetch("karate", "--output", "k", "--force")
+    check(os.stat("k/karate.h5").st_mtime_ns != before, "--force keeps the store")
+
     counts = write_stand_in("ogbn-arxiv", "mirror")
     arguments = ("ogbn-arxiv", "--output", "a", "--counts", counts, "--from", "mirror")
     only = os.path.abspath("only")  # programs but for unzip and curl
@@ -156,6 +153,7 @@ def part_mistakes():
     os.remove("mirror/arxiv.zip")
     mistake(*arguments, says="mirror has no arxiv.zip")
     write_stand_in("ogbn-arxiv", "mirror")
+    mistake("ogbn-arxiv", "--output", "a", "--from", "mirror", says="vertices 60 instead of 169343")  # the real thing's
     fetch(*arguments)  # nothing of the failures is left behind
 
     counts = write_stand_in("europe_osm", "mirror")
