@@ -97,7 +97,7 @@ class EpochList {
   void plan_residual(GcnLayerPlan const& layer, bool is_backward) {
     if (!layer.is_residual) return;
     if (auto const bytes = traits_.residual_bytes(layer, is_backward))
-      step_.add_group_call(runtime::Operation::all_to_all, *bytes);
+      step_.add_call(runtime::Operation::all_to_all, pmm::group_axes, *bytes);
   }
 
   void backward_linear(LinearPlan const& linear, std::optional<std::int64_t> entries,

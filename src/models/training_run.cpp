@@ -36,12 +36,12 @@ void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainResult&
 
 std::array<std::int64_t, 6> communicated_bytes(pmm::ProcessGrid const& grid) {
   std::array<std::int64_t, 6> bytes{};
-  auto i = std::size_t{0};
-  for (auto const* comm : {&grid.along(pmm::Axis::x), &grid.along(pmm::Axis::y), &grid.along(pmm::Axis::z),
-                           &grid.group(), &grid.along(pmm::Axis::data)}) {
-    auto const total = comm->ledger().total();
-    bytes[i++] = total.bytes;
-    bytes.back() += total.sent_bytes;
+  for (auto const& [axes, comm] : grid.communicators()) {
+    auto const total = comm.ledger().total();
+    for (auto const axis : {pmm::Axis::x, pmm::Axis::y, pmm::Axis::z, pmm::Axis::data})
+      if (axes == pmm::AxisSet{axis}) bytes[static_cast<std::size_t>(axis)] = total.bytes;
+    bytes[4] += total.bytes;
+    bytes[5] += total.sent_bytes;
   }
   return bytes;
 }
@@ -57,11 +57,11 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
     auto bytes = communicated_bytes(grid);
     std::ranges::transform(bytes, before, bytes.begin(), std::minus<>());
     runtime::all_reduce(runtime::host, grid.world(), bytes);
-    record.comm_bytes = bytes[0] + bytes[1] + bytes[2] + bytes[3] + bytes[4];
-    record.sent_bytes = bytes.back();
+    record.comm_bytes = bytes[4];
+    record.sent_bytes = bytes[5];
     std::copy_n(bytes.begin(), 3, result.epoch_bytes.begin());
-    result.epoch_data_bytes = bytes[4];
-    result.epoch_sent_bytes = bytes.back();
+    result.epoch_data_bytes = bytes[3];
+    result.epoch_sent_bytes = bytes[5];
     record.seconds = runtime::all_reduced(grid.world(), record.seconds, runtime::Reduction::max);
     seconds.push_back(record.seconds);
     result.last_loss = record.loss;

@@ -43,8 +43,8 @@ struct TrainResult {
   std::int64_t epoch_sent_bytes = 0;         // sent over all axes
 };
 
-/// Bytes that this rank has communicated so far, over x, y, z, the group and the data axis; and those that it
-/// has sent over all of them.
+/// Bytes that this rank has communicated so far, over x, y, z, the data axis, and all groups of the grid; and
+/// those that it has sent over all.
 [[nodiscard]] std::array<std::int64_t, 6> communicated_bytes(pmm::ProcessGrid const& grid);
 
 /// The two halves of an epoch, and what is asked of the parameters in the end.

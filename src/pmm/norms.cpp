@@ -44,7 +44,8 @@ void sum_over_group(DefaultExec const& exec, ProcessGrid const& grid, Vector<dou
 }
 
 void plan_sum_over_group(StepPlan& step, std::int64_t num_shares) {
-  step.add_group_call(runtime::Operation::all_reduce, num_shares * static_cast<std::int64_t>(sizeof(double)));
+  step.add_call(runtime::Operation::all_reduce, group_axes,
+                num_shares * static_cast<std::int64_t>(sizeof(double)));
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

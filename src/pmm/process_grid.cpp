@@ -10,14 +10,6 @@
 namespace orthant::pmm {
 namespace {
 
-/// The ranks whose coordinates differ on `axis` only: they agree on the rank of the one that stands at 0.
-Communicator split_along(Communicator const& world, GridShape const& shape, Coordinates coordinates,
-                         Axis axis) {
-  auto const key = coordinates.along(axis);
-  coordinates.along(axis) = 0;
-  return world.split(rank_of(shape, coordinates), key, std::string(name_of(axis)));
-}
-
 std::vector<int> parse_factors(std::string_view text) {
   std::vector<int> factors;
   auto const* position = text.data();
@@ -49,6 +41,14 @@ std::string_view name_of(Axis axis) {
   return "unknown";
 }
 
+std::string name_of(AxisSet axes) {
+  if (axes == group_axes) return "group";
+  std::string name;
+  for (auto const axis : nested_axes)
+    if (axes.contains(axis)) name += (name.empty() ? "" : "+") + std::string(name_of(axis));
+  return name;
+}
+
 int GridShape::size(Axis axis) const {
   switch (axis) {
   case Axis::x:
@@ -61,6 +61,13 @@ int GridShape::size(Axis axis) const {
     return data;
   }
   return 0;
+}
+
+int GridShape::size(AxisSet axes) const {
+  auto product = 1;
+  for (auto const axis : nested_axes)
+    if (axes.contains(axis)) product *= size(axis);
+  return product;
 }
 
 std::string GridShape::to_string() const {
@@ -134,17 +141,40 @@ int rank_of(GridShape const& shape, Coordinates const& c) {
   return c.y + shape.y * (c.x + shape.x * (c.z + shape.z * c.data));
 }
 
+int rank_within(GridShape const& shape, Coordinates const& coordinates, AxisSet axes) {
+  auto rank = 0;
+  auto stride = 1;
+  for (auto const axis : nested_axes) {
+    if (!axes.contains(axis)) continue;
+    rank += stride * coordinates.along(axis);
+    stride *= shape.size(axis);
+  }
+  return rank;
+}
+
 ProcessGrid::ProcessGrid(Communicator const& world, GridShape const& shape)
     : world_(world),
       shape_(shape),
-      coordinates_(coordinates_of(shape, world.rank())),
-      axes_{split_along(world, shape, coordinates_, Axis::x),
-            split_along(world, shape, coordinates_, Axis::y),
-            split_along(world, shape, coordinates_, Axis::z),
-            split_along(world, shape, coordinates_, Axis::data)},
-      group_(world.split(coordinates_.data, world.rank(), "group")) {
+      coordinates_(coordinates_of(shape, world.rank())) {
   ORTHANT_REQUIRE(shape.num_ranks() == world.size(), "grid ", shape.to_string(), " on ", world.size(),
                   " ranks");
+}
+
+Communicator const& ProcessGrid::over(AxisSet axes) const {
+  if (auto const made = communicators_.find(axes); made != communicators_.end()) return made->second;
+  std::vector<int> members(static_cast<std::size_t>(shape_.size(axes)));
+  // Every rank of the grid differs on some axes; those that differ on these only are the members.
+  auto at = coordinates_;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    auto rest = static_cast<int>(i);
+    for (auto const axis : nested_axes) {
+      if (!axes.contains(axis)) continue;
+      at.along(axis) = rest % shape_.size(axis);
+      rest /= shape_.size(axis);
+    }
+    members[i] = rank_of(shape_, at);
+  }
+  return communicators_.emplace(axes, world_.subgroup(members, name_of(axes))).first->second;
 }
 
 } // namespace orthant::pmm

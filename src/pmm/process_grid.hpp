@@ -1,18 +1,17 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The four-dimensional grid of ranks, data x X x Y x Z, and one communicator an axis.
+// The four-dimensional grid of ranks, data x X x Y x Z, and a communicator per set of axes.
 //
 //   rank = y + Y (x + X (z + Z d))          Y fastest, then X, Z, data
 //
 // so neighbours on Y are the nearest ranks of a node (Plexus, arXiv 2505.04083, section 3.1). Any
 // factorisation works.
 
+#include "pmm/axis_set.hpp"
 #include "runtime/communicator.hpp"
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,11 +19,6 @@
 namespace orthant::pmm {
 
 using runtime::Communicator;
-
-enum class Axis : std::uint8_t { x, y, z, data };
-inline constexpr std::array spatial_axes{Axis::x, Axis::y, Axis::z};
-
-[[nodiscard]] std::string_view name_of(Axis axis);
 
 /// Sizes of the axes.
 struct GridShape {
@@ -35,6 +29,8 @@ struct GridShape {
 
   [[nodiscard]] int num_ranks() const { return data * x * y * z; }
   [[nodiscard]] int size(Axis axis) const;
+  /// Ranks of a group over these axes.
+  [[nodiscard]] int size(AxisSet axes) const;
   /// "1x2x3x1": data, X, Y, Z.
   [[nodiscard]] std::string to_string() const;
   friend bool operator==(GridShape const&, GridShape const&) = default;
@@ -64,11 +60,14 @@ struct Coordinates {
 
 [[nodiscard]] Coordinates coordinates_of(GridShape const& shape, int rank);
 [[nodiscard]] int rank_of(GridShape const& shape, Coordinates const& coordinates);
+/// The place in the group over these axes.
+[[nodiscard]] int rank_within(GridShape const& shape, Coordinates const& coordinates, AxisSet axes);
 
-/// Owns the communicators. Not copied: a communicator is a costly, collective thing to make.
+/// Owns the communicators, each of which is made when it is first asked for. Not copied: a communicator is a
+/// costly thing to make.
 class ProcessGrid {
  public:
-  /// Collective over `world`, which must have shape.num_ranks() ranks (Error) and outlive the grid.
+  /// `world` must have shape.num_ranks() ranks (Error) and outlive the grid. Not collective.
   ProcessGrid(Communicator const& world, GridShape const& shape);
   ProcessGrid(ProcessGrid const&) = delete;
   ProcessGrid& operator=(ProcessGrid const&) = delete;
@@ -78,18 +77,23 @@ class ProcessGrid {
   [[nodiscard]] Coordinates const& coordinates() const { return coordinates_; }
   [[nodiscard]] int coordinate(Axis axis) const { return coordinates_.along(axis); }
 
-  /// The ranks that differ from this one in their coordinate on `axis` only, in its order.
-  [[nodiscard]] Communicator const& along(Axis axis) const { return axes_[static_cast<std::size_t>(axis)]; }
+  /// The ranks that differ from this one on these axes only, in nested order. The first call for a set makes
+  /// its communicator: collective over these ranks, which ask for their sets in the same order. One thread.
+  [[nodiscard]] Communicator const& over(AxisSet axes) const;
+  /// Along one axis, in its order.
+  [[nodiscard]] Communicator const& along(Axis axis) const { return over({axis}); }
   /// The X x Y x Z ranks of this rank's data group.
-  [[nodiscard]] Communicator const& group() const { return group_; }
+  [[nodiscard]] Communicator const& group() const { return over(group_axes); }
   [[nodiscard]] Communicator const& world() const { return world_; }
+  /// Those that have been made so far.
+  [[nodiscard]] std::map<AxisSet, Communicator> const& communicators() const { return communicators_; }
 
  private:
   Communicator const& world_;
   GridShape shape_;
   Coordinates coordinates_;
-  std::array<Communicator, 4> axes_; // by Axis
-  Communicator group_;
+  // Freed in the order of the sets, which is the same on all ranks. Logically a cache, hence mutable.
+  mutable std::map<AxisSet, Communicator> communicators_;
 };
 
 } // namespace orthant::pmm

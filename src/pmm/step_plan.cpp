@@ -3,20 +3,11 @@
 
 namespace orthant::pmm {
 
-void StepPlan::add_call(runtime::Operation operation, Axis axis, std::int64_t bytes) {
-  auto const size = shape_.size(axis);
+void StepPlan::add_call(runtime::Operation operation, AxisSet axes, std::int64_t bytes) {
+  auto const size = shape_.size(axes);
   if (size == 1) return;
-  auto const sent = runtime::sent_bytes(operation, bytes, coordinates_.along(axis), size);
-  operations_.emplace_back(PlannedCall{operation, std::string(name_of(axis)), bytes, sent});
-}
-
-void StepPlan::add_group_call(runtime::Operation operation, std::int64_t bytes) {
-  auto const size = shape_.x * shape_.y * shape_.z;
-  if (size == 1) return;
-  auto in_group = coordinates_;
-  in_group.data = 0;
-  auto const sent = runtime::sent_bytes(operation, bytes, rank_of(shape_, in_group), size);
-  operations_.emplace_back(PlannedCall{operation, "group", bytes, sent});
+  auto const sent = runtime::sent_bytes(operation, bytes, rank_within(shape_, coordinates_, axes), size);
+  operations_.emplace_back(PlannedCall{operation, name_of(axes), bytes, sent});
 }
 
 namespace {

@@ -70,10 +70,11 @@ class StepPlan {
   /// Products that are listed from now on belong to this layer.
   void begin_layer(std::int64_t layer) { layer_ = layer; }
 
-  /// A call along one axis. Not listed if the axis has one rank: nothing is communicated then.
-  void add_call(runtime::Operation operation, Axis axis, std::int64_t bytes);
-  /// A call of the whole X x Y x Z group.
-  void add_group_call(runtime::Operation operation, std::int64_t bytes);
+  /// A call of the group over these axes. Not listed if that is one rank: nothing is communicated then.
+  void add_call(runtime::Operation operation, AxisSet axes, std::int64_t bytes);
+  void add_call(runtime::Operation operation, Axis axis, std::int64_t bytes) {
+    add_call(operation, AxisSet{axis}, bytes);
+  }
   void add_product(LocalProduct product) {
     product.layer = layer_;
     operations_.emplace_back(std::move(product));

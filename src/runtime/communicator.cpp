@@ -29,6 +29,10 @@ bool shares_one_node(MPI_Comm comm, int num_ranks) {
 
 } // namespace
 
+void detail::FreeMpiGroup::operator()(MPI_Group group) const noexcept {
+  MPI_Group_free(&group);
+}
+
 void detail::FreeMpiComm::operator()(MPI_Comm comm) const noexcept {
   if (std::uncaught_exceptions() > 0) return; // freeing is collective, and this rank may have failed alone
   int is_finalised = 0;
@@ -62,6 +66,22 @@ Communicator::~Communicator() = default;
 Communicator Communicator::split(int color, int key, std::string axis) const {
   MPI_Comm part = MPI_COMM_NULL;
   ORTHANT_MPI(MPI_Comm_split(comm_.get(), color, key, &part));
+  Communicator result(detail::MpiComm(part), std::move(axis), instruments_);
+  result.set_chunk_limit(chunk_limit());
+  return result;
+}
+
+Communicator Communicator::subgroup(std::vector<int> const& ranks, std::string axis) const {
+  MPI_Group all = MPI_GROUP_NULL;
+  MPI_Group members = MPI_GROUP_NULL;
+  MPI_Comm part = MPI_COMM_NULL;
+  constexpr int tag = 0; // groups with a rank in common are made one after the other
+  ORTHANT_MPI(MPI_Comm_group(comm_.get(), &all));
+  detail::MpiGroup const all_owner(all);
+  ORTHANT_MPI(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &members));
+  detail::MpiGroup const members_owner(members);
+  ORTHANT_MPI(MPI_Comm_create_group(comm_.get(), members, tag, &part));
+  ORTHANT_REQUIRE(part != MPI_COMM_NULL, "a group without the rank that makes it");
   Communicator result(detail::MpiComm(part), std::move(axis), instruments_);
   result.set_chunk_limit(chunk_limit());
   return result;

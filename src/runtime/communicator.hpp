@@ -24,6 +24,14 @@ inline MPI_Comm null_mpi_comm() noexcept {
   return MPI_COMM_NULL;
 }
 using MpiComm = UniqueHandle<MPI_Comm, &null_mpi_comm, FreeMpiComm>;
+
+struct FreeMpiGroup {
+  void operator()(MPI_Group group) const noexcept;
+};
+inline MPI_Group null_mpi_group() noexcept {
+  return MPI_GROUP_NULL;
+}
+using MpiGroup = UniqueHandle<MPI_Group, &null_mpi_group, FreeMpiGroup>;
 class NcclGroup; // the device backend's state, present only where it is enabled
 } // namespace detail
 
@@ -42,6 +50,9 @@ class Communicator {
 
   /// The ranks with equal `color`, ordered by `key`. Collective over this communicator.
   [[nodiscard]] Communicator split(int color, int key, std::string axis) const;
+  /// These ranks of this communicator, this one among them, in this order. Collective over them alone: the
+  /// others take no part.
+  [[nodiscard]] Communicator subgroup(std::vector<int> const& ranks, std::string axis) const;
   /// The ranks that share this rank's node. Collective.
   [[nodiscard]] Communicator split_by_node() const;
 

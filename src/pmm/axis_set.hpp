@@ -1,0 +1,44 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The axes of the process grid, and sets of them. A set is fused to one axis: its group holds the ranks that
+// differ on these axes only, in the order of the grid's ranks (Y fastest, then X, Z, data).
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace orthant::pmm {
+
+enum class Axis : std::uint8_t { x, y, z, data };
+inline constexpr std::array spatial_axes{Axis::x, Axis::y, Axis::z};
+/// In the order in which they count ranks, the fastest first.
+inline constexpr std::array nested_axes{Axis::y, Axis::x, Axis::z, Axis::data};
+
+[[nodiscard]] std::string_view name_of(Axis axis);
+
+class AxisSet {
+ public:
+  constexpr AxisSet(std::initializer_list<Axis> axes) {
+    for (auto const axis : axes)
+      bits_ = static_cast<std::uint8_t>(bits_ | bit_of(axis));
+  }
+  [[nodiscard]] constexpr bool contains(Axis axis) const { return (bits_ & bit_of(axis)) != 0; }
+  friend constexpr auto operator<=>(AxisSet const&, AxisSet const&) = default;
+
+ private:
+  [[nodiscard]] static constexpr std::uint8_t bit_of(Axis axis) {
+    return static_cast<std::uint8_t>(1U << static_cast<unsigned>(axis));
+  }
+  std::uint8_t bits_ = 0;
+};
+
+/// All ranks of one data group.
+inline constexpr AxisSet group_axes{Axis::x, Axis::y, Axis::z};
+
+/// "x", "group" for group_axes, and otherwise the names in nested order, such as "z+data".
+[[nodiscard]] std::string name_of(AxisSet axes);
+
+} // namespace orthant::pmm
