@@ -9,10 +9,10 @@
 
 #include "fuzz/fuzz_target.hpp"
 #include "fuzz/single_rank.hpp"
+#include "graph/crc32.hpp"
 #include "graph/dataset.hpp"
 #include "graph/partition.hpp"
 #include "graph/store_reader.hpp"
-#include "graph/store_writer.hpp"
 #include "graph/vertex_owners.hpp"
 
 #include <algorithm>
