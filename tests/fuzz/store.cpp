@@ -14,6 +14,7 @@
 #include "graph/partition.hpp"
 #include "graph/store_reader.hpp"
 #include "graph/vertex_owners.hpp"
+#include "runtime/hdf5_file.hpp"
 
 #include <algorithm>
 #include <cstring>
