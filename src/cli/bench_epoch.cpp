@@ -14,6 +14,7 @@
 #include "cli/subcommands.hpp"
 #include "cli/train_full.hpp"
 #include "cli/train_run.hpp"
+#include "models/gcn_step.hpp"
 #include "models/memory_estimate.hpp"
 #include "pmm/host_parts.hpp"
 #include "runtime/process_memory.hpp"
@@ -36,12 +37,12 @@ class BareEpoch {
   BareEpoch(pmm::ProcessGrid const& grid, graph::GraphStore const& store, models::GcnSettings const& settings,
             models::GcnPlan const& plan)
       : world_(grid.world()),
-        products_(products_of_epoch(grid, plan, traits_of(store, settings, plan))),
+        products_(products_of(grid, store, settings, plan)),
         operands_(products_),
         seconds_(products_.size()) {
     models::AdjacencyBlocks<T> adjacency(grid, store);
     for (auto const& product : products_)
-      kernels_.push_back(kernel_of(grid, store, settings, adjacency, product));
+      kernels_.push_back(kernel_of(grid, store, settings, plan, adjacency, product));
   }
 
   /// All ranks begin together and then do not wait for one another.
@@ -49,10 +50,10 @@ class BareEpoch {
     runtime::barrier(runtime::host, world_);
     for (std::size_t i = 0; i < products_.size(); ++i) {
       auto const begin = Clock::now();
-      if (products_[i].is_dense())
-        operands_.multiply(exec, products_[i]);
-      else
+      if (products_[i].is_sparse)
         operands_.multiply(exec, products_[i], kernels_[i]);
+      else
+        operands_.multiply(exec, products_[i]);
       runtime::compat::fence(exec, "orthant::cli::bare_epoch/the clock is read");
       seconds_[i].push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     }
@@ -64,27 +65,26 @@ class BareEpoch {
  private:
   using Clock = std::chrono::steady_clock;
 
-  static EpochTraits traits_of(graph::GraphStore const& store, models::GcnSettings const& settings,
-                               models::GcnPlan const& plan) {
-    auto const is_sparse = store.facts().feature_kind == graph::FeatureKind::sparse;
-    return {is_sparse, settings.trains_features,
-            plan.layers.front().aggregates_first && !plan.projection && !is_sparse &&
-                !settings.trains_features && settings.dropout == 0};
+  static std::vector<LocalProduct> products_of(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                               models::GcnSettings const& settings,
+                                               models::GcnPlan const& plan) {
+    pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
+    plan_epoch(step, plan, settings, models::traits_of(store.facts(), grid.shape(), plan, settings));
+    return pmm::products_of(step);
   }
 
   static pmm::LocalSpmm<T> kernel_of(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                     models::GcnSettings const& settings,
+                                     models::GcnSettings const& settings, models::GcnPlan const& plan,
                                      models::AdjacencyBlocks<T>& adjacency, LocalProduct const& product) {
-    if (product.is_dense()) return {};
+    if (!product.is_sparse) return {};
+    auto const is_features = product.left == plan.features();
     auto const matrix =
-        product.left == LeftOperand::adjacency
-            ? adjacency.get(product.left_placement, product.is_even)
-            : models::read_sparse_features<T>(grid, store, product.left_placement, settings.feature_norm);
+        is_features
+            ? models::read_sparse_features<T>(grid, store, product.left, settings.feature_norm)
+            : adjacency.get(product.left, plan.layers[static_cast<std::size_t>(product.layer)].is_even);
     auto const& kernel = product.form == pmm::Form::product ? matrix.forward() : matrix.adjoint();
     auto block = kernel.block();
-    if (product.left == LeftOperand::adjacency || settings.input_dropout() == 0 ||
-        block.csr.values.extent(0) > 0)
-      return kernel;
+    if (!is_features || settings.input_dropout() == 0 || block.csr.values.extent(0) > 0) return kernel;
     block.csr.values = runtime::Vector<T>("orthant::cli::values", block.csr.columns.extent(0)); // the dropped
     Kokkos::deep_copy(block.csr.values, T{1});
     return pmm::LocalSpmm<T>(block);
@@ -97,8 +97,8 @@ class BareEpoch {
   };
   [[nodiscard]] Work work_of(std::size_t i) const {
     auto const& p = products_[i];
-    std::array sums{0.0, 0.0, p.dense_flops()};
-    if (p.is_dense()) {
+    std::array sums{0.0, 0.0, static_cast<double>(p.flops())};
+    if (!p.is_sparse) {
       sums[1] = static_cast<double>(p.m * p.k + p.k * p.n + p.m * p.n) * sizeof(T);
     } else {
       auto const bytes = bytes_of(kernels_[i].block(), p.n);
@@ -131,8 +131,8 @@ void BareEpoch<T>::describe(nlohmann::ordered_json& line, double epoch_seconds,
   auto const all = total([](LocalProduct const&) { return true; });
   line["bare_seconds"] = all.median;
   line["bare_min_seconds"] = all.minimum;
-  line["bare_spmm_seconds"] = total([](LocalProduct const& p) { return !p.is_dense(); }).median;
-  auto const bare_gemm_seconds = total([](LocalProduct const& p) { return p.is_dense(); }).median;
+  line["bare_spmm_seconds"] = total([](LocalProduct const& p) { return p.is_sparse; }).median;
+  auto const bare_gemm_seconds = total([](LocalProduct const& p) { return !p.is_sparse; }).median;
   line["bare_gemm_seconds"] = bare_gemm_seconds;
   line["ratio"] = epoch_seconds / all.median;
 
@@ -147,12 +147,12 @@ void BareEpoch<T>::describe(nlohmann::ordered_json& line, double epoch_seconds,
     auto const least = roofline.seconds(work.bytes.compulsory, work.flops);
     nlohmann::ordered_json row{{"layer", p.layer},
                                {"product", p.formula},
-                               {"kind", p.is_dense() ? "gemm" : "spmm"},
+                               {"kind", p.is_sparse ? "spmm" : "gemm"},
                                {"m", p.m},
                                {"n", p.n},
                                {"k", p.k},
                                {"seconds", seconds}};
-    if (!p.is_dense()) {
+    if (p.is_sparse) {
       row["gathered_bytes"] = static_cast<std::int64_t>(work.bytes.gathered);
       row["gathered_gb_per_s"] = giga_per_second(work.bytes.gathered, seconds);
     }
@@ -162,7 +162,7 @@ void BareEpoch<T>::describe(nlohmann::ordered_json& line, double epoch_seconds,
     row["gflop_per_s"] = giga_per_second(work.flops, seconds);
     row["share"] = least / seconds;
     table.push_back(row);
-    auto& sum = p.is_dense() ? gemm : spmm;
+    auto& sum = p.is_sparse ? spmm : gemm;
     sum.bytes.gathered += work.bytes.gathered;
     sum.bytes.compulsory += work.bytes.compulsory;
     sum.flops += work.flops;
@@ -197,6 +197,7 @@ class EpochTimes {
     }
     shares_.push_back(explained / record.seconds);
     comm_bytes_ = record.comm_bytes;
+    sent_bytes_ = record.sent_bytes;
     loss_ = record.loss;
   }
 
@@ -212,6 +213,7 @@ class EpochTimes {
     }
     line["phases_share"] = runtime::all_reduced(world, median_of(shares_), runtime::Reduction::min);
     line["comm_bytes"] = comm_bytes_;
+    line["sent_bytes"] = sent_bytes_;
     line["loss"] = loss_;
     return seconds.median;
   }
@@ -222,6 +224,7 @@ class EpochTimes {
   std::vector<std::string> order_;
   std::map<std::string, std::vector<double>> phases_;
   std::int64_t comm_bytes_ = 0;
+  std::int64_t sent_bytes_ = 0;
   double loss_ = 0;
 };
 

@@ -13,7 +13,7 @@
 #include "cli/subcommands.hpp"
 #include "cli/train_full.hpp"
 #include "graph/largest_graph.hpp"
-#include "models/gcn_settings.hpp"
+#include "models/gcn_step.hpp"
 
 #include <algorithm>
 
@@ -53,7 +53,8 @@ std::vector<std::int64_t> parse_widths(std::string_view text) {
 
 struct Model {
   models::GcnPlan plan;
-  EpochTraits traits;
+  models::GcnSettings settings;
+  models::GcnEpochTraits traits;
 };
 
 Model plan_model(runtime::Communicator const& world, GemmOptions const& o) {
@@ -68,12 +69,13 @@ Model plan_model(runtime::Communicator const& world, GemmOptions const& o) {
     settings.dropout = o.dropout;
     settings.order = models::parse_product_order(o.order);
     auto const store = graph::GraphStore::open(world, o.graph);
-    return {models::plan_gcn(store, settings),
-            {.has_sparse_features = store.facts().feature_kind == graph::FeatureKind::sparse}};
+    models::GcnEpochTraits traits;
+    traits.has_sparse_features = store.facts().feature_kind == graph::FeatureKind::sparse;
+    return {models::plan_gcn(store, settings), settings, traits};
   }
   shape.num_vertices = o.rows;
   shape.widths = parse_widths(o.widths);
-  return {models::plan_gcn(shape, models::parse_product_order(o.order)), {}};
+  return {models::plan_gcn(shape, models::parse_product_order(o.order)), {}, {}};
 }
 
 std::string_view name_of(pmm::Form form) {
@@ -126,8 +128,10 @@ int bench(GemmOptions const& options, Context& context) {
   pmm::set_gemm_threads(1); // as training
   pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
   auto const model = plan_model(world, options);
-  auto products = products_of_epoch(grid, model.plan, model.traits);
-  std::erase_if(products, [](LocalProduct const& product) { return !product.is_dense(); });
+  pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
+  plan_epoch(step, model.plan, model.settings, model.traits);
+  auto products = products_of(step);
+  std::erase_if(products, [](LocalProduct const& product) { return product.is_sparse; });
   if (products.empty())
     runtime::throw_user("{}: one layer of sparse features has no dense products; take more --layers",
                         options.graph);
@@ -152,7 +156,7 @@ int bench(GemmOptions const& options, Context& context) {
                                                      [&] { operands.multiply_bare(product); }};
     auto const seconds = time_in_turn(world, exec, works, options.repeat);
     auto const numbers = product.m * product.k + product.k * product.n + product.m * product.n;
-    std::array sums{static_cast<double>(numbers) * sizeof(T), product.dense_flops()};
+    std::array sums{static_cast<double>(numbers) * sizeof(T), static_cast<double>(product.flops())};
     runtime::all_reduce(runtime::host, world, std::span(sums));
     Timing const timing{seconds[0], seconds[1], sums[0], sums[1]};
     auto const least = roofline.seconds(timing.bytes, timing.flops);

@@ -9,77 +9,9 @@ namespace orthant::cli {
 namespace {
 
 using pmm::Form;
-using pmm::Placement;
 using pmm::Transpose;
 using runtime::DefaultExec;
 using runtime::Vector;
-
-/// Appends products of one layer.
-class LayerProducts {
- public:
-  LayerProducts(pmm::ProcessGrid const& grid, std::int64_t layer, bool is_even, LeftOperand features,
-                std::vector<LocalProduct>& products)
-      : grid_(grid),
-        layer_(layer),
-        is_even_(is_even),
-        features_(features),
-        products_(products) {}
-
-  void forward(models::GcnLayerPlan const& p, bool keeps_aggregate) {
-    if (p.aggregates_first) {
-      if (!keeps_aggregate) add("H = A F", Form::product, LeftOperand::adjacency, p.adjacency, p.input);
-      add("Q = H W", Form::product, LeftOperand::dense, p.middle, p.weight);
-    } else {
-      add("U = F W", Form::product, features_, p.input, p.weight);
-      add("Q = A U", Form::product, LeftOperand::adjacency, p.adjacency, p.middle);
-    }
-  }
-
-  void backward(models::GcnLayerPlan const& p, bool needs_input_gradient) {
-    if (p.aggregates_first) {
-      if (needs_input_gradient) add("dH = dQ W^T", Form::left_grad, LeftOperand::dense, p.output, p.weight);
-      add("dW = H^T dQ", Form::right_grad, LeftOperand::dense, p.middle, p.output);
-      if (needs_input_gradient)
-        add("dF = A^T dH", Form::right_grad, LeftOperand::adjacency, p.adjacency, p.middle);
-    } else {
-      add("dU = A^T dQ", Form::right_grad, LeftOperand::adjacency, p.adjacency, p.output);
-      if (needs_input_gradient) add("dF = dU W^T", Form::left_grad, LeftOperand::dense, p.middle, p.weight);
-      add("dW = F^T dU", Form::right_grad, features_, p.input, p.middle);
-    }
-  }
-
-  void forward(models::LinearPlan const& p) { add("C = A W", Form::product, features_, p.input, p.weight); }
-
-  void backward(models::LinearPlan const& p, bool needs_input_gradient) {
-    if (needs_input_gradient) add("dA = dC W^T", Form::left_grad, LeftOperand::dense, p.output, p.weight);
-    add("dW = A^T dC", Form::right_grad, features_, p.input, p.output);
-  }
-
- private:
-  void add(std::string formula, Form form, LeftOperand operand, Placement const& left,
-           Placement const& right) {
-    auto const l = pmm::block_of(grid_, left);
-    auto const r = pmm::block_of(grid_, right);
-    auto const is_transposed = form == Form::right_grad;
-    LocalProduct product;
-    product.layer = layer_;
-    product.formula = std::move(formula);
-    product.form = form;
-    product.left = operand;
-    product.left_placement = left;
-    product.is_even = is_even_;
-    product.m = is_transposed ? l.columns.size() : l.rows.size();
-    product.k = is_transposed ? l.rows.size() : l.columns.size();
-    product.n = form == Form::left_grad ? r.rows.size() : r.columns.size();
-    products_.push_back(std::move(product));
-  }
-
-  pmm::ProcessGrid const& grid_;
-  std::int64_t layer_;
-  bool is_even_;
-  LeftOperand features_;
-  std::vector<LocalProduct>& products_;
-};
 
 /// Numbers between -1/2 and 1/2: no kernel is slowed by denormals.
 template<class T>
@@ -103,7 +35,7 @@ struct OperandSizes {
 OperandSizes largest_of(std::vector<LocalProduct> const& products) {
   OperandSizes sizes;
   for (auto const& p : products) {
-    if (p.is_dense()) sizes.left = std::max(sizes.left, p.m * p.k);
+    if (!p.is_sparse) sizes.left = std::max(sizes.left, p.m * p.k);
     sizes.right = std::max(sizes.right, p.k * p.n);
     sizes.result = std::max(sizes.result, p.m * p.n);
   }
@@ -111,31 +43,6 @@ OperandSizes largest_of(std::vector<LocalProduct> const& products) {
 }
 
 } // namespace
-
-std::vector<LocalProduct> products_of_epoch(pmm::ProcessGrid const& grid, models::GcnPlan const& plan,
-                                            EpochTraits const& traits) {
-  std::vector<LocalProduct> products;
-  auto const features = traits.has_sparse_features ? LeftOperand::sparse_features : LeftOperand::dense;
-  auto const num_layers = static_cast<std::int64_t>(plan.layers.size());
-  LayerProducts projection(grid, -1, true, features, products);
-  LayerProducts head(grid, num_layers, true, LeftOperand::dense, products);
-  auto const layer_of = [&](models::GcnLayerPlan const& layer) {
-    auto const reads_features = layer.index == 0 && !plan.projection;
-    return LayerProducts(grid, layer.index, layer.is_even, reads_features ? features : LeftOperand::dense,
-                         products);
-  };
-  if (plan.projection) projection.forward(*plan.projection);
-  for (auto const& layer : plan.layers)
-    layer_of(layer).forward(layer, layer.index == 0 && traits.keeps_first_aggregate);
-  if (plan.head) {
-    head.forward(*plan.head);
-    head.backward(*plan.head, true);
-  }
-  for (auto layer = plan.layers.rbegin(); layer != plan.layers.rend(); ++layer)
-    layer_of(*layer).backward(*layer, layer->index > 0 || plan.projection || traits.trains_features);
-  if (plan.projection) projection.backward(*plan.projection, traits.trains_features);
-  return products;
-}
 
 template<class T>
 struct ProductOperands<T>::Panels {

@@ -68,10 +68,10 @@ int run(EvaluateOptions const& options, Context& context) {
                                                   settings, optimizer));
   models::Gcn<float> model(grid, store, settings);
   auto loss = models::make_vertex_loss<float>(grid, store, model.plan().logits());
-  models::load_weights(grid, options.weights, model.parameters());
+  models::load_weights(grid, options.weights, model.parameters(), models::architecture_of(settings));
   runtime::PhaseTimes phases;
   runtime::DefaultExec const exec;
-  auto const& logits = model.forward(exec, models::Gcn<float>::Pass::evaluation, 0, phases);
+  auto const& logits = model.forward(exec, models::Pass::evaluation, 0, phases);
   auto const scores = loss.evaluate(exec, logits);
   if (auto const sign = models::sign_of_divergence(scores); !sign.empty())
     runtime::throw_user("{} on {}: {}; the weights have diverged, or features are too large", options.weights,

@@ -9,7 +9,7 @@
 #include "graph/largest_graph.hpp"
 #include "graph/open_graph.hpp"
 #include "graph/store_writer.hpp"
-#include "models/communication.hpp"
+#include "models/gcn_step.hpp"
 #include "runtime/available_memory.hpp"
 #include "runtime/progress.hpp"
 
@@ -106,13 +106,16 @@ std::string communication_table(graph::StoreFacts const& facts) {
       "{:<12}{:>12}  {:<12}{:>12}\n",
       features, classes, "ranks", "best grid", "", "near-cubic", "", "worst grid", "");
   for (auto const ranks : {2, 4, 8, 16, 64}) {
-    auto shapes = pmm::all_shapes(ranks);
-    std::ranges::sort(shapes, {}, bytes_of);
+    std::vector<std::pair<std::int64_t, pmm::GridShape>> shapes;
+    for (auto const& shape : pmm::all_shapes(ranks))
+      shapes.emplace_back(bytes_of(shape), shape);
+    auto const by_bytes = [](auto const& candidate) { return candidate.first; };
+    auto const& [fewest, best] = *std::ranges::min_element(shapes, {}, by_bytes);
+    auto const& [most, worst] = *std::ranges::max_element(shapes, {}, by_bytes);
     auto const cubic = pmm::near_cubic(ranks);
-    text += fmt::format("{:>8}  {:<12}{:>12}  {:<12}{:>12}  {:<12}{:>12}\n", ranks,
-                        shapes.front().to_string(), graph::bytes_text(bytes_of(shapes.front())),
-                        cubic.to_string(), graph::bytes_text(bytes_of(cubic)), shapes.back().to_string(),
-                        graph::bytes_text(bytes_of(shapes.back())));
+    text += fmt::format("{:>8}  {:<12}{:>12}  {:<12}{:>12}  {:<12}{:>12}\n", ranks, best.to_string(),
+                        graph::bytes_text(fewest), cubic.to_string(), graph::bytes_text(bytes_of(cubic)),
+                        worst.to_string(), graph::bytes_text(most));
   }
   return text;
 }

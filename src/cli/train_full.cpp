@@ -7,6 +7,7 @@
 #include "graph/dataset.hpp"
 #include "graph/partition.hpp"
 #include "models/full_graph.hpp"
+#include "models/gcn.hpp"
 #include "models/memory_estimate.hpp"
 #include "models/weights_file.hpp"
 #include "pmm/host_parts.hpp"
@@ -38,7 +39,9 @@ int train(TrainOptions const& options, Context& context) {
 
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
   models::Gcn<T> model(grid, store, model_settings);
-  if (!options.init_from.empty()) models::load_weights(grid, options.init_from, model.parameters());
+  if (!options.init_from.empty())
+    models::load_weights(grid, options.init_from, model.parameters(),
+                         models::architecture_of(model_settings));
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
       model.num_parameters(), options.compute_dtype);
 

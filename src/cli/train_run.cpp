@@ -99,6 +99,7 @@ void report(Context const& context, models::TrainResult const& result) {
   say(context, "bytes an epoch        x {}, y {}, z {}", bytes_text(result.epoch_bytes[0]),
       bytes_text(result.epoch_bytes[1]), bytes_text(result.epoch_bytes[2]));
   if (result.epoch_data_bytes > 0) say(context, ", data {}", bytes_text(result.epoch_data_bytes));
+  say(context, "; sent {}", bytes_text(result.epoch_sent_bytes));
   say(context, "\n");
 }
 

@@ -9,6 +9,7 @@
 #include "cli/train_options.hpp"
 #include "graph/store_reader.hpp"
 #include "models/full_graph.hpp"
+#include "models/gcn_settings.hpp"
 #include "runtime/progress.hpp"
 
 #include <cstdio>

@@ -4,7 +4,6 @@
 #include "runtime/collectives.hpp"
 #include "runtime/kokkos_compat_device.hpp"
 
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -15,7 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using runtime::ScopedTimer;
 
-std::array<runtime::Communicator const*, 4> communicators_of(pmm::ProcessGrid const& grid) {
+std::vector<runtime::Communicator const*> communicators_of(pmm::ProcessGrid const& grid) {
   return {&grid.along(pmm::Axis::x), &grid.along(pmm::Axis::y), &grid.along(pmm::Axis::z), &grid.group()};
 }
 
@@ -23,14 +22,6 @@ std::array<runtime::Communicator const*, 4> communicators_of(pmm::ProcessGrid co
 /// the group's ranks have a device each, so have those of every axis.
 bool stays_on_device(pmm::ProcessGrid const& grid) {
   return grid.group().size() == 1 || grid.group().nccl() != nullptr;
-}
-
-void add_calls(runtime::Ledger& ledger, runtime::Ledger const& calls) {
-  for (std::size_t i = 0; i < runtime::num_operations; ++i) {
-    auto const operation = static_cast<runtime::Operation>(i);
-    for (std::int64_t call = 0; call < calls[operation].calls; ++call)
-      ledger.add(operation, call == 0 ? calls[operation].bytes : 0);
-  }
 }
 
 /// What others enqueued on the default instance, such as new weights, is there: queues know nothing of each
@@ -42,7 +33,7 @@ void wait_for_default_queue() {
 } // namespace
 
 template<class T>
-FullGraphTrainer<T>::FullGraphTrainer(pmm::ProcessGrid const& grid, Gcn<T>& model, pmm::RowLoss<T>& loss,
+FullGraphTrainer<T>::FullGraphTrainer(pmm::ProcessGrid const& grid, Network<T>& model, pmm::RowLoss<T>& loss,
                                       TrainSettings const& settings,
                                       std::shared_ptr<ParameterUpdate<T>> update)
     : grid_(grid),
@@ -52,14 +43,14 @@ FullGraphTrainer<T>::FullGraphTrainer(pmm::ProcessGrid const& grid, Gcn<T>& mode
       update_(update ? std::move(update)
                      : std::make_shared<ParameterUpdate<T>>(grid, model.parameters(), settings)),
       queue_(runtime::training_queue()),
-      exec_(runtime::compat::instance_on<runtime::DefaultExec>(queue_.native())) {
+      exec_(runtime::compat::instance_on<runtime::DefaultExec>(queue_.native())),
+      recorded_(queue_, grid.group(), communicators_of(grid)) {
   phases_.measure_on(runtime::DeviceClock::create(queue_.native()));
 }
 
 template<class T>
 void FullGraphTrainer<T>::enqueue_step(std::int64_t epoch, runtime::PhaseTimes& phases) {
-  auto const& logits =
-      model_.forward(exec_, Gcn<T>::Pass::training, static_cast<std::uint64_t>(epoch), phases);
+  auto const& logits = model_.forward(exec_, Pass::training, static_cast<std::uint64_t>(epoch), phases);
   auto const scale = gradient_scale(model_.wire(), loss_, loss_.num_rows(0));
   {
     ScopedTimer const timer(grid_.world().instruments(), phases, "loss");
@@ -79,36 +70,11 @@ bool FullGraphTrainer<T>::may_record() const {
 template<class T>
 void FullGraphTrainer<T>::record_step(std::int64_t epoch) {
   has_tried_to_record_ = true;
-  // Calls are counted while they are recorded, and nothing is sent: they count when they are replayed.
-  auto const communicators = communicators_of(grid_);
-  std::vector<runtime::Ledger> before;
-  for (auto const* comm : communicators)
-    before.push_back(std::exchange(comm->ledger(), {}));
   runtime::PhaseTimes unused; // an event inside a graph tells no time
-  auto failure = graph_.capture(queue_, [&] { enqueue_step(epoch, unused); });
-  recorded_calls_.clear();
-  for (auto const* comm : communicators)
-    recorded_calls_.push_back(comm->ledger());
-  // Recorded collectives must be launched by all ranks or none. That they agree is not counted.
-  auto const all_have_it =
-      runtime::all_reduced(grid_.group(), std::int32_t{graph_.exists()}, runtime::Reduction::min) != 0;
-  for (std::size_t i = 0; i < communicators.size(); ++i)
-    communicators[i]->ledger() = before[i];
-  if (all_have_it) return;
-  graph_ = {};
-  if (failure.empty()) failure = "another rank could not record it";
-  grid_.world().instruments().log.warn_once("epochs are launched kernel by kernel, not as a graph: {}",
-                                            failure);
-}
-
-template<class T>
-void FullGraphTrainer<T>::replay_step() {
-  auto& instruments = grid_.world().instruments();
-  ScopedTimer const timer(instruments, phases_, "step");
-  graph_.launch(queue_);
-  auto const communicators = communicators_of(grid_);
-  for (std::size_t i = 0; i < communicators.size(); ++i)
-    add_calls(communicators[i]->ledger(), recorded_calls_[i]);
+  auto const failure = recorded_.record([&] { enqueue_step(epoch, unused); });
+  if (!failure.empty())
+    grid_.world().instruments().log.warn_once("epochs are launched kernel by kernel, not as a graph: {}",
+                                              failure);
 }
 
 template<class T>
@@ -120,10 +86,12 @@ runtime::EpochRecord FullGraphTrainer<T>::train_epoch(std::int64_t epoch) {
   wait_for_default_queue();
   auto const begin = Clock::now();
   if (has_run_plainly_ && !has_tried_to_record_ && may_record()) record_step(epoch);
-  if (graph_.exists())
-    replay_step();
-  else
+  if (recorded_.exists()) {
+    ScopedTimer const timer(grid_.world().instruments(), phases_, "step");
+    recorded_.replay();
+  } else {
     enqueue_step(epoch, phases_);
+  }
   has_run_plainly_ = true;
   auto const result = update_->finish(exec_);
   // The outputs of the forward pass are still there.
@@ -145,7 +113,7 @@ Scores FullGraphTrainer<T>::evaluate() {
   // grow.
   runtime::DefaultExec const exec;
   runtime::PhaseTimes phases; // evaluation is no part of an epoch
-  auto const& logits = model_.forward(exec, Gcn<T>::Pass::evaluation, 0, phases);
+  auto const& logits = model_.forward(exec, Pass::evaluation, 0, phases);
   return loss_.evaluate(exec, logits);
 }
 

@@ -11,8 +11,9 @@
 // the optimiser's step count and the factor of clipping, is in the device's memory.
 
 #include "models/gradient_scale.hpp"
+#include "models/network.hpp"
 #include "models/parameter_update.hpp"
-#include "runtime/device_graph.hpp"
+#include "runtime/recorded_step.hpp"
 
 #include <functional>
 #include <memory>
@@ -24,7 +25,7 @@ class FullGraphTrainer {
  public:
   /// `update`: the optimiser of a training before this one; null: its own. Model and loss keep their operands
   /// and targets while it trains.
-  FullGraphTrainer(pmm::ProcessGrid const& grid, Gcn<T>& model, pmm::RowLoss<T>& loss,
+  FullGraphTrainer(pmm::ProcessGrid const& grid, Network<T>& model, pmm::RowLoss<T>& loss,
                    TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update = nullptr);
 
   /// Trains all epochs; `on_epoch` is called after each, on every rank, with the same record. Collective over
@@ -42,19 +43,17 @@ class FullGraphTrainer {
   void enqueue_step(std::int64_t epoch, runtime::PhaseTimes& phases);
   [[nodiscard]] bool may_record() const;
   void record_step(std::int64_t epoch);
-  void replay_step();
 
   pmm::ProcessGrid const& grid_;
-  Gcn<T>& model_;
+  Network<T>& model_;
   pmm::RowLoss<T>& loss_;
   TrainSettings settings_;
   std::shared_ptr<ParameterUpdate<T>> update_;
   runtime::DeviceQueue const& queue_; // the default one cannot be recorded
   runtime::DefaultExec exec_;
-  runtime::DeviceGraph graph_;
+  runtime::RecordedStep recorded_;
   bool has_run_plainly_ = false;
   bool has_tried_to_record_ = false;
-  std::vector<runtime::Ledger> recorded_calls_; // by a step, of each communicator
   runtime::PhaseTimes phases_;
 };
 

@@ -69,12 +69,6 @@ void Gcn<T>::require_fitting(GcnOperands<T> const& operands) const {
   if (plan.head) require_alike("head.weight", plan.head->weight, parameters_->head());
 }
 
-/// Features that are trained are sharded, like all parameters.
-template<class T>
-bool Gcn<T>::needs_input_gradient(GcnLayerPlan const& layer) const {
-  return layer.index > 0 || plan_.projection || layer.input.layout.storage == pmm::Storage::flat_sharded;
-}
-
 template<class T>
 void Gcn<T>::reserve_scratch() {
   auto const size_of = [&](pmm::Placement const& placement) {
@@ -84,9 +78,10 @@ void Gcn<T>::reserve_scratch() {
   auto middle = plan_.head ? size_of(plan_.head->output) : std::int64_t{0};
   auto residual_gradient = std::int64_t{0};
   auto row_sums = std::int64_t{0};
-  for (auto const& layer : plan_.layers) {
+  for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
+    auto const& layer = plan_.layers[l];
     gradient = std::max(gradient, size_of(layer.output));
-    if (needs_input_gradient(layer)) gradient = std::max(gradient, size_of(layer.input));
+    if (needs_input_gradient(plan_, l)) gradient = std::max(gradient, size_of(layer.input));
     middle = std::max(middle, size_of(layer.middle));
     if (layer.is_residual) residual_gradient = std::max(residual_gradient, size_of(layer.input));
     if (settings_.norm == Norm::rms)
@@ -111,8 +106,7 @@ void Gcn<T>::rebind(GcnOperands<T> operands) {
   input_.bind(std::move(operands.features), settings_.input_dropout());
   reserve_scratch();
   make_layers(operands);
-  keeps_first_aggregate_ = plan_.layers.front().aggregates_first && !plan_.projection &&
-                           !input_.is_sparse() && !settings_.trains_features;
+  keeps_first_aggregate_ = keeps_first_aggregate(plan_) && !input_.is_sparse();
   has_first_aggregate_ = false;
 }
 
@@ -127,7 +121,7 @@ void Gcn<T>::make_layers(GcnOperands<T> const& operands) {
   layers_.reserve(plan_.layers.size());
   activations_.reserve(plan_.layers.size());
   for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
-    options.needs_input_gradient = needs_input_gradient(plan_.layers[l]);
+    options.needs_input_gradient = needs_input_gradient(plan_, l);
     options.is_activated = is_activated(plan_, l) && settings_.norm == Norm::none;
     layers_.emplace_back(grid_, plan_.layers[l], operands.adjacency[l], parameters_->layer(l), options,
                          scratch_, memory_[l]);

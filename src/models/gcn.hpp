@@ -21,7 +21,7 @@
 #include "models/gcn_activation.hpp"
 #include "models/gcn_linear.hpp"
 #include "models/gcn_operands.hpp"
-#include "runtime/timer.hpp"
+#include "models/network.hpp"
 
 #include <memory>
 #include <optional>
@@ -30,7 +30,7 @@
 namespace orthant::models {
 
 template<class T>
-class Gcn {
+class Gcn final : public Network<T> {
  public:
   /// A network that waits for rebind(). `grid` must outlive it. Not collective.
   Gcn(pmm::ProcessGrid const& grid, GcnSettings const& settings,
@@ -45,40 +45,30 @@ class Gcn {
   /// parameters do. Not collective; not while a pass is under way.
   void rebind(GcnOperands<T> operands);
 
-  enum class Pass : std::uint8_t { training, evaluation };
-  /// The logits. Training keys dropout by `step`; evaluation has none. Collective.
   pmm::DistMatrix<T> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,
-                                    runtime::PhaseTimes& phases);
-  /// Gradients of all parameters, from what the loss wrote to logits_gradient(). After a training pass.
-  /// Collective.
-  void backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases);
+                                    runtime::PhaseTimes& phases) override;
+  void backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) override;
 
   [[nodiscard]] pmm::DistMatrix<T> const& logits() const {
     return head_ ? head_->output() : layers_.back().output();
   }
-  [[nodiscard]] pmm::DistMatrix<T> const& logits_gradient() const {
+  [[nodiscard]] pmm::DistMatrix<T> const& logits_gradient() const override {
     return head_ ? head_gradient_ : layers_.back().output_gradient();
   }
-  [[nodiscard]] std::vector<Parameter<T>>& parameters() { return parameters_->list(); }
+  [[nodiscard]] std::vector<Parameter<T>>& parameters() override { return parameters_->list(); }
   [[nodiscard]] std::int64_t num_parameters() const { return parameters_->num_numbers(); }
   [[nodiscard]] std::shared_ptr<GcnParameters<T>> const& shared_parameters() const { return parameters_; }
   [[nodiscard]] GcnPlan const& plan() const { return plan_; }
-  [[nodiscard]] runtime::Wire wire() const { return settings_.wire; }
-
-  /// Whether training passes on these operands differ in nothing but the parameters, from the second one on:
-  /// nothing is dropped out, and no message is checked by the host. Such a pass may be recorded and replayed.
-  [[nodiscard]] bool repeats_itself() const {
+  [[nodiscard]] runtime::Wire wire() const override { return settings_.wire; }
+  [[nodiscard]] bool repeats_itself() const override {
     return settings_.dropout == 0 && settings_.wire == runtime::Wire::native;
   }
-
-  /// The first layer whose output is not finite anywhere (the head counts as one more), or -1. Collective
-  /// over the group.
-  [[nodiscard]] std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const;
+  /// The head counts as one more layer.
+  [[nodiscard]] std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const override;
 
  private:
   [[nodiscard]] Dropout dropout_of(std::uint64_t step, std::uint32_t layer) const;
   void require_fitting(GcnOperands<T> const& operands) const;
-  [[nodiscard]] bool needs_input_gradient(GcnLayerPlan const& layer) const;
   void reserve_scratch();
   void make_layers(GcnOperands<T> const& operands);
   void forward_input(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases);

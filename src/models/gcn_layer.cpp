@@ -7,12 +7,6 @@
 namespace orthant::models {
 namespace {
 
-using pmm::Form;
-
-pmm::ProductOptions options_of(runtime::Wire result_wire) {
-  return {.operand_wire = runtime::Wire::native, .result_wire = result_wire, .num_chunks = 1};
-}
-
 template<class T>
 runtime::Vector<T> lent(pmm::ProcessGrid const& grid, pmm::Placement const& placement,
                         GrowingVector<T>& memory) {
@@ -25,12 +19,19 @@ template<class T>
 GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, pmm::DistSparse<T> adjacency,
                       GcnLayerParameters<T> parameters, GcnLayerOptions const& options,
                       GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
+    : GcnLayer(grid, p, products_of(p, options.wire), std::move(adjacency), std::move(parameters), options,
+               scratch, memory) {}
+
+template<class T>
+GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLayerProducts const& products,
+                      pmm::DistSparse<T> adjacency, GcnLayerParameters<T> parameters,
+                      GcnLayerOptions const& options, GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
     : plan_(p),
       options_(options),
       adjacency_(std::move(adjacency)),
       parameters_(std::move(parameters)),
       workspace_(scratch.workspace),
-      // H is kept for dW; U is needed no more once Q is there.
+      // H is kept for dW; U is no longer needed once Q is there.
       middle_(grid, p.middle, lent(grid, p.middle, p.aggregates_first ? memory.middle : scratch.middle)),
       middle_gradient_(grid, p.middle, lent(grid, p.middle, scratch.middle)),
       output_(grid, p.output, lent(grid, p.output, memory.output)),
@@ -38,16 +39,11 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, pmm::
       input_gradient_(options.needs_input_gradient
                           ? pmm::DistMatrix<T>(grid, p.input, lent(grid, p.input, scratch.gradient))
                           : pmm::DistMatrix<T>()),
-      aggregate_(grid, Form::product, p.adjacency, p.aggregates_first ? p.input : p.middle,
-                 p.aggregates_first ? p.middle : p.output, options_of(options.wire), scratch.workspace),
-      transform_(grid, Form::product, p.aggregates_first ? p.middle : p.input, p.weight,
-                 p.aggregates_first ? p.output : p.middle, options_of(options.wire), scratch.workspace),
-      aggregate_back_(grid, Form::right_grad, p.adjacency, p.aggregates_first ? p.middle : p.output,
-                      p.aggregates_first ? p.input : p.middle, options_of(options.wire), scratch.workspace),
-      weight_back_(grid, Form::right_grad, p.aggregates_first ? p.middle : p.input,
-                   p.aggregates_first ? p.output : p.middle, p.weight, {}, scratch.workspace),
-      transform_back_(grid, Form::left_grad, p.aggregates_first ? p.output : p.middle, p.weight,
-                      p.aggregates_first ? p.middle : p.input, options_of(options.wire), scratch.overlapped) {
+      aggregate_(grid, products.aggregate, scratch.workspace),
+      transform_(grid, products.transform, scratch.workspace),
+      aggregate_back_(grid, products.aggregate_back, scratch.workspace),
+      weight_back_(grid, products.weight_back, scratch.workspace),
+      transform_back_(grid, products.transform_back, scratch.overlapped) {
   auto const& block = output_.block();
   pmm::reserve_column_sums(*workspace_, block.stored_rows.size(), block.columns.size());
 }

@@ -12,8 +12,8 @@
 // Source: Kipf & Welling (arXiv 1609.02907); Plexus (arXiv 2505.04083), algorithms 1 and 2.
 
 #include "models/gcn_parameters.hpp"
+#include "models/gcn_products.hpp"
 #include "models/growing_vector.hpp"
-#include "pmm/pmm.hpp"
 
 #include <memory>
 #include <optional>
@@ -76,6 +76,10 @@ class GcnLayer {
   [[nodiscard]] std::shared_ptr<pmm::Workspace<T>> const& workspace() const { return workspace_; }
 
  private:
+  GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, GcnLayerProducts const& products,
+           pmm::DistSparse<T> adjacency, GcnLayerParameters<T> parameters, GcnLayerOptions const& options,
+           GcnScratch<T>& scratch, GcnLayerMemory<T>& memory);
+
   GcnLayerPlan plan_;
   GcnLayerOptions options_;
   pmm::DistSparse<T> adjacency_;

@@ -6,8 +6,6 @@
 
 namespace orthant::models {
 
-using pmm::Form;
-
 template<class T>
 GcnLinear<T>::GcnLinear(pmm::ProcessGrid const& grid, LinearPlan const& plan,
                         GcnLayerParameters<T> parameters, GcnLayerOptions const& options,
@@ -17,11 +15,9 @@ GcnLinear<T>::GcnLinear(pmm::ProcessGrid const& grid, LinearPlan const& plan,
       parameters_(std::move(parameters)),
       output_(grid, plan.output, output.reserve(pmm::block_of(grid, plan.output).num_padded)),
       workspace_(scratch.workspace),
-      product_(grid, Form::product, plan.input, plan.weight, plan.output,
-               {runtime::Wire::native, options.wire, 1}, scratch.workspace),
-      input_back_(grid, Form::left_grad, plan.output, plan.weight, plan.input,
-                  {runtime::Wire::native, options.wire, 1}, scratch.overlapped),
-      weight_back_(grid, Form::right_grad, plan.input, plan.output, plan.weight, {}, scratch.workspace) {
+      product_(grid, products_of(plan, options.wire).product, scratch.workspace),
+      input_back_(grid, products_of(plan, options.wire).input_back, scratch.overlapped),
+      weight_back_(grid, products_of(plan, options.wire).weight_back, scratch.workspace) {
   auto const& block = output_.block();
   pmm::reserve_column_sums(*workspace_, block.stored_rows.size(), block.columns.size());
 }

@@ -49,13 +49,14 @@ GcnLayerParameters<T> GcnParameters<T>::make(pmm::ProcessGrid const& grid, std::
   made.weight = pmm::DistMatrix<T>(grid, weight, "orthant::models::weight");
   made.weight_gradient = pmm::DistMatrix<T>(grid, weight, "orthant::models::weight_gradient");
   draw_weight(runtime::DefaultExec(), made.weight, settings.seed, static_cast<std::uint32_t>(index));
-  list_.push_back({name + ".weight", index, made.weight, made.weight_gradient, {}, {}, false});
+  list_.push_back(
+      {name + ".weight", ParameterRole::weight, index, made.weight, made.weight_gradient, {}, {}});
   if (settings.has_bias) {
     auto const axis = weight.layout.columns;
     auto const length = weight.extents.columns;
     made.bias = pmm::DistVector<T>(grid, axis, length, "orthant::models::bias");
     made.bias_gradient = pmm::DistVector<T>(grid, axis, length, "orthant::models::bias_gradient");
-    list_.push_back({name + ".bias", index, {}, {}, made.bias, made.bias_gradient, true});
+    list_.push_back({name + ".bias", ParameterRole::bias, index, {}, {}, made.bias, made.bias_gradient});
   }
   return made;
 }
@@ -69,27 +70,26 @@ void GcnParameters<T>::add_norm(pmm::ProcessGrid const& grid, GcnLayerPlan const
   layer.norm_scale_gradient = pmm::DistVector<T>(grid, axis, length, "orthant::models::norm_scale_gradient");
   Kokkos::deep_copy(layer.norm_scale.local(), T{1});
   list_.push_back({"layer" + std::to_string(plan.index) + ".norm",
+                   ParameterRole::norm_scale,
                    plan.index,
                    {},
                    {},
                    layer.norm_scale,
-                   layer.norm_scale_gradient,
-                   true});
+                   layer.norm_scale_gradient});
 }
 
 template<class T>
 void GcnParameters<T>::add_features(pmm::DistMatrix<T> const& features) {
   features_gradient_ =
       pmm::DistMatrix<T>(features.grid(), features.placement(), "orthant::models::feature_gradient");
-  list_.push_back({"features", 0, features, features_gradient_, {}, {}, false});
+  list_.push_back({"features", ParameterRole::embedding, 0, features, features_gradient_, {}, {}});
 }
 
 template<class T>
 std::int64_t GcnParameters<T>::num_numbers() const {
   auto count = std::int64_t{0};
   for (auto const& parameter : list_)
-    count += parameter.is_bias ? parameter.bias.length()
-                               : parameter.matrix.extents().rows * parameter.matrix.extents().columns;
+    count += parameter.num_numbers();
   return count;
 }
 

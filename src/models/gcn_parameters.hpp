@@ -5,29 +5,12 @@
 // share them: one on mini-batches, one on the whole graph.
 
 #include "models/gcn_settings.hpp"
-#include "pmm/dist_matrix.hpp"
-#include "pmm/dist_vector.hpp"
+#include "models/parameter.hpp"
 
 #include <string>
 #include <vector>
 
 namespace orthant::models {
-
-/// What is trained: "input.weight", "layer0.weight", "layer0.bias", "layer0.norm", .., "head.weight",
-/// "features". A matrix, or a number a column (a bias, a norm's scale), never both.
-template<class T>
-struct Parameter {
-  std::string name;
-  std::int64_t layer = 0;
-  pmm::DistMatrix<T> matrix, matrix_gradient;
-  pmm::DistVector<T> bias, bias_gradient;
-  bool is_bias = false; // a number a column
-
-  [[nodiscard]] runtime::Vector<T> const& value() const { return is_bias ? bias.local() : matrix.storage(); }
-  [[nodiscard]] runtime::Vector<T> const& gradient() const {
-    return is_bias ? bias_gradient.local() : matrix_gradient.storage();
-  }
-};
 
 /// The parameters of one layer, of the input projection or of the head. A copy shares the numbers.
 template<class T>
@@ -55,7 +38,8 @@ class GcnParameters {
   /// Empty unless they are trained.
   [[nodiscard]] pmm::DistMatrix<T> const& features_gradient() const { return features_gradient_; }
 
-  /// All of them, for the optimiser and for files; copies share the numbers.
+  /// All of them, for the optimiser and for files: "input.weight", "layer0.weight", "layer0.bias",
+  /// "layer0.norm", .., "head.weight", "features". Copies share the numbers.
   [[nodiscard]] std::vector<Parameter<T>>& list() { return list_; }
   [[nodiscard]] std::vector<Parameter<T>> const& list() const { return list_; }
   /// Numbers over the whole grid.

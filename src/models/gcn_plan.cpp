@@ -70,6 +70,14 @@ bool is_activated(GcnPlan const& plan, std::size_t l) {
   return plan.head || l + 1 < plan.layers.size();
 }
 
+bool needs_input_gradient(GcnPlan const& plan, std::size_t l) {
+  return l > 0 || plan.projection || plan.features().layout.storage == Storage::flat_sharded;
+}
+
+bool keeps_first_aggregate(GcnPlan const& plan) {
+  return plan.layers.front().aggregates_first && !needs_input_gradient(plan, 0);
+}
+
 GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices) {
   auto const resize = [&](pmm::Placement& placement) { placement.extents.rows = num_vertices; };
   for (auto* const linear : {&plan.projection, &plan.head}) {

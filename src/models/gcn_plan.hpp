@@ -79,6 +79,13 @@ struct GcnPlan {
 /// Whether layer l's output is normalised, activated and dropped out: all but the logits.
 [[nodiscard]] bool is_activated(GcnPlan const& plan, std::size_t l);
 
+/// Whether layer l's input has a gradient. Raw features have one if they are trained; then they are sharded,
+/// like all parameters.
+[[nodiscard]] bool needs_input_gradient(GcnPlan const& plan, std::size_t l);
+
+/// Whether H = A^ F0 of dense features may be kept from pass to pass without dropout.
+[[nodiscard]] bool keeps_first_aggregate(GcnPlan const& plan);
+
 /// The same plan for a graph of that many vertices: the weights lie where they did.
 [[nodiscard]] GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices);
 

@@ -6,7 +6,7 @@
 //
 //   dw := sum_g sum_k dw(batch k of group g)
 
-#include "models/gcn.hpp"
+#include "models/parameter.hpp"
 
 #include <vector>
 

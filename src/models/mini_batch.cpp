@@ -89,7 +89,7 @@ void MiniBatchTrainer<T>::add_batch(std::int64_t epoch, std::int64_t k) {
     batch_loss_.set_targets(source_->targets(batch), {batch.splits, batch.classes});
   }
   auto const& logits =
-      network_.forward(exec_, Gcn<T>::Pass::training, dropout_step(epoch, batch.sample.index), phases_);
+      network_.forward(exec_, Pass::training, dropout_step(epoch, batch.sample.index), phases_);
   {
     ScopedTimer const timer(instruments, phases_, "loss");
     auto const& numbers = update_->numbers();

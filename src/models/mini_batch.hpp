@@ -17,6 +17,7 @@
 
 #include "models/batch_queue.hpp"
 #include "models/full_graph.hpp"
+#include "models/gcn.hpp"
 #include "models/gradient_scale.hpp"
 #include "models/gradient_sum.hpp"
 

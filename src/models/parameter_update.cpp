@@ -20,7 +20,7 @@ std::vector<ParameterShard<T>> shards_of(std::vector<Parameter<T>> const& parame
     auto const of_layer = parameter.layer == 0
                               ? settings.weight_decay_first_layer.value_or(settings.weight_decay)
                               : settings.weight_decay;
-    auto const is_weight = !parameter.is_bias && parameter.name != "features";
+    auto const is_weight = parameter.role == ParameterRole::weight;
     shards.push_back({parameter.value(), parameter.gradient(), is_weight ? of_layer : 0.0});
   }
   return shards;
@@ -45,8 +45,8 @@ void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std
     ScopedTimer const timer(instruments, phases, "norms");
     auto const squares = numbers_.norms();
     for (std::size_t p = 0; p < parameters_.size(); ++p)
-      if (parameters_[p].is_bias)
-        pmm::local_squared_norm(exec, parameters_[p].bias_gradient, squares, p);
+      if (parameters_[p].is_vector())
+        pmm::local_squared_norm(exec, parameters_[p].vector_gradient, squares, p);
       else
         pmm::local_squared_norm(exec, parameters_[p].matrix_gradient, squares, p);
     pmm::sum_over_group(exec, grid_, squares);
@@ -69,7 +69,7 @@ typename ParameterUpdate<T>::Result ParameterUpdate<T>::finish(runtime::DefaultE
   result.sum = numbers.sum;
   result.count = numbers.count;
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    if (!parameters_[p].is_bias) result.norms.push_back(numbers.norms[p]);
+    if (!parameters_[p].is_vector()) result.norms.push_back(numbers.norms[p]);
     if (result.diverged.empty() && !std::isfinite(numbers.norms[p])) result.diverged = parameters_[p].name;
   }
   return result;
@@ -79,8 +79,8 @@ template<class T>
 void ParameterUpdate<T>::require_bounded_parameters(runtime::DefaultExec const& exec) const {
   runtime::Vector<double> const squares("orthant::models::squared_norms", parameters_.size());
   for (std::size_t p = 0; p < parameters_.size(); ++p)
-    if (parameters_[p].is_bias)
-      pmm::local_squared_norm(exec, parameters_[p].bias, squares, p);
+    if (parameters_[p].is_vector())
+      pmm::local_squared_norm(exec, parameters_[p].vector, squares, p);
     else
       pmm::local_squared_norm(exec, parameters_[p].matrix, squares, p);
   pmm::sum_over_group(exec, grid_, squares);

@@ -7,7 +7,7 @@
 //   update.run(exec, ..);                        // enqueues
 //   auto const step = update.finish(exec);       // the one time in a step that the host waits
 
-#include "models/gcn.hpp"
+#include "models/parameter.hpp"
 #include "models/step_numbers.hpp"
 #include "models/training_run.hpp"
 

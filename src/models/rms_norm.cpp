@@ -293,6 +293,21 @@ void rms_norm_relu_dropout_backward(DefaultExec const& exec, pmm::DistMatrix<T> 
     runtime::all_reduce(exec, z.grid().along(z.layout().rows), scale_gradient.local());
 }
 
+void plan_rms_norm(pmm::StepPlan& step, pmm::Placement const& z) {
+  auto const num_rows = step.block(z).rows.size();
+  if (num_rows > 0)
+    step.add_call(runtime::Operation::all_reduce, z.layout.columns,
+                  step.wire_bytes(num_rows, runtime::Wire::native));
+}
+
+void plan_rms_norm_backward(pmm::StepPlan& step, pmm::Placement const& z) {
+  plan_rms_norm(step, z); // one number per row, as forward
+  auto const num_columns = step.block(z).columns.size();
+  if (num_columns > 0)
+    step.add_call(runtime::Operation::all_reduce, z.layout.rows,
+                  step.wire_bytes(num_columns, runtime::Wire::native));
+}
+
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void rms_norm_relu_dropout(DefaultExec const&, pmm::DistMatrix<T> const&,                         \
                                       pmm::DistVector<T> const&, Dropout const&, BlockKeys const&,           \

@@ -15,6 +15,7 @@
 
 #include "models/activation.hpp"
 #include "pmm/dist_vector.hpp"
+#include "pmm/step_plan.hpp"
 
 namespace orthant::models {
 
@@ -50,5 +51,9 @@ void rms_norm_relu_dropout_backward(runtime::DefaultExec const& exec, pmm::DistM
                                     RmsNormState<T> const& state, runtime::Vector<T> const& row_sums,
                                     pmm::DistMatrix<T> const& gradient,
                                     pmm::DistVector<T> const& scale_gradient, pmm::Workspace<T> const& work);
+
+/// Lists the collectives of the two functions, for a z of that placement.
+void plan_rms_norm(pmm::StepPlan& step, pmm::Placement const& z);
+void plan_rms_norm_backward(pmm::StepPlan& step, pmm::Placement const& z);
 
 } // namespace orthant::models

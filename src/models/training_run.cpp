@@ -34,10 +34,16 @@ void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainResult&
 
 } // namespace
 
-std::array<std::int64_t, 5> communicated_bytes(pmm::ProcessGrid const& grid) {
-  auto const of = [](runtime::Communicator const& comm) { return comm.ledger().total().bytes; };
-  return {of(grid.along(pmm::Axis::x)), of(grid.along(pmm::Axis::y)), of(grid.along(pmm::Axis::z)),
-          of(grid.group()), of(grid.along(pmm::Axis::data))};
+std::array<std::int64_t, 6> communicated_bytes(pmm::ProcessGrid const& grid) {
+  std::array<std::int64_t, 6> bytes{};
+  auto i = std::size_t{0};
+  for (auto const* comm : {&grid.along(pmm::Axis::x), &grid.along(pmm::Axis::y), &grid.along(pmm::Axis::z),
+                           &grid.group(), &grid.along(pmm::Axis::data)}) {
+    auto const total = comm->ledger().total();
+    bytes[i++] = total.bytes;
+    bytes.back() += total.sent_bytes;
+  }
+  return bytes;
 }
 
 TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settings, EpochWork const& work,
@@ -52,8 +58,10 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
     std::ranges::transform(bytes, before, bytes.begin(), std::minus<>());
     runtime::all_reduce(runtime::host, grid.world(), bytes);
     record.comm_bytes = bytes[0] + bytes[1] + bytes[2] + bytes[3] + bytes[4];
+    record.sent_bytes = bytes.back();
     std::copy_n(bytes.begin(), 3, result.epoch_bytes.begin());
     result.epoch_data_bytes = bytes[4];
+    result.epoch_sent_bytes = bytes.back();
     record.seconds = runtime::all_reduced(grid.world(), record.seconds, runtime::Reduction::max);
     seconds.push_back(record.seconds);
     result.last_loss = record.loss;

@@ -40,10 +40,12 @@ struct TrainResult {
   double last_loss = 0;
   std::array<std::int64_t, 3> epoch_bytes{}; // communicated over x, y, z in an epoch, sum over ranks
   std::int64_t epoch_data_bytes = 0;         // over the data axis
+  std::int64_t epoch_sent_bytes = 0;         // sent over all axes
 };
 
-/// Bytes that this rank has communicated so far, over x, y, z, the group and the data axis.
-[[nodiscard]] std::array<std::int64_t, 5> communicated_bytes(pmm::ProcessGrid const& grid);
+/// Bytes that this rank has communicated so far, over x, y, z, the group and the data axis; and those that it
+/// has sent over all of them.
+[[nodiscard]] std::array<std::int64_t, 6> communicated_bytes(pmm::ProcessGrid const& grid);
 
 /// The two halves of an epoch, and what is asked of the parameters in the end.
 struct EpochWork {

@@ -18,7 +18,7 @@ std::string array_of(std::string const& parameter) {
 
 template<class T>
 Hdf5File::Extents extents_of(Parameter<T> const& parameter) {
-  if (parameter.is_bias) return {parameter.bias.length()};
+  if (parameter.is_vector()) return {parameter.vector.length()};
   return {parameter.matrix.extents().rows, parameter.matrix.extents().columns};
 }
 
@@ -33,8 +33,8 @@ std::string shape_text(Hdf5File::Extents const& extents) {
 /// a part of a row.
 template<class T, class Work>
 void for_each_box(Parameter<T> const& parameter, Work&& work) {
-  if (parameter.is_bias) {
-    auto const range = parameter.bias.range();
+  if (parameter.is_vector()) {
+    auto const range = parameter.vector.range();
     if (range.size() > 0)
       work(Hdf5File::Extents{range.begin}, Hdf5File::Extents{range.size()}, std::int64_t{0});
     return;
@@ -58,7 +58,7 @@ void for_each_box(Parameter<T> const& parameter, Work&& work) {
 template<class T>
 bool counts_here(pmm::ProcessGrid const& grid, Parameter<T> const& parameter) {
   if (grid.coordinate(pmm::Axis::data) != 0) return false;
-  return parameter.is_bias ? parameter.bias.is_first_replica() : parameter.matrix.is_first_replica();
+  return parameter.is_vector() ? parameter.vector.is_first_replica() : parameter.matrix.is_first_replica();
 }
 
 } // namespace
@@ -69,10 +69,10 @@ void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
   runtime::Hdf5Output file(grid.world(), path, "weights");
   for (auto const& parameter : parameters)
     file.create_array(array_of(parameter.name), runtime::detail::hdf5_type_of<T>(), extents_of(parameter));
-  file.write_attribute("/", "model", std::string("gcn"));
+  for (auto const& [part, value] : architecture_of(settings))
+    file.write_attribute("/", part, value);
   file.write_attribute("/", "feature_norm",
                        std::string(settings.feature_norm == FeatureNorm::row ? "row" : "none"));
-  file.write_attribute("/", "residual", std::string(settings.has_residuals ? "yes" : "no"));
   file.reserve_space();
   runtime::together(grid.world(), [&] {
     for (auto const& parameter : parameters) {
@@ -89,11 +89,28 @@ void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
   file.publish();
 }
 
+Architecture architecture_of(GcnSettings const& settings) {
+  auto const yes_or_no = [](bool has_it) { return std::string(has_it ? "yes" : "no"); };
+  return {{"model", "gcn"},
+          {"layers", std::to_string(settings.num_layers())},
+          {"norm", settings.norm == Norm::rms ? "rms" : "none"},
+          {"residual", yes_or_no(settings.has_residuals)},
+          {"input_projection", yes_or_no(settings.projected_width > 0)},
+          {"head", yes_or_no(settings.has_head)},
+          {"bias", yes_or_no(settings.has_bias)}};
+}
+
 template<class T>
 void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
-                  std::vector<Parameter<T>> const& parameters) {
+                  std::vector<Parameter<T>> const& parameters, Architecture const& architecture) {
   runtime::together(grid.world(), [&] {
     auto const file = Hdf5File::open(path);
+    for (auto const& [part, wanted] : architecture) {
+      if (!file.contains_attribute("/", part)) continue;
+      if (auto const found = file.read_text("/", part); found != wanted)
+        runtime::throw_user("{} holds weights of another architecture: its {} is {}, that of the model {}",
+                            path.string(), part, found, wanted);
+    }
     for (auto const& parameter : parameters) {
       auto const name = array_of(parameter.name);
       auto const wanted = extents_of(parameter);
@@ -195,7 +212,7 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
   template void save_weights(pmm::ProcessGrid const&, std::filesystem::path const&,                          \
                              std::vector<Parameter<T>> const&, GcnSettings const&);                          \
   template void load_weights(pmm::ProcessGrid const&, std::filesystem::path const&,                          \
-                             std::vector<Parameter<T>> const&);
+                             std::vector<Parameter<T>> const&, Architecture const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

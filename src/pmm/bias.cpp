@@ -103,15 +103,12 @@ void reduce_sums(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVec
     runtime::all_reduce(exec, gradient.grid().along(gradient.layout().third()), sums);
 }
 
-template<class T>
-std::vector<PlannedCall> sum_rows_calls(ProcessGrid const& grid, Placement const& gradient) {
-  std::vector<PlannedCall> calls;
-  auto const num_columns = block_of(grid, gradient).columns.size();
-  if (num_columns == 0) return calls;
-  plan_call<T>(calls, grid.along(gradient.layout.rows), runtime::Operation::all_reduce, num_columns);
+void plan_sum_rows(StepPlan& step, Placement const& gradient) {
+  auto const bytes = step.wire_bytes(step.block(gradient).columns.size(), Wire::native);
+  if (bytes == 0) return;
+  step.add_call(runtime::Operation::all_reduce, gradient.layout.rows, bytes);
   if (gradient.layout.storage == Storage::row_sharded)
-    plan_call<T>(calls, grid.along(gradient.layout.third()), runtime::Operation::all_reduce, num_columns);
-  return calls;
+    step.add_call(runtime::Operation::all_reduce, gradient.layout.third(), bytes);
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
@@ -119,8 +116,7 @@ std::vector<PlannedCall> sum_rows_calls(ProcessGrid const& grid, Placement const
   template void sum_columns(DefaultExec const&, Matrix<T> const&, Vector<T> const&, Workspace<T> const&);    \
   template void sum_rows(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&,                     \
                          Workspace<T> const&);                                                               \
-  template void reduce_sums(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&);                 \
-  template std::vector<PlannedCall> sum_rows_calls<T>(ProcessGrid const&, Placement const&);
+  template void reduce_sums(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

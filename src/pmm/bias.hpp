@@ -6,10 +6,8 @@
 //   Z[r,c] := Z[r,c] + 1 b[c]^T          db[c] := sum_r dZ[r,c]^T 1
 
 #include "pmm/dist_vector.hpp"
-#include "pmm/planned_call.hpp"
+#include "pmm/step_plan.hpp"
 #include "pmm/workspace.hpp"
-
-#include <vector>
 
 namespace orthant::pmm {
 
@@ -35,8 +33,7 @@ void sum_columns(DefaultExec const& exec, Matrix<T> const& from, Vector<T> const
 template<class T>
 void reduce_sums(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient);
 
-/// The collectives of sum_rows.
-template<class T>
-[[nodiscard]] std::vector<PlannedCall> sum_rows_calls(ProcessGrid const& grid, Placement const& gradient);
+/// Lists the collectives of sum_rows.
+void plan_sum_rows(StepPlan& step, Placement const& gradient);
 
 } // namespace orthant::pmm

@@ -12,26 +12,63 @@ std::int64_t sum_of(std::vector<std::int64_t> const& counts) {
 }
 
 /// Whether the third axis has anything to say about this block.
-bool has_company(ProcessGrid const& grid, Placement const& placement, Block const& block) {
-  return grid.size(placement.layout.third()) > 1 && block.size() > 0;
+bool has_company(GridShape const& shape, Placement const& placement, Block const& block) {
+  return shape.size(placement.layout.third()) > 1 && block.size() > 0;
 }
 
 } // namespace
+
+BlockRead::BlockRead(GridShape const& shape, Coordinates const& coordinates, Placement const& placement)
+    : block(block_of(shape, coordinates, placement)),
+      must_gather(placement.layout.storage != Storage::replicated && has_company(shape, placement, block)) {
+  if (!must_gather) return;
+  counts = piece_counts(shape, coordinates, placement);
+  num_gathered = sum_of(counts);
+}
+
+BlockWrite::BlockWrite(GridShape const& shape, Coordinates const& coordinates, Placement const& placement,
+                       std::int64_t wanted_chunks)
+    : block(block_of(shape, coordinates, placement)),
+      must_reduce(has_company(shape, placement, block)) {
+  ORTHANT_REQUIRE(wanted_chunks >= 1, "a result in ", wanted_chunks, " chunks");
+  if (!must_reduce) return;
+  if (placement.layout.storage == Storage::replicated) {
+    num_chunks = std::min(wanted_chunks, block.rows.size());
+  } else {
+    counts = piece_counts(shape, coordinates, placement);
+    num_partial = sum_of(counts);
+  }
+}
+
+void plan_read(StepPlan& step, Placement const& placement, Wire wire) {
+  BlockRead const read(step.shape(), step.coordinates(), placement);
+  if (read.must_gather)
+    step.add_call(runtime::Operation::all_gather, placement.layout.third(),
+                  step.wire_bytes(read.num_gathered, wire));
+}
+
+void plan_write(StepPlan& step, Placement const& placement, Wire wire, std::int64_t num_chunks) {
+  BlockWrite const write(step.shape(), step.coordinates(), placement, num_chunks);
+  auto const third = placement.layout.third();
+  if (!write.must_reduce) return;
+  if (placement.layout.storage == Storage::replicated)
+    for (std::int64_t i = 0; i < write.num_chunks; ++i)
+      step.add_call(runtime::Operation::all_reduce, third,
+                    step.wire_bytes(write.chunk(i).size() * write.block.columns.size(), wire));
+  else
+    step.add_call(runtime::Operation::reduce_scatter, third, step.wire_bytes(write.num_partial, wire));
+}
 
 template<class T>
 BlockReader<T>::BlockReader(ProcessGrid const& grid, Placement const& placement, Wire wire,
                             std::shared_ptr<Workspace<T>> workspace, Slot slot)
     : grid_(&grid),
       placement_(placement),
-      block_(block_of(grid, placement)),
+      read_(grid.shape(), grid.coordinates(), placement),
       wire_(wire),
       workspace_(std::move(workspace)),
-      slot_(slot),
-      must_gather_(placement.layout.storage != Storage::replicated && has_company(grid, placement, block_)) {
-  if (!must_gather_) return;
-  counts_ = piece_counts(grid, placement);
-  num_gathered_ = sum_of(counts_);
-  workspace_->reserve(slot_, num_gathered_);
+      slot_(slot) {
+  if (read_.must_gather) workspace_->reserve(slot_, read_.num_gathered);
 }
 
 template<class T>
@@ -41,9 +78,9 @@ void BlockReader<T>::start(DefaultExec const& exec, DistMatrix<T> const& matrix)
   ORTHANT_REQUIRE(!is_started_, "an operand is read twice at once");
   is_started_ = true;
   source_ = matrix.storage();
-  if (must_gather_)
-    request_ = runtime::start_all_gatherv(exec, comm(), source_, workspace_->lend(slot_, num_gathered_),
-                                          counts_, wire_);
+  if (read_.must_gather)
+    request_ = runtime::start_all_gatherv(exec, comm(), source_, workspace_->lend(slot_, read_.num_gathered),
+                                          read_.counts, wire_);
 }
 
 template<class T>
@@ -52,13 +89,8 @@ Matrix<T> BlockReader<T>::finish() {
   request_.wait();
   is_started_ = false;
   auto const source = std::exchange(source_, {});
-  return as_matrix(must_gather_ ? workspace_->lend(slot_, num_gathered_) : source, block_.rows.size(),
-                   block_.columns.size());
-}
-
-template<class T>
-void BlockReader<T>::append_calls(std::vector<PlannedCall>& calls) const {
-  if (must_gather_) plan_call<T>(calls, comm(), runtime::Operation::all_gather, num_gathered_, wire_);
+  return as_matrix(read_.must_gather ? workspace_->lend(slot_, read_.num_gathered) : source,
+                   read_.block.rows.size(), read_.block.columns.size());
 }
 
 template<class T>
@@ -66,21 +98,12 @@ BlockWriter<T>::BlockWriter(ProcessGrid const& grid, Placement const& placement,
                             std::int64_t num_chunks, std::shared_ptr<Workspace<T>> workspace, Slot slot)
     : grid_(&grid),
       placement_(placement),
-      block_(block_of(grid, placement)),
+      write_(grid.shape(), grid.coordinates(), placement, num_chunks),
       wire_(wire),
       workspace_(std::move(workspace)),
-      slot_(slot),
-      must_reduce_(has_company(grid, placement, block_)) {
-  ORTHANT_REQUIRE(num_chunks >= 1, "a result in ", num_chunks, " chunks");
-  if (!must_reduce_) return;
-  if (placement.layout.storage == Storage::replicated) {
-    num_chunks_ = std::min(num_chunks, block_.rows.size());
-  } else {
-    counts_ = piece_counts(grid, placement);
-    num_partial_ = sum_of(counts_);
-    workspace_->reserve(slot_, num_partial_);
-  }
-  requests_.reserve(static_cast<std::size_t>(num_chunks_));
+      slot_(slot) {
+  if (write_.num_partial > 0) workspace_->reserve(slot_, write_.num_partial);
+  if (write_.must_reduce) requests_.reserve(static_cast<std::size_t>(write_.num_chunks));
 }
 
 template<class T>
@@ -88,31 +111,31 @@ Matrix<T> BlockWriter<T>::partial(DefaultExec const& exec, DistMatrix<T> const& 
   ORTHANT_REQUIRE(result.placement() == placement_, "the result is ", result.placement().to_string(),
                   "; planned was ", placement_.to_string());
   ORTHANT_REQUIRE(requests_.empty(), "a result is written twice at once");
-  if (!must_reduce_ || placement_.layout.storage == Storage::replicated)
-    return as_matrix(result.storage(), block_.rows.size(), block_.columns.size());
-  auto const buffer = workspace_->lend(slot_, num_partial_);
+  if (!write_.must_reduce || placement_.layout.storage == Storage::replicated)
+    return as_matrix(result.storage(), write_.block.rows.size(), write_.block.columns.size());
+  auto const buffer = workspace_->lend(slot_, write_.num_partial);
   // The padding of flat shards stays zero.
-  if (num_partial_ > block_.size())
+  if (write_.num_partial > write_.block.size())
     Kokkos::deep_copy(exec,
-                      Kokkos::subview(buffer, std::pair(static_cast<std::size_t>(block_.size()),
-                                                        static_cast<std::size_t>(num_partial_))),
+                      Kokkos::subview(buffer, std::pair(static_cast<std::size_t>(write_.block.size()),
+                                                        static_cast<std::size_t>(write_.num_partial))),
                       T{0});
-  return as_matrix(buffer, block_.rows.size(), block_.columns.size());
+  return as_matrix(buffer, write_.block.rows.size(), write_.block.columns.size());
 }
 
 template<class T>
 void BlockWriter<T>::start(DefaultExec const& exec, DistMatrix<T> const& result, std::int64_t i) {
-  if (!must_reduce_) return;
+  if (!write_.must_reduce) return;
   if (placement_.layout.storage == Storage::replicated) {
     auto const rows = chunk(i);
-    auto const num_columns = block_.columns.size();
+    auto const num_columns = write_.block.columns.size();
     Vector<T> const part(result.storage().data() + rows.begin * num_columns,
                          static_cast<std::size_t>(rows.size() * num_columns));
     requests_.push_back(runtime::start_all_reduce(exec, comm(), part, runtime::Reduction::sum, wire_));
   } else {
-    requests_.push_back(runtime::start_reduce_scatterv(exec, comm(), workspace_->lend(slot_, num_partial_),
-                                                       result.storage(), counts_, runtime::Reduction::sum,
-                                                       wire_));
+    requests_.push_back(
+        runtime::start_reduce_scatterv(exec, comm(), workspace_->lend(slot_, write_.num_partial),
+                                       result.storage(), write_.counts, runtime::Reduction::sum, wire_));
   }
 }
 
@@ -125,23 +148,12 @@ void BlockWriter<T>::finish() {
 
 template<class T>
 void BlockWriter<T>::reduce(DefaultExec const& exec, DistMatrix<T> const& result) {
-  if (!must_reduce_) return;
+  if (!write_.must_reduce) return;
   if (placement_.layout.storage == Storage::replicated)
     runtime::all_reduce(exec, comm(), result.storage(), runtime::Reduction::sum, wire_);
   else
-    runtime::reduce_scatterv(exec, comm(), workspace_->lend(slot_, num_partial_), result.storage(), counts_,
-                             runtime::Reduction::sum, wire_);
-}
-
-template<class T>
-void BlockWriter<T>::append_calls(std::vector<PlannedCall>& calls) const {
-  if (!must_reduce_) return;
-  if (placement_.layout.storage == Storage::replicated)
-    for (std::int64_t i = 0; i < num_chunks_; ++i)
-      plan_call<T>(calls, comm(), runtime::Operation::all_reduce, chunk(i).size() * block_.columns.size(),
-                   wire_);
-  else
-    plan_call<T>(calls, comm(), runtime::Operation::reduce_scatter, num_partial_, wire_);
+    runtime::reduce_scatterv(exec, comm(), workspace_->lend(slot_, write_.num_partial), result.storage(),
+                             write_.counts, runtime::Reduction::sum, wire_);
 }
 
 template class BlockReader<float>;

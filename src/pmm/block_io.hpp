@@ -10,13 +10,44 @@
 
 #include "pmm/dist_matrix.hpp"
 #include "pmm/host_parts.hpp"
-#include "pmm/planned_call.hpp"
+#include "pmm/step_plan.hpp"
 #include "pmm/workspace.hpp"
 
 #include <memory>
 #include <vector>
 
 namespace orthant::pmm {
+
+/// How a rank reads an operand: in place, or gathered from the pieces along the third axis.
+struct BlockRead {
+  BlockRead(GridShape const& shape, Coordinates const& coordinates, Placement const& placement);
+
+  Block block;
+  bool must_gather = false;
+  std::vector<std::int64_t> counts; // [ranks of the third axis] elements of each piece, if it gathers
+  std::int64_t num_gathered = 0;    // their sum
+};
+
+/// How a rank writes a result: partial blocks are summed over the third axis, in chunks of whole rows if the
+/// result is replicated.
+struct BlockWrite {
+  BlockWrite(GridShape const& shape, Coordinates const& coordinates, Placement const& placement,
+             std::int64_t num_chunks);
+
+  [[nodiscard]] Range chunk(std::int64_t i) const {
+    return runtime::balanced_range(block.rows.size(), num_chunks, i);
+  }
+
+  Block block;
+  bool must_reduce = false;
+  std::int64_t num_chunks = 1;
+  std::vector<std::int64_t> counts; // [ranks of the third axis] of the reduce_scatter, if there is one
+  std::int64_t num_partial = 0;     // length of the partial block's buffer then, padding included
+};
+
+/// Lists the collectives of one read, and of one write.
+void plan_read(StepPlan& step, Placement const& placement, Wire wire);
+void plan_write(StepPlan& step, Placement const& placement, Wire wire, std::int64_t num_chunks);
 
 /// Brings the whole block of an operand to this rank.
 template<class T>
@@ -31,20 +62,15 @@ class BlockReader {
   /// The block, [rows x columns]: valid until the workspace's slot is used again.
   [[nodiscard]] Matrix<T> finish();
 
-  void append_calls(std::vector<PlannedCall>& calls) const;
-
  private:
   [[nodiscard]] runtime::Communicator const& comm() const { return grid_->along(placement_.layout.third()); }
 
   ProcessGrid const* grid_;
   Placement placement_;
-  Block block_;
+  BlockRead read_;
   Wire wire_;
   std::shared_ptr<Workspace<T>> workspace_;
   Slot slot_;
-  bool must_gather_ = false;
-  std::vector<std::int64_t> counts_; // of the gather, a rank
-  std::int64_t num_gathered_ = 0;
   bool is_started_ = false;
   Vector<T> source_; // of an operand that is read in place
   runtime::Request request_;
@@ -62,10 +88,8 @@ class BlockWriter {
   /// Where the local product goes, [rows x columns of the block]: in place or in the workspace.
   [[nodiscard]] Matrix<T> partial(DefaultExec const& exec, DistMatrix<T> const& result);
   /// Rows of chunk i, from the block's first.
-  [[nodiscard]] std::int64_t num_chunks() const { return num_chunks_; }
-  [[nodiscard]] Range chunk(std::int64_t i) const {
-    return runtime::balanced_range(block_.rows.size(), num_chunks_, i);
-  }
+  [[nodiscard]] std::int64_t num_chunks() const { return write_.num_chunks; }
+  [[nodiscard]] Range chunk(std::int64_t i) const { return write_.chunk(i); }
   /// Starts the reduction of chunk i, whose partial rows are written. `result` is lent until finish().
   /// Collective over the third axis; chunks in order.
   void start(DefaultExec const& exec, DistMatrix<T> const& result, std::int64_t i);
@@ -78,21 +102,15 @@ class BlockWriter {
   /// themselves, so there is nothing to hide it behind.
   [[nodiscard]] bool can_hide() const { return !runs_on_host || !comm().is_on_one_node(); }
 
-  void append_calls(std::vector<PlannedCall>& calls) const;
-
  private:
   [[nodiscard]] runtime::Communicator const& comm() const { return grid_->along(placement_.layout.third()); }
 
   ProcessGrid const* grid_;
   Placement placement_;
-  Block block_;
+  BlockWrite write_;
   Wire wire_;
   std::shared_ptr<Workspace<T>> workspace_;
   Slot slot_;
-  bool must_reduce_ = false;
-  std::int64_t num_chunks_ = 1;
-  std::vector<std::int64_t> counts_; // of the reduce_scatter, a rank
-  std::int64_t num_partial_ = 0;     // length of the partial block's buffer, padding included
   std::vector<runtime::Request> requests_;
 };
 

@@ -90,13 +90,13 @@ Block block_of(GridShape const& shape, Coordinates const& coordinates, Placement
   return block;
 }
 
-std::vector<std::int64_t> piece_counts(ProcessGrid const& grid, Placement const& placement) {
+std::vector<std::int64_t> piece_counts(GridShape const& shape, Coordinates coordinates,
+                                       Placement const& placement) {
   auto const third = placement.layout.third();
-  auto coordinates = grid.coordinates();
   std::vector<std::int64_t> counts;
-  for (int part = 0; part < grid.size(third); ++part) {
+  for (int part = 0; part < shape.size(third); ++part) {
     coordinates.along(third) = part;
-    counts.push_back(block_of(grid.shape(), coordinates, placement).num_padded);
+    counts.push_back(block_of(shape, coordinates, placement).num_padded);
   }
   return counts;
 }

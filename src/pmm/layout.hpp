@@ -91,9 +91,10 @@ struct Block {
   return block_of(grid.shape(), grid.coordinates(), placement);
 }
 
-/// Elements that each rank of the third axis stores (padded where flat-sharded): counts of the collectives.
-/// Replicated: each has them all.
-[[nodiscard]] std::vector<std::int64_t> piece_counts(ProcessGrid const& grid, Placement const& placement);
+/// Elements that each rank of the third axis stores (padded if flat-sharded): counts of the collectives of
+/// the rank at `coordinates`. Replicated: each has them all.
+[[nodiscard]] std::vector<std::int64_t> piece_counts(GridShape const& shape, Coordinates coordinates,
+                                                     Placement const& placement);
 
 /// Throws Error, printing `formula` and all three placements, unless C[r,c] = A[r,k] B[k,c] composes: three
 /// different spatial axes, matching extents, orders and own ranges. An adjoint composes where its product

@@ -43,6 +43,10 @@ void sum_over_group(DefaultExec const& exec, ProcessGrid const& grid, Vector<dou
   runtime::all_reduce(exec, grid.group(), shares);
 }
 
+void plan_sum_over_group(StepPlan& step, std::int64_t num_shares) {
+  step.add_group_call(runtime::Operation::all_reduce, num_shares * static_cast<std::int64_t>(sizeof(double)));
+}
+
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void local_squared_norm(DefaultExec const&, DistMatrix<T> const&, Vector<double> const&,          \
                                    std::size_t);                                                             \

@@ -12,6 +12,7 @@
 // The sums stay where kernels are: nothing waits.
 
 #include "pmm/dist_vector.hpp"
+#include "pmm/step_plan.hpp"
 
 namespace orthant::pmm {
 
@@ -26,5 +27,7 @@ void local_squared_norm(DefaultExec const& exec, DistVector<T> const& vector, Ve
 
 /// shares(i) := sum over the X x Y x Z group. Collective: one all_reduce, ordered with exec.
 void sum_over_group(DefaultExec const& exec, ProcessGrid const& grid, Vector<double> const& shares);
+/// Lists it.
+void plan_sum_over_group(StepPlan& step, std::int64_t num_shares);
 
 } // namespace orthant::pmm

@@ -18,17 +18,29 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <optional>
+#include <string>
 
 namespace orthant::pmm {
-
-enum class Form : std::uint8_t { product, left_grad, right_grad };
 
 struct ProductOptions {
   Wire operand_wire = Wire::native;
   Wire result_wire = Wire::native;
   std::int64_t num_chunks = 1; // row chunks of a replicated result, each reduced while the next is computed
 };
+
+/// A product by name, without a grid: what a runner makes a Product of, and what a list of a step holds.
+struct ProductPlan {
+  std::string formula; // "H = A F"
+  Form form{};
+  Placement left, right, result; // as they are passed
+  ProductOptions options;
+};
+
+/// Lists one run: its reads, the local product, and the reduction of its result. `num_nonzeros`: of this
+/// rank's block of a sparse left operand. Throws Error if the placements do not compose.
+void plan_product(StepPlan& step, ProductPlan const& plan,
+                  std::optional<std::int64_t> num_nonzeros = std::nullopt);
 
 /// One product, planned at set-up and run every step; a run allocates no array.
 ///
@@ -46,6 +58,8 @@ class Product {
   Product(ProcessGrid const& grid, Form form, Placement const& left, Placement const& right,
           Placement const& result, ProductOptions const& options = {},
           std::shared_ptr<Workspace<T>> workspace = nullptr);
+  Product(ProcessGrid const& grid, ProductPlan const& plan, std::shared_ptr<Workspace<T>> workspace = nullptr)
+      : Product(grid, plan.form, plan.left, plan.right, plan.result, plan.options, std::move(workspace)) {}
 
   /// result := the product. Collective over the three third axes: every rank calls with the same placements,
   /// products in the same order. Result aliases no operand. Enqueues on exec; on the host it is complete on
@@ -68,19 +82,17 @@ class Product {
   }
   void finish() { result_.finish(); }
 
-  /// The collectives of one run, in order: equal to what the ledgers will count.
-  [[nodiscard]] std::vector<PlannedCall> calls() const;
-
  private:
   enum class Completion : std::uint8_t { now, at_finish };
   void compute(DefaultExec const& exec, DistMatrix<T> const& left, DistMatrix<T> const& right,
                DistMatrix<T> const& result, Completion completion);
   void compute(DefaultExec const& exec, DistSparse<T> const& left, DistMatrix<T> const& right,
                DistMatrix<T> const& result, Completion completion);
-  template<class LocalProduct>
+  template<class Multiply>
   void multiply(DefaultExec const& exec, DistMatrix<T> const& result, Completion completion,
-                LocalProduct const& local_product);
+                Multiply const& local_product);
 
+  ProcessGrid const* grid_;
   Form form_;
   Placement left_placement_;
   std::shared_ptr<Workspace<T>> workspace_;

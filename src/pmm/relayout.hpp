@@ -69,6 +69,7 @@ class Relayout {
   /// Padding of flat shards is left as it is.
   void run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to) const;
 
+  /// The collectives of one run. They depend on where the row orders put each row, not on layouts alone.
   [[nodiscard]] std::vector<PlannedCall> calls() const;
 
  private:

@@ -14,6 +14,41 @@ namespace orthant::pmm {
 using runtime::Operation;
 using runtime::Reduction;
 
+namespace {
+
+/// Of `count` sums over rows, in double: as RowLoss::reduce_sums does.
+void plan_sums(StepPlan& step, Layout const& layout, LossKind kind, std::int64_t count) {
+  auto const bytes = count * static_cast<std::int64_t>(sizeof(double));
+  if (kind == LossKind::binary) step.add_call(Operation::all_reduce, layout.columns, bytes);
+  step.add_call(Operation::all_reduce, layout.rows, bytes);
+  if (layout.storage == Storage::row_sharded) step.add_call(Operation::all_reduce, layout.third(), bytes);
+}
+
+/// The maximum of each row, and then its two sums.
+void plan_softmax(StepPlan& step, Placement const& logits) {
+  auto const num_rows = step.block(logits).stored_rows.size();
+  for (auto const per_row : {1, 2})
+    step.add_call(Operation::all_reduce, logits.layout.columns,
+                  step.wire_bytes(per_row * num_rows, Wire::native));
+}
+
+} // namespace
+
+void plan_loss(StepPlan& step, Placement const& logits, LossKind kind) {
+  if (kind == LossKind::softmax) plan_softmax(step, logits);
+  plan_sums(step, logits.layout, kind, 1);
+}
+
+void plan_scores(StepPlan& step, Placement const& logits, LossKind kind) {
+  if (kind == LossKind::softmax) {
+    plan_softmax(step, logits);
+    step.add_call(Operation::all_reduce, logits.layout.columns,
+                  step.block(logits).stored_rows.size() *
+                      static_cast<std::int64_t>(sizeof(runtime::ValueIndex<double>)));
+  }
+  plan_sums(step, logits.layout, kind, 3 * num_splits);
+}
+
 template<class T>
 RowLoss<T>::RowLoss(ProcessGrid const& grid, Placement const& logits, LossKind kind)
     : grid_(&grid),
@@ -130,17 +165,6 @@ void RowLoss<T>::reduce_sums(runtime::Stream const& stream, Buffer const& sums) 
   if (kind_ == LossKind::binary) runtime::all_reduce(stream, grid_->along(layout.columns), sums);
   runtime::all_reduce(stream, grid_->along(layout.rows), sums);
   if (layout.storage == Storage::row_sharded) runtime::all_reduce(stream, grid_->along(layout.third()), sums);
-}
-
-template<class T>
-void RowLoss<T>::append_sums(std::vector<PlannedCall>& calls, std::int64_t count) const {
-  auto const& layout = placement_.layout;
-  auto const plan = [&](Axis axis) {
-    plan_call<double>(calls, grid_->along(axis), Operation::all_reduce, count);
-  };
-  if (kind_ == LossKind::binary) plan(layout.columns);
-  plan(layout.rows);
-  if (layout.storage == Storage::row_sharded) plan(layout.third());
 }
 
 /// On host processors. Where a rank has all classes, a few rows at a time stay in the first cache from the
@@ -271,33 +295,6 @@ std::array<SplitMetrics, num_splits> RowLoss<T>::evaluate(DefaultExec const& exe
                   counted == 0 ? 0.0 : flat[3 * s] / counted};
   }
   return metrics;
-}
-
-template<class T>
-std::vector<PlannedCall> RowLoss<T>::loss_calls() const {
-  std::vector<PlannedCall> calls;
-  if (kind_ == LossKind::softmax) append_softmax(calls);
-  append_sums(calls, 1);
-  return calls;
-}
-
-template<class T>
-std::vector<PlannedCall> RowLoss<T>::evaluate_calls() const {
-  std::vector<PlannedCall> calls;
-  if (kind_ == LossKind::softmax) {
-    append_softmax(calls);
-    plan_call<runtime::ValueIndex<T>>(calls, grid_->along(placement_.layout.columns), Operation::all_reduce,
-                                      block_.stored_rows.size());
-  }
-  append_sums(calls, 3 * num_splits);
-  return calls;
-}
-
-template<class T>
-void RowLoss<T>::append_softmax(std::vector<PlannedCall>& calls) const {
-  auto const& class_comm = grid_->along(placement_.layout.columns);
-  plan_call<T>(calls, class_comm, Operation::all_reduce, block_.stored_rows.size());
-  plan_call<T>(calls, class_comm, Operation::all_reduce, 2 * block_.stored_rows.size());
 }
 
 template class RowLoss<float>;

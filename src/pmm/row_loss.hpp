@@ -18,12 +18,11 @@
 // (arXiv 2505.04083), section 3.2; the reductions are packed here.
 
 #include "pmm/dist_matrix.hpp"
-#include "pmm/planned_call.hpp"
+#include "pmm/step_plan.hpp"
 
 #include <array>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace orthant::pmm {
 
@@ -44,6 +43,10 @@ struct HostTargets {
 };
 
 enum class LossKind : std::uint8_t { softmax, binary };
+
+/// Lists the collectives of RowLoss::loss_and_gradient, and of RowLoss::evaluate.
+void plan_loss(StepPlan& step, Placement const& logits, LossKind kind);
+void plan_scores(StepPlan& step, Placement const& logits, LossKind kind);
 
 struct SplitMetrics {
   std::int64_t num_counted = 0; // labelled rows of the split; multi-label: known entries
@@ -101,10 +104,6 @@ class RowLoss {
   /// n (binary: n C). The same on all ranks; to multiply by it is exact.
   [[nodiscard]] double scale_to_one(std::int64_t num_counted) const;
 
-  /// The collectives of loss_and_gradient and of evaluate, in order.
-  [[nodiscard]] std::vector<PlannedCall> loss_calls() const;
-  [[nodiscard]] std::vector<PlannedCall> evaluate_calls() const;
-
  private:
   /// What is wrong with the rows, and how many there are of each split, on this rank.
   struct LocalCounts {
@@ -123,8 +122,6 @@ class RowLoss {
   [[nodiscard]] std::int64_t num_terms(std::int64_t num_counted) const;
   template<class Buffer>
   void reduce_sums(runtime::Stream const& stream, Buffer const& sums) const;
-  void append_softmax(std::vector<PlannedCall>& calls) const;
-  void append_sums(std::vector<PlannedCall>& calls, std::int64_t count) const;
 
   ProcessGrid const* grid_;
   Placement placement_;

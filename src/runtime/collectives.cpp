@@ -177,7 +177,7 @@ std::int64_t Pending::logical_bytes() const {
 
 void Pending::begin() {
   auto const bytes = logical_bytes();
-  comm_.ledger().add(call_.operation, bytes);
+  comm_.ledger().add(call_.operation, bytes, sent_bytes(call_.operation, bytes, comm_.rank(), comm_.size()));
   began_ = Clock::now();
   InCollective const waiting(comm_, call_.operation, sequence_, bytes, call_.where);
   auto* const nccl = call_.on_device && can_enqueue(call_) ? comm_.nccl() : nullptr;

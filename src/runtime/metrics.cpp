@@ -48,9 +48,13 @@ bool ends_inside_a_line(std::filesystem::path const& path) {
 } // namespace
 
 Json to_json(EpochRecord const& record) {
-  Json json{{"epoch", record.epoch},           {"loss", record.loss},
-            {"grad_norms", record.grad_norms}, {"seconds", record.seconds},
-            {"comm_bytes", record.comm_bytes}, {"phases", record.phases.to_json()}};
+  Json json{{"epoch", record.epoch},
+            {"loss", record.loss},
+            {"grad_norms", record.grad_norms},
+            {"seconds", record.seconds},
+            {"comm_bytes", record.comm_bytes},
+            {"sent_bytes", record.sent_bytes},
+            {"phases", record.phases.to_json()}};
   auto const add = [&](char const* key, std::optional<double> const& value) {
     if (value) json[key] = *value;
   };

@@ -4,7 +4,7 @@
 // The machine-readable record of a run (DESIGN section 4), one JSON object a line:
 //
 //   {"event":"run", version, configuration, grid, ranks, backends, seed}
-//   {"event":"epoch","epoch":1,"loss":..,"grad_norms":[..],"seconds":..,"comm_bytes":..,"phases":{..},
+//   {"event":"epoch","epoch":1,"loss":..,"grad_norms":[..],"seconds":..,"comm_bytes":..,"sent_bytes":..,"phases":{..},
 //   accuracies}
 //   {"event":"done", ..}
 //
@@ -32,7 +32,8 @@ struct EpochRecord {
   double loss = 0;
   std::vector<double> grad_norms; // a layer
   double seconds = 0;
-  std::int64_t comm_bytes = 0; // sum over ranks
+  std::int64_t comm_bytes = 0; // sum over ranks of the ledgers' bytes
+  std::int64_t sent_bytes = 0; // sum over ranks of the ledgers' sent bytes
   PhaseTimes phases;
   std::optional<double> train_acc;
   std::optional<double> val_acc;

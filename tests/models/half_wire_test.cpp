@@ -30,7 +30,7 @@ class HalfWire : public ::testing::TestWithParam<std::array<int, 3>> {
     runtime::PhaseTimes phases;
     auto const scale = is_scaled ? models::gradient_scale(wire, loss, num_counted) : 1.0;
 
-    auto const& logits = network.forward(exec, models::Gcn<float>::Pass::training, 1, phases);
+    auto const& logits = network.forward(exec, models::Pass::training, 1, phases);
     loss.loss_and_gradient(exec, logits, network.logits_gradient(), num_counted, update.numbers().loss(),
                            scale);
     network.backward(exec, phases);

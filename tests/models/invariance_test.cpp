@@ -2,7 +2,7 @@
 //
 // The grid never changes the answer: the same seed gives the same losses on one rank and on every grid, for
 // every permutation of the store, with dropout, any depth and either order of the products.
-#include "models/communication.hpp"
+#include "models/gcn_step.hpp"
 #include "models_fixture.hpp"
 #include "support/grids.hpp"
 
@@ -187,7 +187,7 @@ TEST_P(GridInvariance, ResidualsSendWhatTheirRelayoutsList) {
   auto const before = grid_.group().ledger().total().bytes;
 
   runtime::PhaseTimes phases;
-  network.forward({}, models::Gcn<double>::Pass::training, 1, phases);
+  network.forward({}, models::Pass::training, 1, phases);
   Kokkos::deep_copy(network.logits_gradient().storage(), 1.0);
   network.backward({}, phases);
 
@@ -199,7 +199,7 @@ std::vector<double> loss_and_gradients(models::Gcn<double>& model, pmm::ProcessG
                                        graph::GraphStore const& store) {
   auto loss = models::make_vertex_loss<double>(grid, store, model.plan().logits());
   runtime::PhaseTimes phases;
-  auto const& logits = model.forward({}, models::Gcn<double>::Pass::training, 3, phases);
+  auto const& logits = model.forward({}, models::Pass::training, 3, phases);
   std::vector<double> numbers{loss.loss_and_gradient({}, logits, model.logits_gradient())};
   model.backward({}, phases);
   for (auto const& parameter : model.parameters()) {

@@ -7,6 +7,7 @@
 #include "graph/open_graph.hpp"
 #include "graph/partition.hpp"
 #include "models/full_graph.hpp"
+#include "models/gcn.hpp"
 #include "pmm/host_parts.hpp"
 
 #include <cstdlib>

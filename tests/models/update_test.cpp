@@ -41,15 +41,15 @@ class UpdateTest : public ::testing::TestWithParam<std::array<int, 3>> {
 
   /// gradient(i, j) := gradient_at(p, i, j). Returns the global squared norm.
   double set_gradient(models::Parameter<double> const& parameter, std::int64_t p) {
-    auto const is_bias = parameter.is_bias;
+    auto const is_bias = parameter.is_vector();
     auto const num_rows = is_bias ? 1 : parameter.matrix.extents().rows;
-    auto const num_columns = is_bias ? parameter.bias.length() : parameter.matrix.extents().columns;
+    auto const num_columns = is_bias ? parameter.vector.length() : parameter.matrix.extents().columns;
     if (is_bias) {
-      auto const gradient = parameter.bias_gradient.local();
-      auto const begin = parameter.bias_gradient.range().begin;
+      auto const gradient = parameter.vector_gradient.local();
+      auto const begin = parameter.vector_gradient.range().begin;
       Kokkos::parallel_for(
           "orthant::testing::bias_gradient",
-          Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec_, 0, parameter.bias.range().size()),
+          Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec_, 0, parameter.vector.range().size()),
           BiasGradient{gradient, p, begin});
     } else {
       pmm::fill(exec_, parameter.matrix_gradient, MatrixGradient{p});
@@ -86,7 +86,7 @@ TEST_P(UpdateTest, NormsClippingAndStepEqualSerialOnes) {
       auto const& parameter = parameters.list()[p];
       auto const of_parameter = set_gradient(parameter, static_cast<std::int64_t>(p));
       squared += factor * factor * of_parameter;
-      if (!parameter.is_bias) norms.push_back(factor * std::sqrt(of_parameter));
+      if (!parameter.is_vector()) norms.push_back(factor * std::sqrt(of_parameter));
       auto const values = host_copy(parameter.value());
       before.emplace_back(values.data(), values.data() + values.extent(0));
     }
@@ -129,7 +129,7 @@ TEST_P(UpdateTest, TheFirstLayerThatIsNotFiniteIsNamed) {
       models::FullGraphTrainer<double> trainer(grid_, network, loss, settings);
       static_cast<void>(trainer.train_epoch(1));
       for (auto const& parameter : network.parameters())
-        if (parameter.layer == layer && !parameter.is_bias)
+        if (parameter.layer == layer && !parameter.is_vector())
           Kokkos::deep_copy(parameter.value(), std::numeric_limits<double>::infinity());
 
       try {

@@ -24,7 +24,7 @@ double first_loss(pmm::ProcessGrid const& grid, graph::GraphStore const& store, 
   models::load_weights(grid, file, model.parameters());
   auto loss = models::make_vertex_loss<double>(grid, store, model.plan().logits());
   runtime::PhaseTimes phases;
-  auto const& logits = model.forward({}, models::Gcn<double>::Pass::training, 1, phases);
+  auto const& logits = model.forward({}, models::Pass::training, 1, phases);
   return loss.loss_and_gradient({}, logits, model.logits_gradient());
 }
 
@@ -57,7 +57,7 @@ models::Scores scores_of(models::Gcn<double>& model, pmm::ProcessGrid const& gri
                          graph::GraphStore const& store) {
   auto loss = models::make_vertex_loss<double>(grid, store, model.plan().logits());
   runtime::PhaseTimes phases;
-  return loss.evaluate({}, model.forward({}, models::Gcn<double>::Pass::evaluation, 0, phases));
+  return loss.evaluate({}, model.forward({}, models::Pass::evaluation, 0, phases));
 }
 
 TEST(WeightsFile, TellsThePartsOfItsModel) {

@@ -65,12 +65,24 @@ std::vector<std::array<int, 4>> product_grids(int num_ranks) {
 
 class ProductTest : public ::testing::TestWithParam<std::array<int, 4>> {
  protected:
+  /// The calls of one run, as they are listed for this rank.
+  template<class T>
+  std::vector<PlannedCall> calls_of_product(ProductPlan const& plan) const {
+    auto step = step_of<T>(grid_);
+    plan_product(step, plan);
+    return calls_of(step);
+  }
+
   /// Runs the product, and expects the serial result, clean padding and the planned calls.
   template<class T, class Left>
   void expect_product(Form form, Left const& left, DistMatrix<T> const& right, Placement const& result,
                       Dense const& expected, ProductOptions const& options = {}) {
-    Product<T> product(grid_, form, left.placement(), right.placement(), result, options);
+    ProductPlan const plan{"C = A B", form, left.placement(), right.placement(), result, options};
+    Product<T> product(grid_, plan);
+    auto step = step_of<T>(grid_);
+    plan_product(step, plan, num_nonzeros_of(left));
     auto const matrix = stained<T>(grid_, result);
+    auto const before = world_.instruments().flops;
     clear_ledgers(grid_);
 
     product.run(exec_, left, right, matrix);
@@ -78,7 +90,11 @@ class ProductTest : public ::testing::TestWithParam<std::array<int, 4>> {
     auto const what = "left " + left.placement().to_string() + ", right " + right.placement().to_string() +
                       ", result " + result.to_string();
     EXPECT_EQ(largest_error(matrix, expected), 0) << what;
-    EXPECT_EQ(counted_calls(grid_), planned_calls(product.calls())) << what;
+    EXPECT_EQ(counted_calls(grid_), planned_calls(step)) << what;
+    auto const& flops = world_.instruments().flops;
+    auto const& local = products_of(step).front();
+    EXPECT_EQ((local.is_sparse ? flops.sparse - before.sparse : flops.dense - before.dense), local.flops())
+        << what;
     auto const numbers = host_copy(matrix.storage());
     for (auto i = matrix.block().num_stored;
          i < matrix.block().num_padded && grid_.size(result.layout.third()) > 1; ++i)
@@ -198,8 +214,8 @@ TEST_P(ProductTest, SixteenBitsOnTheWireHalveTheBytes) {
     auto const p = placements(f, Storage::flat_sharded, Storage::row_sharded, storage);
     expect_product(Form::product, distributed<float>(grid_, p.a, a), distributed<float>(grid_, p.b, b), p.c,
                    product(a, b), options);
-    auto const native = Product<float>(grid_, Form::product, p.a, p.b, p.c).calls();
-    auto const halved = Product<float>(grid_, Form::product, p.a, p.b, p.c, options).calls();
+    auto const native = calls_of_product<float>({"C = A B", Form::product, p.a, p.b, p.c, {}});
+    auto const halved = calls_of_product<float>({"C = A B", Form::product, p.a, p.b, p.c, options});
     ASSERT_EQ(native.size(), halved.size());
     for (std::size_t i = 0; i < native.size(); ++i)
       EXPECT_EQ(native[i].bytes, 2 * halved[i].bytes);
@@ -218,8 +234,10 @@ TEST_P(ProductTest, PrefetchedOperandsAndOverlappingProductsGiveTheSame) {
   auto const dist_q = distributed<double>(grid_, p.c, q);
   auto const dh = stained<double>(grid_, p.a);
   auto const dw = stained<double>(grid_, p.b);
-  Product<double> grad_h(grid_, Form::left_grad, p.c, p.b, p.a);
-  Product<double> grad_w(grid_, Form::right_grad, p.a, p.c, p.b);
+  ProductPlan const plan_h{"dH = dQ W^T", Form::left_grad, p.c, p.b, p.a, {}};
+  ProductPlan const plan_w{"dW = H^T dQ", Form::right_grad, p.a, p.c, p.b, {}};
+  Product<double> grad_h(grid_, plan_h);
+  Product<double> grad_w(grid_, plan_w);
   clear_ledgers(grid_);
 
   for (int step = 0; step < 3; ++step) { // plans are used again
@@ -231,29 +249,35 @@ TEST_P(ProductTest, PrefetchedOperandsAndOverlappingProductsGiveTheSame) {
     EXPECT_EQ(largest_error(dh, product(q, transposed(w))), 0);
     EXPECT_EQ(largest_error(dw, product(transposed(h), q)), 0);
   }
-  auto calls = grad_h.calls();
-  for (auto const& call : grad_w.calls())
-    calls.push_back(call);
-  auto expected = planned_calls(calls);
-  for (auto& [key, total] : expected)
-    total = {3 * total.first, 3 * total.second};
-  EXPECT_EQ(counted_calls(grid_), expected);
+  auto listed = step_of<double>(grid_);
+  for (int step = 0; step < 3; ++step) {
+    plan_product(listed, plan_h);
+    plan_product(listed, plan_w);
+  }
+  EXPECT_EQ(counted_calls(grid_), planned_calls(listed));
 }
 
 TEST_P(ProductTest, CallsFollowTheRule) {
   auto const f = Frame{Axis::x, Axis::y, Axis::z, 30, 20, 10};
   auto const p = placements(f, Storage::replicated, Storage::flat_sharded, Storage::replicated);
 
-  auto const calls = Product<double>(grid_, Form::product, p.a, p.b, p.c).calls();
+  auto const calls = calls_of_product<double>({"C = A B", Form::product, p.a, p.b, p.c, {}});
 
   // B is gathered along r, its pieces padded; C is summed along k.
   std::vector<PlannedCall> expected;
   auto const b = block_of(grid_, p.b);
   auto const c = block_of(grid_, p.c);
   auto const along_x = grid_.size(Axis::x);
+  auto const sent = [&](Operation operation, std::int64_t bytes, Axis axis) {
+    return runtime::sent_bytes(operation, bytes, grid_.coordinate(axis), grid_.size(axis));
+  };
+  auto const gathered = 8 * ((b.size() + along_x - 1) / along_x) * along_x;
   if (along_x > 1 && b.size() > 0)
-    expected.push_back({Operation::all_gather, "x", 8 * ((b.size() + along_x - 1) / along_x) * along_x});
-  if (grid_.size(Axis::y) > 1 && c.size() > 0) expected.push_back({Operation::all_reduce, "y", 8 * c.size()});
+    expected.push_back(
+        {Operation::all_gather, "x", gathered, sent(Operation::all_gather, gathered, Axis::x)});
+  if (grid_.size(Axis::y) > 1 && c.size() > 0)
+    expected.push_back(
+        {Operation::all_reduce, "y", 8 * c.size(), sent(Operation::all_reduce, 8 * c.size(), Axis::y)});
   EXPECT_EQ(calls, expected);
 }
 

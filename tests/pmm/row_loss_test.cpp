@@ -142,7 +142,9 @@ TEST_P(RowLossTest, LossAndGradientEqualSerialOnes) {
 
       auto const result = row_loss.loss_and_gradient(exec_, z, dz);
 
-      EXPECT_EQ(counted_calls(grid_), planned_calls(row_loss.loss_calls())) << placement.to_string();
+      auto step = step_of<double>(grid_);
+      plan_loss(step, placement, kind);
+      EXPECT_EQ(counted_calls(grid_), planned_calls(step)) << placement.to_string();
       EXPECT_NEAR(result, loss, 1e-13) << placement.to_string();
       EXPECT_LT(largest_error(dz, gradient), 1e-9) << placement.to_string();
       EXPECT_EQ(largest_error(z, logits), 0) << "logits are kept";
@@ -166,7 +168,9 @@ TEST_P(RowLossTest, MetricsOfAllSplitsEqualSerialOnes) {
 
       auto const metrics = row_loss.evaluate(exec_, distributed<double>(grid_, placement, logits));
 
-      EXPECT_EQ(counted_calls(grid_), planned_calls(row_loss.evaluate_calls())) << placement.to_string();
+      auto step = step_of<double>(grid_);
+      plan_scores(step, placement, kind);
+      EXPECT_EQ(counted_calls(grid_), planned_calls(step)) << placement.to_string();
       for (int split = 0; split < num_splits; ++split) {
         auto const expected = kind == LossKind::softmax ? serial_softmax(logits, targets, split)
                                                         : serial_binary(logits, targets, split);
@@ -288,7 +292,9 @@ TEST_P(RowLossTest, BiasIsAddedAndItsGradientSummed) {
     clear_ledgers(grid_);
 
     sum_rows(exec_, matrix, gradient, work);
-    EXPECT_EQ(counted_calls(grid_), planned_calls(sum_rows_calls<double>(grid_, placement)));
+    auto step = step_of<double>(grid_);
+    plan_sum_rows(step, placement);
+    EXPECT_EQ(counted_calls(grid_), planned_calls(step));
     add_bias(exec_, matrix, bias);
 
     EXPECT_EQ(largest_error(

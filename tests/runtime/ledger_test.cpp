@@ -26,17 +26,50 @@ constexpr std::array all_operations{Operation::all_reduce, Operation::all_gather
 TEST(Ledger, AddsAndClears) {
   Ledger ledger;
 
-  ledger.add(Operation::broadcast, 10);
-  ledger.add(Operation::broadcast, 20);
-  ledger.add(Operation::barrier, 0);
+  ledger.add(Operation::broadcast, 10, 5);
+  ledger.add(Operation::broadcast, 20, 15);
+  ledger.add(Operation::barrier, 0, 0);
   ledger.add_seconds(Operation::broadcast, 0.5);
 
-  EXPECT_EQ(ledger[Operation::broadcast], (LedgerEntry{2, 30, 0.5}));
-  EXPECT_EQ(ledger[Operation::barrier], (LedgerEntry{1, 0, 0}));
-  EXPECT_EQ(ledger.total(), (LedgerEntry{3, 30, 0.5}));
+  EXPECT_EQ(ledger[Operation::broadcast], (LedgerEntry{2, 30, 20, 0.5}));
+  EXPECT_EQ(ledger[Operation::barrier], (LedgerEntry{1, 0, 0, 0}));
+  EXPECT_EQ(ledger.total(), (LedgerEntry{3, 30, 20, 0.5}));
   ledger.clear();
   for (auto const operation : all_operations)
     EXPECT_EQ(ledger[operation], LedgerEntry{});
+}
+
+TEST(Ledger, TakesTheCallsOfAnotherWithoutItsSeconds) {
+  Ledger recorded;
+  recorded.add(Operation::all_reduce, 8, 12);
+  recorded.add_seconds(Operation::all_reduce, 0.5);
+  Ledger ledger;
+
+  ledger.add_calls(recorded);
+  ledger.add_calls(recorded);
+
+  EXPECT_EQ(ledger.total(), (LedgerEntry{2, 16, 24, 0}));
+}
+
+TEST(Ledger, SentBytesAreThoseOfRings) {
+  // 4 ranks, a buffer of 40 bytes: the ring of an all_reduce passes 30 bytes a rank twice, that of a gather
+  // once.
+  EXPECT_EQ(sent_bytes(Operation::all_reduce, 40, 0, 4), 60);
+  EXPECT_EQ(sent_bytes(Operation::all_gather, 40, 1, 4), 30);
+  EXPECT_EQ(sent_bytes(Operation::reduce_scatter, 40, 2, 4), 30);
+  EXPECT_EQ(sent_bytes(Operation::broadcast, 40, 3, 4), 30);
+  EXPECT_EQ(sent_bytes(Operation::exclusive_scan, 40, 3, 4), 30);
+  EXPECT_EQ(sent_bytes(Operation::all_to_all, 40, 0, 4), 40);
+  EXPECT_EQ(sent_bytes(Operation::send, 40, 0, 4), 40);
+  EXPECT_EQ(sent_bytes(Operation::receive, 40, 0, 4), 0);
+  EXPECT_EQ(sent_bytes(Operation::barrier, 0, 0, 4), 0);
+}
+
+TEST(Ledger, SentBytesAddUpExactlyWhereRanksDoNotDivideThem) {
+  // 8 bytes over 3 ranks: an all_reduce sends 2 x 2 x 8 = 32 in all: 11, 11 and 10.
+  EXPECT_EQ(sent_bytes(Operation::all_reduce, 8, 0, 3), 11);
+  EXPECT_EQ(sent_bytes(Operation::all_reduce, 8, 1, 3), 11);
+  EXPECT_EQ(sent_bytes(Operation::all_reduce, 8, 2, 3), 10);
 }
 
 TEST(Ledger, NamesEveryOperationDifferently) {
@@ -76,7 +109,7 @@ void communicate(Communicator const& comm, Wire wire) {
 /// The scan never takes the 16-bit wire.
 void expect_closed_forms(Communicator const& comm, std::int64_t element_bytes) {
   auto const size = static_cast<std::int64_t>(comm.size());
-  auto const& ledger = comm.ledger();
+  auto const ledger = comm.ledger(); // as it is before the reductions of this check
   auto const expect = [&](Operation operation, std::int64_t calls, std::int64_t elements) {
     EXPECT_EQ(ledger[operation].calls, calls) << name_of(operation);
     EXPECT_EQ(ledger[operation].bytes, elements * element_bytes) << name_of(operation);
@@ -88,6 +121,11 @@ void expect_closed_forms(Communicator const& comm, std::int64_t element_bytes) {
   expect(Operation::broadcast, 1, 13);
   expect(Operation::all_to_all, 1, 5 * (size - 1));
   expect(Operation::barrier, 1, 0);
+  EXPECT_EQ(all_reduced(comm, ledger[Operation::all_reduce].sent_bytes), 2 * (size - 1) * 11 * element_bytes);
+  EXPECT_EQ(all_reduced(comm, ledger[Operation::all_gather].sent_bytes),
+            (size - 1) * 8 * size * element_bytes);
+  EXPECT_EQ(all_reduced(comm, ledger[Operation::reduce_scatter].sent_bytes),
+            (size - 1) * 8 * size * element_bytes);
   EXPECT_EQ(ledger[Operation::exclusive_scan].calls, 1);
   EXPECT_EQ(ledger[Operation::exclusive_scan].bytes, 4 * 11);
   EXPECT_EQ(ledger.total().calls, 9);

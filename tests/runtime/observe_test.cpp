@@ -334,10 +334,11 @@ TEST(Metrics, EpochKeysComeInOrderAndAbsentOnesStayAway) {
   record.grad_norms = {1, 2.5};
   record.seconds = 0.25;
   record.comm_bytes = 9'007'199'254'740'993; // beyond a double's integers
+  record.sent_bytes = 17;
   record.phases.add("forward", 0.125);
   EXPECT_EQ(to_json(record).dump(),
             R"({"epoch":3,"loss":0.1,"grad_norms":[1.0,2.5],"seconds":0.25,"comm_bytes":9007199254740993,)"
-            R"("phases":{"forward":0.125}})");
+            R"("sent_bytes":17,"phases":{"forward":0.125}})");
 
   record.val_acc = 0.5;
   record.test_loss = 2.0;

@@ -51,7 +51,7 @@ TEST(Together, CostsOneSmallAllReduce) {
 
   together(world, [] {});
 
-  auto const counted = world.size() == 1 ? LedgerEntry{} : LedgerEntry{1, 8, 0};
+  auto const counted = world.size() == 1 ? LedgerEntry{} : LedgerEntry{1, 8, 0, 0};
   EXPECT_EQ(world.ledger().total().calls, counted.calls);
   EXPECT_EQ(world.ledger().total().bytes, counted.bytes);
 }

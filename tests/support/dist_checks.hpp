@@ -6,12 +6,13 @@
 
 #include "pmm/dist_sparse.hpp"
 #include "pmm/dist_vector.hpp"
-#include "pmm/planned_call.hpp"
+#include "pmm/step_plan.hpp"
 #include "support/reference.hpp"
 
 #include <array>
 #include <gtest/gtest.h>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +53,16 @@ template<class T>
   pmm::DistMatrix<T> matrix(grid, placement, "orthant::testing::stained");
   Kokkos::deep_copy(matrix.storage(), T{12345});
   return matrix;
+}
+
+/// Reals of either sign, the same on every grid.
+template<class T>
+[[nodiscard]] pmm::DistMatrix<T> drawn(pmm::ProcessGrid const& grid, pmm::Placement const& placement,
+                                       std::uint64_t seed) {
+  auto const& extents = placement.extents;
+  return distributed<T>(grid, placement, make_dense(extents.rows, extents.columns, [&](auto i, auto j) {
+                          return small_real(seed, i, j);
+                        }));
 }
 
 /// Largest difference of this rank's piece from `whole`, NaN counting as infinite.
@@ -130,8 +141,8 @@ template<class T>
   return block;
 }
 
-using CallTotals =
-    std::map<std::pair<std::string, runtime::Operation>, std::pair<std::int64_t, std::int64_t>>;
+/// Calls, bytes and sent bytes.
+using CallTotals = std::map<std::pair<std::string, runtime::Operation>, std::array<std::int64_t, 3>>;
 
 inline std::vector<runtime::Communicator const*> communicators_of(pmm::ProcessGrid const& grid) {
   std::vector<runtime::Communicator const*> all{&grid.group()};
@@ -145,14 +156,14 @@ inline void clear_ledgers(pmm::ProcessGrid const& grid) {
     comm->ledger().clear();
 }
 
-/// Calls and bytes by axis and operation: what the ledgers hold.
+/// By axis and operation: what the ledgers hold.
 inline CallTotals counted_calls(pmm::ProcessGrid const& grid) {
   CallTotals totals;
   for (auto const* comm : communicators_of(grid))
     for (std::size_t i = 0; i < runtime::num_operations; ++i) {
       auto const operation = static_cast<runtime::Operation>(i);
       auto const& entry = comm->ledger()[operation];
-      if (entry.calls > 0) totals[{comm->axis(), operation}] = {entry.calls, entry.bytes};
+      if (entry.calls > 0) totals[{comm->axis(), operation}] = {entry.calls, entry.bytes, entry.sent_bytes};
     }
   return totals;
 }
@@ -161,11 +172,31 @@ inline CallTotals counted_calls(pmm::ProcessGrid const& grid) {
 inline CallTotals planned_calls(std::vector<pmm::PlannedCall> const& calls) {
   CallTotals totals;
   for (auto const& call : calls) {
-    auto& [num_calls, num_bytes] = totals[{call.axis, call.operation}];
+    auto& [num_calls, num_bytes, num_sent] = totals[{call.axis, call.operation}];
     ++num_calls;
     num_bytes += call.bytes;
+    num_sent += call.sent_bytes;
   }
   return totals;
+}
+
+/// An empty list for this rank, of scalars of type T.
+template<class T>
+[[nodiscard]] pmm::StepPlan step_of(pmm::ProcessGrid const& grid) {
+  return {grid.shape(), grid.coordinates(), sizeof(T)};
+}
+/// Of a left operand, as plan_product asks for it.
+template<class T>
+[[nodiscard]] std::optional<std::int64_t> num_nonzeros_of(pmm::DistMatrix<T> const& /*dense*/) {
+  return std::nullopt;
+}
+template<class T>
+[[nodiscard]] std::optional<std::int64_t> num_nonzeros_of(pmm::DistSparse<T> const& sparse) {
+  return sparse.forward().block().csr.num_nonzeros();
+}
+
+inline CallTotals planned_calls(pmm::StepPlan const& step) {
+  return planned_calls(calls_of(step));
 }
 
 /// Every way to split rows and columns over two of the three axes.

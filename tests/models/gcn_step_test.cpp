@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The list of an epoch beside a real epoch: collectives against the ledgers, products against the counted
+// arithmetic, on every grid. And lists of grids that do not exist, against closed forms worked out by hand.
+
+#include "models/gcn_step.hpp"
+
+#include "models/full_graph.hpp"
+#include "models_fixture.hpp"
+#include "support/dist_checks.hpp"
+#include "support/grids.hpp"
+
+#include <gtest/gtest.h>
+#include <map>
+
+namespace orthant::testing {
+namespace {
+
+constexpr auto graph_text = "sbm:vertices=203,edges=900,features=13,classes=5";
+
+struct Case {
+  std::string name;
+  models::GcnSettings settings;
+  std::string graph = graph_text;
+};
+
+std::vector<Case> cases() {
+  models::GcnSettings plain;
+  plain.set_layers(3, 9);
+  plain.dropout = 0;
+  std::vector<Case> all{{"plain", plain, graph_text}};
+  auto const add = [&](std::string name, auto const& change, std::string graph = graph_text) {
+    auto settings = plain;
+    change(settings);
+    settings.set_layers(settings.num_layers(), 9);
+    all.push_back({std::move(name), settings, std::move(graph)});
+  };
+  add("dropout", [](auto& s) { s.dropout = 0.4; });
+  add("no bias, no overlap", [](auto& s) { s.has_bias = s.overlaps = false; });
+  add("transform first", [](auto& s) { s.order = models::ProductOrder::transform_first; });
+  add("trained features", [](auto& s) { s.trains_features = true; });
+  add(
+      "directed", [](auto&) {}, std::string(graph_text) + ",directed=1");
+  for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})
+    add(order == models::ProductOrder::aggregate_first ? "all parts" : "all parts, transform first",
+        [&](auto& s) {
+          s.norm = models::Norm::rms;
+          s.has_residuals = s.has_head = s.trains_features = true;
+          s.projected_width = 9;
+          s.order = order;
+        });
+  add(
+      "fewer vertices than ranks", [](auto& s) { s.norm = models::Norm::rms; },
+      "ring:vertices=5,features=1,classes=2");
+  return all;
+}
+
+class GcnStep : public ::testing::TestWithParam<std::array<int, 3>> {
+ protected:
+  GcnStep()
+      : world_(MPI_COMM_WORLD, "world"),
+        grid_(world_, {1, GetParam()[0], GetParam()[1], GetParam()[2]}) {}
+
+  runtime::Communicator world_;
+  pmm::ProcessGrid grid_;
+};
+
+/// What the list cannot know from layouts: the blocks' non-zeros, and where residuals go.
+template<class T>
+models::GcnEpochTraits traits_of_operands(graph::GraphStore const& store, models::GcnSettings const& settings,
+                                          models::GcnOperands<T> const& operands,
+                                          pmm::GridShape const& shape) {
+  auto traits = models::traits_of(store.facts(), shape, operands.plan, settings);
+  traits.num_nonzeros = [&](pmm::Placement const& placement) -> std::int64_t {
+    for (auto const& block : operands.adjacency)
+      if (block.placement() == placement) return *num_nonzeros_of(block);
+    return operands.features.is_sparse ? *num_nonzeros_of(operands.features.sparse) : 0;
+  };
+  traits.residual_bytes = [&](models::GcnLayerPlan const& layer, bool is_backward) {
+    auto const path = operands.residual(static_cast<std::size_t>(layer.index));
+    auto const calls = (is_backward ? path.backward : path.forward)->calls();
+    return calls.empty() ? std::nullopt : std::optional(calls.front().bytes);
+  };
+  return traits;
+}
+
+TEST_P(GcnStep, ListsWhatAnEpochCommunicatesAndMultiplies) {
+  for (auto const& [name, settings, graph] : cases()) {
+    SCOPED_TRACE(name);
+    auto const store = store_of_dataset(world_, graph);
+    auto const plan = models::plan_gcn(store, settings);
+    auto const operands = models::make_full_graph_operands<float>(grid_, store, plan, settings);
+    auto step = step_of<float>(grid_);
+    plan_epoch(step, plan, settings, traits_of_operands(store, settings, operands, grid_.shape()));
+    models::Gcn<float> model(grid_, store, settings);
+    auto loss = models::make_vertex_loss<float>(grid_, store, plan.logits());
+    models::FullGraphTrainer<float> trainer(grid_, model, loss, {});
+    static_cast<void>(trainer.train_epoch(1));
+    clear_ledgers(grid_);
+    auto const before = world_.instruments().flops;
+
+    static_cast<void>(trainer.train_epoch(2));
+
+    EXPECT_EQ(counted_calls(grid_), planned_calls(step));
+    runtime::FlopCount planned;
+    for (auto const& product : products_of(step))
+      (product.is_sparse ? planned.sparse : planned.dense) += product.flops();
+    EXPECT_EQ(world_.instruments().flops.dense - before.dense, planned.dense);
+    EXPECT_EQ(world_.instruments().flops.sparse - before.sparse, planned.sparse);
+    EXPECT_GT(runtime::all_reduced(world_, planned.dense), 0);
+  }
+}
+
+int num_ranks() {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGrids, GcnStep, ::testing::ValuesIn(grids_3d(num_ranks())), GridName());
+
+/// Lists of all ranks of a grid that does not exist, summed.
+struct GridTotals {
+  std::map<std::string, std::int64_t> counted, sent; // by axis
+  std::int64_t dense_flops = 0;
+};
+
+GridTotals totals_of(pmm::GridShape const& shape, models::GcnPlan const& plan,
+                     models::GcnSettings const& settings, models::GcnEpochTraits const& traits) {
+  GridTotals totals;
+  for (int rank = 0; rank < shape.num_ranks(); ++rank) {
+    pmm::StepPlan step(shape, pmm::coordinates_of(shape, rank), sizeof(float));
+    plan_epoch(step, plan, settings, traits);
+    for (auto const* const axis : {"x", "y", "z", "group"}) {
+      auto const bytes = bytes_along(step, axis);
+      totals.counted[axis] += bytes.counted;
+      totals.sent[axis] += bytes.sent;
+    }
+    for (auto const& product : products_of(step))
+      totals.dense_flops += product.is_sparse ? 0 : product.flops();
+  }
+  return totals;
+}
+
+/// Two layers, 64-32-16 wide, aggregate first, without bias, A^ F0 not kept; everything divides.
+struct TwoLayers {
+  static constexpr std::int64_t n = 4096;
+  models::GcnPlan plan;
+  models::GcnSettings settings;
+  TwoLayers() {
+    settings.has_bias = false;
+    plan = models::plan_gcn({.num_vertices = n, .widths = {64, 32, 16}, .has_input_dropout = true},
+                            models::ProductOrder::aggregate_first);
+  }
+};
+
+// Plexus (arXiv 2505.04083), algorithms 1 and 2, on X x Y x Z = 8 x 4 x 32. The roles (a, b, c) are (x, y, z)
+// in layer 0 and (z, x, y) in layer 1. Over all ranks the blocks of H[c,b] are a N D numbers, those of Q[c,a]
+// b N D', of dH again a N D, of dF[a,b] c N D; W[b,a], gathered and reduced along c, is c D D'.
+TEST(GcnStepOfAGrid, SumsOver1024RanksAreTheClosedForms) {
+  TwoLayers const model;
+  pmm::GridShape const shape{1, 8, 4, 32};
+  constexpr auto n = TwoLayers::n;
+
+  auto const totals = totals_of(shape, model.plan, model.settings, {});
+
+  // Layer 0: H along x: 8 N 64. Q along y: 4 N 32. W and dW along z: 2 (32 x 64 x 32).
+  // Layer 1, a = z, b = x, c = y: H along z: 32 N 32. Q along x: 8 N 16. W twice and dW along y: 3 (4 x 32 x
+  // 16).
+  //   dH along z: 32 N 32. dF along y: 4 N 32.
+  // Loss: logits [y,z]: along z three numbers a row, on 32 x 8 copies of N rows; along y a double, on all
+  // ranks.
+  auto const along_x = 8 * n * 64 + 8 * n * 16;
+  auto const along_y = 4 * n * 32 + 3 * 4 * 32 * 16 + 4 * n * 32;
+  auto const along_z = 2 * 32 * 64 * 32 + 2 * 32 * n * 32 + 3 * n * 32 * 8;
+  EXPECT_EQ(totals.counted.at("x"), 4 * along_x);
+  EXPECT_EQ(totals.counted.at("y"), 4 * along_y + 8 * 1024);
+  EXPECT_EQ(totals.counted.at("z"), 4 * along_z);
+  EXPECT_EQ(totals.counted.at("group"), 1024 * 2 * 8); // squared norms of two weights
+}
+
+// Sent: an all_reduce over G ranks sends 2 (G-1)/G of what it counts, a gather or reduce_scatter (G-1)/G
+// (schedules.md, section 1: 4 (Ga-1) u + 2 (Gb-1) u' + 2 (Gc-1) u of a layer in the middle).
+TEST(GcnStepOfAGrid, SentBytesOf1024RanksAreTheClosedForms) {
+  TwoLayers const model;
+  constexpr auto n = TwoLayers::n;
+
+  auto const totals = totals_of({1, 8, 4, 32}, model.plan, model.settings, {});
+
+  // u of layer 0 is N 64 / P, of layer 1 N 32 / P, u' of layer 1 N 16 / P; times P ranks:
+  auto const along_x = 2 * 7 * n * 64 + 2 * 7 * n * 16;                     // H of layer 0, Q of layer 1
+  auto const along_y = 2 * 3 * n * 32 + 2 * 3 * n * 32 + 3 * 3 * (32 * 16); // Q of 0, dF of 1, W of 1
+  auto const along_z = 4 * 31 * n * 32 + 2 * 31 * (64 * 32) + 2 * 31 * 3 * n * 8; // H, dH of 1, W of 0, loss
+  EXPECT_EQ(totals.sent.at("x"), 4 * along_x);
+  EXPECT_EQ(totals.sent.at("y"), 4 * along_y + 8 * 1024 * 2 * 3 / 4);
+  EXPECT_EQ(totals.sent.at("z"), 4 * along_z);
+}
+
+// Every product is shared by all ranks without replicas: Q = H W of N x 64 x 32 is 2 N 64 32 flops in all.
+TEST(GcnStepOfAGrid, ArithmeticIsThatOfOneRank) {
+  TwoLayers const model;
+  constexpr auto n = TwoLayers::n;
+  // Layer 0: Q and dW. Layer 1: Q, dW and dH.
+  constexpr auto flops = 2 * n * (2 * 64 * 32 + 3 * 32 * 16);
+
+  for (auto const& shape : {pmm::GridShape{1, 1, 1, 1}, {1, 8, 4, 32}, {1, 16, 8, 16}})
+    EXPECT_EQ(totals_of(shape, model.plan, model.settings, {}).dense_flops, flops) << shape.to_string();
+}
+
+TEST(GcnStepOfAGrid, TheFirstAggregateThatIsKeptIsNotListed) {
+  TwoLayers const model;
+  models::GcnEpochTraits traits;
+  traits.keeps_first_aggregate = true;
+  pmm::GridShape const shape{1, 8, 4, 32};
+
+  auto const kept = totals_of(shape, model.plan, model.settings, traits);
+  auto const computed = totals_of(shape, model.plan, model.settings, {});
+
+  EXPECT_EQ(computed.counted.at("x") - kept.counted.at("x"), 4 * 8 * TwoLayers::n * 64);
+  EXPECT_EQ(computed.counted.at("y"), kept.counted.at("y"));
+}
+
+TEST(GcnStepOfAGrid, A16BitWireHalvesActivationsAndLeavesWeights) {
+  TwoLayers model;
+  constexpr auto n = TwoLayers::n;
+  model.settings.wire = runtime::Wire::bf16;
+
+  auto const totals = totals_of({1, 8, 4, 32}, model.plan, model.settings, {});
+
+  EXPECT_EQ(totals.counted.at("x"), 2 * (8 * n * 64 + 8 * n * 16));
+  EXPECT_EQ(totals.counted.at("y"), 2 * (4 * n * 32 + 4 * n * 32) + 4 * 3 * 4 * 32 * 16 + 8 * 1024);
+}
+
+} // namespace
+} // namespace orthant::testing
