@@ -7,6 +7,7 @@
 #include "runtime/error.hpp"
 #include "runtime/staged_file.hpp"
 #include "runtime/suggestion.hpp"
+#include "runtime/trace_file.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -161,7 +162,7 @@ int run_command(runtime::Environment& environment, Command const& command) {
   Context context{environment, metrics, run_record(world, command)};
   auto const status = command.run(context);
 
-  if (!common.trace.empty()) instruments.trace.write(world, common.trace);
+  if (!common.trace.empty()) runtime::write_trace(world, instruments.trace, common.trace);
   metrics.close(world);
   return status;
 }

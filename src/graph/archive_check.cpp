@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/archive_check.hpp"
 
-#include "graph/store_writer.hpp"
+#include "graph/crc32.hpp"
 #include "graph/zip_member.hpp"
 #include "runtime/collectives.hpp"
 #include "runtime/error.hpp"

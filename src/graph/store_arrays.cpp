@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/store_arrays.hpp"
 
+#include "graph/crc32.hpp"
 #include "graph/store_writer.hpp"
 #include "graph/vertex_owners.hpp"
 #include "runtime/error.hpp"

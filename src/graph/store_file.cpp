@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/store_file.hpp"
 
+#include "graph/crc32.hpp"
 #include "graph/store_arrays.hpp"
 #include "graph/store_schema.hpp"
-#include "graph/store_writer.hpp"
 #include "runtime/error.hpp"
 #include "runtime/repeated_call.hpp"
 #include "runtime/text_exchange.hpp"

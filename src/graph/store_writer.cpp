@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/store_writer.hpp"
 
+#include "graph/crc32.hpp"
 #include "graph/vertex_owners.hpp"
 #include "runtime/error.hpp"
 #include "runtime/together.hpp"
@@ -9,7 +10,6 @@
 #include <cstring>
 #include <unistd.h>
 #include <vector>
-#include <zlib.h>
 
 namespace orthant::graph {
 
@@ -17,11 +17,6 @@ using runtime::Hdf5File;
 using runtime::Hdf5Type;
 using runtime::throw_user;
 using runtime::together;
-
-std::uint32_t crc32_of(std::span<std::byte const> bytes, std::uint32_t crc) {
-  return static_cast<std::uint32_t>(
-      ::crc32_z(crc, reinterpret_cast<unsigned char const*>(bytes.data()), bytes.size()));
-}
 
 std::string checksums_of(std::string const& array) {
   return "/checksums" + array;

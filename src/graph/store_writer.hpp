@@ -17,9 +17,6 @@
 
 namespace orthant::graph {
 
-/// CRC-32 (zlib's), continued from `crc`.
-[[nodiscard]] std::uint32_t crc32_of(std::span<std::byte const> bytes, std::uint32_t crc = 0);
-
 /// Where the checksums of an array are.
 [[nodiscard]] std::string checksums_of(std::string const& array);
 

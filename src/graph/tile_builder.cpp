@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/tile_builder.hpp"
 
+#include "graph/crc32.hpp"
 #include "graph/radix_sort.hpp"
 #include "runtime/collectives.hpp"
 #include "runtime/together.hpp"

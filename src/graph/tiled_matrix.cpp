@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/tiled_matrix.hpp"
 
+#include "graph/crc32.hpp"
 #include "graph/store_arrays.hpp"
-#include "graph/store_writer.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>

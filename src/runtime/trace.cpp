@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/trace.hpp"
 
-#include "runtime/collectives.hpp"
-#include "runtime/communicator.hpp"
-#include "runtime/staged_file.hpp"
-#include "runtime/text_exchange.hpp"
-#include "runtime/together.hpp"
-
 #include <algorithm>
 #include <fmt/format.h>
 #include <iterator>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <optional>
-#include <utility>
 
 namespace orthant::runtime {
 namespace {
@@ -140,40 +131,6 @@ std::string Trace::events_of(int rank, std::int64_t num_records, std::int64_t sh
     text += '}';
   }
   return text;
-}
-
-void Trace::write(Communicator const& comm, std::string const& path) const {
-  auto const recorded = num_records();
-  // Time zero is the first rank's start.
-  constexpr auto off = std::numeric_limits<std::int64_t>::max();
-  auto const zero = all_reduced(comm, is_on_ ? origin_of_system_ns_ : off, Reduction::min);
-  auto mine = together(
-      comm, [&] { return events_of(comm.rank(), recorded, is_on_ ? origin_of_system_ns_ - zero : 0); });
-  if (!comm.is_root()) mine.insert(0, ",\n");
-
-  std::optional<UserError> failure; // told after all texts are gathered: the other ranks must not hang
-  StagedFile staged;                // on rank 0
-  auto const attempt = [&](auto&& action) {
-    if (failure || !comm.is_root()) return;
-    try {
-      action();
-    } catch (UserError const& error) {
-      failure = error;
-    }
-  };
-  attempt([&] {
-    staged = StagedFile(path, "trace");
-    staged.file().append("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-  });
-  gather_text(comm, std::move(mine),
-              [&](std::string_view piece) { attempt([&] { staged.file().append(piece); }); });
-  attempt([&] {
-    staged.file().append("\n]}\n");
-    staged.publish();
-  });
-  together(comm, [&] {
-    if (failure) throw *failure;
-  });
 }
 
 } // namespace orthant::runtime

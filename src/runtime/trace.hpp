@@ -4,7 +4,7 @@
 // Timeline of one run in the Chrome trace-event format (chrome://tracing, Perfetto): one process a rank, one
 // lane for regions and one for the collectives of each axis. Off until `start`; while off, a record costs one
 // branch. Ranks are put on one time axis by their system clocks, which agree to a microsecond on one node and
-// as well as NTP keeps them between nodes.
+// as well as NTP keeps them between nodes (trace_file.hpp).
 
 #include <chrono>
 #include <cstdint>
@@ -14,8 +14,6 @@
 #include <vector>
 
 namespace orthant::runtime {
-
-class Communicator;
 
 class Trace {
  public:
@@ -34,10 +32,10 @@ class Trace {
   [[nodiscard]] std::int64_t num_records() const;
   [[nodiscard]] std::int64_t num_dropped() const;
 
-  /// Writes all ranks' records (but for its own communication) to `path` as JSON, rank after rank, through
-  /// rank 0. Collective.
-  /// Throws UserError on all ranks where the file cannot be written.
-  void write(Communicator const& comm, std::string const& path) const;
+  /// The system's clock at start(), in nanoseconds: what times of records count from.
+  [[nodiscard]] std::int64_t origin_of_system_ns() const { return origin_of_system_ns_; }
+  /// The first `num_records` records as JSON events of `rank`, with `shift_ns` added to their times.
+  [[nodiscard]] std::string events_of(int rank, std::int64_t num_records, std::int64_t shift_ns) const;
 
  private:
   struct Record {
@@ -48,7 +46,6 @@ class Trace {
     std::int64_t bytes;
   };
   std::uint32_t index_of(std::string_view name);
-  [[nodiscard]] std::string events_of(int rank, std::int64_t num_records, std::int64_t shift_ns) const;
 
   bool is_on_ = false;
   Clock::time_point origin_{};

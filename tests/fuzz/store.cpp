@@ -9,11 +9,12 @@
 
 #include "fuzz/fuzz_target.hpp"
 #include "fuzz/single_rank.hpp"
+#include "graph/crc32.hpp"
 #include "graph/dataset.hpp"
 #include "graph/partition.hpp"
 #include "graph/store_reader.hpp"
-#include "graph/store_writer.hpp"
 #include "graph/vertex_owners.hpp"
+#include "runtime/hdf5_file.hpp"
 
 #include <algorithm>
 #include <cstring>

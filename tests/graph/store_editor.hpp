@@ -4,7 +4,7 @@
 // Changes a store as somebody would who knows its format: elements, whole arrays or facts, with every
 // checksum made right again.
 
-#include "graph/store_writer.hpp"
+#include "graph/crc32.hpp"
 #include "graph/vertex_owners.hpp"
 #include "runtime/hdf5_file.hpp"
 

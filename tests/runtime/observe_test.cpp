@@ -6,7 +6,7 @@
 #include "runtime/staged_file.hpp"
 #include "runtime/text_exchange.hpp"
 #include "runtime/timer.hpp"
-#include "runtime/trace.hpp"
+#include "runtime/trace_file.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <cmath>
@@ -122,7 +122,7 @@ TEST(Trace, HoldsRegionsAndCollectivesOfAllRanks) {
     all_reduce(host, group, data);
   }
 
-  instruments->trace.write(world, folder.file("trace.json"));
+  write_trace(world, instruments->trace, folder.file("trace.json"));
 
   if (!world.is_root()) return;
   auto const file = ordered_json::parse(text_of_file(folder.file("trace.json")));
@@ -173,7 +173,7 @@ TEST(Trace, OverlappingSlicesGetLanesOfTheirOwn) {
   trace.add("other", "y", at(0), at(9));
   trace.add("touching", "x", at(9), at(10));
 
-  trace.write(world, folder.file("trace.json"));
+  write_trace(world, trace, folder.file("trace.json"));
 
   if (!world.is_root()) return;
   auto const file = ordered_json::parse(text_of_file(folder.file("trace.json")));
@@ -198,7 +198,7 @@ TEST(Trace, FullTraceDropsAndSaysSo) {
   for (int i = 0; i < 15; ++i)
     trace.add("x", "y", now, now);
 
-  trace.write(world, folder.file("trace.json"));
+  write_trace(world, trace, folder.file("trace.json"));
 
   EXPECT_EQ(trace.num_records(), 10);
   EXPECT_EQ(trace.num_dropped(), 5);
@@ -223,7 +223,7 @@ TEST(Trace, ThreadsRecordTogether) {
 TEST(Trace, OffOnAllRanksIsStillJson) {
   Communicator const world(MPI_COMM_WORLD, "world");
   ScratchFolder const folder(MPI_COMM_WORLD);
-  Trace().write(world, folder.file("trace.json"));
+  write_trace(world, Trace(), folder.file("trace.json"));
   if (world.is_root()) {
     EXPECT_TRUE(ordered_json::accept(text_of_file(folder.file("trace.json"))));
   }
@@ -233,9 +233,9 @@ TEST(Trace, UnwritablePathIsEveryonesUserError) {
   Communicator const world(MPI_COMM_WORLD, "world");
   Trace trace;
   trace.start();
-  EXPECT_EQ(message_of([&] { trace.write(world, "/nowhere/at/all.json"); }),
+  EXPECT_EQ(message_of([&] { write_trace(world, trace, "/nowhere/at/all.json"); }),
             "cannot open the trace file '/nowhere/at/all.json': there is no folder '/nowhere/at'");
-  EXPECT_EQ(message_of([&] { trace.write(world, "/dev/full"); }),
+  EXPECT_EQ(message_of([&] { write_trace(world, trace, "/dev/full"); }),
             "cannot write the trace file '/dev/full': it is a device or a pipe; a regular file is wanted");
 }
 
