@@ -71,7 +71,7 @@ programs=(g++:g++ cmake:cmake ninja:ninja-build mpirun:openmpi-bin clang-format:
   h5diff:hdf5-tools curl:curl)
 libraries=(libopenmpi-dev libhdf5-openmpi-dev libmetis-dev libopenblas-dev zlib1g-dev libzip-dev libcli11-dev
   libtomlplusplus-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev)
-optional=(ccache ca-certificates) # installed along, never demanded
+optional=(ccache ca-certificates unzip) # installed along, never demanded
 
 # Whether CMake would find a Kokkos other than Debian's.
 has_own_kokkos() {

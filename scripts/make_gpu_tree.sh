@@ -174,7 +174,7 @@ done
 # ---------------------------------------------------------------------------------------------------------------
 # Sources of the scripts and drivers, data, and the list of tests
 # ---------------------------------------------------------------------------------------------------------------
-for part in scripts src tests LICENSE; do cp -r "$repository/$part" "$share/source/"; done
+for part in scripts src tests datasets LICENSE; do cp -r "$repository/$part" "$share/source/"; done
 find "$share/source" -name __pycache__ -prune -exec rm -rf {} +
 rm -rf "$share/source/tests/bench/results"
 builds=()

@@ -52,7 +52,9 @@ int train(TrainOptions const& options, Context& context) {
       batches.batch_size, has_full_graph);
   if (!options.force_memory) require_memory(context, "train", estimate);
   models::MiniBatchTrainer<T> trainer(grid, store, model_settings, settings, batches);
-  if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());
+  if (!options.init_from.empty())
+    models::load_weights(grid, options.init_from, trainer.parameters(),
+                         models::architecture_of(model_settings));
 
   begin_metrics(context, grid, options);
   describe_graph(context, store);

@@ -2,6 +2,7 @@
 #include "graph/byte_source.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/repeated_call.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -21,7 +22,8 @@ void CloseFile::operator()(int descriptor) const noexcept {
 }
 
 FileDescriptor open_to_read(std::filesystem::path const& path) {
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  FileDescriptor file(
+      runtime::repeated([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
   if (!file.owns()) throw_user("cannot read {}: {}", path.string(), std::strerror(errno));
   struct stat status {};
   if (::fstat(file.get(), &status) != 0)
@@ -44,9 +46,9 @@ std::int64_t read_at(int descriptor, std::int64_t offset, std::span<char> out,
   std::size_t num_read = 0;
   while (num_read < out.size()) {
     auto const wanted = std::min(out.size() - num_read, std::size_t{1} << 30); // Linux reads 2 GiB at most
-    auto const got =
-        ::pread(descriptor, out.data() + num_read, wanted, offset + static_cast<off_t>(num_read));
-    if (got < 0 && errno == EINTR) continue;
+    auto const got = runtime::repeated([&] {
+      return ::pread(descriptor, out.data() + num_read, wanted, offset + static_cast<off_t>(num_read));
+    });
     if (got < 0)
       throw_user("cannot read {} at byte {}: {}", path.string(), offset + static_cast<off_t>(num_read),
                  std::strerror(errno));

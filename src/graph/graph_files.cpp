@@ -64,6 +64,30 @@ bool find_npy_edges(Path const& folder, GraphFiles& files) {
   return true;
 }
 
+/// The only file in the folder with one of these endings.
+std::optional<Path> find_single(Path const& folder, std::initializer_list<std::string_view> endings) {
+  std::vector<Path> found;
+  for (auto const& name : runtime::folder_entries(folder))
+    for (auto const ending : endings)
+      if (name.ends_with(ending)) found.push_back(folder / name);
+  if (found.size() > 1)
+    throw_user("{} holds {} graphs, {} and {} among them: name one", folder.string(), found.size(),
+               found[0].filename().string(), found[1].filename().string());
+  return found.empty() ? std::nullopt : std::optional(found.front());
+}
+
+/// NAME_graph.npz and NAME_data.npz, in which the Deep Graph Library publishes Reddit.
+bool find_dgl_archives(Path const& folder, GraphFiles& files) {
+  constexpr std::string_view ending = "_graph.npz";
+  auto const graph = find_single(folder, {ending});
+  if (!graph) return false;
+  auto const file = graph->filename().string();
+  files.topology = Topology::scipy_npz;
+  files.edges = *graph;
+  files.dgl_data = find_file(folder, file.substr(0, file.size() - ending.size()) + "_data.npz");
+  return true;
+}
+
 bool has_any(Path const& folder, std::initializer_list<char const*> names) {
   // Every name is looked at: one that cannot be reached is an error whether or not another one is there.
   return std::ranges::count_if(names, [&](auto const* name) { return has_entry(folder / name); }) > 0;
@@ -71,6 +95,7 @@ bool has_any(Path const& folder, std::initializer_list<char const*> names) {
 
 /// What raw/ lacks, from a folder of .npy.
 void add_npy_attributes(Path const& folder, GraphFiles& files) {
+  if (files.dgl_data) return;
   bool const has_features = files.feature_text || files.feature_npy || files.sparse_npy;
   if (!has_features) {
     files.feature_npy = find_file(folder, "x.npy");
@@ -89,18 +114,6 @@ GraphFiles::Lists text_lists(Path const& folder) {
     return find_text(folder, name).value_or(folder / (name + ".gz"));
   };
   return {list("train.csv"), list("valid.csv"), list("test.csv")};
-}
-
-/// The only file in the folder with one of these endings.
-std::optional<Path> find_single(Path const& folder, std::initializer_list<std::string_view> endings) {
-  std::vector<Path> found;
-  for (auto const& name : runtime::folder_entries(folder))
-    for (auto const ending : endings)
-      if (name.ends_with(ending)) found.push_back(folder / name);
-  if (found.size() > 1)
-    throw_user("{} holds {} graphs, {} and {} among them: name one", folder.string(), found.size(),
-               found[0].filename().string(), found[1].filename().string());
-  return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
 void choose_split(Path const& folder, std::string const& wanted, GraphFiles& files) {
@@ -153,7 +166,8 @@ GraphFiles find_in_folder(Input const& input) {
   bool const may_be_npy = format == automatic || format == npy;
   bool is_found = may_be_ogb && (find_ogb(input.path / "raw", files) || find_ogb(input.path, files));
   if (!is_found && may_be_npy)
-    is_found = find_npy_edges(input.path, files) || find_npy_edges(input.path / "npy", files);
+    is_found = find_npy_edges(input.path, files) || find_npy_edges(input.path / "npy", files) ||
+               find_dgl_archives(input.path, files);
   auto const use_single = [&](Topology topology, std::initializer_list<std::string_view> endings) {
     auto const single = find_single(input.path, endings);
     if (!single) return false;
@@ -169,8 +183,8 @@ GraphFiles find_in_folder(Input const& input) {
   if (!is_found)
     throw_user(
         "{} is not a graph in a known format; looked for raw/edge.csv[.gz], raw/data.npz, edge.csv[.gz], "
-        "data.npz, edge_index.npy, npy/edge_index.npy, one *.mtx[.gz], one *.txt, *.tsv, *.el or "
-        "*.edges[.gz]",
+        "data.npz, edge_index.npy, npy/edge_index.npy, one *_graph.npz, one *.mtx[.gz], one *.txt, *.tsv, "
+        "*.el or *.edges[.gz]",
         input.path.string());
 
   add_npy_attributes(input.path, files);

@@ -16,10 +16,10 @@ namespace orthant::graph {
 
 struct GraphFiles {
   using Path = std::filesystem::path;
-  enum class Topology : std::uint8_t { ogb_text, ogb_npz, npy, edge_list, matrix_market };
+  enum class Topology : std::uint8_t { ogb_text, ogb_npz, npy, scipy_npz, edge_list, matrix_market };
 
   Topology topology{};
-  Path edges;                        // edge.csv[.gz], data.npz, edge_index.npy, the edge list, the .mtx
+  Path edges;                        // edge.csv[.gz], data.npz, edge_index.npy, an edge list, the .mtx ..
   std::optional<Path> edge_weights;  // edge-weight.csv[.gz] or edge_weight.npy
   std::optional<Path> num_nodes;     // num-node-list.csv[.gz]
   std::optional<Path> num_edges;     // num-edge-list.csv[.gz]
@@ -29,6 +29,7 @@ struct GraphFiles {
   std::optional<Path> label_text;    // node-label.csv[.gz]
   std::optional<Path> label_npz;     // node-label.npz
   std::optional<Path> label_npy;     // labels.npy
+  std::optional<Path> dgl_data;      // NAME_data.npz
   using Lists = std::array<Path, 3>; // train, valid, test
   std::optional<Lists> split_text;   // split/NAME/train.csv[.gz] ..
   std::optional<Lists> split_npy;    // train_idx.npy ..

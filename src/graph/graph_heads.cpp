@@ -55,6 +55,8 @@ void Opener::read_heads() {
   if (input.num_vertices > 0) vertices.add(input.num_vertices, "the given number of vertices");
   if (is_text_topology())
     read_text_topology();
+  else if (files.topology == Topology::scipy_npz)
+    read_scipy_topology();
   else
     read_array_topology();
   read_attributes();
@@ -140,6 +142,50 @@ void Opener::read_array_topology() {
                parts.edges.num_edges);
   if (!files.feature_text && has_member(path, "node_feat.npy"))
     attributes.features = use_member(path, "node_feat.npy");
+}
+
+/// A sparse matrix as scipy.sparse.save_npz writes it, in coordinates: entry [row, col] is an edge from row
+/// to col. Its values are passed over.
+void Opener::read_scipy_topology() {
+  auto const& path = files.edges;
+  parts.format = "npy";
+  parts.is_directed = true;
+  if (!has_member(path, "row.npy") && has_member(path, "indptr.npy"))
+    throw_user("{} holds a matrix in compressed rows or columns; coordinates are wanted: "
+               "scipy.sparse.save_npz(file, matrix.tocoo())",
+               path.string());
+  auto shape = use_member(path, "shape.npy")();
+  if (!shape.is_list() || shape.num_elements() != 2) shape.fail_shape("[2], rows and columns,");
+  std::array<std::int64_t, 2> extents{};
+  shape.read(0, std::span(extents));
+  if (extents[0] != extents[1])
+    throw_user("{}: the matrix has {} rows and {} columns; that of a graph is square", path.string(),
+               extents[0], extents[1]);
+  vertices.add(extents[0], shape.name());
+
+  auto const rows = use_member(path, "row.npy")();
+  auto const columns = use_member(path, "col.npy")();
+  for (auto const* const ids : {&rows, &columns}) {
+    if (!ids->is_list()) ids->fail_shape("[edges]");
+    if (!ids->is_integer())
+      throw_user("{}: type '{}'; vertex ids are integers: a.astype('int64')", ids->name(), ids->type());
+  }
+  if (columns.num_elements() != rows.num_elements())
+    columns.fail_shape(fmt::format("{}, as {} has,", to_string(rows.shape()), rows.name()));
+  parts.edges.num_edges = rows.num_elements();
+  parts.edges.promised_by = rows.name();
+  if (parts.edges.num_edges == 0) throw_user("{} has no edges", path.string());
+  if (files.dgl_data) read_dgl_data();
+}
+
+void Opener::read_dgl_data() {
+  auto const& path = *files.dgl_data;
+  attributes.features = use_member(path, "feature.npy");
+  attributes.labels = use_member(path, "label.npy");
+  attributes.split = use_member(path, "node_types.npy");
+  auto const types = attributes.split();
+  if (!types.is_list()) types.fail_shape("[vertices]");
+  vertices.add(types.num_elements(), types.name());
 }
 
 void Opener::read_attributes() {

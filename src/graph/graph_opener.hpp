@@ -34,6 +34,7 @@ struct VertexCount {
 struct Attributes {
   OpenArray features;
   OpenArray labels;
+  OpenArray split; // a number per vertex
   std::optional<SparseArrays> sparse;
   std::int64_t num_sparse_columns = 0;
 };
@@ -50,13 +51,16 @@ struct Opener {
   std::vector<ArchiveMember> members; // that are read
 
   [[nodiscard]] bool is_text_topology() const {
-    return files.topology != GraphFiles::Topology::npy && files.topology != GraphFiles::Topology::ogb_npz;
+    using enum GraphFiles::Topology;
+    return files.topology != npy && files.topology != ogb_npz && files.topology != scipy_npz;
   }
 
   // Headers and small files, on every rank.
   void read_heads();
   void read_text_topology();
   void read_array_topology();
+  void read_scipy_topology();
+  void read_dgl_data();
   void read_attributes();
   void read_sparse_heads();
   void compare_with_meta();
@@ -64,6 +68,7 @@ struct Opener {
 
   // Once the number of vertices is known.
   void build_edges();
+  [[nodiscard]] EndArrays edge_ends() const;
   void build_features();
   void build_labels(std::int64_t num_classes);
   void build_split();

@@ -30,14 +30,19 @@ void Opener::build_edges() {
     };
     return;
   }
-  auto const edge_index =
-      files.topology == Topology::npy ? array_file(files.edges) : array_in(files.edges, "edge_index.npy");
+  auto const ends = edge_ends();
   auto const weights = edges.is_weighted ? array_file(*files.edge_weights) : OpenArray();
-  auto const range = npy_share(edge_index(), edges.num_edges, share);
+  auto const range = npy_share(ends.sources(), edges.num_edges, share);
   edges.num_local_edges = range.size();
   edges.open = [=](std::int64_t batch_size) {
-    return read_npy_edges(edge_index, weights, range, num_vertices, batch_size);
+    return read_npy_edges(ends, weights, range, num_vertices, batch_size);
   };
+}
+
+EndArrays Opener::edge_ends() const {
+  if (files.topology == Topology::npy) return {array_file(files.edges), {}};
+  if (files.topology == Topology::ogb_npz) return {array_in(files.edges, "edge_index.npy"), {}};
+  return {array_in(files.edges, "row.npy"), array_in(files.edges, "col.npy")};
 }
 
 /// A line a vertex, of at least one character for each column and what separates it from the next.
@@ -111,6 +116,12 @@ void Opener::build_split() {
   auto const num_vertices = parts.num_vertices;
   if (input.random_split) {
     parts.split = random_split(num_vertices, *input.random_split, input.seed, share);
+    return;
+  }
+  if (!files.split_text && attributes.split) {
+    auto const types = attributes.split;
+    auto const rows = npy_share(types(), num_vertices, share);
+    parts.split = {"node_types", [=] { return read_npy_split(types(), rows); }};
     return;
   }
   if (!files.split_text && !files.split_npy) return;

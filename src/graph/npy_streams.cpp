@@ -39,24 +39,25 @@ void check_finite(NpyArray const& array, std::span<float const> values, std::int
 
 class NpyEdgeStream final : public EdgeStream {
  public:
-  NpyEdgeStream(OpenArray const& edge_index, OpenArray const& weights, Range edges, std::int64_t num_vertices,
+  NpyEdgeStream(EndArrays const& ends, OpenArray const& weights, Range edges, std::int64_t num_vertices,
                 std::int64_t batch_size)
-      : sources_(edge_index()),
-        targets_(edge_index()),
+      : sources_(ends.sources()),
+        targets_(ends.targets ? ends.targets() : ends.sources()),
         edges_(edges),
         position_(edges.begin),
         num_vertices_(num_vertices),
         batch_size_(batch_size) {
-    num_edges_ = sources_.shape()[1];
+    if (!ends.targets) first_target_ = sources_.shape()[1];
     if (weights) weights_.emplace(weights());
   }
 
-  /// In bytes. A compressed array is inflated by one reader, once and a half: its first half twice, because
-  /// the targets lie behind all sources and neither half is held in memory.
+  /// In bytes. A compressed edge_index is inflated by one reader, once and a half: its first half twice,
+  /// because the targets lie behind all sources and neither half is held in memory.
   Progress progress() const override {
-    auto const share = edges_.size() * sources_.element_bytes();
-    auto const passed_over = sources_.has_random_access() || share == 0 ? 0 : share;
-    return {sources_.bytes_read() + targets_.bytes_read(), 2 * share + passed_over};
+    auto const sources = edges_.size() * sources_.element_bytes();
+    auto const targets = edges_.size() * targets_.element_bytes();
+    auto const passed_over = first_target_ == 0 || sources_.has_random_access() ? 0 : sources;
+    return {sources_.bytes_read() + targets_.bytes_read(), sources + targets + passed_over};
   }
 
   bool next(EdgeBatch& batch) override {
@@ -73,8 +74,8 @@ class NpyEdgeStream final : public EdgeStream {
       check_ids(sources_, ids, first, num_vertices_);
       for (std::size_t i = 0; i < ids.size(); ++i)
         piece[i].source = ids[i];
-      targets_.read(num_edges_ + first, ids);
-      check_ids(targets_, ids, num_edges_ + first, num_vertices_);
+      targets_.read(first_target_ + first, ids);
+      check_ids(targets_, ids, first_target_ + first, num_vertices_);
       for (std::size_t i = 0; i < ids.size(); ++i)
         piece[i].target = ids[i];
     }
@@ -90,13 +91,13 @@ class NpyEdgeStream final : public EdgeStream {
   static constexpr std::size_t piece_size = std::size_t{1} << 15; // ids in flight stay in L2
 
   NpyArray sources_;
-  NpyArray targets_; // the same array: each reads on in its own row
+  NpyArray targets_; // may be the same array: each reads on in its own row
   std::optional<NpyArray> weights_;
   Range edges_;
   std::int64_t position_;
   std::int64_t num_vertices_;
   std::int64_t batch_size_;
-  std::int64_t num_edges_ = 0;
+  std::int64_t first_target_ = 0; // element of targets_
   std::vector<std::int64_t> ids_;
 };
 
@@ -285,9 +286,9 @@ class NpyLabelStream final : public LabelStream {
 
 } // namespace
 
-std::unique_ptr<EdgeStream> read_npy_edges(OpenArray const& edge_index, OpenArray const& weights, Range edges,
+std::unique_ptr<EdgeStream> read_npy_edges(EndArrays const& ends, OpenArray const& weights, Range edges,
                                            std::int64_t num_vertices, std::int64_t batch_size) {
-  return std::make_unique<NpyEdgeStream>(edge_index, weights, edges, num_vertices, batch_size);
+  return std::make_unique<NpyEdgeStream>(ends, weights, edges, num_vertices, batch_size);
 }
 
 std::unique_ptr<FeatureStream> read_npy_features(OpenArray const& features, Range rows,
@@ -335,6 +336,21 @@ std::vector<std::int64_t> read_npy_vertices(NpyArray array, Share share, std::in
   array.read(range.begin, std::span(vertices));
   check_ids(array, vertices, range.begin, num_vertices);
   return vertices;
+}
+
+SplitShare read_npy_split(NpyArray array, Range rows) {
+  std::vector<std::int64_t> types(static_cast<std::size_t>(rows.size()));
+  array.read(rows.begin, std::span(types));
+  SplitShare split;
+  std::array const lists{&split.train, &split.valid, &split.test};
+  for (auto vertex = rows.begin; vertex < rows.end; ++vertex) {
+    auto const type = types[static_cast<std::size_t>(vertex - rows.begin)];
+    if (type < 0 || type > 3)
+      throw_user("{}: {} at element {} (byte {}) is out of range: 1 train, 2 valid, 3 test, 0 none",
+                 array.name(), type, vertex, array.byte_of(vertex));
+    if (type > 0) lists[static_cast<std::size_t>(type - 1)]->push_back(vertex);
+  }
+  return split;
 }
 
 } // namespace orthant::graph

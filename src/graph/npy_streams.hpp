@@ -23,10 +23,16 @@ using OpenArray = std::function<NpyArray()>;
 /// The share of `count` columns or rows of this array.
 [[nodiscard]] Range npy_share(NpyArray const& array, std::int64_t count, Share share);
 
-/// edge_index, integers [2, E]: all sources, then all targets. `weights` may be empty; else [E].
-[[nodiscard]] std::unique_ptr<EdgeStream> read_npy_edges(OpenArray const& edge_index,
-                                                         OpenArray const& weights, Range edges,
-                                                         std::int64_t num_vertices, std::int64_t batch_size);
+/// The ends of E edges, integers: two lists [E], or, if `targets` is empty, one edge_index [2, E] that has
+/// all sources, then all targets.
+struct EndArrays {
+  OpenArray sources;
+  OpenArray targets;
+};
+/// `weights` may be empty; else [E].
+[[nodiscard]] std::unique_ptr<EdgeStream> read_npy_edges(EndArrays const& ends, OpenArray const& weights,
+                                                         Range edges, std::int64_t num_vertices,
+                                                         std::int64_t batch_size);
 
 /// [N, D] of any type, as floats, which must be finite.
 [[nodiscard]] std::unique_ptr<FeatureStream> read_npy_features(OpenArray const& features, Range rows,
@@ -52,5 +58,8 @@ void check_sparse_arrays(SparseArrays const& arrays, std::int64_t num_rows);
 /// Elements `share` of a list of vertices.
 [[nodiscard]] std::vector<std::int64_t> read_npy_vertices(NpyArray array, Share share,
                                                           std::int64_t num_vertices);
+
+/// Rows `rows` of a list with a number per vertex: 1 train, 2 valid, 3 test, 0 none of them.
+[[nodiscard]] SplitShare read_npy_split(NpyArray array, Range rows);
 
 } // namespace orthant::graph

@@ -2,10 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Opens a graph that lies in files. Formats, and how `automatic` knows them:
-//   ogb        a folder with raw/edge.csv[.gz] or raw/data.npz (or these files themselves),
-//   split/NAME/*.csv[.gz] npy        a folder with edge_index.npy (or npy/edge_index.npy) mtx        a file
-//   *.mtx[.gz], or one that starts with %%MatrixMarket edgelist   any other text file: "source target
-//   [weight]" a line, '#' and '%' start comments
+//
+//   ogb        a folder with raw/edge.csv[.gz] or raw/data.npz (or these files themselves), and
+//              split/NAME/*.csv[.gz]
+//   npy        a folder with edge_index.npy (or npy/edge_index.npy), or with NAME_graph.npz, a SciPy
+//              matrix in coordinates, and NAME_data.npz, as the Deep Graph Library publishes Reddit
+//   mtx        a file *.mtx[.gz], or one that starts with %%MatrixMarket
+//   edgelist   any other text file: "source target [weight]" a line, '#' and '%' start comments
+//
 // A folder with raw/ and npy/ gives its topology from raw/ and what raw/ lacks from npy/.
 
 #include "graph/graph_source.hpp"

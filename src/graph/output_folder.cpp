@@ -3,6 +3,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/folder_entries.hpp"
+#include "runtime/repeated_call.hpp"
 #include "runtime/together.hpp"
 #include "runtime/writable_file.hpp"
 
@@ -101,7 +102,8 @@ void OutputFolder::prepare(bool replaces_output) {
       throw_user("{} is not empty and was not written by Orthant; name a new folder", folder_.string());
     runtime::remove_leftovers(folder_ / graph_name);
     fs::create_directory(path());
-    in_use_ = runtime::detail::Descriptor(::open(path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    in_use_ = runtime::detail::Descriptor(
+        runtime::repeated([&] { return ::open(path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
     if (in_use_.owns()) static_cast<void>(::flock(in_use_.get(), LOCK_SH | LOCK_NB));
   } catch (fs::filesystem_error const& error) {
     throw_user("cannot write to {}: {}", folder_.string(), error.code().message());

@@ -45,7 +45,8 @@ std::uint64_t scramble(std::uint64_t x) {
 
 std::int64_t degree_class(std::int64_t degree) {
   if (degree <= exact_degrees) return degree;
-  auto const exponent = std::bit_width(static_cast<std::uint64_t>(degree)) - 1; // >= 10
+  auto const exponent =
+      static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(degree))) - 1; // >= 10
   auto const step = (degree >> (exponent - step_bits)) & ((1 << step_bits) - 1);
   return exact_degrees + 1 + ((exponent - exact_bits) << step_bits) + step;
 }

@@ -5,6 +5,7 @@
 #include "graph/store_schema.hpp"
 #include "graph/store_writer.hpp"
 #include "runtime/error.hpp"
+#include "runtime/repeated_call.hpp"
 #include "runtime/text_exchange.hpp"
 #include "runtime/together.hpp"
 
@@ -132,7 +133,8 @@ StoreFile StoreFile::take(Hdf5File file) {
 }
 
 void StoreFile::open_bytes() {
-  descriptor_ = decltype(descriptor_)(::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  descriptor_ = decltype(descriptor_)(
+      runtime::repeated([&] { return ::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
   if (!descriptor_.owns()) throw_user("cannot open {}: {}", name_, std::strerror(errno));
   struct stat status {};
   if (::fstat(descriptor_.get(), &status) != 0 || status.st_size != catalogue_.file_bytes)
@@ -187,10 +189,10 @@ void StoreFile::read_at(std::string const& array, std::int64_t offset, std::span
   } else {
     constexpr std::size_t most_at_once = std::size_t{1} << 30; // Linux reads 2 GiB at most
     for (std::size_t done = 0; done < out.size();) {
-      auto const got =
-          ::pread(descriptor_.get(), out.data() + done, std::min(out.size() - done, most_at_once),
-                  static_cast<off_t>(offset) + static_cast<off_t>(done));
-      if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+      auto const got = runtime::repeated([&] {
+        return ::pread(descriptor_.get(), out.data() + done, std::min(out.size() - done, most_at_once),
+                       static_cast<off_t>(offset) + static_cast<off_t>(done));
+      });
       if (got < 0) throw_user("cannot read {} of {}: {}", array, name_, std::strerror(errno));
       if (got == 0) throw_user("{} is damaged: it ends within {}", name_, array);
       done += static_cast<std::size_t>(got);

@@ -120,10 +120,10 @@ TileGrid tile_grid_of(StoreCatalogue const& catalogue, TiledGroup const& group, 
   auto const& parts = found->second.extents;
   if (parts.size() != 2) throw_user("{} is damaged: {} must have two dimensions", file, name);
   auto const check = [&](std::int64_t count, std::int64_t num_parts) {
-    bool const fits =
-        num_parts >= 1 && num_parts <= std::max<std::int64_t>(1, count) &&
-        (count + num_parts - 1) / num_parts <= max_tile_side &&
-        !__builtin_mul_overflow_p(count + 1, num_parts + 1, std::int64_t{0}); // Cut multiplies them
+    std::int64_t product = 0; // Cut multiplies them
+    bool const fits = num_parts >= 1 && num_parts <= std::max<std::int64_t>(1, count) &&
+                      (count + num_parts - 1) / num_parts <= max_tile_side &&
+                      !__builtin_mul_overflow(count + 1, num_parts + 1, &product);
     if (!fits)
       throw_user("{} is damaged: {} cuts {} rows or columns in {} tiles", file, name, count, num_parts);
   };

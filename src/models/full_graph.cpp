@@ -4,7 +4,6 @@
 #include "runtime/collectives.hpp"
 #include "runtime/kokkos_compat_device.hpp"
 
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -15,7 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using runtime::ScopedTimer;
 
-std::array<runtime::Communicator const*, 4> communicators_of(pmm::ProcessGrid const& grid) {
+std::vector<runtime::Communicator const*> communicators_of(pmm::ProcessGrid const& grid) {
   return {&grid.along(pmm::Axis::x), &grid.along(pmm::Axis::y), &grid.along(pmm::Axis::z), &grid.group()};
 }
 
@@ -44,7 +43,8 @@ FullGraphTrainer<T>::FullGraphTrainer(pmm::ProcessGrid const& grid, Network<T>& 
       update_(update ? std::move(update)
                      : std::make_shared<ParameterUpdate<T>>(grid, model.parameters(), settings)),
       queue_(runtime::training_queue()),
-      exec_(runtime::compat::instance_on<runtime::DefaultExec>(queue_.native())) {
+      exec_(runtime::compat::instance_on<runtime::DefaultExec>(queue_.native())),
+      recorded_(queue_, grid.group(), communicators_of(grid)) {
   phases_.measure_on(runtime::DeviceClock::create(queue_.native()));
 }
 
@@ -70,36 +70,11 @@ bool FullGraphTrainer<T>::may_record() const {
 template<class T>
 void FullGraphTrainer<T>::record_step(std::int64_t epoch) {
   has_tried_to_record_ = true;
-  // Calls are counted while they are recorded, and nothing is sent: they count when they are replayed.
-  auto const communicators = communicators_of(grid_);
-  std::vector<runtime::Ledger> before;
-  for (auto const* comm : communicators)
-    before.push_back(std::exchange(comm->ledger(), {}));
   runtime::PhaseTimes unused; // an event inside a graph tells no time
-  auto failure = graph_.capture(queue_, [&] { enqueue_step(epoch, unused); });
-  recorded_calls_.clear();
-  for (auto const* comm : communicators)
-    recorded_calls_.push_back(comm->ledger());
-  // Recorded collectives must be launched by all ranks or none. That they agree is not counted.
-  auto const all_have_it =
-      runtime::all_reduced(grid_.group(), std::int32_t{graph_.exists()}, runtime::Reduction::min) != 0;
-  for (std::size_t i = 0; i < communicators.size(); ++i)
-    communicators[i]->ledger() = before[i];
-  if (all_have_it) return;
-  graph_ = {};
-  if (failure.empty()) failure = "another rank could not record it";
-  grid_.world().instruments().log.warn_once("epochs are launched kernel by kernel, not as a graph: {}",
-                                            failure);
-}
-
-template<class T>
-void FullGraphTrainer<T>::replay_step() {
-  auto& instruments = grid_.world().instruments();
-  ScopedTimer const timer(instruments, phases_, "step");
-  graph_.launch(queue_);
-  auto const communicators = communicators_of(grid_);
-  for (std::size_t i = 0; i < communicators.size(); ++i)
-    communicators[i]->ledger().add_calls(recorded_calls_[i]);
+  auto const failure = recorded_.record([&] { enqueue_step(epoch, unused); });
+  if (!failure.empty())
+    grid_.world().instruments().log.warn_once("epochs are launched kernel by kernel, not as a graph: {}",
+                                              failure);
 }
 
 template<class T>
@@ -111,10 +86,12 @@ runtime::EpochRecord FullGraphTrainer<T>::train_epoch(std::int64_t epoch) {
   wait_for_default_queue();
   auto const begin = Clock::now();
   if (has_run_plainly_ && !has_tried_to_record_ && may_record()) record_step(epoch);
-  if (graph_.exists())
-    replay_step();
-  else
+  if (recorded_.exists()) {
+    ScopedTimer const timer(grid_.world().instruments(), phases_, "step");
+    recorded_.replay();
+  } else {
     enqueue_step(epoch, phases_);
+  }
   has_run_plainly_ = true;
   auto const result = update_->finish(exec_);
   // The outputs of the forward pass are still there.

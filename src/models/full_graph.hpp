@@ -13,7 +13,7 @@
 #include "models/gradient_scale.hpp"
 #include "models/network.hpp"
 #include "models/parameter_update.hpp"
-#include "runtime/device_graph.hpp"
+#include "runtime/recorded_step.hpp"
 
 #include <functional>
 #include <memory>
@@ -43,7 +43,6 @@ class FullGraphTrainer {
   void enqueue_step(std::int64_t epoch, runtime::PhaseTimes& phases);
   [[nodiscard]] bool may_record() const;
   void record_step(std::int64_t epoch);
-  void replay_step();
 
   pmm::ProcessGrid const& grid_;
   Network<T>& model_;
@@ -52,10 +51,9 @@ class FullGraphTrainer {
   std::shared_ptr<ParameterUpdate<T>> update_;
   runtime::DeviceQueue const& queue_; // the default one cannot be recorded
   runtime::DefaultExec exec_;
-  runtime::DeviceGraph graph_;
+  runtime::RecordedStep recorded_;
   bool has_run_plainly_ = false;
   bool has_tried_to_record_ = false;
-  std::vector<runtime::Ledger> recorded_calls_; // by a step, of each communicator
   runtime::PhaseTimes phases_;
 };
 

@@ -69,10 +69,10 @@ void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
   runtime::Hdf5Output file(grid.world(), path, "weights");
   for (auto const& parameter : parameters)
     file.create_array(array_of(parameter.name), runtime::detail::hdf5_type_of<T>(), extents_of(parameter));
-  file.write_attribute("/", "model", std::string("gcn"));
+  for (auto const& [part, value] : architecture_of(settings))
+    file.write_attribute("/", part, value);
   file.write_attribute("/", "feature_norm",
                        std::string(settings.feature_norm == FeatureNorm::row ? "row" : "none"));
-  file.write_attribute("/", "residual", std::string(settings.has_residuals ? "yes" : "no"));
   file.reserve_space();
   runtime::together(grid.world(), [&] {
     for (auto const& parameter : parameters) {
@@ -89,11 +89,28 @@ void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
   file.publish();
 }
 
+Architecture architecture_of(GcnSettings const& settings) {
+  auto const yes_or_no = [](bool has_it) { return std::string(has_it ? "yes" : "no"); };
+  return {{"model", "gcn"},
+          {"layers", std::to_string(settings.num_layers())},
+          {"norm", settings.norm == Norm::rms ? "rms" : "none"},
+          {"residual", yes_or_no(settings.has_residuals)},
+          {"input_projection", yes_or_no(settings.projected_width > 0)},
+          {"head", yes_or_no(settings.has_head)},
+          {"bias", yes_or_no(settings.has_bias)}};
+}
+
 template<class T>
 void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
-                  std::vector<Parameter<T>> const& parameters) {
+                  std::vector<Parameter<T>> const& parameters, Architecture const& architecture) {
   runtime::together(grid.world(), [&] {
     auto const file = Hdf5File::open(path);
+    for (auto const& [part, wanted] : architecture) {
+      if (!file.contains_attribute("/", part)) continue;
+      if (auto const found = file.read_text("/", part); found != wanted)
+        runtime::throw_user("{} holds weights of another architecture: its {} is {}, that of the model {}",
+                            path.string(), part, found, wanted);
+    }
     for (auto const& parameter : parameters) {
       auto const name = array_of(parameter.name);
       auto const wanted = extents_of(parameter);
@@ -195,7 +212,7 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
   template void save_weights(pmm::ProcessGrid const&, std::filesystem::path const&,                          \
                              std::vector<Parameter<T>> const&, GcnSettings const&);                          \
   template void load_weights(pmm::ProcessGrid const&, std::filesystem::path const&,                          \
-                             std::vector<Parameter<T>> const&);
+                             std::vector<Parameter<T>> const&, Architecture const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

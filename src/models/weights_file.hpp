@@ -5,7 +5,8 @@
 //
 //   /parameters/layer0.weight [in x out], layer0.bias [out], layer1.weight, ..     float32 or float64
 //   where the model has them: layerN.norm [out], input.weight, input.bias, head.weight, head.bias
-//   attributes of "/": model, feature_norm, residual ("yes" or "no"), which files from elsewhere may lack
+//   attributes of "/": the architecture (model, layers, norm, residual, input_projection, head, bias) and
+//   feature_norm, which files from elsewhere may lack
 //
 // Every rank reads and writes just its piece.
 
@@ -13,6 +14,8 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace orthant::models {
@@ -23,11 +26,16 @@ template<class T>
 void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
                   std::vector<Parameter<T>> const& parameters, GcnSettings const& settings);
 
-/// Parameters := those of the file. Collective over the grid's world. Throws UserError, naming the parameter
-/// and both shapes, where one is missing or has another shape.
+/// What a model is made of beside the shapes of its parameters: {"norm", "rms"}, ..
+using Architecture = std::vector<std::pair<std::string, std::string>>;
+[[nodiscard]] Architecture architecture_of(GcnSettings const& settings);
+
+/// Parameters := those of the file. Collective over the grid's world. Throws UserError if the file records
+/// another architecture, naming the part; and if a parameter is missing or has another shape, naming it and
+/// both shapes.
 template<class T>
 void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
-                  std::vector<Parameter<T>> const& parameters);
+                  std::vector<Parameter<T>> const& parameters, Architecture const& architecture);
 
 /// The architecture that a weights file holds.
 struct WeightsFacts {

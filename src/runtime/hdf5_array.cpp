@@ -3,6 +3,7 @@
 #include "runtime/hdf5_call.hpp"
 
 #include <algorithm>
+#include <fmt/ranges.h>
 
 namespace orthant::runtime {
 

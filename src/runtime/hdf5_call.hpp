@@ -65,7 +65,6 @@ class OpenArray {
   Hdf5Handle space_;
   Hdf5File::Extents extents_;
   std::int64_t element_bytes_ = 0;
-  bool is_contiguous_ = false;
 };
 
 [[nodiscard]] std::int64_t in_memory_type(Hdf5Type type);

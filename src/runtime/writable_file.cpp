@@ -2,37 +2,18 @@
 #include "runtime/writable_file.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/repeated_call.hpp"
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <system_error>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 
 namespace orthant::runtime {
 namespace {
-
-/// Repeats a system call while it is interrupted or told to try again. Such a state passes in milliseconds; a
-/// call that is still refused after two seconds has failed.
-template<class Call>
-auto repeated(Call&& call) {
-  using Clock = std::chrono::steady_clock;
-  auto const give_up = Clock::now() + std::chrono::seconds(2);
-  for (;;) {
-    auto const result = call();
-    if (result >= 0 || (errno != EINTR && errno != EAGAIN)) return result;
-    auto const code = errno;
-    if (Clock::now() > give_up) {
-      errno = code;
-      return result;
-    }
-    if (code == EAGAIN) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
 
 int flags_of(WritableFile::Mode mode) {
   switch (mode) {

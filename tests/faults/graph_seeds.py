@@ -80,6 +80,11 @@ def make_seeds():
     from_one = [(source + 1, target + 1) for source, target in edges]
     archive = [("edge_index.npy", npy("<i8", (2, EDGES), ends)), ("num_nodes_list.npy", npy("<i8", (1,), [VERTICES])),
                ("num_edges_list.npy", npy("<i8", (1,), [EDGES])), ("node_feat.npy", npy("<f4", (VERTICES, FEATURES), flat))]
+    types = [1 if v in split[0] else 2 if v in split[1] else 3 if v in split[2] else 0 for v in range(VERTICES)]
+    matrix = [("row.npy", npy("<i4", (EDGES,), ends[:EDGES])), ("col.npy", npy("<i4", (EDGES,), ends[EDGES:])),
+              ("shape.npy", npy("<i8", (2,), (VERTICES, VERTICES))), ("data.npy", npy("<i8", (EDGES,), [1] * EDGES))]
+    beside = [("feature.npy", npy("<f8", (VERTICES, FEATURES), flat)), ("label.npy", npy("<i4", (VERTICES,), classes)),
+              ("node_types.npy", npy("<i4", (VERTICES,), types))]
     return {
         "plain.txt": {"plain.txt": b"# a comment\nsource target\n" + text(edges, " ")},
         "commas.tsv.gz": {"commas.tsv.gz": zipped(text(weighted))},
@@ -100,6 +105,7 @@ def make_seeds():
         "ogb_deflated": {"raw/data.npz": npz(archive, zipfile.ZIP_DEFLATED),
                          "raw/node-label.npz": npz([("node_label.npy", npy("<i8", (VERTICES, 3), sum(many, [])))],
                                                    zipfile.ZIP_DEFLATED)},
+        "dgl": {"seed_graph.npz": npz(matrix, zipfile.ZIP_DEFLATED), "seed_data.npz": npz(beside)},
         "npy": arrays | {"edge_index.npy": npy("<i8", (2, EDGES), ends), "edge_weight.npy": npy("<f4", (EDGES,), weights),
                          "x.npy": npy("<f4", (VERTICES, FEATURES), flat), "labels.npy": npy("<i8", (VERTICES,), classes),
                          "meta.json": meta},

@@ -343,6 +343,26 @@ def read_raw(reader, raw):
         reader.add_label_array(Archive(os.path.join(raw, "node-label.npz")).array("node_label.npy"))
 
 
+def read_dgl(reader, path):
+    """NAME_graph.npz, a SciPy matrix in coordinates, and NAME_data.npz beside it, if it is there."""
+    graph = Archive(path)
+    shape, rows, columns = (graph.array(f"{member}.npy") for member in ("shape", "row", "col"))
+    require(len(shape[1]) == 1 and len(shape[2]) == 2 and integers(shape)[0] == integers(shape)[1], "not square")
+    require(len(rows[1]) == len(columns[1]) == 1 and len(rows[2]) == len(columns[2]), "row and col")
+    reader.vertex_counts.append(shape[2][0])
+    reader.add_edges(list(zip(integers(rows), integers(columns))))
+    data = path[:-len("_graph.npz")] + "_data.npz"
+    if not exists(data):
+        return
+    archive = Archive(data)
+    reader.add_dense_array(archive.array("feature.npy"))
+    reader.add_label_array(archive.array("label.npy"))
+    types = archive.array("node_types.npy")
+    require(len(types[1]) == 1 and set(integers(types)) <= {0, 1, 2, 3}, "node_types")
+    reader.vertex_counts.append(len(types[2]))
+    reader.graph.split = [{vertex for vertex, type_ in enumerate(types[2]) if type_ == part} for part in (1, 2, 3)]
+
+
 def read_npy_attributes(reader, folder):
     def at(name):
         return os.path.join(folder, name)
@@ -368,8 +388,12 @@ def read_graph(path):
         with open(os.path.join(path, "meta.json"), encoding="utf-8") as file:
             reader.meta = json.load(file)
         require(isinstance(reader.meta, dict), "meta.json")
+    matrices = [name for name in os.listdir(path) if name.endswith("_graph.npz")]
     if os.path.isdir(os.path.join(path, "raw")):
         read_raw(reader, os.path.join(path, "raw"))
+    elif matrices:
+        require(len(matrices) == 1, "several graphs")
+        read_dgl(reader, os.path.join(path, matrices[0]))
     else:
         edges = read_file(os.path.join(path, "edge_index.npy"))
         weights = os.path.join(path, "edge_weight.npy")

@@ -15,7 +15,7 @@ namespace {
 using namespace orthant;
 
 /// Names that a reader looks for; others would only fill the folder.
-constexpr std::array<std::string_view, 22> known_names{"meta.json",
+constexpr std::array<std::string_view, 24> known_names{"meta.json",
                                                        "raw/edge.csv",
                                                        "raw/edge-weight.csv",
                                                        "raw/num-node-list.csv",
@@ -36,6 +36,8 @@ constexpr std::array<std::string_view, 22> known_names{"meta.json",
                                                        "x_shape.npy",
                                                        "labels.npy",
                                                        "train_idx.npy",
+                                                       "g_graph.npz",
+                                                       "g_data.npz",
                                                        "graph.mtx"};
 
 void write_files(fuzz::ScratchFolder const& folder, std::string_view input) {

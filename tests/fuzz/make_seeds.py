@@ -89,6 +89,11 @@ seeds = {
                         x_indices_dot_npy=npy("<i4", (3,), [0, 1, 1], "<i"), x_data_dot_npy=weights,
                         x_shape_dot_npy=npy("<i8", (2,), [4, 2], "<q")),
         "no_columns": files(edge_index_dot_npy=edges, labels_dot_npy=npy("<i8", (4, 0), [], "<q")),
+        "archives": files(
+            g_graph_dot_npz=npz({"row.npy": npy("<i4", (2,), [0, 1], "<i"), "col.npy": npy("<i4", (2,), [1, 3], "<i"),
+                                 "shape.npy": npy("<i8", (2,), [4, 4], "<q")}, zipfile.ZIP_STORED),
+            g_data_dot_npz=npz({"feature.npy": features, "label.npy": labels,
+                                "node_types.npy": npy("<i4", (4,), [1, 2, 3, 0], "<i")}, zipfile.ZIP_STORED)),
         "market": files(graph_dot_mtx="%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 2\n"),
         "nothing": b"",
     },

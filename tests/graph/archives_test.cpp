@@ -99,6 +99,87 @@ TEST(Archive, BinaryFormOfPapers100M) {
   }
 }
 
+/// The two archives in which the Deep Graph Library publishes Reddit, with members put in other members'
+/// place.
+void write_dgl(Communicator const& comm, std::filesystem::path const& folder, bool is_compressed,
+               std::vector<std::pair<std::string, std::string>> const& replaced = {}) {
+  if (comm.is_root()) {
+    std::vector<std::pair<std::string, std::string>> graph{
+        {"row.npy", npy<std::int32_t>("<i4", {6}, {0, 1, 1, 2, 3, 0})},
+        {"col.npy", npy<std::int32_t>("<i4", {6}, {1, 0, 2, 1, 0, 3})},
+        {"format.npy", npy<char>("|S3", {}, {'c', 'o', 'o'})},
+        {"shape.npy", npy<std::int64_t>("<i8", {2}, {4, 4})},
+        {"data.npy", npy<double>("<f8", {6}, {1, 1, 1, 1, 1, 1})}};
+    std::vector<std::pair<std::string, std::string>> data{
+        {"feature.npy", npy<double>("<f8", {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8})},
+        {"node_types.npy", npy<std::int32_t>("<i4", {4}, {1, 3, 2, 1})},
+        {"node_ids.npy", npy<std::int32_t>("<i4", {4}, {9, 8, 7, 6})},
+        {"label.npy", npy<std::int32_t>("<i4", {4}, {2, 0, 1, 1})}};
+    for (auto* const members : {&graph, &data})
+      for (auto& [name, content] : *members)
+        for (auto const& [other, replacement] : replaced)
+          if (other == name) content = replacement;
+    write_npz(folder / "reddit_graph.npz", graph, is_compressed);
+    write_npz(folder / "reddit_data.npz", data, is_compressed);
+  }
+  runtime::barrier(runtime::host, comm);
+}
+
+TEST(Archive, RedditOfTheDeepGraphLibrary) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  for (bool const is_compressed : {false, true}) {
+    write_dgl(comm, folder.write("r/marker", "").parent_path(), is_compressed);
+
+    auto const source = open_graph(comm, {.path = folder.path() / "r"});
+    auto const whole = read_whole(comm, *source, 4);
+
+    EXPECT_EQ(source->facts().num_vertices, 4);
+    EXPECT_EQ(source->facts().num_edges, 6);
+    EXPECT_EQ(source->facts().num_classes, 3);
+    EXPECT_FALSE(source->facts().is_weighted);
+    EXPECT_THAT(whole.edges, ::testing::UnorderedElementsAre(Edge{0, 1}, Edge{1, 0}, Edge{1, 2}, Edge{2, 1},
+                                                             Edge{3, 0}, Edge{0, 3}));
+    EXPECT_THAT(whole.features, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+    EXPECT_THAT(whole.classes, ElementsAre(2, 0, 1, 1));
+    EXPECT_THAT(whole.train, ElementsAre(0, 3));
+    EXPECT_THAT(whole.valid, ElementsAre(2));
+    EXPECT_THAT(whole.test, ElementsAre(1));
+  }
+}
+
+TEST_F(BadInput, SciPyMatricesThatAreNoGraph) {
+  auto const mistake = [&](std::string const& member, std::string const& content) {
+    write_dgl(comm_, folder_.write("r/marker", "").parent_path(), true, {{member, content}});
+    return message_of("r");
+  };
+
+  EXPECT_THAT(mistake("shape.npy", npy<std::int64_t>("<i8", {2}, {4, 5})), HasSubstr("4 rows and 5 columns"));
+  EXPECT_THAT(mistake("shape.npy", npy<std::int64_t>("<i8", {2}, {3, 3})), HasSubstr("says 3 vertices, but"));
+  EXPECT_THAT(mistake("col.npy", npy<std::int32_t>("<i4", {5}, {1, 0, 2, 1, 0})),
+              AllOf(HasSubstr("col.npy"), HasSubstr("[6]")));
+  EXPECT_THAT(mistake("col.npy", npy<std::int32_t>("<i4", {6}, {1, 0, 2, 1, 0, 4})),
+              AllOf(HasSubstr("col.npy"), HasSubstr("id 4 at element 5")));
+  EXPECT_THAT(mistake("row.npy", npy<float>("<f4", {6}, {0, 1, 1, 2, 3, 0})), HasSubstr("astype('int64')"));
+  EXPECT_THAT(mistake("node_types.npy", npy<std::int32_t>("<i4", {4}, {1, 4, 2, 1})),
+              AllOf(HasSubstr("node_types.npy"), HasSubstr("4 at element 1")));
+  EXPECT_THAT(mistake("node_types.npy", npy<std::int32_t>("<i4", {3}, {1, 3, 2})),
+              AllOf(HasSubstr("says 4 vertices, but"), HasSubstr("node_types.npy) says 3")));
+}
+
+TEST_F(BadInput, SciPyMatrixInCompressedRows) {
+  auto const graph = folder_.write("r/marker", "").parent_path() / "x_graph.npz";
+  if (comm_.is_root())
+    write_npz(graph,
+              {{"indptr.npy", npy<std::int32_t>("<i4", {3}, {0, 1, 2})},
+               {"indices.npy", npy<std::int32_t>("<i4", {2}, {1, 0})},
+               {"shape.npy", npy<std::int64_t>("<i8", {2}, {2, 2})}},
+              true);
+  runtime::barrier(runtime::host, comm_);
+
+  EXPECT_THAT(message_of("r"), HasSubstr("matrix.tocoo()"));
+}
+
 constexpr std::int64_t num_vertices = 30000;
 constexpr std::int64_t num_edges = 90001;
 

@@ -55,6 +55,16 @@ template<class T>
   return matrix;
 }
 
+/// Reals of either sign, the same on every grid.
+template<class T>
+[[nodiscard]] pmm::DistMatrix<T> drawn(pmm::ProcessGrid const& grid, pmm::Placement const& placement,
+                                       std::uint64_t seed) {
+  auto const& extents = placement.extents;
+  return distributed<T>(grid, placement, make_dense(extents.rows, extents.columns, [&](auto i, auto j) {
+                          return small_real(seed, i, j);
+                        }));
+}
+
 /// Largest difference of this rank's piece from `whole`, NaN counting as infinite.
 template<class T>
 [[nodiscard]] double largest_error(pmm::DistMatrix<T> const& matrix, Dense const& whole) {
