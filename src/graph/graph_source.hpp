@@ -64,7 +64,8 @@ struct EdgeRules {
   /// weights they are added up, as PyG's coalesce does. keep: every listing is an entry of A. The reverse of
   /// a self loop is itself and is never added.
   enum class Repeats : std::uint8_t { drop, keep } repeats = Repeats::drop;
-  /// keep: self loops of the input stay in A, apart from the I that is added (DESIGN 2.2). drop: they go.
+  /// keep: self loops of the input stay in A, apart from the I that is added (docs/design.md 2.2). drop:
+  /// they go.
   enum class SelfLoops : std::uint8_t { keep, drop } self_loops = SelfLoops::keep;
 };
 

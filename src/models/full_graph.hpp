@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Full-graph training: every epoch one forward and backward pass over all vertices and one update. The loss
-// of an epoch is that of its forward pass, before its update; evaluation is after the update (DESIGN section
-// 4).
+// of an epoch is that of its forward pass, before its update; evaluation is after the update
+// (docs/design.md, section 4).
 //
 // On a device the first epoch runs plainly: kernels are chosen, libraries start, A^ F0 is kept. Where the
 // epochs after it are the same but for the numbers (no dropout, and no message passes through the host), the

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where everything of a GCN lies (DESIGN 2.2). With role axes (a, b, c) a layer is two products and a
+// Where everything of a GCN lies (docs/design.md 2.2). With role axes (a, b, c) a layer is two products and a
 // rotation:
 //
 //   aggregate first   H[c,b] := sum_a A^[c,a] F[a,b]     Q[c,a] := sum_b H[c,b] W[b,a], W flat-sharded over c

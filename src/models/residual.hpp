@@ -1,9 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A residual connection around a convolution: F_{l+1} = D + F_l. Input and output of a layer lie on different
-// planes and in different orders of rows (DESIGN 2.2), so F travels to where the output lies, and dF_{l+1}
-// back: one all_to_all of the group each way. Both only need what is there before the layer's products start.
+// A residual connection around a convolution: F_{l+1} = D + F_l. Input and output of a layer lie on
+// different planes and in different orders of rows (docs/design.md 2.2), so F travels to where the output
+// lies, and dF_{l+1} back: one all_to_all of the group each way. Both only need what is there before the
+// layer's products start.
 
 #include "models/gcn_plan.hpp"
 #include "pmm/relayout.hpp"

@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rule that moves data (DESIGN 2.1): an operand and a result communicate along their own third axis only.
+// The rule that moves data (docs/design.md 2.1): an operand and a result communicate along their own third
+// axis only.
 //
 //   reading   replicated: nothing        sharded: all_gather
 //   writing   replicated: all_reduce     sharded: reduce_scatter

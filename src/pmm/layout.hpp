@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a matrix is spread over the grid (DESIGN 2.1). M[r,k]: rows split over axis r, columns over axis k, in
-// balanced blocks whose lengths differ by at most one. Along the third axis t the block is
+// How a matrix is spread over the grid (docs/design.md 2.1). M[r,k]: rows split over axis r, columns over
+// axis k, in balanced blocks whose lengths differ by at most one. Along the third axis t the block is
 //
 //   replicated     every rank has all of it
 //   flat_sharded   its row-major memory is cut in equal pieces (the last ones padded), one a rank
@@ -11,7 +11,7 @@
 // The rows of a sampled batch lie where those of the whole graph do, so their blocks are unequal: such a
 // placement carries this rank's own range in place of the balanced one.
 //
-// A layout also names the order in which rows and columns are numbered (DESIGN 2.2): under double
+// A layout also names the order in which rows and columns are numbered (docs/design.md 2.2): under double
 // permutation, vertices come in order p1 or p2. Orders are labels to compare; nothing here knows what they
 // mean.
 

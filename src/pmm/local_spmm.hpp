@@ -10,9 +10,9 @@
 //
 //   C[i,:] := r_i sum_j v_ij s_{g_i,j} B[j,:] + d_i B[self_i,:]
 //
-// so that A^ = D^-1/2 (A + I) D^-1/2 is stored as a pattern, 4 bytes a non-zero (DESIGN 3.1). Rows are summed
-// in the order of their columns, long ones on a device piece by piece: the result does not depend on the
-// number of threads.
+// so that A^ = D^-1/2 (A + I) D^-1/2 is stored as a pattern, 4 bytes a non-zero (docs/design.md 3.1). Rows
+// are summed in the order of their columns, long ones on a device piece by piece: the result does not
+// depend on the number of threads.
 
 #include "runtime/views.hpp"
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A collective that an operation is going to make. What is listed before a run equals what the ledgers count
-// in it (DESIGN 2.4).
+// in it (docs/design.md 2.5).
 
 #include "runtime/ledger.hpp"
 

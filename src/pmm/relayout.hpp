@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The same matrix in another placement: other axes, another storage, or another order of rows. Residual
-// connections need it, because a GNN layer's input and output lie on different planes (DESIGN 2.2).
+// connections need it, because a GNN layer's input and output lie on different planes (docs/design.md 2.2).
 //
 // Equal orders: every rank takes the intersections of its new piece with the others' old pieces; among equal
 // copies it takes its own, else one that spreads the load (on a cubic grid a permutation of the ranks). Other

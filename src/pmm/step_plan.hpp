@@ -11,7 +11,7 @@
 //   bytes_along(step, "x");                                 // a sum over the list
 //
 // The products and the calls of a list equal what the runner multiplies and what the ledgers count, in a test
-// on every grid (DESIGN 2.4).
+// on every grid (docs/design.md 2.5).
 
 #include "pmm/layout.hpp"
 #include "pmm/planned_call.hpp"

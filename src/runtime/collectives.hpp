@@ -11,9 +11,9 @@
 // until `wait()`. A group of one does nothing but copy, and counts nothing. Each throws Error where MPI or
 // NCCL reports one.
 //
-// Bytes counted: see ledger.hpp. `Wire::bf16`/`fp16` send 16 bits a number (DESIGN section 6): each addend is
-// rounded once, summed in fp32 in rank order, and the result rounded once, the same bits on every rank; sums
-// only, float only.
+// Bytes counted: see ledger.hpp. `Wire::bf16`/`fp16` send 16 bits a number (docs/design.md, section 6):
+// each addend is rounded once, summed in fp32 in rank order, and the result rounded once, the same bits on
+// every rank; sums only, float only.
 
 #include "runtime/communicator.hpp"
 #include "runtime/error.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every call of a communicator, counted (DESIGN 2.4). Bytes are the logical buffer in its wire type:
+// Every call of a communicator, counted (docs/design.md 2.4). Bytes are the logical buffer in its wire type:
 //
 //   all_reduce, broadcast        the buffer                 all_to_all   what goes to other ranks
 //   exclusive_scan               the buffer                 send         the message (receive: no bytes)
@@ -9,8 +9,8 @@
 //
 // A group of one counts nothing. Summing `bytes` over the ranks gives the job's `comm_bytes`.
 //
-// Sent bytes are what a rank of a group of G hands to its neighbor in ring algorithms (schedules.md, section
-// 3). They compare schedules, which logical buffers do not: an all_reduce moves twice what a gather does.
+// Sent bytes are what a rank of a group of G hands to its neighbor in ring algorithms (docs/design.md 2.4).
+// They compare schedules, which logical buffers do not: an all_reduce moves twice what a gather does.
 //
 //   all_reduce                   2 (G-1)/G of the buffer        broadcast, exclusive_scan   (G-1)/G of it
 //   all_gather, reduce_scatter   (G-1)/G of the full side       all_to_all, send            what goes out

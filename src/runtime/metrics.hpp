@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The machine-readable record of a run (DESIGN section 4), one JSON object a line:
+// The machine-readable record of a run (docs/design.md, section 4), one JSON object a line:
 //
 //   {"event":"run", version, configuration, grid, ranks, backends, seed}
 //   {"event":"epoch","epoch":1,"loss":..,"grad_norms":[..],"seconds":..,"comm_bytes":..,"sent_bytes":..,"phases":{..},
@@ -42,7 +42,7 @@ struct EpochRecord {
   std::optional<double> test_loss;
 };
 
-/// In the order of DESIGN section 4.
+/// In the order of docs/design.md, section 4.
 [[nodiscard]] nlohmann::ordered_json to_json(EpochRecord const& record);
 
 class MetricsWriter {

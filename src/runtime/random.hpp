@@ -1,9 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counter-based random numbers. A draw is a pure function of (seed, purpose, step, layer) and of two indices
-// (a, b), by convention the *original* vertex id and the feature or draw number: never of a rank, a position
-// or an order of calls (DESIGN 2.3). Every function runs in any Kokkos execution space and on the plain host.
+// Counter-based random numbers. A draw is a pure function of (seed, purpose, step, layer) and of two
+// indices (a, b), by convention the *original* vertex id and the feature or draw number: never of a rank, a
+// position or an order of calls (docs/design.md 2.3). Every function runs in any Kokkos execution space and
+// on the plain host.
 //
 //   key(64) = Philox4x32-10(counter = (step, purpose, layer), key = seed)[0..1]
 //   block(a, b) = Philox4x32-10(counter = (b, a), key)

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The arrays that kernels work on, and the meaning of a Kokkos execution space as a Stream. Matrices are
-// row-major, a vertex or token a row; global sizes and offsets are int64, local columns int32 (DESIGN section
-// 6).
+// row-major, a vertex or token a row; global sizes and offsets are int64, local columns int32
+// (docs/design.md, section 6).
 
 #include "runtime/collectives.hpp"
 #include "runtime/kokkos_compat.hpp"

@@ -180,7 +180,7 @@ TEST(GcnStepOfAGrid, SumsOver1024RanksAreTheClosedForms) {
 }
 
 // Sent: an all_reduce over G ranks sends 2 (G-1)/G of what it counts, a gather or reduce_scatter (G-1)/G
-// (schedules.md, section 1: 4 (Ga-1) u + 2 (Gb-1) u' + 2 (Gc-1) u of a layer in the middle).
+// (docs/design.md 2.2: 4 (Ga-1) u + 2 (Gb-1) u' + 2 (Gc-1) u of a layer in the middle).
 TEST(GcnStepOfAGrid, SentBytesOf1024RanksAreTheClosedForms) {
   TwoLayers const model;
   constexpr auto n = TwoLayers::n;

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every collective once, on one group, against a serial computation, its calls and bytes against the closed
-// forms of DESIGN 2.4. The numbers are small integers, so sums are exact in every type and order; each group
-// works with numbers of its own, so that a message that strays is seen.
+// forms of docs/design.md 2.4. The numbers are small integers, so sums are exact in every type and order;
+// each group works with numbers of its own, so that a message that strays is seen.
 
 #include "runtime/collectives.hpp"
 #include "runtime/views.hpp"
