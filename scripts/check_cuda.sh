@@ -36,8 +36,8 @@ if ! nvcc -x cu -E "$build/headers.cpp" >/dev/null 2>"$build/headers.log"; then
   say "not checked: anything (no cuBLAS or cuSPARSE headers here)"
   exit 0
 fi
-compile src/pmm/vendor_gemm_cuda.cpp
-compile src/pmm/vendor_spmm.cpp
+compile src/pmm/vendor/vendor_gemm_cuda.cpp
+compile src/pmm/vendor/vendor_spmm.cpp
 compile tests/device/vendor_check.cpp
 nvcc "$build/vendor_gemm_cuda.o" "$build/vendor_spmm.o" "$build/vendor_check.o" -o "$build/vendor_check" \
   -lcublas -lcusparse -Xlinker -rpath -Xlinker "$(dirname "$(dirname "$(command -v nvcc)")")/lib64"
@@ -54,7 +54,7 @@ printf '#include <%s>\n' mpi.h nccl.h fmt/format.h nlohmann/json.hpp >"$build/he
 # nvcc takes fmt 9's consteval format strings only so, and warns of its long doubles.
 fmt_for_nvcc=(-DFMT_USE_CONSTEXPR=1 -diag-suppress 20208)
 if nvcc -std=c++20 -x cu -E "${mpi[@]}" "${fmt_for_nvcc[@]}" "$build/headers.cpp" >/dev/null 2>"$build/headers.log"; then
-  compile src/runtime/collectives_nccl.cpp "${mpi[@]}" "${fmt_for_nvcc[@]}" -DOMPI_SKIP_MPICXX -DORTHANT_ENABLE_NCCL
+  compile src/runtime/comm/collectives_nccl.cpp "${mpi[@]}" "${fmt_for_nvcc[@]}" -DOMPI_SKIP_MPICXX -DORTHANT_ENABLE_NCCL
   with_nccl=ON
 else
   with_nccl=OFF

@@ -42,14 +42,14 @@ has_header() {
 
 is_whole=yes
 if has_header hipsparse/hipsparse.h; then
-  compile src/pmm/vendor_spmm.cpp
+  compile src/pmm/vendor/vendor_spmm.cpp
 else
-  say "not checked: src/pmm/vendor_spmm.cpp (no hipSPARSE headers here)" && is_whole=no
+  say "not checked: src/pmm/vendor/vendor_spmm.cpp (no hipSPARSE headers here)" && is_whole=no
 fi
 if has_header hipsparse/hipsparse.h && has_header hipblas/hipblas.h; then
-  compile src/pmm/vendor_gemm_hip.cpp
+  compile src/pmm/vendor/vendor_gemm_hip.cpp
 else
-  say "not checked: src/pmm/vendor_gemm_hip.cpp (no hipBLAS headers here)" && is_whole=no
+  say "not checked: src/pmm/vendor/vendor_gemm_hip.cpp (no hipBLAS headers here)" && is_whole=no
 fi
 with_rccl=ON
 if ! has_header rccl/rccl.h; then

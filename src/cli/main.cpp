@@ -2,9 +2,9 @@
 //
 // The orthant program.
 
-#include "cli/blas_core.hpp"
+#include "cli/machine/blas_core.hpp"
 #include "cli/program.hpp"
-#include "runtime/run_main.hpp"
+#include "runtime/job/run_main.hpp"
 
 int main(int argc, char** argv) {
   orthant::cli::restart_with_better_core();

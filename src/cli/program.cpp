@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/program.hpp"
 
-#include "cli/blas_core.hpp"
-#include "cli/build_info.hpp"
-#include "cli/subcommands.hpp"
+#include "cli/commands/build_info.hpp"
+#include "cli/commands/subcommands.hpp"
+#include "cli/machine/blas_core.hpp"
 #include "runtime/error.hpp"
-#include "runtime/staged_file.hpp"
+#include "runtime/files/staged_file.hpp"
+#include "runtime/report/trace_file.hpp"
 #include "runtime/suggestion.hpp"
-#include "runtime/trace_file.hpp"
 
 #include <algorithm>
 #include <cstdio>

@@ -4,7 +4,7 @@
 // From the command line to a subcommand at work: finds it, reads its options from flags, environment and
 // file, opens metrics and trace, runs it.
 
-#include "runtime/environment.hpp"
+#include "runtime/job/environment.hpp"
 
 namespace orthant::cli {
 

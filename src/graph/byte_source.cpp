@@ -2,7 +2,7 @@
 #include "graph/byte_source.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/repeated_call.hpp"
+#include "runtime/files/repeated_call.hpp"
 
 #include <algorithm>
 #include <cerrno>

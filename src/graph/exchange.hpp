@@ -4,9 +4,9 @@
 // Sends any number of small records to the ranks that own them, in rounds of bounded memory: each rank fills
 // an outbox, one all_to_allv delivers all of them, each rank consumes what arrived, until no rank has more.
 
-#include "runtime/collectives.hpp"
-#include "runtime/communicator.hpp"
-#include "runtime/together.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/comm/communicator.hpp"
+#include "runtime/comm/together.hpp"
 
 #include <algorithm>
 #include <cstdint>

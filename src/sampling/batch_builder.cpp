@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampling/batch_builder.hpp"
 
-#include "runtime/collectives.hpp"
-#include "runtime/together.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/comm/together.hpp"
 
 #include <algorithm>
 

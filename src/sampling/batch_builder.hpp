@@ -9,8 +9,8 @@
 //   builder.build(epoch, batch_index, batch);                            // local, zero bytes, any thread
 //   batch.vertices[rows].positions;  batch.forward(block);  batch.adjoint(block);
 
-#include "graph/store_reader.hpp"
-#include "runtime/communicator.hpp"
+#include "graph/store/store_reader.hpp"
+#include "runtime/comm/communicator.hpp"
 #include "sampling/block_sampler.hpp"
 #include "sampling/column_filter.hpp"
 #include "sampling/local_vertices.hpp"

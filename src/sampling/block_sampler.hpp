@@ -12,7 +12,7 @@
 //
 //   C[i,:] = row_scale_i sum_j v_ij column_scale[g_i][j] B[j,:]  +  self_scale_i B[self_columns_i,:]
 
-#include "graph/store_reader.hpp"
+#include "graph/store/store_reader.hpp"
 #include "runtime/range.hpp"
 #include "sampling/column_filter.hpp"
 #include "sampling/local_vertices.hpp"

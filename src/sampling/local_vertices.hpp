@@ -4,7 +4,7 @@
 // The vertices of one range of rows or columns, found by key: which of a batch lie here, and where. A batch
 // costs one look-up a vertex of the batch, whatever the size of graph and range (key_table.hpp).
 
-#include "graph/store_reader.hpp"
+#include "graph/store/store_reader.hpp"
 #include "runtime/range.hpp"
 #include "sampling/key_table.hpp"
 #include "sampling/packed_ids.hpp"

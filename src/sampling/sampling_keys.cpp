@@ -2,9 +2,9 @@
 #include "sampling/sampling_keys.hpp"
 
 #include "graph/exchange.hpp"
-#include "graph/vertex_owners.hpp"
-#include "runtime/collectives.hpp"
-#include "runtime/together.hpp"
+#include "graph/store/vertex_owners.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/comm/together.hpp"
 #include "sampling/key_table.hpp"
 
 #include <algorithm>

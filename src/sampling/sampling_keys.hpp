@@ -3,8 +3,8 @@
 //
 // From original ids to the keys that batches are lists of (sampler.hpp). For set-up.
 
-#include "graph/store_reader.hpp"
-#include "runtime/communicator.hpp"
+#include "graph/store/store_reader.hpp"
+#include "runtime/comm/communicator.hpp"
 #include "runtime/range.hpp"
 #include "sampling/packed_ids.hpp"
 

@@ -2,7 +2,7 @@
 #include "sampling/vertex_sampler.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/random.hpp"
+#include "runtime/numbers/random.hpp"
 
 #include <algorithm>
 #include <cmath>

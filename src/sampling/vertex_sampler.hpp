@@ -21,7 +21,7 @@
 // Group g of Gd takes in step s, as its k-th of K, batch (s K + k) Gd + g: a data axis of Gd is one group
 // that accumulates Gd batches.
 
-#include "runtime/bijection.hpp"
+#include "runtime/numbers/bijection.hpp"
 #include "runtime/range.hpp"
 #include "sampling/sampler.hpp"
 

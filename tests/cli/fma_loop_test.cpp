@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The loops that measure arithmetic do the operations that they are credited with.
-#include "cli/fma_loop.hpp"
+#include "cli/machine/fma_loop.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The vendor's products (src/pmm/vendor_*) against loops on the host, without Kokkos, MPI or a test
+// The vendor's products (src/pmm/vendor/vendor_*) against loops on the host, without Kokkos, MPI or a test
 // framework: what a machine with a device and a bare toolkit can run first (scripts/check_cuda.sh,
 // check_hip.sh). Prints the number of devices; exits 0 without one, 1 where a result is wrong. All numbers
 // are small integers, exact in each arithmetic and in any order of the sums.
-#include "pmm/vendor_api.hpp"
-#include "pmm/vendor_gemm.hpp"
-#include "pmm/vendor_spmm.hpp"
+#include "pmm/vendor/vendor_api.hpp"
+#include "pmm/vendor/vendor_gemm.hpp"
+#include "pmm/vendor/vendor_spmm.hpp"
 
 #include <cstdint>
 #include <cstdio>

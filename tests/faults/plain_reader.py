@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a small graph from any format that Orthant takes, with nothing but Python: a second opinion on its readers.
 
-Written from the documentation of the formats (src/graph/README.md, src/graph/open_graph.hpp, OGB, NumPy, MatrixMarket),
+Written from the documentation of the formats (src/graph/README.md, src/graph/read/open_graph.hpp, OGB, NumPy, MatrixMarket),
 not from the readers. Whatever is not a graph by these rules is a ValueError.
 """
 

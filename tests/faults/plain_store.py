@@ -4,7 +4,7 @@
 
 plain_store.py HDF5_LIBRARY STORE   prints the first thing that does not agree, or nothing
 
-Written from src/graph/store_format.hpp. It is a program of its own, since HDF5 may fall over a damaged file.
+Written from src/graph/store/store_format.hpp. It is a program of its own, since HDF5 may fall over a damaged file.
 """
 
 import json

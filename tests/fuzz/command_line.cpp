@@ -3,11 +3,11 @@
 // A command line, a word a line: the options of every command, and the small languages of their values
 // (grids, lists).
 
-#include "cli/subcommands.hpp"
+#include "cli/commands/subcommands.hpp"
 #include "fuzz/fuzz_target.hpp"
-#include "graph/open_graph.hpp"
-#include "graph/store_format.hpp"
-#include "pmm/process_grid.hpp"
+#include "graph/read/open_graph.hpp"
+#include "graph/store/store_format.hpp"
+#include "pmm/grid/process_grid.hpp"
 
 #include <memory>
 #include <sstream>

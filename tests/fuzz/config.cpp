@@ -2,7 +2,7 @@
 //
 // A configuration file in TOML, against the options of two commands.
 
-#include "runtime/config.hpp"
+#include "runtime/job/config.hpp"
 #include "fuzz/fuzz_target.hpp"
 
 #include <nlohmann/json.hpp>

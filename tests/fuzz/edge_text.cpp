@@ -4,7 +4,7 @@
 // byte says whether comments, a column of weights or a base of 1 are expected; the text follows.
 
 #include "fuzz/fuzz_target.hpp"
-#include "graph/text_edges.hpp"
+#include "graph/text/text_edges.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   using namespace orthant;

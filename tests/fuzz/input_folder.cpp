@@ -5,7 +5,7 @@
 
 #include "fuzz/fuzz_target.hpp"
 #include "fuzz/single_rank.hpp"
-#include "graph/open_graph.hpp"
+#include "graph/read/open_graph.hpp"
 
 #include <algorithm>
 #include <array>

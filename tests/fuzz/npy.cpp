@@ -2,7 +2,7 @@
 //
 // One .npy array: its header, then all of its elements as integers and as floats.
 
-#include "graph/npy.hpp"
+#include "graph/arrays/npy.hpp"
 #include "fuzz/fuzz_target.hpp"
 
 #include <algorithm>

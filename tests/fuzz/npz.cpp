@@ -4,8 +4,8 @@
 // again.
 
 #include "fuzz/fuzz_target.hpp"
-#include "graph/npy.hpp"
-#include "graph/zip_member.hpp"
+#include "graph/arrays/npy.hpp"
+#include "graph/arrays/zip_member.hpp"
 
 #include <algorithm>
 #include <array>

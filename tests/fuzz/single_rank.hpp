@@ -4,7 +4,7 @@
 // A communicator of one rank for parsers that are collective. MPI starts at the first use and ends with the
 // program.
 
-#include "runtime/communicator.hpp"
+#include "runtime/comm/communicator.hpp"
 
 namespace orthant::fuzz {
 

@@ -10,11 +10,11 @@
 #include "fuzz/fuzz_target.hpp"
 #include "fuzz/single_rank.hpp"
 #include "graph/crc32.hpp"
-#include "graph/dataset.hpp"
-#include "graph/partition.hpp"
-#include "graph/store_reader.hpp"
-#include "graph/vertex_owners.hpp"
-#include "runtime/hdf5_file.hpp"
+#include "graph/generate/dataset.hpp"
+#include "graph/partition/partition.hpp"
+#include "graph/store/store_reader.hpp"
+#include "graph/store/vertex_owners.hpp"
+#include "runtime/files/hdf5_file.hpp"
 
 #include <algorithm>
 #include <cstring>

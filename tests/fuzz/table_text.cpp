@@ -4,7 +4,7 @@
 // first byte chooses the number of columns.
 
 #include "fuzz/fuzz_target.hpp"
-#include "graph/text_tables.hpp"
+#include "graph/text/text_tables.hpp"
 
 namespace {
 

@@ -2,7 +2,7 @@
 //
 // Files that are sound one by one and do not fit together, and values out of range.
 #include "bad_input.hpp"
-#include "graph/edge_store.hpp"
+#include "graph/partition/edge_store.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

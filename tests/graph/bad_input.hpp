@@ -4,8 +4,8 @@
 // For tests of wrong input: each case is one line of text for the user, the same on all ranks, that names the
 // file and the line or byte.
 
-#include "graph/npy.hpp"
-#include "graph/open_graph.hpp"
+#include "graph/arrays/npy.hpp"
+#include "graph/read/open_graph.hpp"
 #include "graph_probe.hpp"
 
 #include <filesystem>

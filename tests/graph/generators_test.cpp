@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/dataset.hpp"
-#include "graph/generators.hpp"
-#include "graph/karate.hpp"
+#include "graph/generate/dataset.hpp"
+#include "graph/generate/generators.hpp"
+#include "graph/generate/karate.hpp"
 #include "graph_probe.hpp"
 
 #include <cmath>

@@ -3,11 +3,11 @@
 //
 // A whole graph source gathered on every rank, and folders and files to try readers on.
 
-#include "graph/edge_rounds.hpp"
 #include "graph/graph_source.hpp"
-#include "runtime/collectives.hpp"
-#include "runtime/communicator.hpp"
-#include "runtime/together.hpp"
+#include "graph/write/edge_rounds.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/comm/communicator.hpp"
+#include "runtime/comm/together.hpp"
 
 #include <algorithm>
 #include <cstdlib>

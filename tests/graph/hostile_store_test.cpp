@@ -4,10 +4,10 @@
 // alike, with one line that names the file and what is wrong in it.
 #include "hostile_stores.hpp"
 
-#include "graph/dataset.hpp"
-#include "graph/open_graph.hpp"
-#include "graph/partition.hpp"
-#include "graph/store_reader.hpp"
+#include "graph/generate/dataset.hpp"
+#include "graph/partition/partition.hpp"
+#include "graph/read/open_graph.hpp"
+#include "graph/store/store_reader.hpp"
 #include "graph_probe.hpp"
 
 #include <fcntl.h>

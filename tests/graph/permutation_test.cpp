@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Orders, cuts and owners: pure arithmetic, tried exhaustively on small sizes and with ids near 2^33.
-#include "graph/permutation.hpp"
+#include "graph/partition/permutation.hpp"
 
-#include "graph/chunk_pool.hpp"
 #include "graph/exchange.hpp"
-#include "graph/look_up.hpp"
-#include "graph/placement.hpp"
-#include "graph/radix_sort.hpp"
-#include "graph/tile_builder.hpp"
-#include "graph/tile_grid.hpp"
-#include "graph/vertex_owners.hpp"
-#include "runtime/random.hpp"
+#include "graph/export/look_up.hpp"
+#include "graph/partition/chunk_pool.hpp"
+#include "graph/partition/placement.hpp"
+#include "graph/partition/radix_sort.hpp"
+#include "graph/partition/tile_builder.hpp"
+#include "graph/store/tile_grid.hpp"
+#include "graph/store/vertex_owners.hpp"
+#include "runtime/numbers/random.hpp"
 #include "support/grids.hpp"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/npy.hpp"
-#include "graph/open_graph.hpp"
-#include "graph/text_scanner.hpp"
+#include "graph/arrays/npy.hpp"
+#include "graph/read/open_graph.hpp"
+#include "graph/text/text_scanner.hpp"
 #include "graph_probe.hpp"
 
 #include <bit>

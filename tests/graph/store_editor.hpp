@@ -5,8 +5,8 @@
 // checksum made right again.
 
 #include "graph/crc32.hpp"
-#include "graph/vertex_owners.hpp"
-#include "runtime/hdf5_file.hpp"
+#include "graph/store/vertex_owners.hpp"
+#include "runtime/files/hdf5_file.hpp"
 
 #include <algorithm>
 #include <cstdint>

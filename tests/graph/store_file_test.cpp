@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How a store is opened: by rank 0 alone, and what the others are sent stays small at any size.
-#include "graph/store_file.hpp"
+#include "graph/store/store_file.hpp"
 
-#include "graph/dataset.hpp"
-#include "graph/partition.hpp"
-#include "graph/store_schema.hpp"
-#include "graph/vertex_owners.hpp"
+#include "graph/generate/dataset.hpp"
+#include "graph/partition/partition.hpp"
+#include "graph/store/store_schema.hpp"
+#include "graph/store/vertex_owners.hpp"
 #include "graph_probe.hpp"
 
 #include <gtest/gtest.h>

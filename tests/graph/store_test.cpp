@@ -2,17 +2,17 @@
 //
 // A store against the graph it was made from: every block of many grids, from several numbers of ranks, and
 // what damage does.
-#include "graph/store_reader.hpp"
+#include "graph/store/store_reader.hpp"
 
 #include "graph/assembled_source.hpp"
-#include "graph/dataset.hpp"
-#include "graph/export.hpp"
-#include "graph/generators.hpp"
-#include "graph/open_graph.hpp"
-#include "graph/partition.hpp"
-#include "graph/vertex_owners.hpp"
+#include "graph/export/export.hpp"
+#include "graph/generate/dataset.hpp"
+#include "graph/generate/generators.hpp"
+#include "graph/partition/partition.hpp"
+#include "graph/read/open_graph.hpp"
+#include "graph/store/vertex_owners.hpp"
 #include "graph_probe.hpp"
-#include "runtime/hdf5_output.hpp"
+#include "runtime/files/hdf5_output.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <cmath>

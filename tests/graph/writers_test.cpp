@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/dataset.hpp"
-#include "graph/generators.hpp"
-#include "graph/open_graph.hpp"
-#include "graph/write_graph.hpp"
+#include "graph/generate/dataset.hpp"
+#include "graph/generate/generators.hpp"
+#include "graph/read/open_graph.hpp"
+#include "graph/write/write_graph.hpp"
 #include "graph_probe.hpp"
 
 #include <fmt/format.h>

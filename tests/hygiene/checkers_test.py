@@ -5,6 +5,7 @@ import pathlib
 import tempfile
 import unittest
 
+import check_folders
 import check_includes
 import check_kernels
 import check_text
@@ -38,6 +39,27 @@ class Includes(unittest.TestCase):
         self.assertEqual(1, len(problems_of(check_includes.check, src__pmm__a_hpp='#include "b.hpp"\n')))
         self.assertEqual(1, len(problems_of(check_includes.check, src__pmm__a_hpp='#include "../graph/b.hpp"\n')))
 
+    def test_a_sub_folder_knows_those_before_it(self):
+        low, high = '#include "pmm/grid/a.hpp"\n', '#include "pmm/product/a.hpp"\n'
+        for suffix in ("hpp", "cpp", "inc"):
+            self.assertEqual([], problems_of(check_includes.check, **{f"src__pmm__product__b_{suffix}": low + high}))
+            self.assertEqual([], problems_of(check_includes.check, **{f"src__models__core__b_{suffix}": high}))
+            found = problems_of(check_includes.check, **{f"src__pmm__grid__b_{suffix}": low + high})
+            self.assertEqual(1, len(found), found)
+            self.assertIn("grid stands below product", found[0])
+
+    def test_the_folder_itself_stands_lowest_or_where_it_is_named(self):
+        self.assertEqual([], problems_of(check_includes.check, src__cli__a_cpp='#include "cli/bench/a.hpp"\n'))
+        for folder, sub in (("runtime", "comm"), ("pmm", "grid")):
+            found = problems_of(check_includes.check,
+                                **{f"src__{folder}__a_hpp": f'#include "{folder}/{sub}/a.hpp"\n'})
+            self.assertEqual(1, len(found), found)
+
+    def test_unknown_sub_folders_are_refused(self):
+        self.assertEqual(1, len(problems_of(check_includes.check, src__pmm__new__a_hpp="")))
+        self.assertEqual(1, len(problems_of(check_includes.check, src__pmm__grid__a_hpp='#include "pmm/new/b.hpp"\n')))
+        self.assertEqual(1, len(problems_of(check_includes.check, src__sampling__new__a_hpp="")))
+
     def test_own_header_comes_first(self):
         found = problems_of(check_includes.check, src__pmm__a_hpp="",
                             src__pmm__a_cpp='#include <vector>\n#include "pmm/a.hpp"\n')
@@ -45,6 +67,13 @@ class Includes(unittest.TestCase):
 
     def test_graph_is_host_code(self):
         self.assertEqual(1, len(problems_of(check_includes.check, src__graph__a_hpp="#include <Kokkos_Core.hpp>\n")))
+
+
+class Folders(unittest.TestCase):
+    def test_full_folders_are_found(self):
+        files = {f"src__pmm__a{i}_hpp": "" for i in range(check_folders.MOST_FILES)}
+        self.assertEqual([], problems_of(check_folders.check, **files, src__pmm__grid__a_hpp=""))
+        self.assertEqual(1, len(problems_of(check_folders.check, **files, src__pmm__README_md="")))
 
 
 class Kernels(unittest.TestCase):

@@ -3,9 +3,9 @@
 // The list of an epoch beside a real epoch: collectives against the ledgers, products against the counted
 // arithmetic, on every grid. And lists of grids that do not exist, against closed forms worked out by hand.
 
-#include "models/gcn_step.hpp"
+#include "models/plan/gcn_step.hpp"
 
-#include "models/full_graph.hpp"
+#include "models/training/full_graph.hpp"
 #include "models_fixture.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"

@@ -2,7 +2,7 @@
 //
 // The grid never changes the answer: the same seed gives the same losses on one rank and on every grid, for
 // every permutation of the store, with dropout, any depth and either order of the products.
-#include "models/gcn_step.hpp"
+#include "models/plan/gcn_step.hpp"
 #include "models_fixture.hpp"
 #include "support/grids.hpp"
 

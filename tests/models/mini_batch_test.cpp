@@ -2,7 +2,7 @@
 //
 // Mini-batch training: the same losses on every grid, data groups that train as one group which accumulates,
 // full-graph evaluation and last epochs, and what is refused.
-#include "models/mini_batch.hpp"
+#include "models/batches/mini_batch.hpp"
 
 #include "models_fixture.hpp"
 #include "support/grids.hpp"

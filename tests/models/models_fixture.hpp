@@ -3,12 +3,12 @@
 //
 // A communicator for tests, stores of small graphs, and training runs that return their losses.
 
-#include "graph/dataset.hpp"
-#include "graph/open_graph.hpp"
-#include "graph/partition.hpp"
-#include "models/full_graph.hpp"
-#include "models/gcn.hpp"
-#include "pmm/host_parts.hpp"
+#include "graph/generate/dataset.hpp"
+#include "graph/partition/partition.hpp"
+#include "graph/read/open_graph.hpp"
+#include "models/gnn/gcn.hpp"
+#include "models/training/full_graph.hpp"
+#include "pmm/kernels/host_parts.hpp"
 
 #include <cstdlib>
 #include <filesystem>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A network of another kind, a perceptron of two layers, trains through the same loop as the GCN.
-#include "models/full_graph.hpp"
-#include "pmm/pmm.hpp"
+#include "models/training/full_graph.hpp"
+#include "pmm/product/pmm.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The fused kernels of RMSNorm, ReLU and dropout against the formulas, on every grid.
-#include "models/rms_norm.hpp"
+#include "models/core/rms_norm.hpp"
 
-#include "pmm/column_sums.hpp"
+#include "pmm/rows/column_sums.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 

@@ -2,7 +2,7 @@
 //
 // The end of a step: norms, clipping and update against serial sums on every grid; what the host is told; and
 // epochs that a device replays.
-#include "models/parameter_update.hpp"
+#include "models/training/parameter_update.hpp"
 
 #include "models_fixture.hpp"
 #include "support/dist_checks.hpp"

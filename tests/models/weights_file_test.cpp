@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/weights_file.hpp"
+#include "models/gnn/weights_file.hpp"
 #include "models_fixture.hpp"
 #include "support/grids.hpp"
 #include "support/scratch_folder.hpp"

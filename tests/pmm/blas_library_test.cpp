@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which core type OpenBLAS should be told, for processors that this machine need not have.
-#include "pmm/blas_library.hpp"
+#include "pmm/gemm/blas_library.hpp"
 
 #include <gtest/gtest.h>
 

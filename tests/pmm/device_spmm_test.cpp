@@ -3,7 +3,7 @@
 // The device's sparse product on whatever execution space there is: rows of no and of ten thousand non-zeros,
 // widths around the packs and strips, every weight, ranges of rows; and the plan that deals them out. Numbers
 // are small integers and scales powers of two: exact in any order of the sums.
-#include "pmm/local_spmm_device.hpp"
+#include "pmm/spmm/local_spmm_device.hpp"
 #include "support/dist_checks.hpp"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Long sums of dense products in slabs: how they are cut, and that nothing is lost between the slabs.
-#include "pmm/gemm_slabs.hpp"
+#include "pmm/gemm/gemm_slabs.hpp"
 #include "support/dist_checks.hpp"
 
 #include <gtest/gtest.h>

@@ -2,9 +2,9 @@
 //
 // Products of one rank: every width around the vector lengths, patterns, values and scales, row ranges,
 // panels of larger matrices, empty extents.
-#include "pmm/host_parts.hpp"
-#include "pmm/local_gemm.hpp"
-#include "pmm/local_spmm.hpp"
+#include "pmm/gemm/local_gemm.hpp"
+#include "pmm/kernels/host_parts.hpp"
+#include "pmm/spmm/local_spmm.hpp"
 #include "support/dist_checks.hpp"
 
 #include <gtest/gtest.h>

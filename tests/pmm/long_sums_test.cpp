@@ -2,11 +2,11 @@
 //
 // Sums over more rows than single precision can count: ones add up to their number. A sum of more than 2^24
 // ones is lost if it is kept in one float.
-#include "pmm/bias.hpp"
-#include "pmm/column_sums.hpp"
-#include "pmm/local_gemm.hpp"
-#include "pmm/local_spmm.hpp"
-#include "pmm/row_kernels_host.hpp"
+#include "pmm/gemm/local_gemm.hpp"
+#include "pmm/kernels/row_kernels_host.hpp"
+#include "pmm/rows/bias.hpp"
+#include "pmm/rows/column_sums.hpp"
+#include "pmm/spmm/local_spmm.hpp"
 
 #include <gtest/gtest.h>
 

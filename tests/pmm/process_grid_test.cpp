@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Grids and layouts: rank order, communicators, what --grid accepts; blocks that cover a matrix once.
-#include "pmm/process_grid.hpp"
+#include "pmm/grid/process_grid.hpp"
 
-#include "pmm/layout.hpp"
-#include "runtime/collectives.hpp"
+#include "pmm/grid/layout.hpp"
+#include "runtime/comm/collectives.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 

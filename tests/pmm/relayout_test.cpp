@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // From every placement to every other, on every grid, and between row orders.
-#include "pmm/relayout.hpp"
+#include "pmm/matrix/relayout.hpp"
 
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"

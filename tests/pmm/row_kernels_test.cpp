@@ -2,7 +2,7 @@
 //
 // Row kernels of host processors: every instruction set gives the same bits, and exponentials are exact to
 // 2 units in the last place.
-#include "pmm/row_kernels_host.hpp"
+#include "pmm/kernels/row_kernels_host.hpp"
 
 #include "support/reference.hpp"
 

@@ -2,11 +2,11 @@
 //
 // Losses, their gradients and accuracies against serial loops and finite differences; bias and norms; on
 // every grid.
-#include "pmm/row_loss.hpp"
+#include "pmm/rows/row_loss.hpp"
 
-#include "pmm/bias.hpp"
-#include "pmm/column_sums.hpp"
-#include "pmm/norms.hpp"
+#include "pmm/rows/bias.hpp"
+#include "pmm/rows/column_sums.hpp"
+#include "pmm/rows/norms.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 

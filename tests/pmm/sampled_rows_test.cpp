@@ -2,12 +2,12 @@
 //
 // Matrices whose rows are a sample of a larger matrix's: blocks are unequal, some of them empty, and each
 // rank knows its own only. Products, biases, losses and relayouts against serial ones, on every grid.
-#include "pmm/bias.hpp"
-#include "pmm/column_sums.hpp"
-#include "pmm/norms.hpp"
-#include "pmm/pmm.hpp"
-#include "pmm/relayout.hpp"
-#include "pmm/row_loss.hpp"
+#include "pmm/matrix/relayout.hpp"
+#include "pmm/product/pmm.hpp"
+#include "pmm/rows/bias.hpp"
+#include "pmm/rows/column_sums.hpp"
+#include "pmm/rows/norms.hpp"
+#include "pmm/rows/row_loss.hpp"
 
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"

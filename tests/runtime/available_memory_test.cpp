@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What limits memory, read from files that the tests write; and what is refused.
-#include "runtime/available_memory.hpp"
+#include "runtime/machine/available_memory.hpp"
 
-#include "runtime/collectives.hpp"
+#include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
 #include "support/scratch_folder.hpp"
 

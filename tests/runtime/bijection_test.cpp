@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/bijection.hpp"
+#include "runtime/numbers/bijection.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/random.hpp"
+#include "runtime/numbers/random.hpp"
 #include "support/statistics.hpp"
 
 #include <Kokkos_Core.hpp>

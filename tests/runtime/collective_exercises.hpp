@@ -5,8 +5,8 @@
 // forms of docs/design.md 2.4. The numbers are small integers, so sums are exact in every type and order;
 // each group works with numbers of its own, so that a message that strays is seen.
 
-#include "runtime/collectives.hpp"
-#include "runtime/views.hpp"
+#include "runtime/arrays/views.hpp"
+#include "runtime/comm/collectives.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>

@@ -2,9 +2,9 @@
 //
 // Every collective on every axis group of every grid, with chunk limits below and above its length; arg-max,
 // barrier, and calls that must be refused.
+#include "runtime/arrays/views.hpp"
 #include "runtime/collective_exercises.hpp"
-#include "runtime/collectives.hpp"
-#include "runtime/views.hpp"
+#include "runtime/comm/collectives.hpp"
 #include "support/axis_groups.hpp"
 #include "support/grids.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/config.hpp"
+#include "runtime/job/config.hpp"
 
 #include "runtime/error.hpp"
 #include "runtime/suggestion.hpp"

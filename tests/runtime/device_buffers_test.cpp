@@ -2,9 +2,9 @@
 //
 // Operations on buffers that kernels write and read: on a device they travel by way of pinned memory or by
 // the device's own backend, and are ordered with its queue; on the host they are plain buffers.
-#include "runtime/collectives.hpp"
-#include "runtime/pinned_pool.hpp"
-#include "runtime/views.hpp"
+#include "runtime/arrays/views.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/device/pinned_pool.hpp"
 
 #include <gtest/gtest.h>
 #include <vector>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "runtime/environment.hpp"
+#include "runtime/job/environment.hpp"
 
-#include "runtime/collectives.hpp"
+#include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
-#include "runtime/kokkos_start.hpp"
-#include "runtime/slurm_check.hpp"
+#include "runtime/job/kokkos_start.hpp"
+#include "runtime/job/slurm_check.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>

@@ -3,10 +3,10 @@
 // A job in which something goes wrong, for faults.py: `fault_program CASE [RANK]`. The start may fail, too:
 // fault_hooks.cpp.
 
-#include "runtime/collectives.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
-#include "runtime/run_main.hpp"
-#include "runtime/together.hpp"
+#include "runtime/job/run_main.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <chrono>

@@ -2,7 +2,7 @@
 //
 // HDF5 files that somebody else made: what may differ from our own is read, and the rest is the user's
 // mistake, told with the names of the file and of what is wrong in it.
-#include "runtime/hdf5_file.hpp"
+#include "runtime/files/hdf5_file.hpp"
 
 #include "runtime/error.hpp"
 

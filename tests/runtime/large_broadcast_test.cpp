@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One message of more than 2^31 elements: 8.6 GB on each of two ranks.
-#include "runtime/collectives.hpp"
+#include "runtime/comm/collectives.hpp"
 
 #include <fstream>
 #include <gtest/gtest.h>

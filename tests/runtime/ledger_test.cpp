@@ -2,9 +2,9 @@
 //
 // What the ledger holds after a known sequence of calls, and its sum over ranks; nothing where groups are of
 // one.
-#include "runtime/ledger.hpp"
+#include "runtime/observe/ledger.hpp"
 
-#include "runtime/collectives.hpp"
+#include "runtime/comm/collectives.hpp"
 
 #include <array>
 #include <chrono>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Trace, timers and metrics.
-#include "runtime/collectives.hpp"
-#include "runtime/metrics.hpp"
-#include "runtime/staged_file.hpp"
-#include "runtime/text_exchange.hpp"
-#include "runtime/timer.hpp"
-#include "runtime/trace_file.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/comm/text_exchange.hpp"
+#include "runtime/files/staged_file.hpp"
+#include "runtime/report/metrics.hpp"
+#include "runtime/report/timer.hpp"
+#include "runtime/report/trace_file.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <cmath>

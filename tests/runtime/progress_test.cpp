@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Progress and log: what a user sees while a job runs.
-#include "runtime/progress.hpp"
+#include "runtime/report/progress.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/log.hpp"
+#include "runtime/observe/log.hpp"
 
 #include <algorithm>
 #include <cstdio>

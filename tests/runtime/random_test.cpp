@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/random.hpp"
+#include "runtime/numbers/random.hpp"
 
 #include "support/statistics.hpp"
 

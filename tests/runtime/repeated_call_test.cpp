@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/repeated_call.hpp"
+#include "runtime/files/repeated_call.hpp"
 
 #include <gtest/gtest.h>
 #include <vector>

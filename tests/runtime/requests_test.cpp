@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Asynchronous collectives: many open at once, waited for in any order, polled, moved, dropped.
-#include "runtime/collectives.hpp"
+#include "runtime/comm/collectives.hpp"
 #include "support/axis_groups.hpp"
 #include "support/grids.hpp"
 

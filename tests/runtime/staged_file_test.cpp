@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/collectives.hpp"
-#include "runtime/hdf5_output.hpp"
-#include "runtime/staged_file.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/files/hdf5_output.hpp"
+#include "runtime/files/staged_file.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <csignal>

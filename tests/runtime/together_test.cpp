@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A mistake of one rank ends on all ranks, as the same error; and errors and handles by themselves.
-#include "runtime/together.hpp"
+#include "runtime/comm/together.hpp"
 
-#include "runtime/collectives.hpp"
+#include "runtime/comm/collectives.hpp"
 #include "runtime/unique_handle.hpp"
 
 #include <gmock/gmock.h>

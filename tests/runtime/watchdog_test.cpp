@@ -2,10 +2,10 @@
 //
 // What the watchdog says, and that it keeps quiet. Jobs that it ends are in faults.py.
 
-#include "runtime/watchdog.hpp"
+#include "runtime/report/watchdog.hpp"
 
-#include "runtime/collectives.hpp"
-#include "runtime/hang_report.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/observe/hang_report.hpp"
 
 #include <array>
 #include <chrono>

@@ -3,7 +3,7 @@
 // The two 16-bit formats against their definitions: every one of the 65,536 codes, and rounding decided by
 // distances in double precision.
 #include "runtime/error.hpp"
-#include "runtime/wire.hpp"
+#include "runtime/numbers/wire.hpp"
 
 #include <algorithm>
 #include <array>

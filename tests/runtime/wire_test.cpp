@@ -3,8 +3,8 @@
 // Collectives over the 16-bit wire (docs/design.md, section 6), on every axis group of every grid: each
 // addend rounded once, summed in fp32 in rank order, the result rounded once, the same bits on every rank;
 // the error bound; bytes counted; overflow.
-#include "runtime/collectives.hpp"
-#include "runtime/views.hpp"
+#include "runtime/arrays/views.hpp"
+#include "runtime/comm/collectives.hpp"
 #include "support/axis_groups.hpp"
 #include "support/grids.hpp"
 

@@ -4,9 +4,9 @@
 // nothing.
 #include "sampling/batch_builder.hpp"
 
-#include "pmm/layout.hpp"
-#include "runtime/collectives.hpp"
-#include "runtime/random.hpp"
+#include "pmm/grid/layout.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/numbers/random.hpp"
 #include "sampling/vertex_sampler.hpp"
 #include "sampling_fixture.hpp"
 #include "support/dist_checks.hpp"

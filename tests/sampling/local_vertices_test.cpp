@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampling/local_vertices.hpp"
 
-#include "runtime/bijection.hpp"
+#include "runtime/numbers/bijection.hpp"
 #include "sampling/column_filter.hpp"
 
 #include <algorithm>

@@ -4,9 +4,9 @@
 // Small stores of all kinds, and A~ of a batch from its definition, in original ids, without any of the
 // sampler's tables.
 
-#include "graph/dataset.hpp"
-#include "graph/open_graph.hpp"
-#include "graph/partition.hpp"
+#include "graph/generate/dataset.hpp"
+#include "graph/partition/partition.hpp"
+#include "graph/read/open_graph.hpp"
 #include "sampling/sampler.hpp"
 #include "support/reference.hpp"
 #include "support/scratch_folder.hpp"

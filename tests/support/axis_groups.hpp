@@ -3,7 +3,7 @@
 //
 // The four axis groups of a grid, made by Communicator::split alone. Rank order: Y fastest, then X, Z, data.
 
-#include "runtime/communicator.hpp"
+#include "runtime/comm/communicator.hpp"
 
 #include <array>
 #include <vector>

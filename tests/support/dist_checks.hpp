@@ -4,9 +4,9 @@
 // Distributed matrices beside whole ones: made from them, compared with them, gathered to them. And ledgers
 // beside the calls that were planned.
 
-#include "pmm/dist_sparse.hpp"
-#include "pmm/dist_vector.hpp"
-#include "pmm/step_plan.hpp"
+#include "pmm/cost/step_plan.hpp"
+#include "pmm/matrix/dist_sparse.hpp"
+#include "pmm/matrix/dist_vector.hpp"
 #include "support/reference.hpp"
 
 #include <array>

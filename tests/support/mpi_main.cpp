@@ -7,7 +7,7 @@
 // it inside the test (it left by an ASSERT or by an exception) prints its messages after `grace` and ends the
 // job. The exit status is the same everywhere. Runs alone, too, without mpirun.
 
-#include "runtime/kokkos_compat.hpp"
+#include "runtime/device/kokkos_compat.hpp"
 #include "support/rank_listener.hpp"
 
 #include <Kokkos_Core.hpp>

@@ -2,9 +2,9 @@
 //
 // What a user of the installed libraries may write first: each rank fills a vector, and the ranks sum it.
 
-#include "runtime/collectives.hpp"
-#include "runtime/run_main.hpp"
-#include "runtime/views.hpp"
+#include "runtime/arrays/views.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/job/run_main.hpp"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// orthant bench collectives: each of our operations beside the bare MPI call it stands on, call by call in
+// turn (A B B A ..), so that both meet the same noise. One JSON line an operation, axis and size. Seconds are
+// medians over the repeats, then the maximum over ranks. Bandwidths are those of nccl-tests: algorithm =
+// bytes / seconds, bus = that times the share of the buffer that each rank must move at least.
+
+#include "cli/commands/build_info.hpp"
+#include "cli/commands/subcommands.hpp"
+#include "pmm/grid/process_grid.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+
+namespace orthant::cli {
+namespace {
+
+using runtime::Communicator;
+using runtime::host;
+
+struct CollectivesOptions {
+  std::string grid;
+  std::string sizes = "4:16M";
+  std::int64_t repeat = 0;
+  std::vector<std::string> operations;
+};
+
+std::vector<std::string> const all_operations{"all_reduce", "all_gather",   "reduce_scatter", "broadcast",
+                                              "all_to_all", "send_receive", "barrier"};
+
+constexpr std::int64_t warm_up = 5;
+
+/// "16M" is 16 * 2^20; -1 for what is no size.
+std::int64_t parse_bytes(std::string_view text) {
+  std::int64_t bytes = -1;
+  auto const* const end = text.data() + text.size();
+  auto const parsed = std::from_chars(text.data(), end, bytes);
+  auto const unit = std::string_view(parsed.ptr, static_cast<std::size_t>(end - parsed.ptr));
+  auto const shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
+  constexpr auto most = std::int64_t{1} << 33;
+  if (parsed.ec != std::errc{} || shift < 0 || bytes < 1 || bytes > (most >> shift)) return -1;
+  return bytes << shift;
+}
+
+struct Sizes {
+  std::int64_t min_bytes = 0;
+  std::int64_t max_bytes = 0;
+};
+
+Sizes parse_sizes(std::string const& text) {
+  auto const colon = text.find(':');
+  auto const first = parse_bytes(std::string_view(text).substr(0, colon));
+  auto const last =
+      colon == std::string::npos ? first : parse_bytes(std::string_view(text).substr(colon + 1));
+  if (first < 4 || last < first)
+    runtime::throw_user("--sizes '{}' is no range of sizes; write bytes as min:max from 4 on, such as 4:16M",
+                        text);
+  return {first, last};
+}
+
+/// Buffers for one axis and what to do with the first `count` floats of them.
+struct Exercise {
+  Communicator const& comm;
+  std::vector<float> in;
+  std::vector<float> out;
+
+  // Zeros, so that sums which are summed again and again stay finite.
+  Exercise(Communicator const& along, std::int64_t max_count)
+      : comm(along),
+        in(static_cast<std::size_t>(max_count)),
+        out(static_cast<std::size_t>(max_count)) {}
+
+  void run_ours(std::string const& operation, std::int64_t count);
+  void run_bare(std::string const& operation, std::int64_t count);
+
+ private:
+  [[nodiscard]] int next() const { return (comm.rank() + 1) % comm.size(); }
+  [[nodiscard]] int previous() const { return (comm.rank() + comm.size() - 1) % comm.size(); }
+};
+
+void Exercise::run_ours(std::string const& operation, std::int64_t count) {
+  auto const whole = static_cast<std::size_t>(count);
+  auto const part = whole / static_cast<std::size_t>(comm.size());
+  if (operation == "all_reduce") return all_reduce(host, comm, std::span(out).first(whole));
+  if (operation == "all_gather")
+    return all_gather(host, comm, std::span(in).first(part), std::span(out).first(whole));
+  if (operation == "reduce_scatter")
+    return reduce_scatter(host, comm, std::span(in).first(whole), std::span(out).first(part));
+  if (operation == "broadcast") return broadcast(host, comm, std::span(out).first(whole), 0);
+  if (operation == "all_to_all")
+    return all_to_all(host, comm, std::span(in).first(whole), std::span(out).first(whole));
+  if (operation == "barrier") return barrier(host, comm);
+  auto received = start_receive(host, comm, std::span(out).first(whole), previous());
+  send(host, comm, std::span(in).first(whole), next());
+  received.wait();
+}
+
+void Exercise::run_bare(std::string const& operation, std::int64_t count) {
+  auto const whole = static_cast<int>(count);
+  auto const part = whole / comm.size();
+  auto* const mpi = comm.mpi();
+  if (operation == "all_reduce") {
+    ORTHANT_MPI(MPI_Allreduce(MPI_IN_PLACE, out.data(), whole, MPI_FLOAT, MPI_SUM, mpi));
+  } else if (operation == "all_gather") {
+    ORTHANT_MPI(MPI_Allgather(in.data(), part, MPI_FLOAT, out.data(), part, MPI_FLOAT, mpi));
+  } else if (operation == "reduce_scatter") {
+    ORTHANT_MPI(MPI_Reduce_scatter_block(in.data(), out.data(), part, MPI_FLOAT, MPI_SUM, mpi));
+  } else if (operation == "broadcast") {
+    ORTHANT_MPI(MPI_Bcast(out.data(), whole, MPI_FLOAT, 0, mpi));
+  } else if (operation == "all_to_all") {
+    ORTHANT_MPI(MPI_Alltoall(in.data(), part, MPI_FLOAT, out.data(), part, MPI_FLOAT, mpi));
+  } else if (operation == "barrier") {
+    ORTHANT_MPI(MPI_Barrier(mpi));
+  } else {
+    MPI_Request request = MPI_REQUEST_NULL;
+    ORTHANT_MPI(MPI_Irecv(out.data(), whole, MPI_FLOAT, previous(), 0, mpi, &request));
+    ORTHANT_MPI(MPI_Send(in.data(), whole, MPI_FLOAT, next(), 0, mpi));
+    ORTHANT_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  }
+}
+
+/// Seconds of `call`, which all ranks of the axis begin together.
+double time_together(Communicator const& comm, std::function<void()> const& call) {
+  runtime::WaitingScope const waiting(comm.instruments().position, "bench collectives");
+  ORTHANT_MPI(MPI_Barrier(comm.mpi()));
+  auto const begin = std::chrono::steady_clock::now();
+  call();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+struct Summary {
+  double median = 0;
+  double minimum = 0;
+};
+
+/// Over the repeats of this rank, then the largest over all ranks of the job.
+Summary summarise(Communicator const& world, std::vector<double>& seconds) {
+  std::ranges::sort(seconds);
+  std::array values{seconds[seconds.size() / 2], seconds.front()};
+  all_reduce(host, world, std::span(values), runtime::Reduction::max);
+  return {values[0], values[1]};
+}
+
+/// The share of the buffer that crosses each rank's link at least, twice for all_reduce.
+double bus_factor(std::string const& operation, int num_ranks) {
+  auto const others = static_cast<double>(num_ranks - 1) / num_ranks;
+  if (operation == "all_reduce") return 2 * others;
+  if (operation == "broadcast" || operation == "send_receive") return 1;
+  return others;
+}
+
+std::int64_t choose_repeat(std::int64_t bytes) {
+  return std::clamp((std::int64_t{256} << 20) / std::max<std::int64_t>(bytes, 1), std::int64_t{40},
+                    std::int64_t{1000});
+}
+
+nlohmann::ordered_json measure(Communicator const& world, Exercise& exercise, std::string const& operation,
+                               std::int64_t count, std::int64_t repeat) {
+  auto const bytes = count * static_cast<std::int64_t>(sizeof(float));
+  if (repeat == 0) repeat = choose_repeat(bytes);
+  std::function<void()> const ours = [&] { exercise.run_ours(operation, count); };
+  std::function<void()> const bare = [&] { exercise.run_bare(operation, count); };
+  std::vector<double> our_seconds;
+  std::vector<double> bare_seconds;
+  our_seconds.reserve(static_cast<std::size_t>(repeat));
+  bare_seconds.reserve(static_cast<std::size_t>(repeat));
+  for (auto i = -warm_up; i < repeat; ++i) {
+    auto const is_ours_first = i % 2 == 0;
+    auto const first = time_together(exercise.comm, is_ours_first ? ours : bare);
+    auto const second = time_together(exercise.comm, is_ours_first ? bare : ours);
+    if (i < 0) continue;
+    our_seconds.push_back(is_ours_first ? first : second);
+    bare_seconds.push_back(is_ours_first ? second : first);
+  }
+  auto const our = summarise(world, our_seconds);
+  auto const plain = summarise(world, bare_seconds);
+  auto const gigabytes_per_second = static_cast<double>(bytes) / our.median / 1e9;
+  return {{"operation", operation},
+          {"axis", exercise.comm.axis()},
+          {"ranks", exercise.comm.size()},
+          {"bytes", bytes},
+          {"repeats", repeat},
+          {"seconds", our.median},
+          {"bare_seconds", plain.median},
+          {"min_seconds", our.minimum},
+          {"bare_min_seconds", plain.minimum},
+          {"overhead_us", (our.median - plain.median) * 1e6},
+          {"overhead_percent", (our.median / plain.median - 1) * 100},
+          {"algorithm_gb_per_s", gigabytes_per_second},
+          {"bus_gb_per_s", gigabytes_per_second * bus_factor(operation, exercise.comm.size())}};
+}
+
+void bench_axis(Context& context, Communicator const& along, CollectivesOptions const& options,
+                Sizes const& sizes, nlohmann::ordered_json const& common) {
+  auto const ranks = static_cast<std::int64_t>(along.size());
+  auto const count_of = [&](std::string const& operation, std::int64_t bytes) {
+    auto const is_split =
+        operation == "all_gather" || operation == "reduce_scatter" || operation == "all_to_all";
+    auto const parts = is_split ? ranks : 1; // equal parts: rounded up to whole floats for each rank
+    return (bytes / 4 + parts - 1) / parts * parts;
+  };
+  Exercise exercise(along, count_of("all_gather", sizes.max_bytes));
+  auto const operations = options.operations.empty() ? all_operations : options.operations;
+  auto const report = [&](std::string const& operation, std::int64_t count) {
+    auto line = common;
+    line.update(measure(context.world(), exercise, operation, count, options.repeat));
+    if (!context.world().is_root()) return;
+    std::fputs((line.dump() + "\n").c_str(), stdout);
+    std::fflush(stdout);
+    if (context.metrics.is_on()) context.metrics.write("bench", line);
+  };
+  for (auto const& operation : operations) {
+    if (operation == "send_receive" && ranks == 1) continue; // there is nobody to send to
+    if (operation == "barrier") {
+      report(operation, 0);
+      continue;
+    }
+    auto previous = std::int64_t{0};
+    for (auto bytes = sizes.min_bytes;; bytes = std::min(bytes * 4, sizes.max_bytes)) {
+      auto const count = count_of(operation, bytes);
+      if (count != previous) report(operation, count);
+      previous = count;
+      if (bytes == sizes.max_bytes) break;
+    }
+  }
+}
+
+int run(CollectivesOptions const& options, Context& context) {
+  auto const& world = context.world();
+  auto const sizes = parse_sizes(options.sizes);
+  nlohmann::ordered_json common{
+      {"bench", "collectives"}, {"version", version()}, {"host", context.environment.binding().host.data()}};
+  if (options.grid.empty()) {
+    if (context.metrics.is_on()) context.metrics.write("run", context.run_record);
+    bench_axis(context, world, options, sizes, common);
+    return runtime::exit_done;
+  }
+  auto const shape = pmm::parse_grid(options.grid, world.size());
+  common["grid"] = context.run_record["grid"] = shape.to_string();
+  if (context.metrics.is_on()) context.metrics.write("run", context.run_record);
+  pmm::ProcessGrid const grid(world, shape);
+  for (auto const axis : {pmm::Axis::x, pmm::Axis::y, pmm::Axis::z, pmm::Axis::data})
+    if (grid.size(axis) > 1 || (shape.num_ranks() == 1 && axis == pmm::Axis::x))
+      bench_axis(context, grid.along(axis), options, sizes, common);
+  return runtime::exit_done;
+}
+
+} // namespace
+
+std::unique_ptr<Command> make_bench_collectives() {
+  auto command =
+      std::make_unique<Command>("bench collectives", "Time each collective beside the bare MPI call");
+  auto const options = std::make_shared<CollectivesOptions>();
+  command->option("--grid", options->grid,
+                  "Time every axis of this grid DxXxYxZ; otherwise all ranks together");
+  command->option("--sizes", options->sizes,
+                  "Bytes of the buffer, from min:max in steps of 4x; K, M, G are powers of 1024");
+  command->option("--repeat", options->repeat, "Calls that are timed; 0 chooses by size",
+                  whole_number(0, 1'000'000));
+  command->option("--operations", options->operations,
+                  "Some of all_reduce, all_gather, reduce_scatter, broadcast, "
+                  "all_to_all, send_receive, barrier; all where none is named",
+                  one_of(all_operations));
+  command->set_run([options](Context& context) { return run(*options, context); });
+  return command;
+}
+
+} // namespace orthant::cli

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// orthant bench epoch: epochs of full-graph training, and after each the products of an epoch by themselves:
+// the same kernels on the same blocks and shapes, without communication, activations, loss and update. One
+// JSON line. The ratio says what the epoch costs beyond its products.
+
+#include "cli/bench/bench.hpp"
+#include "cli/bench/epoch_products.hpp"
+#include "cli/bench/roofline.hpp"
+#include "cli/bench/spmm_bytes.hpp"
+#include "cli/commands/subcommands.hpp"
+#include "cli/machine/device_memory.hpp"
+#include "cli/options/gemm_math.hpp"
+#include "cli/training/memory_check.hpp"
+#include "cli/training/train_full.hpp"
+#include "cli/training/train_run.hpp"
+#include "models/gnn/memory_estimate.hpp"
+#include "models/plan/gcn_step.hpp"
+#include "pmm/kernels/host_parts.hpp"
+#include "runtime/machine/process_memory.hpp"
+
+#include <map>
+#include <numeric>
+
+namespace orthant::cli {
+namespace {
+
+struct EpochOptions {
+  TrainOptions train;
+  RooflineOptions roofline;
+};
+
+/// The local products of an epoch, run in its order. `seconds` gets one number a product and repeat.
+template<class T>
+class BareEpoch {
+ public:
+  BareEpoch(pmm::ProcessGrid const& grid, graph::GraphStore const& store, models::GcnSettings const& settings,
+            models::GcnPlan const& plan)
+      : world_(grid.world()),
+        products_(products_of(grid, store, settings, plan)),
+        operands_(products_),
+        seconds_(products_.size()) {
+    models::AdjacencyBlocks<T> adjacency(grid, store);
+    for (auto const& product : products_)
+      kernels_.push_back(kernel_of(grid, store, settings, plan, adjacency, product));
+  }
+
+  /// All ranks begin together and then do not wait for one another.
+  void run(runtime::DefaultExec const& exec) {
+    runtime::barrier(runtime::host, world_);
+    for (std::size_t i = 0; i < products_.size(); ++i) {
+      auto const begin = Clock::now();
+      if (products_[i].is_sparse)
+        operands_.multiply(exec, products_[i], kernels_[i]);
+      else
+        operands_.multiply(exec, products_[i]);
+      runtime::compat::fence(exec, "orthant::cli::bare_epoch/the clock is read");
+      seconds_[i].push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    }
+  }
+
+  /// Adds times, rates and a table of the products to the line. Collective.
+  void describe(nlohmann::ordered_json& line, double epoch_seconds, Roofline const& roofline) const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  static std::vector<LocalProduct> products_of(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                               models::GcnSettings const& settings,
+                                               models::GcnPlan const& plan) {
+    pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
+    plan_epoch(step, plan, settings, models::traits_of(store.facts(), grid.shape(), plan, settings));
+    return pmm::products_of(step);
+  }
+
+  static pmm::LocalSpmm<T> kernel_of(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                     models::GcnSettings const& settings, models::GcnPlan const& plan,
+                                     models::AdjacencyBlocks<T>& adjacency, LocalProduct const& product) {
+    if (!product.is_sparse) return {};
+    auto const is_features = product.left == plan.features();
+    auto const matrix =
+        is_features
+            ? models::read_sparse_features<T>(grid, store, product.left, settings.feature_norm)
+            : adjacency.get(product.left, plan.layers[static_cast<std::size_t>(product.layer)].is_even);
+    auto const& kernel = product.form == pmm::Form::product ? matrix.forward() : matrix.adjoint();
+    auto block = kernel.block();
+    if (!is_features || settings.input_dropout() == 0 || block.csr.values.extent(0) > 0) return kernel;
+    block.csr.values = runtime::Vector<T>("orthant::cli::values", block.csr.columns.extent(0)); // the dropped
+    Kokkos::deep_copy(block.csr.values, T{1});
+    return pmm::LocalSpmm<T>(block);
+  }
+
+  /// Sums over ranks. Dense products gather nothing.
+  struct Work {
+    SpmmBytes bytes;
+    double flops = 0;
+  };
+  [[nodiscard]] Work work_of(std::size_t i) const {
+    auto const& p = products_[i];
+    std::array sums{0.0, 0.0, static_cast<double>(p.flops())};
+    if (!p.is_sparse) {
+      sums[1] = static_cast<double>(p.m * p.k + p.k * p.n + p.m * p.n) * sizeof(T);
+    } else {
+      auto const bytes = bytes_of(kernels_[i].block(), p.n);
+      auto const nonzeros = kernels_[i].block().csr.num_nonzeros();
+      sums = {bytes.gathered, bytes.compulsory, 2.0 * static_cast<double>(nonzeros * p.n)};
+    }
+    runtime::all_reduce(runtime::host, world_, std::span(sums));
+    return {{sums[0], sums[1]}, sums[2]};
+  }
+  /// Of the products that `counts` says, repeat by repeat, this rank.
+  template<class Counts>
+  [[nodiscard]] RepeatSeconds total(Counts const& counts) const {
+    std::vector<double> sums(seconds_.empty() ? 0 : seconds_.front().size(), 0.0);
+    for (std::size_t i = 0; i < products_.size(); ++i)
+      for (std::size_t r = 0; r < sums.size() && counts(products_[i]); ++r)
+        sums[r] += seconds_[i][r];
+    return summarise(world_, std::move(sums));
+  }
+
+  runtime::Communicator const& world_;
+  std::vector<LocalProduct> products_;
+  ProductOperands<T> operands_;
+  std::vector<pmm::LocalSpmm<T>> kernels_; // of the sparse ones; others are empty
+  std::vector<std::vector<double>> seconds_;
+};
+
+template<class T>
+void BareEpoch<T>::describe(nlohmann::ordered_json& line, double epoch_seconds,
+                            Roofline const& roofline) const {
+  auto const all = total([](LocalProduct const&) { return true; });
+  line["bare_seconds"] = all.median;
+  line["bare_min_seconds"] = all.minimum;
+  line["bare_spmm_seconds"] = total([](LocalProduct const& p) { return p.is_sparse; }).median;
+  auto const bare_gemm_seconds = total([](LocalProduct const& p) { return !p.is_sparse; }).median;
+  line["bare_gemm_seconds"] = bare_gemm_seconds;
+  line["ratio"] = epoch_seconds / all.median;
+
+  auto table = nlohmann::ordered_json::array();
+  Work spmm;
+  Work gemm;
+  auto least_seconds = 0.0; // sparse products by what they must move
+  for (std::size_t i = 0; i < products_.size(); ++i) {
+    auto const& p = products_[i];
+    auto const work = work_of(i);
+    auto const seconds = summarise(world_, seconds_[i]).median;
+    auto const least = roofline.seconds(work.bytes.compulsory, work.flops);
+    nlohmann::ordered_json row{{"layer", p.layer},
+                               {"product", p.formula},
+                               {"kind", p.is_sparse ? "spmm" : "gemm"},
+                               {"m", p.m},
+                               {"n", p.n},
+                               {"k", p.k},
+                               {"seconds", seconds}};
+    if (p.is_sparse) {
+      row["gathered_bytes"] = static_cast<std::int64_t>(work.bytes.gathered);
+      row["gathered_gb_per_s"] = giga_per_second(work.bytes.gathered, seconds);
+    }
+    row["bytes"] = static_cast<std::int64_t>(work.bytes.compulsory);
+    row["flops"] = static_cast<std::int64_t>(work.flops);
+    row["gb_per_s"] = giga_per_second(work.bytes.compulsory, seconds);
+    row["gflop_per_s"] = giga_per_second(work.flops, seconds);
+    row["share"] = least / seconds;
+    table.push_back(row);
+    auto& sum = p.is_sparse ? spmm : gemm;
+    sum.bytes.gathered += work.bytes.gathered;
+    sum.bytes.compulsory += work.bytes.compulsory;
+    sum.flops += work.flops;
+    least_seconds += least;
+  }
+  line["spmm_gathered_bytes"] = static_cast<std::int64_t>(spmm.bytes.gathered);
+  line["spmm_bytes"] = static_cast<std::int64_t>(spmm.bytes.compulsory);
+  line["gemm_bytes"] = static_cast<std::int64_t>(gemm.bytes.compulsory);
+  line["spmm_flops"] = static_cast<std::int64_t>(spmm.flops);
+  line["gemm_flops"] = static_cast<std::int64_t>(gemm.flops);
+  line["bytes"] = static_cast<std::int64_t>(spmm.bytes.compulsory + gemm.bytes.compulsory);
+  line["gb_per_s"] = giga_per_second(spmm.bytes.compulsory + gemm.bytes.compulsory, epoch_seconds);
+  line["gflop_per_s"] = giga_per_second(spmm.flops + gemm.flops, epoch_seconds);
+  roofline.describe(line);
+  line["gemm_arithmetic_share"] =
+      giga_per_second(gemm.flops, bare_gemm_seconds) / roofline.arithmetic_gflop_per_s();
+  line["roofline_seconds"] = least_seconds;
+  line["share"] = least_seconds / epoch_seconds;
+  line["products"] = table;
+}
+
+/// What the epochs took.
+class EpochTimes {
+ public:
+  void add(runtime::EpochRecord const& record) {
+    seconds_.push_back(record.seconds);
+    auto explained = 0.0;
+    for (auto const& phase : record.phases.phases()) {
+      if (!phases_.contains(phase.name)) order_.push_back(phase.name);
+      phases_[phase.name].push_back(phase.seconds);
+      explained += phase.seconds;
+    }
+    shares_.push_back(explained / record.seconds);
+    comm_bytes_ = record.comm_bytes;
+    sent_bytes_ = record.sent_bytes;
+    loss_ = record.loss;
+  }
+
+  /// Returns the median. Collective.
+  double describe(nlohmann::ordered_json& line, runtime::Communicator const& world) const {
+    auto const seconds = summarise(world, seconds_);
+    line["seconds"] = seconds.median;
+    line["min_seconds"] = seconds.minimum;
+    auto& table = line["phases"] = nlohmann::ordered_json::object();
+    for (auto const& name : order_) {
+      auto const median = summarise(world, phases_.at(name)).median;
+      if (median > 0) table[name] = median; // 0: of the first epoch alone, before a device's were recorded
+    }
+    line["phases_share"] = runtime::all_reduced(world, median_of(shares_), runtime::Reduction::min);
+    line["comm_bytes"] = comm_bytes_;
+    line["sent_bytes"] = sent_bytes_;
+    line["loss"] = loss_;
+    return seconds.median;
+  }
+
+ private:
+  std::vector<double> seconds_;
+  std::vector<double> shares_; // of an epoch that this rank's phases explain
+  std::vector<std::string> order_;
+  std::map<std::string, std::vector<double>> phases_;
+  std::int64_t comm_bytes_ = 0;
+  std::int64_t sent_bytes_ = 0;
+  double loss_ = 0;
+};
+
+nlohmann::ordered_json begin_epoch_line(Context const& context, pmm::ProcessGrid const& grid,
+                                        graph::GraphStore const& store, TrainOptions const& o) {
+  auto const& facts = store.facts();
+  auto line = begin_line(context, "epoch");
+  line["grid"] = grid.shape().to_string();
+  line["graph"] = o.graph.empty() ? o.dataset : o.graph;
+  line["vertices"] = facts.num_vertices;
+  line["nonzeros"] = // of A^
+      facts.num_entries + (facts.adds_self_loops() ? facts.num_vertices - facts.num_self_loops : 0);
+  line["features"] = facts.num_features;
+  line["classes"] = facts.num_classes;
+  line["layers"] = o.layers;
+  line["hidden"] = o.hidden;
+  line["dropout"] = o.dropout;
+  line["dtype"] = o.compute_dtype;
+  line["gemm_math"] = o.gemm_math;
+  line["comm_dtype"] = o.comm_dtype;
+  line["overlap"] = o.overlap;
+  line["order"] = o.order;
+  line["epochs"] = o.epochs;
+  return line;
+}
+
+template<class T>
+int bench(EpochOptions const& options, Context& context) {
+  auto const& world = context.world();
+  auto const memory_at_start = runtime::resident_bytes();
+  DeviceMemory const device_memory;
+  auto const model_settings = model_of(options.train);
+  pmm::set_gemm_threads(1); // as training
+  pmm::ProcessGrid const grid(world, full_graph_shape(options.train.grid, world.size()));
+  auto const store = open_graph_of(world, options.train);
+  auto const plan = models::plan_gcn(store, model_settings);
+  auto settings = training_of(options.train);
+  auto const estimate =
+      models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
+  if (!options.train.force_memory) require_memory(context, "bench epoch", estimate);
+  auto record = context.run_record;
+  record["grid"] = grid.shape().to_string();
+  record["seed"] = options.train.seed;
+  if (context.metrics.is_on()) context.metrics.write("run", record);
+
+  auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
+  models::Gcn<T> model(grid, store, model_settings);
+  settings.eval_every = 0;
+  // A step allocates nothing, so the most memory that training takes is known after the first; after the
+  // second on a device, which is recorded.
+  settings.num_epochs = pmm::runs_on_host ? 1 : 2;
+  std::int64_t device_taken = 0;
+  models::FullGraphTrainer<T>(grid, model, loss, settings).run([&](runtime::EpochRecord const&) {
+    device_taken = device_memory.taken_bytes();
+  });
+  auto const peak = runtime::peak_resident_bytes();
+  auto const device_peak = device_memory.peak_array_bytes();
+
+  auto const roofline = measure_roofline<T>(world, options.roofline);
+  BareEpoch<T> bare(grid, store, model_settings, plan);
+  runtime::DefaultExec const exec;
+  settings.num_epochs = options.train.epochs;
+  EpochTimes times;
+  models::FullGraphTrainer<T>(grid, model, loss, settings).run([&](runtime::EpochRecord const& epoch) {
+    times.add(epoch);
+    bare.run(exec);
+  });
+
+  auto line = begin_epoch_line(context, grid, store, options.train);
+  auto const seconds = times.describe(line, world);
+  line["peak_memory_bytes"] = runtime::all_reduced(world, peak, runtime::Reduction::sum);
+  line["memory_a_rank_bytes"] = runtime::all_reduced(world, peak - memory_at_start, runtime::Reduction::max);
+  if constexpr (!pmm::runs_on_host) {
+    line["device_memory_bytes"] = runtime::all_reduced(world, device_peak, runtime::Reduction::sum);
+    line["device_memory_taken_bytes"] = runtime::all_reduced(world, device_taken, runtime::Reduction::max);
+    line["device_memory_predicted_bytes"] =
+        runtime::all_reduced(world, estimate.arrays(), runtime::Reduction::sum);
+  }
+  bare.describe(line, seconds, roofline);
+  print_line(context, line);
+  return runtime::exit_done;
+}
+
+int run(EpochOptions const& options, Context& context) {
+  require_fitting_types(options.train);
+  choose_gemm_math(options.train.gemm_math, options.train.compute_dtype);
+  if (options.train.epochs == 0) runtime::throw_user("--epochs 0: at least one epoch must be timed");
+  return options.train.compute_dtype == "fp32" ? bench<float>(options, context)
+                                               : bench<double>(options, context);
+}
+
+} // namespace
+
+std::unique_ptr<Command> make_bench_epoch() {
+  auto command = std::make_unique<Command>(
+      "bench epoch", "Time epochs of full-graph training beside their products by themselves");
+  auto const options = std::make_shared<EpochOptions>();
+  options->train.epochs = 10;
+  add_full_epoch_options(*command, options->train);
+  add_options(*command, options->roofline);
+  command->set_run([options](Context& context) { return run(*options, context); });
+  return command;
+}
+
+} // namespace orthant::cli

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// orthant bench gemm: the dense products of one epoch of a GCN, in the forms that its layers use, as training
+// calls them and through the library by itself (OpenBLAS, or the device's), in turn, all ranks at once. One
+// JSON line a product, then one for all of them. Shapes are those of the first rank; bytes and operations
+// sums over ranks.
+
+#include "cli/bench/bench.hpp"
+#include "cli/bench/epoch_products.hpp"
+#include "cli/bench/roofline.hpp"
+#include "cli/commands/subcommands.hpp"
+#include "cli/options/gemm_math.hpp"
+#include "cli/training/memory_check.hpp"
+#include "cli/training/train_full.hpp"
+#include "graph/largest_graph.hpp"
+#include "models/plan/gcn_step.hpp"
+
+#include <algorithm>
+
+namespace orthant::cli {
+namespace {
+
+struct GemmOptions {
+  std::string graph;
+  std::int64_t layers = 3;
+  std::int64_t hidden = 128;
+  std::int64_t rows = 0;
+  std::string widths;
+  double dropout = 0.5;
+  std::string order = "auto";
+  std::string grid = "auto";
+  std::string dtype = "fp32";
+  std::string gemm_math = "fp32";
+  std::int64_t repeat = 0;
+  bool force_memory = false;
+  RooflineOptions roofline;
+};
+
+/// "100-128-128-47"
+std::vector<std::int64_t> parse_widths(std::string_view text) {
+  constexpr auto most = std::int64_t{1} << 20;
+  std::vector<std::int64_t> widths;
+  for (auto rest = text;;) {
+    auto const dash = rest.find('-');
+    widths.push_back(parse_count("--widths", rest.substr(0, dash), most));
+    if (dash == std::string_view::npos) break;
+    rest.remove_prefix(dash + 1);
+  }
+  if (widths.size() < 2)
+    runtime::throw_user("--widths {}: a layer has two, its input and its output, such as 100-47", text);
+  return widths;
+}
+
+struct Model {
+  models::GcnPlan plan;
+  models::GcnSettings settings;
+  models::GcnEpochTraits traits;
+};
+
+Model plan_model(runtime::Communicator const& world, GemmOptions const& o) {
+  auto const is_described = o.rows > 0 && !o.widths.empty();
+  if (o.graph.empty() != is_described || (!o.graph.empty() && (o.rows > 0 || !o.widths.empty())))
+    runtime::throw_user("give either --graph graph.h5 or both --rows N and --widths 100-128-47");
+  models::GcnShape shape;
+  shape.has_input_dropout = o.dropout > 0;
+  if (!o.graph.empty()) {
+    models::GcnSettings settings;
+    settings.set_layers(o.layers, o.hidden);
+    settings.dropout = o.dropout;
+    settings.order = models::parse_product_order(o.order);
+    auto const store = graph::GraphStore::open(world, o.graph);
+    models::GcnEpochTraits traits;
+    traits.has_sparse_features = store.facts().feature_kind == graph::FeatureKind::sparse;
+    return {models::plan_gcn(store, settings), settings, traits};
+  }
+  shape.num_vertices = o.rows;
+  shape.widths = parse_widths(o.widths);
+  return {models::plan_gcn(shape, models::parse_product_order(o.order)), {}, {}};
+}
+
+std::string_view name_of(pmm::Form form) {
+  switch (form) {
+  case pmm::Form::product:
+    return "product";
+  case pmm::Form::left_grad:
+    return "left_grad";
+  case pmm::Form::right_grad:
+    return "right_grad";
+  }
+  return "";
+}
+
+/// "NN", "NT" or "TN": which operands BLAS transposes.
+std::string_view transposes_of(pmm::Form form) {
+  return form == pmm::Form::product ? "NN" : form == pmm::Form::left_grad ? "NT" : "TN";
+}
+
+/// Both ways, and what they are judged by.
+struct Timing {
+  RepeatSeconds ours;
+  RepeatSeconds bare;
+  double bytes = 0;
+  double flops = 0;
+};
+
+void describe(nlohmann::ordered_json& line, Timing const& timing, Roofline const& roofline) {
+  line["repeats"] = timing.ours.repeats;
+  line["seconds"] = timing.ours.median;
+  line["bare_seconds"] = timing.bare.median;
+  line["min_seconds"] = timing.ours.minimum;
+  line["bare_min_seconds"] = timing.bare.minimum;
+  line["ratio"] = timing.ours.median / timing.bare.median;
+  line["bytes"] = static_cast<std::int64_t>(timing.bytes);
+  line["flops"] = static_cast<std::int64_t>(timing.flops);
+  line["gb_per_s"] = giga_per_second(timing.bytes, timing.ours.median);
+  line["gflop_per_s"] = giga_per_second(timing.flops, timing.ours.median);
+  line["bare_gflop_per_s"] = giga_per_second(timing.flops, timing.bare.median);
+  roofline.describe(line);
+  line["stream_share"] = giga_per_second(timing.bytes, timing.ours.median) / roofline.stream_gb_per_s;
+  line["gemm_share"] = giga_per_second(timing.flops, timing.ours.median) / roofline.gemm_gflop_per_s;
+  line["arithmetic_share"] =
+      giga_per_second(timing.flops, timing.ours.median) / roofline.arithmetic_gflop_per_s();
+}
+
+template<class T>
+int bench(GemmOptions const& options, Context& context) {
+  auto const& world = context.world();
+  pmm::set_gemm_threads(1); // as training
+  pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
+  auto const model = plan_model(world, options);
+  pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
+  plan_epoch(step, model.plan, model.settings, model.traits);
+  auto products = products_of(step);
+  std::erase_if(products, [](LocalProduct const& product) { return product.is_sparse; });
+  if (products.empty())
+    runtime::throw_user("{}: one layer of sparse features has no dense products; take more --layers",
+                        options.graph);
+  models::MemoryEstimate estimate;
+  estimate.activations = ProductOperands<T>::num_bytes(products);
+  if (!options.force_memory) require_memory(context, "bench gemm", estimate);
+  ProductOperands<T> const operands(products);
+  auto record = context.run_record;
+  record["grid"] = grid.shape().to_string();
+  if (context.metrics.is_on()) context.metrics.write("run", record);
+
+  auto const roofline = measure_roofline<T>(world, options.roofline);
+  auto head = begin_line(context, "gemm");
+  head["grid"] = grid.shape().to_string();
+  head["dtype"] = options.dtype;
+  head["gemm_math"] = options.gemm_math;
+  runtime::DefaultExec const exec;
+  Timing all;
+  auto least_seconds = 0.0;
+  for (auto const& product : products) {
+    std::array<std::function<void()>, 2> const works{[&] { operands.multiply(exec, product); },
+                                                     [&] { operands.multiply_bare(product); }};
+    auto const seconds = time_in_turn(world, exec, works, options.repeat);
+    auto const numbers = product.m * product.k + product.k * product.n + product.m * product.n;
+    std::array sums{static_cast<double>(numbers) * sizeof(T), static_cast<double>(product.flops())};
+    runtime::all_reduce(runtime::host, world, std::span(sums));
+    Timing const timing{seconds[0], seconds[1], sums[0], sums[1]};
+    auto const least = roofline.seconds(timing.bytes, timing.flops);
+
+    auto line = head;
+    line["layer"] = product.layer;
+    line["product"] = product.formula;
+    line["form"] = name_of(product.form);
+    line["transposes"] = transposes_of(product.form);
+    line["m"] = product.m;
+    line["n"] = product.n;
+    line["k"] = product.k;
+    describe(line, timing, roofline);
+    line["share"] = least / timing.ours.median;
+    print_line(context, line);
+
+    all.ours.median += timing.ours.median;
+    all.ours.minimum += timing.ours.minimum;
+    all.bare.median += timing.bare.median;
+    all.bare.minimum += timing.bare.minimum;
+    all.ours.repeats = std::max(all.ours.repeats, timing.ours.repeats);
+    all.bytes += timing.bytes;
+    all.flops += timing.flops;
+    least_seconds += least;
+  }
+  auto line = head;
+  line["product"] = "all";
+  describe(line, all, roofline);
+  line["share"] = least_seconds / all.ours.median;
+  print_line(context, line);
+  return runtime::exit_done;
+}
+
+} // namespace
+
+std::unique_ptr<Command> make_bench_gemm() {
+  auto command = std::make_unique<Command>(
+      "bench gemm", "Time the dense products of a GCN's epoch beside the library by itself");
+  auto const o = std::make_shared<GemmOptions>();
+  command->option("--rows", o->rows, "Vertices of the graph", whole_number(1, graph::most_vertices));
+  command->option("--widths", o->widths, "Widths of the model from features to classes, such as 100-128-47");
+  command->input("--graph", o->graph, "Or a store, which gives both with --layers and --hidden");
+  command->option("--layers", o->layers, "Number of layers", whole_number(1, most_layers));
+  command->option("--hidden", o->hidden, "Width of the hidden layers", whole_number(1, most_hidden));
+  command->option("--dropout", o->dropout, "Of the model; --order auto depends on whether there is any",
+                  in_range(0, 0.999));
+  command->option("--order", o->order, "Order of a layer's products: auto, aggregate or transform first",
+                  one_of({"auto", "aggregate", "transform"}));
+  command->option("--grid", o->grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
+  command->option("--dtype", o->dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
+  add_gemm_math_option(*command, o->gemm_math);
+  add_force_memory_option(*command, o->force_memory);
+  add_repeat_option(*command, o->repeat);
+  add_options(*command, o->roofline);
+  command->set_run([o](Context& context) {
+    choose_gemm_math(o->gemm_math, o->dtype);
+    return o->dtype == "fp32" ? bench<float>(*o, context) : bench<double>(*o, context);
+  });
+  return command;
+}
+
+} // namespace orthant::cli

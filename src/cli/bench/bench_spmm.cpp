@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// orthant bench spmm: the sparse product of one rank, as training calls it (pattern and scales, or values
+// where the graph has weights), on the blocks of a grid, all ranks at once; on a device in turn with
+// Orthant's kernel alone and with the library's fastest algorithm. One JSON line a form and width. Bytes and
+// operations are sums over ranks.
+
+#include "cli/bench/bench.hpp"
+#include "cli/bench/roofline.hpp"
+#include "cli/bench/spmm_bytes.hpp"
+#include "cli/commands/subcommands.hpp"
+#include "cli/training/memory_check.hpp"
+#include "graph/generate/generators.hpp"
+#include "graph/largest_graph.hpp"
+#include "graph/partition/partition.hpp"
+#include "models/core/graph_operands.hpp"
+#include "pmm/grid/process_grid.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
+#include "runtime/arrays/huge_pages.hpp"
+
+namespace orthant::cli {
+namespace {
+
+struct SpmmOptions {
+  std::string graph;
+  std::string kind = "rmat";
+  std::int64_t vertices = 100000;
+  std::int64_t edges = 2000000;
+  bool directed = false;
+  std::int64_t seed = 0;
+  std::string permute = "none";
+  std::string grid;
+  std::vector<std::string> widths;
+  std::vector<std::string> forms;
+  std::string dtype = "fp32";
+  std::int64_t repeat = 0;
+  bool force_memory = false;
+  RooflineOptions roofline;
+};
+
+constexpr std::int64_t most_width = 65536;
+
+std::vector<std::int64_t> parse_widths(std::vector<std::string> const& words) {
+  if (words.empty()) return {16, 32, 47, 64, 100, 128, 256};
+  std::vector<std::int64_t> widths;
+  for (auto const& word : words)
+    widths.push_back(parse_count("--widths", word, most_width));
+  return widths;
+}
+
+graph::GraphStore open_graph(runtime::Communicator const& world, SpmmOptions const& o) {
+  if (!o.graph.empty()) return graph::GraphStore::open(world, o.graph);
+  graph::GeneratorOptions generated;
+  generated.kind = graph::parse_generator_kind(o.kind);
+  generated.num_vertices = o.vertices;
+  generated.num_edges = o.edges;
+  generated.is_directed = o.directed;
+  generated.seed = static_cast<std::uint64_t>(o.seed);
+  graph::PartitionOptions how;
+  how.permutation = graph::parse_permutation(o.permute);
+  how.seed = generated.seed;
+  return make_graph_in_memory(
+      world, [&](runtime::Communicator const& self) { return graph::generate_graph(self, generated); }, how,
+      o.force_memory);
+}
+
+/// The own kernel and the library beside it, where there is a device: which of them training takes.
+void describe_ways(nlohmann::ordered_json& line, std::string const& chosen,
+                   std::span<pmm::SpmmWay const> ways, std::span<RepeatSeconds const> seconds,
+                   double gathered_bytes, Roofline const& roofline) {
+  line["chosen"] = chosen;
+  line["own_seconds"] = seconds[0].median;
+  line["own_min_seconds"] = seconds[0].minimum;
+  line["own_gathered_share"] = giga_per_second(gathered_bytes, seconds[0].median) / roofline.stream_gb_per_s;
+  if (ways.size() < 2) return; // the library does not take the block
+  line["library_algorithm"] = ways[1].name;
+  line["library_seconds"] = seconds[1].median;
+  line["library_min_seconds"] = seconds[1].minimum;
+  line["own_ratio"] = seconds[0].median / seconds[1].median;
+}
+
+/// One rank's product, and the sums over ranks that its speed is counted in.
+template<class T>
+nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpmm<T> const& kernel,
+                               std::int64_t width, Roofline const& roofline, std::int64_t repeat) {
+  runtime::DefaultExec const exec;
+  auto const& csr = kernel.block().csr;
+  // In the kind of memory that training takes.
+  auto const b_numbers =
+      runtime::make_zeros<T>("orthant::cli::b", static_cast<std::size_t>(csr.num_columns * width));
+  auto const c_numbers =
+      runtime::make_zeros<T>("orthant::cli::c", static_cast<std::size_t>(csr.num_rows * width));
+  auto const b = pmm::as_matrix(b_numbers, csr.num_columns, width);
+  auto const c = pmm::as_matrix(c_numbers, csr.num_rows, width);
+  Kokkos::deep_copy(exec, b, T{1});
+  auto const multiply = [&] { kernel.apply(exec, {0, csr.num_rows}, b, c); };
+  std::vector<pmm::SpmmWay> ways;
+  if constexpr (!pmm::runs_on_host) {
+    multiply(); // the first product prepares later ones
+    ways = kernel.ways(exec, b, c);
+    auto const num_ways = static_cast<std::int64_t>(ways.size());
+    ways.resize(static_cast<std::size_t>(runtime::all_reduced(world, num_ways, runtime::Reduction::min)));
+  }
+  std::vector<std::function<void()>> works{multiply};
+  for (auto const& way : ways)
+    works.push_back(way.run);
+  auto const all_seconds = time_in_turn(world, exec, works, repeat);
+  auto const seconds = all_seconds.front();
+
+  auto const mine = bytes_of(kernel.block(), width);
+  std::array sums{mine.gathered, mine.compulsory, static_cast<double>(csr.num_nonzeros())};
+  runtime::all_reduce(runtime::host, world, std::span(sums));
+  auto const [gathered, compulsory, nonzeros] = sums;
+  auto const gathered_rate = giga_per_second(gathered, seconds.median);
+  auto const compulsory_rate = giga_per_second(compulsory, seconds.median);
+  nlohmann::ordered_json line{
+      {"width", width},
+      {"nonzeros", static_cast<std::int64_t>(nonzeros)},
+      {"repeats", seconds.repeats},
+      {"seconds", seconds.median},
+      {"min_seconds", seconds.minimum},
+      {"gathered_bytes", static_cast<std::int64_t>(gathered)},
+      {"compulsory_bytes", static_cast<std::int64_t>(compulsory)},
+      {"gathered_gb_per_s", gathered_rate},
+      {"compulsory_gb_per_s", compulsory_rate},
+      {"gflop_per_s", giga_per_second(2 * nonzeros * static_cast<double>(width), seconds.median)}};
+  roofline.describe(line);
+  line["gathered_share"] = gathered_rate / roofline.stream_gb_per_s;
+  line["compulsory_share"] = compulsory_rate / roofline.stream_gb_per_s;
+  if (!ways.empty())
+    describe_ways(line, kernel.way_of(width), ways, std::span(all_seconds).subspan(1), gathered, roofline);
+  return line;
+}
+
+template<class T>
+int bench(SpmmOptions const& options, Context& context) {
+  auto const& world = context.world();
+  auto const widths = parse_widths(options.widths);
+  auto const shape = options.grid.empty() ? pmm::GridShape{1, world.size(), 1, 1}
+                                          : pmm::parse_grid(options.grid, world.size());
+  if (shape.data != 1)
+    runtime::throw_user("--grid {}: a block of the whole graph has no data axis; the first factor must be 1",
+                        shape.to_string());
+  pmm::ProcessGrid const grid(world, shape);
+  auto const store = open_graph(world, options);
+  auto const& facts = store.facts();
+  auto record = context.run_record;
+  record["grid"] = shape.to_string();
+  record["seed"] = options.seed;
+  if (context.metrics.is_on()) context.metrics.write("run", record);
+
+  // A^[x,y], even layers.
+  pmm::Placement const placement{
+      {pmm::Axis::x, pmm::Axis::y, pmm::Storage::replicated, pmm::IndexOrder::p1, pmm::IndexOrder::p2},
+      {facts.num_vertices, facts.num_vertices}};
+  auto const matrix = models::AdjacencyBlocks<T>(grid, store).get(placement, true);
+  auto const roofline = measure_roofline<T>(world, options.roofline);
+  auto head = begin_line(context, "spmm");
+  head["grid"] = shape.to_string();
+  head["graph"] = options.graph.empty() ? options.kind : options.graph;
+  head["permutation"] = graph::name_of(facts.permutation);
+  head["vertices"] = facts.num_vertices;
+  if (options.graph.empty()) head["edges"] = options.edges; // before repeats are merged and reverses added
+  head["symmetric"] = facts.is_symmetric;
+  head["dtype"] = options.dtype;
+  auto const forms = options.forms.empty() ? std::vector<std::string>{"product"} : options.forms;
+  for (auto const& form : forms)
+    for (auto const width : widths) {
+      auto line = head;
+      line["form"] = form;
+      line["weighted"] = matrix.forward().block().csr.values.extent(0) > 0;
+      line.update(measure(world, form == "product" ? matrix.forward() : matrix.adjoint(), width, roofline,
+                          options.repeat));
+      print_line(context, line);
+    }
+  return runtime::exit_done;
+}
+
+} // namespace
+
+std::unique_ptr<Command> make_bench_spmm() {
+  auto command =
+      std::make_unique<Command>("bench spmm", "Time the sparse matrix product on each rank's block");
+  auto const o = std::make_shared<SpmmOptions>();
+  command->input("--graph", o->graph, "A store (orthant partition writes it), in place of a graph made here");
+  command->option("--kind", o->kind, "Or a graph that is made: rmat (labels shuffled), sbm, grid2d or ring",
+                  one_of({"rmat", "sbm", "grid2d", "ring"}));
+  command->option("--vertices", o->vertices, "Its vertices", whole_number(2, graph::most_vertices));
+  command->option("--edges", o->edges,
+                  "Its edges; each is stored in both directions, repeats are merged, self loops added",
+                  whole_number(1, graph::most_edges));
+  command->flag("--directed", o->directed, "rmat, sbm: store each edge in its own direction only");
+  command->option("--seed", o->seed, "Seed of the graph", whole_number(0));
+  command->option("--permute", o->permute, "Its order, as of partition: none, single, double or cluster",
+                  one_of({"none", "single", "double", "cluster"}));
+  command->option("--grid", o->grid,
+                  "Cut A^ over X (rows) and Y (columns) of this grid DxXxYxZ; otherwise rows over all ranks");
+  command->option("--widths", o->widths, "Columns of B; 16,32,47,64,100,128,256 where none is named");
+  command->option("--forms", o->forms, "product (A^ B), transposed (A^^T B); product where none is named",
+                  one_of({"product", "transposed"}));
+  command->option("--dtype", o->dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
+  add_force_memory_option(*command, o->force_memory);
+  add_repeat_option(*command, o->repeat);
+  add_options(*command, o->roofline);
+  command->set_run([o](Context& context) {
+    return o->dtype == "fp32" ? bench<float>(*o, context) : bench<double>(*o, context);
+  });
+  return command;
+}
+
+} // namespace orthant::cli

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// orthant export: a store back to a folder of files, in original ids.
+
+#include "graph/export/export.hpp"
+#include "cli/commands/subcommands.hpp"
+#include "graph/store/store_reader.hpp"
+#include "graph/write/write_graph.hpp"
+
+namespace orthant::cli {
+namespace {
+
+struct ExportOptions {
+  std::string graph;
+  std::string output;
+  std::string format = "ogb";
+};
+
+int run(ExportOptions const& options, Context& context) {
+  if (options.graph.empty()) runtime::throw_user("export: name the store: orthant export graph.h5 -o DIR");
+  if (options.output.empty()) runtime::throw_user("export: name the folder to write with -o DIR");
+  graph::WriteOptions how;
+  how.format = graph::parse_output_format(options.format);
+  auto const store = graph::GraphStore::open(context.world(), options.graph);
+  store.verify(context.world()); // its contradictions would become a graph that looks sound
+  auto const source = graph::open_store_as_source(context.world(), store);
+  graph::write_graph(context.world(), *source, options.output, how);
+  return runtime::exit_done;
+}
+
+} // namespace
+
+std::unique_ptr<Command> make_export() {
+  auto command =
+      std::make_unique<Command>("export", "Write a store back as ogb, npy or an edge list, in original ids");
+  auto const options = std::make_shared<ExportOptions>();
+  command->input("graph", options->graph, "Store to read");
+  command->output("-o,--output", options->output, "Folder to write");
+  command->option("--format", options->format, "ogb, npy or edgelist", one_of({"ogb", "npy", "edgelist"}));
+  command->set_needs_device(false);
+  command->set_run([options](Context& context) { return run(*options, context); });
+  return command;
+}
+
+} // namespace orthant::cli

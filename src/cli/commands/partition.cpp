@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// orthant partition: any graph to one store that every grid and every number of ranks can load.
+
+#include "graph/partition/partition.hpp"
+#include "cli/commands/subcommands.hpp"
+#include "cli/training/memory_check.hpp"
+#include "graph/largest_graph.hpp"
+#include "graph/partition/estimate.hpp"
+#include "graph/read/open_graph.hpp"
+#include "graph/store/store_writer.hpp"
+#include "models/plan/gcn_step.hpp"
+#include "runtime/machine/available_memory.hpp"
+#include "runtime/report/progress.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <mpi.h>
+
+namespace orthant::cli {
+namespace {
+
+struct PartitionOptions {
+  std::string input;
+  std::string format = "auto";
+  std::string output;
+  std::string permute = "double";
+  std::string normalize = "sym";
+  bool directed = false;
+  std::string duplicates = "drop";
+  std::string self_loops = "keep";
+  std::string weights = "use";
+  std::string split;
+  std::int64_t random_features = 0;
+  std::int64_t random_labels = 0;
+  std::vector<double> random_split;
+  std::int64_t metis = 0;
+  std::int64_t seed = 0;
+  bool stats = false;
+  bool force = false;
+  bool force_memory = false;
+};
+
+graph::Input input_of(PartitionOptions const& options) {
+  graph::Input input;
+  input.path = options.input;
+  input.format = graph::parse_input_format(options.format);
+  input.split = options.split;
+  input.is_directed = options.directed;
+  input.use_weights = options.weights == "use";
+  input.random_features = options.random_features;
+  input.random_labels = options.random_labels;
+  if (!options.random_split.empty()) {
+    if (options.random_split.size() != 3)
+      runtime::throw_user("--random-split takes three fractions, train,valid,test: it got {}",
+                          options.random_split.size());
+    auto& split = input.random_split.emplace();
+    std::copy(options.random_split.begin(), options.random_split.end(), split.begin());
+  }
+  input.seed = static_cast<std::uint64_t>(options.seed);
+  return input;
+}
+
+void print(std::string const& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+void announce(graph::GraphFacts const& facts, graph::Estimate const& estimate) {
+  auto const edges = estimate.num_edges < 0 ? std::string("edges not counted yet")
+                                            : fmt::format("{} edges", estimate.num_edges);
+  print(fmt::format("graph        {}: {} vertices, {}\n", facts.name, facts.num_vertices, edges));
+  if (estimate.num_edges >= 0)
+    print(fmt::format("estimate     memory {} over all ranks, disk {}, {:.0f} s\n",
+                      graph::bytes_text(estimate.memory_bytes), graph::bytes_text(estimate.disk_bytes),
+                      std::ceil(estimate.seconds)));
+}
+
+/// Bytes that an epoch of the default GCN would send, summed over ranks, on the best and the worst grid of
+/// some jobs.
+std::string communication_table(graph::StoreFacts const& facts) {
+  models::GcnSettings const settings;
+  auto const known_or = [](std::int64_t count, std::int64_t otherwise) {
+    return count > 0 ? count : otherwise;
+  };
+  auto const features = known_or(facts.num_features, 128);
+  auto const classes = known_or(facts.num_classes, 32);
+  std::vector<std::int64_t> widths{features};
+  widths.insert(widths.end(), settings.hidden_widths.begin(), settings.hidden_widths.end());
+  widths.push_back(classes);
+  models::GcnShape model;
+  model.num_vertices = facts.num_vertices;
+  model.widths = widths;
+  model.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
+  model.has_input_dropout = settings.dropout > 0;
+  auto const plan = models::plan_gcn(model, models::ProductOrder::automatic);
+  auto const bytes_of = [&](pmm::GridShape const& shape) {
+    auto const axes = models::predict_epoch_bytes<float>(shape, plan, settings);
+    return axes[0] + axes[1] + axes[2];
+  };
+  auto text = fmt::format(
+      "communication of an epoch, all ranks together: a GCN {}-128-128-{} in fp32\n{:>8}  {:<12}{:>12}  "
+      "{:<12}{:>12}  {:<12}{:>12}\n",
+      features, classes, "ranks", "best grid", "", "near-cubic", "", "worst grid", "");
+  for (auto const ranks : {2, 4, 8, 16, 64}) {
+    std::vector<std::pair<std::int64_t, pmm::GridShape>> shapes;
+    for (auto const& shape : pmm::all_shapes(ranks))
+      shapes.emplace_back(bytes_of(shape), shape);
+    auto const by_bytes = [](auto const& candidate) { return candidate.first; };
+    auto const& [fewest, best] = *std::ranges::min_element(shapes, {}, by_bytes);
+    auto const& [most, worst] = *std::ranges::max_element(shapes, {}, by_bytes);
+    auto const cubic = pmm::near_cubic(ranks);
+    text += fmt::format("{:>8}  {:<12}{:>12}  {:<12}{:>12}  {:<12}{:>12}\n", ranks, best.to_string(),
+                        graph::bytes_text(fewest), cubic.to_string(), graph::bytes_text(bytes_of(cubic)),
+                        worst.to_string(), graph::bytes_text(most));
+  }
+  return text;
+}
+
+void summarize(graph::PartitionReport const& report, std::string const& output, double seconds) {
+  auto const& facts = report.facts;
+  if (report.metis)
+    print(fmt::format(
+        "METIS        {} parts: cut {} edges, communication volume {} vertices, balance {:.3f}: {}\n",
+        report.metis->num_parts, report.metis->cut, report.metis->volume, report.metis->balance,
+        report.metis_file.string()));
+  if (report.statistics) {
+    print(graph::format_statistics(*report.statistics, facts));
+    print(communication_table(facts));
+  }
+  print(fmt::format("matrix       {} entries ({} self loops), {}\n", facts.num_entries, facts.num_self_loops,
+                    facts.is_symmetric ? "symmetric" : "directed"));
+  print(fmt::format(
+      "seconds      {:.2f}: reading {:.2f}, relabelling {:.2f}, writing {:.2f}, features and labels "
+      "{:.2f}; {:.2f} million edges/s\n",
+      seconds, report.read_seconds, report.relabel_seconds, report.write_seconds, report.attribute_seconds,
+      static_cast<double>(report.num_edges_read) / seconds / 1e6));
+  print(fmt::format("memory       {} over all ranks, at its peak\n",
+                    graph::bytes_text(report.peak_memory_bytes)));
+  print(fmt::format("store        {}: {}\n", output, graph::bytes_text(report.store_bytes)));
+}
+
+int run(PartitionOptions const& options, Context& context) {
+  if (options.input.empty()) runtime::throw_user("partition: name the graph to read with --input PATH");
+  if (options.output.empty()) runtime::throw_user("partition: name the store to write with -o graph.h5");
+  auto const& world = context.world();
+  graph::PartitionOptions how;
+  how.permutation = graph::parse_permutation(options.permute);
+  how.normalization = graph::parse_normalization(options.normalize);
+  using Rules = graph::EdgeRules;
+  how.rules.repeats = options.duplicates == "drop" ? Rules::Repeats::drop : Rules::Repeats::keep;
+  how.rules.self_loops = options.self_loops == "keep" ? Rules::SelfLoops::keep : Rules::SelfLoops::drop;
+  how.seed = static_cast<std::uint64_t>(options.seed);
+  how.replaces_output = options.force;
+  how.metis_parts = options.metis;
+  how.measures_statistics = options.stats;
+  graph::require_output(world, options.output, options.force); // before a long read, not after
+  if (options.metis > 0) {
+    auto const file = graph::metis_file_of(options.output, options.metis).string();
+    require_distinct_files(world, std::array{FileOption{"--metis", FileOption::Use::output, &file},
+                                             FileOption{"--input", FileOption::Use::input, &options.input}});
+    graph::require_output(world, file, options.force);
+  }
+
+  auto const begin = MPI_Wtime();
+  auto const source = graph::open_graph(world, input_of(options));
+  auto const estimate = graph::estimate_partition(world, *source, how.permutation);
+  if (!options.force_memory)
+    runtime::require_memory(world, "partition", estimate.memory_bytes / world.size());
+  if (world.is_root()) announce(source->facts(), estimate);
+
+  std::unique_ptr<runtime::Progress> bar;
+  std::string step;
+  auto const style = runtime::progress_style(world.is_root());
+  how.on_progress = [&](std::string const& name, double fraction) {
+    if (style != runtime::ProgressStyle::bar) return; // lines would only repeat the summary
+    constexpr std::int64_t per_mille = 1000;
+    if (name != step || !bar) {
+      bar.reset();
+      step = name;
+      bar = std::make_unique<runtime::Progress>(per_mille, name, style);
+    }
+    bar->update(static_cast<std::int64_t>(fraction * static_cast<double>(per_mille)));
+  };
+  auto const report = graph::partition(world, *source, options.output, how);
+  bar.reset();
+  if (world.is_root()) summarize(report, options.output, MPI_Wtime() - begin);
+  return runtime::exit_done;
+}
+
+} // namespace
+
+std::unique_ptr<Command> make_partition() {
+  auto command =
+      std::make_unique<Command>("partition", "Turn a graph into one file that every grid can load");
+  auto const options = std::make_shared<PartitionOptions>();
+  command->input("--input", options->input, "Graph to read: a folder or a file");
+  command->option("--format", options->format, "Format of the input: auto, ogb, edgelist, mtx or npy",
+                  one_of({"auto", "ogb", "edgelist", "mtx", "npy"}));
+  command->output("-o,--output", options->output, "Store to write (HDF5)");
+  command->option(
+      "--permute", options->permute,
+      "Order of the vertices: double (balanced blocks), single, none or cluster (balanced and local)",
+      one_of({"double", "single", "none", "cluster"}));
+  command->option("--normalize", options->normalize, "sym: D^-1/2 (A+I) D^-1/2; row: D^-1 (A+I); none: A",
+                  one_of({"sym", "row", "none"}));
+  command->flag("--directed", options->directed,
+                "Keep the direction of edges; otherwise each counts both ways");
+  command->option(
+      "--duplicates", options->duplicates,
+      "drop: an edge counts once however often it is listed (weights: their sum), as OGB and PyG do; or keep",
+      one_of({"drop", "keep"}));
+  command->option(
+      "--self-loops", options->self_loops,
+      "keep: the input's own stay in A (sym and row put one of their own in their place); or drop",
+      one_of({"keep", "drop"}));
+  command->option("--weights", options->weights,
+                  "use the weights of the input, where it has some, or ignore them",
+                  one_of({"use", "ignore"}));
+  command->option("--split", options->split, "Name of the train/valid/test split where there are several");
+  command->option("--random-features", options->random_features, "Make up this many features a vertex",
+                  whole_number(0, graph::most_generated_columns));
+  command->option("--random-labels", options->random_labels, "Make up labels of this many classes",
+                  whole_number(0, graph::most_generated_columns));
+  command->option("--random-split", options->random_split, "Make up a split: fractions train,valid,test",
+                  in_range(0, 1));
+  command->option("--metis", options->metis, "Also write METIS's assignment to this many parts",
+                  whole_number(0, std::numeric_limits<std::int32_t>::max()));
+  command->option("--seed", options->seed, "Seed of all randomness", whole_number(0));
+  command->flag("--stats", options->stats, "Print balance, degrees and halo volumes");
+  command->flag("--force", options->force, "Replace an output that exists");
+  add_force_memory_option(*command, options->force_memory);
+  command->set_needs_device(false);
+  command->set_run([options](Context& context) { return run(*options, context); });
+  return command;
+}
+
+} // namespace orthant::cli

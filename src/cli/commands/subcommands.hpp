@@ -1,0 +1,26 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every subcommand, each in a file of its own name.
+
+#include "cli/options/command.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace orthant::cli {
+
+std::unique_ptr<Command> make_generate();
+std::unique_ptr<Command> make_partition();
+std::unique_ptr<Command> make_export();
+std::unique_ptr<Command> make_train();
+std::unique_ptr<Command> make_evaluate();
+std::unique_ptr<Command> make_plan();
+std::unique_ptr<Command> make_train_lm();
+std::unique_ptr<Command> make_bench_collectives();
+std::unique_ptr<Command> make_bench_spmm();
+std::unique_ptr<Command> make_bench_gemm();
+std::unique_ptr<Command> make_bench_epoch();
+std::unique_ptr<Command> make_info();
+
+} // namespace orthant::cli

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+
+namespace orthant::cli {
+namespace {
+constexpr std::size_t vector_bytes = 64;
+} // namespace
+} // namespace orthant::cli
+
+#include "cli/machine/fma_loop_kernel.inc"
+
+namespace orthant::cli {
+
+template<class T>
+FmaLoop<T> fma_loop_avx512() {
+  return fma_loop<T>;
+}
+
+template FmaLoop<float> fma_loop_avx512();
+template FmaLoop<double> fma_loop_avx512();
+
+} // namespace orthant::cli

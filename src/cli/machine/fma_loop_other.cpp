@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Processors other than x86-64: the baseline is what the compiler's target has.
+#include "cli/machine/fma_loop.hpp"
+
+namespace orthant::cli {
+
+template<class T>
+std::vector<FmaLoop<T>> supported_fma_loops() {
+  return {fma_loop_baseline<T>()};
+}
+
+template std::vector<FmaLoop<float>> supported_fma_loops();
+template std::vector<FmaLoop<double>> supported_fma_loops();
+
+} // namespace orthant::cli

@@ -1,0 +1,146 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// One subcommand: its options, each with a name, a kind, a default and the values it takes, and what it does.
+// Options are read by CLI11 from the command line and by runtime/job/config from the environment and a TOML file;
+// either way they pass the same checks.
+
+#include "cli/options/file_options.hpp"
+#include "runtime/error.hpp"
+#include "runtime/job/config.hpp"
+#include "runtime/job/environment.hpp"
+#include "runtime/report/metrics.hpp"
+
+#include <functional>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace orthant::cli {
+
+/// What a subcommand runs in. Metrics are open, the trace is on, Kokkos has started.
+struct Context {
+  runtime::Environment& environment;
+  runtime::MetricsWriter& metrics;
+  /// The metrics' first line, without grid and seed: version, command, configuration, sources, ranks,
+  /// backends.
+  nlohmann::ordered_json run_record;
+
+  [[nodiscard]] runtime::Communicator const& world() const { return environment.world(); }
+  [[nodiscard]] runtime::Log& log() const { return environment.instruments()->log; }
+};
+
+/// Options that every subcommand takes.
+struct CommonOptions {
+  std::string config;
+  std::string log_level = "info";
+  double timeout_seconds = runtime::default_timeout_seconds;
+  std::string metrics;
+  std::string trace;
+};
+
+/// A check of an option's text: empty, or what is wrong and what would be right.
+using Check = std::function<std::string(std::string const&)>;
+
+/// What a number may be unless an option says otherwise: far from the largest single precision number, so
+/// that what is computed of it is finite.
+inline constexpr double largest_number = 1e30;
+inline constexpr double longest_timeout_seconds = 1e9; // 30 years
+/// The most epochs: no run takes as many.
+inline constexpr std::int64_t most_epochs = 1'000'000'000;
+
+/// Whole numbers from `low` to `high`, both allowed.
+[[nodiscard]] Check whole_number(std::int64_t low,
+                                 std::int64_t high = std::numeric_limits<std::int64_t>::max());
+/// Numbers from `low` to `high`, both allowed. Both are finite, and so is what passes.
+[[nodiscard]] Check in_range(double low, double high = largest_number);
+/// The same without `low` itself.
+[[nodiscard]] Check above(double low, double high = largest_number);
+/// One of `words`; those in `later` are known, but not built yet.
+[[nodiscard]] Check one_of(std::vector<std::string> words, std::vector<std::string> later = {});
+
+class Command {
+ public:
+  /// `name` as typed after "orthant"; two words for a command of a group ("bench collectives").
+  Command(std::string name, std::string description);
+  Command(Command const&) = delete;
+  Command& operator=(Command const&) = delete;
+  ~Command();
+
+  /// Heads the options that follow in the help.
+  void begin_group(std::string title) { group_ = std::move(title); }
+
+  /// "--lr" or "-o,--output" with one value; "graph" (no dashes) is a word of its own. `value` holds the
+  /// default and receives what is given; it must live as long as this. A std::optional has no default; a list
+  /// is separated by commas.
+  void option(std::string const& names, std::string& value, std::string const& description, Check check = {});
+  void option(std::string const& names, std::int64_t& value, std::string const& description,
+              Check check = {});
+  void option(std::string const& names, double& value, std::string const& description, Check check = {});
+  void option(std::string const& names, std::optional<double>& value, std::string const& description,
+              Check check = {});
+  void option(std::string const& names, std::vector<double>& value, std::string const& description,
+              Check check = {});
+  void option(std::string const& names, std::vector<std::string>& value, std::string const& description,
+              Check check = {});
+  /// Options that name a file or a folder to read or to write.
+  void input(std::string const& names, std::string& path, std::string const& description);
+  void output(std::string const& names, std::string& path, std::string const& description);
+  [[nodiscard]] std::vector<FileOption> const& files() const { return files_; }
+  /// "--residual", or "--bias,!--no-bias".
+  void flag(std::string const& names, bool& value, std::string const& description);
+  /// Named in the help; stops with status 2 when given.
+  void later(std::string const& names, std::string const& description);
+
+  /// --config and the others that every command takes; called once, after its own options.
+  void add_common_options();
+
+  /// What it does with the options, once these are read. Returns the exit status.
+  void set_run(std::function<int(Context&)> run) { run_ = std::move(run); }
+  [[nodiscard]] int run(Context& context) const { return run_(context); }
+  /// Host-only commands do not start Kokkos, so they need no device.
+  void set_needs_device(bool needs) { needs_device_ = needs; }
+  [[nodiscard]] bool needs_device() const { return needs_device_; }
+
+  [[nodiscard]] std::string const& name() const { return description_.name; }
+  [[nodiscard]] std::string summary() const;
+  [[nodiscard]] std::string help() const;
+  [[nodiscard]] CommonOptions const& common() const { return common_; }
+  [[nodiscard]] runtime::CommandDescription const& description() const { return description_; }
+
+  /// Reads the arguments after the command's name. Returns false where they ask for help.
+  /// Throws UserError for what it does not know or take.
+  [[nodiscard]] bool parse(std::vector<std::string> arguments);
+  /// Takes over settings for options that the command line did not give. Throws UserError as parse().
+  void apply(runtime::Settings const& settings);
+  /// Every option's value and where it came from.
+  [[nodiscard]] runtime::Settings resolved() const;
+
+ private:
+  struct Entry;
+  struct Parser; // CLI11, which takes seconds to compile
+
+  template<class T>
+  void add(std::string const& names, T& value, std::string const& description, Check check);
+  void add_file(std::string const& names, std::string& path, std::string const& description,
+                FileOption::Use use);
+  void refuse_unknown(std::vector<std::string> const& extras) const;
+
+  std::unique_ptr<Parser> parser_;
+  std::string group_ = "Options";
+  runtime::CommandDescription description_; // of the parser's entries, in their order
+  CommonOptions common_;
+  bool needs_device_ = true;
+  std::function<int(Context&)> run_;
+  std::vector<FileOption> files_;
+};
+
+/// For the run of a subcommand that is still to come.
+[[noreturn]] void refuse_unbuilt(std::string const& what);
+
+} // namespace orthant::cli

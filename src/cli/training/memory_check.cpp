@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/training/memory_check.hpp"
+
+#include "cli/machine/device_memory.hpp"
+#include "cli/training/train_run.hpp"
+#include "graph/partition/estimate.hpp"
+#include "pmm/kernels/host_parts.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/machine/available_memory.hpp"
+
+#include <functional>
+
+namespace orthant::cli {
+namespace {
+
+void require_device_memory(Context const& context, std::string_view what, std::int64_t needed) {
+  auto const& world = context.world();
+  auto const& binding = context.environment.binding();
+  // The ranks of one device are those of one host that see it at one address.
+  auto const place = std::string(binding.host.data()) + " " + binding.device_id.data();
+  auto const color = static_cast<int>(std::hash<std::string>{}(place)&0x7fffffffU);
+  auto const sharers = world.split(color, world.rank(), "device");
+  auto const sum = runtime::all_reduced(sharers, needed);
+  auto const available = runtime::all_reduced(sharers, free_device_bytes(), runtime::Reduction::min);
+  runtime::together(world, [&] {
+    if (sum > available)
+      runtime::throw_user(
+          "{} needs about {} of the memory of a device, but {} is free; use more devices, make "
+          "it smaller, or give --force-memory to start anyway",
+          what, bytes_text(sum), bytes_text(available));
+  });
+}
+
+} // namespace
+
+void add_force_memory_option(Command& command, bool& is_forced) {
+  command.flag("--force-memory", is_forced, "Start even if the predicted memory does not fit");
+}
+
+void require_memory(Context const& context, std::string_view what, models::MemoryEstimate const& estimate) {
+  if constexpr (pmm::runs_on_host)
+    runtime::require_memory(context.world(), what, estimate.peak());
+  else
+    require_device_memory(context, what, estimate.arrays());
+}
+
+graph::GraphStore make_graph_in_memory(
+    runtime::Communicator const& world,
+    std::function<std::unique_ptr<graph::GraphSource>(runtime::Communicator const&)> const& make_source,
+    graph::PartitionOptions const& how, bool is_forced) {
+  if (!is_forced) {
+    auto const needed = runtime::together(world, [&] {
+      runtime::Communicator const self(MPI_COMM_SELF, "self");
+      auto const estimate = graph::estimate_partition(self, *make_source(self), how.permutation);
+      return estimate.memory_bytes + estimate.disk_bytes; // the store is in memory, too
+    });
+    runtime::require_memory(world, "a graph that each rank makes for itself", needed);
+  }
+  return graph::partition_in_memory(world, make_source, how);
+}
+
+} // namespace orthant::cli

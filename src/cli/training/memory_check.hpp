@@ -1,0 +1,31 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Work that cannot fit is refused before it begins, with the figures, unless --force-memory is given.
+
+#include "cli/options/command.hpp"
+#include "graph/partition/partition.hpp"
+#include "models/gnn/memory_estimate.hpp"
+
+#include <functional>
+#include <memory>
+#include <string_view>
+
+namespace orthant::cli {
+
+/// --force-memory.
+void add_force_memory_option(Command& command, bool& is_forced);
+
+/// Throws UserError on all ranks if what a model will hold does not fit: on a host in the memory of its node,
+/// on a device in what is free there, each summed over the ranks that share it. `what` needs it: "train".
+/// Collective.
+void require_memory(Context const& context, std::string_view what, models::MemoryEstimate const& estimate);
+
+/// A graph that every rank makes and keeps in its own memory (graph::partition_in_memory). Collective. Throws
+/// UserError on all ranks if those of a node do not fit there, unless forced.
+[[nodiscard]] graph::GraphStore make_graph_in_memory(
+    runtime::Communicator const& world,
+    std::function<std::unique_ptr<graph::GraphSource>(runtime::Communicator const&)> const& make_source,
+    graph::PartitionOptions const& how, bool is_forced);
+
+} // namespace orthant::cli

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/training/train_full.hpp"
+
+#include "cli/options/gemm_math.hpp"
+#include "cli/training/memory_check.hpp"
+#include "cli/training/train_run.hpp"
+#include "graph/generate/dataset.hpp"
+#include "graph/partition/partition.hpp"
+#include "models/gnn/gcn.hpp"
+#include "models/gnn/memory_estimate.hpp"
+#include "models/gnn/weights_file.hpp"
+#include "models/training/full_graph.hpp"
+#include "pmm/gemm/local_gemm.hpp"
+#include "pmm/kernels/host_parts.hpp"
+#include "runtime/files/staged_file.hpp"
+
+namespace orthant::cli {
+namespace {
+
+template<class T>
+int train(TrainOptions const& options, Context& context) {
+  auto const& world = context.world();
+  MemoryMeter const meter;
+  auto const model_settings = model_of(options);
+  auto const settings = training_of(options);
+  pmm::set_gemm_threads(1);
+  pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
+  if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
+
+  auto const store = open_graph_of(world, options);
+  auto const plan = models::plan_gcn(store, model_settings);
+  auto const estimate =
+      models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
+  if (!options.force_memory) require_memory(context, "train", estimate);
+  describe_graph(context, store);
+  describe_grid(context, grid);
+  say(context, "memory    {} a rank predicted\n",
+      bytes_text(runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max)));
+
+  auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
+  models::Gcn<T> model(grid, store, model_settings);
+  if (!options.init_from.empty())
+    models::load_weights(grid, options.init_from, model.parameters(),
+                         models::architecture_of(model_settings));
+  say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
+      model.num_parameters(), options.compute_dtype);
+
+  begin_metrics(context, grid, options); // nothing can be refused from here on
+  models::FullGraphTrainer<T> trainer(grid, model, loss, settings);
+  EpochLines lines(context, options.epochs);
+  auto const result = trainer.run([&](runtime::EpochRecord const& epoch) { lines.write(epoch); });
+  lines.finish();
+
+  if (!options.save_weights.empty() && options.eval_every == 0)
+    if (auto const sign = models::sign_of_divergence(trainer.evaluate()); !sign.empty())
+      models::throw_diverged("the weights are not saved: " + sign);
+  if (!options.save_weights.empty())
+    models::save_weights(grid, options.save_weights, model.parameters(), model_settings);
+  auto const taken = meter.taken(world);
+  report(context, result);
+  say(context, "memory a rank         {} (predicted {})\n", bytes_text(taken.resident),
+      bytes_text(estimate.peak()));
+  if constexpr (!pmm::runs_on_host)
+    say(context, "memory of the device  {} in arrays a rank (predicted {}), {} less free\n",
+        bytes_text(taken.device_arrays), bytes_text(estimate.arrays()), bytes_text(taken.device));
+  end_metrics(context, result, taken);
+  return runtime::exit_done;
+}
+
+} // namespace
+
+graph::GraphStore open_graph_of(runtime::Communicator const& world, TrainOptions const& options) {
+  if (options.graph.empty() == options.dataset.empty())
+    runtime::throw_user("give one of --graph graph.h5 and --dataset karate|sbm|rmat|grid2d|ring[:k=v,..]");
+  if (!options.graph.empty()) return graph::GraphStore::open(world, options.graph);
+  graph::PartitionOptions how;
+  how.seed = static_cast<std::uint64_t>(options.seed);
+  return make_graph_in_memory(
+      world,
+      [&](runtime::Communicator const& self) { return graph::open_dataset(self, options.dataset, how.seed); },
+      how, options.force_memory);
+}
+
+pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks) {
+  auto const shape = pmm::parse_grid(grid, num_ranks);
+  if (shape.data != 1)
+    runtime::throw_user(
+        "--grid {}: full-graph work has no data axis; the first factor must be 1, such as --grid {}",
+        shape.to_string(), pmm::near_cubic(num_ranks).to_string());
+  return shape;
+}
+
+int train_full(TrainOptions const& options, Context& context) {
+  require_fitting_types(options);
+  choose_gemm_math(options.gemm_math, options.compute_dtype);
+  return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
+}
+
+} // namespace orthant::cli

@@ -1,0 +1,26 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// orthant train --mode full, from options to the final table.
+
+#include "cli/training/train_options.hpp"
+#include "graph/store/store_reader.hpp"
+#include "pmm/grid/process_grid.hpp"
+
+#include <string>
+
+namespace orthant::cli {
+
+/// The store of --graph, or the data set of --dataset, which every rank makes and keeps in memory.
+/// Collective. Throws UserError unless one of them is given, and if the data set does not fit in memory.
+[[nodiscard]] graph::GraphStore open_graph_of(runtime::Communicator const& world,
+                                              TrainOptions const& options);
+
+/// The shape of --grid for full-graph work. Throws UserError where it does not fit the job or has a data
+/// axis.
+[[nodiscard]] pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks);
+
+/// Returns the exit status. Collective.
+[[nodiscard]] int train_full(TrainOptions const& options, Context& context);
+
+} // namespace orthant::cli

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/training/train_minibatch.hpp"
+
+#include "cli/options/gemm_math.hpp"
+#include "cli/training/memory_check.hpp"
+#include "cli/training/train_full.hpp"
+#include "cli/training/train_run.hpp"
+#include "models/batches/mini_batch.hpp"
+#include "models/gnn/memory_estimate.hpp"
+#include "models/gnn/weights_file.hpp"
+#include "pmm/gemm/local_gemm.hpp"
+#include "pmm/kernels/host_parts.hpp"
+#include "runtime/files/staged_file.hpp"
+
+namespace orthant::cli {
+namespace {
+
+models::MiniBatchSettings batches_of(TrainOptions const& o) {
+  models::MiniBatchSettings settings;
+  settings.batch_size = o.batch;
+  settings.num_accumulated = o.accumulate;
+  if (o.batch_train_fraction > 0) settings.train_fraction = o.batch_train_fraction;
+  settings.num_full_epochs = o.finish_full;
+  settings.prefetch = o.overlap == "on" ? models::Prefetch::next_batch : models::Prefetch::none;
+  return settings;
+}
+
+void describe_batches(Context const& context, pmm::ProcessGrid const& grid,
+                      sampling::VertexSampler const& sampler, TrainOptions const& o) {
+  auto const num_groups = grid.size(pmm::Axis::data);
+  say(context,
+      "batches   {} of at most {} vertices an epoch, {} step{} of {} group{} x {}: effective batch {}\n",
+      sampler.num_batches(), o.batch, sampler.num_steps(), sampler.num_steps() == 1 ? "" : "s", num_groups,
+      num_groups == 1 ? "" : "s", o.accumulate, num_groups * o.accumulate * o.batch);
+}
+
+template<class T>
+int train(TrainOptions const& options, Context& context) {
+  auto const& world = context.world();
+  MemoryMeter const meter;
+  auto const model_settings = model_of(options);
+  pmm::set_gemm_threads(1);
+  pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
+  if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
+
+  auto const store = open_graph_of(world, options);
+  auto const settings = training_of(options);
+  auto const batches = batches_of(options);
+  auto const has_full_graph = settings.eval_every > 0 || batches.num_full_epochs > 0;
+  auto const estimate = models::estimate_mini_batch_memory<T>(
+      grid, store.facts(), models::plan_gcn(store, model_settings), model_settings, settings.optimizer,
+      batches.batch_size, has_full_graph);
+  if (!options.force_memory) require_memory(context, "train", estimate);
+  models::MiniBatchTrainer<T> trainer(grid, store, model_settings, settings, batches);
+  if (!options.init_from.empty())
+    models::load_weights(grid, options.init_from, trainer.parameters(),
+                         models::architecture_of(model_settings));
+
+  begin_metrics(context, grid, options);
+  describe_graph(context, store);
+  describe_grid(context, grid);
+  say(context, "memory    {} a rank predicted\n",
+      bytes_text(runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max)));
+  describe_batches(context, grid, trainer.sampler(), options);
+  say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
+      trainer.num_parameters(), options.compute_dtype);
+
+  EpochLines lines(context, options.epochs);
+  auto const result = trainer.run([&](runtime::EpochRecord const& epoch) { lines.write(epoch); });
+  lines.finish();
+
+  if (!options.save_weights.empty())
+    models::save_weights(grid, options.save_weights, trainer.parameters(), model_settings);
+  auto const taken = meter.taken(world);
+  report(context, result);
+  say(context, "memory a rank         {} (predicted {})\n", bytes_text(taken.resident),
+      bytes_text(estimate.peak()));
+  if constexpr (!pmm::runs_on_host)
+    say(context, "memory of the device  {} in arrays a rank, {} less free\n", bytes_text(taken.device_arrays),
+        bytes_text(taken.device));
+  end_metrics(context, result, taken);
+  return runtime::exit_done;
+}
+
+} // namespace
+
+int train_minibatch(TrainOptions const& options, Context& context) {
+  require_fitting_types(options);
+  choose_gemm_math(options.gemm_math, options.compute_dtype);
+  return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
+}
+
+} // namespace orthant::cli

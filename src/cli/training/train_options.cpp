@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/training/train_options.hpp"
+
+#include "cli/options/gemm_math.hpp"
+#include "cli/training/memory_check.hpp"
+#include "graph/largest_graph.hpp"
+
+namespace orthant::cli {
+namespace {
+
+void add_data(Command& command, TrainOptions& o) {
+  command.input("--graph", o.graph, "Store to train on (orthant partition writes it)");
+  command.option("--dataset", o.dataset,
+                 "Or a data set that is built in: karate, or sbm, rmat, grid2d, ring[:k=v,..]");
+}
+
+void add_grid(Command& command, TrainOptions& o) {
+  command.option("--grid", o.grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
+}
+
+void add_model(Command& command, TrainOptions& o) {
+  command.begin_group("Model");
+  command.option("--model", o.model, "gcn", one_of({"gcn"}, {"sage", "gin", "gat"}));
+  command.option("--layers", o.layers, "Number of layers", whole_number(1, most_layers));
+  command.option("--hidden", o.hidden, "Width of the hidden layers", whole_number(1, most_hidden));
+  command.option("--dropout", o.dropout, "Probability that an activation is dropped", in_range(0, 0.999));
+  command.flag("--bias,!--no-bias", o.bias, "Add a bias in each layer (default)");
+  command.option("--norm", o.norm, "Normalisation in each hidden layer: rms or none",
+                 one_of({"rms", "none"}));
+  command.flag("--residual", o.residual, "Add each layer's input to its output where they are equally wide");
+  command.flag("--input-projection", o.input_projection,
+               "A linear layer before the first graph layer; features are then not dropped out");
+  command.flag("--head", o.head, "A linear layer after the last graph layer, which is then a hidden one");
+  command.option("--feature-norm", o.feature_norm, "Scale each vertex's features to sum 1: row or none",
+                 one_of({"row", "none"}));
+  command.flag("--trainable-features", o.trainable_features, "Learn the input features, too");
+}
+
+void add_optimiser(Command& command, TrainOptions& o) {
+  command.begin_group("Optimiser");
+  command.option("--optimizer", o.optimizer, "adam, adamw or sgd", one_of({"adam", "adamw", "sgd"}));
+  command.option("--lr", o.lr, "Learning rate", above(0, largest_rate));
+  command.option("--weight-decay", o.weight_decay,
+                 "Weight decay (biases and scales of norms are never decayed)", in_range(0));
+  command.option("--weight-decay-first-layer", o.weight_decay_first_layer, "Another one for layer 0",
+                 in_range(0));
+  command.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm", above(0));
+  command.option("--epochs", o.epochs, "Number of epochs", whole_number(0, most_epochs));
+  command.option("--seed", o.seed, "Seed of all randomness", whole_number(0));
+}
+
+void add_mini_batch(Command& command, TrainOptions& o) {
+  command.begin_group("Mini-batch");
+  command.option("--batch", o.batch, "Vertices for each group and batch",
+                 whole_number(1, graph::most_vertices));
+  command.option("--accumulate", o.accumulate, "Batches a step", whole_number(1));
+  command.option("--batch-train-fraction", o.batch_train_fraction,
+                 "Share of training vertices in a batch; 0 leaves it to chance", in_range(0, 1));
+  command.option("--finish-full", o.finish_full, "Train the last epochs on the full graph",
+                 whole_number(0, most_epochs));
+}
+
+void add_computing(Command& command, TrainOptions& o) {
+  command.option("--compute-dtype", o.compute_dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
+  add_gemm_math_option(command, o.gemm_math);
+  command.option("--comm-dtype", o.comm_dtype, "Numbers on the wire: fp32, bf16 or fp16",
+                 one_of({"fp32", "bf16", "fp16"}));
+  command.option("--overlap", o.overlap, "Communicate while computing: on or off", one_of({"on", "off"}));
+  command.option("--order", o.order, "Order of a layer's products: auto, aggregate or transform first",
+                 one_of({"auto", "aggregate", "transform"}));
+  command.option(
+      "--device-graph", o.device_graph,
+      "On a device: replay full-graph epochs without dropout as one recorded graph: on or off (does "
+      "nothing on the host)",
+      one_of({"on", "off"}));
+  add_force_memory_option(command, o.force_memory);
+}
+
+void add_weights(Command& command, TrainOptions& o) {
+  command.begin_group("Weights");
+  command.input("--init-from", o.init_from, "Start from the weights of this file");
+  command.output("--save-weights", o.save_weights, "Write the final weights to this file");
+  command.later("--checkpoint", "Folder of checkpoints");
+  command.later("--checkpoint-every", "Epochs between checkpoints");
+  command.later("--resume", "auto, a checkpoint's path, or never");
+}
+
+} // namespace
+
+void add_options(Command& command, TrainOptions& o) {
+  add_data(command, o);
+  command.option("--mode", o.mode, "full (graph) or minibatch", one_of({"full", "minibatch"}));
+  add_grid(command, o);
+  add_model(command, o);
+  add_optimiser(command, o);
+  add_mini_batch(command, o);
+  command.begin_group("Running");
+  command.option("--eval-every", o.eval_every, "Epochs between evaluations; 0 for never",
+                 whole_number(0, most_epochs));
+  add_computing(command, o);
+  add_weights(command, o);
+}
+
+void add_full_epoch_options(Command& command, TrainOptions& o) {
+  add_data(command, o);
+  add_grid(command, o);
+  add_model(command, o);
+  add_optimiser(command, o);
+  command.begin_group("Running");
+  add_computing(command, o);
+}
+
+} // namespace orthant::cli

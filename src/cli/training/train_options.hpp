@@ -1,0 +1,71 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `orthant train` takes, and `orthant bench epoch` a part of.
+
+#include "cli/options/command.hpp"
+
+#include <optional>
+#include <string>
+
+namespace orthant::cli {
+
+/// Bounds of --layers and --hidden. Deeper and wider is a slip; what fits is for the memory to say.
+inline constexpr std::int64_t most_layers = 10'000;
+inline constexpr std::int64_t most_hidden = std::int64_t{1} << 20;
+inline constexpr double largest_rate = 1e38; // a finite number in single precision
+
+struct TrainOptions {
+  std::string graph;   // a store
+  std::string dataset; // or an embedded one: "karate", "sbm:vertices=1000,..", ..
+  std::string mode = "full";
+  std::string grid = "auto"; // DxXxYxZ
+
+  // model
+  std::string model = "gcn";
+  std::int64_t layers = 3;
+  std::int64_t hidden = 128;
+  double dropout = 0.5;
+  bool bias = true;
+  std::string norm = "none";
+  bool residual = false;
+  bool input_projection = false;
+  bool head = false;
+  std::string feature_norm = "none";
+  bool trainable_features = false;
+
+  // optimiser
+  std::string optimizer = "adam";
+  double lr = 0.01;
+  double weight_decay = 0;
+  std::optional<double> weight_decay_first_layer;
+  std::optional<double> clip_norm;
+  std::int64_t epochs = 100;
+  std::int64_t seed = 0;
+
+  // mini-batch
+  std::int64_t batch = 1024;
+  std::int64_t accumulate = 1;
+  double batch_train_fraction = 0; // 0: as many training vertices as a batch has by chance
+  std::int64_t finish_full = 0;
+
+  // running
+  std::int64_t eval_every = 10;
+  std::string compute_dtype = "fp32";
+  std::string gemm_math = "fp32";
+  std::string comm_dtype = "fp32";
+  std::string overlap = "on";
+  std::string order = "auto";
+  std::string device_graph = "on";
+  bool force_memory = false;
+
+  // weights
+  std::string init_from;
+  std::string save_weights;
+};
+
+void add_options(Command& command, TrainOptions& options);
+/// Those that an epoch of full-graph training depends on: the graph, the grid, the model, the optimiser.
+void add_full_epoch_options(Command& command, TrainOptions& options);
+
+} // namespace orthant::cli

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/training/train_run.hpp"
+
+#include "pmm/kernels/host_parts.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/machine/process_memory.hpp"
+
+#include <array>
+
+namespace orthant::cli {
+namespace {
+
+runtime::Wire wire_of(std::string const& word) {
+  return word == "bf16" ? runtime::Wire::bf16 : word == "fp16" ? runtime::Wire::fp16 : runtime::Wire::native;
+}
+
+nlohmann::ordered_json done_record(models::TrainResult const& result, MemoryMeter::Taken const& memory) {
+  nlohmann::ordered_json record{{"loss", result.last_loss},
+                                {"median_epoch_seconds", result.median_epoch_seconds},
+                                {"peak_memory_bytes", memory.resident}};
+  if constexpr (!pmm::runs_on_host) {
+    record["device_memory_bytes"] = memory.device_arrays;
+    record["device_memory_taken_bytes"] = memory.device;
+  }
+  auto const add = [&](char const* name, models::Scores const& scores) {
+    record[name] = {{"train_acc", scores[0].accuracy()},
+                    {"val_acc", scores[1].accuracy()},
+                    {"test_acc", scores[2].accuracy()}};
+  };
+  if (result.last) {
+    add("last", *result.last);
+    record["best_epoch"] = result.best.epoch;
+    add("best", result.best.scores);
+  }
+  return record;
+}
+
+} // namespace
+
+std::string bytes_text(std::int64_t bytes) {
+  auto const value = static_cast<double>(bytes);
+  if (bytes < std::int64_t{10} << 10) return fmt::format("{} B", bytes);
+  if (bytes < std::int64_t{10} << 20) return fmt::format("{:.1f} KiB", value / 0x1p10);
+  if (bytes < std::int64_t{10} << 30) return fmt::format("{:.1f} MiB", value / 0x1p20);
+  return fmt::format("{:.1f} GiB", value / 0x1p30);
+}
+
+models::GcnSettings model_of(TrainOptions const& o) {
+  models::GcnSettings settings;
+  settings.has_head = o.head;
+  settings.has_residuals = o.residual;
+  settings.norm = models::parse_norm(o.norm);
+  settings.projected_width = o.input_projection ? o.hidden : 0;
+  settings.set_layers(o.layers, o.hidden);
+  settings.dropout = o.dropout;
+  settings.has_bias = o.bias;
+  settings.trains_features = o.trainable_features;
+  settings.feature_norm = models::parse_feature_norm(o.feature_norm);
+  settings.order = models::parse_product_order(o.order);
+  settings.overlaps = o.overlap == "on";
+  settings.wire = wire_of(o.comm_dtype);
+  settings.seed = static_cast<std::uint64_t>(o.seed);
+  return settings;
+}
+
+models::TrainSettings training_of(TrainOptions const& o) {
+  models::TrainSettings settings;
+  settings.optimizer.kind = models::parse_optimizer(o.optimizer);
+  settings.optimizer.learning_rate = o.lr;
+  settings.weight_decay = o.weight_decay;
+  settings.weight_decay_first_layer = o.weight_decay_first_layer;
+  settings.clip_norm = o.clip_norm;
+  settings.num_epochs = o.epochs;
+  settings.eval_every = o.eval_every;
+  settings.uses_device_graph = o.device_graph == "on";
+  return settings;
+}
+
+void describe_graph(Context const& context, graph::GraphStore const& store) {
+  auto const& facts = store.facts();
+  say(context,
+      "graph     {}: {} vertices, {} non-zeros, {} {}features, {} classes; train/valid/test {}/{}/{}\n",
+      facts.name.empty() ? store.name() : facts.name, facts.num_vertices, facts.num_entries,
+      facts.num_features, facts.feature_kind == graph::FeatureKind::sparse ? "sparse " : "",
+      facts.num_classes, facts.split_sizes[0], facts.split_sizes[1], facts.split_sizes[2]);
+}
+
+void report(Context const& context, models::TrainResult const& result) {
+  auto const line = [&](std::string const& name, models::Scores const& scores) {
+    say(context, "{:<22}{:>10.4f}{:>10.4f}{:>10.4f}\n", name, scores[0].accuracy(), scores[1].accuracy(),
+        scores[2].accuracy());
+  };
+  if (result.last) {
+    say(context, "\n{:<22}{:>10}{:>10}{:>10}\n", "accuracy", "train", "valid", "test");
+    line("last epoch", *result.last);
+    line(fmt::format("best (epoch {})", result.best.epoch), result.best.scores);
+  }
+  say(context, "\nseconds an epoch      {:.6f} (median)\n", result.median_epoch_seconds);
+  say(context, "bytes an epoch        x {}, y {}, z {}", bytes_text(result.epoch_bytes[0]),
+      bytes_text(result.epoch_bytes[1]), bytes_text(result.epoch_bytes[2]));
+  if (result.epoch_data_bytes > 0) say(context, ", data {}", bytes_text(result.epoch_data_bytes));
+  say(context, "; sent {}", bytes_text(result.epoch_sent_bytes));
+  say(context, "\n");
+}
+
+void require_fitting_types(TrainOptions const& o) {
+  if (o.compute_dtype != "fp32" && o.comm_dtype != "fp32")
+    runtime::throw_user("--comm-dtype {} carries fp32; leave it out with --compute-dtype {}", o.comm_dtype,
+                        o.compute_dtype);
+}
+
+void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options) {
+  auto record = context.run_record;
+  record["grid"] = grid.shape().to_string();
+  record["seed"] = options.seed;
+  context.metrics.write("run", record);
+}
+
+MemoryMeter::MemoryMeter() : resident_at_start_(runtime::resident_bytes()) {}
+
+MemoryMeter::Taken MemoryMeter::taken(runtime::Communicator const& world) const {
+  std::array bytes{runtime::peak_resident_bytes() - resident_at_start_, device_.peak_array_bytes(),
+                   device_.taken_bytes()};
+  runtime::all_reduce(runtime::host, world, std::span(bytes), runtime::Reduction::max);
+  return {bytes[0], bytes[1], bytes[2]};
+}
+
+void end_metrics(Context& context, models::TrainResult const& result, MemoryMeter::Taken const& memory) {
+  context.metrics.write("done", done_record(result, memory));
+}
+
+void describe_grid(Context const& context, pmm::ProcessGrid const& grid) {
+  auto const num_ranks = grid.world().size();
+  say(context, "grid      {} (data x X x Y x Z) on {} rank{}\n", grid.shape().to_string(), num_ranks,
+      num_ranks == 1 ? "" : "s");
+}
+
+EpochLines::EpochLines(Context& context, std::int64_t num_epochs)
+    : context_(context),
+      progress_(num_epochs, "epoch", runtime::progress_style(context.world().is_root())) {}
+
+void EpochLines::write(runtime::EpochRecord const& epoch) {
+  context_.metrics.write(epoch);
+  if (epoch.val_acc && epoch.test_acc)
+    progress_.update(epoch.epoch, {{"loss", epoch.loss},
+                                   {"valid", *epoch.val_acc},
+                                   {"test", *epoch.test_acc},
+                                   {"seconds", epoch.seconds}});
+  else
+    progress_.update(epoch.epoch, {{"loss", epoch.loss}, {"seconds", epoch.seconds}});
+}
+
+} // namespace orthant::cli

@@ -1,0 +1,75 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What full-graph and mini-batch training have in common on the command line: from options to settings, and
+// what is said before, during and after the epochs.
+
+#include "cli/machine/device_memory.hpp"
+#include "cli/options/command.hpp"
+#include "cli/training/train_options.hpp"
+#include "graph/store/store_reader.hpp"
+#include "models/plan/gcn_settings.hpp"
+#include "models/training/full_graph.hpp"
+#include "runtime/report/progress.hpp"
+
+#include <cstdio>
+#include <string>
+#include <utility>
+
+namespace orthant::cli {
+
+/// What the options ask for.
+[[nodiscard]] models::GcnSettings model_of(TrainOptions const& options);
+[[nodiscard]] models::TrainSettings training_of(TrainOptions const& options);
+/// Throws UserError where --comm-dtype does not go with --compute-dtype.
+void require_fitting_types(TrainOptions const& options);
+
+/// Results go to stdout of rank 0.
+template<class... Args>
+void say(Context const& context, fmt::format_string<Args...> format, Args&&... args) {
+  if (!context.world().is_root()) return;
+  std::fputs(fmt::format(format, std::forward<Args>(args)...).c_str(), stdout);
+  std::fflush(stdout);
+}
+/// "12.3 MiB".
+[[nodiscard]] std::string bytes_text(std::int64_t bytes);
+
+/// The first line of the metrics.
+void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options);
+void describe_graph(Context const& context, graph::GraphStore const& store);
+void describe_grid(Context const& context, pmm::ProcessGrid const& grid);
+
+/// A line of metrics and a line (or the bar) of progress for every epoch.
+class EpochLines {
+ public:
+  EpochLines(Context& context, std::int64_t num_epochs);
+  void write(runtime::EpochRecord const& epoch);
+  void finish() { progress_.finish(); }
+
+ private:
+  Context& context_;
+  runtime::Progress progress_;
+};
+
+/// What a rank takes from the meter's construction on, the most of any rank.
+class MemoryMeter {
+ public:
+  struct Taken {
+    std::int64_t resident = 0;      // bytes of the process at their peak
+    std::int64_t device_arrays = 0; // both 0 on the host
+    std::int64_t device = 0;
+  };
+  MemoryMeter();
+  /// Collective.
+  [[nodiscard]] Taken taken(runtime::Communicator const& world) const;
+
+ private:
+  std::int64_t resident_at_start_;
+  DeviceMemory device_;
+};
+
+/// The final table, and the last line of the metrics.
+void report(Context const& context, models::TrainResult const& result);
+void end_metrics(Context& context, models::TrainResult const& result, MemoryMeter::Taken const& memory);
+
+} // namespace orthant::cli

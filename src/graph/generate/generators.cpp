@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/generate/generators.hpp"
+
+#include "graph/generate/computed_streams.hpp"
+#include "graph/generate/random_parts.hpp"
+#include "graph/largest_graph.hpp"
+#include "runtime/error.hpp"
+#include "runtime/numbers/checked.hpp"
+#include "runtime/numbers/random.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <utility>
+
+namespace orthant::graph {
+
+using runtime::checked_range;
+using runtime::Purpose;
+using runtime::RandomStream;
+using runtime::throw_user;
+
+namespace {
+
+constexpr std::int64_t default_edges_per_vertex = 8;
+constexpr std::int64_t default_blocks = 8;
+constexpr double largest_separation = 1e6;                 // noise has the size 1
+constexpr std::int64_t most_means = std::int64_t{1} << 30; // of features in classes: 4 GiB a rank
+constexpr std::array<std::pair<std::string_view, GeneratorKind>, 4> kinds{{{"rmat", GeneratorKind::rmat},
+                                                                           {"sbm", GeneratorKind::sbm},
+                                                                           {"grid2d", GeneratorKind::grid2d},
+                                                                           {"ring", GeneratorKind::ring}}};
+
+std::string_view name_of(GeneratorKind kind) {
+  return kinds[static_cast<std::size_t>(kind)].first;
+}
+
+/// Fills in the default number of edges, and refuses what cannot be.
+GeneratorOptions checked(GeneratorOptions options) {
+  auto const n = options.num_vertices;
+  auto const kind = options.kind;
+  if (n < 2) throw_user("a graph of {} vertices cannot be generated; at least 2 are wanted", n);
+  std::ignore = checked_range(n, 2, most_vertices, "the number of vertices");
+  std::ignore = checked_range(options.num_edges, 0, most_edges, "the number of edges");
+  std::ignore = checked_range(options.num_features, 0, most_generated_columns, "the number of features");
+  std::ignore = checked_range(options.num_classes, 0, most_generated_columns, "the number of classes");
+  std::ignore = checked_range(options.num_features * std::max<std::int64_t>(options.num_classes, 1), 0,
+                              most_means, "the number of features times the number of classes");
+  if (options.num_classes > n) throw_user("{} classes among {} vertices: too many", options.num_classes, n);
+  auto const all_pairs = n > (std::int64_t{1} << 31) ? std::int64_t{1} << 61 : n * (n - 1) / 2;
+  if (options.num_edges == 0)
+    options.num_edges = kind == GeneratorKind::grid2d ? detail::count_grid2d_edges(n)
+                        : kind == GeneratorKind::ring ? std::min(n, all_pairs)
+                                                      : default_edges_per_vertex * n;
+  if (kind == GeneratorKind::ring && options.num_edges > all_pairs)
+    throw_user("a ring of {} vertices has at most {} edges, not {}", n, all_pairs, options.num_edges);
+  auto const full_grid = detail::count_grid2d_edges(n);
+  if (kind == GeneratorKind::grid2d && (options.num_edges < n - 1 || options.num_edges > full_grid))
+    throw_user("a connected grid of {} vertices has {} to {} edges, not {}", n, n - 1, full_grid,
+               options.num_edges);
+  if (!(std::fabs(options.separation) <= largest_separation))
+    throw_user("separation {} is not between {} and {}", options.separation, -largest_separation,
+               largest_separation);
+  auto const& [a, b, c] = options.corners;
+  if (!(a >= 0 && b >= 0 && c >= 0 && a + b + c <= 1))
+    throw_user("rmat's corners {}, {}, {} are not probabilities that sum to at most 1", a, b, c);
+  if (!(options.homophily >= 0 && options.homophily <= 1))
+    throw_user("homophily {} is not between 0 and 1", options.homophily);
+  return options;
+}
+
+using ClassOf = std::function<std::int64_t(std::int64_t vertex)>;
+
+LabelPart computed_labels(GeneratorOptions const& options, ClassOf const& class_of, Range rows) {
+  auto const fill = [class_of](LabelBatch& batch) {
+    batch.classes.resize(static_cast<std::size_t>(batch.rows.size()));
+    for (auto vertex = batch.rows.begin; vertex < batch.rows.end; ++vertex)
+      batch.classes[static_cast<std::size_t>(vertex - batch.rows.begin)] = class_of(vertex);
+  };
+  return {LabelKind::single, options.num_classes, [=](std::int64_t batch_rows) {
+            return std::make_unique<ComputedRows<LabelBatch>>(rows, batch_rows, fill);
+          }};
+}
+
+FeaturePart informative_features(GeneratorOptions const& options, ClassOf const& class_of, Range rows) {
+  auto const num_features = options.num_features;
+  // Two means differ in each feature by a normal number of variance 2 scale^2: |m - m'| = scale sqrt(2 D).
+  auto const scale = options.separation / std::sqrt(2.0 * static_cast<double>(num_features));
+  auto means = std::make_shared<std::vector<float>>();
+  RandomStream const mean_stream(options.seed, Purpose::generator_features, 1);
+  for (std::int64_t c = 0; c < options.num_classes; ++c)
+    for (std::int64_t feature = 0; feature < num_features; ++feature)
+      means->push_back(
+          static_cast<float>(scale * mean_stream.normal<double>(static_cast<std::uint64_t>(c),
+                                                                static_cast<std::uint64_t>(feature))));
+  auto const fill = [=,
+                     noise = RandomStream(options.seed, Purpose::generator_features)](FeatureBatch& batch) {
+    batch.dense.resize(static_cast<std::size_t>(batch.rows.size() * num_features));
+    auto* out = batch.dense.data();
+    for (auto vertex = batch.rows.begin; vertex < batch.rows.end; ++vertex) {
+      auto const* const mean = means->empty() ? nullptr : means->data() + class_of(vertex) * num_features;
+      for (std::int64_t feature = 0; feature < num_features; feature += 2) {
+        auto const block =
+            noise.block(static_cast<std::uint64_t>(vertex), static_cast<std::uint64_t>(feature) / 2);
+        auto const pair = runtime::normal_pair(block);
+        *out++ = static_cast<float>(pair.first) + (mean != nullptr ? mean[feature] : 0.0f);
+        if (feature + 1 < num_features)
+          *out++ = static_cast<float>(pair.second) + (mean != nullptr ? mean[feature + 1] : 0.0f);
+      }
+    }
+  };
+  return {FeatureKind::dense, num_features, [=](std::int64_t batch_rows) {
+            return std::make_unique<ComputedRows<FeatureBatch>>(rows, batch_rows, fill);
+          }};
+}
+
+ClassOf classes_of(GeneratorOptions const& options, detail::Blocks const& blocks) {
+  if (options.kind == GeneratorKind::sbm)
+    return [blocks](std::int64_t vertex) { return blocks.block_of(vertex); };
+  auto const num_classes = options.num_classes;
+  if (options.kind == GeneratorKind::rmat)
+    return
+        [num_classes, stream = RandomStream(options.seed, Purpose::generator_labels)](std::int64_t vertex) {
+          return static_cast<std::int64_t>(
+              stream.integer(static_cast<std::uint64_t>(num_classes), static_cast<std::uint64_t>(vertex)));
+        };
+  // Stripes: the balanced parts of the ids.
+  return [num_classes, n = options.num_vertices](std::int64_t vertex) {
+    auto const guess = static_cast<std::int64_t>(static_cast<double>(vertex) / static_cast<double>(n) *
+                                                 static_cast<double>(num_classes));
+    for (auto stripe = std::max<std::int64_t>(guess - 1, 0);; ++stripe)
+      if (runtime::balanced_range(n, num_classes, stripe).contains(vertex)) return stripe;
+  };
+}
+
+EdgePart edges_of(GeneratorOptions const& options, detail::Blocks const& blocks, Share share) {
+  switch (options.kind) {
+  case GeneratorKind::rmat:
+    return detail::rmat_edges(options, share);
+  case GeneratorKind::sbm:
+    return detail::sbm_edges(options, blocks, share);
+  case GeneratorKind::grid2d:
+    return detail::grid2d_edges(options, share);
+  case GeneratorKind::ring:
+    return detail::ring_edges(options, share);
+  }
+  ORTHANT_REQUIRE(false, "no such kind of graph");
+  return {};
+}
+
+} // namespace
+
+EdgePart detail::computed_edges(Range indices, std::int64_t most_per_index,
+                                std::function<void(Range, std::vector<Edge>&)> append) {
+  EdgePart part;
+  part.promised_by = "its definition";
+  part.open = [=](std::int64_t batch_size) {
+    auto const step = std::max<std::int64_t>(batch_size / most_per_index, 1);
+    return std::make_unique<ComputedEdges>(indices, step, append);
+  };
+  return part;
+}
+
+GeneratorKind parse_generator_kind(std::string_view word) {
+  for (auto const& [name, kind] : kinds)
+    if (name == word) return kind;
+  throw_user("unknown kind of graph \"{}\"; known: rmat, sbm, grid2d, ring", word);
+}
+
+std::unique_ptr<GraphSource> generate_graph(runtime::Communicator const& comm,
+                                            GeneratorOptions const& given) {
+  auto const options = checked(given);
+  Share const share{comm.rank(), comm.size()};
+  auto const num_blocks =
+      std::min(options.num_classes > 0 ? options.num_classes : default_blocks, options.num_vertices);
+  detail::Blocks const blocks(options.num_vertices, num_blocks, options.seed);
+  auto const class_of = classes_of(options, blocks);
+  auto const rows = runtime::balanced_range(options.num_vertices, share.count, share.index);
+
+  SourceParts parts;
+  parts.format = std::string(name_of(options.kind));
+  parts.name = parts.format;
+  parts.num_vertices = options.num_vertices;
+  parts.is_directed = options.is_directed;
+  parts.edges = edges_of(options, blocks, share);
+  parts.edges.num_edges = options.num_edges;
+  if (options.num_features > 0) parts.features = informative_features(options, class_of, rows);
+  if (options.num_classes > 0) {
+    parts.labels = computed_labels(options, class_of, rows);
+    parts.split = random_split(options.num_vertices, options.split_fractions, options.seed, share);
+  }
+  return assemble_source(std::move(parts));
+}
+
+} // namespace orthant::graph

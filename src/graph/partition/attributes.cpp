@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/partition/attributes.hpp"
+
+#include "graph/partition/tile_builder.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <string>
+
+namespace orthant::graph {
+
+using runtime::Communicator;
+using runtime::Hdf5Type;
+using runtime::host;
+using runtime::throw_user;
+using runtime::together;
+
+namespace {
+
+std::size_t index(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+std::span<Order const> orders_of(Placement const& placement) {
+  static constexpr std::array<Order, 2> both{Order::p1, Order::p2};
+  return std::span(both).first(placement.has_two_orders ? 2 : 1);
+}
+
+std::string folder(char const* group, Order order) {
+  return std::string(group) + (order == Order::p1 ? "/p1" : "/p2");
+}
+
+/// Writes this rank's share of an array of one value a position, converted to T. Collective.
+template<class T>
+void write_column(StoreWriter& writer, std::string const& name, Hdf5Type type, Placement const& placement,
+                  std::span<std::int64_t const> values) {
+  auto const& comm = writer.comm();
+  writer.create_array(name, type, {placement.num_vertices});
+  auto const mine = PositionOwners{placement.num_vertices, comm.size()}.range(comm.rank());
+  together(comm, [&] {
+    std::vector<T> narrow(values.size());
+    std::transform(values.begin(), values.end(), narrow.begin(),
+                   [](std::int64_t value) { return static_cast<T>(value); });
+    writer.write(name, 0, mine.begin, std::span<T const>(narrow));
+  });
+}
+
+/// In 32 bits where all values are below `bound` and that fits.
+void write_integers(StoreWriter& writer, std::string const& name, Placement const& placement,
+                    std::span<std::int64_t const> values, std::int64_t bound) {
+  if (bound <= std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1)
+    write_column<std::int32_t>(writer, name, Hdf5Type::int32, placement, values);
+  else
+    write_column<std::int64_t>(writer, name, Hdf5Type::int64, placement, values);
+}
+
+/// Batches of rows, one after the other on every rank at once, with the positions of their vertices.
+/// take(batch, positions): collective. Batch has `rows`.
+template<class Batch, class Stream, class Take>
+void for_each_batch(Communicator const& comm, Stream& stream, std::int64_t num_vertices,
+                    std::span<std::int64_t const> positions, Take&& take) {
+  Batch batch;
+  bool has_mine = true;
+  for (bool has_any = true; has_any;) {
+    has_mine = together(comm, [&] { return has_mine && stream.next(batch); });
+    if (!has_mine) batch = {};
+    auto const places = fetch_block(comm, num_vertices, positions, batch.rows);
+    take(batch, places);
+    has_any = runtime::all_reduced(comm, std::int64_t{has_mine}, runtime::Reduction::max) != 0;
+  }
+}
+
+/// Rows of a dense matrix on their way to the owners of their positions, and their order there.
+template<class T>
+class RowSlab {
+ public:
+  RowSlab(Communicator const& comm, std::int64_t num_vertices, std::int64_t width)
+      : comm_(comm),
+        owners_{num_vertices, comm.size()},
+        width_(width),
+        mine_(owners_.range(comm.rank())),
+        rows_(index(mine_.size() * width)) {}
+
+  /// Collective. rows: [places.size() x width].
+  void add(std::span<std::int64_t const> places, std::span<T const> rows) {
+    auto const num_ranks = index(comm_.size());
+    std::vector<std::int64_t> counts(num_ranks);
+    for (auto const place : places)
+      ++counts[index(owners_.owner(place))];
+    std::vector<std::size_t> starts(num_ranks + 1, 0);
+    for (std::size_t rank = 0; rank < num_ranks; ++rank)
+      starts[rank + 1] = starts[rank] + index(counts[rank]);
+    std::vector<std::int64_t> sent_places(places.size());
+    std::vector<T> sent_rows(rows.size());
+    auto const width = index(width_);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      auto const at = starts[index(owners_.owner(places[i]))]++;
+      sent_places[at] = places[i];
+      std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(i * width), width,
+                  sent_rows.begin() + static_cast<std::ptrdiff_t>(at * width));
+    }
+
+    std::vector<std::int64_t> arriving(num_ranks);
+    runtime::all_to_all(host, comm_, counts, arriving);
+    std::int64_t total = 0;
+    for (auto const count : arriving)
+      total += count;
+    std::vector<std::int64_t> arrived_places(index(total));
+    runtime::all_to_allv(host, comm_, sent_places, counts, arrived_places, arriving);
+
+    auto const arrived_rows = exchange_rows(sent_rows, counts, arriving, total);
+    for (std::size_t i = 0; i < arrived_places.size(); ++i)
+      std::copy_n(arrived_rows.begin() + static_cast<std::ptrdiff_t>(i * width), width,
+                  rows_.begin() + (arrived_places[i] - mine_.begin) * width_);
+  }
+
+  /// Writes the matrix transposed, every column contiguous. Collective; the array is made here.
+  void write(StoreWriter& writer, std::string const& name, Hdf5Type type) {
+    writer.create_array(name, type, {width_, owners_.num_vertices});
+    writer.reserve_space();
+    together(comm_, [&] {
+      constexpr std::int64_t elements_at_once = std::int64_t{1} << 23;
+      auto const rows_at_once = std::max<std::int64_t>(1, elements_at_once / width_ / elements_per_checksum) *
+                                elements_per_checksum;
+      constexpr std::int64_t columns_at_once = 16; // a cache line of floats
+      std::vector<T> columns(index(columns_at_once * std::min(rows_at_once, mine_.size())));
+      for (std::int64_t row = 0; row < mine_.size(); row += rows_at_once) {
+        auto const count = std::min(rows_at_once, mine_.size() - row);
+        for (std::int64_t c = 0; c < width_; c += columns_at_once) {
+          auto const num_columns = std::min(columns_at_once, width_ - c);
+          for (std::int64_t r = 0; r < count; ++r)
+            for (std::int64_t i = 0; i < num_columns; ++i)
+              columns[index(i * count + r)] = rows_[index((row + r) * width_ + c + i)];
+          for (std::int64_t i = 0; i < num_columns; ++i)
+            writer.write(name, c + i, mine_.begin + row,
+                         std::span<T const>(columns).subspan(index(i * count), index(count)));
+        }
+      }
+    });
+  }
+
+ private:
+  /// All-to-all of rows. Bytes travel in 32-bit words, a row padded to whole ones.
+  std::vector<T> exchange_rows(std::vector<T> const& sent, std::vector<std::int64_t> const& counts,
+                               std::vector<std::int64_t> const& arriving, std::int64_t total) const {
+    auto const row_bytes = index(width_) * sizeof(T);
+    auto const words = (row_bytes + sizeof(std::int32_t) - 1) / sizeof(std::int32_t);
+    auto const num_sent = index(width_) == 0 ? 0 : sent.size() / index(width_);
+    std::vector<std::int32_t> out(num_sent * words);
+    for (std::size_t i = 0; i < num_sent; ++i)
+      std::memcpy(out.data() + i * words, sent.data() + i * index(width_), row_bytes);
+    std::vector<std::int32_t> in(index(total) * words);
+    std::vector<std::int64_t> send_words(counts);
+    std::vector<std::int64_t> receive_words(arriving);
+    for (auto& count : send_words)
+      count *= static_cast<std::int64_t>(words);
+    for (auto& count : receive_words)
+      count *= static_cast<std::int64_t>(words);
+    runtime::all_to_allv(host, comm_, out, send_words, in, receive_words);
+    std::vector<T> rows(index(total) * index(width_));
+    for (std::size_t i = 0; i < index(total); ++i)
+      std::memcpy(rows.data() + i * index(width_), in.data() + i * words, row_bytes);
+    return rows;
+  }
+
+  Communicator const& comm_;
+  PositionOwners owners_;
+  std::int64_t width_;
+  Range mine_;
+  std::vector<T> rows_; // [mine x width] row-major
+};
+
+/// About four MiB of rows.
+std::int64_t rows_per_batch(std::int64_t row_bytes) {
+  return std::max<std::int64_t>(1, (std::int64_t{4} << 20) / std::max<std::int64_t>(1, row_bytes));
+}
+
+void write_dense_features(StoreWriter& writer, GraphSource const& source, Placement const& placement,
+                          StoreFacts const& facts, std::function<void(double)> const& progress) {
+  auto const& comm = writer.comm();
+  RowSlab<float> slab(comm, facts.num_vertices, facts.num_features);
+  auto const stream = source.features(rows_per_batch(facts.num_features * 4));
+  for_each_batch<FeatureBatch>(comm, *stream, facts.num_vertices, placement.of(Order::p2),
+                               [&](FeatureBatch const& batch, std::vector<std::int64_t> const& places) {
+                                 slab.add(places, batch.dense);
+                                 if (auto const done = stream->progress(); done.total > 0)
+                                   progress(static_cast<double>(done.done) / static_cast<double>(done.total));
+                               });
+  slab.write(writer, "/features/dense", Hdf5Type::float32);
+}
+
+void write_sparse_features(StoreWriter& writer, GraphSource const& source, Placement const& placement,
+                           StoreFacts& facts, std::function<void(double)> const& progress) {
+  auto const& comm = writer.comm();
+  using Builder = TileBuilder<true>;
+  ChunkPool pool;
+  Builder builder(comm, tile_grid_of_features(facts.num_vertices, facts.num_features), pool);
+  Outbox<Builder::Sent> outbox(comm.size(), records_per_round(comm));
+  std::int64_t num_entries = 0;
+  constexpr std::int64_t batch_rows = 2048;
+  auto const stream = source.features(batch_rows);
+  for_each_batch<FeatureBatch>(comm, *stream, facts.num_vertices, placement.of(Order::p2),
+                               [&](FeatureBatch const& batch, std::vector<std::int64_t> const& places) {
+                                 for (std::size_t row = 0; row < places.size(); ++row)
+                                   for (auto k = index(batch.offsets[row]); k < index(batch.offsets[row + 1]);
+                                        ++k)
+                                     builder.push(outbox, places[row], batch.columns[k], batch.values[k]);
+                                 num_entries += static_cast<std::int64_t>(batch.columns.size());
+                                 bool ignored = false;
+                                 builder.add(outbox.deliver(comm, ignored));
+                                 if (auto const done = stream->progress(); done.total > 0)
+                                   progress(static_cast<double>(done.done) / static_cast<double>(done.total));
+                               });
+  facts.num_feature_entries = runtime::all_reduced(comm, num_entries);
+  facts.features_have_values =
+      builder.write(writer, "/features/sparse", Values::where_needed, nullptr, [](double) {});
+}
+
+} // namespace
+
+void write_vertices(StoreWriter& writer, Placement const& placement, std::span<std::int64_t const> degrees,
+                    StoreFacts& facts) {
+  auto const& comm = writer.comm();
+  auto const n = placement.num_vertices;
+  std::int64_t max_degree = 0;
+  for (auto const degree : degrees)
+    max_degree = std::max(max_degree, degree);
+  facts.max_degree = runtime::all_reduced(comm, max_degree, runtime::Reduction::max);
+
+  std::vector<std::int64_t> ids(degrees.size());
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    ids[i] = placement.vertices.begin + static_cast<std::int64_t>(i);
+  for (auto const order : orders_of(placement)) {
+    auto const group = folder("/vertices", order);
+    auto const& positions = placement.of(order);
+    write_integers(writer, group + "/original_ids", placement, to_positions(comm, n, positions, ids), n);
+    write_integers(writer, group + "/degrees", placement, to_positions(comm, n, positions, degrees),
+                   facts.max_degree + 1);
+    if (placement.has_two_orders)
+      write_integers(writer, group + "/positions_in_other_order", placement,
+                     to_positions(comm, n, positions, placement.of(other(order))), n);
+  }
+}
+
+void write_weight_sums(StoreWriter& writer, Placement const& placement, std::int64_t first_row,
+                       std::span<double const> sums) {
+  auto const& comm = writer.comm();
+  auto const n = placement.num_vertices;
+  auto const mine = PositionOwners{n, comm.size()}.range(comm.rank());
+  auto const write = [&](Order order, std::vector<std::int64_t> const& bits) {
+    auto const name = folder("/vertices", order) + "/weight_sums";
+    writer.create_array(name, Hdf5Type::float64, {n});
+    together(comm, [&] {
+      std::vector<double> values(bits.size());
+      std::transform(bits.begin(), bits.end(), values.begin(),
+                     [](std::int64_t b) { return std::bit_cast<double>(b); });
+      writer.write(name, 0, mine.begin, std::span<double const>(values));
+    });
+  };
+
+  std::vector<std::int64_t> rows(sums.size());
+  std::vector<std::int64_t> bits(sums.size()); // to_positions carries any 64 bits
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    rows[i] = first_row + static_cast<std::int64_t>(i);
+    bits[i] = std::bit_cast<std::int64_t>(sums[i]);
+  }
+  auto const by_p1 = to_positions(comm, n, rows, bits);
+  write(Order::p1, by_p1);
+  if (!placement.has_two_orders) return;
+  auto const p2_of_p1 = to_positions(comm, n, placement.of(Order::p1), placement.of(Order::p2));
+  write(Order::p2, to_positions(comm, n, p2_of_p1, by_p1));
+}
+
+void write_features(StoreWriter& writer, GraphSource const& source, Placement const& placement,
+                    StoreFacts& facts, std::function<void(double)> const& progress) {
+  facts.feature_kind = source.facts().feature_kind;
+  facts.num_features = facts.feature_kind == FeatureKind::none ? 0 : source.facts().num_features;
+  if (facts.feature_kind == FeatureKind::dense)
+    write_dense_features(writer, source, placement, facts, progress);
+  else if (facts.feature_kind == FeatureKind::sparse)
+    write_sparse_features(writer, source, placement, facts, progress);
+}
+
+void write_labels(StoreWriter& writer, GraphSource const& source, Placement const& placement,
+                  StoreFacts& facts) {
+  auto const& comm = writer.comm();
+  facts.label_kind = source.facts().label_kind;
+  facts.num_classes = facts.label_kind == LabelKind::none ? 0 : source.facts().num_classes;
+  if (facts.label_kind == LabelKind::none) return;
+  auto const n = facts.num_vertices;
+  std::int64_t num_labelled = 0;
+
+  if (facts.label_kind == LabelKind::multi) {
+    for (auto const order : orders_of(placement)) {
+      num_labelled = 0;
+      RowSlab<std::int8_t> slab(comm, n, facts.num_classes);
+      auto const stream = source.labels(rows_per_batch(facts.num_classes));
+      for_each_batch<LabelBatch>(
+          comm, *stream, n, placement.of(order),
+          [&](LabelBatch const& batch, std::vector<std::int64_t> const& places) {
+            slab.add(places, batch.indicator);
+            auto const width = static_cast<std::ptrdiff_t>(facts.num_classes);
+            for (auto row = batch.indicator.begin(); row != batch.indicator.end(); row += width)
+              num_labelled += std::any_of(row, row + width, [](auto v) { return v >= 0; });
+          });
+      slab.write(writer, folder("/labels", order), Hdf5Type::int8);
+    }
+  } else {
+    std::vector<std::int64_t> classes(placement.positions[0].size(), -1);
+    struct Label {
+      std::int64_t vertex;
+      std::int64_t label;
+    };
+    auto const stream = source.labels(1 << 16);
+    LabelBatch batch;
+    exchange<Label>(
+        comm,
+        [&](Outbox<Label>& outbox) {
+          while (!outbox.is_full()) {
+            if (!stream->next(batch)) return false;
+            for (std::size_t i = 0; i < batch.classes.size(); ++i) {
+              auto const vertex = batch.rows.begin + static_cast<std::int64_t>(i);
+              outbox.push(block_owner(n, comm.size(), vertex), {vertex, batch.classes[i]});
+            }
+          }
+          return true;
+        },
+        [&](std::span<Label const> arrived) {
+          for (auto const& [vertex, label] : arrived)
+            classes[index(vertex - placement.vertices.begin)] = label;
+        });
+    num_labelled = std::count_if(classes.begin(), classes.end(), [](std::int64_t c) { return c >= 0; });
+    for (auto const order : orders_of(placement))
+      write_column<std::int32_t>(writer, folder("/labels", order), Hdf5Type::int32, placement,
+                                 to_positions(comm, n, placement.of(order), classes));
+  }
+  facts.num_labelled = runtime::all_reduced(comm, num_labelled);
+}
+
+void write_split(StoreWriter& writer, GraphSource const& source, Placement const& placement,
+                 StoreFacts& facts) {
+  auto const& comm = writer.comm();
+  facts.has_split = source.facts().has_split;
+  if (!facts.has_split) return;
+  facts.split_name = source.facts().split_name;
+  auto const n = facts.num_vertices;
+
+  auto const share = together(comm, [&] { return source.split(); });
+  std::array<std::vector<std::int64_t> const*, 3> const lists{&share.train, &share.valid, &share.test};
+  for (std::size_t part = 0; part < lists.size(); ++part)
+    facts.split_sizes[part] = runtime::all_reduced(comm, static_cast<std::int64_t>(lists[part]->size()));
+
+  struct Member {
+    std::int64_t vertex;
+    std::int64_t part;
+  };
+  std::vector<std::int64_t> bits(placement.positions[0].size());
+  std::int64_t twice = -1;
+  std::size_t part = 0;
+  std::size_t next = 0;
+  exchange<Member>(
+      comm,
+      [&](Outbox<Member>& outbox) {
+        for (; part < lists.size(); ++part, next = 0)
+          for (; next < lists[part]->size(); ++next) {
+            if (outbox.is_full()) return true;
+            auto const vertex = (*lists[part])[next];
+            if (vertex < 0 || vertex >= n)
+              throw_user("{} lists vertex {} of a graph of {} vertices", name_of(static_cast<Split>(part)),
+                         vertex, n);
+            outbox.push(block_owner(n, comm.size(), vertex), {vertex, static_cast<std::int64_t>(part)});
+          }
+        return false;
+      },
+      [&](std::span<Member const> arrived) {
+        for (auto const& [vertex, number] : arrived) {
+          auto& mask = bits[index(vertex - placement.vertices.begin)];
+          if (mask != 0) twice = std::max(twice, vertex);
+          mask |= std::int64_t{1} << number;
+        }
+      });
+  twice = runtime::all_reduced(comm, twice, runtime::Reduction::max);
+  if (twice >= 0) throw_user("the split '{}' lists vertex {} twice", facts.split_name, twice);
+  for (auto const order : orders_of(placement))
+    write_column<std::uint8_t>(writer, folder("/split", order), Hdf5Type::uint8, placement,
+                               to_positions(comm, n, placement.of(order), bits));
+}
+
+} // namespace orthant::graph

@@ -1,0 +1,37 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What belongs to vertices follows them to their positions and into the store: ids, degrees, features,
+// labels, split. Every function is collective and fills in what it finds out about the graph.
+
+#include "graph/graph_source.hpp"
+#include "graph/partition/placement.hpp"
+#include "graph/store/store_writer.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace orthant::graph {
+
+/// Ids, degrees and the map between the orders. `degrees` as Placement::positions.
+void write_vertices(StoreWriter& writer, Placement const& placement, std::span<std::int64_t const> degrees,
+                    StoreFacts& facts);
+
+/// Sums of weights of rows of A without self loops: sums[i] for row first_row + i of A[p1, .]. Ranks hold
+/// disjoint rows, all of them together. Needs the arrays of write_vertices' orders only.
+void write_weight_sums(StoreWriter& writer, Placement const& placement, std::int64_t first_row,
+                       std::span<double const> sums);
+
+void write_features(StoreWriter& writer, GraphSource const& source, Placement const& placement,
+                    StoreFacts& facts, std::function<void(double)> const& progress);
+
+void write_labels(StoreWriter& writer, GraphSource const& source, Placement const& placement,
+                  StoreFacts& facts);
+
+/// UserError where a vertex is listed twice.
+void write_split(StoreWriter& writer, GraphSource const& source, Placement const& placement,
+                 StoreFacts& facts);
+
+} // namespace orthant::graph

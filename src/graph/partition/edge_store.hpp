@@ -1,0 +1,383 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The edges of a graph, spread over the ranks' memory at 8 bytes each (below 2^32 vertices), repeats merged,
+// ready to be relabelled by any placement.
+//
+// An undirected edge is kept once, at the owner of one of its ends (the smaller or the larger id, by their
+// parity, so that a hub's edges are shared out); a directed one at the owner of its target, the row of A.
+// for_each_entry() sends each edge to the owner of its other end: there the positions of both ends are known,
+// though no rank knows those of all vertices.
+
+#include "graph/exchange.hpp"
+#include "graph/graph_source.hpp"
+#include "graph/partition/chunk_pool.hpp"
+#include "graph/partition/placement.hpp"
+#include "graph/partition/radix_sort.hpp"
+#include "graph/store/vertex_owners.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+namespace orthant::graph {
+
+/// Told how much of a step is done, 0..1.
+using StepProgress = std::function<void(double)>;
+
+namespace detail {
+template<bool is_weighted>
+struct MaybeWeight {
+  float weight = 1;
+};
+template<>
+struct MaybeWeight<false> {
+  static constexpr float weight = 1;
+};
+} // namespace detail
+
+/// Id: uint32 for graphs of at most 2^32 vertices, else uint64.
+template<class Id, bool is_weighted>
+class EdgeStore {
+ public:
+  /// One end at its owner, the other by name. In a directed graph `local` is the target.
+  struct Stored : detail::MaybeWeight<is_weighted> {
+    Id local;
+    Id other;
+  };
+  /// Positions of both ends of an edge in both orders.
+  struct Placed : detail::MaybeWeight<is_weighted> {
+    std::array<Id, 2> local; // in p1, p2
+    std::array<Id, 2> other;
+  };
+
+  EdgeStore(runtime::Communicator const& comm, std::int64_t num_vertices, bool is_directed, ChunkPool& pool)
+      : comm_(comm),
+        owners_(static_cast<std::uint64_t>(num_vertices), comm.size()),
+        is_directed_(is_directed),
+        buckets_(pool, static_cast<std::size_t>((owners_.num_local() + bucket_size - 1) >> bucket_bits)),
+        degrees_(owners_.num_local()) {}
+
+  /// Reads all edges and merges repeats. Collective. Returns the number of edges read by all ranks.
+  std::int64_t collect(GraphSource const& source, EdgeRules const& rules, StepProgress const& progress);
+
+  /// Entries of A: an undirected edge counts twice, a self loop once. All ranks' together.
+  [[nodiscard]] std::int64_t num_entries() const { return num_entries_; }
+  [[nodiscard]] std::int64_t num_self_loops() const { return num_self_loops_; }
+  [[nodiscard]] std::int64_t num_edges() const { return num_edges_; }
+
+  /// Entries of A in the row of each vertex, self loops not counted, for balanced_range(N, size, rank).
+  /// Collective.
+  [[nodiscard]] std::vector<std::int64_t> block_degrees() const;
+
+  /// Tells the owners where their vertices stand. Collective.
+  void set_placement(Placement const& placement);
+
+  /// Calls on_edge(Placed) for every edge, on some rank, in rounds; after each round calls end_of_round()
+  /// on all ranks (it may communicate). With `drains` the edges are gone afterwards and their memory is used
+  /// for what the callbacks put in the pool. Collective; set_placement first.
+  template<class OnEdge, class EndOfRound>
+  void for_each_edge(bool drains, OnEdge&& on_edge, EndOfRound&& end_of_round, StepProgress const& progress);
+
+  /// Calls visit(a, b) with the original ids of this rank's edges.
+  template<class Visit>
+  void for_each_local_edge(Visit&& visit) const {
+    for (std::size_t bucket = 0; bucket < buckets_.num_lists(); ++bucket)
+      buckets_.for_each_piece(bucket, [&](std::span<Stored const> edges) {
+        for (auto const& edge : edges)
+          visit(static_cast<std::int64_t>(owners_.vertex_at(comm_.rank(), edge.local)),
+                static_cast<std::int64_t>(edge.other));
+      });
+  }
+
+ private:
+  static constexpr int bucket_bits = 9; // some thousand edges, which sort within the second-level cache
+  static constexpr std::uint64_t bucket_size = std::uint64_t{1} << bucket_bits;
+
+  void push_edge(Outbox<Stored>& outbox, Edge edge, float weight) const;
+  /// UserError if weights that are added up leave the range of a float. Not collective.
+  void merge(EdgeRules::Repeats repeats);
+  float sum_of(std::span<float const> weights, Stored const& edge) const;
+  void count_degrees();
+
+  runtime::Communicator const& comm_;
+  EdgeOwners owners_;
+  bool is_directed_;
+  RecordLists<Stored> buckets_; // by local
+  std::vector<std::uint32_t> degrees_;
+  std::vector<std::array<Id, 2>> positions_;
+  std::int64_t num_edges_ = 0;
+  std::int64_t num_entries_ = 0;
+  std::int64_t num_self_loops_ = 0;
+};
+
+template<class Id, bool is_weighted>
+void EdgeStore<Id, is_weighted>::push_edge(Outbox<Stored>& outbox, Edge edge, float weight) const {
+  auto near = static_cast<std::uint64_t>(edge.target);
+  auto far = static_cast<std::uint64_t>(edge.source);
+  if (near >= owners_.num_vertices() || far >= owners_.num_vertices())
+    runtime::throw_user("edge {} -> {} of a graph of {} vertices: ids go from 0 to {}", edge.source,
+                        edge.target, owners_.num_vertices(), owners_.num_vertices() - 1);
+  if (!is_directed_) {
+    auto const [smaller, larger] = std::minmax(near, far);
+    bool const at_smaller = ((smaller + larger) & 1) == 0;
+    std::tie(near, far) = at_smaller ? std::tuple(smaller, larger) : std::tuple(larger, smaller);
+  }
+  auto const home = owners_.home_of(near);
+  Stored stored;
+  stored.local = static_cast<Id>(home.local);
+  stored.other = static_cast<Id>(far);
+  if constexpr (is_weighted) stored.weight = weight;
+  outbox.push(home.rank, stored);
+}
+
+template<class Id, bool is_weighted>
+std::int64_t EdgeStore<Id, is_weighted>::collect(GraphSource const& source, EdgeRules const& rules,
+                                                 StepProgress const& progress) {
+  constexpr std::int64_t batch_size = 1 << 15;
+  ORTHANT_REQUIRE(!source.needs_resolving(), "a store is exported before it is partitioned anew");
+  std::int64_t num_read = 0;
+  {
+    auto const stream = source.edges(batch_size);
+    EdgeBatch batch;
+    exchange<Stored>(
+        comm_,
+        [&](Outbox<Stored>& outbox) {
+          while (!outbox.is_full()) {
+            if (!stream->next(batch)) return false;
+            num_read += static_cast<std::int64_t>(batch.edges.size());
+            for (std::size_t i = 0; i < batch.edges.size(); ++i) {
+              auto const edge = batch.edges[i];
+              if (edge.source == edge.target && rules.self_loops == EdgeRules::SelfLoops::drop) continue;
+              push_edge(outbox, edge, is_weighted ? batch.weights[i] : 1.0F);
+            }
+          }
+          auto const done = stream->progress();
+          if (done.total > 0) progress(static_cast<double>(done.done) / static_cast<double>(done.total));
+          return true;
+        },
+        [&](std::span<Stored const> arrived) {
+          for (auto const& edge : arrived)
+            buckets_.append(static_cast<std::size_t>(edge.local >> bucket_bits), edge);
+        });
+  }
+  num_read = runtime::all_reduced(comm_, num_read);
+  source.check_num_edges(num_read);
+  runtime::together(comm_, [&] { merge(rules.repeats); });
+  count_degrees();
+  return num_read;
+}
+
+template<class Id, bool is_weighted>
+void EdgeStore<Id, is_weighted>::merge(EdgeRules::Repeats repeats) {
+  if (repeats == EdgeRules::Repeats::keep && !is_weighted) return;
+  auto const other_bits = bits_below(owners_.num_vertices());
+  std::vector<Stored> edges;
+  std::vector<Stored> scratch;
+  std::vector<float> weights;
+  for (std::size_t bucket = 0; bucket < buckets_.num_lists(); ++bucket) {
+    buckets_.drain(bucket, edges);
+    radix_sort(edges, scratch, other_bits + bucket_bits, [&](Stored const& edge) {
+      return (static_cast<std::uint64_t>(edge.local) & (bucket_size - 1)) << other_bits | edge.other;
+    });
+    for (std::size_t i = 0; i < edges.size();) {
+      auto end = i + 1;
+      while (end < edges.size() && edges[end].local == edges[i].local && edges[end].other == edges[i].other)
+        ++end;
+      if constexpr (is_weighted) {
+        weights.clear();
+        for (auto k = i; k < end; ++k)
+          weights.push_back(edges[k].weight);
+        // In ascending order, for the same sum whichever rank's edges arrived first.
+        std::sort(weights.begin(), weights.end());
+        if (repeats == EdgeRules::Repeats::keep) {
+          for (auto k = i; k < end; ++k) {
+            edges[k].weight = weights[k - i];
+            buckets_.append(bucket, edges[k]);
+          }
+        } else {
+          edges[i].weight = sum_of(weights, edges[i]);
+          buckets_.append(bucket, edges[i]);
+        }
+      } else {
+        buckets_.append(bucket, edges[i]);
+      }
+      i = end;
+    }
+  }
+}
+
+template<class Id, bool is_weighted>
+float EdgeStore<Id, is_weighted>::sum_of(std::span<float const> weights, Stored const& edge) const {
+  double sum = 0;
+  for (auto const weight : weights)
+    sum += weight;
+  auto const rounded = static_cast<float>(sum);
+  if (!std::isfinite(rounded))
+    runtime::throw_user(
+        "the {} weights of the edge between vertices {} and {} add up to {}, more than a float "
+        "holds; scale the weights down, or keep repeats apart (--duplicates keep)",
+        weights.size(), owners_.vertex_at(comm_.rank(), edge.local), edge.other, sum);
+  return rounded;
+}
+
+template<class Id, bool is_weighted>
+void EdgeStore<Id, is_weighted>::count_degrees() {
+  std::int64_t num_loops = 0;
+  std::int64_t num_local = 0;
+  std::vector<Stored> edges;
+  std::size_t bucket = 0;
+  std::size_t next = 0;
+  auto const is_loop = [&](Stored const& edge) {
+    auto const home = owners_.home_of(edge.other);
+    return home.rank == comm_.rank() && home.local == edge.local;
+  };
+  struct End {
+    Id local;
+  };
+  exchange<End>(
+      comm_,
+      [&](Outbox<End>& outbox) {
+        for (; bucket < buckets_.num_lists(); ++bucket, next = 0) {
+          if (outbox.is_full()) return true; // before reading, so that a bucket is read once
+          if (next == 0) buckets_.read(bucket, edges);
+          for (; next < edges.size(); ++next) {
+            if (outbox.is_full()) return true;
+            auto const& edge = edges[next];
+            ++num_local;
+            if (is_loop(edge)) {
+              ++num_loops;
+              continue;
+            }
+            ++degrees_[edge.local];
+            if (!is_directed_) {
+              auto const home = owners_.home_of(edge.other);
+              outbox.push(home.rank, {static_cast<Id>(home.local)});
+            }
+          }
+        }
+        return false;
+      },
+      [&](std::span<End const> arrived) {
+        for (auto const& end : arrived)
+          ++degrees_[end.local];
+      });
+  num_edges_ = runtime::all_reduced(comm_, num_local);
+  num_self_loops_ = runtime::all_reduced(comm_, num_loops);
+  num_entries_ = is_directed_ ? num_edges_ : 2 * num_edges_ - num_self_loops_;
+}
+
+template<class Id, bool is_weighted>
+std::vector<std::int64_t> EdgeStore<Id, is_weighted>::block_degrees() const {
+  struct Degree {
+    std::int64_t vertex;
+    std::int64_t degree;
+  };
+  auto const num_vertices = static_cast<std::int64_t>(owners_.num_vertices());
+  auto const mine = runtime::balanced_range(num_vertices, comm_.size(), comm_.rank());
+  std::vector<std::int64_t> result(static_cast<std::size_t>(mine.size()));
+  std::size_t next = 0;
+  exchange<Degree>(
+      comm_,
+      [&](Outbox<Degree>& outbox) {
+        for (; next < degrees_.size() && !outbox.is_full(); ++next) {
+          auto const vertex = static_cast<std::int64_t>(owners_.vertex_at(comm_.rank(), next));
+          if (vertex < num_vertices)
+            outbox.push(block_owner(num_vertices, comm_.size(), vertex), {vertex, degrees_[next]});
+        }
+        return next < degrees_.size();
+      },
+      [&](std::span<Degree const> arrived) {
+        for (auto const& [vertex, degree] : arrived)
+          result[static_cast<std::size_t>(vertex - mine.begin)] = degree;
+      });
+  return result;
+}
+
+template<class Id, bool is_weighted>
+void EdgeStore<Id, is_weighted>::set_placement(Placement const& placement) {
+  struct Told {
+    Id local;
+    std::array<Id, 2> positions;
+  };
+  positions_.resize(owners_.num_local());
+  auto const& p1 = placement.of(Order::p1);
+  auto const& p2 = placement.of(Order::p2);
+  std::size_t next = 0;
+  exchange<Told>(
+      comm_,
+      [&](Outbox<Told>& outbox) {
+        for (; next < p1.size() && !outbox.is_full(); ++next) {
+          auto const home = owners_.home_of(static_cast<std::uint64_t>(placement.vertices.begin) + next);
+          outbox.push(home.rank,
+                      {static_cast<Id>(home.local), {static_cast<Id>(p1[next]), static_cast<Id>(p2[next])}});
+        }
+        return next < p1.size();
+      },
+      [&](std::span<Told const> arrived) {
+        for (auto const& told : arrived)
+          positions_[told.local] = told.positions;
+      });
+}
+
+template<class Id, bool is_weighted>
+template<class OnEdge, class EndOfRound>
+void EdgeStore<Id, is_weighted>::for_each_edge(bool drains, OnEdge&& on_edge, EndOfRound&& end_of_round,
+                                               StepProgress const& progress) {
+  struct Visit : detail::MaybeWeight<is_weighted> {
+    Id there; // the other end, at its owner
+    std::array<Id, 2> local;
+  };
+  std::vector<Stored> edges;
+  std::size_t bucket = 0;
+  std::size_t next = 0;
+  exchange<Visit>(
+      comm_,
+      [&](Outbox<Visit>& outbox) {
+        for (; bucket < buckets_.num_lists(); ++bucket, next = 0) {
+          if (outbox.is_full()) return true; // before draining, so that a bucket is drained once
+          if (next == 0) {
+            if (drains)
+              buckets_.drain(bucket, edges);
+            else
+              buckets_.read(bucket, edges);
+          }
+          for (; next < edges.size(); ++next) {
+            if (outbox.is_full()) {
+              progress(static_cast<double>(bucket) / static_cast<double>(buckets_.num_lists()));
+              return true;
+            }
+            auto const& edge = edges[next];
+            auto const home = owners_.home_of(edge.other);
+            Visit visit;
+            visit.there = static_cast<Id>(home.local);
+            visit.local = positions_[edge.local];
+            if constexpr (is_weighted) visit.weight = edge.weight;
+            outbox.push(home.rank, visit);
+          }
+        }
+        return false;
+      },
+      [&](std::span<Visit const> arrived) {
+        constexpr std::size_t ahead = 24; // positions are met in random order
+        for (std::size_t i = 0; i < arrived.size(); ++i) {
+          if (i + ahead < arrived.size()) __builtin_prefetch(&positions_[arrived[i + ahead].there]);
+          auto const& visit = arrived[i];
+          Placed placed;
+          placed.local = visit.local;
+          placed.other = positions_[visit.there];
+          if constexpr (is_weighted) placed.weight = visit.weight;
+          on_edge(placed);
+        }
+        end_of_round();
+      });
+}
+
+} // namespace orthant::graph

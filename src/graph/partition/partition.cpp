@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/partition/partition.hpp"
+
+#include "graph/largest_graph.hpp"
+#include "graph/partition/attributes.hpp"
+#include "graph/partition/edge_store.hpp"
+#include "graph/partition/metis.hpp"
+#include "graph/partition/placement.hpp"
+#include "graph/partition/tile_builder.hpp"
+#include "graph/store/store_writer.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/error.hpp"
+#include "runtime/files/staged_file.hpp"
+#include "runtime/machine/process_memory.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <mpi.h>
+#include <utility>
+
+namespace orthant::graph {
+
+namespace {
+
+using runtime::all_reduced;
+using runtime::Communicator;
+using runtime::Reduction;
+using runtime::throw_user;
+using runtime::together;
+
+/// Sees a step through: reports progress on rank 0, keeps the time.
+class Steps {
+ public:
+  Steps(Communicator const& comm, PartitionOptions const& options)
+      : comm_(comm),
+        on_progress_(comm.is_root() ? options.on_progress : nullptr) {}
+
+  void begin(std::string step) {
+    step_ = std::move(step);
+    report(0);
+  }
+  void report(double fraction) const {
+    if (on_progress_) on_progress_(step_, fraction);
+  }
+  [[nodiscard]] StepProgress reporter() const {
+    return [this](double fraction) { report(fraction); };
+  }
+  /// Seconds since the last lap, the slowest rank's. Collective.
+  [[nodiscard]] double lap() {
+    auto const now = MPI_Wtime();
+    auto const seconds = all_reduced(comm_, now - std::exchange(since_, now), Reduction::max);
+    report(1);
+    return seconds;
+  }
+
+ private:
+  Communicator const& comm_;
+  std::function<void(std::string const&, double)> on_progress_;
+  std::string step_;
+  double since_ = MPI_Wtime();
+};
+
+/// One part a line, in order of original ids. On rank 0.
+void write_assignment(std::filesystem::path const& path, std::vector<std::int32_t> const& parts) {
+  runtime::StagedFile staged(path, "METIS");
+  std::string text;
+  constexpr std::size_t flush_at = std::size_t{1} << 20;
+  for (auto const part : parts) {
+    fmt::format_to(std::back_inserter(text), "{}\n", part);
+    if (text.size() < flush_at) continue;
+    staged.file().append(text);
+    text.clear();
+  }
+  staged.file().append(text);
+  staged.publish();
+}
+
+template<class Id, bool is_weighted>
+class Partitioner {
+ public:
+  Partitioner(StoreWriter& writer, GraphSource const& source, PartitionOptions const& options)
+      : writer_(writer),
+        comm_(writer.comm()),
+        source_(source),
+        options_(options),
+        steps_(comm_, options),
+        pool_(chunk_bytes_of(source.facts())),
+        edges_(comm_, source.facts().num_vertices, source.facts().is_directed, pool_) {
+    auto const& given = source.facts();
+    auto& facts = report_.facts;
+    facts.name = given.name;
+    facts.format = given.format;
+    facts.num_vertices = given.num_vertices;
+    facts.is_symmetric = !given.is_directed;
+    facts.is_weighted = given.is_weighted;
+    facts.permutation = options.permutation;
+    facts.normalization = options.normalization;
+    facts.seed = options.seed;
+  }
+
+  PartitionReport run(std::filesystem::path const& output) {
+    auto& facts = report_.facts;
+    steps_.begin("reading edges");
+    report_.num_edges_read = edges_.collect(source_, options_.rules, steps_.reporter());
+    facts.num_entries = edges_.num_entries();
+    facts.num_self_loops = edges_.num_self_loops();
+    auto const degrees = edges_.block_degrees();
+    report_.read_seconds = steps_.lap();
+
+    if (options_.metis_parts > 0) write_metis(output);
+    if (options_.measures_statistics) report_.statistics = measure(degrees);
+    auto const placement = place(options_.permutation, degrees);
+    edges_.set_placement(placement);
+    write_topology(placement);
+    write_vertices(writer_, placement, degrees, facts);
+
+    steps_.begin("placing features");
+    write_features(writer_, source_, placement, facts, steps_.reporter());
+    write_labels(writer_, source_, placement, facts);
+    write_split(writer_, source_, placement, facts);
+    report_.attribute_seconds = steps_.lap();
+    return std::move(report_);
+  }
+
+ private:
+  using Edges = EdgeStore<Id, is_weighted>;
+  using Placed = typename Edges::Placed;
+  using Builder = TileBuilder<is_weighted>;
+
+  /// As the tiles of the matrix want it, which is to come; a source may not know its edges yet.
+  static std::size_t chunk_bytes_of(GraphFacts const& facts) {
+    constexpr std::int64_t usual_degree = 16;
+    auto const num_entries = facts.num_edges < 0 ? usual_degree * facts.num_vertices : 2 * facts.num_edges;
+    auto const grid = tile_grid_of_topology(facts.num_vertices, num_entries);
+    return chunk_bytes_for(grid.num_tiles(),
+                           num_entries * static_cast<std::int64_t>(sizeof(typename Builder::Entry)));
+  }
+
+  Placement place(PermutationKind kind, std::span<std::int64_t const> degrees) {
+    std::vector<std::int32_t> clusters;
+    if (kind == PermutationKind::cluster) {
+      steps_.begin("finding clusters");
+      auto const n = report_.facts.num_vertices;
+      auto const size = vertices_per_cluster(n);
+      auto const num_clusters = (n + size - 1) / size;
+      clusters = scatter_parts(comm_, n, run_metis(num_clusters, "--permute cluster").parts);
+    }
+    return place_vertices(comm_, report_.facts.num_vertices, kind, options_.seed, degrees, clusters);
+  }
+
+  /// The entries of an edge: A[target, source], and where A is symmetric its mirror image.
+  /// emit(row, column, weight) with rows in order `rows`.
+  template<class Emit>
+  void for_each_entry(Placed const& edge, Order rows, Emit&& emit) const {
+    auto const r = static_cast<std::size_t>(rows);
+    auto const c = 1 - r;
+    emit(static_cast<std::int64_t>(edge.local[r]), static_cast<std::int64_t>(edge.other[c]), edge.weight);
+    bool const is_loop = edge.local[0] == edge.other[0];
+    if (report_.facts.is_symmetric && !is_loop)
+      emit(static_cast<std::int64_t>(edge.other[r]), static_cast<std::int64_t>(edge.local[c]), edge.weight);
+  }
+
+  void write_topology(Placement const& placement) {
+    bool const has_odd = report_.facts.has_odd_topology();
+    write_parity(placement, Parity::even, !has_odd);
+    if (has_odd) write_parity(placement, Parity::odd, true);
+  }
+
+  void write_parity(Placement const& placement, Parity parity, bool is_last) {
+    auto const grid = tile_grid_of_topology(report_.facts.num_vertices, report_.facts.num_entries);
+    Builder builder(comm_, grid, pool_);
+    steps_.begin(parity == Parity::even ? "relabelling" : "relabelling for odd layers");
+    {
+      using Sent = typename Builder::Sent;
+      Outbox<Sent> outbox(comm_.size(), 2 * records_per_round(comm_));
+      edges_.for_each_edge(
+          is_last,
+          [&](Placed const& edge) {
+            for_each_entry(edge, row_order(parity), [&](std::int64_t row, std::int64_t column, float weight) {
+              builder.push(outbox, row, column, weight);
+            });
+          },
+          [&] {
+            bool ignored = false;
+            builder.add(outbox.deliver(comm_, ignored));
+          },
+          steps_.reporter());
+    }
+    report_.relabel_seconds += steps_.lap();
+
+    steps_.begin("writing the matrix");
+    auto const group = parity == Parity::even ? "/topology/even" : "/topology/odd";
+    if (is_weighted && parity == Parity::even) {
+      write_with_weight_sums(builder, group, placement);
+    } else {
+      builder.write(writer_, group, Values::always, nullptr, steps_.reporter());
+    }
+    report_.write_seconds += steps_.lap();
+  }
+
+  void write_with_weight_sums(Builder& builder, std::string const& group, Placement const& placement) {
+    auto const grid = tile_grid_of_topology(report_.facts.num_vertices, report_.facts.num_entries);
+    auto const tile_rows = tile_rows_of_rank(grid.rows.num_parts, comm_.size(), comm_.rank());
+    Range const rows{grid.rows.begin(tile_rows.begin), grid.rows.begin(tile_rows.end)};
+    // The column where a row's vertex meets itself must be known to leave self loops out.
+    auto const selves = positions_of_rows(placement, rows);
+    std::vector<double> sums(static_cast<std::size_t>(rows.size()));
+    builder.write(
+        writer_, group, Values::always,
+        [&](std::int64_t row, std::int64_t column, float weight) {
+          auto const r = static_cast<std::size_t>(row - rows.begin);
+          if (selves[r] != column) sums[r] += static_cast<double>(weight);
+        },
+        steps_.reporter());
+    write_weight_sums(writer_, placement, rows.begin, sums);
+  }
+
+  /// Positions in p2 of the vertices at these positions of p1. Collective.
+  std::vector<std::int64_t> positions_of_rows(Placement const& placement, Range rows) {
+    auto const n = placement.num_vertices;
+    auto const by_position = to_positions(comm_, n, placement.of(Order::p1), placement.of(Order::p2));
+    // From the owners of whole checksum chunks to the owners of tile rows: all positions are asked of block
+    // owners.
+    auto const mine = PositionOwners{n, comm_.size()}.range(comm_.rank());
+    struct Pair {
+      std::int64_t position;
+      std::int64_t value;
+    };
+    auto const block = runtime::balanced_range(n, comm_.size(), comm_.rank());
+    std::vector<std::int64_t> in_block(static_cast<std::size_t>(block.size()));
+    std::size_t next = 0;
+    exchange<Pair>(
+        comm_,
+        [&](Outbox<Pair>& outbox) {
+          for (; next < by_position.size() && !outbox.is_full(); ++next) {
+            auto const position = mine.begin + static_cast<std::int64_t>(next);
+            outbox.push(block_owner(n, comm_.size(), position), {position, by_position[next]});
+          }
+          return next < by_position.size();
+        },
+        [&](std::span<Pair const> arrived) {
+          for (auto const& [position, value] : arrived)
+            in_block[static_cast<std::size_t>(position - block.begin)] = value;
+        });
+    return fetch_block(comm_, n, in_block, rows);
+  }
+
+  MetisResult run_metis(std::int64_t num_parts, std::string const& what) {
+    require_metis_size(edges_.num_edges() - edges_.num_self_loops(), what);
+    if (report_.facts.num_vertices > std::numeric_limits<std::int32_t>::max())
+      throw_user("{}: METIS takes at most 2^31-1 vertices", what);
+    auto const graph = gather_adjacency(comm_, edges_, report_.facts.num_vertices);
+    return together(comm_, [&] {
+      return comm_.is_root() ? partition_with_metis(graph, num_parts, options_.seed) : MetisResult{};
+    });
+  }
+
+  void write_metis(std::filesystem::path const& output) {
+    steps_.begin("METIS");
+    if (options_.metis_parts > report_.facts.num_vertices)
+      throw_user("--metis {}: the graph has only {} vertices", options_.metis_parts,
+                 report_.facts.num_vertices);
+    auto const result = run_metis(options_.metis_parts, fmt::format("--metis {}", options_.metis_parts));
+    report_.metis_file = metis_file_of(output, options_.metis_parts);
+    together(comm_, [&] {
+      if (comm_.is_root()) write_assignment(report_.metis_file, result.parts);
+    });
+    report_.metis = MetisStatistics{result.num_parts, result.cut, result.volume, result.balance};
+    static_cast<void>(steps_.lap());
+  }
+
+  GraphStatistics measure(std::span<std::int64_t const> degrees) {
+    GraphStatistics statistics;
+    statistics.degrees = measure_degrees(comm_, degrees);
+    auto const n = report_.facts.num_vertices;
+    bool const fits_metis = edges_.num_edges() <= std::numeric_limits<std::int32_t>::max() / 2 &&
+                            n <= std::numeric_limits<std::int32_t>::max();
+    for (auto const kind : {PermutationKind::natural, PermutationKind::single, PermutationKind::twofold,
+                            PermutationKind::cluster}) {
+      if (kind == PermutationKind::cluster && !fits_metis) continue;
+      auto const placement = place(kind, degrees);
+      edges_.set_placement(placement);
+      steps_.begin("measuring permutation " + std::string(name_of(kind)));
+      BlockCounts counts(n);
+      auto const add = [&](std::int64_t row, std::int64_t column, float) { counts.add(row, column); };
+      edges_.for_each_edge(
+          false,
+          [&](Placed const& edge) {
+            bool const is_loop = edge.local[0] == edge.other[0]; // counted with the added ones
+            if (!is_loop) for_each_entry(edge, Order::p1, add);
+          },
+          [] {}, steps_.reporter());
+      for (std::size_t i = 0; i < placement.positions[0].size(); ++i)
+        counts.add(placement.of(Order::p1)[i], placement.of(Order::p2)[i]);
+      statistics.permutations.push_back({kind, counts.imbalance(comm_)});
+    }
+    if (!fits_metis) return statistics;
+
+    steps_.begin("measuring METIS");
+    auto const graph = gather_adjacency(comm_, edges_, n);
+    for (std::int64_t const num_parts : {4, 16, 64})
+      if (num_parts < n)
+        together(comm_, [&] {
+          if (!comm_.is_root()) return;
+          auto const result = partition_with_metis(graph, num_parts, options_.seed);
+          statistics.metis.push_back({num_parts, result.cut, result.volume, result.balance});
+        });
+    static_cast<void>(steps_.lap());
+    return statistics;
+  }
+
+  StoreWriter& writer_;
+  Communicator const& comm_;
+  GraphSource const& source_;
+  PartitionOptions const& options_;
+  Steps steps_;
+  ChunkPool pool_;
+  Edges edges_;
+  PartitionReport report_;
+};
+
+/// Picks the narrowest edges that hold this graph.
+PartitionReport build(StoreWriter& writer, GraphSource const& source, std::filesystem::path const& output,
+                      PartitionOptions const& options) {
+  auto const& facts = source.facts();
+  if (facts.num_vertices < 1 || facts.num_vertices > most_vertices)
+    throw_user("a graph of {} vertices: there must be 1 to 2^40", facts.num_vertices);
+  bool const is_wide = options.uses_wide_ids || facts.num_vertices > (std::int64_t{1} << 32);
+  if (is_wide)
+    return facts.is_weighted ? Partitioner<std::uint64_t, true>(writer, source, options).run(output)
+                             : Partitioner<std::uint64_t, false>(writer, source, options).run(output);
+  return facts.is_weighted ? Partitioner<std::uint32_t, true>(writer, source, options).run(output)
+                           : Partitioner<std::uint32_t, false>(writer, source, options).run(output);
+}
+
+} // namespace
+
+std::filesystem::path metis_file_of(std::filesystem::path const& output, std::int64_t num_parts) {
+  auto path = output;
+  path.replace_extension(fmt::format("metis{}.txt", num_parts));
+  return path;
+}
+
+PartitionReport partition(Communicator const& comm, GraphSource const& source,
+                          std::filesystem::path const& output, PartitionOptions const& options) {
+  runtime::WorkingScope const working(
+      comm.instruments().position); // one rank may have more to do than others
+  // Repeats may halve what was estimated; what is really needed is set aside before it is written.
+  require_disk_space(comm, output, estimate_partition(comm, source, options.permutation).disk_bytes / 2);
+  require_output(comm, output, options.replaces_output);
+  StoreWriter writer(comm, output);
+  auto report = build(writer, source, output, options);
+  auto const begin = MPI_Wtime();
+  report.store_bytes = writer.finish(report.facts);
+  report.write_seconds += all_reduced(comm, MPI_Wtime() - begin, Reduction::max);
+  report.peak_memory_bytes = all_reduced(comm, runtime::peak_resident_bytes());
+  return report;
+}
+
+GraphStore
+partition_in_memory(Communicator const& comm,
+                    std::function<std::unique_ptr<GraphSource>(Communicator const&)> const& make_source,
+                    PartitionOptions const& options) {
+  Communicator const self(MPI_COMM_SELF, "self");
+  return together(comm, [&] {
+    auto const source = make_source(self);
+    StoreWriter writer(self);
+    auto const report = build(writer, *source, {}, options);
+    return GraphStore::from_file(writer.finish_in_memory(report.facts));
+  });
+}
+
+} // namespace orthant::graph

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/partition/permutation.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/numbers/philox.hpp"
+#include "runtime/numbers/random.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+namespace orthant::graph {
+
+namespace {
+
+constexpr std::int64_t exact_degrees = 1024; // 2^10
+constexpr int exact_bits = 10;
+constexpr int step_bits = 6;
+constexpr std::uint32_t cluster_layer = 1U << 28; // of the streams: bins lie below (Deal)
+
+/// Small factors first: they become the coarse halves of the rows.
+std::vector<std::int64_t> radices_of(std::int64_t num_bins) {
+  std::vector<std::int64_t> radices;
+  auto rest = num_bins;
+  auto const take = [&](std::int64_t radix, int most) {
+    for (int i = 0; i < most && rest % radix == 0; ++i, rest /= radix)
+      radices.push_back(radix);
+  };
+  take(2, 4); // 2, 4, 8 and 16 ranks along an axis are the common case
+  take(3, 1);
+  take(5, 1);
+  take(2, 62);
+  if (rest > 1) radices.push_back(rest);
+  return radices;
+}
+
+/// Sixty-four well mixed bits for each path down the levels of one round (Steele, Lea and Flood, 2014).
+std::uint64_t scramble(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+} // namespace
+
+std::int64_t degree_class(std::int64_t degree) {
+  if (degree <= exact_degrees) return degree;
+  auto const exponent =
+      static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(degree))) - 1; // >= 10
+  auto const step = (degree >> (exponent - step_bits)) & ((1 << step_bits) - 1);
+  return exact_degrees + 1 + ((exponent - exact_bits) << step_bits) + step;
+}
+
+std::int64_t num_degree_classes() {
+  return exact_degrees + 1 + ((63 - exact_bits) << step_bits);
+}
+
+std::int64_t num_bins_for(std::int64_t num_vertices) {
+  constexpr std::int64_t least_per_bin = 64;
+  for (std::int64_t const bins : {960, 480, 240, 48})
+    if (num_vertices >= bins * least_per_bin) return bins;
+  return std::min<std::int64_t>(num_vertices, 48);
+}
+
+std::uint64_t cluster_coordinate(std::uint64_t t, std::uint64_t seed, std::uint32_t draw) {
+  auto const shift = runtime::RandomStream(seed, runtime::Purpose::permutation, draw, cluster_layer).key();
+  // x: the bits of t reversed. y: the same through Sobol's second matrix, whose columns are v, v ^ (v >> 1).
+  auto column = std::uint64_t{1} << 63;
+  std::uint64_t fraction = 0;
+  for (; t != 0; t >>= 1) {
+    if ((t & 1) != 0) fraction ^= column;
+    column = draw == 0 ? column >> 1 : column ^ (column >> 1);
+  }
+  return fraction ^ shift;
+}
+
+Deal::Deal(std::int64_t num_vertices, std::int64_t num_bins, std::uint64_t seed, std::uint32_t draw)
+    : bins_{num_vertices, num_bins},
+      key_(runtime::RandomStream(seed, runtime::Purpose::permutation, draw).key()),
+      radices_(radices_of(num_bins)),
+      last_round_(static_cast<std::uint64_t>(std::max<std::int64_t>(1, num_vertices % num_bins)), key_ ^ 1) {
+  ORTHANT_REQUIRE(0 < num_bins && num_bins <= num_vertices, num_bins, " bins for ", num_vertices,
+                  " vertices");
+  places_.reserve(static_cast<std::size_t>(num_bins));
+  for (std::int64_t bin = 0; bin < num_bins; ++bin)
+    places_.emplace_back(
+        static_cast<std::uint64_t>(bins_.size(bin)),
+        runtime::RandomStream(seed, runtime::Purpose::permutation, draw, static_cast<std::uint32_t>(bin) + 1)
+            .key());
+}
+
+std::int64_t Deal::arrange(std::int64_t round, std::int64_t place_in_round) const {
+  auto rest = place_in_round;
+  std::int64_t bin = 0; // the digits so far name the part of the rows that the next digit divides
+  std::uint64_t level = 0;
+  auto const random = runtime::philox2x64<6>({{static_cast<std::uint64_t>(round), 0}}, key_)[0];
+  for (auto const radix : radices_) {
+    auto const digit = rest % radix;
+    rest /= radix;
+    auto const bits = scramble(random ^ (static_cast<std::uint64_t>(bin) << 8 | level));
+    auto const shift =
+        static_cast<std::int64_t>(runtime::multiply_high(bits, static_cast<std::uint64_t>(radix)));
+    bin = bin * radix + (digit + shift) % radix;
+    ++level;
+  }
+  return bin;
+}
+
+std::int64_t Deal::bin_of(std::int64_t place) const {
+  auto const round = place / bins_.num_parts;
+  auto const in_round = place % bins_.num_parts;
+  if (round < bins_.count / bins_.num_parts) return arrange(round, in_round);
+  // The last, partial round goes to the bins that are one larger: the t-th of them ends where t B / r passes
+  // a whole number, r = vertices left over.
+  auto const num_left = bins_.count % bins_.num_parts;
+  auto const t = static_cast<std::int64_t>(last_round_(static_cast<std::uint64_t>(in_round)));
+  return ((t + 1) * bins_.num_parts + num_left - 1) / num_left - 1;
+}
+
+std::int64_t Deal::position_of(std::int64_t place) const {
+  auto const bin = bin_of(place);
+  auto const round = static_cast<std::uint64_t>(place / bins_.num_parts);
+  return bins_.begin(bin) + static_cast<std::int64_t>(places_[static_cast<std::size_t>(bin)](round));
+}
+
+} // namespace orthant::graph

@@ -1,0 +1,52 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The positions of all vertices in orders p1 and p2, distributed by original id, and the ways to get values
+// to where a position's owner is.
+
+#include "graph/exchange.hpp"
+#include "graph/partition/permutation.hpp"
+#include "graph/store/store_format.hpp"
+#include "graph/store/vertex_owners.hpp"
+#include "runtime/comm/communicator.hpp"
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace orthant::graph {
+
+/// This rank's block of vertices, by original id.
+struct Placement {
+  std::int64_t num_vertices = 0;
+  Range vertices;
+  bool has_two_orders = false;
+  std::array<std::vector<std::int64_t>, 2> positions; // in p1, and in p2 where there are two orders
+
+  [[nodiscard]] std::vector<std::int64_t> const& of(Order order) const {
+    return positions[has_two_orders && order == Order::p2 ? 1 : 0];
+  }
+};
+
+/// Draws the orders. `degrees` and, for PermutationKind::cluster, `clusters` are this rank's block's.
+/// Collective; the result does not depend on the number of ranks.
+[[nodiscard]] Placement place_vertices(runtime::Communicator const& comm, std::int64_t num_vertices,
+                                       PermutationKind kind, std::uint64_t seed,
+                                       std::span<std::int64_t const> degrees,
+                                       std::span<std::int32_t const> clusters);
+
+/// values[i] belongs to the vertex whose position is positions[i]; result[k] is the value of the vertex at
+/// position PositionOwners::range(rank).begin + k. Collective.
+[[nodiscard]] std::vector<std::int64_t> to_positions(runtime::Communicator const& comm,
+                                                     std::int64_t num_vertices,
+                                                     std::span<std::int64_t const> positions,
+                                                     std::span<std::int64_t const> values);
+
+/// The entries `wanted` of an array that is distributed like Placement::positions (block owners). Collective;
+/// every rank asks a range of its own, an empty one too.
+[[nodiscard]] std::vector<std::int64_t> fetch_block(runtime::Communicator const& comm,
+                                                    std::int64_t num_vertices,
+                                                    std::span<std::int64_t const> mine, Range wanted);
+
+} // namespace orthant::graph

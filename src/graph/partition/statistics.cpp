@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/partition/statistics.hpp"
+
+#include "graph/partition/permutation.hpp"
+#include "graph/store/tile_grid.hpp"
+#include "runtime/comm/collectives.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <fmt/format.h>
+#include <iterator>
+
+namespace orthant::graph {
+
+using runtime::host;
+
+BlockCounts::BlockCounts(std::int64_t num_vertices) : num_vertices_(num_vertices) {
+  for (std::size_t g = 0; g < counts_.size(); ++g)
+    counts_[g].resize(static_cast<std::size_t>(statistics_grids[g] * statistics_grids[g]));
+}
+
+void BlockCounts::add(std::int64_t row, std::int64_t column) {
+  for (std::size_t g = 0; g < counts_.size(); ++g) {
+    auto const p = static_cast<int>(statistics_grids[g]);
+    auto const block = std::int64_t{rank_of_tile_row(num_vertices_, p, row)} * p +
+                       rank_of_tile_row(num_vertices_, p, column);
+    ++counts_[g][static_cast<std::size_t>(block)];
+  }
+}
+
+std::array<double, 4> BlockCounts::imbalance(runtime::Communicator const& comm) {
+  std::array<double, 4> result{};
+  for (std::size_t g = 0; g < counts_.size(); ++g) {
+    runtime::all_reduce(host, comm, counts_[g]);
+    std::int64_t sum = 0;
+    for (auto const count : counts_[g])
+      sum += count;
+    auto const largest = *std::max_element(counts_[g].begin(), counts_[g].end());
+    result[g] = sum == 0 ? 1
+                         : static_cast<double>(largest) * static_cast<double>(counts_[g].size()) /
+                               static_cast<double>(sum);
+  }
+  return result;
+}
+
+DegreeStatistics measure_degrees(runtime::Communicator const& comm, std::span<std::int64_t const> degrees) {
+  // Classes are exact up to 1,024, where medians lie.
+  std::vector<std::int64_t> classes(static_cast<std::size_t>(num_degree_classes()));
+  std::vector<std::int64_t> powers(65);
+  std::int64_t sum = 0;
+  DegreeStatistics result;
+  for (auto const degree : degrees) {
+    ++classes[static_cast<std::size_t>(degree_class(degree))];
+    ++powers[static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(degree)))];
+    sum += degree;
+    result.max = std::max(result.max, degree);
+  }
+  runtime::all_reduce(host, comm, classes);
+  runtime::all_reduce(host, comm, powers);
+  result.max = runtime::all_reduced(comm, result.max, runtime::Reduction::max);
+  sum = runtime::all_reduced(comm, sum);
+  auto const num_vertices = runtime::all_reduced(comm, static_cast<std::int64_t>(degrees.size()));
+  result.num_isolated = classes[0];
+  result.mean = static_cast<double>(sum) / static_cast<double>(num_vertices);
+  std::int64_t below = 0;
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    below += classes[c];
+    if (2 * below >= num_vertices) {
+      result.median = static_cast<std::int64_t>(c);
+      break;
+    }
+  }
+  while (!powers.empty() && powers.back() == 0)
+    powers.pop_back();
+  result.by_power_of_two = powers;
+  return result;
+}
+
+std::string format_statistics(GraphStatistics const& statistics, StoreFacts const& facts) {
+  std::string text;
+  auto const out = std::back_inserter(text);
+  auto const& degrees = statistics.degrees;
+  fmt::format_to(out, "degrees       mean {:.2f}, median {}, largest {}, {} vertices of degree 0\n",
+                 degrees.mean, degrees.median, degrees.max, degrees.num_isolated);
+  for (std::size_t power = 1; power < degrees.by_power_of_two.size(); ++power)
+    fmt::format_to(out, "  {:>9} .. {:<9} {:>12}\n", std::int64_t{1} << (power - 1),
+                   (std::int64_t{1} << power) - 1, degrees.by_power_of_two[power]);
+
+  fmt::format_to(out, "non-zeros of A+I, largest block / mean block\n  permutation");
+  for (auto const grid : statistics_grids)
+    fmt::format_to(out, "{:>9}", fmt::format("{}x{}", grid, grid));
+  text += '\n';
+  for (auto const& row : statistics.permutations) {
+    fmt::format_to(out, "  {:<11}", name_of(row.kind));
+    for (auto const value : row.imbalance)
+      fmt::format_to(out, "{:>9.3f}", value);
+    text += '\n';
+  }
+
+  if (statistics.metis.empty()) return text;
+  fmt::format_to(out, "METIS k-way\n  {:>6} {:>14} {:>14} {:>12} {:>9}\n", "parts", "cut edges",
+                 "halo vertices", "halo / N", "balance");
+  for (auto const& row : statistics.metis)
+    fmt::format_to(out, "  {:>6} {:>14} {:>14} {:>12.3f} {:>9.3f}\n", row.num_parts, row.cut, row.volume,
+                   static_cast<double>(row.volume) / static_cast<double>(facts.num_vertices), row.balance);
+  return text;
+}
+
+} // namespace orthant::graph

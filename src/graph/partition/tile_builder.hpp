@@ -1,0 +1,110 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Gathers the entries of this rank's tile rows, four bytes each, then sorts and writes them tile by tile.
+
+#include "graph/exchange.hpp"
+#include "graph/partition/chunk_pool.hpp"
+#include "graph/store/store_writer.hpp"
+#include "graph/store/tile_grid.hpp"
+#include "runtime/comm/communicator.hpp"
+#include "runtime/error.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace orthant::graph {
+
+/// An entry as the tile lists hold it.
+struct PatternEntry {
+  std::uint32_t packed; // row << 16 | column
+  static constexpr float value = 1;
+};
+struct ValuedEntry {
+  std::uint32_t packed;
+  float value;
+};
+
+/// Whether the values of a matrix are stored: only where some are not 1.
+enum class Values : std::uint8_t { always, where_needed };
+
+/// Bytes that a rank holds for the entries of its share of the tiles until they are written, in chunks of
+/// `chunk_bytes`: the largest share, with half a chunk lost per tile.
+[[nodiscard]] inline std::int64_t tile_list_bytes(TileGrid const& grid, std::int64_t num_entries,
+                                                  std::int64_t entry_bytes, std::size_t chunk_bytes,
+                                                  int num_ranks) {
+  auto const chunk = static_cast<std::int64_t>(chunk_bytes);
+  auto const tiles = tile_rows_of_rank(grid.rows.num_parts, num_ranks, 0).size() * grid.columns.num_parts;
+  auto const entries = num_entries / grid.num_tiles() * tiles;
+  auto const chunks = entries / (chunk / entry_bytes) + tiles / 2;
+  return chunks * (chunk + static_cast<std::int64_t>(sizeof(ChunkPool::Chunk))) +
+         tiles * static_cast<std::int64_t>(RecordLists<PatternEntry>::bytes_per_list);
+}
+
+template<bool has_values>
+class TileBuilder {
+ public:
+  using Entry = std::conditional_t<has_values, ValuedEntry, PatternEntry>;
+  /// An entry on its way to its tile's owner.
+  struct Sent {
+    std::uint32_t tile; // from the owner's first tile
+    Entry entry;
+  };
+
+  TileBuilder(runtime::Communicator const& comm, TileGrid const& grid, ChunkPool& pool);
+
+  /// Puts the entry in the outbox, to the rank that owns its tile.
+  void push(Outbox<Sent>& outbox, std::int64_t row, std::int64_t column, float value) const {
+    auto const tile_row = rows_.part_of(row);
+    auto const tile_column = columns_.part_of(column);
+    auto const [owner, first] = owners_[static_cast<std::size_t>(tile_row)];
+    Sent sent;
+    sent.tile = static_cast<std::uint32_t>((tile_row - first) * grid_.columns.num_parts + tile_column);
+    sent.entry.packed = pack({static_cast<std::uint32_t>(row - rows_.begin(tile_row)),
+                              static_cast<std::uint32_t>(column - columns_.begin(tile_column))});
+    if constexpr (has_values) sent.entry.value = value;
+    outbox.push(owner, sent);
+  }
+  /// Takes what arrived.
+  void add(std::span<Sent const> arrived) {
+    constexpr std::size_t soon = 32;
+    constexpr std::size_t next = 16;
+    for (std::size_t i = 0; i < arrived.size(); ++i) {
+      if (i + soon < arrived.size()) tiles_.expect_soon(arrived[i + soon].tile);
+      if (i + next < arrived.size()) tiles_.expect_next(arrived[i + next].tile);
+      tiles_.append(arrived[i].tile, arrived[i].entry);
+    }
+  }
+
+  /// Called while writing, for every entry of this rank, by rows of tiles, tiles and rows: row, column,
+  /// value.
+  using OnEntry = std::function<void(std::int64_t row, std::int64_t column, float value)>;
+
+  /// Makes the arrays under `group` and writes the tiles; the lists are empty afterwards. Collective. Returns
+  /// whether values were stored.
+  bool write(StoreWriter& writer, std::string const& group, Values values, OnEntry const& on_entry,
+             std::function<void(double)> const& progress);
+
+ private:
+  runtime::Communicator const& comm_;
+  int num_ranks_;
+  struct Owner {
+    int rank;
+    std::int64_t first_tile_row; // of that rank
+  };
+
+  TileGrid grid_;
+  CutIndex rows_;
+  CutIndex columns_;
+  std::vector<Owner> owners_; // of each row of tiles
+  Range tile_rows_;           // this rank's
+  RecordLists<Entry> tiles_;
+};
+
+extern template class TileBuilder<false>;
+extern template class TileBuilder<true>;
+
+} // namespace orthant::graph

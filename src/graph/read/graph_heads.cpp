@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/arrays/zip_member.hpp"
+#include "graph/read/graph_opener.hpp"
+#include "graph/text/matrix_market.hpp"
+#include "graph/text/text_tables.hpp"
+#include "runtime/error.hpp"
+#include "runtime/numbers/checked.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace orthant::graph {
+
+using runtime::throw_user;
+using Topology = GraphFiles::Topology;
+
+namespace {
+
+bool has_member(std::filesystem::path const& archive, std::string const& member) {
+  return std::ranges::count(list_zip_members(archive), member) > 0;
+}
+
+std::int64_t read_single(NpyArray array) {
+  if (array.num_elements() != 1) array.fail_shape("one number (a single graph)");
+  std::int64_t value = 0;
+  array.read(0, std::span(&value, 1));
+  return value;
+}
+
+} // namespace
+
+OpenArray array_in(std::filesystem::path const& archive, std::string const& member) {
+  return [=] { return NpyArray(open_zip_member(archive, member)); };
+}
+OpenArray array_file(std::filesystem::path const& path) {
+  return [=] { return NpyArray(path); };
+}
+
+void VertexCount::add(std::int64_t other, std::string const& name) {
+  if (other < 0 || other > most_vertices)
+    throw_user("{} says {} vertices; a graph has 1 to 2^40", name, other);
+  if (count >= 0 && other != count)
+    throw_user("{} says {} vertices, but {} says {}", source, count, name, other);
+  count = other;
+  if (source.empty()) source = name;
+}
+
+/// Notes that the member is read.
+OpenArray Opener::use_member(std::filesystem::path const& archive, std::string const& member) {
+  members.push_back({archive, member});
+  return array_in(archive, member);
+}
+
+void Opener::read_heads() {
+  if (input.num_vertices > 0) vertices.add(input.num_vertices, "the given number of vertices");
+  if (is_text_topology())
+    read_text_topology();
+  else if (files.topology == Topology::scipy_npz)
+    read_scipy_topology();
+  else
+    read_array_topology();
+  read_attributes();
+  compare_with_meta();
+  if (vertices.count == 0) throw_user("{} says 0 vertices: the graph is empty", vertices.source);
+  parts.is_directed = input.is_directed && parts.is_directed;
+}
+
+void Opener::compare_with_meta() {
+  auto const& meta = files.meta;
+  if (meta.num_vertices) vertices.add(*meta.num_vertices, meta.path.string());
+  if (!meta.num_edges) return;
+  auto& edges = parts.edges;
+  if (edges.num_edges >= 0 && edges.num_edges != *meta.num_edges)
+    throw_user("{} says {} edges, but {} says {}", edges.promised_by, edges.num_edges, meta.path.string(),
+               *meta.num_edges);
+  edges.num_edges = *meta.num_edges;
+  if (edges.promised_by.empty()) edges.promised_by = meta.path.string();
+}
+
+void Opener::read_text_topology() {
+  using Weights = EdgeTextFormat::Weights;
+  parts.is_directed = true;
+  auto const weights = input.use_weights ? Weights::read : Weights::passed_over;
+  if (files.topology == Topology::matrix_market) {
+    auto const head = read_matrix_market_head(files.edges);
+    vertices.add(head.num_vertices, files.edges.string());
+    parts.format = "mtx";
+    parts.is_directed = !head.is_symmetric;
+    parts.edges.num_edges = head.num_entries;
+    parts.edges.promised_by = "the head of " + files.edges.string();
+    text_format.first_id = 1;
+    text_format.has_comments = true;
+    text_format.weights = head.has_values ? weights : Weights::absent;
+    text_format.first_byte = head.first_byte;
+    text_format.lines_to_skip = head.num_lines;
+  } else if (files.topology == Topology::edge_list) {
+    auto const probe = probe_text_edges(files.edges);
+    if (probe.num_columns == 0) throw_user("{} has no edges", files.edges.string());
+    parts.format = "edgelist";
+    text_format.has_comments = true;
+    text_format.weights = probe.num_columns == 3 ? weights : Weights::absent;
+    text_format.first_byte = probe.first_byte;
+    text_format.lines_to_skip = probe.lines_to_skip;
+  } else {
+    parts.format = "ogb";
+    if (files.num_nodes) vertices.add(read_text_count(*files.num_nodes), files.num_nodes->string());
+    if (files.num_edges) {
+      parts.edges.num_edges = read_text_count(*files.num_edges);
+      parts.edges.promised_by = files.num_edges->string();
+    }
+  }
+  parts.edges.is_weighted = text_format.weights == Weights::read || (files.edge_weights && input.use_weights);
+}
+
+void Opener::read_array_topology() {
+  parts.is_directed = true;
+  auto const& path = files.edges;
+  bool const is_archive = files.topology == Topology::ogb_npz;
+  parts.format = is_archive ? "ogb" : "npy";
+  auto const edge_index = is_archive ? use_member(path, "edge_index.npy")() : NpyArray(path);
+  if (edge_index.shape().size() != 2 || edge_index.shape()[0] != 2)
+    edge_index.fail_shape("[2, edges], sources above targets,");
+  if (!edge_index.is_integer())
+    throw_user("{}: type '{}'; vertex ids are integers: a.astype('int64')", edge_index.name(),
+               edge_index.type());
+  parts.edges.num_edges = edge_index.shape()[1];
+  parts.edges.promised_by = edge_index.name();
+  if (parts.edges.num_edges == 0) throw_user("{} has no edges", edge_index.name());
+  parts.edges.is_weighted = files.edge_weights && input.use_weights;
+  if (parts.edges.is_weighted) {
+    NpyArray const weights(*files.edge_weights);
+    if (!weights.is_list() || weights.num_elements() != parts.edges.num_edges)
+      weights.fail_shape(fmt::format("[{}], one weight an edge,", parts.edges.num_edges));
+  }
+  if (!is_archive) return;
+  if (has_member(path, "num_nodes_list.npy"))
+    vertices.add(read_single(use_member(path, "num_nodes_list.npy")()),
+                 path.string() + "(num_nodes_list.npy)");
+  if (has_member(path, "num_edges_list.npy") &&
+      read_single(use_member(path, "num_edges_list.npy")()) != parts.edges.num_edges)
+    throw_user("{}: edge_index has {} edges, num_edges_list says otherwise", path.string(),
+               parts.edges.num_edges);
+  if (!files.feature_text && has_member(path, "node_feat.npy"))
+    attributes.features = use_member(path, "node_feat.npy");
+}
+
+/// A sparse matrix as scipy.sparse.save_npz writes it, in coordinates: entry [row, col] is an edge from row
+/// to col. Its values are passed over.
+void Opener::read_scipy_topology() {
+  auto const& path = files.edges;
+  parts.format = "npy";
+  parts.is_directed = true;
+  if (!has_member(path, "row.npy") && has_member(path, "indptr.npy"))
+    throw_user("{} holds a matrix in compressed rows or columns; coordinates are wanted: "
+               "scipy.sparse.save_npz(file, matrix.tocoo())",
+               path.string());
+  auto shape = use_member(path, "shape.npy")();
+  if (!shape.is_list() || shape.num_elements() != 2) shape.fail_shape("[2], rows and columns,");
+  std::array<std::int64_t, 2> extents{};
+  shape.read(0, std::span(extents));
+  if (extents[0] != extents[1])
+    throw_user("{}: the matrix has {} rows and {} columns; that of a graph is square", path.string(),
+               extents[0], extents[1]);
+  vertices.add(extents[0], shape.name());
+
+  auto const rows = use_member(path, "row.npy")();
+  auto const columns = use_member(path, "col.npy")();
+  for (auto const* const ids : {&rows, &columns}) {
+    if (!ids->is_list()) ids->fail_shape("[edges]");
+    if (!ids->is_integer())
+      throw_user("{}: type '{}'; vertex ids are integers: a.astype('int64')", ids->name(), ids->type());
+  }
+  if (columns.num_elements() != rows.num_elements())
+    columns.fail_shape(fmt::format("{}, as {} has,", to_string(rows.shape()), rows.name()));
+  parts.edges.num_edges = rows.num_elements();
+  parts.edges.promised_by = rows.name();
+  if (parts.edges.num_edges == 0) throw_user("{} has no edges", path.string());
+  if (files.dgl_data) read_dgl_data();
+}
+
+void Opener::read_dgl_data() {
+  auto const& path = *files.dgl_data;
+  attributes.features = use_member(path, "feature.npy");
+  attributes.labels = use_member(path, "label.npy");
+  attributes.split = use_member(path, "node_types.npy");
+  auto const types = attributes.split();
+  if (!types.is_list()) types.fail_shape("[vertices]");
+  vertices.add(types.num_elements(), types.name());
+}
+
+void Opener::read_attributes() {
+  auto& features = attributes.features;
+  auto& labels = attributes.labels;
+  if (!features && !files.feature_text && files.feature_npy) features = array_file(*files.feature_npy);
+  if (features) {
+    auto const array = features();
+    if (array.shape().size() != 2 || array.shape()[1] > most_columns)
+      array.fail_shape("[vertices, features], at most 2^31 - 1 features,");
+    vertices.add(array.shape()[0], array.name());
+  } else if (!files.feature_text && files.sparse_npy) {
+    read_sparse_heads();
+  }
+  if (input.random_labels > 0 || files.label_text) return;
+  if (files.label_npz)
+    labels = use_member(*files.label_npz, "node_label.npy");
+  else if (files.label_npy)
+    labels = array_file(*files.label_npy);
+  if (!labels) return;
+  auto const array = labels();
+  auto const& shape = array.shape();
+  if (shape.empty() || shape.size() > 2 || (shape.size() == 2 && (shape[1] < 1 || shape[1] > most_columns)))
+    array.fail_shape("[vertices], or [vertices, classes] of 1 to 2^31 - 1 classes,");
+  vertices.add(array.shape()[0], array.name());
+}
+
+void Opener::read_sparse_heads() {
+  auto const& folder = *files.sparse_npy;
+  NpyArray shape(folder / "x_shape.npy");
+  if (!shape.is_list() || shape.num_elements() != 2) shape.fail_shape("[2], vertices and features,");
+  std::array<std::int64_t, 2> extents{};
+  shape.read(0, std::span(extents));
+  vertices.add(extents[0], shape.name());
+  attributes.num_sparse_columns =
+      runtime::checked_range(extents[1], 0, most_columns, shape.name() + ": the number of features");
+  attributes.sparse = SparseArrays{array_file(folder / "x_indptr.npy"), array_file(folder / "x_indices.npy"),
+                                   array_file(folder / "x_data.npy")};
+  check_sparse_arrays(*attributes.sparse, extents[0]);
+}
+
+} // namespace orthant::graph

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/store/store_arrays.hpp"
+
+#include "graph/crc32.hpp"
+#include "graph/store/store_writer.hpp"
+#include "graph/store/vertex_owners.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <utility>
+
+namespace orthant::graph {
+
+using runtime::Hdf5Type;
+using runtime::throw_user;
+
+namespace {
+
+std::size_t index(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+/// Compares the chunks that lie wholly in `data`, whose first element is number `begin` of `length`.
+template<class T>
+void check_chunks(StoreFile const& file, std::string const& name, std::int64_t row, std::int64_t begin,
+                  std::int64_t length, std::span<T const> data) {
+  auto const end = begin + static_cast<std::int64_t>(data.size());
+  auto const first = (begin + elements_per_checksum - 1) / elements_per_checksum;
+  auto const last = end == length ? num_checksums(length) : end / elements_per_checksum;
+  if (first >= last) return;
+  auto const sums = file.read<std::uint32_t>(checksums_of(name), row, {first, last});
+  for (auto chunk = first; chunk < last; ++chunk) {
+    auto const from = chunk * elements_per_checksum - begin;
+    auto const count = std::min(elements_per_checksum, length - chunk * elements_per_checksum);
+    if (crc32_of(std::as_bytes(data.subspan(index(from), index(count)))) != sums[index(chunk - first)])
+      report_wrong_checksum(file, name, fmt::format("elements from {}", chunk * elements_per_checksum));
+  }
+}
+
+template<class T>
+void check_part(StoreFile const& file, std::string const& name, int part, int num_parts) {
+  auto const& extents = file.array(name).extents;
+  auto const num_rows = extents.size() == 2 ? extents[0] : 1;
+  auto const length = extents.back();
+  auto const chunks = runtime::balanced_range(num_checksums(length), num_parts, part);
+  constexpr std::int64_t chunks_at_once = 1024;
+  for (std::int64_t row = 0; row < num_rows; ++row)
+    for (auto chunk = chunks.begin; chunk < chunks.end; chunk += chunks_at_once) {
+      auto const end = std::min(chunks.end, chunk + chunks_at_once);
+      Range const piece{chunk * elements_per_checksum, std::min(length, end * elements_per_checksum)};
+      auto const data = file.read<T>(name, row, piece);
+      check_chunks(file, name, row, piece.begin, length, std::span<T const>(data));
+      if constexpr (std::is_floating_point_v<T>)
+        require_finite(file, name, std::span<T const>(data), piece.begin);
+    }
+}
+
+} // namespace
+
+void report_wrong_checksum(StoreFile const& file, std::string const& name, std::string const& place) {
+  throw_user("{} is damaged: wrong checksum in {} ({}); partition the graph again", file.name(), name, place);
+}
+
+template<class T>
+void require_between(StoreFile const& file, std::string const& name, std::span<T const> values,
+                     std::int64_t first, T low, T high) {
+  auto const bad = std::ranges::find_if(values, [=](T value) { return value < low || value > high; });
+  if (bad != values.end())
+    throw_user("{} is damaged: element {} of {} is {}; it must be between {} and {}", file.name(),
+               first + (bad - values.begin()), name, std::int64_t{*bad}, std::int64_t{low},
+               std::int64_t{high});
+}
+
+template<class T>
+void require_finite(StoreFile const& file, std::string const& name, std::span<T const> values,
+                    std::int64_t first) {
+  auto const bad = std::ranges::find_if(values, [](T value) { return !std::isfinite(value); });
+  if (bad != values.end())
+    throw_user("{} is damaged: element {} of {} is {}, which is not a finite number", file.name(),
+               first + (bad - values.begin()), name, *bad);
+}
+
+template<class T>
+std::vector<T> read_checked(StoreFile const& file, std::string const& name, std::int64_t row, Range wanted) {
+  if (file.holds(name)) return file.read<T>(name, row, wanted);
+  auto const length = file.array(name).extents.back();
+  // Worth 2 % more to read, but no more.
+  constexpr std::int64_t long_range = 100 * elements_per_checksum;
+  auto range = wanted;
+  if (wanted.size() >= long_range && wanted.end <= length) {
+    range.begin -= range.begin % elements_per_checksum;
+    range.end = std::min(length, num_checksums(range.end) * elements_per_checksum);
+  }
+  auto data = file.read<T>(name, row, range);
+  check_chunks(file, name, row, range.begin, length, std::span<T const>(data));
+  data.resize(index(wanted.end - range.begin));
+  data.erase(data.begin(), data.begin() + (wanted.begin - range.begin));
+  return data;
+}
+
+std::vector<std::int64_t> read_integers(StoreFile const& file, std::string const& name, Range wanted,
+                                        std::int64_t low, std::int64_t high) {
+  auto values = [&]() -> std::vector<std::int64_t> {
+    if (file.array(name).type == Hdf5Type::int64) return read_checked<std::int64_t>(file, name, 0, wanted);
+    auto const narrow = read_checked<std::int32_t>(file, name, 0, wanted);
+    return {narrow.begin(), narrow.end()};
+  }();
+  require_between(file, name, std::span<std::int64_t const>(values), wanted.begin, low, high);
+  return values;
+}
+
+void check_array_part(StoreFile const& file, std::string const& name, int part, int num_parts) {
+  switch (file.array(name).type) {
+  case Hdf5Type::int8:
+    return check_part<std::int8_t>(file, name, part, num_parts);
+  case Hdf5Type::uint8:
+    return check_part<std::uint8_t>(file, name, part, num_parts);
+  case Hdf5Type::uint16:
+    return check_part<std::uint16_t>(file, name, part, num_parts);
+  case Hdf5Type::int32:
+    return check_part<std::int32_t>(file, name, part, num_parts);
+  case Hdf5Type::uint32:
+    return check_part<std::uint32_t>(file, name, part, num_parts);
+  case Hdf5Type::int64:
+    return check_part<std::int64_t>(file, name, part, num_parts);
+  case Hdf5Type::float32:
+    return check_part<float>(file, name, part, num_parts);
+  case Hdf5Type::float64:
+    return check_part<double>(file, name, part, num_parts);
+  }
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template std::vector<T> read_checked(StoreFile const&, std::string const&, std::int64_t, Range);
+ORTHANT_INSTANTIATE(std::int8_t)
+ORTHANT_INSTANTIATE(std::uint8_t)
+ORTHANT_INSTANTIATE(std::int32_t)
+ORTHANT_INSTANTIATE(std::uint32_t)
+ORTHANT_INSTANTIATE(std::int64_t)
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void require_between(StoreFile const&, std::string const&, std::span<T const>, std::int64_t, T, T);
+ORTHANT_INSTANTIATE(std::int8_t)
+ORTHANT_INSTANTIATE(std::uint8_t)
+ORTHANT_INSTANTIATE(std::int32_t)
+ORTHANT_INSTANTIATE(std::int64_t)
+#undef ORTHANT_INSTANTIATE
+template void require_finite(StoreFile const&, std::string const&, std::span<float const>, std::int64_t);
+template void require_finite(StoreFile const&, std::string const&, std::span<double const>, std::int64_t);
+
+} // namespace orthant::graph

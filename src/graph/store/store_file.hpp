@@ -1,0 +1,92 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The bytes of a store, read by the names of its arrays. Only rank 0 opens the file with HDF5: it lists the
+// arrays with their types, extents and places (the catalogue), checks them against the facts, and sends both
+// to the other ranks, with the tables of tiles where those are small. From then on each rank reads what it
+// needs with plain reads, so thousands of ranks do not ask a file system for the same few kilobytes of
+// metadata.
+
+#include "graph/store/store_format.hpp"
+#include "runtime/comm/communicator.hpp"
+#include "runtime/files/hdf5_file.hpp"
+#include "runtime/unique_handle.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace orthant::graph {
+
+/// What must be known of a store's file to read it without HDF5.
+struct StoreCatalogue {
+  std::int64_t file_bytes = 0;
+  StoreFacts facts;
+  std::map<std::string, runtime::Hdf5Array> arrays; // by name
+
+  [[nodiscard]] std::string to_text() const;
+  [[nodiscard]] static StoreCatalogue from_text(std::string const& text);
+};
+
+/// Tables of this many bytes in all are sent to all ranks; larger ones are read by rectangle.
+inline constexpr std::int64_t most_table_bytes_held = std::int64_t{8} << 20;
+/// Those that are sent, by name: the smallest first, as long as they fit.
+[[nodiscard]] std::vector<std::string> tables_to_hold(StoreCatalogue const& catalogue);
+
+class StoreFile {
+ public:
+  /// UserError, the same on all ranks: no such file, not a store, a newer version, damaged. Collective.
+  [[nodiscard]] static StoreFile open(runtime::Communicator const& comm, std::filesystem::path const& path);
+  /// A file in this process's memory. Not collective.
+  [[nodiscard]] static StoreFile take(runtime::Hdf5File file);
+
+  [[nodiscard]] std::string const& name() const { return name_; }
+  [[nodiscard]] StoreFacts const& facts() const { return catalogue_.facts; }
+  [[nodiscard]] StoreCatalogue const& catalogue() const { return catalogue_; }
+  [[nodiscard]] bool contains(std::string const& array) const { return catalogue_.arrays.contains(array); }
+  /// Throws UserError if there is no such array.
+  [[nodiscard]] runtime::Hdf5Array const& array(std::string const& name) const;
+  /// True if this rank holds the array since it was opened, compared with its checksums by rank 0.
+  [[nodiscard]] bool holds(std::string const& array) const { return held_.contains(array); }
+
+  /// Elements of one row of an array (row 0 if it has one dimension). T must be the array's type. Throws
+  /// UserError if there are no such elements or if they cannot be read.
+  template<class T>
+  [[nodiscard]] std::vector<T> read(std::string const& array, std::int64_t row, Range elements) const {
+    std::vector<T> data(static_cast<std::size_t>(elements.size() > 0 ? elements.size() : 0));
+    read_bytes(array, runtime::detail::hdf5_type_of<T>(), row, elements,
+               std::as_writable_bytes(std::span(data)));
+    return data;
+  }
+
+  /// Bytes that this rank has read from the file since it was opened.
+  [[nodiscard]] std::int64_t bytes_read() const { return bytes_read_; }
+
+ private:
+  struct CloseDescriptor {
+    void operator()(int descriptor) const noexcept;
+  };
+  using Bytes = std::vector<std::byte>;
+
+  StoreFile(std::string name, StoreCatalogue catalogue)
+      : name_(std::move(name)),
+        catalogue_(std::move(catalogue)) {}
+  void open_bytes();
+  void hold_tables(runtime::Communicator const& comm);
+  void read_bytes(std::string const& name, runtime::Hdf5Type type, std::int64_t row, Range elements,
+                  std::span<std::byte> out) const;
+  void read_at(std::string const& array, std::int64_t offset, std::span<std::byte> out) const;
+
+  std::string name_;
+  StoreCatalogue catalogue_;
+  runtime::UniqueHandle<int, -1, CloseDescriptor> descriptor_; // none for a file in memory
+  Bytes image_;                                                // of a file in memory
+  std::map<std::string, Bytes> held_;                          // whole arrays, by name
+  mutable std::int64_t bytes_read_ = 0;
+};
+
+} // namespace orthant::graph

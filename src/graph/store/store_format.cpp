@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/store/store_format.hpp"
+
+#include "graph/largest_graph.hpp"
+#include "graph/path_entry.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+namespace orthant::graph {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template<class Enum>
+using Words = std::span<std::pair<std::string_view, Enum> const>;
+
+constexpr std::array<std::pair<std::string_view, PermutationKind>, 4> permutations{
+    {{"double", PermutationKind::twofold},
+     {"single", PermutationKind::single},
+     {"none", PermutationKind::natural},
+     {"cluster", PermutationKind::cluster}}};
+constexpr std::array<std::pair<std::string_view, Normalization>, 3> normalizations{
+    {{"sym", Normalization::symmetric}, {"row", Normalization::row}, {"none", Normalization::none}}};
+constexpr std::array<std::pair<std::string_view, FeatureKind>, 3> feature_kinds{
+    {{"none", FeatureKind::none}, {"dense", FeatureKind::dense}, {"sparse", FeatureKind::sparse}}};
+constexpr std::array<std::pair<std::string_view, LabelKind>, 3> label_kinds{
+    {{"none", LabelKind::none}, {"single", LabelKind::single}, {"multi", LabelKind::multi}}};
+
+template<class Enum>
+Enum parse(Words<Enum> words, std::string_view word, char const* what) {
+  std::string known;
+  for (auto const& [name, value] : words) {
+    if (name == word) return value;
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  runtime::throw_user("unknown {} '{}': it is one of {}", what, word, known);
+}
+
+template<class Enum>
+std::string_view word_of(Words<Enum> words, Enum value) {
+  for (auto const& [name, candidate] : words)
+    if (candidate == value) return name;
+  return "?";
+}
+
+} // namespace
+
+PermutationKind parse_permutation(std::string_view word) {
+  return parse<PermutationKind>(permutations, word, "permutation");
+}
+Normalization parse_normalization(std::string_view word) {
+  return parse<Normalization>(normalizations, word, "normalisation");
+}
+std::string_view name_of(PermutationKind kind) {
+  return word_of<PermutationKind>(permutations, kind);
+}
+std::string_view name_of(Normalization normalization) {
+  return word_of<Normalization>(normalizations, normalization);
+}
+std::string_view name_of(Split split) {
+  constexpr std::array<std::string_view, 3> names{"train", "valid", "test"};
+  return names[static_cast<std::size_t>(split)];
+}
+std::string_view name_of(FeatureKind kind) {
+  return word_of<FeatureKind>(feature_kinds, kind);
+}
+std::string_view name_of(LabelKind kind) {
+  return word_of<LabelKind>(label_kinds, kind);
+}
+
+std::string StoreFacts::to_json() const {
+  Json json;
+  json["name"] = name;
+  json["format"] = format;
+  json["num_vertices"] = num_vertices;
+  json["num_entries"] = num_entries;
+  json["num_self_loops"] = num_self_loops;
+  json["max_degree"] = max_degree;
+  json["is_symmetric"] = is_symmetric;
+  json["is_weighted"] = is_weighted;
+  json["permutation"] = name_of(permutation);
+  json["normalization"] = name_of(normalization);
+  json["seed"] = seed;
+  json["feature_kind"] = name_of(feature_kind);
+  json["num_features"] = num_features;
+  json["num_feature_entries"] = num_feature_entries;
+  json["features_have_values"] = features_have_values;
+  json["label_kind"] = name_of(label_kind);
+  json["num_classes"] = num_classes;
+  json["num_labelled"] = num_labelled;
+  json["has_split"] = has_split;
+  json["split_name"] = split_name;
+  json["split_sizes"] = split_sizes;
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace); // a name may not be UTF-8
+}
+
+namespace {
+
+/// The members of a JSON object, by type. nlohmann's own conversions take 1e300 or true for an integer.
+class Members {
+ public:
+  explicit Members(Json json) : json_(std::move(json)) {
+    if (!json_.is_object()) runtime::throw_user("they are no JSON object");
+  }
+  [[nodiscard]] std::int64_t integer(char const* key) const { return integer_of(at(key), key); }
+  [[nodiscard]] std::uint64_t natural(char const* key) const {
+    if (!at(key).is_number_unsigned()) runtime::throw_user("'{}' must be an integer from 0", key);
+    return at(key).get<std::uint64_t>();
+  }
+  [[nodiscard]] bool boolean(char const* key) const {
+    if (!at(key).is_boolean()) runtime::throw_user("'{}' must be true or false", key);
+    return at(key).get<bool>();
+  }
+  /// In one line: a name may come from a file's name, which may hold anything.
+  [[nodiscard]] std::string text(char const* key) const {
+    if (!at(key).is_string()) runtime::throw_user("'{}' must be a text", key);
+    auto text = at(key).get<std::string>();
+    std::ranges::replace_if(
+        text, [](unsigned char c) { return c < ' '; }, '?');
+    return text;
+  }
+  [[nodiscard]] std::array<std::int64_t, 3> three_integers(char const* key) const {
+    if (!at(key).is_array() || at(key).size() != 3) runtime::throw_user("'{}' must be three integers", key);
+    return {integer_of(at(key)[0], key), integer_of(at(key)[1], key), integer_of(at(key)[2], key)};
+  }
+
+ private:
+  [[nodiscard]] Json const& at(char const* key) const {
+    auto const found = json_.find(key);
+    if (found == json_.end()) runtime::throw_user("there is no '{}'", key);
+    return *found;
+  }
+  [[nodiscard]] static std::int64_t integer_of(Json const& value, char const* key) {
+    bool const fits = value.is_number_integer() && (!value.is_number_unsigned() ||
+                                                    std::in_range<std::int64_t>(value.get<std::uint64_t>()));
+    if (!fits) runtime::throw_user("'{}' must be an integer below 2^63", key);
+    return value.get<std::int64_t>();
+  }
+  Json json_;
+};
+
+StoreFacts parse_facts(std::string const& text) {
+  Members const members(Json::parse(text));
+  StoreFacts facts;
+  facts.name = members.text("name");
+  facts.format = members.text("format");
+  facts.num_vertices = members.integer("num_vertices");
+  facts.num_entries = members.integer("num_entries");
+  facts.num_self_loops = members.integer("num_self_loops");
+  facts.max_degree = members.integer("max_degree");
+  facts.is_symmetric = members.boolean("is_symmetric");
+  facts.is_weighted = members.boolean("is_weighted");
+  facts.permutation = parse_permutation(members.text("permutation"));
+  facts.normalization = parse_normalization(members.text("normalization"));
+  facts.seed = members.natural("seed");
+  facts.feature_kind = parse<FeatureKind>(feature_kinds, members.text("feature_kind"), "kind of features");
+  facts.num_features = members.integer("num_features");
+  facts.num_feature_entries = members.integer("num_feature_entries");
+  facts.features_have_values = members.boolean("features_have_values");
+  facts.label_kind = parse<LabelKind>(label_kinds, members.text("label_kind"), "kind of labels");
+  facts.num_classes = members.integer("num_classes");
+  facts.num_labelled = members.integer("num_labelled");
+  facts.has_split = members.boolean("has_split");
+  facts.split_name = members.text("split_name");
+  facts.split_sizes = members.three_integers("split_sizes");
+  return facts;
+}
+
+} // namespace
+
+StoreFacts StoreFacts::from_json(std::string const& text, std::string const& file) {
+  std::string wrong;
+  StoreFacts facts;
+  try {
+    facts = parse_facts(text);
+    wrong = facts.contradiction();
+  } catch (nlohmann::json::exception const& error) {
+    wrong = error.what();
+  } catch (runtime::UserError const& error) {
+    wrong = error.what();
+  }
+  if (!wrong.empty()) runtime::throw_user("{} is damaged: its facts are wrong: {}", file, wrong);
+  return facts;
+}
+
+std::string StoreFacts::contradiction() const {
+  constexpr auto any = std::numeric_limits<std::int64_t>::max();
+  struct Bounds {
+    char const* what;
+    std::int64_t value;
+    std::int64_t low;
+    std::int64_t high;
+  };
+  bool const has_features = feature_kind != FeatureKind::none;
+  bool const has_labels = label_kind != LabelKind::none;
+  bool const is_multi = label_kind == LabelKind::multi;
+  std::array const bounds{
+      Bounds{"num_vertices", num_vertices, 1, most_vertices},
+      Bounds{"num_entries", num_entries, 0, any},
+      Bounds{"num_self_loops", num_self_loops, 0, num_entries},
+      Bounds{"max_degree", max_degree, 0, num_entries - num_self_loops},
+      Bounds{"num_features", num_features, has_features ? 1 : 0, has_features ? most_columns : 0},
+      Bounds{"num_feature_entries", num_feature_entries, 0, feature_kind == FeatureKind::sparse ? any : 0},
+      Bounds{"num_classes", num_classes, is_multi ? 1 : 0, has_labels ? most_columns : 0},
+      Bounds{"num_labelled", num_labelled, 0, has_labels ? num_vertices : 0},
+      Bounds{"the first of split_sizes", split_sizes[0], 0, has_split ? num_vertices : 0},
+      Bounds{"the second of split_sizes", split_sizes[1], 0, has_split ? num_vertices - split_sizes[0] : 0},
+      Bounds{"the third of split_sizes", split_sizes[2], 0,
+             has_split ? num_vertices - split_sizes[0] - split_sizes[1] : 0}};
+  for (auto const& [what, value, low, high] : bounds)
+    if (value < low || value > high)
+      return fmt::format("{} is {}; it must be between {} and {}", what, value, low, high);
+  if (is_symmetric && (num_entries - num_self_loops) % 2 != 0)
+    return fmt::format("a symmetric matrix of {} entries, {} of them self loops", num_entries,
+                       num_self_loops);
+  if (features_have_values && feature_kind != FeatureKind::sparse)
+    return "features_have_values is true, but the features are not sparse";
+  if (!split_name.empty() && !is_folder_name(split_name)) // it becomes one when the graph is exported
+    return "split_name is not the name of a folder";
+  if (num_labelled > 0 && num_classes == 0) return "vertices are labelled, but there are no classes";
+  return {};
+}
+
+} // namespace orthant::graph

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/store/store_reader.hpp"
+
+#include "graph/store/store_arrays.hpp"
+#include "graph/store/store_file.hpp"
+#include "graph/store/store_schema.hpp"
+#include "graph/store/store_verify.hpp"
+#include "graph/store/tiled_matrix.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace orthant::graph {
+
+struct GraphStore::State {
+  explicit State(StoreFile opened) : file(std::move(opened)) {}
+
+  StoreFile file;
+
+  [[nodiscard]] StoreFacts const& facts() const { return file.facts(); }
+
+  /// The name of an array of a group that has one folder per order; a single order's is p1.
+  [[nodiscard]] std::string array(char const* group, Order order, char const* leaf) const {
+    bool const is_p2 = order == Order::p2 && facts().has_two_orders();
+    return std::string(group) + (is_p2 ? "/p2" : "/p1") + leaf;
+  }
+
+  [[nodiscard]] TiledMatrix matrix(std::string const& name) const {
+    auto const groups = tiled_groups(facts());
+    return {file, *std::ranges::find(groups, name, &TiledGroup::group)};
+  }
+
+  /// The rows in `order` of a row of the dense features, which are stored in order p2 only: contiguous, or
+  /// gathered.
+  [[nodiscard]] std::vector<float> gather_features(GraphStore const& store, std::int64_t column, Order order,
+                                                   Range rows) const {
+    char const* const name = "/features/dense";
+    bool const is_contiguous = order == Order::p2 || !facts().has_two_orders();
+    auto const wanted = is_contiguous ? rows : Range{0, facts().num_vertices};
+    auto stored = read_checked<float>(file, name, column, wanted);
+    require_finite(file, name, std::span<float const>(stored), wanted.begin);
+    if (is_contiguous) return stored;
+    auto const places = store.read_other_positions(order, rows);
+    std::vector<float> result(places.size());
+    std::transform(places.begin(), places.end(), result.begin(),
+                   [&](std::int64_t place) { return stored[static_cast<std::size_t>(place)]; });
+    return result;
+  }
+};
+
+namespace {
+
+std::size_t index(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+/// Replaces or drops the entries where a vertex meets itself; selves[r] is that column or outside the block.
+CsrBlock with_self_loops(CsrBlock const& block, std::span<std::int64_t const> selves, SelfLoops self_loops) {
+  CsrBlock result;
+  result.rows = block.rows;
+  result.columns_range = block.columns_range;
+  result.row_offsets.reserve(block.row_offsets.size());
+  result.row_offsets.push_back(0);
+  auto const num_added = self_loops == SelfLoops::added ? selves.size() : 0;
+  bool const is_weighted = !block.values.empty();
+  result.columns.reserve(block.columns.size() + num_added);
+  if (is_weighted) result.values.reserve(block.columns.size() + num_added);
+  auto const put = [&](std::int64_t column, float value) {
+    result.columns.push_back(static_cast<std::int32_t>(column));
+    if (is_weighted) result.values.push_back(value);
+  };
+  for (std::size_t row = 0; row < selves.size(); ++row) {
+    auto const self = selves[row] - block.columns_range.begin;
+    bool is_due = self_loops == SelfLoops::added && block.columns_range.contains(selves[row]);
+    for (auto k = block.row_offsets[row]; k < block.row_offsets[row + 1]; ++k) {
+      auto const column = block.columns[index(k)];
+      if (is_due && column >= self) {
+        put(self, 1);
+        is_due = false;
+      }
+      if (column != self) put(column, is_weighted ? block.values[index(k)] : 1.0F);
+    }
+    if (is_due) put(self, 1);
+    result.row_offsets.push_back(static_cast<std::int64_t>(result.columns.size()));
+  }
+  return result;
+}
+
+} // namespace
+
+GraphStore::GraphStore(std::unique_ptr<State> state) : state_(std::move(state)) {}
+GraphStore::GraphStore(GraphStore&&) noexcept = default;
+GraphStore& GraphStore::operator=(GraphStore&&) noexcept = default;
+GraphStore::~GraphStore() = default;
+
+GraphStore GraphStore::open(runtime::Communicator const& comm, std::filesystem::path const& path) {
+  return GraphStore(std::make_unique<State>(StoreFile::open(comm, path)));
+}
+
+GraphStore GraphStore::from_file(runtime::Hdf5File file) {
+  return GraphStore(std::make_unique<State>(StoreFile::take(std::move(file))));
+}
+
+StoreFacts const& GraphStore::facts() const {
+  return state_->facts();
+}
+std::string const& GraphStore::name() const {
+  return state_->file.name();
+}
+std::int64_t GraphStore::bytes_read() const {
+  return state_->file.bytes_read();
+}
+
+CsrBlock GraphStore::read_block(Parity parity, Range rows, Range columns, SelfLoops self_loops) const {
+  ORTHANT_REQUIRE(columns.size() <= std::int64_t{1} << 31, "a block of ", columns.size(), " columns");
+  auto const n = facts().num_vertices;
+  ORTHANT_REQUIRE(0 <= rows.begin && rows.end <= n && 0 <= columns.begin && columns.end <= n);
+  auto block = [&] {
+    if (parity == Parity::odd && facts().has_odd_topology())
+      return state_->matrix("/topology/odd").read(rows, columns);
+    auto const even = state_->matrix("/topology/even");
+    if (parity == Parity::even || !facts().has_two_orders()) return even.read(rows, columns);
+    return transposed(even.read(columns, rows)); // A[p2, p1] = A[p1, p2]^T
+  }();
+  bool const changes =
+      self_loops == SelfLoops::added || (self_loops == SelfLoops::dropped && facts().num_self_loops > 0);
+  if (!changes) return block;
+  return with_self_loops(block, read_other_positions(row_order(parity), rows), self_loops);
+}
+
+CsrBlock GraphStore::read_block(Parity parity, Range rows, Range columns) const {
+  return read_block(parity, rows, columns,
+                    facts().adds_self_loops() ? SelfLoops::added : SelfLoops::as_given);
+}
+
+std::vector<std::int64_t> GraphStore::find_self_loops(Parity parity, CsrBlock const& block) const {
+  auto places = read_other_positions(row_order(parity), block.rows);
+  for (std::size_t row = 0; row < places.size(); ++row) {
+    auto const self = places[row] - block.columns_range.begin;
+    places[row] = -1;
+    if (self < 0 || self >= block.columns_range.size()) continue;
+    auto const begin = block.columns.begin() + block.row_offsets[row];
+    auto const end = block.columns.begin() + block.row_offsets[row + 1];
+    auto const found = std::lower_bound(begin, end, self);
+    if (found != end && *found == self) places[row] = found - block.columns.begin();
+  }
+  return places;
+}
+
+Scales GraphStore::read_scales(Parity parity, Range rows, Range columns) const {
+  if (facts().normalization == Normalization::none) return {};
+  auto const sums = [&](Order order, Range range) {
+    std::vector<double> result;
+    if (facts().is_weighted) {
+      auto const name = state_->array("/vertices", order, "/weight_sums");
+      result = read_checked<double>(state_->file, name, 0, range);
+      require_finite(state_->file, name, std::span<double const>(result), range.begin);
+    } else {
+      auto const degrees = read_degrees(order, range);
+      result.assign(degrees.begin(), degrees.end());
+    }
+    for (auto& sum : result)
+      sum += 1; // the added self loop
+    return result;
+  };
+  // A row whose negative weights leave no positive sum keeps out of the normalised matrix, as in PyG.
+  auto const power = [](std::vector<double> values, bool is_root) {
+    for (auto& value : values)
+      value = value > 0 ? 1 / (is_root ? std::sqrt(value) : value) : 0;
+    return values;
+  };
+  if (facts().normalization == Normalization::row) return {power(sums(row_order(parity), rows), false), {}};
+  return {power(sums(row_order(parity), rows), true), power(sums(column_order(parity), columns), true)};
+}
+
+std::vector<float> GraphStore::read_features(Order order, Range rows, Range columns) const {
+  ORTHANT_REQUIRE(facts().feature_kind == FeatureKind::dense, name(), " has no dense features");
+  auto const width = columns.size();
+  std::vector<float> result(index(rows.size() * width));
+  for (auto column = columns.begin; column < columns.end; ++column) {
+    auto const values = state_->gather_features(*this, column, order, rows);
+    auto* to = result.data() + (column - columns.begin);
+    for (auto const value : values) {
+      *to = value;
+      to += width;
+    }
+  }
+  return result;
+}
+
+CsrBlock GraphStore::read_sparse_features(Range rows, Range columns) const {
+  ORTHANT_REQUIRE(facts().feature_kind == FeatureKind::sparse, name(), " has no sparse features");
+  return state_->matrix("/features/sparse").read(rows, columns);
+}
+
+std::vector<std::int32_t> GraphStore::read_labels(Order order, Range rows) const {
+  ORTHANT_REQUIRE(facts().label_kind == LabelKind::single, name(), " has no labels of one class a vertex");
+  auto const name = state_->array("/labels", order, "");
+  auto labels = read_checked<std::int32_t>(state_->file, name, 0, rows);
+  require_between(state_->file, name, std::span<std::int32_t const>(labels), rows.begin, std::int32_t{-1},
+                  static_cast<std::int32_t>(facts().num_classes - 1));
+  return labels;
+}
+
+std::vector<std::int8_t> GraphStore::read_label_indicator(Order order, Range rows, Range classes) const {
+  ORTHANT_REQUIRE(facts().label_kind == LabelKind::multi, name(),
+                  " has no labels of several classes a vertex");
+  std::vector<std::int8_t> result(index(rows.size() * classes.size()));
+  auto const name = state_->array("/labels", order, "");
+  for (auto column = classes.begin; column < classes.end; ++column) {
+    auto const values = read_checked<std::int8_t>(state_->file, name, column, rows);
+    require_between(state_->file, name, std::span<std::int8_t const>(values), rows.begin, std::int8_t{-1},
+                    std::int8_t{1});
+    for (std::size_t row = 0; row < values.size(); ++row)
+      result[row * index(classes.size()) + index(column - classes.begin)] = values[row];
+  }
+  return result;
+}
+
+std::vector<std::uint8_t> GraphStore::read_mask(Split split, Order order, Range rows) const {
+  if (!facts().has_split) return std::vector<std::uint8_t>(index(rows.size()));
+  auto const name = state_->array("/split", order, "");
+  auto bits = read_checked<std::uint8_t>(state_->file, name, 0, rows);
+  constexpr std::uint8_t most_bits = 1U << static_cast<unsigned>(Split::test);
+  require_between(state_->file, name, std::span<std::uint8_t const>(bits), rows.begin, std::uint8_t{0},
+                  most_bits);
+  if (std::ranges::any_of(bits, [](std::uint8_t bit) { return std::popcount(bit) > 1; }))
+    runtime::throw_user("{} is damaged: {} puts a vertex in two parts of the split", this->name(), name);
+  for (auto& bit : bits)
+    bit = bit >> static_cast<int>(split) & 1U;
+  return bits;
+}
+
+std::vector<std::int64_t> GraphStore::read_original_ids(Order order, Range rows) const {
+  return read_integers(state_->file, state_->array("/vertices", order, "/original_ids"), rows, 0,
+                       facts().num_vertices - 1);
+}
+
+std::vector<std::int64_t> GraphStore::read_other_positions(Order order, Range rows) const {
+  if (facts().has_two_orders())
+    return read_integers(state_->file, state_->array("/vertices", order, "/positions_in_other_order"), rows,
+                         0, facts().num_vertices - 1);
+  std::vector<std::int64_t> same(index(rows.size()));
+  for (std::size_t i = 0; i < same.size(); ++i)
+    same[i] = rows.begin + static_cast<std::int64_t>(i);
+  return same;
+}
+
+std::vector<std::int64_t> GraphStore::read_degrees(Order order, Range rows) const {
+  return read_integers(state_->file, state_->array("/vertices", order, "/degrees"), rows, 0,
+                       facts().max_degree);
+}
+
+void GraphStore::verify(runtime::Communicator const& comm) const {
+  verify_store(comm, state_->file, *this);
+}
+
+} // namespace orthant::graph

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/store/tiled_matrix.hpp"
+
+#include "graph/crc32.hpp"
+#include "graph/store/store_arrays.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <numeric>
+#include <utility>
+
+namespace orthant::graph {
+
+using runtime::throw_user;
+
+namespace {
+
+std::size_t index(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+} // namespace
+
+TiledMatrix::TiledMatrix(StoreFile const& file, TiledGroup group)
+    : file_(file),
+      group_(std::move(group)),
+      grid_(tile_grid_of(file.catalogue(), group_, file.name())) {}
+
+void TiledMatrix::report(std::string const& array, std::string const& what) const {
+  throw_user("{} is damaged: {}{}: {}", file_.name(), group_.group, array, what);
+}
+
+TileRow TiledMatrix::read_table(std::int64_t tile_row, Range tile_columns) const {
+  auto const ends =
+      read_checked<std::int64_t>(file_, group_.group + "/tile_row_offsets", 0, {tile_row, tile_row + 2});
+  bool const begins_right = tile_row > 0 || ends[0] == 0;
+  bool const ends_right = tile_row + 1 < grid_.rows.num_parts || ends[1] == group_.num_entries;
+  if (ends[0] < 0 || ends[0] > ends[1] || ends[1] > group_.num_entries || !begins_right || !ends_right)
+    report("/tile_row_offsets", fmt::format("row {} of tiles has the entries [{}, {}) of {}", tile_row,
+                                            ends[0], ends[1], group_.num_entries));
+
+  TileRow table;
+  table.tile_row = tile_row;
+  table.tile_columns = tile_columns;
+  table.begin = ends[0];
+  table.offsets = read_checked<std::uint32_t>(file_, group_.group + "/tile_offsets", tile_row,
+                                              {tile_columns.begin, tile_columns.end + 1});
+  table.sums = read_checked<std::uint32_t>(file_, group_.group + "/tile_checksums", tile_row, tile_columns);
+  auto const count = ends[1] - ends[0];
+  bool const is_first = tile_columns.begin == 0;
+  bool const is_last = tile_columns.end == grid_.columns.num_parts;
+  bool const fits = std::ranges::is_sorted(table.offsets) && table.offsets.back() <= count &&
+                    (!is_first || table.offsets.front() == 0) && (!is_last || table.offsets.back() == count);
+  if (!fits)
+    report("/tile_offsets", fmt::format("row {} of tiles does not cut its {} entries", tile_row, count));
+  return table;
+}
+
+void TiledMatrix::read_entries(TileRow const& table, TileEntries& entries) const {
+  Range const wanted{table.begin + table.offsets.front(), table.begin + table.offsets.back()};
+  entries.packed = file_.read<std::uint32_t>(group_.group + "/entries", 0, wanted);
+  if (has_values()) entries.values = file_.read<float>(group_.group + "/values", 0, wanted);
+  for (std::size_t j = 0; j < table.sums.size(); ++j) {
+    auto const from = table.offsets[j] - table.offsets.front();
+    auto const size = table.offsets[j + 1] - table.offsets[j];
+    auto const packed = std::span<std::uint32_t const>(entries.packed).subspan(from, size);
+    auto sum = crc32_of(std::as_bytes(packed));
+    if (has_values()) sum = crc32_of(std::as_bytes(std::span(entries.values).subspan(from, size)), sum);
+    auto const tile_column = table.tile_columns.begin + static_cast<std::int64_t>(j);
+    if (sum != table.sums[j])
+      report_wrong_checksum(file_, group_.group + "/entries",
+                            fmt::format("tile {},{}", table.tile_row, tile_column));
+    check_tile(table, tile_column, packed);
+  }
+  if (has_values())
+    require_finite(file_, group_.group + "/values", std::span<float const>(entries.values), wanted.begin);
+}
+
+void TiledMatrix::check_tile(TileRow const& table, std::int64_t tile_column,
+                             std::span<std::uint32_t const> packed) const {
+  if (packed.empty()) return;
+  // Sorted, so the last entry has the largest row.
+  std::uint32_t last_column = 0;
+  bool is_sorted = true;
+  for (std::size_t k = 0; k < packed.size(); ++k) {
+    last_column = std::max(last_column, unpack(packed[k]).column);
+    is_sorted = is_sorted && (k == 0 || packed[k - 1] <= packed[k]);
+  }
+  auto const tile = fmt::format("tile {},{}", table.tile_row, tile_column);
+  if (!is_sorted) report("/entries", tile + " is not sorted by rows and columns");
+  auto const num_rows = grid_.rows.size(table.tile_row);
+  auto const num_columns = grid_.columns.size(tile_column);
+  auto const last_row = unpack(packed.back()).row;
+  if (last_row >= num_rows || last_column >= num_columns)
+    report("/entries", fmt::format("{} of {} x {} has an entry in row {} or column {}", tile, num_rows,
+                                   num_columns, last_row, last_column));
+}
+
+CsrBlock TiledMatrix::read(Range rows, Range columns) const {
+  CsrBlock block;
+  block.rows = rows;
+  block.columns_range = columns;
+  block.row_offsets.assign(index(rows.size() + 1), 0);
+  if (rows.size() <= 0 || columns.size() <= 0) return block;
+
+  auto const tile_rows = grid_.rows.parts_of(rows);
+  auto const tile_columns = grid_.columns.parts_of(columns);
+  std::vector<TileRow> tables;
+  std::int64_t most = 0;
+  for (auto i = tile_rows.begin; i < tile_rows.end; ++i) {
+    tables.push_back(read_table(i, tile_columns));
+    most += tables.back().num_entries();
+  }
+  block.columns.reserve(index(most));
+  if (has_values()) block.values.reserve(index(most));
+
+  TileEntries entries;
+  std::vector<std::int64_t> next;
+  for (auto const& table : tables) {
+    read_entries(table, entries);
+    // Rows of this row of tiles that are wanted. Tiles come by columns, each sorted by row: counting the rows
+    // first puts every row together with its columns ascending.
+    auto const corner = grid_.rows.begin(table.tile_row);
+    auto const visit = [&](auto&& on_entry) {
+      for (std::size_t j = 0; j < table.sums.size(); ++j) {
+        auto const column_corner = grid_.columns.begin(tile_columns.begin + static_cast<std::int64_t>(j));
+        for (auto k = table.offsets[j]; k < table.offsets[j + 1]; ++k) {
+          auto const at = k - table.offsets.front();
+          auto const entry = unpack(entries.packed[at]);
+          auto const global_row = corner + entry.row;
+          auto const column = column_corner + entry.column;
+          if (rows.contains(global_row) && columns.contains(column))
+            on_entry(index(global_row - rows.begin), column - columns.begin, at);
+        }
+      }
+    };
+    auto const first = std::max(corner, rows.begin) - rows.begin;
+    auto const last = std::min(grid_.rows.begin(table.tile_row + 1), rows.end) - rows.begin;
+    visit([&](std::size_t r, std::int64_t, std::uint32_t) { ++block.row_offsets[r + 1]; });
+    for (auto r = first; r < last; ++r)
+      block.row_offsets[index(r + 1)] += block.row_offsets[index(r)];
+    next.assign(block.row_offsets.begin() + first, block.row_offsets.begin() + last);
+    block.columns.resize(index(block.row_offsets[index(last)]));
+    if (has_values()) block.values.resize(block.columns.size());
+    visit([&](std::size_t r, std::int64_t column, std::uint32_t at) {
+      auto const place = index(next[r - index(first)]++);
+      block.columns[place] = static_cast<std::int32_t>(column);
+      if (has_values()) block.values[place] = entries.values[at];
+    });
+  }
+  return block;
+}
+
+void TiledMatrix::check_tables(int part, int num_parts) const {
+  for (auto const* const table : {"/tile_row_offsets", "/tile_offsets", "/tile_checksums"})
+    check_array_part(file_, group_.group + table, part, num_parts);
+}
+
+CsrBlock transposed(CsrBlock const& block) {
+  CsrBlock result;
+  result.rows = block.columns_range;
+  result.columns_range = block.rows;
+  result.row_offsets.assign(index(result.rows.size() + 1), 0);
+  for (auto const column : block.columns)
+    ++result.row_offsets[index(column) + 1];
+  std::partial_sum(result.row_offsets.begin(), result.row_offsets.end(), result.row_offsets.begin());
+  result.columns.resize(block.columns.size());
+  result.values.resize(block.values.size());
+  std::vector<std::int64_t> next(result.row_offsets.begin(), result.row_offsets.end() - 1);
+  for (std::int64_t row = 0; row < block.rows.size(); ++row)
+    for (auto k = block.row_offsets[index(row)]; k < block.row_offsets[index(row + 1)]; ++k) {
+      auto const place = index(next[index(block.columns[index(k)])]++);
+      result.columns[place] = static_cast<std::int32_t>(row);
+      if (!block.values.empty()) result.values[place] = block.values[index(k)];
+    }
+  return result;
+}
+
+} // namespace orthant::graph

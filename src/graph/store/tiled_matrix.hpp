@@ -1,0 +1,69 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// A matrix of an open store, read tile by tile. Everything that comes out has been compared: the tables with
+// each other and with the number of entries, the entries with their checksum, with the sides of their tile
+// and with the order that readers rely on.
+
+#include "graph/store/store_reader.hpp"
+#include "graph/store/store_schema.hpp"
+#include "graph/store/tile_grid.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace orthant::graph {
+
+/// The tables of some neighbouring tiles of one row of tiles.
+struct TileRow {
+  std::int64_t tile_row = 0;
+  Range tile_columns;
+  std::int64_t begin = 0;             // of the row of tiles in the arrays of entries
+  std::vector<std::uint32_t> offsets; // [tiles + 1], from `begin`
+  std::vector<std::uint32_t> sums;    // [tiles]
+
+  [[nodiscard]] std::int64_t num_entries() const {
+    return std::int64_t{offsets.back()} - std::int64_t{offsets.front()};
+  }
+};
+
+/// Entries of neighbouring tiles, as they are stored.
+struct TileEntries {
+  std::vector<std::uint32_t> packed; // by tiles; within a tile by rows, then columns
+  std::vector<float> values;         // empty if all are 1
+};
+
+class TiledMatrix {
+ public:
+  /// Borrows the file.
+  TiledMatrix(StoreFile const& file, TiledGroup group);
+
+  [[nodiscard]] TileGrid const& grid() const { return grid_; }
+  [[nodiscard]] bool has_values() const { return group_.has_values; }
+  [[nodiscard]] std::string const& name() const { return group_.group; }
+
+  [[nodiscard]] TileRow read_table(std::int64_t tile_row, Range tile_columns) const;
+  void read_entries(TileRow const& table, TileEntries& entries) const;
+
+  /// The rectangle in CSR. Columns ascend within a row.
+  [[nodiscard]] CsrBlock read(Range rows, Range columns) const;
+
+  /// Compares the checksums of the tables of this part of the file.
+  void check_tables(int part, int num_parts) const;
+
+ private:
+  [[noreturn]] void report(std::string const& array, std::string const& what) const;
+  void check_tile(TileRow const& table, std::int64_t tile_column,
+                  std::span<std::uint32_t const> packed) const;
+
+  StoreFile const& file_;
+  TiledGroup group_;
+  TileGrid grid_;
+};
+
+/// The transpose; rows and columns_range change places.
+[[nodiscard]] CsrBlock transposed(CsrBlock const& block);
+
+} // namespace orthant::graph

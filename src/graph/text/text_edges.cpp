@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/text/text_edges.hpp"
+
+#include "graph/text/text_scanner.hpp"
+#include "graph/text/text_tables.hpp"
+#include "runtime/error.hpp"
+
+#include <cctype>
+
+namespace orthant::graph {
+
+namespace {
+
+using Weights = EdgeTextFormat::Weights;
+
+bool is_comment(char c) {
+  return c == '#' || c == '%';
+}
+
+/// Past the '\n' of this line.
+char const* next_line(char const* p) {
+  return text::line_end(p) + 1;
+}
+
+struct FieldCount {
+  std::int64_t num_fields = 0;
+  std::int64_t num_words = 0; // of them, those that begin like a name
+};
+
+FieldCount count_fields(char const* p) {
+  FieldCount count;
+  while (*p != '\n') {
+    ++count.num_fields;
+    if (std::isalpha(static_cast<unsigned char>(*p)) != 0 || *p == '"' || *p == '_') ++count.num_words;
+    p = text::skip_separator(text::field_end(p));
+  }
+  return count;
+}
+
+class TextEdgeStream final : public EdgeStream {
+ public:
+  TextEdgeStream(std::filesystem::path const& path, Share share, EdgeTextFormat format,
+                 std::int64_t batch_size)
+      : blocks_(path, share, is_gzip(path) ? 0 : format.first_byte),
+        format_(std::move(format)),
+        batch_size_(static_cast<std::size_t>(batch_size)),
+        lines_to_skip_(is_gzip(path) ? format_.lines_to_skip : 0) {}
+
+  Progress progress() const override { return blocks_.progress(); }
+
+  bool next(EdgeBatch& batch) override {
+    batch.edges.resize(batch_size_);
+    bool const has_weights = format_.weights == Weights::read;
+    batch.weights.resize(has_weights ? batch_size_ : 0);
+    std::size_t count = 0;
+    while (count < batch_size_) {
+      if (place_ == end_) {
+        auto const block = blocks_.next();
+        if (block.empty()) break;
+        place_ = block.data();
+        end_ = block.data() + block.size();
+        skip_header();
+      }
+      auto* const weights = has_weights ? batch.weights.data() + count : nullptr;
+      count += parse(batch.edges.data() + count, weights, batch_size_ - count);
+    }
+    batch.edges.resize(count);
+    if (has_weights) batch.weights.resize(count);
+    return count > 0;
+  }
+
+ private:
+  void skip_header() {
+    for (; lines_to_skip_ > 0 && place_ != end_; --lines_to_skip_)
+      place_ = next_line(place_);
+  }
+
+  /// Parses whole lines until the block ends or `capacity` edges are there; returns how many.
+  std::size_t parse(Edge* edges, float* weights, std::size_t capacity) {
+    auto const* p = place_;
+    std::size_t count = 0;
+    auto const first = format_.first_id;
+    auto const num_vertices = static_cast<std::uint64_t>(format_.num_vertices);
+    while (p != end_ && count < capacity) {
+      auto const* const line = p;
+      p = text::skip_blanks(p);
+      Edge edge;
+      auto const* after = text::parse_natural(p, edge.source);
+      if (after == nullptr) [[unlikely]] {
+        if (*p == '\n' || (format_.has_comments && is_comment(*p))) {
+          p = next_line(p);
+          continue;
+        }
+        explain(line);
+      }
+      p = text::skip_separator(after);
+      if (p == after) explain(line);
+      after = text::parse_natural(p, edge.target);
+      if (after == nullptr) explain(line);
+      edge.source -= first;
+      edge.target -= first;
+      if (static_cast<std::uint64_t>(edge.source) >= num_vertices ||
+          static_cast<std::uint64_t>(edge.target) >= num_vertices)
+        explain(line);
+      p = after;
+      if (format_.weights != Weights::absent) p = parse_weight(line, p, weights, count);
+      p = text::skip_blanks(p);
+      if (*p != '\n') explain(line);
+      edges[count++] = edge;
+      ++p;
+    }
+    place_ = p;
+    return count;
+  }
+
+  char const* parse_weight(char const* line, char const* p, float* weights, std::size_t index) {
+    auto const* const start = text::skip_separator(p);
+    if (start == p) explain(line);
+    if (*start == '\n') explain(line);
+    if (format_.weights == Weights::passed_over) return text::field_end(start);
+    float weight = 0;
+    auto const* const after = text::parse_float(start, weight);
+    if (after == nullptr || !std::isfinite(weight)) explain(line);
+    if (format_.has_whole_weights && weight != std::trunc(weight))
+      blocks_.fail(line, fmt::format("the weight in \"{}\" is no integer, as the first line says",
+                                     text::excerpt(line)));
+    weights[index] = weight;
+    return after;
+  }
+
+  /// Finds out what is wrong with the line, and throws it.
+  [[noreturn]] void explain(char const* line) const {
+    auto const* p = text::skip_blanks(line);
+    for (auto const* const which : {"source", "target"}) {
+      bool const is_negative = *p == '-' && text::is_digit(p[1]);
+      if (is_negative)
+        blocks_.fail(line, fmt::format("negative {} id in \"{}\"", which, text::excerpt(line)));
+      if (!text::is_digit(*p))
+        blocks_.fail(line, fmt::format("the {} is not a vertex id in \"{}\"; {} is wanted", which,
+                                       text::excerpt(line), wanted()));
+      auto const* const digits = p;
+      while (text::is_digit(*p))
+        ++p;
+      std::int64_t id = 0;
+      bool const fits = text::parse_natural(digits, id) != nullptr;
+      if (!fits || id - format_.first_id >= format_.num_vertices)
+        blocks_.fail(line, fmt::format("{} id {} is too large: {}, so ids are {} to {}", which,
+                                       std::string_view(digits, static_cast<std::size_t>(p - digits)),
+                                       format_.id_limit, format_.first_id,
+                                       format_.first_id + format_.num_vertices - 1));
+      if (id < format_.first_id)
+        blocks_.fail(line, fmt::format("{} id {} is too small: ids start at {} in this format", which, id,
+                                       format_.first_id));
+      auto const* const after = text::skip_separator(p);
+      if (after == p && *p != '\n')
+        blocks_.fail(line, fmt::format("the {} is not a vertex id in \"{}\"; {} is wanted", which,
+                                       text::excerpt(line), wanted()));
+      p = after;
+    }
+    blocks_.fail(line, fmt::format("\"{}\" is not an edge; {} is wanted", text::excerpt(line), wanted()));
+  }
+
+  char const* wanted() const {
+    return format_.weights == Weights::absent ? "\"source target\"" : "\"source target weight\"";
+  }
+
+  TextBlocks blocks_;
+  EdgeTextFormat format_;
+  std::size_t batch_size_;
+  std::int64_t lines_to_skip_;
+  char const* place_ = nullptr; // in the block
+  char const* end_ = nullptr;
+};
+
+class WeightedTextEdges final : public EdgeStream {
+ public:
+  WeightedTextEdges(std::filesystem::path const& path, std::filesystem::path const& weights,
+                    EdgeTextFormat const& format, std::int64_t batch_size)
+      : edges_(path, {}, format, batch_size),
+        weights_(weights) {}
+
+  Progress progress() const override { return edges_.progress(); }
+
+  bool next(EdgeBatch& batch) override {
+    bool const has_more = edges_.next(batch);
+    batch.weights.resize(batch.edges.size());
+    weights_.read(std::span(batch.weights));
+    if (!has_more) weights_.expect_end();
+    return has_more;
+  }
+
+ private:
+  TextEdgeStream edges_;
+  TextColumn weights_;
+};
+
+} // namespace
+
+std::unique_ptr<EdgeStream> read_text_edges(std::filesystem::path const& path, Share share,
+                                            EdgeTextFormat const& format, std::int64_t batch_size) {
+  return std::make_unique<TextEdgeStream>(path, share, format, batch_size);
+}
+
+std::unique_ptr<EdgeStream> read_text_edges_with_weights(std::filesystem::path const& path,
+                                                         std::filesystem::path const& weights,
+                                                         EdgeTextFormat const& format,
+                                                         std::int64_t batch_size) {
+  return std::make_unique<WeightedTextEdges>(path, weights, format, batch_size);
+}
+
+EdgeTextProbe probe_text_edges(std::filesystem::path const& path) {
+  TextBlocks blocks(path, {});
+  EdgeTextProbe probe;
+  std::int64_t bytes_before = 0; // in earlier blocks
+  std::int64_t num_lines = 0;
+  for (auto block = blocks.next(); !block.empty(); block = blocks.next()) {
+    for (auto const* line = block.data(); line != block.data() + block.size(); line = next_line(line)) {
+      auto const* p = text::skip_blanks(line);
+      auto const line_index = num_lines++;
+      if (*p == '\n' || is_comment(*p)) continue;
+      auto const [num_fields, num_words] = count_fields(p);
+      if (num_words == num_fields && num_fields >= 2 && probe.lines_to_skip == 0) {
+        probe.lines_to_skip = line_index + 1;
+        probe.first_byte = bytes_before + (next_line(line) - block.data());
+        continue;
+      }
+      if (num_fields < 2 || num_fields > 3)
+        blocks.fail(line, fmt::format("\"{}\" has {} columns; an edge list has \"source target\" or \"source "
+                                      "target weight\"",
+                                      text::excerpt(line), num_fields));
+      probe.num_columns = num_fields;
+      return probe;
+    }
+    bytes_before += static_cast<std::int64_t>(block.size());
+  }
+  return probe;
+}
+
+} // namespace orthant::graph

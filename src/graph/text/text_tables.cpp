@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/text/text_tables.hpp"
+
+#include "graph/text/text_blocks.hpp"
+#include "graph/text/text_scanner.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+
+namespace orthant::graph {
+
+namespace {
+
+/// Lines one after the other, empty ones passed over.
+class Lines {
+ public:
+  explicit Lines(std::filesystem::path const& path) : blocks_(path, {}) {}
+
+  /// The beginning of the next line that is not empty, or nullptr at the end.
+  char const* next() {
+    while (true) {
+      if (place_ == end_) {
+        auto const block = blocks_.next();
+        if (block.empty()) return nullptr;
+        place_ = block.data();
+        end_ = block.data() + block.size();
+      }
+      auto const* const line = place_;
+      auto const* const p = text::skip_blanks(line);
+      place_ = p; // taken() moves on from the last field
+      if (*p != '\n') return p;
+      place_ = p + 1;
+    }
+  }
+  /// The line ends at `p`, or `fail`s.
+  void take_end(char const* p, char const* line, std::string_view wanted) {
+    p = text::skip_blanks(p);
+    if (*p != '\n') fail(line, fmt::format("more than {} in \"{}\"", wanted, text::excerpt(line)));
+    place_ = p + 1;
+  }
+  [[noreturn]] void fail(char const* line, std::string const& reason) const { blocks_.fail(line, reason); }
+  [[nodiscard]] TextBlocks const& blocks() const { return blocks_; }
+
+ private:
+  TextBlocks blocks_;
+  char const* place_ = nullptr;
+  char const* end_ = nullptr;
+};
+
+/// Rows of a table, batch by batch: `Row` parses one line into the batch.
+template<class Batch, class Row>
+class TableStream final : public BatchStream<Batch> {
+ public:
+  TableStream(std::filesystem::path const& path, std::int64_t num_rows, std::int64_t batch_rows, Row row)
+      : lines_(path),
+        num_rows_(num_rows),
+        batch_rows_(batch_rows),
+        row_(std::move(row)) {}
+
+  Progress progress() const override { return lines_.blocks().progress(); }
+
+  bool next(Batch& batch) override {
+    batch.rows = {done_, std::min(done_ + batch_rows_, num_rows_)};
+    row_.prepare(batch);
+    for (; done_ < batch.rows.end; ++done_) {
+      auto const* const line = lines_.next();
+      if (line == nullptr)
+        lines_.blocks().fail_at_end(fmt::format("the graph has {} vertices, a line each", num_rows_));
+      row_.parse(lines_, line, batch, static_cast<std::size_t>(done_ - batch.rows.begin));
+    }
+    if (done_ == num_rows_ && !is_end_checked_) {
+      is_end_checked_ = true;
+      if (auto const* const line = lines_.next())
+        lines_.fail(line, fmt::format("more lines than the graph's {} vertices", num_rows_));
+    }
+    return batch.rows.size() > 0;
+  }
+
+ private:
+  Lines lines_;
+  std::int64_t num_rows_;
+  std::int64_t batch_rows_;
+  std::int64_t done_ = 0;
+  bool is_end_checked_ = false;
+  Row row_;
+};
+
+char const* parse_number(char const* p, float& value) {
+  return text::parse_float(p, value);
+}
+char const* parse_number(char const* p, double& value) {
+  return text::parse_double(p, value);
+}
+
+/// A field that must be a number. Labels are read as doubles: a float would round 0.99999999999 to a class.
+template<class T>
+char const* parse_field(Lines const& lines, char const* line, char const* p, std::int64_t column, T& value) {
+  auto const* const after = *p == '\n' ? nullptr : parse_number(p, value);
+  bool const is_whole = after != nullptr && text::is_end(after);
+  if (!is_whole)
+    lines.fail(line, *p == '\n' ? fmt::format("only {} columns", column)
+                                : fmt::format("column {} is not a number: \"{}\"", column + 1,
+                                              text::excerpt(p, 24)));
+  return after;
+}
+
+struct FeatureRow {
+  std::int64_t num_columns;
+
+  void prepare(FeatureBatch& batch) const {
+    batch.dense.resize(static_cast<std::size_t>(batch.rows.size() * num_columns));
+  }
+  void parse(Lines& lines, char const* line, FeatureBatch& batch, std::size_t row) const {
+    auto* const out = batch.dense.data() + row * static_cast<std::size_t>(num_columns);
+    auto const* p = line;
+    for (std::int64_t column = 0; column < num_columns; ++column) {
+      if (column > 0) p = text::skip_separator(p);
+      if (*p == '\n')
+        lines.fail(line, fmt::format("{} features; the first line has {}", column, num_columns));
+      p = parse_field(lines, line, p, column, out[column]);
+      if (!std::isfinite(out[column]))
+        lines.fail(line,
+                   fmt::format("feature {} is {}; features must be finite numbers", column + 1, out[column]));
+    }
+    lines.take_end(p, line, fmt::format("the first line's {} features", num_columns));
+  }
+};
+
+struct ClassRow {
+  std::int64_t num_classes;
+
+  static void prepare(LabelBatch& batch) {
+    batch.classes.resize(static_cast<std::size_t>(batch.rows.size()));
+  }
+  void parse(Lines& lines, char const* line, LabelBatch& batch, std::size_t row) const {
+    double value = 0;
+    auto const* const after = parse_field(lines, line, line, 0, value);
+    auto label = std::int64_t{-1};
+    if (!std::isnan(value)) {
+      bool const is_label = value == std::floor(value) && value >= -1 && value < 0x1p53;
+      label = is_label ? static_cast<std::int64_t>(value) : num_classes;
+    }
+    if (label >= num_classes)
+      lines.fail(line, fmt::format("label {} is out of range: 0 to {}, or nan or -1 for none",
+                                   text::excerpt(line, 24), num_classes - 1));
+    batch.classes[row] = label;
+    lines.take_end(after, line, "one label");
+  }
+};
+
+struct IndicatorRow {
+  std::int64_t num_classes;
+
+  void prepare(LabelBatch& batch) const {
+    batch.indicator.resize(static_cast<std::size_t>(batch.rows.size() * num_classes));
+  }
+  void parse(Lines& lines, char const* line, LabelBatch& batch, std::size_t row) const {
+    auto* const out = batch.indicator.data() + row * static_cast<std::size_t>(num_classes);
+    auto const* p = line;
+    for (std::int64_t column = 0; column < num_classes; ++column) {
+      double value = 0;
+      if (column > 0) p = text::skip_separator(p);
+      p = parse_field(lines, line, p, column, value);
+      if (!(value == 0 || value == 1 || std::isnan(value)))
+        lines.fail(line, fmt::format("column {} is {}; labels of several columns are 0, 1 or nan", column + 1,
+                                     value));
+      out[column] = std::isnan(value) ? std::int8_t{-1} : static_cast<std::int8_t>(value);
+    }
+    lines.take_end(p, line, fmt::format("the first line's {} columns", num_classes));
+  }
+};
+
+} // namespace
+
+std::int64_t count_text_columns(std::filesystem::path const& path) {
+  Lines lines(path);
+  auto const* p = lines.next();
+  if (p == nullptr) return 0;
+  std::int64_t count = 0;
+  while (*p != '\n') {
+    ++count;
+    p = text::skip_separator(text::field_end(p));
+  }
+  return count;
+}
+
+std::unique_ptr<FeatureStream> read_text_features(std::filesystem::path const& path, std::int64_t num_rows,
+                                                  std::int64_t num_columns, std::int64_t batch_rows) {
+  return std::make_unique<TableStream<FeatureBatch, FeatureRow>>(path, num_rows, batch_rows,
+                                                                 FeatureRow{num_columns});
+}
+
+std::unique_ptr<LabelStream> read_text_classes(std::filesystem::path const& path, std::int64_t num_rows,
+                                               std::int64_t num_classes, std::int64_t batch_rows) {
+  return std::make_unique<TableStream<LabelBatch, ClassRow>>(path, num_rows, batch_rows,
+                                                             ClassRow{num_classes});
+}
+
+std::unique_ptr<LabelStream> read_text_indicator(std::filesystem::path const& path, std::int64_t num_rows,
+                                                 std::int64_t num_classes, std::int64_t batch_rows) {
+  return std::make_unique<TableStream<LabelBatch, IndicatorRow>>(path, num_rows, batch_rows,
+                                                                 IndicatorRow{num_classes});
+}
+
+std::vector<std::int64_t> read_text_vertices(std::filesystem::path const& path, std::int64_t num_vertices) {
+  Lines lines(path);
+  std::vector<std::int64_t> vertices;
+  while (auto const* const line = lines.next()) {
+    std::int64_t vertex = 0;
+    auto const* const after = text::parse_natural(line, vertex);
+    if (after == nullptr) lines.fail(line, fmt::format("\"{}\" is not a vertex id", text::excerpt(line)));
+    if (vertex >= num_vertices)
+      lines.fail(line,
+                 fmt::format("vertex {} is too large: the graph has {} vertices", vertex, num_vertices));
+    lines.take_end(after, line, "one vertex");
+    vertices.push_back(vertex);
+  }
+  return vertices;
+}
+
+std::int64_t read_text_count(std::filesystem::path const& path) {
+  Lines lines(path);
+  auto const* const line = lines.next();
+  if (line == nullptr) lines.blocks().fail_at_end("a number is wanted");
+  std::int64_t count = 0;
+  auto const* const after = text::parse_natural(line, count);
+  if (after == nullptr) lines.fail(line, fmt::format("\"{}\" is not a count", text::excerpt(line)));
+  lines.take_end(after, line, "one number");
+  if (auto const* const another = lines.next())
+    lines.fail(another, "more than one line: a data set of many graphs; a single graph is wanted");
+  return count;
+}
+
+struct TextColumn::State {
+  explicit State(std::filesystem::path const& path) : lines(path) {}
+  Lines lines;
+};
+
+TextColumn::TextColumn(std::filesystem::path const& path) : state_(std::make_unique<State>(path)) {}
+TextColumn::~TextColumn() = default;
+
+void TextColumn::read(std::span<float> out) {
+  auto& lines = state_->lines;
+  for (auto& value : out) {
+    auto const* const line = lines.next();
+    if (line == nullptr) lines.blocks().fail_at_end("there are more edges than weights");
+    auto const* const after = parse_field(lines, line, line, 0, value);
+    if (!std::isfinite(value)) lines.fail(line, fmt::format("weight {} is not a finite number", value));
+    lines.take_end(after, line, "one weight");
+  }
+}
+
+void TextColumn::expect_end() {
+  if (auto const* const line = state_->lines.next())
+    state_->lines.fail(line, "there are more weights than edges");
+}
+
+} // namespace orthant::graph

@@ -1,0 +1,58 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The batches of one data group in the order of training, each sampled on a second thread while the step
+// before it runs: ScaleGNN's overlapped sampling (arXiv 2604.02651), across the ends of epochs too. Two
+// batches are in memory, the one in use and the next.
+
+#include "models/batches/background_task.hpp"
+#include "models/batches/batch_source.hpp"
+#include "runtime/report/timer.hpp"
+#include "sampling/vertex_sampler.hpp"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+namespace orthant::models {
+
+enum class Prefetch : std::uint8_t { none, next_batch };
+
+template<class T>
+class BatchQueue {
+ public:
+  /// Batches of `num_epochs` epochs from 1 on, `num_accumulated` a step, for data group `group`. Both
+  /// referents must outlive the queue.
+  BatchQueue(BatchSource<T>& source, sampling::VertexSampler const& sampler, std::int64_t group,
+             std::int64_t num_accumulated, std::int64_t num_epochs, Prefetch prefetch);
+
+  /// The next batch, until the next call; and, with prefetching, starts on the one after. Phases:
+  /// "sampling_wait", that this thread stood still, and "sampling", that the batch took on whichever thread.
+  /// No communication.
+  [[nodiscard]] HostBatch<T>& next(runtime::Instruments& instruments, runtime::PhaseTimes& phases);
+
+ private:
+  struct Place {
+    std::int64_t epoch = 1;
+    std::int64_t step = 0;
+    std::int64_t accumulated = 0;
+  };
+  [[nodiscard]] bool is_at_end() const { return place_.epoch > num_epochs_; }
+  void fill_back();
+  void advance();
+
+  BatchSource<T>& source_;
+  sampling::VertexSampler const& sampler_;
+  std::int64_t group_;
+  std::int64_t num_accumulated_;
+  std::int64_t num_epochs_;
+  Place place_; // of the batch that is filled next, or is being filled
+  std::array<HostBatch<T>, 2> batches_;
+  std::size_t back_ = 0;               // the one that is filled; the other is in use
+  std::optional<BackgroundTask> task_; // last: it fills what is above
+};
+
+extern template class BatchQueue<float>;
+extern template class BatchQueue<double>;
+
+} // namespace orthant::models

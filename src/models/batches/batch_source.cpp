@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/batches/batch_source.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+namespace orthant::models {
+namespace {
+
+using pmm::Axis;
+using pmm::IndexOrder;
+
+/// Every placement of a plan that has vertices in its rows.
+template<class Visit>
+void for_each_vertex_matrix(GcnPlan& plan, Visit const& visit) {
+  for (auto* const linear : {&plan.projection, &plan.head}) {
+    if (!*linear) continue;
+    visit((*linear)->input);
+    visit((*linear)->output);
+  }
+  for (auto& layer : plan.layers)
+    for (auto* const placement : {&layer.adjacency, &layer.input, &layer.middle, &layer.output})
+      visit(*placement);
+}
+
+template<class T>
+pmm::SparseBlock<T> to_sparse_block(sampling::SampledBlock<T> const& from) {
+  // The batch is lent, and never written through the block.
+  auto& block = const_cast<sampling::SampledBlock<T>&>(from);
+  pmm::SparseBlock<T> result;
+  result.csr = {block.num_rows, block.num_columns,
+                lent("orthant::models::batch/row_offsets", block.row_offsets),
+                lent("orthant::models::batch/columns", block.columns),
+                lent("orthant::models::batch/values", block.values)};
+  if (block.num_rows == 0) return result; // without rows no groups, and without groups other column scales
+  result.row_scale = lent("orthant::models::batch/row_scale", block.row_scale);
+  result.column_scale = lent("orthant::models::batch/column_scale", block.column_scale);
+  result.row_groups = lent("orthant::models::batch/row_groups", block.row_groups);
+  result.self_columns = lent("orthant::models::batch/self_columns", block.self_columns);
+  result.self_scale = lent("orthant::models::batch/self_scale", block.self_scale);
+  return result;
+}
+
+/// to[i,:] := from[rows[i],:]
+template<class T>
+void gather_rows(std::span<T const> from, std::vector<std::int32_t> const& rows, std::int64_t num_columns,
+                 std::vector<T>& to) {
+  to.resize(rows.size() * static_cast<std::size_t>(num_columns));
+  auto* target = to.data();
+  for (auto const row : rows) {
+    std::copy_n(from.data() + row * num_columns, num_columns, target);
+    target += num_columns;
+  }
+}
+
+} // namespace
+
+template<class T>
+BatchSource<T>::BatchSource(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                            sampling::Sampler const& sampler, GcnPlan const& plan,
+                            InputFeatures<T> const& features, pmm::RowTargets const& targets)
+    : grid_(grid),
+      num_vertices_(store.facts().num_vertices),
+      plan_(plan),
+      builder_(grid.group(), store, sampler),
+      has_sparse_features_(features.is_sparse),
+      num_feature_columns_(pmm::block_of(grid, plan.features()).columns.size()),
+      num_label_columns_(static_cast<std::int64_t>(targets.indicator.extent(1))),
+      targets_(targets),
+      splits_(targets.splits),
+      classes_(targets.classes),
+      indicator_(runtime::Vector<std::int8_t>(targets.indicator.data(), targets.indicator.size())) {
+  for_each_vertex_matrix(plan_, [&](pmm::Placement const& placement) {
+    add_range(placement.layout.rows, placement.layout.row_order);
+  });
+  for (auto const& layer : plan_.layers) {
+    if (layer.is_residual)
+      for (auto const& layout : {layer.input.layout, layer.output.layout})
+        builder_.add_other_positions(range_of(layout.rows, layout.row_order));
+    add_range(layer.adjacency.layout.columns, layer.adjacency.layout.column_order);
+    auto const block = pmm::block_of(grid, layer.adjacency);
+    blocks_.push_back(builder_.add_block(layer.is_even ? graph::Parity::even : graph::Parity::odd, block.rows,
+                                         block.columns));
+  }
+  if (!has_sparse_features_) {
+    feature_values_ = HostNumbers<T>(features.dense.storage());
+    return;
+  }
+  auto const& block = features.sparse.forward().block();
+  feature_values_ = HostNumbers<T>(block.csr.values);
+  feature_scale_ = HostNumbers<T>(block.row_scale);
+  feature_offsets_ = HostNumbers<runtime::Offset>(block.csr.row_offsets);
+  feature_columns_ = HostNumbers<runtime::LocalColumn>(block.csr.columns);
+}
+
+template<class T>
+void BatchSource<T>::add_range(Axis axis, IndexOrder order) {
+  auto const [entry, is_new] = ranges_.try_emplace({axis, order}, 0);
+  if (is_new)
+    entry->second = builder_.add_range(
+        order_of(order), runtime::balanced_range(num_vertices_, grid_.size(axis), grid_.coordinate(axis)));
+}
+
+template<class T>
+std::size_t BatchSource<T>::range_of(Axis axis, IndexOrder order) const {
+  auto const known = ranges_.find({axis, order});
+  ORTHANT_REQUIRE(known != ranges_.end(), "no matrix has its vertices along ", pmm::name_of(axis));
+  return known->second;
+}
+
+template<class T>
+sampling::SampledVertices const& BatchSource<T>::rows_of(pmm::Layout const& layout,
+                                                         sampling::Batch<T> const& sample) const {
+  return sample.vertices[range_of(layout.rows, layout.row_order)];
+}
+
+template<class T>
+void BatchSource<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& batch) {
+  using Clock = std::chrono::steady_clock;
+  auto const begin = Clock::now();
+  builder_.build(epoch, index, batch.sample);
+
+  auto const& feature_rows = rows_of(plan_.features().layout, batch.sample).positions;
+  if (has_sparse_features_)
+    fill_sparse_features(feature_rows, batch.sparse_features);
+  else
+    gather_rows(feature_values_.values(), feature_rows, num_feature_columns_, batch.dense_features);
+
+  auto const& logit_rows = rows_of(plan_.logits().layout, batch.sample).positions;
+  gather_rows(splits_.values(), logit_rows, 1, batch.splits);
+  if (num_label_columns_ == 0 && !classes_.values().empty())
+    gather_rows(classes_.values(), logit_rows, 1, batch.classes);
+  gather_rows(indicator_.values(), logit_rows, num_label_columns_, batch.indicator);
+  batch.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+template<class T>
+void BatchSource<T>::fill_sparse_features(std::vector<std::int32_t> const& rows,
+                                          HostSparseRows<T>& sparse) const {
+  auto const offsets = feature_offsets_.values();
+  auto const is_pattern = feature_values_.values().empty();
+  sparse.row_offsets.assign(1, 0);
+  sparse.columns.clear();
+  sparse.values.clear();
+  for (auto const row : rows) {
+    auto const begin = offsets[static_cast<std::size_t>(row)];
+    auto const count = static_cast<std::size_t>(offsets[static_cast<std::size_t>(row) + 1] - begin);
+    auto const append = [&](auto const& from, auto& to) {
+      auto const part = from.values().subspan(static_cast<std::size_t>(begin), count);
+      to.insert(to.end(), part.begin(), part.end());
+    };
+    append(feature_columns_, sparse.columns);
+    if (!is_pattern) append(feature_values_, sparse.values);
+    sparse.row_offsets.push_back(static_cast<runtime::Offset>(sparse.columns.size()));
+  }
+  sparse.row_scale.clear();
+  if (!feature_scale_.values().empty()) gather_rows(feature_scale_.values(), rows, 1, sparse.row_scale);
+
+  // The transpose, by counting: rows of a column ascend.
+  sparse.column_offsets.assign(static_cast<std::size_t>(num_feature_columns_) + 1, 0);
+  for (auto const column : sparse.columns)
+    ++sparse.column_offsets[static_cast<std::size_t>(column) + 1];
+  std::partial_sum(sparse.column_offsets.begin(), sparse.column_offsets.end(), sparse.column_offsets.begin());
+  sparse.rows.resize(sparse.columns.size());
+  sparse.transposed_values.resize(sparse.values.size());
+  auto next = sparse.column_offsets;
+  for (std::size_t row = 0; row < rows.size(); ++row)
+    for (auto k = static_cast<std::size_t>(sparse.row_offsets[row]);
+         k < static_cast<std::size_t>(sparse.row_offsets[row + 1]); ++k) {
+      auto const place = static_cast<std::size_t>(next[static_cast<std::size_t>(sparse.columns[k])]++);
+      sparse.rows[place] = static_cast<runtime::LocalColumn>(row);
+      if (!is_pattern) sparse.transposed_values[place] = sparse.values[k];
+    }
+}
+
+template<class T>
+GcnPlan BatchSource<T>::plan_of(sampling::Batch<T> const& sample) const {
+  auto plan = with_num_vertices(plan_, sample.keys.size());
+  auto const own = [&](Axis axis, IndexOrder order) {
+    auto const count = static_cast<std::int64_t>(sample.vertices[range_of(axis, order)].size());
+    return pmm::OwnRange{grid_.coordinate(axis), {0, count}};
+  };
+  for_each_vertex_matrix(plan, [&](pmm::Placement& placement) {
+    placement.own_rows = own(placement.layout.rows, placement.layout.row_order);
+  });
+  for (auto& layer : plan.layers)
+    layer.adjacency.own_columns = own(layer.adjacency.layout.columns, layer.adjacency.layout.column_order);
+  return plan;
+}
+
+template<class T>
+BlockKeys BatchSource<T>::keys_of(pmm::Placement const& placement, HostBatch<T>& batch) const {
+  auto& vertices = batch.sample.vertices[range_of(placement.layout.rows, placement.layout.row_order)];
+  return {lent("orthant::models::batch/original_ids", vertices.original_ids),
+          pmm::block_of(grid_, placement).columns.begin};
+}
+
+template<class T>
+std::vector<std::int64_t> BatchSource<T>::positions_of(pmm::Layout const& layout, IndexOrder order,
+                                                       sampling::Batch<T> const& sample) const {
+  auto const& vertices = rows_of(layout, sample);
+  if (layout.row_order != order) return vertices.other_positions;
+  auto const range =
+      runtime::balanced_range(num_vertices_, grid_.size(layout.rows), grid_.coordinate(layout.rows));
+  std::vector<std::int64_t> positions;
+  positions.reserve(vertices.size());
+  for (auto const position : vertices.positions)
+    positions.push_back(range.begin + position);
+  return positions;
+}
+
+template<class T>
+ResidualPath<T> BatchSource<T>::residual_of(GcnLayerPlan const& layer,
+                                            sampling::Batch<T> const& sample) const {
+  if (!layer.is_residual) return {};
+  auto const in = layer.input.layout;
+  auto const out = layer.output.layout;
+  auto const in_by_out = positions_of(in, out.row_order, sample);
+  auto const in_by_in = positions_of(in, in.row_order, sample);
+  auto const out_by_out = positions_of(out, out.row_order, sample);
+  auto const out_by_in = positions_of(out, in.row_order, sample);
+  return {
+      std::make_shared<pmm::Relayout<T> const>(
+          grid_, layer.input, layer.output,
+          pmm::SampledRows{num_vertices_, in_by_out, out_by_out, out_by_in}),
+      std::make_shared<pmm::Relayout<T> const>(
+          grid_, layer.output, layer.input, pmm::SampledRows{num_vertices_, out_by_in, in_by_in, in_by_out})};
+}
+
+template<class T>
+InputFeatures<T> BatchSource<T>::features_of(pmm::Placement const& placement, HostBatch<T>& batch) const {
+  InputFeatures<T> features;
+  features.is_sparse = has_sparse_features_;
+  features.keys = keys_of(placement, batch);
+  if (!has_sparse_features_) {
+    features.dense =
+        pmm::DistMatrix<T>(grid_, placement, lent("orthant::models::batch/features", batch.dense_features));
+    return features;
+  }
+  auto& sparse = batch.sparse_features;
+  auto const num_rows = pmm::block_of(grid_, placement).rows.size();
+  pmm::SparseBlock<T> forward;
+  forward.csr = {num_rows, num_feature_columns_,
+                 lent("orthant::models::batch/row_offsets", sparse.row_offsets),
+                 lent("orthant::models::batch/columns", sparse.columns),
+                 lent("orthant::models::batch/values", sparse.values)};
+  forward.row_scale = lent("orthant::models::batch/row_scale", sparse.row_scale);
+  pmm::SparseBlock<T> adjoint;
+  adjoint.csr = {num_feature_columns_, num_rows,
+                 lent("orthant::models::batch/row_offsets", sparse.column_offsets),
+                 lent("orthant::models::batch/columns", sparse.rows),
+                 lent("orthant::models::batch/values", sparse.transposed_values)};
+  adjoint.column_scale = forward.row_scale;
+  features.sparse =
+      pmm::DistSparse<T>(grid_, placement, pmm::LocalSpmm<T>(forward), pmm::LocalSpmm<T>(adjoint));
+  return features;
+}
+
+template<class T>
+GcnOperands<T> BatchSource<T>::operands(HostBatch<T>& batch) const {
+  GcnOperands<T> operands;
+  operands.plan = plan_of(batch.sample);
+  operands.features = features_of(operands.plan.features(), batch);
+  for (std::size_t l = 0; l < blocks_.size(); ++l) {
+    auto const& layer = operands.plan.layers[l];
+    operands.adjacency.push_back({grid_, layer.adjacency,
+                                  pmm::LocalSpmm<T>(to_sparse_block(batch.sample.forward(blocks_[l]))),
+                                  pmm::LocalSpmm<T>(to_sparse_block(batch.sample.adjoint(blocks_[l])))});
+    operands.output_keys.push_back(keys_of(layer.output, batch));
+    operands.residuals.push_back(residual_of(layer, batch.sample));
+  }
+  return operands;
+}
+
+template<class T>
+pmm::RowTargets BatchSource<T>::targets(HostBatch<T>& batch) const {
+  return {lent("orthant::models::batch/splits", batch.splits),
+          lent("orthant::models::batch/classes", batch.classes),
+          lent_matrix("orthant::models::batch/indicator", batch.indicator, batch.splits.size(),
+                      static_cast<std::size_t>(num_label_columns_))};
+}
+
+template class BatchSource<float>;
+template class BatchSource<double>;
+
+} // namespace orthant::models

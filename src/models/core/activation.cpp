@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/core/activation.hpp"
+
+#include "models/core/activation_kernels.hpp"
+#include "pmm/kernels/host_parts.hpp"
+#include "pmm/kernels/row_kernels_host.hpp"
+#include "pmm/kernels/row_teams.hpp"
+#include "pmm/rows/bias.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+
+namespace orthant::models {
+namespace {
+
+using pmm::PackedArray;
+using runtime::DefaultExec;
+using runtime::Matrix;
+using runtime::Vector;
+using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
+
+template<class T>
+T keep_scale(double probability) {
+  return static_cast<T>(1 / (1 - probability));
+}
+
+/// Kernels of host processors, which draw many blocks of random bits at once (row_kernels_host.hpp).
+template<class T>
+pmm::host_rows::HostRowKernels<T> const& host_kernels() {
+  static auto const kernels = pmm::host_rows::best_row_kernels<T>();
+  return kernels;
+}
+
+/// Whether some elements, but not all, are dropped: what those kernels can do.
+bool is_drawn_on_host(double probability) {
+  auto const threshold = runtime::bernoulli_threshold(probability);
+  return pmm::runs_on_host && 0 < threshold && threshold <= 0xFFFFFFFFu;
+}
+
+/// The mask on rows that begin at `first_column`; everything else as for a pass without one.
+template<class T>
+void set_mask(pmm::host_rows::HostActivation<T>& task, Dropout const& dropout, std::int64_t const* row_keys,
+              std::int64_t first_column) {
+  task.row_keys = row_keys;
+  task.first_column = static_cast<std::uint64_t>(first_column);
+  task.key = dropout.stream.key();
+  task.threshold = static_cast<std::uint32_t>(runtime::bernoulli_threshold(dropout.probability));
+  task.scale = keep_scale<T>(dropout.probability);
+}
+
+template<class T>
+void activate_on_host(DefaultExec const& exec, char const* label, std::int64_t num_rows,
+                      pmm::host_rows::HostActivation<T> const& task) {
+  auto const kernel = host_kernels<T>().activate;
+  pmm::for_each_part(exec, label, num_rows,
+                     [=](std::int64_t begin, std::int64_t end) { kernel(task, begin, end); });
+}
+
+/// A null array where the vector is empty.
+template<class T>
+PackedArray<T const> optional(Vector<T> const& numbers) {
+  return PackedArray<T const>(numbers.extent(0) == 0 ? nullptr : numbers.data());
+}
+
+template<bool is_relu, class T>
+void mask_rows(DefaultExec const& exec, char const* label, Matrix<T> const& from, Vector<T> const& bias,
+               Dropout const& dropout, BlockKeys const& keys, Matrix<T> const& to) {
+  auto const num_rows = static_cast<std::int64_t>(from.extent(0));
+  if (is_drawn_on_host(dropout.probability)) {
+    pmm::host_rows::HostActivation<T> task{.num_columns = static_cast<std::int64_t>(from.extent(1)),
+                                           .from = from.data(),
+                                           .to = to.data(),
+                                           .bias = bias.extent(0) == 0 ? nullptr : bias.data(),
+                                           .has_relu = is_relu};
+    set_mask(task, dropout, keys.original_ids.data(), keys.first_column);
+    return activate_on_host(exec, label, num_rows, task);
+  }
+  // Any execution space.
+  pmm::for_each_pack(
+      exec, label, static_cast<std::int64_t>(from.size()),
+      detail::MaskPack<T, is_relu>{PackedArray<T const>(from.data()),
+                                   PackedArray<T>(to.data()),
+                                   optional(bias),
+                                   {dropout, keys, 0, static_cast<std::int64_t>(from.extent(1))},
+                                   0,
+                                   keep_scale<T>(dropout.probability)});
+}
+
+/// z := relu(z + 1 b^T)
+template<class T>
+void relu(DefaultExec const& exec, Matrix<T> const& z, Vector<T> const& bias) {
+  auto const num_columns = static_cast<std::int64_t>(z.extent(1));
+  if constexpr (pmm::runs_on_host) {
+    activate_on_host<T>(exec, "orthant::models::relu", static_cast<std::int64_t>(z.extent(0)),
+                        {.num_columns = num_columns,
+                         .from = z.data(),
+                         .to = z.data(),
+                         .bias = bias.extent(0) == 0 ? nullptr : bias.data(),
+                         .has_relu = true});
+  } else {
+    pmm::for_each_pack(
+        exec, "orthant::models::relu", static_cast<std::int64_t>(z.size()),
+        detail::BiasReluPack<T>{PackedArray<T>(z.data()), optional(bias), pmm::Divisor(num_columns)});
+  }
+}
+
+/// On a device.
+template<class T>
+detail::BackwardPack<T> backward_pack(Matrix<T> const& activation, double probability,
+                                      Matrix<T> const& gradient) {
+  return {PackedArray<T const>(activation.data()), PackedArray<T>(gradient.data()),
+          keep_scale<T>(probability)};
+}
+
+/// Sums where `column_sums` is not empty.
+template<class T>
+void backward_on_host(DefaultExec const& exec, char const* label, Matrix<T> const& activation,
+                      double probability, Matrix<T> const& gradient, Vector<T> const& column_sums) {
+  constexpr std::int64_t columns_apart = 16; // no two threads write in one cache line's worth of sums
+  auto const kernel = host_kernels<T>().activate_backward;
+  auto const num_columns = static_cast<std::int64_t>(gradient.extent(1));
+  pmm::host_rows::HostActivationBackward<T> const task{static_cast<std::int64_t>(gradient.extent(0)),
+                                                       num_columns,
+                                                       activation.data(),
+                                                       gradient.data(),
+                                                       column_sums.extent(0) == 0 ? nullptr
+                                                                                  : column_sums.data(),
+                                                       keep_scale<T>(probability)};
+  pmm::for_each_part(exec, label, (num_columns + columns_apart - 1) / columns_apart,
+                     [=](std::int64_t begin, std::int64_t end) {
+                       kernel(task, begin * columns_apart, std::min(num_columns, end * columns_apart));
+                     });
+}
+
+/// A flat piece is the end of a row, whole rows and the beginning of one.
+template<class T>
+void apply_dropout_to_piece_on_host(DefaultExec const& exec, Vector<T> const& from, Dropout const& dropout,
+                                    BlockKeys const& keys, std::int64_t first, std::int64_t num_columns,
+                                    Vector<T> const& to) {
+  auto const end = first + static_cast<std::int64_t>(from.extent(0));
+  for (auto place = first; place < end;) {
+    auto const row = place / num_columns;
+    auto const column = place % num_columns;
+    auto const is_whole = column == 0 && end - place >= num_columns;
+    auto const num_rows = is_whole ? (end - place) / num_columns : 1;
+    auto const width = is_whole ? num_columns : std::min(end - place, num_columns - column);
+    pmm::host_rows::HostActivation<T> task{
+        .num_columns = width, .from = from.data() + (place - first), .to = to.data() + (place - first)};
+    set_mask(task, dropout, keys.original_ids.data() + row, keys.first_column + column);
+    activate_on_host(exec, "orthant::models::apply_dropout_to_piece", num_rows, task);
+    place += num_rows * width;
+  }
+}
+
+} // namespace
+
+template<class T>
+void bias_relu_dropout(DefaultExec const& exec, Matrix<T> const& z, Vector<T> const& bias,
+                       Dropout const& dropout, BlockKeys const& keys) {
+  ORTHANT_REQUIRE(bias.extent(0) == 0 || bias.extent(0) == z.extent(1), "a bias of ", bias.extent(0), " for ",
+                  z.extent(1), " columns");
+  if (dropout.probability > 0)
+    return mask_rows<true>(exec, "orthant::models::relu_dropout", z, bias, dropout, keys, z);
+  relu(exec, z, bias);
+}
+
+template<class T>
+void relu_dropout(DefaultExec const& exec, Matrix<T> const& z, Dropout const& dropout,
+                  BlockKeys const& keys) {
+  bias_relu_dropout(exec, z, Vector<T>(), dropout, keys);
+}
+
+template<class T>
+void relu_dropout_backward(DefaultExec const& exec, Matrix<T> const& activation, double probability,
+                           Matrix<T> const& gradient) {
+  if constexpr (pmm::runs_on_host) {
+    backward_on_host(exec, "orthant::models::relu_dropout_backward", activation, probability, gradient, {});
+  } else {
+    pmm::for_each_pack(exec, "orthant::models::relu_dropout_backward",
+                       static_cast<std::int64_t>(gradient.size()),
+                       backward_pack(activation, probability, gradient));
+  }
+}
+
+template<class T>
+void relu_dropout_backward_sum(DefaultExec const& exec, Matrix<T> const& activation, double probability,
+                               Matrix<T> const& gradient, Vector<T> const& column_sums,
+                               pmm::Workspace<T> const& work) {
+  ORTHANT_REQUIRE(column_sums.extent(0) == gradient.extent(1), column_sums.extent(0), " sums for ",
+                  gradient.extent(1), " columns");
+  if constexpr (pmm::runs_on_host) {
+    backward_on_host(exec, "orthant::models::relu_dropout_backward_sum", activation, probability, gradient,
+                     column_sums);
+  } else {
+    pmm::ColumnSlabs const slabs(static_cast<std::int64_t>(gradient.extent(0)),
+                                 static_cast<std::int64_t>(gradient.extent(1)));
+    pmm::sum_columns_in_slabs(exec, "orthant::models::relu_dropout_backward_sum", slabs,
+                              backward_pack(activation, probability, gradient),
+                              work.lend(pmm::Slot::sums, slabs.num_partial_sums()), column_sums);
+  }
+}
+
+template<class T>
+void apply_dropout(DefaultExec const& exec, Matrix<T> const& from, Dropout const& dropout,
+                   BlockKeys const& keys, Matrix<T> const& to) {
+  mask_rows<false>(exec, "orthant::models::apply_dropout", from, Vector<T>(), dropout, keys, to);
+}
+
+template<class T>
+void apply_dropout_to_piece(DefaultExec const& exec, Vector<T> const& from, Dropout const& dropout,
+                            BlockKeys const& keys, std::int64_t first, std::int64_t num_columns,
+                            Vector<T> const& to) {
+  if (is_drawn_on_host(dropout.probability))
+    return apply_dropout_to_piece_on_host(exec, from, dropout, keys, first, num_columns, to);
+  pmm::for_each_pack(exec, "orthant::models::apply_dropout_to_piece",
+                     static_cast<std::int64_t>(from.extent(0)),
+                     detail::MaskPack<T, false>{PackedArray<T const>(from.data()),
+                                                PackedArray<T>(to.data()),
+                                                PackedArray<T const>(nullptr),
+                                                {dropout, keys, first, num_columns},
+                                                first,
+                                                keep_scale<T>(dropout.probability)});
+}
+
+template<class T>
+void apply_dropout_to_entries(DefaultExec const& exec, runtime::CsrMatrix<T> const& csr, CsrRows rows,
+                              Dropout const& dropout, BlockKeys const& keys, Vector<T> const& to) {
+  constexpr auto label = "orthant::models::apply_dropout_to_entries";
+  detail::MaskEntries<T> const entries{csr,
+                                       rows == CsrRows::vertices,
+                                       keys.original_ids,
+                                       keys.first_column,
+                                       dropout.stream,
+                                       runtime::bernoulli_threshold(dropout.probability),
+                                       keep_scale<T>(dropout.probability),
+                                       to};
+  if constexpr (pmm::runs_on_host)
+    Kokkos::parallel_for(label, Policy(exec, 0, csr.num_rows), entries);
+  else
+    pmm::for_each_row(exec, label, csr.num_rows, csr.num_nonzeros() / std::max(std::int64_t{1}, csr.num_rows),
+                      entries);
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void bias_relu_dropout(DefaultExec const&, Matrix<T> const&, Vector<T> const&, Dropout const&,    \
+                                  BlockKeys const&);                                                         \
+  template void relu_dropout_backward_sum(DefaultExec const&, Matrix<T> const&, double, Matrix<T> const&,    \
+                                          Vector<T> const&, pmm::Workspace<T> const&);                       \
+  template void relu_dropout(DefaultExec const&, Matrix<T> const&, Dropout const&, BlockKeys const&);        \
+  template void relu_dropout_backward(DefaultExec const&, Matrix<T> const&, double, Matrix<T> const&);       \
+  template void apply_dropout(DefaultExec const&, Matrix<T> const&, Dropout const&, BlockKeys const&,        \
+                              Matrix<T> const&);                                                             \
+  template void apply_dropout_to_piece(DefaultExec const&, Vector<T> const&, Dropout const&,                 \
+                                       BlockKeys const&, std::int64_t, std::int64_t, Vector<T> const&);      \
+  template void apply_dropout_to_entries(DefaultExec const&, runtime::CsrMatrix<T> const&, CsrRows,          \
+                                         Dropout const&, BlockKeys const&, Vector<T> const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::models

@@ -1,0 +1,72 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Host arrays become arrays that kernels read, and the other way round.
+
+#include "runtime/arrays/views.hpp"
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace orthant::models {
+
+/// A device array of T from a host array, converted element by element.
+template<class T, class Source>
+[[nodiscard]] runtime::Vector<T> to_vector(char const* label, std::span<Source const> source) {
+  runtime::Vector<T> result(Kokkos::view_alloc(Kokkos::WithoutInitializing, std::string(label)),
+                            source.size());
+  auto const mirror = Kokkos::create_mirror_view(result);
+  for (std::size_t i = 0; i < source.size(); ++i)
+    mirror(i) = static_cast<T>(source[i]);
+  Kokkos::deep_copy(result, mirror);
+  return result;
+}
+template<class T, class Source>
+[[nodiscard]] runtime::Vector<T> to_vector(char const* label, std::vector<Source> const& source) {
+  return to_vector<T>(label, std::span<Source const>(source));
+}
+
+/// The host array itself where kernels reach it, else a copy. It must outlive the result, unchanged.
+template<class T>
+[[nodiscard]] runtime::Vector<T> lent(char const* label, std::vector<T>& source) {
+  if constexpr (Kokkos::SpaceAccessibility<Kokkos::HostSpace,
+                                           typename runtime::DefaultExec::memory_space>::accessible)
+    return runtime::Vector<T>(source.data(), source.size());
+  else
+    return to_vector<T>(label, source);
+}
+
+/// The same as a row-major matrix.
+template<class T>
+[[nodiscard]] runtime::Matrix<T> lent_matrix(char const* label, std::vector<T>& source, std::size_t num_rows,
+                                             std::size_t num_columns) {
+  if constexpr (Kokkos::SpaceAccessibility<Kokkos::HostSpace,
+                                           typename runtime::DefaultExec::memory_space>::accessible) {
+    return runtime::Matrix<T>(source.data(), num_rows, num_columns);
+  } else {
+    runtime::Matrix<T> result(label, num_rows, num_columns);
+    auto const mirror = Kokkos::create_mirror_view(result);
+    std::copy(source.begin(), source.end(), mirror.data());
+    Kokkos::deep_copy(result, mirror);
+    return result;
+  }
+}
+
+/// Numbers of a device array that the host reads, its own memory where that is host memory. `values` may be
+/// read by a thread that must not touch Views.
+template<class T>
+class HostNumbers {
+ public:
+  HostNumbers() = default;
+  explicit HostNumbers(runtime::Vector<T> const& source)
+      : memory_(Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), source)) {}
+
+  [[nodiscard]] std::span<T const> values() const { return {memory_.data(), memory_.extent(0)}; }
+
+ private:
+  runtime::Vector<T, Kokkos::DefaultHostExecutionSpace> memory_;
+};
+
+} // namespace orthant::models

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/core/graph_operands.hpp"
+
+#include "models/core/device_copy.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/comm/together.hpp"
+
+namespace orthant::models {
+namespace {
+
+using graph::Order;
+using graph::Parity;
+using pmm::IndexOrder;
+using pmm::Placement;
+
+template<class T>
+runtime::CsrMatrix<T> to_csr(graph::CsrBlock const& block) {
+  return {block.rows.size(), block.columns_range.size(),
+          to_vector<runtime::Offset>("orthant::models::csr/row_offsets", block.row_offsets),
+          to_vector<runtime::LocalColumn>("orthant::models::csr/columns", block.columns),
+          to_vector<T>("orthant::models::csr/values", block.values)};
+}
+
+/// 1 / (sum of each row over the whole feature matrix), 1 where the sum is 0. Collective over the column
+/// axis.
+std::vector<double> inverse_row_sums(pmm::ProcessGrid const& grid, Placement const& placement,
+                                     std::vector<double> sums) {
+  runtime::all_reduce(runtime::host, grid.along(placement.layout.columns), sums);
+  for (auto& sum : sums)
+    sum = sum == 0 ? 1 : 1 / sum;
+  return sums;
+}
+
+} // namespace
+
+Order order_of(IndexOrder order) {
+  ORTHANT_REQUIRE(order != IndexOrder::natural, "a matrix of vertices has an order");
+  return order == IndexOrder::p1 ? Order::p1 : Order::p2;
+}
+
+FeatureNorm parse_feature_norm(std::string_view word) {
+  if (word == "row") return FeatureNorm::row;
+  if (word == "none") return FeatureNorm::none;
+  runtime::throw_user("--feature-norm is row or none, not '{}'", word);
+}
+
+template<class T>
+pmm::DistSparse<T> AdjacencyBlocks<T>::get(Placement const& placement, bool is_even) {
+  auto const& facts = store_.facts();
+  auto const rows = placement.layout.rows;
+  auto const columns = placement.layout.columns;
+  // With one order both parities are one matrix.
+  auto const key_of = [&](pmm::Axis r, pmm::Axis k, bool even) {
+    return Key{r, k, even || !facts.has_two_orders()};
+  };
+  auto const key = key_of(rows, columns, is_even);
+  auto const parity = is_even ? Parity::even : Parity::odd;
+  auto const block = pmm::block_of(grid_, placement);
+
+  auto const scales =
+      runtime::together(grid_.group(), [&] { return store_.read_scales(parity, block.rows, block.columns); });
+  auto const with_scales = [&](runtime::CsrMatrix<T> const& csr) {
+    return pmm::SparseBlock<T>{csr, to_vector<T>("orthant::models::row_scale", scales.rows),
+                               to_vector<T>("orthant::models::column_scale", scales.columns)};
+  };
+  auto const swapped = [](pmm::SparseBlock<T> const& from, runtime::CsrMatrix<T> const& csr) {
+    return pmm::SparseBlock<T>{csr, from.column_scale, from.row_scale};
+  };
+
+  // With one order, even and odd layers share a block whose orders have two names.
+  if (auto const known = blocks_.find(key); known != blocks_.end())
+    return {grid_, placement, known->second.forward(), known->second.adjoint()};
+  if (facts.is_symmetric) {
+    // A_odd[k,r] = A_even[r,k]^T: the stored transpose is this block, and the block its transpose.
+    if (auto const known = blocks_.find(key_of(columns, rows, !is_even)); known != blocks_.end()) {
+      auto const forward = with_scales(known->second.adjoint().block().csr);
+      pmm::DistSparse<T> shared(
+          grid_, placement, pmm::LocalSpmm<T>(forward, pmm::Contents::fixed),
+          pmm::LocalSpmm<T>(swapped(forward, known->second.forward().block().csr), pmm::Contents::fixed));
+      return blocks_.emplace(key, std::move(shared)).first->second;
+    }
+  }
+  auto const csr = runtime::together(
+      grid_.group(), [&] { return to_csr<T>(store_.read_block(parity, block.rows, block.columns)); });
+  num_bytes_ += 2 * static_cast<std::int64_t>(csr.columns.extent(0) * sizeof(runtime::LocalColumn) +
+                                              csr.values.extent(0) * sizeof(T)) +
+                static_cast<std::int64_t>(sizeof(runtime::Offset)) * (csr.num_rows + csr.num_columns + 2);
+  pmm::DistSparse<T> made(grid_, placement, with_scales(csr), pmm::Adjoint::kept);
+  return blocks_.emplace(key, std::move(made)).first->second;
+}
+
+template<class T>
+pmm::DistMatrix<T> read_dense_features(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                       Placement const& placement, FeatureNorm norm) {
+  pmm::DistMatrix<T> features(grid, placement, "orthant::models::features");
+  auto const block = features.block();
+  auto const values = runtime::together(grid.group(), [&] {
+    return store.read_features(order_of(placement.layout.row_order), block.rows, block.columns);
+  });
+  auto const num_columns = static_cast<std::size_t>(block.columns.size());
+  std::vector<double> factors(static_cast<std::size_t>(block.rows.size()), 1.0);
+  if (norm == FeatureNorm::row) {
+    std::vector<double> sums(factors.size(), 0.0);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      sums[i / num_columns] += static_cast<double>(values[i]);
+    factors = inverse_row_sums(grid, placement, std::move(sums));
+  }
+  auto const mirror = Kokkos::create_mirror_view(features.storage());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    mirror(i) = static_cast<T>(static_cast<double>(values[i]) * factors[i / num_columns]);
+  Kokkos::deep_copy(features.storage(), mirror);
+  return features;
+}
+
+template<class T>
+pmm::DistSparse<T> read_sparse_features(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                        Placement const& placement, FeatureNorm norm) {
+  auto const range = pmm::block_of(grid, placement);
+  auto const block =
+      runtime::together(grid.group(), [&] { return store.read_sparse_features(range.rows, range.columns); });
+  pmm::SparseBlock<T> scaled{to_csr<T>(block), {}, {}};
+  if (norm == FeatureNorm::row) {
+    std::vector<double> sums(static_cast<std::size_t>(block.rows.size()), 0.0);
+    for (std::size_t row = 0; row < sums.size(); ++row)
+      for (auto k = block.row_offsets[row]; k < block.row_offsets[row + 1]; ++k)
+        sums[row] +=
+            block.values.empty() ? 1.0 : static_cast<double>(block.values[static_cast<std::size_t>(k)]);
+    scaled.row_scale =
+        to_vector<T>("orthant::models::feature_scale", inverse_row_sums(grid, placement, std::move(sums)));
+  }
+  return pmm::DistSparse<T>(grid, placement, scaled, pmm::Adjoint::kept);
+}
+
+BlockKeys read_block_keys(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                          Placement const& placement) {
+  auto const block = pmm::block_of(grid, placement);
+  auto const ids = runtime::together(grid.group(), [&] {
+    return store.read_original_ids(order_of(placement.layout.row_order), block.rows);
+  });
+  return {to_vector<std::int64_t>("orthant::models::original_ids", ids), block.columns.begin};
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template class AdjacencyBlocks<T>;                                                                         \
+  template pmm::DistMatrix<T> read_dense_features(pmm::ProcessGrid const&, graph::GraphStore const&,         \
+                                                  Placement const&, FeatureNorm);                            \
+  template pmm::DistSparse<T> read_sparse_features(pmm::ProcessGrid const&, graph::GraphStore const&,        \
+                                                   Placement const&, FeatureNorm);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::models

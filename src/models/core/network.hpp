@@ -1,0 +1,52 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What training needs of a model. A trainer runs a forward pass, a loss on the logits, a backward pass and an
+// update, and knows nothing else of what it trains:
+//
+//   auto const& logits = network.forward(exec, Pass::training, step, phases);
+//   loss.loss_and_gradient(exec, logits, network.logits_gradient(), ..);
+//   network.backward(exec, phases);                                // fills the gradients of parameters()
+
+#include "models/core/parameter.hpp"
+#include "runtime/numbers/wire.hpp"
+#include "runtime/report/timer.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace orthant::models {
+
+enum class Pass : std::uint8_t { training, evaluation };
+
+template<class T>
+class Network {
+ public:
+  virtual ~Network() = default;
+
+  /// The logits, a row per vertex, token or sample. Training keys dropout by `step`; evaluation has none.
+  /// Adds to `phases`. Collective. Enqueues on exec.
+  virtual pmm::DistMatrix<T> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,
+                                            runtime::PhaseTimes& phases) = 0;
+  /// Where the loss writes its gradient by the logits.
+  [[nodiscard]] virtual pmm::DistMatrix<T> const& logits_gradient() const = 0;
+  /// Gradients of all parameters, from logits_gradient(). After a training pass. Collective. Enqueues on
+  /// exec.
+  virtual void backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) = 0;
+
+  /// In an order that is the same on all ranks. Their memory stays where it is.
+  [[nodiscard]] virtual std::vector<Parameter<T>>& parameters() = 0;
+
+  /// The format of activations and their gradients in flight.
+  [[nodiscard]] virtual runtime::Wire wire() const { return runtime::Wire::native; }
+  /// Whether training passes differ in nothing but the parameters, from the second one on: nothing is dropped
+  /// out, and no message is checked by the host. Such a pass may be recorded and replayed.
+  [[nodiscard]] virtual bool repeats_itself() const { return false; }
+  /// The first layer whose output is not finite anywhere, or -1: for the message when a loss is not.
+  /// Collective over the group.
+  [[nodiscard]] virtual std::int64_t first_layer_not_finite(runtime::DefaultExec const& /*exec*/) const {
+    return -1;
+  }
+};
+
+} // namespace orthant::models

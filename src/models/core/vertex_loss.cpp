@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/core/vertex_loss.hpp"
+
+#include "models/core/device_copy.hpp"
+#include "models/core/graph_operands.hpp"
+#include "runtime/comm/together.hpp"
+
+#include <algorithm>
+
+namespace orthant::models {
+namespace {
+
+void require_targets(graph::GraphStore const& store) {
+  auto const& facts = store.facts();
+  if (facts.label_kind == graph::LabelKind::none)
+    runtime::throw_user(
+        "{} has no labels to train on; partition it with --random-labels C or from data with labels",
+        store.name());
+  if (!facts.has_split)
+    runtime::throw_user(
+        "{} has no split into train, valid and test; partition it with --random-split a,b,c or --split NAME",
+        store.name());
+}
+
+/// Not collective: what this rank stores of the logits.
+pmm::RowTargets read_targets(graph::GraphStore const& store, pmm::Placement const& logits,
+                             pmm::Block const& block) {
+  auto const order = order_of(logits.layout.row_order);
+  std::vector<std::int8_t> splits(static_cast<std::size_t>(block.stored_rows.size()), pmm::no_split);
+  for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test}) {
+    auto const mask = store.read_mask(split, order, block.stored_rows);
+    for (std::size_t i = 0; i < splits.size(); ++i)
+      if (mask[i] != 0) splits[i] = static_cast<std::int8_t>(split);
+  }
+  pmm::RowTargets targets;
+  targets.splits = to_vector<std::int8_t>("orthant::models::splits", splits);
+  if (store.facts().label_kind == graph::LabelKind::single) {
+    targets.classes =
+        to_vector<std::int32_t>("orthant::models::classes", store.read_labels(order, block.stored_rows));
+    return targets;
+  }
+  auto const indicator = store.read_label_indicator(order, block.stored_rows, block.columns);
+  targets.indicator = runtime::Matrix<std::int8_t>("orthant::models::label_indicator", splits.size(),
+                                                   static_cast<std::size_t>(block.columns.size()));
+  auto const mirror = Kokkos::create_mirror_view(targets.indicator);
+  std::copy(indicator.begin(), indicator.end(), mirror.data());
+  Kokkos::deep_copy(targets.indicator, mirror);
+  return targets;
+}
+
+} // namespace
+
+pmm::RowTargets read_vertex_targets(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                    pmm::Placement const& logits) {
+  require_targets(store);
+  return runtime::together(grid.group(),
+                           [&] { return read_targets(store, logits, pmm::block_of(grid, logits)); });
+}
+
+template<class T>
+pmm::RowLoss<T> make_vertex_loss(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                 pmm::Placement const& logits) {
+  auto const targets = read_vertex_targets(grid, store, logits);
+  auto const is_single = store.facts().label_kind == graph::LabelKind::single;
+  pmm::RowLoss<T> loss(grid, logits, is_single ? pmm::LossKind::softmax : pmm::LossKind::binary);
+  loss.set_targets(targets);
+  if (loss.num_rows(static_cast<int>(graph::Split::train)) == 0)
+    runtime::throw_user(
+        "{}: the training mask is empty: no training vertex has a label; partition it with another "
+        "--split NAME or with --random-split a,b,c",
+        store.name());
+  return loss;
+}
+
+template pmm::RowLoss<float> make_vertex_loss(pmm::ProcessGrid const&, graph::GraphStore const&,
+                                              pmm::Placement const&);
+template pmm::RowLoss<double> make_vertex_loss(pmm::ProcessGrid const&, graph::GraphStore const&,
+                                               pmm::Placement const&);
+
+} // namespace orthant::models

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/gcn.hpp"
+
+#include <algorithm>
+
+namespace orthant::models {
+namespace {
+
+using runtime::DefaultExec;
+using runtime::ScopedTimer;
+
+template<class T>
+bool is_finite(DefaultExec const& exec, pmm::DistMatrix<T> const& matrix) {
+  auto const data = matrix.storage();
+  auto num_bad = std::int64_t{0};
+  Kokkos::parallel_reduce(
+      "orthant::models::is_finite",
+      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, matrix.block().num_stored),
+      KOKKOS_LAMBDA(std::int64_t i, std::int64_t & bad) {
+        auto const difference = data(static_cast<std::size_t>(i)) - data(static_cast<std::size_t>(i));
+        bad += difference == T{0} ? 0 : 1; // inf - inf and NaN - NaN are NaN
+      },
+      num_bad);
+  return num_bad == 0;
+}
+
+} // namespace
+
+template<class T>
+Gcn<T>::Gcn(pmm::ProcessGrid const& grid, GcnSettings const& settings,
+            std::shared_ptr<GcnParameters<T>> parameters)
+    : grid_(grid),
+      settings_(settings),
+      parameters_(std::move(parameters)),
+      memory_(parameters_->num_layers()),
+      activated_memory_(parameters_->num_layers()) {}
+
+template<class T>
+Gcn<T>::Gcn(pmm::ProcessGrid const& grid, graph::GraphStore const& store, GcnSettings const& settings)
+    : grid_(grid),
+      settings_(settings) {
+  auto const plan = plan_gcn(store, settings);
+  parameters_ = std::make_shared<GcnParameters<T>>(grid, plan, settings);
+  memory_.resize(parameters_->num_layers());
+  activated_memory_.resize(parameters_->num_layers());
+  auto operands = make_full_graph_operands<T>(grid, store, plan, settings);
+  if (settings.trains_features) parameters_->add_features(operands.features.dense);
+  rebind(std::move(operands));
+}
+
+template<class T>
+void Gcn<T>::require_fitting(GcnOperands<T> const& operands) const {
+  auto const& plan = operands.plan;
+  auto const num_layers = parameters_->num_layers();
+  auto const fits = plan.layers.size() == num_layers && operands.adjacency.size() == num_layers &&
+                    operands.output_keys.size() == num_layers;
+  ORTHANT_REQUIRE(fits, plan.layers.size(), " layers, ", operands.adjacency.size(), " blocks and ",
+                  operands.output_keys.size(), " keys for ", num_layers, " weights");
+  auto const require_alike = [](std::string const& name, pmm::Placement const& planned,
+                                GcnLayerParameters<T> const& parameters) {
+    auto const& there = parameters.weight.placement();
+    ORTHANT_REQUIRE(planned == there, name, " needs ", planned.to_string(), "; there is ", there.to_string());
+  };
+  if (plan.projection) require_alike("input.weight", plan.projection->weight, parameters_->projection());
+  for (std::size_t l = 0; l < num_layers; ++l) {
+    require_alike(fmt::format("layer{}.weight", l), plan.layers[l].weight, parameters_->layer(l));
+    ORTHANT_REQUIRE(plan.layers[l].is_residual == operands.residual(l).exists(), "the residual of layer ", l);
+  }
+  if (plan.head) require_alike("head.weight", plan.head->weight, parameters_->head());
+}
+
+template<class T>
+void Gcn<T>::reserve_scratch() {
+  auto const size_of = [&](pmm::Placement const& placement) {
+    return pmm::block_of(grid_, placement).num_padded;
+  };
+  auto gradient = std::int64_t{0};
+  auto middle = plan_.head ? size_of(plan_.head->output) : std::int64_t{0};
+  auto residual_gradient = std::int64_t{0};
+  auto row_sums = std::int64_t{0};
+  for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
+    auto const& layer = plan_.layers[l];
+    gradient = std::max(gradient, size_of(layer.output));
+    if (needs_input_gradient(plan_, l)) gradient = std::max(gradient, size_of(layer.input));
+    middle = std::max(middle, size_of(layer.middle));
+    if (layer.is_residual) residual_gradient = std::max(residual_gradient, size_of(layer.input));
+    if (settings_.norm == Norm::rms)
+      row_sums = std::max(row_sums, pmm::block_of(grid_, layer.output).rows.size());
+  }
+  static_cast<void>(scratch_.gradient.reserve(gradient));
+  static_cast<void>(scratch_.middle.reserve(middle));
+  static_cast<void>(activation_scratch_.residual_gradient.reserve(residual_gradient));
+  static_cast<void>(activation_scratch_.row_sums.reserve(row_sums));
+}
+
+template<class T>
+void Gcn<T>::rebind(GcnOperands<T> operands) {
+  require_fitting(operands);
+  // They hold the memory that is about to grow.
+  projection_.reset();
+  layers_.clear();
+  activations_.clear();
+  head_.reset();
+  head_gradient_ = {};
+  plan_ = operands.plan;
+  input_.bind(std::move(operands.features), settings_.input_dropout());
+  reserve_scratch();
+  make_layers(operands);
+  keeps_first_aggregate_ = keeps_first_aggregate(plan_) && !input_.is_sparse();
+  has_first_aggregate_ = false;
+}
+
+template<class T>
+void Gcn<T>::make_layers(GcnOperands<T> const& operands) {
+  GcnLayerOptions options{.has_bias = settings_.has_bias,
+                          .needs_input_gradient = settings_.trains_features,
+                          .overlaps = settings_.overlaps,
+                          .wire = settings_.wire};
+  if (plan_.projection)
+    projection_.emplace(grid_, *plan_.projection, parameters_->projection(), options, scratch_, projected_);
+  layers_.reserve(plan_.layers.size());
+  activations_.reserve(plan_.layers.size());
+  for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
+    options.needs_input_gradient = needs_input_gradient(plan_, l);
+    options.is_activated = is_activated(plan_, l) && settings_.norm == Norm::none;
+    layers_.emplace_back(grid_, plan_.layers[l], operands.adjacency[l], parameters_->layer(l), options,
+                         scratch_, memory_[l]);
+    if (is_activated(plan_, l))
+      activations_.emplace_back(layers_[l], parameters_->layer(l), operands.output_keys[l],
+                                operands.residual(l), activation_scratch_, activated_memory_[l]);
+  }
+  if (!plan_.head) return;
+  options.needs_input_gradient = true;
+  head_.emplace(grid_, *plan_.head, parameters_->head(), options, scratch_, logits_);
+  auto const& logits = plan_.head->output;
+  head_gradient_ =
+      pmm::DistMatrix<T>(grid_, logits, scratch_.middle.reserve(pmm::block_of(grid_, logits).num_padded));
+}
+
+template<class T>
+Dropout Gcn<T>::dropout_of(std::uint64_t step, std::uint32_t layer) const {
+  return {dropout_in_use_, runtime::RandomStream(settings_.seed, runtime::Purpose::dropout, step, layer)};
+}
+
+template<class T>
+void Gcn<T>::forward_input(DefaultExec const& exec, runtime::PhaseTimes& phases) {
+  ScopedTimer const timer(grid_.world().instruments(), phases, "input");
+  auto dropout = dropout_of(step_in_use_, 0);
+  if (projection_) dropout.probability = 0;
+  input_.prepare(exec, dropout);
+  if (!projection_) return;
+  if (input_.is_sparse())
+    projection_->forward(exec, input_.sparse());
+  else
+    projection_->forward(exec, input_.dense());
+}
+
+template<class T>
+void Gcn<T>::forward_layer(DefaultExec const& exec, std::size_t l) {
+  auto& layer = layers_[l];
+  if (l > 0 || projection_)
+    layer.forward(exec, hidden(l));
+  else if (input_.is_sparse())
+    layer.forward(exec, input_.sparse());
+  else if (has_first_aggregate_ && dropout_in_use_ == 0)
+    layer.forward_from_middle(exec);
+  else
+    layer.forward(exec, input_.dense());
+  // With dropout the aggregate is that of one step alone.
+  if (l == 0) has_first_aggregate_ = keeps_first_aggregate_ && dropout_in_use_ == 0;
+}
+
+template<class T>
+pmm::DistMatrix<T> const& Gcn<T>::forward(DefaultExec const& exec, Pass pass, std::uint64_t step,
+                                          runtime::PhaseTimes& phases) {
+  auto& instruments = grid_.world().instruments();
+  dropout_in_use_ = pass == Pass::training ? settings_.dropout : 0.0;
+  step_in_use_ = step;
+  forward_input(exec, phases);
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    auto const is_residual = plan_.layers[l].is_residual;
+    if (is_residual) {
+      // Ahead of the products: F is there, and its way may be hidden behind them.
+      ScopedTimer const timer(instruments, phases, "residual");
+      activations_[l].start(exec, hidden(l));
+    }
+    {
+      ScopedTimer const timer(instruments, phases, "forward");
+      forward_layer(exec, l);
+    }
+    if (l < activations_.size()) {
+      ScopedTimer const timer(instruments, phases, "activation");
+      activations_[l].forward(exec, dropout_of(step, static_cast<std::uint32_t>(l) + 1));
+    }
+  }
+  if (head_) {
+    ScopedTimer const timer(instruments, phases, "forward");
+    head_->forward(exec, hidden(layers_.size()));
+  }
+  if (has_first_aggregate_ && settings_.dropout == 0)
+    input_.release(); // A^ F0 is all that layer 0 reads from now on
+  return logits();
+}
+
+template<class T>
+pmm::DistMatrix<T> const& Gcn<T>::backward_layer(DefaultExec const& exec, std::size_t l) {
+  if (l > 0 || projection_) return layers_[l].backward(exec, hidden(l));
+  if (input_.is_sparse()) return layers_[l].backward(exec, input_.sparse());
+  return layers_[l].backward(exec, input_.dense());
+}
+
+/// From the gradient of what layer 0 reads.
+template<class T>
+void Gcn<T>::backward_input(DefaultExec const& exec, pmm::DistMatrix<T> const& gradient) {
+  auto const& features_gradient = parameters_->features_gradient();
+  if (projection_) {
+    if (input_.is_sparse())
+      projection_->backward(exec, input_.sparse(), gradient, features_gradient);
+    else
+      projection_->backward(exec, input_.dense(), gradient, features_gradient);
+  } else if (settings_.trains_features) {
+    input_.backward(exec, dropout_of(step_in_use_, 0), gradient);
+    Kokkos::deep_copy(exec, features_gradient.storage(), gradient.storage());
+  }
+}
+
+template<class T>
+void Gcn<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& phases) {
+  auto& instruments = grid_.world().instruments();
+  if (head_) {
+    ScopedTimer const timer(instruments, phases, "backward");
+    head_->backward(exec, hidden(layers_.size()), head_gradient_, layers_.back().output_gradient());
+  }
+  for (auto l = layers_.size(); l-- > 0;) {
+    if (l < activations_.size()) {
+      ScopedTimer const timer(instruments, phases, "activation");
+      // dF' of this layer lies where the dF of the layer above does.
+      activations_[l].backward(exec, dropout_in_use_);
+    }
+    ScopedTimer const timer(instruments, phases, "backward");
+    auto const& input_gradient = backward_layer(exec, l);
+    if (l < activations_.size()) activations_[l].finish_backward(exec, input_gradient);
+    if (l == 0) backward_input(exec, input_gradient);
+  }
+}
+
+template<class T>
+std::int64_t Gcn<T>::first_layer_not_finite(DefaultExec const& exec) const {
+  auto const num_layers = static_cast<std::int64_t>(layers_.size());
+  auto const none = num_layers + 1;
+  auto first = head_ && !is_finite(exec, head_->output()) ? num_layers : none;
+  for (std::size_t l = layers_.size(); l-- > 0;)
+    if (!is_finite(exec, layers_[l].output())) first = static_cast<std::int64_t>(l);
+  first = runtime::all_reduced(grid_.group(), first, runtime::Reduction::min);
+  return first == none ? -1 : first;
+}
+
+template class Gcn<float>;
+template class Gcn<double>;
+
+} // namespace orthant::models

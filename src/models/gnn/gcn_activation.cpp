@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/gcn_activation.hpp"
+
+namespace orthant::models {
+
+using runtime::DefaultExec;
+
+template<class T>
+GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<T> parameters, BlockKeys keys,
+                                ResidualPath<T> residual, GcnActivationScratch<T>& scratch,
+                                GcnActivationMemory<T>& memory)
+    : parameters_(std::move(parameters)),
+      keys_(std::move(keys)),
+      residual_(std::move(residual)),
+      z_(layer.output()),
+      gradient_(layer.output_gradient()),
+      output_(z_),
+      workspace_(layer.workspace()) {
+  auto const& grid = z_.grid();
+  if (has_norm() || residual_.exists())
+    output_ = pmm::DistMatrix<T>(grid, z_.placement(), memory.output.reserve(z_.block().num_padded));
+  if (has_norm()) {
+    auto const num_rows = z_.block().rows.size();
+    auto const num_words = num_rows * RmsNormState<T>::words_of(z_.block().columns.size());
+    norm_state_ = {memory.inverse_rms.reserve(num_rows), memory.passed.reserve(num_words)};
+    row_sums_ = scratch.row_sums.reserve(num_rows);
+  }
+  if (residual_.exists()) {
+    auto const& input = layer.plan().input;
+    residual_gradient_ = pmm::DistMatrix<T>(
+        grid, input, scratch.residual_gradient.reserve(pmm::block_of(grid, input).num_padded));
+  }
+}
+
+template<class T>
+void GcnActivation<T>::start(DefaultExec const& exec, pmm::DistMatrix<T> const& layer_input) {
+  // F' := F
+  if (residual_.exists()) residual_.forward->run(exec, layer_input, output_);
+}
+
+template<class T>
+void GcnActivation<T>::forward(DefaultExec const& exec, Dropout const& dropout) {
+  if (has_norm())
+    return rms_norm_relu_dropout(exec, z_, parameters_.norm_scale, dropout, keys_, norm_state_, output_,
+                                 residual_.exists() ? Write::add : Write::replace);
+  bias_relu_dropout(exec, z_.local(), parameters_.bias.local(), dropout, keys_);
+  if (residual_.exists()) add(exec, z_, output_);
+}
+
+template<class T>
+void GcnActivation<T>::backward(DefaultExec const& exec, double probability) {
+  if (residual_.exists()) residual_.backward->run(exec, gradient_, residual_gradient_);
+  if (has_norm())
+    return rms_norm_relu_dropout_backward(exec, z_, parameters_.norm_scale, probability, norm_state_,
+                                          row_sums_, gradient_, parameters_.norm_scale_gradient, *workspace_);
+  if (parameters_.bias.length() > 0)
+    relu_dropout_backward_sum(exec, z_.local(), probability, gradient_.local(),
+                              parameters_.bias_gradient.local(), *workspace_);
+  else
+    relu_dropout_backward(exec, z_.local(), probability, gradient_.local());
+}
+
+template<class T>
+void GcnActivation<T>::finish_backward(DefaultExec const& exec, pmm::DistMatrix<T> const& input_gradient) {
+  if (residual_.exists()) add(exec, residual_gradient_, input_gradient);
+}
+
+template class GcnActivation<float>;
+template class GcnActivation<double>;
+
+} // namespace orthant::models

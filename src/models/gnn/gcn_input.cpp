@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/gcn_input.hpp"
+
+namespace orthant::models {
+namespace {
+
+/// The same pattern with a value array of its own, to be filled.
+template<class T>
+pmm::LocalSpmm<T> with_own_values(pmm::SparseBlock<T> block, GrowingVector<T>& memory) {
+  auto const count = block.csr.columns.extent(0);
+  block.csr.values =
+      Kokkos::subview(memory.reserve(static_cast<std::int64_t>(count)), std::pair(std::size_t{0}, count));
+  return pmm::LocalSpmm<T>(std::move(block));
+}
+
+} // namespace
+
+template<class T>
+InputFeatures<T> read_input_features(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                     pmm::Placement const& placement, FeatureNorm norm) {
+  InputFeatures<T> features;
+  features.is_sparse = store.facts().feature_kind == graph::FeatureKind::sparse;
+  features.keys = read_block_keys(grid, store, placement);
+  if (features.is_sparse) {
+    features.sparse = read_sparse_features<T>(grid, store, placement, norm);
+    return features;
+  }
+  auto whole = placement;
+  whole.layout.storage = pmm::Storage::replicated;
+  features.dense = read_dense_features<T>(grid, store, whole, norm);
+  if (placement.layout.storage == pmm::Storage::flat_sharded) {
+    pmm::DistMatrix<T> shard(grid, placement, "orthant::models::trained_features");
+    auto const first = static_cast<std::size_t>(shard.block().first);
+    auto const count = static_cast<std::size_t>(shard.block().num_stored);
+    Kokkos::deep_copy(Kokkos::subview(shard.storage(), std::pair(std::size_t{0}, count)),
+                      Kokkos::subview(features.dense.storage(), std::pair(first, first + count)));
+    features.dense = shard;
+  }
+  return features;
+}
+
+template<class T>
+void GcnInput<T>::bind(InputFeatures<T> features, double dropout_probability) {
+  features_ = std::move(features);
+  uses_dropped_ = false;
+  dropped_dense_ = {};
+  dropped_sparse_ = {};
+  if (dropout_probability == 0) return;
+  auto const& placement = features_.placement();
+  if (features_.is_sparse) {
+    auto const& sparse = features_.sparse;
+    dropped_sparse_ = pmm::DistSparse<T>(
+        sparse.grid(), placement, with_own_values(sparse.forward().block(), dropped_values_),
+        with_own_values(sparse.adjoint().block(), dropped_transposed_values_));
+    return;
+  }
+  auto const& dense = features_.dense;
+  dropped_dense_ =
+      pmm::DistMatrix<T>(dense.grid(), placement, dropped_numbers_.reserve(dense.block().num_padded));
+}
+
+template<class T>
+void GcnInput<T>::prepare(runtime::DefaultExec const& exec, Dropout const& dropout) {
+  uses_dropped_ = dropout.probability > 0;
+  if (!uses_dropped_) return;
+  if (features_.is_sparse) {
+    apply_dropout_to_entries(exec, features_.sparse.forward().block().csr, CsrRows::vertices, dropout,
+                             features_.keys, dropped_sparse_.forward().block().csr.values);
+    apply_dropout_to_entries(exec, features_.sparse.adjoint().block().csr, CsrRows::features, dropout,
+                             features_.keys, dropped_sparse_.adjoint().block().csr.values);
+  } else if (features_.dense.layout().storage == pmm::Storage::replicated) {
+    apply_dropout(exec, features_.dense.local(), dropout, features_.keys, dropped_dense_.local());
+  } else {
+    auto const& block = features_.dense.block();
+    auto const stored = std::pair(std::size_t{0}, static_cast<std::size_t>(block.num_stored));
+    apply_dropout_to_piece<T>(exec, Kokkos::subview(features_.dense.storage(), stored), dropout,
+                              features_.keys, block.first, block.columns.size(),
+                              Kokkos::subview(dropped_dense_.storage(), stored));
+  }
+}
+
+template<class T>
+void GcnInput<T>::backward(runtime::DefaultExec const& exec, Dropout const& dropout,
+                           pmm::DistMatrix<T> const& gradient) const {
+  if (dropout.probability == 0) return;
+  auto const& block = gradient.block();
+  auto const stored = Kokkos::subview(gradient.storage(),
+                                      std::pair(std::size_t{0}, static_cast<std::size_t>(block.num_stored)));
+  apply_dropout_to_piece<T>(exec, stored, dropout, features_.keys, block.first, block.columns.size(), stored);
+}
+
+template class GcnInput<float>;
+template class GcnInput<double>;
+template InputFeatures<float> read_input_features(pmm::ProcessGrid const&, graph::GraphStore const&,
+                                                  pmm::Placement const&, FeatureNorm);
+template InputFeatures<double> read_input_features(pmm::ProcessGrid const&, graph::GraphStore const&,
+                                                   pmm::Placement const&, FeatureNorm);
+
+} // namespace orthant::models

@@ -1,0 +1,71 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What enters a GCN: features as they are stored (dense, or sparse and never made dense), or features that
+// are trained; with dropout in training.
+
+#include "models/core/graph_operands.hpp"
+#include "models/core/growing_vector.hpp"
+
+namespace orthant::models {
+
+/// Features of a graph or of a batch, one of both kinds.
+template<class T>
+struct InputFeatures {
+  bool is_sparse = false;
+  pmm::DistMatrix<T> dense;
+  pmm::DistSparse<T> sparse;
+  BlockKeys keys; // what their dropout is keyed by
+
+  [[nodiscard]] pmm::Placement const& placement() const {
+    return is_sparse ? sparse.placement() : dense.placement();
+  }
+};
+
+/// Reads the features of that placement. Flat-sharded: trained, and starts from what is stored. Collective
+/// over the grid's group.
+template<class T>
+[[nodiscard]] InputFeatures<T> read_input_features(pmm::ProcessGrid const& grid,
+                                                   graph::GraphStore const& store,
+                                                   pmm::Placement const& placement, FeatureNorm norm);
+
+template<class T>
+class GcnInput {
+ public:
+  /// Takes other features in place of the last ones. `dropout_probability` above 0 keeps a second copy, in
+  /// memory that grows only. Not collective.
+  void bind(InputFeatures<T> features, double dropout_probability);
+
+  [[nodiscard]] bool is_sparse() const { return features_.is_sparse; }
+
+  /// dense() or sparse() := the features, dropped out where the probability is above 0. Enqueues on exec.
+  void prepare(runtime::DefaultExec const& exec, Dropout const& dropout);
+  [[nodiscard]] pmm::DistMatrix<T> const& dense() const {
+    return uses_dropped_ ? dropped_dense_ : features_.dense;
+  }
+  [[nodiscard]] pmm::DistSparse<T> const& sparse() const {
+    return uses_dropped_ ? dropped_sparse_ : features_.sparse;
+  }
+
+  /// Trained features: gradient (by dense()) := gradient by the features, in place, for the mask of the last
+  /// prepare().
+  void backward(runtime::DefaultExec const& exec, Dropout const& dropout,
+                pmm::DistMatrix<T> const& gradient) const;
+
+  /// Lets go of dense features that nobody will read again: A^ F0 is kept instead.
+  void release() { features_.dense = {}; }
+
+ private:
+  InputFeatures<T> features_;
+  bool uses_dropped_ = false;
+  pmm::DistMatrix<T> dropped_dense_;
+  pmm::DistSparse<T> dropped_sparse_;
+  GrowingVector<T> dropped_numbers_{"orthant::models::dropped_features"};
+  GrowingVector<T> dropped_values_{"orthant::models::dropped_values"};
+  GrowingVector<T> dropped_transposed_values_{"orthant::models::dropped_values"};
+};
+
+extern template class GcnInput<float>;
+extern template class GcnInput<double>;
+
+} // namespace orthant::models

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/gcn_layer.hpp"
+
+#include "pmm/rows/bias.hpp"
+#include "pmm/rows/column_sums.hpp"
+
+namespace orthant::models {
+namespace {
+
+template<class T>
+runtime::Vector<T> lent(pmm::ProcessGrid const& grid, pmm::Placement const& placement,
+                        GrowingVector<T>& memory) {
+  return memory.reserve(pmm::block_of(grid, placement).num_padded);
+}
+
+} // namespace
+
+template<class T>
+GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, pmm::DistSparse<T> adjacency,
+                      GcnLayerParameters<T> parameters, GcnLayerOptions const& options,
+                      GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
+    : GcnLayer(grid, p, products_of(p, options.wire), std::move(adjacency), std::move(parameters), options,
+               scratch, memory) {}
+
+template<class T>
+GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLayerProducts const& products,
+                      pmm::DistSparse<T> adjacency, GcnLayerParameters<T> parameters,
+                      GcnLayerOptions const& options, GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
+    : plan_(p),
+      options_(options),
+      adjacency_(std::move(adjacency)),
+      parameters_(std::move(parameters)),
+      workspace_(scratch.workspace),
+      // H is kept for dW; U is no longer needed once Q is there.
+      middle_(grid, p.middle, lent(grid, p.middle, p.aggregates_first ? memory.middle : scratch.middle)),
+      middle_gradient_(grid, p.middle, lent(grid, p.middle, scratch.middle)),
+      output_(grid, p.output, lent(grid, p.output, memory.output)),
+      output_gradient_(grid, p.output, lent(grid, p.output, scratch.gradient)),
+      input_gradient_(options.needs_input_gradient
+                          ? pmm::DistMatrix<T>(grid, p.input, lent(grid, p.input, scratch.gradient))
+                          : pmm::DistMatrix<T>()),
+      aggregate_(grid, products.aggregate, scratch.workspace),
+      transform_(grid, products.transform, scratch.workspace),
+      aggregate_back_(grid, products.aggregate_back, scratch.workspace),
+      weight_back_(grid, products.weight_back, scratch.workspace),
+      transform_back_(grid, products.transform_back, scratch.overlapped) {
+  auto const& block = output_.block();
+  pmm::reserve_column_sums(*workspace_, block.stored_rows.size(), block.columns.size());
+}
+
+template<class T>
+template<class Features>
+pmm::DistMatrix<T> const& GcnLayer<T>::forward(runtime::DefaultExec const& exec, Features const& features) {
+  if (plan_.aggregates_first) {
+    // H[c,b] := sum_a A^[c,a] F[a,b]
+    if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>)
+      aggregate_.run(exec, adjacency_, features, middle_);
+    return forward_from_middle(exec);
+  }
+  // U[a,c] := sum_b F[a,b] W[b,c];  Q[b,c] := sum_a A^[b,a] U[a,c]
+  transform_.run(exec, features, parameters_.weight, middle_);
+  aggregate_.run(exec, adjacency_, middle_, output_);
+  if (options_.has_bias && !options_.is_activated) pmm::add_bias(exec, output_, parameters_.bias);
+  return output_;
+}
+
+template<class T>
+pmm::DistMatrix<T> const& GcnLayer<T>::forward_from_middle(runtime::DefaultExec const& exec) {
+  ORTHANT_REQUIRE(plan_.aggregates_first, "layer ", plan_.index, " keeps no aggregate");
+  // Q[c,a] := sum_b H[c,b] W[b,a]
+  transform_.run(exec, middle_, parameters_.weight, output_);
+  if (options_.has_bias && !options_.is_activated) pmm::add_bias(exec, output_, parameters_.bias);
+  return output_;
+}
+
+template<class T>
+template<class Features>
+pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec, Features const& features) {
+  if (options_.has_bias && !options_.is_activated)
+    pmm::sum_rows(exec, output_gradient_, parameters_.bias_gradient, *workspace_);
+  else if (options_.has_bias)
+    pmm::reduce_sums(exec, output_gradient_, parameters_.bias_gradient);
+  if (plan_.aggregates_first) {
+    // dH[c,b] := sum_a dQ[c,a] W[b,a]^T is reduced while dW[b,a] := sum_c H[c,b]^T dQ[c,a] is computed.
+    if (options_.needs_input_gradient) {
+      transform_back_.start(exec, output_gradient_, parameters_.weight, middle_gradient_);
+      if (!options_.overlaps) transform_back_.finish();
+    }
+    weight_back_.run(exec, middle_, output_gradient_, parameters_.weight_gradient);
+    if (!options_.needs_input_gradient) return input_gradient_;
+    if (options_.overlaps) transform_back_.finish();
+    // dF[a,b] := sum_c A^[c,a]^T dH[c,b]
+    aggregate_back_.run(exec, adjacency_, middle_gradient_, input_gradient_);
+    return input_gradient_;
+  }
+  // dU[a,c] := sum_b A^[b,a]^T dQ[b,c]
+  aggregate_back_.run(exec, adjacency_, output_gradient_, middle_gradient_);
+  // dF[a,b] := sum_c dU[a,c] W[b,c]^T is reduced while dW[b,c] := sum_a F[a,b]^T dU[a,c] is computed.
+  if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>) {
+    if (options_.needs_input_gradient) {
+      transform_back_.start(exec, middle_gradient_, parameters_.weight, input_gradient_);
+      if (!options_.overlaps) transform_back_.finish();
+    }
+  }
+  weight_back_.run(exec, features, middle_gradient_, parameters_.weight_gradient);
+  if (options_.needs_input_gradient && options_.overlaps) transform_back_.finish();
+  return input_gradient_;
+}
+
+template class GcnLayer<float>;
+template class GcnLayer<double>;
+#define ORTHANT_INSTANTIATE(T, Features)                                                                     \
+  template pmm::DistMatrix<T> const& GcnLayer<T>::forward(runtime::DefaultExec const&, Features const&);     \
+  template pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const&, Features const&);
+ORTHANT_INSTANTIATE(float, pmm::DistMatrix<float>)
+ORTHANT_INSTANTIATE(float, pmm::DistSparse<float>)
+ORTHANT_INSTANTIATE(double, pmm::DistMatrix<double>)
+ORTHANT_INSTANTIATE(double, pmm::DistSparse<double>)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::models

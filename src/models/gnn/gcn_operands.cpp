@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/gcn_operands.hpp"
+
+#include "runtime/comm/together.hpp"
+
+namespace orthant::models {
+namespace {
+
+/// Rows of one order are found in the other by the store's permutations.
+template<class T>
+ResidualPath<T> read_residual_path(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                   GcnLayerPlan const& layer) {
+  auto const other_rows = [&](pmm::Placement const& placement) {
+    return runtime::together(grid.group(), [&] {
+      return store.read_other_positions(order_of(placement.layout.row_order),
+                                        pmm::block_of(grid, placement).rows);
+    });
+  };
+  return make_residual_path<T>(grid, layer, other_rows(layer.output), other_rows(layer.input));
+}
+
+} // namespace
+
+template<class T>
+GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                        GcnPlan const& plan, GcnSettings const& settings) {
+  GcnOperands<T> operands;
+  operands.plan = plan;
+  operands.features = read_input_features<T>(grid, store, plan.features(), settings.feature_norm);
+  AdjacencyBlocks<T> adjacency(grid, store);
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    auto const& layer = plan.layers[l];
+    operands.adjacency.push_back(adjacency.get(layer.adjacency, layer.is_even));
+    operands.output_keys.push_back(settings.dropout > 0 && is_activated(plan, l)
+                                       ? read_block_keys(grid, store, layer.output)
+                                       : BlockKeys{});
+    operands.residuals.push_back(layer.is_residual ? read_residual_path<T>(grid, store, layer)
+                                                   : ResidualPath<T>{});
+  }
+  return operands;
+}
+
+template GcnOperands<float> make_full_graph_operands(pmm::ProcessGrid const&, graph::GraphStore const&,
+                                                     GcnPlan const&, GcnSettings const&);
+template GcnOperands<double> make_full_graph_operands(pmm::ProcessGrid const&, graph::GraphStore const&,
+                                                      GcnPlan const&, GcnSettings const&);
+
+} // namespace orthant::models

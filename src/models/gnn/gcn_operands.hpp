@@ -1,0 +1,36 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything of a graph, or of a batch of its vertices, that a GCN runs on. A plain struct: whoever samples a
+// batch fills it in.
+
+#include "models/gnn/gcn_input.hpp"
+#include "models/gnn/residual.hpp"
+#include "models/plan/gcn_settings.hpp"
+
+#include <vector>
+
+namespace orthant::models {
+
+/// Copies share the numbers.
+template<class T>
+struct GcnOperands {
+  GcnPlan plan; // of this graph's or batch's extents; weights lie as the parameters do
+  std::vector<pmm::DistSparse<T>> adjacency; // [layers] with the transpose: layer l's A^ of plan.layers[l]
+  InputFeatures<T> features;                 // of plan.features()
+  std::vector<ResidualPath<T>> residuals;    // [layers], or none where no layer is residual
+  // [layers] of the rows of plan.layers[l].output; empty where nothing is dropped
+  std::vector<BlockKeys> output_keys;
+
+  [[nodiscard]] ResidualPath<T> residual(std::size_t l) const {
+    return residuals.empty() ? ResidualPath<T>{} : residuals[l];
+  }
+};
+
+/// Those of the whole graph. Reads this rank's blocks: collective over the grid's group.
+template<class T>
+[[nodiscard]] GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid,
+                                                      graph::GraphStore const& store, GcnPlan const& plan,
+                                                      GcnSettings const& settings);
+
+} // namespace orthant::models

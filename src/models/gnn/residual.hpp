@@ -1,0 +1,37 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// A residual connection around a convolution: F_{l+1} = D + F_l. Input and output of a layer lie on
+// different planes and in different orders of rows (docs/design.md 2.2), so F travels to where the output
+// lies, and dF_{l+1} back: one all_to_all of the group each way. Both only need what is there before the
+// layer's products start.
+
+#include "models/plan/gcn_plan.hpp"
+#include "pmm/matrix/relayout.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace orthant::models {
+
+/// The way of F from input to output of one layer, and back. Empty: the layer has no residual connection.
+template<class T>
+struct ResidualPath {
+  std::shared_ptr<pmm::Relayout<T> const> forward;  // plan.input -> plan.output
+  std::shared_ptr<pmm::Relayout<T> const> backward; // plan.output -> plan.input
+
+  [[nodiscard]] bool exists() const { return forward != nullptr; }
+};
+
+/// `input_rows`: for each row of this rank's output block its row of the input; `output_rows`: for each row
+/// of its input block its row of the output. Collective over the grid's group.
+template<class T>
+[[nodiscard]] ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
+                                                 std::vector<std::int64_t> const& input_rows,
+                                                 std::vector<std::int64_t> const& output_rows);
+
+/// to := to + from, of equal placements (Error). Enqueues on exec.
+template<class T>
+void add(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from, pmm::DistMatrix<T> const& to);
+
+} // namespace orthant::models

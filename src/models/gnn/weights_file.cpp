@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/weights_file.hpp"
+
+#include "runtime/comm/together.hpp"
+#include "runtime/files/hdf5_output.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace orthant::models {
+namespace {
+
+using runtime::Hdf5File;
+
+std::string array_of(std::string const& parameter) {
+  return "/parameters/" + parameter;
+}
+
+template<class T>
+Hdf5File::Extents extents_of(Parameter<T> const& parameter) {
+  if (parameter.is_vector()) return {parameter.vector.length()};
+  return {parameter.matrix.extents().rows, parameter.matrix.extents().columns};
+}
+
+std::string shape_text(Hdf5File::Extents const& extents) {
+  return extents.size() == 1   ? fmt::format("{}", extents[0])
+         : extents.size() == 2 ? fmt::format("{} x {}", extents[0], extents[1])
+                               : fmt::format("of {} dimensions", extents.size());
+}
+
+/// work(begin, counts, offset): this rank's piece as boxes of the global array; `offset` is the box's place
+/// in the piece. A piece of a matrix is a run of its block's row-major elements: a part of a row, whole rows,
+/// a part of a row.
+template<class T, class Work>
+void for_each_box(Parameter<T> const& parameter, Work&& work) {
+  if (parameter.is_vector()) {
+    auto const range = parameter.vector.range();
+    if (range.size() > 0)
+      work(Hdf5File::Extents{range.begin}, Hdf5File::Extents{range.size()}, std::int64_t{0});
+    return;
+  }
+  auto const& block = parameter.matrix.block();
+  auto const width = block.columns.size();
+  for (auto done = std::int64_t{0}; done < block.num_stored;) {
+    auto const place = block.first + done;
+    auto const row = place / width;
+    auto const column = place % width;
+    auto const left = block.num_stored - done;
+    auto const is_whole_rows = column == 0 && left >= width;
+    auto const num_rows = is_whole_rows ? left / width : 1;
+    auto const num_columns = is_whole_rows ? width : std::min(width - column, left);
+    work(Hdf5File::Extents{block.rows.begin + row, block.columns.begin + column},
+         Hdf5File::Extents{num_rows, num_columns}, done);
+    done += num_rows * num_columns;
+  }
+}
+
+template<class T>
+bool counts_here(pmm::ProcessGrid const& grid, Parameter<T> const& parameter) {
+  if (grid.coordinate(pmm::Axis::data) != 0) return false;
+  return parameter.is_vector() ? parameter.vector.is_first_replica() : parameter.matrix.is_first_replica();
+}
+
+} // namespace
+
+template<class T>
+void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
+                  std::vector<Parameter<T>> const& parameters, GcnSettings const& settings) {
+  runtime::Hdf5Output file(grid.world(), path, "weights");
+  for (auto const& parameter : parameters)
+    file.create_array(array_of(parameter.name), runtime::detail::hdf5_type_of<T>(), extents_of(parameter));
+  for (auto const& [part, value] : architecture_of(settings))
+    file.write_attribute("/", part, value);
+  file.write_attribute("/", "feature_norm",
+                       std::string(settings.feature_norm == FeatureNorm::row ? "row" : "none"));
+  file.reserve_space();
+  runtime::together(grid.world(), [&] {
+    for (auto const& parameter : parameters) {
+      if (!counts_here(grid, parameter)) continue;
+      auto const values = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), parameter.value());
+      for_each_box(parameter, [&](auto const& begin, auto const& counts, std::int64_t offset) {
+        auto size = std::size_t{1};
+        for (auto const count : counts)
+          size *= static_cast<std::size_t>(count);
+        file.write(array_of(parameter.name), begin, counts, std::span<T const>(values.data() + offset, size));
+      });
+    }
+  });
+  file.publish();
+}
+
+Architecture architecture_of(GcnSettings const& settings) {
+  auto const yes_or_no = [](bool has_it) { return std::string(has_it ? "yes" : "no"); };
+  return {{"model", "gcn"},
+          {"layers", std::to_string(settings.num_layers())},
+          {"norm", settings.norm == Norm::rms ? "rms" : "none"},
+          {"residual", yes_or_no(settings.has_residuals)},
+          {"input_projection", yes_or_no(settings.projected_width > 0)},
+          {"head", yes_or_no(settings.has_head)},
+          {"bias", yes_or_no(settings.has_bias)}};
+}
+
+template<class T>
+void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
+                  std::vector<Parameter<T>> const& parameters, Architecture const& architecture) {
+  runtime::together(grid.world(), [&] {
+    auto const file = Hdf5File::open(path);
+    for (auto const& [part, wanted] : architecture) {
+      if (!file.contains_attribute("/", part)) continue;
+      if (auto const found = file.read_text("/", part); found != wanted)
+        runtime::throw_user("{} holds weights of another architecture: its {} is {}, that of the model {}",
+                            path.string(), part, found, wanted);
+    }
+    for (auto const& parameter : parameters) {
+      auto const name = array_of(parameter.name);
+      auto const wanted = extents_of(parameter);
+      if (!file.contains(name))
+        runtime::throw_user("{} has no {} (the model needs one of shape {}){}", path.string(), name,
+                            shape_text(wanted),
+                            parameter.name.ends_with(".bias") ? "; without biases, give --no-bias" : "");
+      if (auto const found = file.extents(name); found != wanted)
+        runtime::throw_user("{}: {} has shape {}, but the model needs {}", path.string(), name,
+                            shape_text(found), shape_text(wanted));
+      auto const values = Kokkos::create_mirror_view(parameter.value());
+      Kokkos::deep_copy(values, parameter.value()); // the padding of a shard stays as it is
+      for_each_box(parameter, [&](auto const& begin, auto const& counts, std::int64_t offset) {
+        auto size = std::size_t{1};
+        for (auto const count : counts)
+          size *= static_cast<std::size_t>(count);
+        std::span<T> const read(values.data() + offset, size);
+        file.read(name, begin, counts, read);
+        if (!std::ranges::all_of(read, [](T value) { return std::isfinite(value); }))
+          runtime::throw_user("{}: {} holds a weight that is infinite or not a number", path.string(), name);
+      });
+      Kokkos::deep_copy(parameter.value(), values);
+    }
+  });
+}
+
+GcnSettings settings_of(WeightsFacts const& facts) {
+  GcnSettings settings;
+  auto const last = facts.widths.end() - (facts.head_classes ? 0 : 1);
+  settings.hidden_widths.assign(facts.widths.begin() + 1, last);
+  if (facts.projected_features) settings.projected_width = facts.widths.front();
+  settings.has_head = facts.head_classes.has_value();
+  settings.has_residuals = facts.has_residuals;
+  settings.norm = facts.norm;
+  settings.has_bias = facts.has_bias;
+  settings.dropout = 0;
+  settings.feature_norm = facts.feature_norm.value_or(FeatureNorm::none);
+  return settings;
+}
+
+namespace {
+
+/// Rows and columns of a weight, where the file has it. Throws UserError where it is no matrix.
+std::optional<Hdf5File::Extents> weight_extents(Hdf5File const& file, std::filesystem::path const& path,
+                                                std::string const& parameter) {
+  auto const name = array_of(parameter);
+  if (!file.contains(name)) return std::nullopt;
+  auto extents = file.extents(name);
+  if (extents.size() != 2)
+    runtime::throw_user("{}: {} is {}, not a matrix", path.string(), name, shape_text(extents));
+  if (extents[0] < 1 || extents[1] < 1)
+    runtime::throw_user("{}: {} is {}; it must have rows and columns", path.string(), name,
+                        shape_text(extents));
+  return extents;
+}
+
+} // namespace
+
+WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesystem::path const& path) {
+  return runtime::together(comm, [&] {
+    auto const file = Hdf5File::open(path);
+    WeightsFacts facts;
+    auto const require_fits = [&](std::string const& parameter, std::int64_t num_rows) {
+      if (!facts.widths.empty() && facts.widths.back() != num_rows)
+        runtime::throw_user("{}: {} has {} rows, but the layer before it gives {} columns", path.string(),
+                            array_of(parameter), num_rows, facts.widths.back());
+    };
+    auto const projection = weight_extents(file, path, "input.weight");
+    if (projection) {
+      facts.projected_features = (*projection)[0];
+      facts.widths.push_back((*projection)[1]);
+    }
+    for (auto layer = 0;; ++layer) {
+      auto const name = fmt::format("layer{}.weight", layer);
+      auto const weight = weight_extents(file, path, name);
+      if (!weight && layer == 0)
+        runtime::throw_user("{} holds no weights: there is no /parameters/layer0.weight in it",
+                            path.string());
+      if (!weight) break;
+      require_fits(name, (*weight)[0]);
+      if (facts.widths.empty()) facts.widths.push_back((*weight)[0]);
+      facts.widths.push_back((*weight)[1]);
+    }
+    if (auto const head = weight_extents(file, path, "head.weight")) {
+      require_fits("head.weight", (*head)[0]);
+      facts.head_classes = (*head)[1];
+    }
+    facts.has_bias = file.contains(array_of("layer0.bias"));
+    facts.norm = file.contains(array_of("layer0.norm")) ? Norm::rms : Norm::none;
+    if (file.contains_attribute("/", "feature_norm"))
+      facts.feature_norm = parse_feature_norm(file.read_text("/", "feature_norm"));
+    if (file.contains_attribute("/", "residual"))
+      facts.has_residuals = file.read_text("/", "residual") == "yes";
+    return facts;
+  });
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void save_weights(pmm::ProcessGrid const&, std::filesystem::path const&,                          \
+                             std::vector<Parameter<T>> const&, GcnSettings const&);                          \
+  template void load_weights(pmm::ProcessGrid const&, std::filesystem::path const&,                          \
+                             std::vector<Parameter<T>> const&, Architecture const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::models

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/plan/gcn_plan.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/numbers/checked.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <tuple>
+
+namespace orthant::models {
+namespace {
+
+using pmm::Axis;
+using pmm::IndexOrder;
+using pmm::Layout;
+using pmm::Storage;
+
+struct Roles {
+  Axis a = Axis::x;
+  Axis b = Axis::y;
+  Axis c = Axis::z;
+};
+
+/// Columns gathered by the layer's sparse products of one epoch, forward and backward.
+bool aggregating_first_is_cheaper(GcnShape const& shape, std::size_t layer) {
+  auto const in = shape.widths[layer];
+  auto const out = shape.widths[layer + 1];
+  auto const reads_fixed_features = layer == 0 && !shape.projected_features && !shape.features_need_gradient;
+  auto const forward = reads_fixed_features && !shape.has_input_dropout ? 0 : in;
+  auto const backward = reads_fixed_features ? 0 : in;
+  return forward + backward <= 2 * out;
+}
+
+/// Rows of `from` times a weight, whose third axis is that of the rows.
+LinearPlan plan_linear(pmm::Placement const& input, Axis output_axis, std::int64_t out) {
+  auto const natural = IndexOrder::natural;
+  auto const& layout = input.layout;
+  auto const& extents = input.extents;
+  return {
+      input,
+      {Layout{layout.columns, output_axis, Storage::flat_sharded, natural, natural}, {extents.columns, out}},
+      {Layout{layout.rows, output_axis, Storage::replicated, layout.row_order, natural},
+       {extents.rows, out}}};
+}
+
+/// Every count of numbers and bytes that follows from the shape is less than this product.
+void require_countable(GcnShape const& shape) {
+  constexpr std::int64_t bytes_of_number = 64; // values, gradients, moments in fp64 and more
+  constexpr std::string_view what = "vertices times the widths of all layers";
+  auto sum = shape.projected_features.value_or(0) + shape.head_classes.value_or(0);
+  auto widest = std::max(sum, shape.num_vertices);
+  for (auto const width : shape.widths) {
+    sum = runtime::checked_sum(sum, width, what);
+    widest = std::max(widest, width);
+  }
+  std::ignore = runtime::checked_product(runtime::checked_product(widest, sum, what), bytes_of_number, what);
+}
+
+} // namespace
+
+ProductOrder parse_product_order(std::string_view word) {
+  if (word == "auto") return ProductOrder::automatic;
+  if (word == "aggregate") return ProductOrder::aggregate_first;
+  if (word == "transform") return ProductOrder::transform_first;
+  runtime::throw_user("--order is auto, aggregate or transform, not '{}'", word);
+}
+
+bool is_activated(GcnPlan const& plan, std::size_t l) {
+  return plan.head || l + 1 < plan.layers.size();
+}
+
+bool needs_input_gradient(GcnPlan const& plan, std::size_t l) {
+  return l > 0 || plan.projection || plan.features().layout.storage == Storage::flat_sharded;
+}
+
+bool keeps_first_aggregate(GcnPlan const& plan) {
+  return plan.layers.front().aggregates_first && !needs_input_gradient(plan, 0);
+}
+
+GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices) {
+  auto const resize = [&](pmm::Placement& placement) { placement.extents.rows = num_vertices; };
+  for (auto* const linear : {&plan.projection, &plan.head}) {
+    if (!*linear) continue;
+    resize((*linear)->input);
+    resize((*linear)->output);
+  }
+  for (auto& layer : plan.layers) {
+    for (auto* const placement : {&layer.adjacency, &layer.input, &layer.middle, &layer.output})
+      resize(*placement);
+    layer.adjacency.extents.columns = num_vertices;
+  }
+  return plan;
+}
+
+GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
+  ORTHANT_REQUIRE(shape.widths.size() >= 2, "a GCN needs a layer");
+  require_countable(shape);
+  GcnPlan plan;
+  Roles r;
+  for (std::size_t l = 0; l + 1 < shape.widths.size(); ++l) {
+    auto const n = shape.num_vertices;
+    auto const in = shape.widths[l];
+    auto const out = shape.widths[l + 1];
+    auto const is_sparse = l == 0 && shape.has_sparse_features && !shape.projected_features;
+    auto const is_even = l % 2 == 0;
+    auto const to = is_even ? IndexOrder::p1 : IndexOrder::p2;
+    auto const from = is_even ? IndexOrder::p2 : IndexOrder::p1;
+    auto const natural = IndexOrder::natural;
+
+    GcnLayerPlan layer;
+    layer.index = static_cast<std::int64_t>(l);
+    layer.is_even = is_even;
+    layer.aggregates_first =
+        !is_sparse && (order == ProductOrder::aggregate_first ||
+                       (order == ProductOrder::automatic && aggregating_first_is_cheaper(shape, l)));
+    auto const reads_features = l == 0 && !shape.projected_features;
+    auto const gives_logits = l + 2 == shape.widths.size() && !shape.head_classes;
+    layer.is_residual = shape.has_residuals && in == out && !reads_features && !gives_logits;
+    layer.input = {Layout{r.a, r.b, Storage::replicated, from, natural}, {n, in}};
+    if (layer.aggregates_first) {
+      layer.adjacency = {Layout{r.c, r.a, Storage::replicated, to, from}, {n, n}};
+      layer.middle = {Layout{r.c, r.b, Storage::replicated, to, natural}, {n, in}};
+      layer.weight = {Layout{r.b, r.a, Storage::flat_sharded, natural, natural}, {in, out}};
+      layer.output = {Layout{r.c, r.a, Storage::replicated, to, natural}, {n, out}};
+      r = {r.c, r.a, r.b};
+    } else {
+      layer.weight = {Layout{r.b, r.c, Storage::flat_sharded, natural, natural}, {in, out}};
+      layer.middle = {Layout{r.a, r.c, Storage::replicated, from, natural}, {n, out}};
+      layer.adjacency = {Layout{r.b, r.a, Storage::replicated, to, from}, {n, n}};
+      layer.output = {Layout{r.b, r.c, Storage::replicated, to, natural}, {n, out}};
+      r = {r.b, r.c, r.a};
+    }
+    plan.layers.push_back(layer);
+  }
+  if (shape.projected_features) {
+    // F_0[a,b] := sum_c X[a,c] W_in[c,b]
+    Roles const first;
+    auto features = plan.layers.front().input;
+    features.layout.columns = first.c;
+    features.extents.columns = *shape.projected_features;
+    plan.projection = plan_linear(features, first.b, shape.widths.front());
+  }
+  // logits[a,c] := sum_b F_L[a,b] W_out[b,c]
+  if (shape.head_classes) plan.head = plan_linear(plan.layers.back().output, r.c, *shape.head_classes);
+  return plan;
+}
+
+} // namespace orthant::models

@@ -1,0 +1,98 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where everything of a GCN lies (docs/design.md 2.2). With role axes (a, b, c) a layer is two products and a
+// rotation:
+//
+//   aggregate first   H[c,b] := sum_a A^[c,a] F[a,b]     Q[c,a] := sum_b H[c,b] W[b,a], W flat-sharded over c
+//                     next (a,b,c) <- (c,a,b)
+//   transform first   U[a,c] := sum_b F[a,b] W[b,c], W flat-sharded over a     Q[b,c] := sum_a A^[b,a] U[a,c]
+//                     next (a,b,c) <- (b,c,a)
+//
+// Q lies as the next layer's F does, so activations are never redistributed. Rows alternate between two
+// orders: even layers use A^[p1, p2], odd layers A^[p2, p1]; the features start in order p2. Source: Plexus
+// (arXiv 2505.04083), sections 3.1 and 5.1; transform first is its transpose.
+//
+// An input projection and a head are one product each, around the layers, with the roles of the first layer
+// and those after the last (ScaleGNN, arXiv 2604.02651):
+//
+//   F_0[a,b] := sum_c X[a,c] W_in[c,b]        logits[a,c] := sum_b F_L[a,b] W_out[b,c]        W flat-sharded
+//   over a
+
+#include "pmm/grid/layout.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace orthant::models {
+
+/// Which product comes first in every layer, or the cheaper one layer by layer.
+enum class ProductOrder : std::uint8_t { automatic, aggregate_first, transform_first };
+
+/// "auto", "aggregate" or "transform". Throws UserError for another word.
+[[nodiscard]] ProductOrder parse_product_order(std::string_view word);
+
+struct GcnShape {
+  std::int64_t num_vertices = 0;
+  std::vector<std::int64_t> widths; // [layers + 1] of layer 0's input, and of the layers' outputs
+  std::optional<std::int64_t> projected_features; // D where layer 0 reads X W_in
+  std::optional<std::int64_t> head_classes;       // C where the logits are F_L W_out
+  bool has_sparse_features = false; // the layer that reads them transforms first: A^ X would be dense
+  bool features_need_gradient = false;
+  bool has_residuals = false;     // around layers that are as wide as what they read, features left out
+  bool has_input_dropout = false; // else A^ F0 is the same every epoch
+};
+
+struct GcnLayerPlan {
+  std::int64_t index = 0;
+  bool aggregates_first = true;
+  bool is_even = true;      // parity of A^
+  bool is_residual = false; // F is added to what becomes of Q
+  pmm::Placement adjacency; // A^
+  pmm::Placement input;     // F
+  pmm::Placement middle;    // H or U
+  pmm::Placement weight;    // W
+  pmm::Placement output;    // Q
+};
+
+/// C[r,c] := sum_k A[r,k] W[k,c]: an input projection or a head.
+struct LinearPlan {
+  pmm::Placement input;
+  pmm::Placement weight;
+  pmm::Placement output;
+};
+
+struct GcnPlan {
+  std::optional<LinearPlan> projection;
+  std::vector<GcnLayerPlan> layers; // at least one
+  std::optional<LinearPlan> head;
+
+  /// Of the features.
+  [[nodiscard]] pmm::Placement const& features() const {
+    return projection ? projection->input : layers.front().input;
+  }
+  [[nodiscard]] pmm::Placement const& logits() const { return head ? head->output : layers.back().output; }
+};
+
+/// Whether layer l's output is normalised, activated and dropped out: all but the logits.
+[[nodiscard]] bool is_activated(GcnPlan const& plan, std::size_t l);
+
+/// Whether layer l's input has a gradient. Raw features have one if they are trained; then they are sharded,
+/// like all parameters.
+[[nodiscard]] bool needs_input_gradient(GcnPlan const& plan, std::size_t l);
+
+/// Whether H = A^ F0 of dense features may be kept from pass to pass without dropout.
+[[nodiscard]] bool keeps_first_aggregate(GcnPlan const& plan);
+
+/// The same plan for a graph of that many vertices: the weights lie where they did.
+[[nodiscard]] GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices);
+
+/// The layers of a GCN on a grid whose layer 0 has the roles (a, b, c) = (x, y, z). The cheaper order is that
+/// with fewer gathered columns: aggregating first gathers the layer's input width in both directions,
+/// transforming first its output width; layer 0 needs no gradient of features that are not trained, and no
+/// product where A^ F0 is kept.
+[[nodiscard]] GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order);
+
+} // namespace orthant::models

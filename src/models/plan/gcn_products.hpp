@@ -1,0 +1,27 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The products of a GCN by name: what its layers run, and what the list of a step holds. Equations:
+// gcn_layer.hpp and gcn_linear.hpp.
+
+#include "models/plan/gcn_plan.hpp"
+#include "pmm/product/pmm.hpp"
+
+namespace orthant::models {
+
+/// Of one convolution, forward and backward.
+struct GcnLayerProducts {
+  pmm::ProductPlan aggregate, transform;
+  pmm::ProductPlan aggregate_back, weight_back, transform_back;
+};
+/// Results travel in `wire`, except the gradients of weights, which are never rounded.
+[[nodiscard]] GcnLayerProducts products_of(GcnLayerPlan const& plan, runtime::Wire wire);
+
+/// Of an input projection or a head.
+struct LinearProducts {
+  pmm::ProductPlan product;
+  pmm::ProductPlan input_back, weight_back;
+};
+[[nodiscard]] LinearProducts products_of(LinearPlan const& plan, runtime::Wire wire);
+
+} // namespace orthant::models

@@ -1,0 +1,54 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the user asks of a GCN.
+
+#include "models/core/graph_operands.hpp"
+#include "models/plan/gcn_plan.hpp"
+#include "runtime/numbers/wire.hpp"
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace orthant::models {
+
+enum class Norm : std::uint8_t { none, rms };
+
+/// "rms" or "none". Throws UserError for another word.
+[[nodiscard]] Norm parse_norm(std::string_view word);
+
+struct GcnSettings {
+  std::vector<std::int64_t> hidden_widths{128, 128}; // one fewer than layers; as many where there is a head
+  std::int64_t projected_width = 0;                  // of layer 0's input X W_in; 0: layer 0 reads X itself
+  bool has_head = false;                             // logits = F_L W_out, else the last layer's
+  bool has_residuals = false;                        // where a layer's input and output are equally wide
+  Norm norm = Norm::none;
+  double dropout = 0.5;
+  bool has_bias = true;
+  bool trains_features = false;
+  FeatureNorm feature_norm = FeatureNorm::none;
+  ProductOrder order = ProductOrder::automatic;
+  bool overlaps = true;
+  runtime::Wire wire = runtime::Wire::native;
+  std::uint64_t seed = 0;
+
+  [[nodiscard]] std::int64_t num_layers() const {
+    return static_cast<std::int64_t>(hidden_widths.size()) + (has_head ? 0 : 1);
+  }
+  /// Layers of equal width; with or without a head as has_head says.
+  void set_layers(std::int64_t num_layers, std::int64_t hidden) {
+    hidden_widths.assign(static_cast<std::size_t>(num_layers - (has_head ? 0 : 1)), hidden);
+  }
+  /// Dropout of X itself: a projection reads X as it is (ScaleGNN, arXiv 2604.02651).
+  [[nodiscard]] double input_dropout() const { return projected_width > 0 ? 0.0 : dropout; }
+};
+
+/// The shape of the model that `settings` ask for on a graph of those counts.
+[[nodiscard]] GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings);
+
+/// The model that `settings` ask for on this graph. Throws UserError where the store has no features or no
+/// labels, naming the partition flags that give them.
+[[nodiscard]] GcnPlan plan_gcn(graph::GraphStore const& store, GcnSettings const& settings);
+
+} // namespace orthant::models

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/plan/gcn_step.hpp"
+
+#include "models/core/rms_norm.hpp"
+#include "models/plan/gcn_products.hpp"
+#include "pmm/rows/bias.hpp"
+#include "pmm/rows/norms.hpp"
+
+namespace orthant::models {
+namespace {
+
+/// Lists the parts of one epoch.
+class EpochList {
+ public:
+  EpochList(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+            GcnEpochTraits const& traits)
+      : step_(step),
+        plan_(plan),
+        settings_(settings),
+        traits_(traits) {}
+
+  void forward() {
+    if (plan_.projection) {
+      step_.begin_layer(projection_layer);
+      plan_product(step_, products_of(*plan_.projection, settings_.wire).product, entries_of_features());
+    }
+    for (std::size_t l = 0; l < plan_.layers.size(); ++l)
+      forward_layer(l);
+    if (plan_.head) {
+      step_.begin_layer(head_layer());
+      plan_product(step_, products_of(*plan_.head, settings_.wire).product);
+    }
+  }
+
+  void backward() {
+    if (plan_.head) {
+      step_.begin_layer(head_layer());
+      backward_linear(*plan_.head, std::nullopt, true);
+    }
+    for (auto l = plan_.layers.size(); l-- > 0;)
+      backward_layer(l);
+    if (plan_.projection) {
+      step_.begin_layer(projection_layer);
+      backward_linear(*plan_.projection, entries_of_features(), settings_.trains_features);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t projection_layer = -1;
+  [[nodiscard]] std::int64_t head_layer() const { return static_cast<std::int64_t>(plan_.layers.size()); }
+
+  /// Empty if they are dense.
+  [[nodiscard]] std::optional<std::int64_t> entries_of_features() const {
+    return traits_.has_sparse_features ? std::optional(traits_.num_nonzeros(plan_.features())) : std::nullopt;
+  }
+  /// Of what layer l reads.
+  [[nodiscard]] std::optional<std::int64_t> entries_of_input(std::size_t l) const {
+    return l == 0 && !plan_.projection ? entries_of_features() : std::nullopt;
+  }
+
+  void forward_layer(std::size_t l) {
+    auto const& layer = plan_.layers[l];
+    auto const products = products_of(layer, settings_.wire);
+    auto const entries = traits_.num_nonzeros(layer.adjacency);
+    step_.begin_layer(layer.index);
+    plan_residual(layer, false);
+    if (layer.aggregates_first) {
+      if (l > 0 || !traits_.keeps_first_aggregate) plan_product(step_, products.aggregate, entries);
+      plan_product(step_, products.transform);
+    } else {
+      plan_product(step_, products.transform, entries_of_input(l));
+      plan_product(step_, products.aggregate, entries);
+    }
+    if (has_norm(l)) plan_rms_norm(step_, layer.output);
+  }
+
+  void backward_layer(std::size_t l) {
+    auto const& layer = plan_.layers[l];
+    auto const products = products_of(layer, settings_.wire);
+    auto const entries = traits_.num_nonzeros(layer.adjacency);
+    auto const has_input_gradient = needs_input_gradient(plan_, l);
+    step_.begin_layer(layer.index);
+    plan_residual(layer, true);
+    if (has_norm(l)) plan_rms_norm_backward(step_, layer.output);
+    if (settings_.has_bias) plan_sum_rows(step_, layer.output);
+    if (layer.aggregates_first) {
+      if (has_input_gradient) plan_product(step_, products.transform_back);
+      plan_product(step_, products.weight_back);
+      if (has_input_gradient) plan_product(step_, products.aggregate_back, entries);
+    } else {
+      plan_product(step_, products.aggregate_back, entries);
+      if (has_input_gradient) plan_product(step_, products.transform_back);
+      plan_product(step_, products.weight_back, entries_of_input(l));
+    }
+  }
+
+  void plan_residual(GcnLayerPlan const& layer, bool is_backward) {
+    if (!layer.is_residual) return;
+    if (auto const bytes = traits_.residual_bytes(layer, is_backward))
+      step_.add_call(runtime::Operation::all_to_all, pmm::group_axes, *bytes);
+  }
+
+  void backward_linear(LinearPlan const& linear, std::optional<std::int64_t> entries,
+                       bool has_input_gradient) {
+    auto const products = products_of(linear, settings_.wire);
+    if (settings_.has_bias) plan_sum_rows(step_, linear.output);
+    if (has_input_gradient) plan_product(step_, products.input_back);
+    plan_product(step_, products.weight_back, entries);
+  }
+
+  [[nodiscard]] bool has_norm(std::size_t l) const {
+    return settings_.norm == Norm::rms && is_activated(plan_, l);
+  }
+
+  pmm::StepPlan& step_;
+  GcnPlan const& plan_;
+  GcnSettings const& settings_;
+  GcnEpochTraits const& traits_;
+};
+
+/// Weights, biases, scales and trained features: GcnParameters::list().
+std::int64_t num_parameters(GcnPlan const& plan, GcnSettings const& settings) {
+  auto const per_weight = settings.has_bias ? 2 : 1;
+  auto count = std::int64_t{settings.trains_features ? 1 : 0};
+  for (auto const& linear : {plan.projection, plan.head})
+    count += linear ? per_weight : 0;
+  for (std::size_t l = 0; l < plan.layers.size(); ++l)
+    count += per_weight + (settings.norm == Norm::rms && is_activated(plan, l) ? 1 : 0);
+  return count;
+}
+
+std::int64_t even_share(std::int64_t count, pmm::GridShape const& shape, pmm::Layout const& layout) {
+  auto const blocks = std::int64_t{shape.size(layout.rows)} * shape.size(layout.columns);
+  return (count + blocks - 1) / blocks;
+}
+
+} // namespace
+
+GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& shape, GcnPlan const& plan,
+                         GcnSettings const& settings) {
+  GcnEpochTraits traits;
+  traits.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
+  traits.keeps_first_aggregate =
+      keeps_first_aggregate(plan) && !traits.has_sparse_features && settings.dropout == 0;
+  traits.loss = facts.label_kind == graph::LabelKind::multi ? pmm::LossKind::binary : pmm::LossKind::softmax;
+  auto const num_loops = facts.adds_self_loops() ? facts.num_vertices - facts.num_self_loops : 0;
+  traits.num_nonzeros = [=, in_features = facts.num_feature_entries,
+                         in_adjacency = facts.num_entries + num_loops,
+                         features = plan.features()](pmm::Placement const& placement) {
+    return even_share(placement == features ? in_features : in_adjacency, shape, placement.layout);
+  };
+  return traits;
+}
+
+void plan_epoch(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+                GcnEpochTraits const& traits) {
+  EpochList list(step, plan, settings, traits);
+  list.forward();
+  pmm::plan_loss(step, plan.logits(), traits.loss);
+  list.backward();
+  pmm::plan_sum_over_group(step, num_parameters(plan, settings));
+}
+
+template<class T>
+std::array<std::int64_t, 3> predict_epoch_bytes(pmm::GridShape const& shape, GcnPlan const& plan,
+                                                GcnSettings const& settings) {
+  GcnEpochTraits traits;
+  traits.keeps_first_aggregate = keeps_first_aggregate(plan) && settings.dropout == 0;
+  std::array<std::int64_t, 3> sum{};
+  for (int rank = 0; rank < shape.num_ranks(); ++rank) {
+    pmm::StepPlan step(shape, pmm::coordinates_of(shape, rank), sizeof(T));
+    plan_epoch(step, plan, settings, traits);
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      sum[i] += pmm::bytes_along(step, name_of(pmm::spatial_axes[i])).counted;
+  }
+  return sum;
+}
+
+template std::array<std::int64_t, 3> predict_epoch_bytes<float>(pmm::GridShape const&, GcnPlan const&,
+                                                                GcnSettings const&);
+template std::array<std::int64_t, 3> predict_epoch_bytes<double>(pmm::GridShape const&, GcnPlan const&,
+                                                                 GcnSettings const&);
+
+} // namespace orthant::models

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/training/gradient_sum.hpp"
+
+namespace orthant::models {
+namespace {
+
+/// to := from, or to += from.
+template<class T>
+struct Add {
+  runtime::Vector<T> from;
+  T* to;
+  bool is_first;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    auto const number = from(static_cast<std::size_t>(i));
+    to[i] = is_first ? number : to[i] + number;
+  }
+};
+
+} // namespace
+
+template<class T>
+GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
+                            std::int64_t num_accumulated)
+    : grid_(grid) {
+  std::size_t length = 0;
+  for (auto const& parameter : parameters) {
+    gradients_.push_back(parameter.gradient());
+    length += parameter.gradient().extent(0);
+  }
+  if (num_accumulated > 1 || grid.size(pmm::Axis::data) > 1)
+    sum_ = runtime::Vector<T>("orthant::models::gradient_sum", length);
+}
+
+template<class T>
+void GradientSum<T>::add(runtime::DefaultExec const& exec, std::int64_t k) {
+  if (!has_several()) return;
+  auto* to = sum_.data();
+  for (auto const& gradient : gradients_) {
+    auto const length = static_cast<std::int64_t>(gradient.extent(0));
+    Kokkos::parallel_for("orthant::models::GradientSum/add",
+                         Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec, 0, length),
+                         Add<T>{gradient, to, k == 0});
+    to += length;
+  }
+}
+
+template<class T>
+void GradientSum<T>::finish(runtime::DefaultExec const& exec) {
+  if (!has_several()) return;
+  if (grid_.size(pmm::Axis::data) > 1) runtime::all_reduce(exec, grid_.along(pmm::Axis::data), sum_);
+  std::size_t begin = 0;
+  for (auto const& gradient : gradients_) {
+    auto const end = begin + gradient.extent(0);
+    Kokkos::deep_copy(exec, gradient, Kokkos::subview(sum_, std::pair(begin, end)));
+    begin = end;
+  }
+}
+
+template class GradientSum<float>;
+template class GradientSum<double>;
+
+} // namespace orthant::models

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/training/optimizer.hpp"
+
+#include "models/core/device_copy.hpp"
+#include "pmm/kernels/host_parts.hpp"
+#include "runtime/device/kokkos_compat_device.hpp"
+#include "runtime/error.hpp"
+
+namespace orthant::models {
+namespace {
+
+using detail::ShardPointers;
+using detail::StepFactors;
+using runtime::DefaultExec;
+using runtime::Number;
+using runtime::Vector;
+using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
+
+/// t += 1, and what follows from it. One work item.
+template<class T>
+struct BeginStep {
+  Number<double> gradient_scale;
+  Vector<double> num_steps;
+  Vector<StepFactors<T>> factors;
+  double beta1;
+  double beta2;
+  double learning_rate;
+  bool is_sgd;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t) const {
+    auto const t = num_steps(0) + 1;
+    num_steps(0) = t;
+    auto const correction1 = is_sgd ? 1 : 1 - runtime::compat::pow(beta1, t);
+    auto const correction2 = is_sgd ? 1 : 1 - runtime::compat::pow(beta2, t);
+    auto& next = factors(0);
+    next.gradient_scale = static_cast<T>(gradient_scale());
+    next.step_size = static_cast<T>(learning_rate / correction1);
+    next.inverse_correction2 = static_cast<T>(1 / correction2);
+  }
+};
+
+template<class T>
+struct AdamUpdate {
+  T beta1;
+  T beta2;
+  T epsilon;
+
+  KOKKOS_FUNCTION void operator()(ShardPointers<T> const& shard, StepFactors<T> const& factors,
+                                  std::int64_t i) const {
+    auto const w = shard.value[i] * shard.shrink;
+    auto const g = shard.gradient[i] * factors.gradient_scale + shard.coupled_decay * w;
+    auto const m = beta1 * shard.first[i] + (T{1} - beta1) * g;
+    auto const v = beta2 * shard.second[i] + (T{1} - beta2) * g * g;
+    shard.first[i] = m;
+    shard.second[i] = v;
+    shard.value[i] =
+        w - factors.step_size * m / (runtime::compat::sqrt(v * factors.inverse_correction2) + epsilon);
+  }
+};
+
+template<class T>
+struct SgdUpdate {
+  T momentum;
+
+  KOKKOS_FUNCTION void operator()(ShardPointers<T> const& shard, StepFactors<T> const& factors,
+                                  std::int64_t i) const {
+    auto update = shard.gradient[i] * factors.gradient_scale + shard.coupled_decay * shard.value[i];
+    if (shard.first != nullptr) {
+      update += momentum * shard.first[i];
+      shard.first[i] = update;
+    }
+    shard.value[i] -= factors.step_size * update;
+  }
+};
+
+/// The numbers of one parameter.
+template<class T, class Update>
+struct UpdateShard {
+  ShardPointers<T> shard;
+  StepFactors<T> factors;
+  Update update;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const { update(shard, factors, i); }
+};
+
+/// The numbers of all parameters, one after the other. Neighbouring work items have one parameter, so the
+/// search reads what is in the first cache.
+template<class T, class Update>
+struct UpdateAll {
+  Vector<ShardPointers<T>> shards;
+  Vector<StepFactors<T>> factors;
+  Update update;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    std::size_t p = 0;
+    std::int64_t begin = 0;
+    while (i >= shards(p).end)
+      begin = shards(p++).end;
+    update(shards(p), factors(0), i - begin);
+  }
+};
+
+} // namespace
+
+OptimizerKind parse_optimizer(std::string_view word) {
+  if (word == "adam") return OptimizerKind::adam;
+  if (word == "adamw") return OptimizerKind::adamw;
+  if (word == "sgd") return OptimizerKind::sgd;
+  runtime::throw_user("--optimizer is adam, adamw or sgd, not '{}'", word);
+}
+
+template<class T>
+Optimizer<T>::Optimizer(OptimizerSettings const& settings, std::vector<ParameterShard<T>> const& parameters)
+    : settings_(settings),
+      parameters_(parameters),
+      num_steps_("orthant::models::num_steps", 1),
+      factors_("orthant::models::step_factors", 1) {
+  auto const is_sgd = settings_.kind == OptimizerKind::sgd;
+  auto const has_first = !is_sgd || settings_.momentum != 0;
+  auto const is_coupled = settings_.kind != OptimizerKind::adamw;
+  std::int64_t end = 0;
+  for (auto const& parameter : parameters_) {
+    auto const count = parameter.value.extent(0);
+    ORTHANT_REQUIRE(count == parameter.gradient.extent(0));
+    moments_.push_back({Vector<T>("orthant::models::first_moment", has_first ? count : 0),
+                        Vector<T>("orthant::models::second_moment", is_sgd ? 0 : count)});
+    end += static_cast<std::int64_t>(count);
+    auto const decay = parameter.weight_decay;
+    shards_.push_back({end, parameter.value.data(), parameter.gradient.data(),
+                       has_first ? moments_.back().first.data() : nullptr,
+                       is_sgd ? nullptr : moments_.back().second.data(),
+                       static_cast<T>(is_coupled ? decay : 0),
+                       static_cast<T>(is_coupled ? 1 : 1 - settings_.learning_rate * decay)});
+  }
+  if constexpr (!pmm::runs_on_host) device_shards_ = to_vector<Shard>("orthant::models::shards", shards_);
+}
+
+template<class T>
+template<class Update>
+void Optimizer<T>::update(DefaultExec const& exec, char const* label, Update const& update_number) const {
+  if constexpr (pmm::runs_on_host) {
+    runtime::compat::fence(exec, "orthant::models::Optimizer/the factors are read");
+    std::int64_t begin = 0;
+    for (auto const& shard : shards_) {
+      Kokkos::parallel_for(label, Policy(exec, 0, shard.end - begin),
+                           UpdateShard<T, Update>{shard, factors_(0), update_number});
+      begin = shard.end;
+    }
+  } else {
+    auto const count = shards_.empty() ? 0 : shards_.back().end;
+    Kokkos::parallel_for(label, Policy(exec, 0, count),
+                         UpdateAll<T, Update>{device_shards_, factors_, update_number});
+  }
+}
+
+template<class T>
+void Optimizer<T>::step(DefaultExec const& exec, Number<double> const& gradient_scale) {
+  auto const is_sgd = settings_.kind == OptimizerKind::sgd;
+  auto const as_scalar = [](double number) { return static_cast<T>(number); };
+  Kokkos::parallel_for("orthant::models::begin_step", Policy(exec, 0, 1),
+                       BeginStep<T>{gradient_scale, num_steps_, factors_, settings_.beta1, settings_.beta2,
+                                    settings_.learning_rate, is_sgd});
+  if (is_sgd)
+    update(exec, "orthant::models::sgd_step", SgdUpdate<T>{as_scalar(settings_.momentum)});
+  else
+    update(
+        exec, "orthant::models::adam_step",
+        AdamUpdate<T>{as_scalar(settings_.beta1), as_scalar(settings_.beta2), as_scalar(settings_.epsilon)});
+}
+
+template<class T>
+std::int64_t Optimizer<T>::moment_bytes(OptimizerSettings const& settings) {
+  auto const num_moments = settings.kind != OptimizerKind::sgd ? 2 : settings.momentum != 0 ? 1 : 0;
+  return num_moments * static_cast<std::int64_t>(sizeof(T));
+}
+
+template class Optimizer<float>;
+template class Optimizer<double>;
+
+} // namespace orthant::models

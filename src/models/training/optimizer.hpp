@@ -1,0 +1,102 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Optimisers on shards: each rank updates the piece of every parameter that it owns, with moments of the same
+// shape, so nothing is communicated. With g the gradient (times the clip scale), w the value, t = 1, 2, ..:
+//
+//   sgd     g += wd w;  m = mu m + g;  w -= lr m
+//   adam    g += wd w;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
+//           w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
+//   adamw   w -= lr wd w, then adam with wd = 0
+//
+// t and the scale are in the memory of the kernels: a step reads and writes nothing of the host's, and may be
+// replayed. Sources: Kingma & Ba (arXiv 1412.6980), Loshchilov & Hutter (arXiv 1711.05101).
+
+#include "runtime/arrays/number.hpp"
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace orthant::models {
+
+enum class OptimizerKind : std::uint8_t { adam, adamw, sgd };
+
+/// "adam", "adamw" or "sgd". Throws UserError for another word.
+[[nodiscard]] OptimizerKind parse_optimizer(std::string_view word);
+
+struct OptimizerSettings {
+  OptimizerKind kind = OptimizerKind::adam;
+  double learning_rate = 0.01;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double momentum = 0.9; // sgd only
+};
+
+/// The piece of one parameter that this rank owns, its gradient, and its group's weight decay.
+template<class T>
+struct ParameterShard {
+  runtime::Vector<T> value;
+  runtime::Vector<T> gradient;
+  double weight_decay = 0;
+};
+
+namespace detail {
+/// What the update of one parameter reads and writes, for kernels.
+template<class T>
+struct ShardPointers {
+  std::int64_t end = 0; // of its numbers, counted over all parameters
+  T* value = nullptr;
+  T const* gradient = nullptr;
+  T* first = nullptr; // moments; null where there are none
+  T* second = nullptr;
+  T coupled_decay = 0; // added to the gradient
+  T shrink = 1;        // 1 - lr wd, multiplies the value
+};
+
+/// What the update of all parameters has in common, and what differs from step to step.
+template<class T>
+struct StepFactors {
+  T gradient_scale = 1;
+  T step_size = 0;           // lr / (1 - b1^t); sgd: lr
+  T inverse_correction2 = 0; // 1 / (1 - b2^t)
+};
+} // namespace detail
+
+template<class T>
+class Optimizer {
+ public:
+  /// Moments are allocated here, zero; none for sgd without momentum.
+  Optimizer(OptimizerSettings const& settings, std::vector<ParameterShard<T>> const& parameters);
+
+  /// One update of every parameter. `gradient_scale`, which kernels read, multiplies the gradients first
+  /// (clipping). Two kernels (on the host: one a parameter). Enqueues on exec; does not fence.
+  void step(runtime::DefaultExec const& exec, runtime::Number<double> const& gradient_scale);
+
+  /// Bytes of moments an element of a parameter: for the memory estimate.
+  [[nodiscard]] static std::int64_t moment_bytes(OptimizerSettings const& settings);
+
+ private:
+  struct Moments {
+    runtime::Vector<T> first;
+    runtime::Vector<T> second;
+  };
+  using Shard = detail::ShardPointers<T>;
+
+  template<class Update>
+  void update(runtime::DefaultExec const& exec, char const* label, Update const& update_number) const;
+
+  OptimizerSettings settings_;
+  std::vector<ParameterShard<T>> parameters_; // keep alive what shards_ points to
+  std::vector<Moments> moments_;
+  std::vector<Shard> shards_;
+  runtime::Vector<Shard> device_shards_;            // the same, for the kernel over all
+  runtime::Vector<double> num_steps_;               // [1] t
+  runtime::Vector<detail::StepFactors<T>> factors_; // [1]
+};
+
+extern template class Optimizer<float>;
+extern template class Optimizer<double>;
+
+} // namespace orthant::models

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/training/parameter_update.hpp"
+
+#include "pmm/rows/norms.hpp"
+#include "runtime/observe/position.hpp"
+
+#include <cmath>
+#include <limits>
+
+namespace orthant::models {
+namespace {
+
+using runtime::ScopedTimer;
+
+template<class T>
+std::vector<ParameterShard<T>> shards_of(std::vector<Parameter<T>> const& parameters,
+                                         TrainSettings const& settings) {
+  std::vector<ParameterShard<T>> shards;
+  for (auto const& parameter : parameters) {
+    auto const of_layer = parameter.layer == 0
+                              ? settings.weight_decay_first_layer.value_or(settings.weight_decay)
+                              : settings.weight_decay;
+    auto const is_weight = parameter.role == ParameterRole::weight;
+    shards.push_back({parameter.value(), parameter.gradient(), is_weight ? of_layer : 0.0});
+  }
+  return shards;
+}
+
+} // namespace
+
+template<class T>
+ParameterUpdate<T>::ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> parameters,
+                                    TrainSettings const& settings)
+    : grid_(grid),
+      parameters_(std::move(parameters)),
+      clip_norm_(settings.clip_norm),
+      optimizer_(settings.optimizer, shards_of(parameters_, settings)),
+      numbers_(parameters_.size()) {}
+
+template<class T>
+void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std::int64_t> nominal_count,
+                             runtime::PhaseTimes& phases, double gradient_scale) {
+  auto& instruments = grid_.world().instruments();
+  {
+    ScopedTimer const timer(instruments, phases, "norms");
+    auto const squares = numbers_.norms();
+    for (std::size_t p = 0; p < parameters_.size(); ++p)
+      if (parameters_[p].is_vector())
+        pmm::local_squared_norm(exec, parameters_[p].vector_gradient, squares, p);
+      else
+        pmm::local_squared_norm(exec, parameters_[p].matrix_gradient, squares, p);
+    pmm::sum_over_group(exec, grid_, squares);
+    numbers_.finish_norms(exec, static_cast<double>(nominal_count.value_or(0)), gradient_scale,
+                          clip_norm_.value_or(0));
+  }
+  ScopedTimer const timer(instruments, phases, "optimizer");
+  optimizer_.step(exec, numbers_.scale());
+}
+
+template<class T>
+typename ParameterUpdate<T>::Result ParameterUpdate<T>::finish(runtime::DefaultExec const& exec) {
+  // Collectives that were only enqueued are waited for here: the watchdog must see it.
+  std::optional<runtime::WaitingScope> waiting;
+  if (grid_.world().size() > 1) waiting.emplace(grid_.world().instruments().position, "end of a step");
+  auto const numbers = numbers_.read(exec);
+  waiting.reset();
+  Result result;
+  result.loss = numbers.loss;
+  result.sum = numbers.sum;
+  result.count = numbers.count;
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    if (!parameters_[p].is_vector()) result.norms.push_back(numbers.norms[p]);
+    if (result.diverged.empty() && !std::isfinite(numbers.norms[p])) result.diverged = parameters_[p].name;
+  }
+  return result;
+}
+
+template<class T>
+void ParameterUpdate<T>::require_bounded_parameters(runtime::DefaultExec const& exec) const {
+  runtime::Vector<double> const squares("orthant::models::squared_norms", parameters_.size());
+  for (std::size_t p = 0; p < parameters_.size(); ++p)
+    if (parameters_[p].is_vector())
+      pmm::local_squared_norm(exec, parameters_[p].vector, squares, p);
+    else
+      pmm::local_squared_norm(exec, parameters_[p].matrix, squares, p);
+  pmm::sum_over_group(exec, grid_, squares);
+  std::optional<runtime::WaitingScope> waiting;
+  if (grid_.world().size() > 1) waiting.emplace(grid_.world().instruments().position, "end of training");
+  runtime::compat::fence(exec, "orthant::models::ParameterUpdate/the norms are read");
+  waiting.reset();
+  auto const on_host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), squares);
+  for (std::size_t p = 0; p < parameters_.size(); ++p)
+    if (!(on_host(p) <= static_cast<double>(std::numeric_limits<T>::max())))
+      throw_diverged(fmt::format("after the last update the norm of {} is {:.3g}", parameters_[p].name,
+                                 std::sqrt(on_host(p))));
+}
+
+template class ParameterUpdate<float>;
+template class ParameterUpdate<double>;
+
+} // namespace orthant::models

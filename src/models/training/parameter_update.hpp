@@ -1,0 +1,63 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The end of a step, once the gradients are there: their norms, clipping, and the optimiser. Trainings that
+// follow one another, such as mini-batches and then the full graph, share one, and so the optimiser's state.
+//
+//   update.run(exec, ..);                        // enqueues
+//   auto const step = update.finish(exec);       // the one time in a step that the host waits
+
+#include "models/core/parameter.hpp"
+#include "models/training/step_numbers.hpp"
+#include "models/training/training_run.hpp"
+
+#include <string>
+#include <vector>
+
+namespace orthant::models {
+
+template<class T>
+class ParameterUpdate {
+ public:
+  /// Of parameters whose values and gradients stay where they are. `grid` must outlive it.
+  ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> parameters,
+                  TrainSettings const& settings);
+
+  /// Where the step's loss goes, and the count of what it is of.
+  [[nodiscard]] StepNumbers const& numbers() const { return numbers_; }
+
+  /// Updates the parameters by their gradients, clipped. Where `nominal_count` is given, gradients were
+  /// divided by it in place of numbers().count(), which is made up for; and so is `gradient_scale`, which
+  /// they were multiplied by. Phases "norms" and "optimizer". Enqueues on exec; does not fence. Collective
+  /// over the grid's group.
+  void run(runtime::DefaultExec const& exec, std::optional<std::int64_t> nominal_count,
+           runtime::PhaseTimes& phases, double gradient_scale = 1);
+
+  /// What the host is told of a step.
+  struct Result {
+    double loss = 0; // of the last pass
+    double sum = 0;  // of numbers().sums()
+    double count = 0;
+    std::vector<double> norms; // of the matrices' gradients, before clipping
+    std::string diverged;      // the first parameter whose gradient is not finite; empty: none
+  };
+  /// Fences exec, and brings the numbers of run() and of before it to the host.
+  [[nodiscard]] Result finish(runtime::DefaultExec const& exec);
+
+  /// Throws Error, naming the parameter, where one has grown so large that the square of its norm is not
+  /// finite in T: products of such numbers are not. After the last step, before anybody takes the parameters
+  /// for a result. Fences exec. Collective over the grid's group.
+  void require_bounded_parameters(runtime::DefaultExec const& exec) const;
+
+ private:
+  pmm::ProcessGrid const& grid_;
+  std::vector<Parameter<T>> parameters_;
+  std::optional<double> clip_norm_;
+  Optimizer<T> optimizer_;
+  StepNumbers numbers_;
+};
+
+extern template class ParameterUpdate<float>;
+extern template class ParameterUpdate<double>;
+
+} // namespace orthant::models

@@ -1,0 +1,57 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The single numbers of a training step: loss, gradients' norms, the factor of clipping. Kernels write them
+// and kernels read them; the host gets them all in one copy at the end of the step.
+
+#include "runtime/arrays/number.hpp"
+#include "runtime/device/kokkos_compat_device.hpp"
+
+#include <span>
+
+namespace orthant::models {
+
+class StepNumbers {
+ public:
+  explicit StepNumbers(std::size_t num_norms);
+
+  /// [1] the loss of one pass.
+  [[nodiscard]] runtime::Vector<double> loss() const { return part(0, 1); }
+  /// [2] sums over the passes of a step where it has several: of losses, and of what they are of.
+  [[nodiscard]] runtime::Vector<double> sums() const { return part(1, 2); }
+  /// What the gradients are multiplied by.
+  [[nodiscard]] runtime::Number<double> scale() const { return runtime::number_at(numbers_, 3); }
+  /// [num_norms] squared norms of the gradients, and then norms.
+  [[nodiscard]] runtime::Vector<double> norms() const { return part(first_norm, num_norms()); }
+  [[nodiscard]] std::size_t num_norms() const { return numbers_.extent(0) - first_norm; }
+
+  /// sums() := the first of a step (k = 0), or += loss() * weight and count. Enqueues on exec.
+  void add_to_sums(runtime::DefaultExec const& exec, std::int64_t k, double weight, double count) const;
+
+  /// norms() := factor times the roots of norms(); scale() := factor, where clip_norm is positive at most as
+  /// much as makes the norm of all gradients together that. The factor: 1, or where nominal_count is positive
+  /// nominal_count over the count of sums(), 0 of nothing; and divided by gradient_scale. Enqueues on exec.
+  void finish_norms(runtime::DefaultExec const& exec, double nominal_count, double gradient_scale,
+                    double clip_norm) const;
+
+  /// All numbers on the host.
+  struct OnHost {
+    double loss = 0;
+    double sum = 0;
+    double count = 0;
+    std::span<double const> norms; // until the next read()
+  };
+  /// Waits for all that was enqueued on exec. One copy, one fence.
+  [[nodiscard]] OnHost read(runtime::DefaultExec const& exec) const;
+
+ private:
+  static constexpr std::size_t first_norm = 4;
+  [[nodiscard]] runtime::Vector<double> part(std::size_t begin, std::size_t count) const {
+    return runtime::Vector<double>(numbers_.data() + begin, count);
+  }
+
+  runtime::Vector<double> numbers_;
+  Kokkos::View<double*, runtime::compat::PinnedSpace> on_host_; // numbers_ itself where the host reaches it
+};
+
+} // namespace orthant::models

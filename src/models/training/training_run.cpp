@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/training/training_run.hpp"
+
+#include "runtime/comm/collectives.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace orthant::models {
+namespace {
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  auto const middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+char const* text_of_not_finite(double loss) {
+  return std::isnan(loss) ? "nan" : "infinite";
+}
+
+void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainResult& result) {
+  auto const& [train, valid, test] = scores;
+  record.train_acc = train.accuracy();
+  if (valid.num_counted > 0) record.val_acc = valid.accuracy();
+  if (valid.num_counted > 0) record.val_loss = valid.loss;
+  if (test.num_counted > 0) record.test_acc = test.accuracy();
+  if (test.num_counted > 0) record.test_loss = test.loss;
+  result.last = scores;
+  if (result.best.epoch == 0 || valid.accuracy() > result.best.scores[1].accuracy())
+    result.best = {record.epoch, scores};
+}
+
+} // namespace
+
+std::array<std::int64_t, 6> communicated_bytes(pmm::ProcessGrid const& grid) {
+  std::array<std::int64_t, 6> bytes{};
+  for (auto const& [axes, comm] : grid.communicators()) {
+    auto const total = comm.ledger().total();
+    for (auto const axis : {pmm::Axis::x, pmm::Axis::y, pmm::Axis::z, pmm::Axis::data})
+      if (axes == pmm::AxisSet{axis}) bytes[static_cast<std::size_t>(axis)] = total.bytes;
+    bytes[4] += total.bytes;
+    bytes[5] += total.sent_bytes;
+  }
+  return bytes;
+}
+
+TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settings, EpochWork const& work,
+                       std::function<void(runtime::EpochRecord const&)> const& on_epoch) {
+  TrainResult result;
+  std::vector<double> seconds;
+  for (std::int64_t epoch = 1; epoch <= settings.num_epochs; ++epoch) {
+    auto const before = communicated_bytes(grid);
+    auto record = work.train(epoch);
+
+    auto bytes = communicated_bytes(grid);
+    std::ranges::transform(bytes, before, bytes.begin(), std::minus<>());
+    runtime::all_reduce(runtime::host, grid.world(), bytes);
+    record.comm_bytes = bytes[4];
+    record.sent_bytes = bytes[5];
+    std::copy_n(bytes.begin(), 3, result.epoch_bytes.begin());
+    result.epoch_data_bytes = bytes[3];
+    result.epoch_sent_bytes = bytes[5];
+    record.seconds = runtime::all_reduced(grid.world(), record.seconds, runtime::Reduction::max);
+    seconds.push_back(record.seconds);
+    result.last_loss = record.loss;
+
+    auto const is_due =
+        settings.eval_every > 0 && (epoch % settings.eval_every == 0 || epoch == settings.num_epochs);
+    if (is_due) {
+      auto const scores = work.evaluate();
+      if (auto const sign = sign_of_divergence(scores); !sign.empty())
+        throw_diverged(fmt::format("after the update of epoch {} {}", epoch, sign));
+      add_scores(scores, record, result);
+    }
+    on_epoch(record);
+  }
+  work.require_bounded_parameters();
+  if (seconds.size() > 1) seconds.erase(seconds.begin());
+  result.median_epoch_seconds = median(std::move(seconds));
+  return result;
+}
+
+void throw_loss_not_finite(std::string const& what, double loss, std::int64_t layer) {
+  auto const where = layer < 0 ? std::string("all layers' outputs are finite")
+                               : fmt::format("the output of layer {} is the first that is not finite", layer);
+  throw runtime::Error(fmt::format("{}: the loss is {}; {} (a smaller --lr or --clip-norm may help)", what,
+                                   text_of_not_finite(loss), where));
+}
+
+void throw_diverged(std::string const& sign) {
+  throw runtime::Error(
+      fmt::format("{}: the training has diverged (a smaller --lr or --clip-norm may help)", sign));
+}
+
+std::string sign_of_divergence(Scores const& scores) {
+  for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test}) {
+    auto const loss = scores[static_cast<std::size_t>(split)].loss;
+    if (!std::isfinite(loss))
+      return fmt::format("the loss of the {} vertices is {}", graph::name_of(split),
+                         text_of_not_finite(loss));
+  }
+  return {};
+}
+
+} // namespace orthant::models

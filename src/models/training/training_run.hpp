@@ -1,0 +1,72 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What full-graph and mini-batch training have in common: settings, the loop over epochs with its evaluations
+// and records, and what comes out.
+
+#include "models/core/vertex_loss.hpp"
+#include "models/training/optimizer.hpp"
+#include "runtime/report/metrics.hpp"
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace orthant::models {
+
+struct TrainSettings {
+  OptimizerSettings optimizer;
+  double weight_decay = 0;
+  std::optional<double>
+      weight_decay_first_layer;    // in place of weight_decay, for layer 0; biases are never decayed
+  std::optional<double> clip_norm; // of all gradients together
+  std::int64_t num_epochs = 100;
+  std::int64_t eval_every = 10; // 0: never; the last epoch is always evaluated otherwise
+  bool uses_device_graph =
+      true; // full graph, on a device: replay the epochs where nothing but numbers changes
+};
+
+/// The epoch with the best validation accuracy (the first of several), among those evaluated.
+struct BestEpoch {
+  std::int64_t epoch = 0; // 0: none was evaluated
+  Scores scores;
+};
+
+struct TrainResult {
+  std::optional<Scores> last; // of the last evaluation
+  BestEpoch best;
+  double median_epoch_seconds = 0; // the first epoch left out where there are others
+  double last_loss = 0;
+  std::array<std::int64_t, 3> epoch_bytes{}; // communicated over x, y, z in an epoch, sum over ranks
+  std::int64_t epoch_data_bytes = 0;         // over the data axis
+  std::int64_t epoch_sent_bytes = 0;         // sent over all axes
+};
+
+/// Bytes that this rank has communicated so far, over x, y, z, the data axis, and all groups of the grid; and
+/// those that it has sent over all.
+[[nodiscard]] std::array<std::int64_t, 6> communicated_bytes(pmm::ProcessGrid const& grid);
+
+/// The two halves of an epoch, and what is asked of the parameters in the end.
+struct EpochWork {
+  std::function<runtime::EpochRecord(std::int64_t epoch)>
+      train; // epochs from 1; loss, norms, seconds, phases
+  std::function<Scores()> evaluate;
+  std::function<void()> require_bounded_parameters;
+};
+
+/// Trains all epochs, evaluates those that are due, and adds bytes and scores to their records; `on_epoch` is
+/// called after each, on every rank, with the same record. Throws Error, before the epoch's record is handed
+/// out, where a loss after its update is not finite, and where the parameters are not bounded after the last
+/// one. Collective over the grid's world.
+TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settings, EpochWork const& work,
+                       std::function<void(runtime::EpochRecord const&)> const& on_epoch);
+
+/// Throws Error: `what` is the epoch (and step), `layer` the first whose output is not finite, or -1.
+[[noreturn]] void throw_loss_not_finite(std::string const& what, double loss, std::int64_t layer);
+/// Throws Error: the training has diverged, as `sign` shows.
+[[noreturn]] void throw_diverged(std::string const& sign);
+/// Empty, or the first split whose loss is not finite: "the loss of the train vertices is nan".
+[[nodiscard]] std::string sign_of_divergence(Scores const& scores);
+
+} // namespace orthant::models

@@ -1,0 +1,23 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// A collective that an operation is going to make. What is listed before a run equals what the ledgers count
+// in it (docs/design.md 2.5).
+
+#include "runtime/observe/ledger.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace orthant::pmm {
+
+struct PlannedCall {
+  runtime::Operation operation{};
+  std::string axis;            // name of the communicator: "x", "y", "z", "data", "group"
+  std::int64_t bytes = 0;      // of this rank, as its ledger counts them
+  std::int64_t sent_bytes = 0; // of this rank, as its ledger counts them
+
+  friend bool operator==(PlannedCall const&, PlannedCall const&) = default;
+};
+
+} // namespace orthant::pmm

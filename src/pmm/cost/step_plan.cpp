@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/cost/step_plan.hpp"
+
+namespace orthant::pmm {
+
+void StepPlan::add_call(runtime::Operation operation, AxisSet axes, std::int64_t bytes) {
+  auto const size = shape_.size(axes);
+  if (size == 1) return;
+  auto const sent = runtime::sent_bytes(operation, bytes, rank_within(shape_, coordinates_, axes), size);
+  operations_.emplace_back(PlannedCall{operation, name_of(axes), bytes, sent});
+}
+
+namespace {
+
+template<class Work>
+std::vector<Work> all_of_kind(StepPlan const& step) {
+  std::vector<Work> found;
+  for (auto const& operation : step.operations())
+    if (auto const* const work = std::get_if<Work>(&operation)) found.push_back(*work);
+  return found;
+}
+
+} // namespace
+
+std::vector<LocalProduct> products_of(StepPlan const& step) {
+  return all_of_kind<LocalProduct>(step);
+}
+
+std::vector<PlannedCall> calls_of(StepPlan const& step) {
+  return all_of_kind<PlannedCall>(step);
+}
+
+PlannedBytes bytes_along(StepPlan const& step, std::string_view axis) {
+  PlannedBytes sum;
+  for (auto const& operation : step.operations()) {
+    auto const* const call = std::get_if<PlannedCall>(&operation);
+    if (call == nullptr || call->axis != axis) continue;
+    sum.counted += call->bytes;
+    sum.sent += call->sent_bytes;
+  }
+  return sum;
+}
+
+} // namespace orthant::pmm

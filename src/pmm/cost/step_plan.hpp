@@ -1,0 +1,105 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What one rank does in a step, listed before anything exists: its local products and its collectives, in the
+// order in which they run. The list follows from layouts alone. It needs no communicator and no array, so the
+// steps of thousands of ranks are planned on one.
+//
+//   StepPlan step(shape, coordinates, sizeof(float));
+//   plan_product(step, transform);                          // listed where it is defined: pmm.hpp
+//   plan_bias_sum(step, q);
+//   bytes_along(step, "x");                                 // a sum over the list
+//
+// The products and the calls of a list equal what the runner multiplies and what the ledgers count, in a test
+// on every grid (docs/design.md 2.5).
+
+#include "pmm/cost/planned_call.hpp"
+#include "pmm/grid/layout.hpp"
+#include "runtime/numbers/wire.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace orthant::pmm {
+
+using runtime::Wire;
+
+/// How the operands of a product enter it (pmm.hpp).
+enum class Form : std::uint8_t { product, left_grad, right_grad };
+
+/// The local part of a product: C [m x n], summed over k. `left` is [m x k], or [k x m] for Form::right_grad.
+struct LocalProduct {
+  std::int64_t layer = 0; // as the model numbers its layers
+  std::string formula;    // "H = A F"
+  Form form{};
+  Placement left;
+  bool is_sparse = false; // the left operand is a CSR block
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t num_nonzeros = 0; // of the left block, if it is sparse
+
+  /// A multiplication and an addition are two.
+  [[nodiscard]] std::int64_t flops() const { return 2 * (is_sparse ? num_nonzeros : m * k) * n; }
+};
+
+using PlannedOperation = std::variant<LocalProduct, PlannedCall>;
+
+class StepPlan {
+ public:
+  /// Of the rank at `coordinates`. `scalar_bytes`: of the scalar of training.
+  StepPlan(GridShape const& shape, Coordinates const& coordinates, std::int64_t scalar_bytes)
+      : shape_(shape),
+        coordinates_(coordinates),
+        scalar_bytes_(scalar_bytes) {}
+
+  [[nodiscard]] int size(Axis axis) const { return shape_.size(axis); }
+  [[nodiscard]] Block block(Placement const& placement) const {
+    return block_of(shape_, coordinates_, placement);
+  }
+  [[nodiscard]] GridShape const& shape() const { return shape_; }
+  [[nodiscard]] Coordinates const& coordinates() const { return coordinates_; }
+  /// Bytes of that many numbers on the wire.
+  [[nodiscard]] std::int64_t wire_bytes(std::int64_t num_elements, Wire wire) const {
+    return num_elements * (wire == Wire::native ? scalar_bytes_ : std::int64_t{2});
+  }
+
+  /// Products that are listed from now on belong to this layer.
+  void begin_layer(std::int64_t layer) { layer_ = layer; }
+
+  /// A call of the group over these axes. Not listed if that is one rank: nothing is communicated then.
+  void add_call(runtime::Operation operation, AxisSet axes, std::int64_t bytes);
+  void add_call(runtime::Operation operation, Axis axis, std::int64_t bytes) {
+    add_call(operation, AxisSet{axis}, bytes);
+  }
+  void add_product(LocalProduct product) {
+    product.layer = layer_;
+    operations_.emplace_back(std::move(product));
+  }
+
+  [[nodiscard]] std::vector<PlannedOperation> const& operations() const { return operations_; }
+
+ private:
+  GridShape shape_;
+  Coordinates coordinates_;
+  std::int64_t scalar_bytes_;
+  std::int64_t layer_ = 0;
+  std::vector<PlannedOperation> operations_;
+};
+
+/// The products of a list, in order; and its calls.
+[[nodiscard]] std::vector<LocalProduct> products_of(StepPlan const& step);
+[[nodiscard]] std::vector<PlannedCall> calls_of(StepPlan const& step);
+
+/// What the calls along an axis communicate: bytes as the ledger counts them, and those that this rank sends.
+struct PlannedBytes {
+  std::int64_t counted = 0;
+  std::int64_t sent = 0;
+};
+/// `axis`: the name of the communicator, "x", "y", "z", "data" or "group".
+[[nodiscard]] PlannedBytes bytes_along(StepPlan const& step, std::string_view axis);
+
+} // namespace orthant::pmm

@@ -1,0 +1,43 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The library that multiplies dense matrices, and whether its kernels fit the processor.
+//
+// OpenBLAS chooses its kernels ("core type") by the processor's model number when it is loaded. A model newer
+// than the library may count as an old one: OpenBLAS 0.3.21 takes an Intel processor of 2023 for a Prescott
+// of 2004 and multiplies with SSE. OPENBLAS_CORETYPE names the core type instead, if the library was built
+// with DYNAMIC_ARCH. Here is decided, without side effects, what to set it to; cli/machine/blas_core does it.
+
+#include "runtime/machine/processor.hpp"
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace orthant::pmm {
+
+struct BlasLibrary {
+  std::string name;            // "OpenBLAS 0.3.21", "cuBLAS"
+  std::string core;            // whose kernels it uses, "SkylakeX"; empty if it does not say
+  bool has_many_cores = false; // OpenBLAS built with DYNAMIC_ARCH
+};
+
+/// What this process multiplies with. Needs nothing of OpenBLAS: another BLAS has no core.
+[[nodiscard]] BlasLibrary find_blas_library();
+
+/// What one of OpenBLAS's core types multiplies with, in any case of letters; unknown of an unknown one.
+[[nodiscard]] runtime::Vectors vectors_of_core(std::string_view core);
+
+/// Core types' names, whose case does not matter.
+[[nodiscard]] bool is_same_core(std::string_view left, std::string_view right);
+
+/// Whether the kernels in use have narrower vectors than the processor. False if either is unknown.
+[[nodiscard]] bool has_slow_core(BlasLibrary const& library, runtime::Processor const& processor);
+
+/// The core type to name in OPENBLAS_CORETYPE, none to leave the library alone: it is fast enough, cannot
+/// choose, or `coretype`, the variable's value, is set already.
+[[nodiscard]] std::optional<std::string> better_core(BlasLibrary const& library,
+                                                     runtime::Processor const& processor,
+                                                     std::optional<std::string> const& coretype);
+
+} // namespace orthant::pmm

@@ -1,0 +1,83 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dense product of one rank: C := alpha op(A) op(B) + beta C, row-major. On the host through OpenBLAS
+// (local_gemm_openblas.cpp), on a device through its vendor's library (local_gemm_device.cpp).
+
+#include "pmm/vendor/gemm_options.hpp"
+#include "runtime/arrays/views.hpp"
+#include "runtime/error.hpp"
+#include "runtime/range.hpp"
+
+#include <cstdint>
+
+namespace orthant::pmm {
+
+/// A matrix in memory, rows `row_stride` numbers apart: a part of the columns of a larger one, too.
+template<class T>
+struct Panel {
+  T* data = nullptr;
+  std::int64_t num_rows = 0;
+  std::int64_t num_columns = 0;
+  std::int64_t row_stride = 0;
+
+  Panel() = default;
+  Panel(runtime::Matrix<T> const& matrix) // NOLINT: implicit on purpose
+      : data(matrix.data()),
+        num_rows(static_cast<std::int64_t>(matrix.extent(0))),
+        num_columns(static_cast<std::int64_t>(matrix.extent(1))),
+        row_stride(static_cast<std::int64_t>(matrix.extent(1))) {}
+
+  [[nodiscard]] Panel rows(runtime::Range range) const {
+    auto part = *this;
+    part.data += range.begin * row_stride;
+    part.num_rows = range.size();
+    return part;
+  }
+  [[nodiscard]] Panel columns(runtime::Range range) const {
+    auto part = *this;
+    part.data += range.begin;
+    part.num_columns = range.size();
+    return part;
+  }
+};
+
+/// Enqueues on exec; does not fence. Extents must agree (Error); an empty inner extent gives beta C. Where
+/// beta is 0, C is not read. On a device, a stream's first product and the first A^T B of a shape wait and
+/// allocate. Cost: 2 m n k flop.
+template<class T>
+void local_gemm(runtime::DefaultExec const& exec, T alpha, Transpose transpose_a, Panel<T> const& a,
+                Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c);
+
+/// What fp32 products multiply in, for the whole program: chosen once, before the first product. Throws Error
+/// where this build has not that arithmetic.
+void set_gemm_math(GemmMath math);
+
+/// fp32 everywhere; the others on CUDA devices.
+[[nodiscard]] bool has_gemm_math(GemmMath math);
+
+/// Threads that each rank's dense products use on the host. One, unless a rank has several cores to itself.
+void set_gemm_threads(int num_threads);
+
+namespace detail {
+
+struct GemmExtents {
+  std::int64_t m, n, k;
+};
+
+/// Extents of C [m x n] := op(A) [m x k] op(B) [k x n]. Throws Error where the operands disagree.
+template<class T>
+GemmExtents gemm_extents(Transpose transpose_a, Panel<T> const& a, Transpose transpose_b, Panel<T> const& b,
+                         Panel<T> const& c) {
+  auto const m = transpose_a == Transpose::yes ? a.num_columns : a.num_rows;
+  auto const k = transpose_a == Transpose::yes ? a.num_rows : a.num_columns;
+  auto const k_of_b = transpose_b == Transpose::yes ? b.num_columns : b.num_rows;
+  auto const n = transpose_b == Transpose::yes ? b.num_rows : b.num_columns;
+  ORTHANT_REQUIRE(m == c.num_rows && k == k_of_b && n == c.num_columns, "C ", c.num_rows, " x ",
+                  c.num_columns, " := ", m, " x ", k, " times ", k_of_b, " x ", n);
+  return {m, n, k};
+}
+
+} // namespace detail
+
+} // namespace orthant::pmm

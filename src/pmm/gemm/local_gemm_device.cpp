@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where Kokkos's default execution space is a device; takes the place of local_gemm_openblas.cpp.
+#include "pmm/gemm/gemm_slabs.hpp"
+#include "pmm/gemm/local_gemm_library.hpp"
+#include "pmm/vendor/shortest_run.hpp"
+#include "pmm/vendor/vendor_gemm.hpp"
+#include "pmm/vendor/vendor_spmm.hpp"
+
+#include <bit>
+#include <memory>
+#include <vector>
+
+namespace orthant::pmm {
+namespace {
+
+using detail::GemmExtents;
+using detail::GemmSlabs;
+using runtime::DefaultExec;
+
+/// Long sums in slabs or in one call of the library: the choices so far, and the memory of the slabs.
+template<class T>
+class SlabChoices {
+ public:
+  /// Whether the product is done, in slabs. The first of a shape tries both, which waits and allocates; never
+  /// while a graph is captured, and only where C is not added to.
+  bool multiply(DefaultExec const& exec, vendor::Gemm const& library, vendor::GemmProduct<T> const& product) {
+    if (product.a.transpose == Transpose::no || product.b.transpose == Transpose::yes) return false;
+    auto const wanted = detail::wanted_gemm_tiles(static_cast<std::int64_t>(exec.concurrency()));
+    GemmExtents const extents{product.m, product.n, product.k};
+    auto const slabs = detail::cut_in_slabs(extents, wanted);
+    if (slabs.count == 0) return false;
+    Shape const shape{product.m, product.n, std::bit_floor(static_cast<std::uint64_t>(product.k))};
+    auto const known =
+        std::ranges::find_if(choices_, [&](Choice const& choice) { return choice.shape == shape; });
+    if (known != choices_.end()) {
+      if (known->is_in_slabs) multiply_slabs(exec, library, product, slabs);
+      return known->is_in_slabs;
+    }
+    if (product.beta != T{0} || vendor::is_capturing(runtime::compat::native_stream(exec))) return false;
+    auto const num_partial = static_cast<std::size_t>(wanted * detail::gemm_tile);
+    if (partial_.extent(0) == 0 && num_partial * sizeof(T) > vendor::free_device_bytes() / 2) return false;
+    if (partial_.extent(0) == 0)
+      partial_ = runtime::Vector<T>(
+          Kokkos::view_alloc(exec, "orthant::pmm::gemm_slabs", Kokkos::WithoutInitializing), num_partial);
+    auto const whole = detail::shortest_run(exec, [&] { library.multiply(product); });
+    auto const cut = detail::shortest_run(exec, [&] { multiply_slabs(exec, library, product, slabs); });
+    choices_.push_back(Choice{shape, cut < whole});
+    if (std::ranges::none_of(choices_, &Choice::is_in_slabs)) partial_ = {};
+    return cut < whole; // C is that of the slabs, the last to be timed
+  }
+
+ private:
+  /// Inner extents within a factor of two are one shape: sampled blocks differ from batch to batch.
+  struct Shape {
+    std::int64_t m, n;
+    std::uint64_t k_floor; // a power of two
+    bool operator==(Shape const&) const = default;
+  };
+  struct Choice {
+    Shape shape;
+    bool is_in_slabs;
+  };
+
+  void multiply_slabs(DefaultExec const& exec, vendor::Gemm const& library,
+                      vendor::GemmProduct<T> const& product, GemmSlabs const& slabs) const {
+    auto part = product;
+    part.k = slabs.length;
+    part.alpha = 1;
+    part.beta = 0;
+    part.c = partial_.data();
+    part.c_row_stride = product.n;
+    auto const a_stride = slabs.length * product.a.row_stride;
+    auto const b_stride = slabs.length * product.b.row_stride;
+    library.multiply(part, vendor::GemmBatch{slabs.count, a_stride, b_stride, product.m * product.n});
+    Panel<T> c;
+    c.data = product.c;
+    c.num_rows = product.m;
+    c.num_columns = product.n;
+    c.row_stride = product.c_row_stride;
+    detail::GemmRest<T> const rest{product.a.data + slabs.count * a_stride,
+                                   product.b.data + slabs.count * b_stride, product.a.row_stride,
+                                   product.b.row_stride, slabs.num_rest(product.k)};
+    detail::sum_slabs<T>(exec, slabs.count, partial_.data(), rest, product.alpha, product.beta, c);
+  }
+
+  std::vector<Choice> choices_;
+  runtime::Vector<T> partial_; // empty until slabs are tried, and again where they were never faster
+};
+
+/// What a stream's products need.
+class StreamLibrary {
+ public:
+  StreamLibrary(GemmMath math, void* stream) : stream_(stream), gemm_(math, stream) {}
+  [[nodiscard]] void* stream() const { return stream_; }
+  [[nodiscard]] vendor::Gemm const& gemm() const { return gemm_; }
+  template<class T>
+  [[nodiscard]] SlabChoices<T>& slabs() {
+    if constexpr (sizeof(T) == sizeof(float))
+      return single_;
+    else
+      return double_;
+  }
+
+ private:
+  void* stream_;
+  vendor::Gemm gemm_;
+  SlabChoices<float> single_;
+  SlabChoices<double> double_;
+};
+
+/// Of this rank's device. A stream's part is made by its first product; all go before Kokkos does: a library
+/// must not be closed after its device.
+struct Libraries {
+  GemmMath math = GemmMath::fp32;
+  std::vector<std::unique_ptr<StreamLibrary>> of_streams;
+};
+
+Libraries& libraries() {
+  static Libraries only;
+  return only;
+}
+
+StreamLibrary& library_of(DefaultExec const& exec) {
+  auto& of_streams = libraries().of_streams;
+  auto* const stream = runtime::compat::native_stream(exec);
+  auto const known =
+      std::ranges::find_if(of_streams, [&](auto const& library) { return library->stream() == stream; });
+  if (known != of_streams.end()) return **known;
+  if (of_streams.empty()) Kokkos::push_finalize_hook([] { libraries().of_streams.clear(); });
+  of_streams.push_back(std::make_unique<StreamLibrary>(libraries().math, stream));
+  return *of_streams.back();
+}
+
+template<class T>
+vendor::GemmProduct<T> as_product(GemmExtents const& extents, T alpha, Transpose transpose_a,
+                                  Panel<T> const& a, Transpose transpose_b, Panel<T> const& b, T beta,
+                                  Panel<T> const& c) {
+  return {extents.m,
+          extents.n,
+          extents.k,
+          alpha,
+          vendor::GemmOperand<T>{a.data, a.row_stride, transpose_a},
+          vendor::GemmOperand<T>{b.data, b.row_stride, transpose_b},
+          beta,
+          c.data,
+          c.row_stride};
+}
+
+/// C := beta C, the product with an empty inner extent.
+template<class T>
+void scale(DefaultExec const& exec, T beta, Panel<T> const& c) {
+  auto* const data = c.data;
+  auto const width = c.num_columns;
+  auto const row_stride = c.row_stride;
+  Kokkos::parallel_for(
+      "orthant::pmm::local_gemm/no terms",
+      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, c.num_rows * width),
+      KOKKOS_LAMBDA(std::int64_t i) {
+        auto& number = data[i / width * row_stride + i % width];
+        number = beta == T{0} ? T{0} : beta * number;
+      });
+}
+
+} // namespace
+
+namespace detail {
+
+template<class T>
+void library_gemm(DefaultExec const& exec, T alpha, Transpose transpose_a, Panel<T> const& a,
+                  Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c) {
+  auto const extents = gemm_extents(transpose_a, a, transpose_b, b, c);
+  library_of(exec).gemm().multiply(as_product(extents, alpha, transpose_a, a, transpose_b, b, beta, c));
+}
+
+template void library_gemm(DefaultExec const&, float, Transpose, Panel<float> const&, Transpose,
+                           Panel<float> const&, float, Panel<float> const&);
+template void library_gemm(DefaultExec const&, double, Transpose, Panel<double> const&, Transpose,
+                           Panel<double> const&, double, Panel<double> const&);
+
+} // namespace detail
+
+template<class T>
+void local_gemm(DefaultExec const& exec, T alpha, Transpose transpose_a, Panel<T> const& a,
+                Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c) {
+  auto const extents = detail::gemm_extents(transpose_a, a, transpose_b, b, c);
+  if (extents.m == 0 || extents.n == 0) return;
+  if (extents.k == 0) return scale(exec, beta, c);
+  auto& library = library_of(exec);
+  auto const product = as_product(extents, alpha, transpose_a, a, transpose_b, b, beta, c);
+  if (!library.template slabs<T>().multiply(exec, library.gemm(), product)) library.gemm().multiply(product);
+}
+
+void set_gemm_math(GemmMath math) {
+  ORTHANT_REQUIRE(libraries().of_streams.empty(),
+                  "the arithmetic of products is chosen before the first of them");
+  libraries().math = math;
+}
+
+bool has_gemm_math(GemmMath math) {
+  return math == GemmMath::fp32 || std::string_view(DefaultExec::name()) == "Cuda";
+}
+
+void set_gemm_threads(int) {} // no product is the host's
+
+template void local_gemm(DefaultExec const&, float, Transpose, Panel<float> const&, Transpose,
+                         Panel<float> const&, float, Panel<float> const&);
+template void local_gemm(DefaultExec const&, double, Transpose, Panel<double> const&, Transpose,
+                         Panel<double> const&, double, Panel<double> const&);
+
+} // namespace orthant::pmm

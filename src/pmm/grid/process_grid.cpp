@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/grid/process_grid.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <tuple>
+
+namespace orthant::pmm {
+namespace {
+
+std::vector<int> parse_factors(std::string_view text) {
+  std::vector<int> factors;
+  auto const* position = text.data();
+  auto const* const end = text.data() + text.size();
+  while (true) {
+    int factor = 0;
+    auto const [next, error] = std::from_chars(position, end, factor);
+    if (error != std::errc{} || factor < 1) return {};
+    factors.push_back(factor);
+    if (next == end) return factors;
+    if (*next != 'x') return {};
+    position = next + 1;
+  }
+}
+
+} // namespace
+
+std::string_view name_of(Axis axis) {
+  switch (axis) {
+  case Axis::x:
+    return "x";
+  case Axis::y:
+    return "y";
+  case Axis::z:
+    return "z";
+  case Axis::data:
+    return "data";
+  }
+  return "unknown";
+}
+
+std::string name_of(AxisSet axes) {
+  if (axes == group_axes) return "group";
+  std::string name;
+  for (auto const axis : nested_axes)
+    if (axes.contains(axis)) name += (name.empty() ? "" : "+") + std::string(name_of(axis));
+  return name;
+}
+
+int GridShape::size(Axis axis) const {
+  switch (axis) {
+  case Axis::x:
+    return x;
+  case Axis::y:
+    return y;
+  case Axis::z:
+    return z;
+  case Axis::data:
+    return data;
+  }
+  return 0;
+}
+
+int GridShape::size(AxisSet axes) const {
+  auto product = 1;
+  for (auto const axis : nested_axes)
+    if (axes.contains(axis)) product *= size(axis);
+  return product;
+}
+
+std::string GridShape::to_string() const {
+  return fmt::format("{}x{}x{}x{}", data, x, y, z);
+}
+
+GridShape parse_grid(std::string_view text, int num_ranks) {
+  if (text == "auto") return near_cubic(num_ranks);
+  auto const factors = parse_factors(text);
+  auto const example = near_cubic(num_ranks).to_string();
+  if (factors.size() != 4)
+    runtime::throw_user(
+        "--grid '{}' is not a grid; write data x X x Y x Z, such as --grid {}, or --grid auto", text,
+        example);
+  constexpr auto most_ranks = std::int64_t{1} << 30;
+  auto product = std::int64_t{1};
+  for (auto const factor : factors)
+    product = std::min(product * factor, most_ranks + 1); // cannot overflow
+  if (product != num_ranks)
+    runtime::throw_user("--grid {} is for {} ranks, but the job has {}; for example --grid {}", text,
+                        product > most_ranks ? "far more" : std::to_string(product), num_ranks, example);
+  return {factors[0], factors[1], factors[2], factors[3]};
+}
+
+std::vector<GridShape> all_shapes(int num_ranks, int data) {
+  std::vector<GridShape> shapes;
+  if (num_ranks % data != 0) return shapes;
+  auto const group = num_ranks / data;
+  for (int x = 1; x <= group; ++x)
+    for (int y = 1; group % x == 0 && y <= group / x; ++y)
+      if (group / x % y == 0) shapes.push_back({data, x, y, group / x / y});
+  return shapes;
+}
+
+GridShape near_cubic(int num_ranks) {
+  auto const cost = [](GridShape const& s) { return std::tuple(s.x + s.y + s.z, -s.x, -s.y); };
+  GridShape best{1, num_ranks, 1, 1};
+  for (auto const& shape : all_shapes(num_ranks))
+    if (cost(shape) < cost(best)) best = shape;
+  return best;
+}
+
+int Coordinates::along(Axis axis) const {
+  return Coordinates(*this).along(axis);
+}
+
+int& Coordinates::along(Axis axis) {
+  switch (axis) {
+  case Axis::x:
+    return x;
+  case Axis::y:
+    return y;
+  case Axis::z:
+    return z;
+  case Axis::data:
+    break;
+  }
+  return data;
+}
+
+Coordinates coordinates_of(GridShape const& shape, int rank) {
+  Coordinates c;
+  c.y = rank % shape.y;
+  c.x = rank / shape.y % shape.x;
+  c.z = rank / (shape.y * shape.x) % shape.z;
+  c.data = rank / (shape.y * shape.x * shape.z);
+  return c;
+}
+
+int rank_of(GridShape const& shape, Coordinates const& c) {
+  return c.y + shape.y * (c.x + shape.x * (c.z + shape.z * c.data));
+}
+
+int rank_within(GridShape const& shape, Coordinates const& coordinates, AxisSet axes) {
+  auto rank = 0;
+  auto stride = 1;
+  for (auto const axis : nested_axes) {
+    if (!axes.contains(axis)) continue;
+    rank += stride * coordinates.along(axis);
+    stride *= shape.size(axis);
+  }
+  return rank;
+}
+
+ProcessGrid::ProcessGrid(Communicator const& world, GridShape const& shape)
+    : world_(world),
+      shape_(shape),
+      coordinates_(coordinates_of(shape, world.rank())) {
+  ORTHANT_REQUIRE(shape.num_ranks() == world.size(), "grid ", shape.to_string(), " on ", world.size(),
+                  " ranks");
+}
+
+Communicator const& ProcessGrid::over(AxisSet axes) const {
+  if (auto const made = communicators_.find(axes); made != communicators_.end()) return made->second;
+  std::vector<int> members(static_cast<std::size_t>(shape_.size(axes)));
+  // Every rank of the grid differs on some axes; those that differ on these only are the members.
+  auto at = coordinates_;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    auto rest = static_cast<int>(i);
+    for (auto const axis : nested_axes) {
+      if (!axes.contains(axis)) continue;
+      at.along(axis) = rest % shape_.size(axis);
+      rest /= shape_.size(axis);
+    }
+    members[i] = rank_of(shape_, at);
+  }
+  return communicators_.emplace(axes, world_.subgroup(members, name_of(axes))).first->second;
+}
+
+} // namespace orthant::pmm

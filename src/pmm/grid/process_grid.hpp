@@ -1,0 +1,99 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The four-dimensional grid of ranks, data x X x Y x Z, and a communicator per set of axes.
+//
+//   rank = y + Y (x + X (z + Z d))          Y fastest, then X, Z, data
+//
+// so neighbours on Y are the nearest ranks of a node (Plexus, arXiv 2505.04083, section 3.1). Any
+// factorisation works.
+
+#include "pmm/grid/axis_set.hpp"
+#include "runtime/comm/communicator.hpp"
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orthant::pmm {
+
+using runtime::Communicator;
+
+/// Sizes of the axes.
+struct GridShape {
+  int data = 1;
+  int x = 1;
+  int y = 1;
+  int z = 1;
+
+  [[nodiscard]] int num_ranks() const { return data * x * y * z; }
+  [[nodiscard]] int size(Axis axis) const;
+  /// Ranks of a group over these axes.
+  [[nodiscard]] int size(AxisSet axes) const;
+  /// "1x2x3x1": data, X, Y, Z.
+  [[nodiscard]] std::string to_string() const;
+  friend bool operator==(GridShape const&, GridShape const&) = default;
+};
+
+/// Parses "DxXxYxZ", or "auto" (near_cubic). Throws UserError where the text is no grid or has not
+/// `num_ranks` ranks.
+[[nodiscard]] GridShape parse_grid(std::string_view text, int num_ranks);
+
+/// data = 1 and X, Y, Z as equal as the factors of `num_ranks` allow: the least X + Y + Z, and of those X >=
+/// Y >= Z.
+[[nodiscard]] GridShape near_cubic(int num_ranks);
+
+/// Every shape with that many ranks and `data` groups, in lexicographic order of (X, Y, Z).
+[[nodiscard]] std::vector<GridShape> all_shapes(int num_ranks, int data = 1);
+
+/// Where a rank stands.
+struct Coordinates {
+  int data = 0;
+  int x = 0;
+  int y = 0;
+  int z = 0;
+  [[nodiscard]] int along(Axis axis) const;
+  [[nodiscard]] int& along(Axis axis);
+  friend bool operator==(Coordinates const&, Coordinates const&) = default;
+};
+
+[[nodiscard]] Coordinates coordinates_of(GridShape const& shape, int rank);
+[[nodiscard]] int rank_of(GridShape const& shape, Coordinates const& coordinates);
+/// The place in the group over these axes.
+[[nodiscard]] int rank_within(GridShape const& shape, Coordinates const& coordinates, AxisSet axes);
+
+/// Owns the communicators, each of which is made when it is first asked for. Not copied: a communicator is a
+/// costly thing to make.
+class ProcessGrid {
+ public:
+  /// `world` must have shape.num_ranks() ranks (Error) and outlive the grid. Not collective.
+  ProcessGrid(Communicator const& world, GridShape const& shape);
+  ProcessGrid(ProcessGrid const&) = delete;
+  ProcessGrid& operator=(ProcessGrid const&) = delete;
+
+  [[nodiscard]] GridShape const& shape() const { return shape_; }
+  [[nodiscard]] int size(Axis axis) const { return shape_.size(axis); }
+  [[nodiscard]] Coordinates const& coordinates() const { return coordinates_; }
+  [[nodiscard]] int coordinate(Axis axis) const { return coordinates_.along(axis); }
+
+  /// The ranks that differ from this one on these axes only, in nested order. The first call for a set makes
+  /// its communicator: collective over these ranks, which ask for their sets in the same order. One thread.
+  [[nodiscard]] Communicator const& over(AxisSet axes) const;
+  /// Along one axis, in its order.
+  [[nodiscard]] Communicator const& along(Axis axis) const { return over({axis}); }
+  /// The X x Y x Z ranks of this rank's data group.
+  [[nodiscard]] Communicator const& group() const { return over(group_axes); }
+  [[nodiscard]] Communicator const& world() const { return world_; }
+  /// Those that have been made so far.
+  [[nodiscard]] std::map<AxisSet, Communicator> const& communicators() const { return communicators_; }
+
+ private:
+  Communicator const& world_;
+  GridShape shape_;
+  Coordinates coordinates_;
+  // Freed in the order of the sets, which is the same on all ranks. Logically a cache, hence mutable.
+  mutable std::map<AxisSet, Communicator> communicators_;
+};
+
+} // namespace orthant::pmm

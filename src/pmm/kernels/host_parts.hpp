@@ -1,0 +1,34 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Work of host processors in contiguous parts, for kernels that take a range (row_kernels_host.hpp).
+
+#include "runtime/arrays/views.hpp"
+#include "runtime/range.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace orthant::pmm {
+
+/// Whether kernels run on host processors.
+inline constexpr bool runs_on_host =
+    Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename runtime::DefaultExec::memory_space>::accessible;
+
+/// Calls body(begin, end) on parts that cover [0, count): one with one thread, a few a thread else. Enqueues
+/// on exec; does not fence. Empty where kernels do not run on host processors, and never called there.
+template<class Body>
+void for_each_part(runtime::DefaultExec const& exec, char const* label, std::int64_t count,
+                   Body const& body) {
+  if constexpr (runs_on_host) {
+    auto const concurrency = static_cast<std::int64_t>(exec.concurrency());
+    auto const num_parts = std::min(count, concurrency == 1 ? 1 : 4 * concurrency);
+    Kokkos::parallel_for(label, Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec, 0, num_parts),
+                         [=](std::int64_t part) {
+                           auto const mine = runtime::balanced_range(count, num_parts, part);
+                           body(mine.begin, mine.end);
+                         });
+  }
+}
+
+} // namespace orthant::pmm

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/matrix/relayout.hpp"
+
+#include "pmm/kernels/host_parts.hpp"
+#include "pmm/kernels/packs.hpp"
+#include "pmm/kernels/row_teams.hpp"
+#include "pmm/matrix/relayout_moves.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace orthant::pmm {
+namespace {
+
+using detail::MovesByRank;
+using detail::Runs;
+using Counts = std::vector<std::int64_t>;
+
+struct HostRuns {
+  static constexpr std::int64_t longest = 4096; // elements: long enough to stream, short enough to share out
+
+  Counts sources;
+  Counts targets;
+  Counts lengths;
+
+  void add(std::int64_t source, std::int64_t target, std::int64_t length) {
+    auto const continues = !lengths.empty() && sources.back() + lengths.back() == source &&
+                           targets.back() + lengths.back() == target && lengths.back() + length <= longest;
+    if (continues) {
+      lengths.back() += length;
+      return;
+    }
+    for (std::int64_t done = 0; done < length; done += longest) {
+      sources.push_back(source + done);
+      targets.push_back(target + done);
+      lengths.push_back(std::min(longest, length - done));
+    }
+  }
+};
+
+Vector<std::int64_t> to_device(Counts const& values) {
+  Vector<std::int64_t> view(
+      Kokkos::view_alloc(std::string("orthant::pmm::relayout"), Kokkos::WithoutInitializing), values.size());
+  Kokkos::deep_copy(view, Kokkos::View<std::int64_t const*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
+                              values.data(), values.size()));
+  return view;
+}
+
+Runs to_device(HostRuns const& runs) {
+  return {to_device(runs.sources), to_device(runs.targets), to_device(runs.lengths)};
+}
+
+/// Place of a global element in the memory of a piece.
+std::int64_t place_of(Block const& block, std::int64_t row, std::int64_t column) {
+  return (row - block.rows.begin) * block.columns.size() + column - block.columns.begin - block.first;
+}
+
+/// A run is a thread's, whose vector lanes copy neighbouring numbers; rows of a few hundred numbers keep all
+/// of a team busy.
+template<class T>
+struct CopyRuns {
+  Runs runs;
+  PackedArray<T const> source;
+  PackedArray<T> target;
+
+  KOKKOS_FUNCTION void operator()(RowTeam const& team, std::int64_t i) const {
+    auto const run = static_cast<std::size_t>(i);
+    auto const from = runs.sources(run);
+    auto const to = runs.targets(run);
+    auto const length = runs.lengths(run);
+    if (from % pack_size == 0 && to % pack_size == 0) {
+      Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, (length + pack_size - 1) / pack_size),
+                           [&](std::int64_t pack) {
+                             auto const k = pack * pack_size;
+                             target.store(to + k, length - k, source.load(from + k, length - k));
+                           });
+      return;
+    }
+    Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, length),
+                         [&](std::int64_t k) { target[to + k] = source[from + k]; });
+  }
+};
+
+/// On host processors: a run is a team's.
+template<class T>
+struct CopyRunsOnHost {
+  using TeamPolicy = Kokkos::TeamPolicy<DefaultExec>;
+
+  Runs runs;
+  Vector<T> source;
+  Vector<T> target;
+
+  KOKKOS_FUNCTION void operator()(typename TeamPolicy::member_type const& team) const {
+    auto const run = static_cast<std::size_t>(team.league_rank());
+    T const* const from = source.data() + runs.sources(run);
+    T* const to = target.data() + runs.targets(run);
+    Kokkos::parallel_for(Kokkos::TeamVectorRange(team, runs.lengths(run)),
+                         [&](std::int64_t i) { to[i] = from[i]; });
+  }
+};
+
+template<class T>
+void copy(DefaultExec const& exec, Runs const& runs, Vector<T> const& source, Vector<T> const& target) {
+  constexpr auto label = "orthant::pmm::relayout";
+  auto const num_runs = runs.lengths.extent(0);
+  if (num_runs == 0) return;
+  if constexpr (runs_on_host) {
+    Kokkos::parallel_for(
+        label, typename CopyRunsOnHost<T>::TeamPolicy(exec, static_cast<int>(num_runs), Kokkos::AUTO, 32),
+        CopyRunsOnHost<T>{runs, source, target});
+  } else {
+    for_each_row(exec, label, static_cast<std::int64_t>(num_runs), 32,
+                 CopyRuns<T>{runs, PackedArray<T const>(source.data()), PackedArray<T>(target.data())});
+  }
+}
+
+void require_same_matrix(Placement const& from, Placement const& to, bool has_row_map) {
+  auto const is_same = from.extents == to.extents && from.layout.column_order == to.layout.column_order &&
+                       (has_row_map || from.layout.row_order == to.layout.row_order);
+  ORTHANT_REQUIRE(is_same, "relayout changes axes and storage", has_row_map ? " and the order of rows" : "",
+                  ", nothing else; from ", from.to_string(), " to ", to.to_string());
+}
+
+void require_balanced(Placement const& from, Placement const& to) {
+  ORTHANT_REQUIRE(!from.own_rows && !to.own_rows && !from.own_columns && !to.own_columns,
+                  "where sampled rows lie is not known from their placements; from ", from.to_string(),
+                  " to ", to.to_string());
+}
+
+} // namespace
+
+template<class T>
+Relayout<T>::Relayout(ProcessGrid const& grid, Placement const& from, Placement const& to)
+    : grid_(&grid),
+      from_(from),
+      to_(to),
+      is_local_(detail::moves_nothing(grid.shape(), from.layout, to.layout)) {
+  require_same_matrix(from, to, false);
+  require_balanced(from, to);
+  auto const moves = detail::intersecting_moves(grid, from, to);
+  plan(moves.sends, moves.receives);
+}
+
+template<class T>
+Relayout<T>::Relayout(ProcessGrid const& grid, Placement const& from, Placement const& to,
+                      std::vector<std::int64_t> const& source_rows)
+    : grid_(&grid),
+      from_(from),
+      to_(to),
+      is_local_(grid.group().size() == 1) {
+  require_same_matrix(from, to, true);
+  ORTHANT_REQUIRE(from.layout.storage != Storage::flat_sharded && to.layout.storage != Storage::flat_sharded,
+                  "rows of flat shards are not reordered; from ", from.to_string(), " to ", to.to_string());
+  require_balanced(from, to);
+  auto const moves = detail::requested_moves(grid, from, to, source_rows);
+  plan(moves.sends, moves.receives);
+}
+
+template<class T>
+Relayout<T>::Relayout(ProcessGrid const& grid, Placement const& from, Placement const& to,
+                      SampledRows const& rows)
+    : grid_(&grid),
+      from_(from),
+      to_(to),
+      is_local_(grid.group().size() == 1 || (from.layout.row_order == to.layout.row_order &&
+                                             detail::moves_nothing(grid.shape(), from.layout, to.layout))) {
+  require_same_matrix(from, to, true);
+  auto const moves = detail::sampled_moves(grid, from, to, rows);
+  plan(moves.sends, moves.receives);
+}
+
+template<class T>
+void Relayout<T>::plan(MovesByRank const& sends, MovesByRank const& receives) {
+  auto const source = block_of(*grid_, from_);
+  auto const target = block_of(*grid_, to_);
+  auto const me = static_cast<std::size_t>(grid_->group().rank());
+  HostRuns kept;
+  HostRuns packed;
+  HostRuns unpacked;
+  std::int64_t num_sent = 0;
+  std::int64_t num_received = 0;
+  for (std::size_t rank = 0; rank < sends.size(); ++rank) {
+    send_counts_.push_back(0);
+    receive_counts_.push_back(0);
+    if (rank == me) {
+      for (auto const& move : receives[rank])
+        for (std::int64_t i = 0; i < move.num_rows; ++i)
+          kept.add(place_of(source, move.source_row + i, move.columns.begin),
+                   place_of(target, move.target_row + i, move.columns.begin), move.columns.size());
+      continue;
+    }
+    auto const send_begin = num_sent;
+    for (auto const& move : sends[rank])
+      for (std::int64_t i = 0; i < move.num_rows; ++i, num_sent += move.columns.size())
+        packed.add(place_of(source, move.source_row + i, move.columns.begin), num_sent, move.columns.size());
+    send_counts_.back() = num_sent - send_begin;
+    auto const receive_begin = num_received;
+    for (auto const& move : receives[rank])
+      for (std::int64_t i = 0; i < move.num_rows; ++i, num_received += move.columns.size())
+        unpacked.add(num_received, place_of(target, move.target_row + i, move.columns.begin),
+                     move.columns.size());
+    receive_counts_.back() = num_received - receive_begin;
+  }
+  kept_ = to_device(kept);
+  packed_ = to_device(packed);
+  unpacked_ = to_device(unpacked);
+  send_ = Vector<T>("orthant::pmm::relayout/send", static_cast<std::size_t>(num_sent));
+  receive_ = Vector<T>("orthant::pmm::relayout/receive", static_cast<std::size_t>(num_received));
+}
+
+template<class T>
+void Relayout<T>::run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to) const {
+  ORTHANT_REQUIRE(from.placement() == from_ && to.placement() == to_, "relayout from ",
+                  from.placement().to_string(), " to ", to.placement().to_string(), "; planned was from ",
+                  from_.to_string(), " to ", to_.to_string());
+  copy(exec, packed_, from.storage(), send_);
+  copy(exec, kept_, from.storage(), to.storage());
+  if (is_local_) return;
+  runtime::all_to_allv(exec, grid_->group(), send_, send_counts_, receive_, receive_counts_);
+  copy(exec, unpacked_, receive_, to.storage());
+}
+
+template<class T>
+std::vector<PlannedCall> Relayout<T>::calls() const {
+  if (is_local_ || grid_->group().size() == 1) return {};
+  auto const bytes = std::accumulate(send_counts_.begin(), send_counts_.end(), std::int64_t{0}) *
+                     static_cast<std::int64_t>(sizeof(T));
+  return {{runtime::Operation::all_to_all, grid_->group().axis(), bytes, bytes}};
+}
+
+template class Relayout<float>;
+template class Relayout<double>;
+
+} // namespace orthant::pmm

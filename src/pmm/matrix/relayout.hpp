@@ -1,0 +1,94 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The same matrix in another placement: other axes, another storage, or another order of rows. Residual
+// connections need it, because a GNN layer's input and output lie on different planes (docs/design.md 2.2).
+//
+// Equal orders: every rank takes the intersections of its new piece with the others' old pieces; among equal
+// copies it takes its own, else one that spreads the load (on a cubic grid a permutation of the ranks). Other
+// row order: the rows that each rank asks of each other are agreed once, at set-up. Rows that are a sample of
+// a larger matrix's, lying where that one's do: nothing is agreed, since both sides of a message list its
+// rows by their positions in the larger matrix. Always one all_to_all of the X x Y x Z group, and none at all
+// where every piece is there already.
+
+#include "pmm/cost/planned_call.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace orthant::pmm {
+
+namespace detail {
+/// Contiguous copies: lengths[i] elements from sources[i] to targets[i].
+struct Runs {
+  Vector<std::int64_t> sources;
+  Vector<std::int64_t> targets;
+  Vector<std::int64_t> lengths;
+};
+
+/// Rows and columns that one rank gives another; global indices, each rank reads its own side's.
+struct Move {
+  std::int64_t source_row = 0;
+  std::int64_t target_row = 0;
+  std::int64_t num_rows = 0;
+  Range columns;
+};
+using MovesByRank = std::vector<std::vector<Move>>; // in the group's order
+} // namespace detail
+
+/// Where sampled rows lie in the larger matrix, whose balanced blocks own them. Positions are its rows,
+/// numbered in the order of `from` or of `to`; where the orders are equal the two are the same.
+struct SampledRows {
+  std::int64_t num_positions = 0;               // rows of the larger matrix
+  std::span<std::int64_t const> from_in_target; // [rows of this rank in `from`] position in the order of `to`
+  std::span<std::int64_t const> to_in_target;   // [rows of this rank in `to`] position in the order of `to`
+  std::span<std::int64_t const> to_in_source;   // [rows of this rank in `to`] position in the order of `from`
+};
+
+template<class T>
+class Relayout {
+ public:
+  /// Between equal orders and extents (Error). Any storages. Not collective; costs O(ranks + local rows).
+  Relayout(ProcessGrid const& grid, Placement const& from, Placement const& to);
+
+  /// Between row orders: row `source_rows[i]` of `from` becomes row stored_rows.begin + i of `to`; one number
+  /// for each row that this rank stores in `to`. Extents and column orders must be equal, storages replicated
+  /// or row-sharded (Error, on all ranks). Collective over the grid's group.
+  Relayout(ProcessGrid const& grid, Placement const& from, Placement const& to,
+           std::vector<std::int64_t> const& source_rows);
+
+  /// Between placements of sampled rows (own_rows set in both), of equal row orders or not. Extents and
+  /// column orders must be equal, storages replicated, and each rank's rows lie in its blocks of the larger
+  /// matrix (Error, on the rank that sees it). No communication; costs O(local rows (log + ranks on the
+  /// column axes)).
+  Relayout(ProcessGrid const& grid, Placement const& from, Placement const& to, SampledRows const& rows);
+
+  /// to := from. Collective over the group. No overlap. Enqueues on exec; on the host complete on return.
+  /// Padding of flat shards is left as it is.
+  void run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to) const;
+
+  /// The collectives of one run. They depend on where the row orders put each row, not on layouts alone.
+  [[nodiscard]] std::vector<PlannedCall> calls() const;
+
+ private:
+  void plan(detail::MovesByRank const& sends, detail::MovesByRank const& receives);
+
+  ProcessGrid const* grid_;
+  Placement from_;
+  Placement to_;
+  bool is_local_ = false; // on every rank
+  detail::Runs kept_;     // from -> to, on this rank
+  detail::Runs packed_;   // from -> send buffer
+  detail::Runs unpacked_; // receive buffer -> to
+  std::vector<std::int64_t> send_counts_;
+  std::vector<std::int64_t> receive_counts_;
+  Vector<T> send_;
+  Vector<T> receive_;
+};
+
+extern template class Relayout<float>;
+extern template class Relayout<double>;
+
+} // namespace orthant::pmm

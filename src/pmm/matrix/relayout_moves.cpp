@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/matrix/relayout_moves.hpp"
+
+#include "runtime/comm/together.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace orthant::pmm::detail {
+namespace {
+
+using Counts = std::vector<std::int64_t>;
+
+struct Rectangle {
+  Range rows;
+  Range columns;
+};
+
+/// What a piece covers, in the order of its memory: at most three rectangles, of which a flat shard's first
+/// and last are parts of a row.
+std::vector<Rectangle> rectangles_of(Block const& block, Storage storage) {
+  auto const width = block.columns.size();
+  if (block.num_stored == 0) return {};
+  if (storage != Storage::flat_sharded) return {{block.stored_rows, block.columns}};
+  auto const end = block.first + block.num_stored;
+  std::vector<Rectangle> rectangles;
+  for (auto place = block.first; place < end;) {
+    auto const row = place / width;
+    auto const column = place % width;
+    auto const num_rows = column == 0 ? std::max<std::int64_t>((end - place) / width, 1) : 1;
+    auto const num_columns = std::min(width - column, end - place);
+    rectangles.push_back({{block.rows.begin + row, block.rows.begin + row + num_rows},
+                          {block.columns.begin + column, block.columns.begin + column + num_columns}});
+    place += num_rows * num_columns;
+  }
+  return rectangles;
+}
+
+/// Coordinates of a rank of this rank's group.
+Coordinates member(ProcessGrid const& grid, int group_rank) {
+  auto coordinates = coordinates_of(grid.shape(), group_rank);
+  coordinates.data = grid.coordinate(Axis::data);
+  return coordinates;
+}
+
+/// What the rank at `source` gives to the one at `target`, in an order that both derive.
+std::vector<Move> moves_between(GridShape const& shape, Placement const& from, Coordinates const& source,
+                                Placement const& to, Coordinates const& target) {
+  std::vector<Move> moves;
+  if (from.layout.storage == Storage::replicated &&
+      source.along(from.layout.third()) != copy_for(shape, from, to, target, source))
+    return moves;
+  auto const given = rectangles_of(block_of(shape, source, from), from.layout.storage);
+  auto const wanted = rectangles_of(block_of(shape, target, to), to.layout.storage);
+  for (auto const& piece : wanted)
+    for (auto const& part : given) {
+      auto const rows = intersection(piece.rows, part.rows);
+      auto const columns = intersection(piece.columns, part.columns);
+      if (rows.size() > 0 && columns.size() > 0)
+        moves.push_back({rows.begin, rows.begin, rows.size(), columns});
+    }
+  return moves;
+}
+
+/// Whether the blocks of both placements are cut alike: axes of one rank cut nothing.
+bool has_equal_blocks(GridShape const& shape, Layout const& a, Layout const& b) {
+  auto const is_equal = [&](Axis one, Axis other) {
+    return one == other || (shape.size(one) == 1 && shape.size(other) == 1);
+  };
+  return is_equal(a.rows, b.rows) && is_equal(a.columns, b.columns);
+}
+
+/// Rows that this rank asks of each other one, for its own rows in ascending order.
+MovesByRank asked_moves(ProcessGrid const& grid, Placement const& from, Placement const& to,
+                        Counts const& source_rows) {
+  auto const& shape = grid.shape();
+  auto const block = block_of(grid, to);
+  auto const [row_axis, column_axis] = std::pair(from.layout.rows, from.layout.columns);
+  ORTHANT_REQUIRE(std::ssize(source_rows) == block.stored_rows.size(), source_rows.size(),
+                  " source rows for ", block.stored_rows.size(), " rows of ", to.to_string());
+  MovesByRank moves(static_cast<std::size_t>(grid.group().size()));
+  auto owner = grid.coordinates();
+  for (std::size_t i = 0; i < source_rows.size(); ++i) {
+    auto const row = source_rows[i];
+    ORTHANT_REQUIRE(0 <= row && row < from.extents.rows, "row ", row, " of ", from.to_string());
+    owner.along(row_axis) = static_cast<int>(part_of(from.extents.rows, shape.size(row_axis), row));
+    for (int part = 0; part < shape.size(column_axis); ++part) {
+      owner.along(column_axis) = part;
+      owner.along(from.layout.third()) = 0;
+      auto const owned = block_of(shape, owner, {{from.layout.rows, from.layout.columns}, from.extents});
+      auto const columns = intersection(owned.columns, block.columns);
+      if (columns.size() == 0) continue;
+      owner.along(from.layout.third()) =
+          from.layout.storage == Storage::replicated
+              ? copy_for(shape, from, to, grid.coordinates(), owner)
+              : static_cast<int>(
+                    part_of(owned.rows.size(), shape.size(from.layout.third()), row - owned.rows.begin));
+      moves[static_cast<std::size_t>(group_rank_of(shape, owner))].push_back(
+          {row, block.stored_rows.begin + static_cast<std::int64_t>(i), 1, columns});
+    }
+  }
+  return moves;
+}
+
+/// Tells every rank which rows are asked of it.
+MovesByRank exchanged(ProcessGrid const& grid, Placement const& from, Placement const& to,
+                      MovesByRank const& asked) {
+  auto const& group = grid.group();
+  Counts asked_counts;
+  Counts asked_rows;
+  for (auto const& moves : asked) {
+    asked_counts.push_back(std::ssize(moves));
+    for (auto const& move : moves)
+      asked_rows.push_back(move.source_row);
+  }
+  Counts given_counts(asked_counts.size());
+  runtime::all_to_all(runtime::host, group, asked_counts, given_counts);
+  Counts given_rows(
+      static_cast<std::size_t>(std::accumulate(given_counts.begin(), given_counts.end(), std::int64_t{0})));
+  runtime::all_to_allv(runtime::host, group, asked_rows, asked_counts, given_rows, given_counts);
+
+  MovesByRank given(asked.size());
+  auto next = given_rows.begin();
+  auto const mine = block_of(grid, from);
+  for (int rank = 0; rank < group.size(); ++rank) {
+    auto const columns = intersection(mine.columns, block_of(grid.shape(), member(grid, rank), to).columns);
+    for (std::int64_t i = 0; i < given_counts[static_cast<std::size_t>(rank)]; ++i)
+      given[static_cast<std::size_t>(rank)].push_back({*next++, 0, 1, columns});
+  }
+  return given;
+}
+
+} // namespace
+
+Range intersection(Range a, Range b) {
+  auto const begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+std::int64_t part_of(std::int64_t count, std::int64_t num_parts, std::int64_t index) {
+  auto const small = count / num_parts;
+  auto const num_larger = count % num_parts;
+  auto const in_larger = num_larger * (small + 1);
+  return index < in_larger ? index / (small + 1) : num_larger + (index - in_larger) / small;
+}
+
+int copy_for(GridShape const& shape, Placement const& from, Placement const& to, Coordinates const& reader,
+             Coordinates const& owner) {
+  auto const third = from.layout.third();
+  if (reader.along(from.layout.rows) == owner.along(from.layout.rows) &&
+      reader.along(from.layout.columns) == owner.along(from.layout.columns))
+    return reader.along(third);
+  auto const other = to.layout.third();
+  return (reader.along(other) + shape.size(other) * reader.along(third)) % shape.size(third);
+}
+
+int group_rank_of(GridShape const& shape, Coordinates coordinates) {
+  coordinates.data = 0;
+  return rank_of(shape, coordinates);
+}
+
+bool moves_nothing(GridShape const& shape, Layout const& from, Layout const& to) {
+  if (!has_equal_blocks(shape, from, to)) return false;
+  return from.storage == Storage::replicated || from.storage == to.storage || shape.size(from.third()) == 1;
+}
+
+Moves intersecting_moves(ProcessGrid const& grid, Placement const& from, Placement const& to) {
+  auto const is_local = moves_nothing(grid.shape(), from.layout, to.layout);
+  Moves moves{MovesByRank(static_cast<std::size_t>(grid.group().size())), {}};
+  moves.receives = moves.sends;
+  for (int rank = 0; rank < grid.group().size(); ++rank) {
+    auto const other = member(grid, rank);
+    if (is_local && other != grid.coordinates()) continue;
+    auto const r = static_cast<std::size_t>(rank);
+    moves.sends[r] = moves_between(grid.shape(), from, grid.coordinates(), to, other);
+    moves.receives[r] = moves_between(grid.shape(), from, other, to, grid.coordinates());
+  }
+  return moves;
+}
+
+Moves requested_moves(ProcessGrid const& grid, Placement const& from, Placement const& to,
+                      std::vector<std::int64_t> const& source_rows) {
+  auto receives = runtime::together(grid.group(), [&] { return asked_moves(grid, from, to, source_rows); });
+  auto sends = exchanged(grid, from, to, receives);
+  return {std::move(sends), std::move(receives)};
+}
+
+} // namespace orthant::pmm::detail

@@ -1,0 +1,123 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rule that moves data (docs/design.md 2.1): an operand and a result communicate along their own third
+// axis only.
+//
+//   reading   replicated: nothing        sharded: all_gather
+//   writing   replicated: all_reduce     sharded: reduce_scatter
+//
+// A third axis of one rank moves nothing and needs no buffer.
+
+#include "pmm/cost/step_plan.hpp"
+#include "pmm/kernels/host_parts.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
+#include "pmm/product/workspace.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace orthant::pmm {
+
+/// How a rank reads an operand: in place, or gathered from the pieces along the third axis.
+struct BlockRead {
+  BlockRead(GridShape const& shape, Coordinates const& coordinates, Placement const& placement);
+
+  Block block;
+  bool must_gather = false;
+  std::vector<std::int64_t> counts; // [ranks of the third axis] elements of each piece, if it gathers
+  std::int64_t num_gathered = 0;    // their sum
+};
+
+/// How a rank writes a result: partial blocks are summed over the third axis, in chunks of whole rows if the
+/// result is replicated.
+struct BlockWrite {
+  BlockWrite(GridShape const& shape, Coordinates const& coordinates, Placement const& placement,
+             std::int64_t num_chunks);
+
+  [[nodiscard]] Range chunk(std::int64_t i) const {
+    return runtime::balanced_range(block.rows.size(), num_chunks, i);
+  }
+
+  Block block;
+  bool must_reduce = false;
+  std::int64_t num_chunks = 1;
+  std::vector<std::int64_t> counts; // [ranks of the third axis] of the reduce_scatter, if there is one
+  std::int64_t num_partial = 0;     // length of the partial block's buffer then, padding included
+};
+
+/// Lists the collectives of one read, and of one write.
+void plan_read(StepPlan& step, Placement const& placement, Wire wire);
+void plan_write(StepPlan& step, Placement const& placement, Wire wire, std::int64_t num_chunks);
+
+/// Brings the whole block of an operand to this rank.
+template<class T>
+class BlockReader {
+ public:
+  BlockReader(ProcessGrid const& grid, Placement const& placement, Wire wire,
+              std::shared_ptr<Workspace<T>> workspace, Slot slot);
+
+  /// Starts the gather, where there is one; `matrix` is lent until finish(). Collective over the third axis.
+  void start(DefaultExec const& exec, DistMatrix<T> const& matrix);
+  [[nodiscard]] bool is_started() const { return is_started_; }
+  /// The block, [rows x columns]: valid until the workspace's slot is used again.
+  [[nodiscard]] Matrix<T> finish();
+
+ private:
+  [[nodiscard]] runtime::Communicator const& comm() const { return grid_->along(placement_.layout.third()); }
+
+  ProcessGrid const* grid_;
+  Placement placement_;
+  BlockRead read_;
+  Wire wire_;
+  std::shared_ptr<Workspace<T>> workspace_;
+  Slot slot_;
+  bool is_started_ = false;
+  Vector<T> source_; // of an operand that is read in place
+  runtime::Request request_;
+};
+
+/// Sums the partial blocks of a result over its third axis, and leaves this rank's piece.
+template<class T>
+class BlockWriter {
+ public:
+  /// `num_chunks`: a replicated result is reduced in that many pieces of whole rows, so that the product of
+  /// one hides the reduction of another. At least 1.
+  BlockWriter(ProcessGrid const& grid, Placement const& placement, Wire wire, std::int64_t num_chunks,
+              std::shared_ptr<Workspace<T>> workspace, Slot slot);
+
+  /// Where the local product goes, [rows x columns of the block]: in place or in the workspace.
+  [[nodiscard]] Matrix<T> partial(DefaultExec const& exec, DistMatrix<T> const& result);
+  /// Rows of chunk i, from the block's first.
+  [[nodiscard]] std::int64_t num_chunks() const { return write_.num_chunks; }
+  [[nodiscard]] Range chunk(std::int64_t i) const { return write_.chunk(i); }
+  /// Starts the reduction of chunk i, whose partial rows are written. `result` is lent until finish().
+  /// Collective over the third axis; chunks in order.
+  void start(DefaultExec const& exec, DistMatrix<T> const& result, std::int64_t i);
+  void finish();
+  /// Reduces a result of one chunk, to its end. MPI's blocking reductions are faster than its asynchronous
+  /// ones, and need no second buffer of the message's size.
+  void reduce(DefaultExec const& exec, DistMatrix<T> const& result);
+
+  /// Whether other work could go on during a reduction. Within a node the host's processors carry it out
+  /// themselves, so there is nothing to hide it behind.
+  [[nodiscard]] bool can_hide() const { return !runs_on_host || !comm().is_on_one_node(); }
+
+ private:
+  [[nodiscard]] runtime::Communicator const& comm() const { return grid_->along(placement_.layout.third()); }
+
+  ProcessGrid const* grid_;
+  Placement placement_;
+  BlockWrite write_;
+  Wire wire_;
+  std::shared_ptr<Workspace<T>> workspace_;
+  Slot slot_;
+  std::vector<runtime::Request> requests_;
+};
+
+extern template class BlockReader<float>;
+extern template class BlockReader<double>;
+extern template class BlockWriter<float>;
+extern template class BlockWriter<double>;
+
+} // namespace orthant::pmm

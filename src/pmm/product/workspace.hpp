@@ -1,0 +1,48 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Buffers that operations lend one another: a gathered operand, partial sums, packed rows. Sized at set-up,
+// so that a training step allocates nothing.
+
+#include "runtime/arrays/huge_pages.hpp"
+#include "runtime/error.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace orthant::pmm {
+
+/// What a buffer is for. Operations that overlap in time must not share a workspace.
+enum class Slot : std::uint8_t { left, right, result, sums };
+
+template<class T>
+class Workspace {
+ public:
+  /// Makes the slot at least that long. At set-up only: grows by a new allocation.
+  void reserve(Slot slot, std::int64_t num_elements) {
+    auto& buffer = buffers_[static_cast<std::size_t>(slot)];
+    auto const length = static_cast<std::size_t>(num_elements);
+    if (buffer.extent(0) < length) buffer = runtime::make_zeros<T>("orthant::pmm::workspace", length);
+  }
+
+  /// The first numbers of the slot. Shares the memory, and does not keep it alive.
+  [[nodiscard]] runtime::Vector<T> lend(Slot slot, std::int64_t num_elements) const {
+    auto const& buffer = buffers_[static_cast<std::size_t>(slot)];
+    auto const length = static_cast<std::size_t>(num_elements);
+    ORTHANT_REQUIRE(length <= buffer.extent(0), length, " elements were not reserved");
+    return runtime::Vector<T>(buffer.data(), length);
+  }
+
+  [[nodiscard]] std::int64_t num_bytes() const {
+    std::size_t count = 0;
+    for (auto const& buffer : buffers_)
+      count += buffer.extent(0);
+    return static_cast<std::int64_t>(count * sizeof(T));
+  }
+
+ private:
+  std::array<runtime::Vector<T>, 4> buffers_;
+};
+
+} // namespace orthant::pmm

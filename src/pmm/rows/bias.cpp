@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/rows/bias.hpp"
+
+#include "pmm/kernels/host_parts.hpp"
+#include "pmm/kernels/long_sums.hpp"
+#include "pmm/rows/bias_kernels.hpp"
+
+namespace orthant::pmm {
+namespace {
+
+/// sums(j) := sum_i from(i, j) on host processors. A team takes a tile of neighbouring columns, so that a row
+/// of the tile is read in one piece; the order of additions does not depend on the number of teams.
+template<class T>
+struct SumColumns {
+  using TeamPolicy = Kokkos::TeamPolicy<DefaultExec>;
+  static constexpr std::int64_t tile = columns_of_long_sums;
+
+  Matrix<T> from;
+  Vector<T> sums;
+
+  void operator()(typename TeamPolicy::member_type const& team) const {
+    auto const num_columns = static_cast<std::int64_t>(from.extent(1));
+    auto const first = team.league_rank() * tile;
+    auto const width = num_columns - first < tile ? num_columns - first : tile;
+    T const* const source = from.data() + first;
+    sum_rows_in_blocks<T>(static_cast<std::int64_t>(from.extent(0)), width, sums.data() + first,
+                          [=](std::int64_t begin, std::int64_t end, T* partial) {
+                            for (auto i = begin; i < end; ++i)
+                              for (std::int64_t j = 0; j < width; ++j)
+                                partial[j] += source[i * num_columns + j];
+                          });
+  }
+};
+
+template<class T>
+void require_fits(DistMatrix<T> const& matrix, DistVector<T> const& bias) {
+  ORTHANT_REQUIRE(bias.axis() == matrix.layout().columns && bias.length() == matrix.extents().columns,
+                  "a bias of ", bias.length(), " along ", name_of(bias.axis()), " for ",
+                  matrix.placement().to_string());
+}
+
+/// A row is a work item: on host processors.
+template<class T>
+struct AddBias {
+  Matrix<T> z;
+  Vector<T> bias;
+  KOKKOS_FUNCTION void operator()(std::int64_t row) const {
+    for (std::size_t j = 0; j < bias.extent(0); ++j)
+      z(static_cast<std::size_t>(row), j) += bias(j);
+  }
+};
+
+} // namespace
+
+template<class T>
+void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<T> const& bias) {
+  require_fits(z, bias);
+  auto const local = z.local();
+  if constexpr (runs_on_host)
+    Kokkos::parallel_for(
+        "orthant::pmm::add_bias",
+        Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, z.block().stored_rows.size()),
+        AddBias<T>{local, bias.local()});
+  else
+    for_each_pack(exec, "orthant::pmm::add_bias", static_cast<std::int64_t>(local.size()),
+                  AddBiasToPack<T>(local, bias.local()));
+}
+
+template<class T>
+void sum_columns(DefaultExec const& exec, Matrix<T> const& from, Vector<T> const& sums,
+                 Workspace<T> const& work) {
+  ORTHANT_REQUIRE(from.extent(1) == sums.extent(0), from.extent(1), " columns, ", sums.extent(0), " sums");
+  if (sums.extent(0) == 0) return;
+  if constexpr (runs_on_host) {
+    constexpr auto tile = SumColumns<T>::tile;
+    auto const num_tiles = (static_cast<std::int64_t>(from.extent(1)) + tile - 1) / tile;
+    Kokkos::parallel_for("orthant::pmm::sum_rows",
+                         typename SumColumns<T>::TeamPolicy(exec, static_cast<int>(num_tiles), 1, 1),
+                         SumColumns<T>{from, sums});
+  } else {
+    ColumnSlabs const slabs(static_cast<std::int64_t>(from.extent(0)),
+                            static_cast<std::int64_t>(from.extent(1)));
+    sum_columns_in_slabs(exec, "orthant::pmm::sum_rows", slabs, LoadedPack<T>(from),
+                         work.lend(Slot::sums, slabs.num_partial_sums()), sums);
+  }
+}
+
+template<class T>
+void sum_rows(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient,
+              Workspace<T> const& work) {
+  require_fits(gradient, bias_gradient);
+  sum_columns(exec, gradient.local(), bias_gradient.local(), work);
+  reduce_sums(exec, gradient, bias_gradient);
+}
+
+template<class T>
+void reduce_sums(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient) {
+  require_fits(gradient, bias_gradient);
+  auto const sums = bias_gradient.local();
+  if (sums.extent(0) == 0) return;
+  runtime::all_reduce(exec, gradient.grid().along(gradient.layout().rows), sums);
+  if (gradient.layout().storage == Storage::row_sharded)
+    runtime::all_reduce(exec, gradient.grid().along(gradient.layout().third()), sums);
+}
+
+void plan_sum_rows(StepPlan& step, Placement const& gradient) {
+  auto const bytes = step.wire_bytes(step.block(gradient).columns.size(), Wire::native);
+  if (bytes == 0) return;
+  step.add_call(runtime::Operation::all_reduce, gradient.layout.rows, bytes);
+  if (gradient.layout.storage == Storage::row_sharded)
+    step.add_call(runtime::Operation::all_reduce, gradient.layout.third(), bytes);
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void add_bias(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&);                    \
+  template void sum_columns(DefaultExec const&, Matrix<T> const&, Vector<T> const&, Workspace<T> const&);    \
+  template void sum_rows(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&,                     \
+                         Workspace<T> const&);                                                               \
+  template void reduce_sums(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::pmm

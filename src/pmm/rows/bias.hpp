@@ -1,0 +1,39 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// A bias: one number a column, split as the columns are and replicated over the two other axes.
+//
+//   Z[r,c] := Z[r,c] + 1 b[c]^T          db[c] := sum_r dZ[r,c]^T 1
+
+#include "pmm/cost/step_plan.hpp"
+#include "pmm/matrix/dist_vector.hpp"
+#include "pmm/product/workspace.hpp"
+
+namespace orthant::pmm {
+
+/// z(i, j) += bias(j). `bias` lies along z's column axis and has its length (Error); no flat shards. Local.
+/// Enqueues on exec; does not fence.
+template<class T>
+void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<T> const& bias);
+
+/// bias_gradient(j) := the sum of gradient(:, j) over all rows, the same on every rank that holds column j.
+/// Collective over the row axis: one all_reduce of the block's columns; and over the third axis where
+/// row-sharded. Same conditions. `work` has room for its partial sums (reserve_column_sums).
+template<class T>
+void sum_rows(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient,
+              Workspace<T> const& work);
+
+/// sum_rows in two steps, for a kernel that has the columns summed in passing: sums(j) := sum_i from(i, j),
+/// in an order that depends on the shape alone: long_sums.hpp on host processors (local), ..
+template<class T>
+void sum_columns(DefaultExec const& exec, Matrix<T> const& from, Vector<T> const& sums,
+                 Workspace<T> const& work);
+
+/// .. and the collectives: bias_gradient comes with this rank's sums in local(). Same conditions as sum_rows.
+template<class T>
+void reduce_sums(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient);
+
+/// Lists the collectives of sum_rows.
+void plan_sum_rows(StepPlan& step, Placement const& gradient);
+
+} // namespace orthant::pmm

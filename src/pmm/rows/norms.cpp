@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/rows/norms.hpp"
+
+#include "runtime/arrays/number.hpp"
+
+namespace orthant::pmm {
+namespace {
+
+template<class T>
+struct Square {
+  Vector<T> numbers;
+  KOKKOS_FUNCTION void operator()(std::int64_t i, double& sum) const {
+    auto const number = static_cast<double>(numbers(static_cast<std::size_t>(i)));
+    sum += number * number;
+  }
+};
+
+template<class T>
+void sum_squares(DefaultExec const& exec, Vector<T> const& numbers, std::int64_t count,
+                 runtime::Number<double> const& sum) {
+  Kokkos::parallel_reduce("orthant::pmm::local_squared_norm",
+                          Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count), Square<T>{numbers},
+                          sum);
+}
+
+} // namespace
+
+template<class T>
+void local_squared_norm(DefaultExec const& exec, DistMatrix<T> const& matrix, Vector<double> const& shares,
+                        std::size_t i) {
+  sum_squares(exec, matrix.storage(), matrix.is_first_replica() ? matrix.block().num_stored : 0,
+              runtime::number_at(shares, i));
+}
+
+template<class T>
+void local_squared_norm(DefaultExec const& exec, DistVector<T> const& vector, Vector<double> const& shares,
+                        std::size_t i) {
+  sum_squares(exec, vector.local(), vector.is_first_replica() ? vector.range().size() : 0,
+              runtime::number_at(shares, i));
+}
+
+void sum_over_group(DefaultExec const& exec, ProcessGrid const& grid, Vector<double> const& shares) {
+  runtime::all_reduce(exec, grid.group(), shares);
+}
+
+void plan_sum_over_group(StepPlan& step, std::int64_t num_shares) {
+  step.add_call(runtime::Operation::all_reduce, group_axes,
+                num_shares * static_cast<std::int64_t>(sizeof(double)));
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void local_squared_norm(DefaultExec const&, DistMatrix<T> const&, Vector<double> const&,          \
+                                   std::size_t);                                                             \
+  template void local_squared_norm(DefaultExec const&, DistVector<T> const&, Vector<double> const&,          \
+                                   std::size_t);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::pmm

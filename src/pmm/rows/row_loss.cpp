@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/rows/row_loss.hpp"
+
+#include "pmm/kernels/host_parts.hpp"
+#include "pmm/kernels/row_kernels_host.hpp"
+#include "pmm/rows/row_loss_kernels.hpp"
+#include "runtime/comm/together.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace orthant::pmm {
+
+using runtime::Operation;
+using runtime::Reduction;
+
+namespace {
+
+/// Of `count` sums over rows, in double: as RowLoss::reduce_sums does.
+void plan_sums(StepPlan& step, Layout const& layout, LossKind kind, std::int64_t count) {
+  auto const bytes = count * static_cast<std::int64_t>(sizeof(double));
+  if (kind == LossKind::binary) step.add_call(Operation::all_reduce, layout.columns, bytes);
+  step.add_call(Operation::all_reduce, layout.rows, bytes);
+  if (layout.storage == Storage::row_sharded) step.add_call(Operation::all_reduce, layout.third(), bytes);
+}
+
+/// The maximum of each row, and then its two sums.
+void plan_softmax(StepPlan& step, Placement const& logits) {
+  auto const num_rows = step.block(logits).stored_rows.size();
+  for (auto const per_row : {1, 2})
+    step.add_call(Operation::all_reduce, logits.layout.columns,
+                  step.wire_bytes(per_row * num_rows, Wire::native));
+}
+
+} // namespace
+
+void plan_loss(StepPlan& step, Placement const& logits, LossKind kind) {
+  if (kind == LossKind::softmax) plan_softmax(step, logits);
+  plan_sums(step, logits.layout, kind, 1);
+}
+
+void plan_scores(StepPlan& step, Placement const& logits, LossKind kind) {
+  if (kind == LossKind::softmax) {
+    plan_softmax(step, logits);
+    step.add_call(Operation::all_reduce, logits.layout.columns,
+                  step.block(logits).stored_rows.size() *
+                      static_cast<std::int64_t>(sizeof(runtime::ValueIndex<double>)));
+  }
+  plan_sums(step, logits.layout, kind, 3 * num_splits);
+}
+
+template<class T>
+RowLoss<T>::RowLoss(ProcessGrid const& grid, Placement const& logits, LossKind kind)
+    : grid_(&grid),
+      kind_(kind) {
+  rebind(logits);
+}
+
+template<class T>
+void RowLoss<T>::rebind(Placement const& logits) {
+  ORTHANT_REQUIRE(logits.layout.storage != Storage::flat_sharded, "logits are ", logits.to_string());
+  placement_ = logits;
+  block_ = block_of(*grid_, logits);
+  has_targets_ = false;
+  if (kind_ == LossKind::binary) return;
+  auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
+  if (row_value_indices_.extent(0) < num_rows) {
+    row_scalars_ = Vector<T>("orthant::pmm::RowLoss/row_scalars", 3 * num_rows);
+    row_value_indices_ = Vector<runtime::ValueIndex<T>>("orthant::pmm::RowLoss/row_arg_max", num_rows);
+  }
+  row_max_ = Vector<T>(row_scalars_.data(), num_rows);
+  sum_and_target_ = Matrix<T>(row_scalars_.data() + num_rows, num_rows, 2);
+  row_arg_max_ = Vector<runtime::ValueIndex<T>>(row_value_indices_.data(), num_rows);
+}
+
+/// Lengths and values that only this rank knows.
+template<class T>
+void RowLoss<T>::check(RowTargets const& targets) const {
+  auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
+  ORTHANT_REQUIRE(targets.splits.extent(0) == num_rows, targets.splits.extent(0), " splits for ", num_rows,
+                  " rows of ", placement_.to_string());
+  if (kind_ == LossKind::binary)
+    ORTHANT_REQUIRE(targets.indicator.extent(0) == num_rows &&
+                        targets.indicator.extent(1) == static_cast<std::size_t>(block_.columns.size()),
+                    "an indicator of ", targets.indicator.extent(0), " x ", targets.indicator.extent(1),
+                    " for ", num_rows, " x ", block_.columns.size());
+  else
+    ORTHANT_REQUIRE(targets.classes.extent(0) == num_rows, targets.classes.extent(0), " classes for ",
+                    num_rows, " rows of ", placement_.to_string());
+}
+
+template<class T>
+typename RowLoss<T>::LocalCounts RowLoss<T>::count(RowTargets const& targets) const {
+  auto const is_single = kind_ == LossKind::softmax;
+  LocalCounts result;
+  result.num_bad = detail::count_bad_rows(DefaultExec(), targets, is_single ? placement_.extents.columns : 0);
+  if (result.num_bad > 0) return result; // a split out of range would be counted out of range
+  auto const sums = detail::count_rows(DefaultExec(), targets, is_single);
+  std::copy_n(sums.counted, result.counted.size(), result.counted.begin());
+  return result;
+}
+
+template<class T>
+typename RowLoss<T>::LocalCounts RowLoss<T>::count(HostTargets const& rows) const {
+  auto const is_single = kind_ == LossKind::softmax;
+  auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
+  ORTHANT_REQUIRE(rows.splits.size() == num_rows && (!is_single || rows.classes.size() == num_rows),
+                  rows.splits.size(), " splits and ", rows.classes.size(), " classes on the host for ",
+                  num_rows, " rows");
+  LocalCounts result;
+  for (std::size_t i = 0; i < rows.splits.size(); ++i) {
+    auto const split = rows.splits[i];
+    auto const label = is_single ? rows.classes[i] : 0;
+    if (split < no_split || split >= num_splits || label < -1 || label >= placement_.extents.columns)
+      ++result.num_bad;
+    else if (split >= 0 && label >= 0)
+      result.counted[static_cast<std::size_t>(split)] += 1;
+  }
+  return result;
+}
+
+template<class T>
+template<class Rows>
+void RowLoss<T>::set_and_count(RowTargets const& targets, Rows const& rows) {
+  LocalCounts local;
+  runtime::together(grid_->group(), [&] {
+    check(targets);
+    local = count(rows);
+    ORTHANT_REQUIRE(local.num_bad == 0, local.num_bad, " rows have a split beyond ", num_splits - 1,
+                    " or a class beyond the ", placement_.extents.columns, " of the logits");
+  });
+  targets_ = targets;
+  has_targets_ = true;
+  auto& counts = local.counted;
+  // Every rank of the class axis has counted the same rows.
+  runtime::all_reduce(runtime::host, grid_->along(placement_.layout.rows), counts);
+  if (placement_.layout.storage == Storage::row_sharded)
+    runtime::all_reduce(runtime::host, grid_->along(placement_.layout.third()), counts);
+  for (std::size_t s = 0; s < num_rows_.size(); ++s)
+    num_rows_[s] = static_cast<std::int64_t>(counts[s]);
+}
+
+template<class T>
+void RowLoss<T>::set_targets(RowTargets const& targets) {
+  set_and_count(targets, targets);
+}
+
+template<class T>
+void RowLoss<T>::set_targets(RowTargets const& targets, HostTargets const& rows) {
+  set_and_count(targets, rows);
+}
+
+template<class T>
+void RowLoss<T>::require_planned(DistMatrix<T> const& matrix) const {
+  ORTHANT_REQUIRE(matrix.placement() == placement_, "logits or gradient are ", matrix.placement().to_string(),
+                  "; planned was ", placement_.to_string());
+  ORTHANT_REQUIRE(has_targets_, "targets have not been set");
+}
+
+/// Complete rows are summed over the row axis, entries over the class axis too.
+template<class T>
+template<class Buffer>
+void RowLoss<T>::reduce_sums(runtime::Stream const& stream, Buffer const& sums) const {
+  auto const& layout = placement_.layout;
+  if (kind_ == LossKind::binary) runtime::all_reduce(stream, grid_->along(layout.columns), sums);
+  runtime::all_reduce(stream, grid_->along(layout.rows), sums);
+  if (layout.storage == Storage::row_sharded) runtime::all_reduce(stream, grid_->along(layout.third()), sums);
+}
+
+/// On host processors. Where a rank has all classes, a few rows at a time stay in the first cache from the
+/// first pass to the last.
+template<class T>
+void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient,
+                                 T scale) {
+  constexpr std::int64_t rows_in_cache = 64;
+  static auto const kernels = host_rows::best_row_kernels<T>();
+  auto const& class_comm = grid_->along(placement_.layout.columns);
+  auto const num_rows = block_.stored_rows.size();
+  host_rows::HostSoftmax<T> const task{logits.extent(1),        logits.data(),        row_max_.data(),
+                                       sum_and_target_.data(),  gradient.data(),      targets_.splits.data(),
+                                       targets_.classes.data(), block_.columns.begin, scale};
+  auto const has_gradient = gradient.data() != nullptr;
+  if (class_comm.size() == 1) {
+    for_each_part(exec, "orthant::pmm::softmax", num_rows, [=](std::int64_t begin, std::int64_t end) {
+      for (auto row = begin; row < end; row += rows_in_cache) {
+        auto const stop = std::min(end, row + rows_in_cache);
+        kernels.find_maxima(task, row, stop);
+        kernels.sum_exponentials(task, row, stop);
+        if (has_gradient) kernels.finish_gradient(task, row, stop);
+      }
+    });
+    return;
+  }
+  auto const run = [&](char const* label, auto const kernel) {
+    for_each_part(exec, label, num_rows,
+                  [=](std::int64_t begin, std::int64_t end) { kernel(task, begin, end); });
+  };
+  run("orthant::pmm::find_row_maxima", kernels.find_maxima);
+  runtime::all_reduce(exec, class_comm, row_max_, Reduction::max);
+  run("orthant::pmm::sum_exponentials", kernels.sum_exponentials);
+  runtime::all_reduce(exec, class_comm, Vector<T>(sum_and_target_.data(), sum_and_target_.size()));
+  if (has_gradient) run("orthant::pmm::softmax_gradient", kernels.finish_gradient);
+}
+
+/// row_max := max_j z_ij, sum_and_target := {sum_j exp(z_ij - m_i), z_iy - m_i}, over all classes; and the
+/// gradient, where it is not empty: then of training rows only.
+template<class T>
+void RowLoss<T>::run_softmax(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient,
+                             T scale) {
+  if constexpr (runs_on_host) {
+    softmax_on_host(exec, logits, gradient, scale);
+  } else {
+    auto const& class_comm = grid_->along(placement_.layout.columns);
+    if (class_comm.size() == 1)
+      return detail::softmax_in_one_pass(exec, logits, targets_, sum_and_target_, scale, gradient);
+    detail::find_row_maxima(exec, logits, row_max_);
+    runtime::all_reduce(exec, class_comm, row_max_, Reduction::max);
+    detail::sum_exponentials(exec, logits, row_max_, targets_, block_.columns.begin, sum_and_target_);
+    runtime::all_reduce(exec, class_comm, Vector<T>(sum_and_target_.data(), sum_and_target_.size()));
+    if (gradient.data() == nullptr) return;
+    detail::softmax_gradient(exec, logits, row_max_, sum_and_target_, targets_, block_.columns.begin, scale,
+                             gradient);
+  }
+}
+
+template<class T>
+std::int64_t RowLoss<T>::num_terms(std::int64_t num_counted) const {
+  return kind_ == LossKind::binary ? num_counted * placement_.extents.columns : num_counted;
+}
+
+template<class T>
+double RowLoss<T>::scale_to_one(std::int64_t num_counted) const {
+  return static_cast<double>(
+      std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(num_terms(num_counted), 1))));
+}
+
+template<class T>
+void RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
+                                   DistMatrix<T> const& gradient, std::int64_t num_counted,
+                                   Vector<double> const& loss, double gradient_scale) {
+  require_planned(logits);
+  require_planned(gradient);
+  auto const z = logits.local();
+  auto const dz = gradient.local();
+  auto const scale = num_counted == 0 ? 0.0 : 1.0 / static_cast<double>(num_terms(num_counted));
+  auto const of_gradient = static_cast<T>(scale * gradient_scale);
+  auto const sum = runtime::number_at(loss, 0);
+  if (kind_ == LossKind::binary) {
+    detail::binary_loss_and_gradient(exec, z, targets_, of_gradient, dz, sum);
+  } else {
+    run_softmax(exec, z, dz, of_gradient);
+    detail::softmax_loss(exec, targets_, sum_and_target_, sum);
+  }
+  reduce_sums(exec, loss);
+  Kokkos::parallel_for("orthant::pmm::scale_loss", detail::RowPolicy(exec, 0, 1),
+                       detail::ScaleLoss{sum, scale});
+}
+
+template<class T>
+double RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
+                                     DistMatrix<T> const& gradient, std::int64_t num_counted) {
+  Vector<double> const loss("orthant::pmm::RowLoss/loss", 1);
+  loss_and_gradient(exec, logits, gradient, num_counted, loss);
+  runtime::compat::fence(exec, "orthant::pmm::RowLoss/the loss is read");
+  return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), loss)(0);
+}
+
+template<class T>
+std::array<SplitMetrics, num_splits> RowLoss<T>::evaluate(DefaultExec const& exec,
+                                                          DistMatrix<T> const& logits) {
+  require_planned(logits);
+  auto const z = logits.local();
+  detail::SplitSums sums;
+  if (kind_ == LossKind::binary) {
+    sums = detail::score_binary(exec, z, targets_);
+  } else {
+    run_softmax(exec, z, {}, T{0});
+    detail::find_row_arg_maxima(exec, z, block_.columns.begin, row_arg_max_);
+    runtime::all_reduce_arg_max(exec, grid_->along(placement_.layout.columns), row_arg_max_);
+    sums = detail::score_softmax(exec, targets_, sum_and_target_, row_arg_max_);
+  }
+
+  std::array<double, 3 * num_splits> flat{};
+  for (std::size_t s = 0; s < num_splits; ++s) {
+    flat[3 * s] = sums.loss[s];
+    flat[3 * s + 1] = sums.correct[s];
+    flat[3 * s + 2] = sums.counted[s];
+  }
+  reduce_sums(runtime::host, std::span(flat));
+
+  std::array<SplitMetrics, num_splits> metrics;
+  for (std::size_t s = 0; s < num_splits; ++s) {
+    auto const counted = flat[3 * s + 2];
+    metrics[s] = {static_cast<std::int64_t>(counted), static_cast<std::int64_t>(flat[3 * s + 1]),
+                  counted == 0 ? 0.0 : flat[3 * s] / counted};
+  }
+  return metrics;
+}
+
+template class RowLoss<float>;
+template class RowLoss<double>;
+
+} // namespace orthant::pmm

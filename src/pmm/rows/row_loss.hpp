@@ -1,0 +1,143 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Losses and accuracies of logits[r,c]: a row a vertex (or token), classes split over axis c, replicated
+// over the third or row-sharded.
+//
+// Softmax cross-entropy of row i with label y, m_i = max_j z_ij, s_i = sum_j exp(z_ij - m_i):
+//   loss_i = log s_i - (z_iy - m_i)          dz_ij = (exp(z_ij - m_i) / s_i - [j = y]) / n
+// The max, then {s, z_y - m} packed, are reduced over the class axis; one pair of numbers a split over the
+// row axis.
+//
+// Binary cross-entropy with logits, y in {0, 1} an entry, C classes:
+//   loss_i = 1/C sum_j max(z, 0) - z y + log(1 + exp(-|z|))          dz_ij = (sigmoid(z) - y) / (n C)
+// An unknown entry (-1) counts nothing, neither loss nor gradient.
+//
+// Every row belongs to at most one split (train, valid, test); n is the global number of rows of the split
+// that have a label. The loss of a split is the mean over those. Sums over rows are in double. Source: Plexus
+// (arXiv 2505.04083), section 3.2; the reductions are packed here.
+
+#include "pmm/cost/step_plan.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace orthant::pmm {
+
+inline constexpr int num_splits = 3; // train, valid, test
+inline constexpr std::int8_t no_split = -1;
+
+/// What the rows of this rank's logits, its stored_rows, should be. Never written.
+struct RowTargets {
+  Vector<std::int8_t> splits;             // [rows] 0 train, 1 valid, 2 test, no_split = in none
+  Vector<std::int32_t> classes;           // [rows] global class, -1 = no label; single label
+  runtime::Matrix<std::int8_t> indicator; // [rows x classes of the block] 1, 0, -1 = unknown; multi-label
+};
+
+/// The same rows in host memory, for whoever has them there.
+struct HostTargets {
+  std::span<std::int8_t const> splits;
+  std::span<std::int32_t const> classes;
+};
+
+enum class LossKind : std::uint8_t { softmax, binary };
+
+/// Lists the collectives of RowLoss::loss_and_gradient, and of RowLoss::evaluate.
+void plan_loss(StepPlan& step, Placement const& logits, LossKind kind);
+void plan_scores(StepPlan& step, Placement const& logits, LossKind kind);
+
+struct SplitMetrics {
+  std::int64_t num_counted = 0; // labelled rows of the split; multi-label: known entries
+  std::int64_t num_correct = 0; // arg-max is the label (ties: the smallest class); multi-label: sign is right
+  double loss = 0;              // mean
+  [[nodiscard]] double accuracy() const {
+    return num_counted == 0 ? 0.0 : static_cast<double>(num_correct) / static_cast<double>(num_counted);
+  }
+};
+
+/// Scratch is allocated at construction and where rebind() finds more rows than before; calls allocate
+/// nothing. Collective functions: over the logits' row and class axes (and the third where row-sharded), all
+/// ranks in the same order.
+template<class T>
+class RowLoss {
+ public:
+  /// For logits of that placement, not flat-sharded (Error). No targets yet. `grid` must outlive it.
+  RowLoss(ProcessGrid const& grid, Placement const& logits, LossKind kind);
+
+  /// Takes logits of another placement, such as the next batch's, of the same classes. No targets yet.
+  /// Scratch grows only. Not collective.
+  void rebind(Placement const& logits);
+
+  /// Sets and counts the targets; those of another batch replace them. Throws Error, the same on all ranks,
+  /// where their lengths are not those of the logits, or a split or a class is out of range. Collective over
+  /// the grid's group. Waits for kernels that check and count.
+  void set_targets(RowTargets const& targets);
+  /// The same where `rows` are those of `targets`: the host checks and counts, and nothing is waited for.
+  void set_targets(RowTargets const& targets, HostTargets const& rows);
+
+  /// Labelled rows of the split on all ranks.
+  [[nodiscard]] std::int64_t num_rows(int split) const { return num_rows_[static_cast<std::size_t>(split)]; }
+
+  /// The training loss; gradient := its derivative by the logits (zero outside the training rows). `gradient`
+  /// has the placement of `logits` and may be the same matrix. `num_counted` replaces n where other groups
+  /// train on rows of the same step (a data axis, accumulated batches): losses and gradients then add up. 0
+  /// and a zero gradient where n is 0. The gradient, not the loss, is multiplied by `gradient_scale`. The
+  /// loss goes to loss(0), of an array of one number. Enqueues on exec; does not fence.
+  void loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits, DistMatrix<T> const& gradient,
+                         std::int64_t num_counted, Vector<double> const& loss, double gradient_scale = 1);
+  /// The same with the loss brought to the host, for tests and tools: allocates, and fences exec.
+  [[nodiscard]] double loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
+                                         DistMatrix<T> const& gradient, std::int64_t num_counted);
+  [[nodiscard]] double loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
+                                         DistMatrix<T> const& gradient) {
+    return loss_and_gradient(exec, logits, gradient, num_rows(0));
+  }
+
+  /// Loss and accuracy of all three splits in one pass; multi-label: means over known entries. Leaves the
+  /// logits as they are. Fences exec.
+  [[nodiscard]] std::array<SplitMetrics, num_splits> evaluate(DefaultExec const& exec,
+                                                              DistMatrix<T> const& logits);
+
+  /// The power of two that brings a gradient of `num_counted` rows to about one: the largest that is at most
+  /// n (binary: n C). The same on all ranks; to multiply by it is exact.
+  [[nodiscard]] double scale_to_one(std::int64_t num_counted) const;
+
+ private:
+  /// What is wrong with the rows, and how many there are of each split, on this rank.
+  struct LocalCounts {
+    std::int64_t num_bad = 0;
+    std::array<double, num_splits> counted{};
+  };
+  [[nodiscard]] LocalCounts count(RowTargets const& targets) const;
+  [[nodiscard]] LocalCounts count(HostTargets const& rows) const;
+  void check(RowTargets const& targets) const;
+  template<class Rows>
+  void set_and_count(RowTargets const& targets, Rows const& rows);
+  void require_planned(DistMatrix<T> const& matrix) const;
+  void run_softmax(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale);
+  void softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale);
+  /// n, or n C of a binary loss: what the mean is over.
+  [[nodiscard]] std::int64_t num_terms(std::int64_t num_counted) const;
+  template<class Buffer>
+  void reduce_sums(runtime::Stream const& stream, Buffer const& sums) const;
+
+  ProcessGrid const* grid_;
+  Placement placement_;
+  LossKind kind_;
+  Block block_;
+  RowTargets targets_;
+  bool has_targets_ = false;
+  std::array<std::int64_t, num_splits> num_rows_{};
+  Vector<T> row_scalars_;                            // memory of row_max_ and sum_and_target_
+  Vector<runtime::ValueIndex<T>> row_value_indices_; // memory of row_arg_max_
+  Vector<T> row_max_;                                // [rows]
+  runtime::Matrix<T> sum_and_target_;                // [rows x 2] s_i, z_iy - m_i
+  Vector<runtime::ValueIndex<T>> row_arg_max_;       // [rows]
+};
+
+extern template class RowLoss<float>;
+extern template class RowLoss<double>;
+
+} // namespace orthant::pmm

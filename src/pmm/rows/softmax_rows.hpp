@@ -1,0 +1,143 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the lanes of a thread do to a row of logits (row_teams.hpp): the steps of softmax in
+// row_loss_kernels.hpp.
+
+#include "pmm/kernels/packs.hpp"
+#include "pmm/kernels/row_teams.hpp"
+#include "pmm/rows/row_loss.hpp"
+
+#include <limits>
+
+namespace orthant::pmm::detail {
+
+namespace math = runtime::compat;
+
+/// A reduction over the lanes of a thread whose identity is that of none, where Kokkos::Max takes the
+/// smallest finite number. A NaN is no maximum.
+template<class T>
+class Largest {
+ public:
+  using reducer = Largest;
+  using value_type = T;
+  using result_view_type = Kokkos::View<T, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+
+  KOKKOS_FUNCTION explicit Largest(T& result) : result_(&result) {}
+  KOKKOS_FUNCTION void init(T& value) const { value = -std::numeric_limits<T>::infinity(); }
+  KOKKOS_FUNCTION void join(T& value, T const& other) const {
+    if (other > value) value = other;
+  }
+  [[nodiscard]] KOKKOS_FUNCTION T& reference() const { return *result_; }
+  [[nodiscard]] KOKKOS_FUNCTION result_view_type view() const { return result_view_type(result_); }
+  [[nodiscard]] KOKKOS_FUNCTION bool references_scalar() const { return true; }
+
+ private:
+  T* result_;
+};
+
+/// The same with an index, the smallest of equals.
+template<class T>
+class LargestWithIndex {
+ public:
+  using reducer = LargestWithIndex;
+  using value_type = runtime::ValueIndex<T>;
+  using result_view_type = Kokkos::View<value_type, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+
+  KOKKOS_FUNCTION explicit LargestWithIndex(value_type& result) : result_(&result) {}
+  KOKKOS_FUNCTION void init(value_type& value) const {
+    value = {-std::numeric_limits<T>::infinity(), std::numeric_limits<std::int64_t>::max()};
+  }
+  KOKKOS_FUNCTION void join(value_type& value, value_type const& other) const {
+    auto const is_better =
+        other.value > value.value || (other.value == value.value && other.index < value.index);
+    if (is_better) value = other;
+  }
+  [[nodiscard]] KOKKOS_FUNCTION value_type& reference() const { return *result_; }
+  [[nodiscard]] KOKKOS_FUNCTION result_view_type view() const { return result_view_type(result_); }
+  [[nodiscard]] KOKKOS_FUNCTION bool references_scalar() const { return true; }
+
+ private:
+  value_type* result_;
+};
+
+/// Rows of logits and what they should be, for one thread with its lanes.
+template<class T>
+struct SoftmaxRows {
+  T const* logits;
+  std::int64_t num_columns;
+  std::int8_t const* splits;
+  std::int32_t const* classes;
+  std::int64_t first_class;
+
+  SoftmaxRows(Matrix<T> const& z, RowTargets const& targets, std::int64_t first)
+      : logits(z.data()),
+        num_columns(static_cast<std::int64_t>(z.extent(1))),
+        splits(targets.splits.data()),
+        classes(targets.classes.data()),
+        first_class(first) {}
+
+  [[nodiscard]] KOKKOS_FUNCTION bool is_trained(std::int64_t row) const {
+    return splits[row] == 0 && classes[row] >= 0;
+  }
+  /// Column of the row's class, beyond all columns where another rank has it.
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t target(std::int64_t row) const {
+    auto const column = static_cast<std::int64_t>(classes[row]) - first_class;
+    return column < 0 ? num_columns : column;
+  }
+
+  [[nodiscard]] KOKKOS_FUNCTION T maximum(RowTeam const& team, std::int64_t row) const {
+    auto const* const z = logits + row * num_columns;
+    auto largest = -std::numeric_limits<T>::infinity();
+    Kokkos::parallel_reduce(
+        Kokkos::ThreadVectorRange(team, num_columns),
+        [&](std::int64_t j, T& found) {
+          if (z[j] > found) found = z[j];
+        },
+        Largest<T>(largest));
+    return largest;
+  }
+
+  [[nodiscard]] KOKKOS_FUNCTION T sum_of_exponentials(RowTeam const& team, std::int64_t row, T shift) const {
+    auto const* const z = logits + row * num_columns;
+    T total = 0;
+    Kokkos::parallel_reduce(
+        Kokkos::ThreadVectorRange(team, num_columns),
+        [&](std::int64_t j, T& sum) { sum += math::exp(z[j] - shift); }, total);
+    return total;
+  }
+
+  /// {s_i, z_iy - m_i}; 0 where another rank has the class.
+  KOKKOS_FUNCTION void pack(RowTeam const& team, std::int64_t row, T shift, T sum, T* packed) const {
+    auto const column = target(row);
+    Kokkos::single(Kokkos::PerThread(team), [&] {
+      packed[2 * row] = sum;
+      packed[2 * row + 1] = column < num_columns ? logits[row * num_columns + column] - shift : T{0};
+    });
+  }
+
+  KOKKOS_FUNCTION void write_gradient(RowTeam const& team, std::int64_t row, T shift, T sum, T scale,
+                                      T* gradient) const {
+    auto const* const z = logits + row * num_columns;
+    auto* const dz = gradient + row * num_columns;
+    auto const inverse_sum = T{1} / sum;
+    auto const right = target(row);
+    Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, num_columns), [&](std::int64_t j) {
+      dz[j] = (math::exp(z[j] - shift) * inverse_sum - (j == right ? T{1} : T{0})) * scale;
+    });
+  }
+
+  KOKKOS_FUNCTION void write_zeros(RowTeam const& team, std::int64_t row, T* gradient) const {
+    auto* const dz = gradient + row * num_columns;
+    Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, num_columns), [&](std::int64_t j) { dz[j] = T{0}; });
+  }
+};
+
+/// A lane takes about four classes: fewer exchanges between lanes than with one, and still pieces of memory
+/// that are whole sectors.
+template<class T>
+std::int64_t num_items(SoftmaxRows<T> const& rows) {
+  return (rows.num_columns + pack_size - 1) / pack_size;
+}
+
+} // namespace orthant::pmm::detail

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/spmm/local_spmm.hpp"
+
+#include "pmm/kernels/host_parts.hpp"
+#include "pmm/spmm/local_spmm_device.hpp"
+#include "pmm/spmm/local_spmm_host.hpp"
+#include "pmm/spmm/local_spmm_library.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace orthant::pmm {
+namespace {
+
+/// Host processors: kernels compiled for the widest vectors that this one has (local_spmm_host.hpp).
+template<class T>
+struct HostSpmmTask {
+  detail::HostSpmmRows<T> multiply_rows;
+  detail::HostSpmm<T> product;
+  Range rows;
+  std::int64_t num_tasks;
+  void operator()(std::int64_t task) const {
+    auto const mine = runtime::balanced_range(rows.size(), num_tasks, task);
+    multiply_rows(product, rows.begin + mine.begin, rows.begin + mine.end);
+  }
+};
+
+/// Null where the View is empty: an absent scale or value.
+template<class T>
+T const* pointer_or_null(Vector<T> const& view) {
+  return view.extent(0) == 0 ? nullptr : view.data();
+}
+
+template<class T>
+void run_on_host(DefaultExec const& exec, SparseBlock<T> const& a, Range rows, Matrix<T> const& b,
+                 Matrix<T> const& c) {
+  static auto const multiply_rows = detail::best_spmm_rows<T>();
+  auto const width = b.extent(1);
+  // Rows differ in length: with several threads, more tasks than threads.
+  auto const concurrency = static_cast<std::int64_t>(exec.concurrency());
+  auto const num_tasks = concurrency == 1 ? 1 : std::min(rows.size(), 16 * concurrency);
+  HostSpmmTask<T> const task{
+      multiply_rows,
+      {a.csr.num_rows, a.csr.num_columns, a.csr.row_offsets.data(), a.csr.columns.data(),
+       pointer_or_null(a.csr.values), pointer_or_null(a.row_scale), pointer_or_null(a.column_scale),
+       pointer_or_null(a.row_groups), pointer_or_null(a.self_columns), pointer_or_null(a.self_scale),
+       b.data(), static_cast<std::int64_t>(width), c.data(), static_cast<std::int64_t>(width), width},
+      rows,
+      num_tasks};
+  Kokkos::parallel_for(
+      "orthant::pmm::spmm",
+      Kokkos::RangePolicy<DefaultExec, std::int64_t, Kokkos::Schedule<Kokkos::Dynamic>>(exec, 0, num_tasks),
+      task);
+}
+
+template<class View>
+auto on_host(View const& view) {
+  return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, view);
+}
+
+template<class T>
+Vector<T> on_device(Kokkos::View<T*, Kokkos::HostSpace> const& host, std::string const& label) {
+  Vector<T> view(Kokkos::view_alloc(label, Kokkos::WithoutInitializing), host.extent(0));
+  Kokkos::deep_copy(view, host);
+  return view;
+}
+
+} // namespace
+
+template<class T>
+SparseBlock<T> transposed(SparseBlock<T> const& block) {
+  auto const& a = block.csr;
+  ORTHANT_REQUIRE(a.num_rows <= std::numeric_limits<runtime::LocalColumn>::max(), "a block of ", a.num_rows,
+                  " rows has 32-bit columns in its transpose");
+  ORTHANT_REQUIRE(block.row_groups.extent(0) == 0 && block.self_columns.extent(0) == 0,
+                  "a sampled block has a transpose of its own");
+  auto const num_nonzeros = static_cast<std::size_t>(a.num_nonzeros());
+  auto const has_values = a.values.extent(0) > 0;
+  auto const offsets = on_host(a.row_offsets);
+  auto const columns = on_host(a.columns);
+  auto const values = on_host(a.values);
+
+  using Kokkos::HostSpace;
+  Kokkos::View<runtime::Offset*, HostSpace> starts("orthant::pmm::transposed",
+                                                   static_cast<std::size_t>(a.num_columns) + 1);
+  for (std::size_t entry = 0; entry < num_nonzeros; ++entry)
+    ++starts(static_cast<std::size_t>(columns(entry)) + 1);
+  for (std::size_t j = 1; j < starts.extent(0); ++j)
+    starts(j) += starts(j - 1);
+
+  // Rows in order, so that each transposed row comes out ascending. `starts` runs ahead by one row.
+  Kokkos::View<runtime::LocalColumn*, HostSpace> rows("orthant::pmm::transposed", num_nonzeros);
+  Kokkos::View<T*, HostSpace> moved("orthant::pmm::transposed", has_values ? num_nonzeros : 0);
+  for (std::int64_t i = 0; i < a.num_rows; ++i)
+    for (auto entry = offsets(static_cast<std::size_t>(i)); entry < offsets(static_cast<std::size_t>(i) + 1);
+         ++entry) {
+      auto const source = static_cast<std::size_t>(entry);
+      auto const place = static_cast<std::size_t>(starts(static_cast<std::size_t>(columns(source)))++);
+      rows(place) = static_cast<runtime::LocalColumn>(i);
+      if (has_values) moved(place) = values(source);
+    }
+  for (std::size_t j = starts.extent(0); j-- > 1;)
+    starts(j) = starts(j - 1);
+  starts(0) = 0;
+
+  SparseBlock<T> result;
+  result.csr.num_rows = a.num_columns;
+  result.csr.num_columns = a.num_rows;
+  result.csr.row_offsets = on_device(starts, "orthant::pmm::row_offsets");
+  result.csr.columns = on_device(rows, "orthant::pmm::columns");
+  if (has_values) result.csr.values = on_device(moved, "orthant::pmm::values");
+  result.row_scale = block.column_scale;
+  result.column_scale = block.row_scale;
+  return result;
+}
+
+template<class T>
+LocalSpmm<T>::LocalSpmm(SparseBlock<T> block, [[maybe_unused]] Contents contents) : block_(std::move(block)) {
+  auto const& csr = block_.csr;
+  auto const is_length = [](auto const& view, std::int64_t length) {
+    return static_cast<std::int64_t>(view.extent(0)) == length;
+  };
+  ORTHANT_REQUIRE(is_length(csr.row_offsets, csr.num_rows + 1), csr.num_rows, " rows, ",
+                  csr.row_offsets.extent(0), " offsets");
+  ORTHANT_REQUIRE(csr.values.extent(0) == 0 || is_length(csr.values, csr.num_nonzeros()), csr.num_nonzeros(),
+                  " non-zeros, ", csr.values.extent(0), " values");
+  ORTHANT_REQUIRE(block_.row_scale.extent(0) == 0 || is_length(block_.row_scale, csr.num_rows), csr.num_rows,
+                  " rows, ", block_.row_scale.extent(0), " scales");
+  auto const has_groups = block_.row_groups.extent(0) > 0;
+  ORTHANT_REQUIRE(!has_groups || is_length(block_.row_groups, csr.num_rows), csr.num_rows, " rows, ",
+                  block_.row_groups.extent(0), " groups");
+  auto const num_scales = static_cast<std::int64_t>(block_.column_scale.extent(0));
+  ORTHANT_REQUIRE((num_scales == 0 && !has_groups) || num_scales == csr.num_columns ||
+                      (has_groups && csr.num_columns > 0 && num_scales % csr.num_columns == 0),
+                  csr.num_columns, " columns, ", num_scales, " scales");
+  ORTHANT_REQUIRE(block_.self_columns.extent(0) == block_.self_scale.extent(0) &&
+                      (block_.self_columns.extent(0) == 0 || is_length(block_.self_columns, csr.num_rows)),
+                  csr.num_rows, " rows, ", block_.self_columns.extent(0), " self loops");
+  if constexpr (!runs_on_host) {
+    device_ = std::make_shared<detail::DeviceSpmm<T>>(block_, contents);
+    if (contents == Contents::fixed) library_ = detail::LibrarySpmm<T>::create(block_);
+  }
+}
+
+template<class T>
+void LocalSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<T> const& b, Matrix<T> const& c) const {
+  auto const& csr = block_.csr;
+  ORTHANT_REQUIRE(static_cast<std::int64_t>(b.extent(0)) == csr.num_columns &&
+                      static_cast<std::int64_t>(c.extent(0)) == csr.num_rows && b.extent(1) == c.extent(1) &&
+                      0 <= rows.begin && rows.end <= csr.num_rows,
+                  "C ", c.extent(0), " x ", c.extent(1), " := A ", csr.num_rows, " x ", csr.num_columns,
+                  " times B ", b.extent(0), " x ", b.extent(1));
+  if (rows.size() == 0 || b.extent(1) == 0) return;
+  if constexpr (runs_on_host)
+    run_on_host(exec, block_, rows, b, c);
+  else if (library_ == nullptr || rows.size() != csr.num_rows)
+    device_->apply(exec, rows, b, c);
+  else
+    library_->apply(exec, b, c, [&] { device_->apply(exec, rows, b, c); });
+}
+
+template<class T>
+std::string LocalSpmm<T>::way_of([[maybe_unused]] std::int64_t width) const {
+  if constexpr (!runs_on_host)
+    if (library_ != nullptr) return library_->choice(static_cast<std::size_t>(width));
+  return "own";
+}
+
+template<class T>
+std::vector<SpmmWay> LocalSpmm<T>::ways(DefaultExec const& exec, Matrix<T> const& b,
+                                        Matrix<T> const& c) const {
+  std::vector<SpmmWay> ways;
+  if constexpr (runs_on_host) {
+    ways.push_back({"own", [*this, exec, b, c] { apply(exec, {0, block_.csr.num_rows}, b, c); }});
+  } else {
+    ways.push_back({"own", [*this, exec, b, c] { device_->apply(exec, {0, block_.csr.num_rows}, b, c); }});
+    if (library_ != nullptr)
+      if (auto way = library_->fastest(exec, b, c); way.run) ways.push_back(std::move(way));
+  }
+  return ways;
+}
+
+template SparseBlock<float> transposed(SparseBlock<float> const&);
+template SparseBlock<double> transposed(SparseBlock<double> const&);
+template class LocalSpmm<float>;
+template class LocalSpmm<double>;
+
+} // namespace orthant::pmm

@@ -1,0 +1,100 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sparse times dense on one rank, row-major, with the scaling of rows and columns folded in:
+//
+//   C[i,:] := r_i sum_j v_ij s_j B[j,:]            r, v and s each 1 where they are absent
+//
+// A block of a sampled batch scales all but its self loops, which then lie apart, and scales columns by the
+// group (stratum) g of the row:
+//
+//   C[i,:] := r_i sum_j v_ij s_{g_i,j} B[j,:] + d_i B[self_i,:]
+//
+// so that A^ = D^-1/2 (A + I) D^-1/2 is stored as a pattern, 4 bytes a non-zero (docs/design.md 3.1). Rows
+// are summed in the order of their columns, long ones on a device piece by piece: the result does not
+// depend on the number of threads.
+
+#include "runtime/arrays/views.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace orthant::pmm {
+
+using runtime::CsrMatrix;
+using runtime::DefaultExec;
+using runtime::Matrix;
+using runtime::Range;
+using runtime::Vector;
+
+/// diag(row_scale) csr diag(column_scale). Empty: all 1.
+template<class T>
+struct SparseBlock {
+  CsrMatrix<T> csr;
+  Vector<T> row_scale;                 // [num_rows] or empty
+  Vector<T> column_scale;              // [num_columns] or empty; with row groups [groups x num_columns]
+  Vector<std::int8_t> row_groups{};    // [num_rows] or empty: one group
+  Vector<std::int32_t> self_columns{}; // [num_rows] or empty: column of the row's self loop, -1 none
+  Vector<T> self_scale{};              // [num_rows] with self_columns: the self loop's whole weight
+};
+
+/// The transposed block, columns ascending; scales change places and are shared. For set-up: through the
+/// host, O(non-zeros + rows + columns). At most 2^31 rows (Error). A block with row groups or self loops
+/// apart comes from a sampler, which makes its transpose, too (Error).
+template<class T>
+[[nodiscard]] SparseBlock<T> transposed(SparseBlock<T> const& block);
+
+/// Whether the numbers of a block stay as they are. A device backend may keep a copy of a fixed block in a
+/// form of its own; a changing one (values drawn anew, memory of a batch) is read where it lies.
+enum class Contents : std::uint8_t { changing, fixed };
+
+namespace detail {
+template<class T>
+class DeviceSpmm; // local_spmm_device.hpp
+template<class T>
+class LibrarySpmm; // local_spmm_library.hpp
+} // namespace detail
+
+/// One of the ways to compute a product, for benchmarks that compare them.
+struct SpmmWay {
+  std::string name; // "own" or the library's algorithm
+  std::function<void()> run{};
+};
+
+/// The product with one block, made at set-up: what a backend prepares is kept here. Copies share.
+template<class T>
+class LocalSpmm {
+ public:
+  LocalSpmm() = default;
+  /// Checks lengths (Error). On a device, a fixed block's products may go through the vendor's library
+  /// (local_spmm_library.hpp); then a row's sum can depend on the run in its last bits.
+  explicit LocalSpmm(SparseBlock<T> block, Contents contents = Contents::changing);
+
+  [[nodiscard]] SparseBlock<T> const& block() const { return block_; }
+
+  /// C[i,:] for the rows i of `rows`, a part of the block's. b [num_columns x n], c [num_rows x n], not
+  /// overlapping. Enqueues on exec; does not fence, but for the first product of a fixed block with a width
+  /// and a range of rows on a device, which prepares later ones. Cost: 2 nnz n flop.
+  void apply(DefaultExec const& exec, Range rows, Matrix<T> const& b, Matrix<T> const& c) const;
+
+  /// Which way apply() takes for whole products of this width; "" where it has not been asked yet.
+  [[nodiscard]] std::string way_of(std::int64_t width) const;
+
+  /// The ways that apply() chooses from: Orthant's kernel, and on a device the library's fastest algorithm
+  /// where the block is fixed and the library takes it. Tries them, which waits, allocates and writes C.
+  [[nodiscard]] std::vector<SpmmWay> ways(DefaultExec const& exec, Matrix<T> const& b,
+                                          Matrix<T> const& c) const;
+
+ private:
+  SparseBlock<T> block_;
+  std::shared_ptr<detail::DeviceSpmm<T>> device_;   // null on a host
+  std::shared_ptr<detail::LibrarySpmm<T>> library_; // null: the own kernel does it all
+};
+
+extern template class LocalSpmm<float>;
+extern template class LocalSpmm<double>;
+
+} // namespace orthant::pmm

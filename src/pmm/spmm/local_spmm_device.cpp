@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/spmm/local_spmm_device.hpp"
+
+#include "pmm/spmm/local_spmm_rows.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace orthant::pmm::detail {
+namespace {
+
+constexpr int most_lanes = 32;
+constexpr int strip_bytes = most_lanes * 16;
+constexpr int lanes_per_team = 128; // a team ends with its slowest row: teams are small
+
+/// The compiler keeps all gathers of a step in flight only where it is told how many registers it has: 64 for
+/// eight teams on a multiprocessor, 80 for six where weights come on top (five, where they are doubles).
+template<int teams>
+using TeamPolicy = Kokkos::TeamPolicy<DefaultExec, Kokkos::LaunchBounds<lanes_per_team, teams>>;
+constexpr int teams_of_patterns = 8;
+template<class T>
+constexpr int teams_of_weights = sizeof(T) == sizeof(float) ? 6 : 5;
+
+/// Whether B is copied first, into rows of whole packs with the scales of the columns multiplied in. Costs
+/// two times B in traffic. Saves single-number gathers where rows of B begin anywhere; and, where there are
+/// scales, a sector of 32 bytes of cache traffic for the 4 or 8 of each non-zero and strip, which counts
+/// beside narrow rows. The scales of groups differ from row to row, and self loops want B as it is.
+template<class T>
+bool pays_to_copy(RowsProduct<T> const& p, bool is_aligned, std::int64_t num_nonzeros) {
+  if (p.row_groups != nullptr || p.self_columns != nullptr) return false;
+  constexpr std::int64_t gathers_of_a_row = 8;
+  if (!is_aligned) return num_nonzeros >= gathers_of_a_row * p.num_columns;
+  constexpr std::int64_t bytes_worth_a_sector = 4; // of B: gained are three times what is paid
+  auto const num_strips = (p.width * static_cast<int>(sizeof(T)) + strip_bytes - 1) / strip_bytes;
+  return p.column_scale != nullptr && bytes_worth_a_sector * num_nonzeros * num_strips >=
+                                          p.num_columns * p.width * static_cast<std::int64_t>(sizeof(T));
+}
+
+/// The lanes of a thread: as many as packs, up to a power of two.
+int lanes_of(std::int64_t num_packs) {
+  auto lanes = 4;
+  while (lanes < num_packs && lanes < most_lanes)
+    lanes *= 2;
+  return lanes;
+}
+
+/// `functor` for `count` threads of `lanes` vector lanes. On a host a thread has one lane, a team one thread.
+template<int teams, class Functor>
+void run_threads(std::string const& label, DefaultExec const& exec, std::int64_t count, int lanes,
+                 Functor const& functor) {
+  TeamPolicy<teams> const single(exec, 1, 1, lanes);
+  auto const team_size =
+      std::min(lanes_per_team / lanes, single.team_size_max(functor, Kokkos::ParallelForTag()));
+  auto const num_teams = (count + team_size - 1) / team_size;
+  ORTHANT_REQUIRE(num_teams <= std::numeric_limits<int>::max(), "a product of ", count, " rows");
+  Kokkos::parallel_for(label, TeamPolicy<teams>(exec, static_cast<int>(num_teams), team_size, lanes),
+                       functor);
+}
+
+/// B with rows of whole packs, zeros behind them, and the scales of the columns multiplied in. A thread a
+/// row.
+template<class T>
+struct AlignRows {
+  static constexpr int pack = widest_pack<T>;
+
+  T const* b;
+  T const* scale; // null: 1
+  T* aligned;
+  std::int64_t num_rows;
+  std::int64_t width;
+  std::int64_t stride;
+
+  KOKKOS_FUNCTION void operator()(TeamPolicy<teams_of_patterns>::member_type const& team) const {
+    auto const row = static_cast<std::int64_t>(team.league_rank()) * team.team_size() + team.team_rank();
+    if (row >= num_rows) return;
+    auto const factor = scale == nullptr ? T{1} : scale[row];
+    Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, static_cast<int>(stride) / pack), [&](int lane) {
+      Pack<T, pack> numbers{};
+      auto const first = static_cast<std::int64_t>(lane) * pack;
+      for (int i = 0; i < pack; ++i)
+        if (first + i < width) numbers.at[i] = factor * b[row * width + first + i];
+      *reinterpret_cast<Pack<T, pack>*>(aligned + row * stride + first) = numbers;
+    });
+  }
+};
+
+template<int pack, class T>
+void multiply_strip(DefaultExec const& exec, RowsProduct<T> const& strip) {
+  auto const lanes = lanes_of((strip.width + pack - 1) / pack);
+  auto const* const label = "orthant::pmm::spmm";
+  if (strip.values != nullptr)
+    run_threads<teams_of_weights<T>>(label, exec, strip.num_pieces, lanes,
+                                     MultiplyRows<T, pack, Weights::any>{strip});
+  else if (strip.column_scale != nullptr)
+    run_threads<teams_of_weights<T>>(label, exec, strip.num_pieces, lanes,
+                                     MultiplyRows<T, pack, Weights::of_columns>{strip});
+  else
+    run_threads<teams_of_patterns>(label, exec, strip.num_pieces, lanes,
+                                   MultiplyRows<T, pack, Weights::none>{strip});
+}
+
+template<int pack, class T>
+void multiply(DefaultExec const& exec, RowsProduct<T> const& product) {
+  constexpr auto strip_width = most_lanes * pack;
+  for (std::int32_t column = 0; column < product.width; column += strip_width)
+    multiply_strip<pack>(exec, product.strip(column, std::min(strip_width, product.width - column)));
+}
+
+template<int pack, class T>
+void add_pieces(std::string const& label, DefaultExec const& exec, RowsProduct<T> const& product,
+                Vector<PieceSum> const& sums) {
+  if (sums.extent(0) == 0) return;
+  using Policy =
+      Kokkos::RangePolicy<DefaultExec, std::int64_t, Kokkos::LaunchBounds<lanes_per_team, teams_of_patterns>>;
+  auto const lanes_per_row = (product.width + pack - 1) / pack;
+  Kokkos::parallel_for(label, Policy(exec, 0, static_cast<std::int64_t>(sums.extent(0)) * lanes_per_row),
+                       AddPieces<T, pack>{product, sums.data(), lanes_per_row});
+}
+
+template<class T>
+bool begins_packs(T const* data, std::int64_t width) {
+  return width % widest_pack<T> == 0 &&
+         reinterpret_cast<std::uintptr_t>(data) % sizeof(Pack<T, widest_pack<T>>) == 0;
+}
+
+template<class T>
+T const* pointer_or_null(Vector<T> const& view) {
+  return view.extent(0) == 0 ? nullptr : view.data();
+}
+
+template<class T>
+Vector<T> on_device(std::vector<T> const& numbers, std::string const& label) {
+  Vector<T> view(Kokkos::view_alloc(label, Kokkos::WithoutInitializing), numbers.size());
+  Kokkos::deep_copy(view, Kokkos::View<T const*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(numbers.data(),
+                                                                                             numbers.size()));
+  return view;
+}
+
+template<class T>
+std::size_t aligned_width(std::size_t width) {
+  constexpr auto pack = static_cast<std::size_t>(widest_pack<T>);
+  return (width + pack - 1) / pack * pack;
+}
+
+} // namespace
+
+template<class T>
+typename DeviceSpmm<T>::Plan& DeviceSpmm<T>::plan_of(DefaultExec const& exec, Range rows) {
+  auto const known = std::find_if(plans_.begin(), plans_.end(), [&](Plan const& plan) {
+    return plan.rows.begin == rows.begin && plan.rows.end == rows.end;
+  });
+  if (known != plans_.end()) return *known;
+  runtime::compat::fence(exec, "orthant::pmm::spmm/offsets are read");
+  auto const offsets = Kokkos::create_mirror_view_and_copy(
+      Kokkos::HostSpace{}, Kokkos::subview(block_.csr.row_offsets,
+                                           std::pair<std::int64_t, std::int64_t>(rows.begin, rows.end + 1)));
+  auto const plan = plan_rows(std::span(offsets.data(), offsets.extent(0)), rows);
+  plans_.push_back({rows, on_device(plan.pieces, "orthant::pmm::row_pieces"),
+
+                    on_device(plan.groups, "orthant::pmm::piece_groups"),
+                    on_device(plan.long_rows, "orthant::pmm::long_rows"), plan.num_places,
+                    offsets(offsets.extent(0) - 1) - offsets(0)});
+  return plans_.back();
+}
+
+template<class T>
+Matrix<T> const& DeviceSpmm<T>::sums_of(Plan& plan, std::size_t width) {
+  auto const known = std::find_if(plan.sums.begin(), plan.sums.end(),
+                                  [&](Matrix<T> const& sums) { return sums.extent(1) == width; });
+  if (known != plan.sums.end()) return *known;
+  plan.sums.push_back(Matrix<T>(Kokkos::view_alloc("orthant::pmm::piece_sums", Kokkos::WithoutInitializing),
+                                static_cast<std::size_t>(plan.num_places), width));
+  return plan.sums.back();
+}
+
+/// Copies B and points the product to the copy.
+template<class T>
+void DeviceSpmm<T>::copy_b(DefaultExec const& exec, RowsProduct<T>& product) {
+  auto const num_columns = static_cast<std::size_t>(product.num_columns);
+  auto const width = aligned_width<T>(static_cast<std::size_t>(product.width));
+  auto known = std::find_if(copies_.begin(), copies_.end(),
+                            [&](Matrix<T> const& copy) { return copy.extent(1) == width; });
+  if (known == copies_.end()) {
+    copies_.push_back(Matrix<T>(Kokkos::view_alloc("orthant::pmm::aligned_b", Kokkos::WithoutInitializing),
+                                num_columns, width));
+    known = copies_.end() - 1;
+  }
+  run_threads<teams_of_patterns>("orthant::pmm::spmm/align", exec, product.num_columns,
+                                 lanes_of(static_cast<std::int64_t>(width) / widest_pack<T>),
+                                 AlignRows<T>{product.b, product.column_scale, known->data(),
+                                              product.num_columns, product.width,
+                                              static_cast<std::int64_t>(width)});
+  product.b = known->data();
+  product.b_stride = static_cast<std::uint32_t>(width);
+  product.column_scale = nullptr;
+}
+
+template<class T>
+void DeviceSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<T> const& b, Matrix<T> const& c) {
+  auto const& csr = block_.csr;
+  auto const width = static_cast<std::int32_t>(b.extent(1));
+  RowsProduct<T> product;
+  product.row_offsets = csr.row_offsets.data();
+  product.columns = csr.columns.data();
+  product.values = pointer_or_null(csr.values);
+  product.row_scale = pointer_or_null(block_.row_scale);
+  product.column_scale = pointer_or_null(block_.column_scale);
+  product.row_groups = pointer_or_null(block_.row_groups);
+  product.self_columns = pointer_or_null(block_.self_columns);
+  product.self_scale = pointer_or_null(block_.self_scale);
+  product.num_columns = csr.num_columns;
+  product.first_row = rows.begin;
+  product.num_pieces = rows.size();
+  product.b = b.data();
+  product.c = c.data();
+  product.b_stride = static_cast<std::uint32_t>(width);
+  product.c_stride = product.width = width;
+  auto is_aligned = begins_packs(b.data(), width);
+
+  Plan const* plan = nullptr;
+  if (contents_ == Contents::fixed && rows.end <= std::numeric_limits<std::int32_t>::max()) {
+    auto& kept = plan_of(exec, rows);
+    plan = &kept;
+    product.pieces = kept.pieces.data();
+    product.num_pieces = static_cast<std::int64_t>(kept.pieces.extent(0));
+    auto const sums_width = aligned_width<T>(b.extent(1));
+    if (kept.num_places > 0) product.sums = sums_of(kept, sums_width).data();
+    product.sums_stride = static_cast<std::int32_t>(sums_width);
+    if (pays_to_copy(product, is_aligned, kept.num_nonzeros)) {
+      copy_b(exec, product);
+      is_aligned = true;
+    }
+  }
+  product.c_is_aligned = !is_aligned || begins_packs(c.data(), width);
+  if (is_aligned)
+    multiply_and_add<widest_pack<T>>(exec, product, plan);
+  else
+    multiply_and_add<1>(exec, product, plan);
+}
+
+/// Without a plan no row was cut.
+template<class T>
+template<int pack>
+void DeviceSpmm<T>::multiply_and_add(DefaultExec const& exec, RowsProduct<T> const& product,
+                                     Plan const* plan) const {
+  multiply<pack>(exec, product);
+  if (plan == nullptr) return;
+  add_pieces<pack>("orthant::pmm::spmm/groups of pieces", exec, product, plan->groups);
+  add_pieces<pack>("orthant::pmm::spmm/long rows", exec, product, plan->long_rows);
+}
+
+template class DeviceSpmm<float>;
+template class DeviceSpmm<double>;
+
+} // namespace orthant::pmm::detail

@@ -1,0 +1,236 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernels of a sparse product on a device, on any execution space: a row of C, or a piece of a long row,
+// is the work of the vector lanes of one thread. A lane holds 16 bytes of the row (4 floats, 2 doubles), so
+// that 4, 8, 16 or 32 lanes gather a row of B of their width in one instruction; wider matrices are
+// multiplied a strip of 32 lanes at a time. Each lane has `gathers_at_once` gathers in flight, and asks for
+// the next columns before it adds them:
+//
+//   sum := sum + w_k B[j_k, lane]    k in the order of the columns;  w_k = v_k s_{j_k}, 1 for a bare pattern
+//
+// A row's terms are added in the order of their columns, those of a long row piece by piece and then the
+// pieces in order: the same bits from every run.
+
+#include "pmm/spmm/local_spmm_plan.hpp"
+#include "runtime/arrays/views.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace orthant::pmm::detail {
+
+/// What one lane loads at once.
+template<class T, int count>
+struct alignas(sizeof(T) * count) Pack {
+  T at[count];
+};
+
+/// Numbers of 16 bytes, what a lane of a device loads and stores in one instruction.
+template<class T>
+inline constexpr int widest_pack = 16 / static_cast<int>(sizeof(T));
+
+/// One product, or a strip of its columns. Pointers, so that a launch passes it by value: a larger argument
+/// would be copied to the device by a call of its own.
+template<class T>
+struct RowsProduct {
+  std::int64_t const* row_offsets = nullptr;
+  std::int32_t const* columns = nullptr;
+  T const* values = nullptr;                  // null: 1
+  T const* row_scale = nullptr;               // null: 1
+  T const* column_scale = nullptr;            // null: 1
+  std::int8_t const* row_groups = nullptr;    // null: one group
+  std::int32_t const* self_columns = nullptr; // null: none
+  T const* self_scale = nullptr;
+  std::int64_t num_columns = 0; // of a group's scales
+
+  RowPiece const* pieces = nullptr; // null: the rows from first_row
+  std::int64_t first_row = 0;
+  std::int64_t num_pieces = 0; // or rows
+
+  T const* b = nullptr;
+  T* c = nullptr;
+  T* sums = nullptr; // of the pieces of long rows
+  std::uint32_t b_stride = 0;
+  std::int32_t c_stride = 0;
+  std::int32_t sums_stride = 0;
+  std::int32_t width = 0;
+  bool c_is_aligned = false; // its rows begin where a whole pack may be stored
+
+  [[nodiscard]] RowsProduct strip(std::int32_t first_column, std::int32_t strip_width) const {
+    auto part = *this;
+    part.b += first_column;
+    part.c += first_column;
+    if (part.sums != nullptr) part.sums += first_column;
+    part.width = strip_width;
+    return part;
+  }
+};
+
+/// C[row, column ..] := r sum + d B[self, column ..]
+template<int pack, class T>
+KOKKOS_FUNCTION void finish_row(RowsProduct<T> const& p, std::int32_t row, std::int32_t column,
+                                Pack<T, pack> sum) {
+  if (p.row_scale != nullptr) {
+    auto const scale = p.row_scale[row];
+    for (int i = 0; i < pack; ++i)
+      sum.at[i] *= scale;
+  }
+  auto const self = p.self_columns == nullptr ? -1 : p.self_columns[row];
+  if (self >= 0) {
+    auto const scale = p.self_scale[row];
+    auto const* const own = p.b + static_cast<std::int64_t>(self) * p.b_stride + column;
+    for (int i = 0; i < pack; ++i)
+      sum.at[i] += scale * own[i];
+  }
+  auto* const c = p.c + static_cast<std::int64_t>(row) * p.c_stride + column;
+  if (p.c_is_aligned)
+    *reinterpret_cast<Pack<T, pack>*>(c) = sum;
+  else
+    for (int i = 0; i < pack; ++i)
+      if (column + i < p.width) c[i] = sum.at[i];
+}
+
+/// What a term is multiplied by: a kernel each, so that a bare pattern pays for no weights.
+enum class Weights : std::uint8_t { none, of_columns, any };
+
+/// Whole rows to C, pieces to `sums`.
+template<class T, int pack, Weights weights>
+struct MultiplyRows {
+  using Lane = Pack<T, pack>;
+  using Member = Kokkos::TeamPolicy<runtime::DefaultExec>::member_type;
+  static constexpr int at_once = gathers_at_once;
+  static constexpr bool is_weighted = weights != Weights::none;
+
+  RowsProduct<T> p;
+
+  KOKKOS_FUNCTION void operator()(Member const& team) const {
+    auto const index = static_cast<std::int64_t>(team.league_rank()) * team.team_size() + team.team_rank();
+    if (index >= p.num_pieces) return;
+    auto const piece = p.pieces == nullptr ? whole_row(p.first_row + index) : p.pieces[index];
+    Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, (p.width + pack - 1) / pack), [&](int lane) {
+      auto const column = lane * pack;
+      auto const sum = sum_of(piece, column);
+      if (piece.place < 0)
+        finish_row<pack>(p, piece.row, column, sum);
+      else
+        *reinterpret_cast<Lane*>(p.sums + piece.place * p.sums_stride + column) = sum;
+    });
+  }
+
+  KOKKOS_FUNCTION RowPiece whole_row(std::int64_t row) const {
+    auto const begin = p.row_offsets[row];
+    return {begin, static_cast<std::int32_t>(p.row_offsets[row + 1] - begin), static_cast<std::int32_t>(row),
+            -1};
+  }
+
+  /// One row's, or piece's, part of the block.
+  struct Entries {
+    std::int32_t const* columns;
+    T const* values;
+    T const* scale;
+    std::int32_t count;
+  };
+
+  KOKKOS_FUNCTION Entries entries_of(RowPiece const& piece) const {
+    auto const group = p.row_groups == nullptr ? 0 : static_cast<std::int64_t>(p.row_groups[piece.row]);
+    return {p.columns + piece.begin, p.values == nullptr ? nullptr : p.values + piece.begin,
+            p.column_scale == nullptr ? nullptr : p.column_scale + group * p.num_columns, piece.length};
+  }
+
+  KOKKOS_FUNCTION Lane sum_of(RowPiece const& piece, std::int32_t column) const {
+    Lane sum{};
+    if (piece.length == 0) return sum;
+    auto const entries = entries_of(piece);
+    auto const* const b = p.b + column;
+    std::uint32_t next[at_once];
+    load_columns(entries, 0, next);
+    std::int32_t k = 0;
+    for (; k + at_once <= entries.count; k += at_once)
+      add_step<false>(entries, k, b, next, sum);
+    if (k < entries.count) add_step<true>(entries, k, b, next, sum);
+    return sum;
+  }
+
+  /// Behind the last entry the last again: a step loads as many as ever and adds only what is there.
+  KOKKOS_FUNCTION static std::uint32_t within(Entries const& entries, std::int32_t k) {
+    auto const last = entries.count - 1;
+    return static_cast<std::uint32_t>(k < last ? k : last);
+  }
+
+  KOKKOS_FUNCTION void load_columns(Entries const& entries, std::int32_t k,
+                                    std::uint32_t (&next)[at_once]) const {
+    for (int u = 0; u < at_once; ++u)
+      next[u] = static_cast<std::uint32_t>(entries.columns[within(entries, k + u)]);
+  }
+
+  KOKKOS_FUNCTION void load_weights(Entries const& entries, std::int32_t k,
+                                    std::uint32_t const (&columns)[at_once], T (&weight)[at_once]) const {
+    if constexpr (weights == Weights::of_columns) {
+      for (int u = 0; u < at_once; ++u)
+        weight[u] = entries.scale[columns[u]];
+    } else if constexpr (weights == Weights::any) {
+      for (int u = 0; u < at_once; ++u)
+        weight[u] = entries.values[within(entries, k + u)];
+      if (entries.scale != nullptr)
+        for (int u = 0; u < at_once; ++u)
+          weight[u] *= entries.scale[columns[u]];
+    }
+  }
+
+  /// The terms from k on, all there unless it is the last step. `next` are their columns, then those of the
+  /// next step.
+  template<bool is_last>
+  KOKKOS_FUNCTION void add_step(Entries const& entries, std::int32_t k, T const* b,
+                                std::uint32_t (&next)[at_once], Lane& sum) const {
+    Lane gathered[at_once];
+    T weight[at_once];
+    for (int u = 0; u < at_once; ++u)
+      gathered[u] = *reinterpret_cast<Lane const*>(b + static_cast<std::uint64_t>(next[u]) * p.b_stride);
+    load_weights(entries, k, next, weight);
+    if constexpr (!is_last) load_columns(entries, k + at_once, next);
+    for (int u = 0; u < at_once; ++u)
+      for (int i = 0; i < pack; ++i) {
+        auto const term = is_weighted ? weight[u] * gathered[u].at[i] : gathered[u].at[i];
+        sum.at[i] += is_last && k + u >= entries.count ? T{0} : term;
+      }
+  }
+};
+
+/// Adds sums of pieces in their order. An index is a lane of one PieceSum.
+template<class T, int pack>
+struct AddPieces {
+  using Lane = Pack<T, pack>;
+  static constexpr int at_once = gathers_at_once;
+
+  RowsProduct<T> p;
+  PieceSum const* sums;
+  std::int32_t lanes_per_row;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t index) const {
+    auto const task = sums[index / lanes_per_row];
+    auto const column = static_cast<std::int32_t>(index % lanes_per_row) * pack;
+    auto* const first = p.sums + task.place * p.sums_stride + column;
+    auto const stride = static_cast<std::int64_t>(task.step) * p.sums_stride;
+    Lane sum{};
+    for (std::int32_t k = 0; k < task.count; k += at_once)
+      add_step(first, stride, k, task.count, sum);
+    if (task.row < 0)
+      *reinterpret_cast<Lane*>(first) = sum;
+    else
+      finish_row<pack>(p, task.row, column, sum);
+  }
+
+  /// Loads the last one again behind the end, as MultiplyRows does.
+  KOKKOS_FUNCTION static void add_step(T const* first, std::int64_t stride, std::int32_t k,
+                                       std::int32_t count, Lane& sum) {
+    Lane part[at_once];
+    for (int u = 0; u < at_once; ++u)
+      part[u] = *reinterpret_cast<Lane const*>(first + (k + u < count ? k + u : count - 1) * stride);
+    for (int u = 0; u < at_once; ++u)
+      for (int i = 0; i < pack; ++i)
+        sum.at[i] += k + u < count ? part[u].at[i] : T{0};
+  }
+};
+
+} // namespace orthant::pmm::detail

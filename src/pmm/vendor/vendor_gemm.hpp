@@ -1,0 +1,77 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dense products through the vendor's library, on raw device pointers and a stream: cuBLAS
+// (vendor_gemm_cuda.cpp) or hipBLAS (vendor_gemm_hip.cpp). Needs neither Kokkos nor MPI.
+
+#include "pmm/vendor/gemm_options.hpp"
+#include "runtime/unique_handle.hpp"
+
+#include <cstdint>
+
+namespace orthant::pmm::vendor {
+
+/// A row-major operand whose rows lie `row_stride` numbers apart.
+template<class T>
+struct GemmOperand {
+  T const* data = nullptr;
+  std::int64_t row_stride = 0;
+  Transpose transpose = Transpose::no;
+};
+
+/// C [m x n] := alpha op(A) [m x k] op(B) [k x n] + beta C, all row-major.
+template<class T>
+struct GemmProduct {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  T alpha = 1;
+  GemmOperand<T> a;
+  GemmOperand<T> b;
+  T beta = 0;
+  T* c = nullptr;
+  std::int64_t c_row_stride = 0;
+};
+
+/// `size` products of one shape. The operands of each lie so many numbers behind those of the one before.
+struct GemmBatch {
+  std::int64_t size = 0;
+  std::int64_t a_stride = 0;
+  std::int64_t b_stride = 0;
+  std::int64_t c_stride = 0;
+};
+
+/// The library's handle for one stream of the device that was current when it was made, with the memory that
+/// it works in: two streams must not share that, and a captured graph goes on using it. One host thread at a
+/// time.
+class Gemm {
+ public:
+  /// `stream`: cudaStream_t or hipStream_t; null is the default one. Allocates 32 MiB (CUDA). Throws Error
+  /// where the library cannot start or has not this arithmetic.
+  Gemm(GemmMath math, void* stream);
+
+  /// Enqueues on the stream. Does not wait or allocate. m, n and k are positive; extents and strides below
+  /// 2^31 (Error). C is not read where beta is 0.
+  void multiply(GemmProduct<float> const& product) const;
+  void multiply(GemmProduct<double> const& product) const;
+  /// The same for all products of a batch, of which `first` is the first.
+  void multiply(GemmProduct<float> const& first, GemmBatch const& batch) const;
+  void multiply(GemmProduct<double> const& first, GemmBatch const& batch) const;
+
+ private:
+  struct FreeMemory {
+    void operator()(void* memory) const noexcept;
+  };
+  struct Destroy {
+    void operator()(void* handle) const noexcept;
+  };
+  runtime::UniqueHandle<void*, nullptr, FreeMemory> workspace_; // outlives the handle
+  runtime::UniqueHandle<void*, nullptr, Destroy> handle_;
+  GemmMath math_;
+};
+
+/// Whether what is enqueued on `stream` becomes part of a graph instead of being run: nothing can be timed
+/// then.
+[[nodiscard]] bool is_capturing(void* stream);
+
+} // namespace orthant::pmm::vendor

@@ -1,0 +1,114 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The arrays that kernels work on, and the meaning of a Kokkos execution space as a Stream. Matrices are
+// row-major, a vertex or token a row; global sizes and offsets are int64, local columns int32
+// (docs/design.md, section 6).
+
+#include "runtime/comm/collectives.hpp"
+#include "runtime/device/kokkos_compat.hpp"
+#include "runtime/range.hpp"
+
+#include <Kokkos_Core.hpp>
+#include <cstdint>
+
+namespace orthant::runtime {
+
+using DefaultExec = Kokkos::DefaultExecutionSpace;
+
+template<class T, class Exec = DefaultExec>
+using Vector = Kokkos::View<T*, Kokkos::LayoutRight, typename Exec::memory_space>;
+
+template<class T, class Exec = DefaultExec>
+using Matrix = Kokkos::View<T**, Kokkos::LayoutRight, typename Exec::memory_space>;
+
+/// Sparse block in CSR. Pattern-only where `values` is empty: every stored entry counts 1.
+template<class T, class Exec = DefaultExec>
+struct CsrMatrix {
+  std::int64_t num_rows = 0;
+  std::int64_t num_columns = 0;
+  Vector<Offset, Exec> row_offsets;  // [num_rows + 1]
+  Vector<LocalColumn, Exec> columns; // [nnz], ascending within a row
+  Vector<T, Exec> values;            // [nnz] or empty
+
+  [[nodiscard]] std::int64_t num_nonzeros() const { return static_cast<std::int64_t>(columns.extent(0)); }
+  [[nodiscard]] bool is_pattern_only() const { return values.extent(0) == 0 && num_nonzeros() > 0; }
+};
+
+namespace detail {
+template<class T, class... Properties>
+inline constexpr bool is_device_buffer<Kokkos::View<T, Properties...>> =
+    !Kokkos::SpaceAccessibility<Kokkos::HostSpace,
+                                typename Kokkos::View<T, Properties...>::memory_space>::accessible;
+
+// The 16-bit wire's kernels. Functions of their own: nvcc takes no kernel inside another lambda of a class.
+template<class Exec>
+void encode_on(Exec const& exec, Wire wire, float const* values, std::uint16_t* encoded, std::int64_t count,
+               int* overflows) {
+  Kokkos::parallel_for(
+      "orthant::runtime::encode", Kokkos::RangePolicy<Exec, std::int64_t>(exec, 0, count),
+      KOKKOS_LAMBDA(std::int64_t i) {
+        encoded[i] = encode(wire, values[i]);
+        if (has_overflowed(wire, values[i], encoded[i])) *overflows = 1;
+      });
+}
+
+template<class Exec>
+void decode_on(Exec const& exec, Wire wire, std::uint16_t const* encoded, float* values, std::int64_t count) {
+  Kokkos::parallel_for(
+      "orthant::runtime::decode", Kokkos::RangePolicy<Exec, std::int64_t>(exec, 0, count),
+      KOKKOS_LAMBDA(std::int64_t i) { values[i] = decode(wire, encoded[i]); });
+}
+
+template<class Exec>
+void sum_in_order_on(Exec const& exec, Wire wire, std::uint16_t const* parts, std::int64_t num_parts,
+                     std::uint16_t* sums, std::int64_t count, int* overflows) {
+  Kokkos::parallel_for(
+      "orthant::runtime::sum_in_order", Kokkos::RangePolicy<Exec, std::int64_t>(exec, 0, count),
+      KOKKOS_LAMBDA(std::int64_t i) {
+        auto sum = 0.0F;
+        for (std::int64_t p = 0; p < num_parts; ++p)
+          sum += decode(wire, parts[p * count + i]);
+        sums[i] = encode(wire, sum);
+        if (has_overflowed(wire, sum, sums[i])) *overflows = 1;
+      });
+}
+} // namespace detail
+
+template<class Exec>
+requires(Kokkos::is_execution_space<Exec>::value &&
+         !Kokkos::SpaceAccessibility<Kokkos::HostSpace,
+                                     typename Exec::memory_space>::accessible) struct StreamTraits<Exec> {
+  static constexpr bool is_host = false;
+  static constexpr Stream::DeviceFunctions functions{
+      [](void const* exec, char const* why) { compat::fence(*static_cast<Exec const*>(exec), why); },
+      [](void const* exec, void* destination, void const* source, std::size_t num_bytes,
+         CopyDirection direction) {
+        using Host = Kokkos::View<char*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+        using Device = Kokkos::View<char*, typename Exec::memory_space, Kokkos::MemoryUnmanaged>;
+        auto const& space = *static_cast<Exec const*>(exec);
+        auto* const to = static_cast<char*>(destination);
+        auto* const from = const_cast<char*>(static_cast<char const*>(source)); // only read
+        if (direction == CopyDirection::to_host)
+          Kokkos::deep_copy(space, Host(to, num_bytes), Device(from, num_bytes));
+        else if (direction == CopyDirection::to_device)
+          Kokkos::deep_copy(space, Device(to, num_bytes), Host(from, num_bytes));
+        else
+          Kokkos::deep_copy(space, Device(to, num_bytes), Device(from, num_bytes));
+      },
+      [](void const* exec) { return compat::native_stream(*static_cast<Exec const*>(exec)); },
+      [](void const* exec, Wire wire, float const* values, std::uint16_t* encoded, std::int64_t count,
+         int* overflows) {
+        detail::encode_on(*static_cast<Exec const*>(exec), wire, values, encoded, count, overflows);
+      },
+      [](void const* exec, Wire wire, std::uint16_t const* encoded, float* values, std::int64_t count) {
+        detail::decode_on(*static_cast<Exec const*>(exec), wire, encoded, values, count);
+      },
+      [](void const* exec, Wire wire, std::uint16_t const* parts, std::int64_t num_parts, std::uint16_t* sums,
+         std::int64_t count, int* overflows) {
+        detail::sum_in_order_on(*static_cast<Exec const*>(exec), wire, parts, num_parts, sums, count,
+                                overflows);
+      }};
+};
+
+} // namespace orthant::runtime

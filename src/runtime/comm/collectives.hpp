@@ -1,0 +1,393 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collective operations on one process group. Names are NCCL's in snake_case.
+//
+// Common to all: `stream` is `host`, or any Kokkos execution space (runtime/arrays/views.hpp); the operation is
+// ordered with it, and device buffers are complete when the stream reaches that point. Every rank of the
+// group calls the same operations in the same order. Buffers are contiguous (std::span, std::vector,
+// Kokkos::View) of float, double, int32 or int64, one type and one length on all ranks unless counts say
+// otherwise. Host buffers are complete on return. The `start_` forms return a request: the buffers are lent
+// until `wait()`. A group of one does nothing but copy, and counts nothing. Each throws Error where MPI or
+// NCCL reports one.
+//
+// Bytes counted: see ledger.hpp. `Wire::bf16`/`fp16` send 16 bits a number (docs/design.md, section 6):
+// each addend is rounded once, summed in fp32 in rank order, and the result rounded once, the same bits on
+// every rank; sums only, float only.
+
+#include "runtime/comm/communicator.hpp"
+#include "runtime/comm/stream.hpp"
+#include "runtime/error.hpp"
+#include "runtime/numbers/wire.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <type_traits>
+
+namespace orthant::runtime {
+
+enum class Reduction : std::uint8_t { sum, max, min };
+
+/// A value and where it stands, for the arg-max reduction. Equal values: the smallest index wins.
+template<class T>
+struct ValueIndex {
+  T value;
+  std::int64_t index;
+  friend bool operator==(ValueIndex const&, ValueIndex const&) = default;
+};
+
+namespace detail {
+
+enum class DataType : std::uint8_t { float32, float64, int32, int64, float32_index, float64_index };
+
+template<class T>
+constexpr DataType data_type_of() {
+  if constexpr (std::is_same_v<T, float>)
+    return DataType::float32;
+  else if constexpr (std::is_same_v<T, double>)
+    return DataType::float64;
+  else if constexpr (std::is_same_v<T, ValueIndex<float>>)
+    return DataType::float32_index;
+  else if constexpr (std::is_same_v<T, ValueIndex<double>>)
+    return DataType::float64_index;
+  else if constexpr (std::is_integral_v<T> && std::is_signed_v<T> && sizeof(T) == 4)
+    return DataType::int32;
+  else {
+    static_assert(std::is_integral_v<T> && std::is_signed_v<T> && sizeof(T) == 8,
+                  "collectives carry float, double, int32, int64 and ValueIndex");
+    return DataType::int64;
+  }
+}
+
+/// One operation with its types erased: what a backend executes.
+struct Call {
+  Operation operation{};
+  DataType type{};
+  Reduction reduction = Reduction::sum;
+  Wire wire = Wire::native;
+  bool on_device = false;
+  int peer = -1; // root, destination or source
+  int tag = 0;
+  void const* send = nullptr; // null: in place
+  void* receive = nullptr;
+  std::int64_t send_count = 0; // elements, whole buffer
+  std::int64_t receive_count = 0;
+  std::span<std::int64_t const> send_counts; // a rank; empty: equal parts
+  std::span<std::int64_t const> receive_counts;
+  Stream stream;
+  std::source_location where;
+};
+
+[[nodiscard]] std::size_t size_of(DataType type);
+
+/// Specialised in views.hpp for Kokkos Views in device memory.
+template<class Buffer>
+inline constexpr bool is_device_buffer = false;
+
+template<class Buffer>
+using element_of = std::remove_pointer_t<decltype(std::declval<Buffer&>().data())>;
+
+template<class Buffer>
+Call make_call(Stream const& stream, Operation operation, Buffer const& buffer, std::source_location where) {
+  Call call;
+  call.operation = operation;
+  call.type = data_type_of<std::remove_const_t<element_of<Buffer>>>();
+  call.on_device = is_device_buffer<Buffer>;
+  call.stream = stream;
+  call.where = where;
+  if constexpr (requires { buffer.span_is_contiguous(); }) ORTHANT_REQUIRE(buffer.span_is_contiguous());
+  return call;
+}
+
+template<class Buffer>
+std::int64_t count_of(Buffer const& buffer) {
+  return static_cast<std::int64_t>(buffer.size());
+}
+
+/// Buffers arrive as const& or temporaries; a span or View to mutable data stays mutable through its own
+/// constness.
+template<class Buffer>
+void* data_of(Buffer&& buffer) {
+  static_assert(!std::is_const_v<std::remove_pointer_t<decltype(buffer.data())>>,
+                "the result needs a mutable buffer");
+  return buffer.data();
+}
+
+void run(Communicator const& comm, Call const& call);
+
+struct Pending;
+} // namespace detail
+
+/// An operation under way. A group may have many, waited for in any order; but 16-bit sums exchange their
+/// rounded results inside wait(): every rank waits for those of a group in one order, with no other operation
+/// of that group started on one side only. The communicator stays where it is. Must be waited for; the
+/// destructor waits where nobody did (and terminates the wait's errors).
+class [[nodiscard]] Request {
+ public:
+  Request() noexcept;
+  explicit Request(std::unique_ptr<detail::Pending> pending) noexcept;
+  Request(Request&&) noexcept;
+  Request& operator=(Request&&) noexcept;
+  ~Request();
+
+  /// Completes the operation: host buffers are readable, device buffers are ordered with the stream.
+  /// Idempotent.
+  void wait(std::source_location where = std::source_location::current());
+  /// True once the operation is complete; drives progress. Never blocks.
+  [[nodiscard]] bool test();
+
+ private:
+  void complete_or_abandon() noexcept;
+  std::unique_ptr<detail::Pending> pending_;
+};
+
+namespace detail {
+[[nodiscard]] Request start(Communicator const& comm, Call const& call);
+
+template<class Buffer>
+Call all_reduce_call(Stream const& stream, Buffer&& data, Reduction reduction, Wire wire,
+                     std::source_location where) {
+  auto call = make_call(stream, Operation::all_reduce, data, where);
+  call.reduction = reduction;
+  call.wire = wire;
+  call.receive = data_of(data);
+  call.send_count = call.receive_count = count_of(data);
+  return call;
+}
+
+template<class In, class Out>
+Call exchange_call(Stream const& stream, Operation operation, In const& in, Out&& out, Wire wire,
+                   std::source_location where) {
+  static_assert(std::is_same_v<std::remove_const_t<element_of<In>>, element_of<std::remove_reference_t<Out>>>,
+                "both buffers must hold one type");
+  auto call = make_call(stream, operation, out, where);
+  call.wire = wire;
+  call.send = in.data();
+  call.send_count = count_of(in);
+  call.receive = data_of(out);
+  call.receive_count = count_of(out);
+  return call;
+}
+
+template<class Buffer>
+Call one_buffer_call(Stream const& stream, Operation operation, Buffer const& data, int peer, int tag,
+                     Wire wire, std::source_location where) {
+  auto call = make_call(stream, operation, data, where);
+  call.wire = wire;
+  call.peer = peer;
+  call.tag = tag;
+  call.send_count = call.receive_count = count_of(data);
+  if (operation == Operation::send)
+    call.send = data.data();
+  else
+    call.receive = const_cast<std::remove_const_t<element_of<Buffer>>*>(data.data());
+  return call;
+}
+} // namespace detail
+
+/// True where MPI reads and writes device memory itself (asked of MPI, never assumed). Otherwise device
+/// buffers are staged through host memory.
+[[nodiscard]] bool mpi_is_device_aware();
+
+using Here = std::source_location;
+using Counts = std::span<std::int64_t const>;
+
+/// data := reduction over ranks of data, in place, on every rank.
+template<class Buffer>
+void all_reduce(Stream const& stream, Communicator const& comm, Buffer&& data,
+                Reduction reduction = Reduction::sum, Wire wire = Wire::native,
+                Here where = Here::current()) {
+  detail::run(comm, detail::all_reduce_call(stream, data, reduction, wire, where));
+}
+template<class Buffer>
+Request start_all_reduce(Stream const& stream, Communicator const& comm, Buffer&& data,
+                         Reduction reduction = Reduction::sum, Wire wire = Wire::native,
+                         Here where = Here::current()) {
+  return detail::start(comm, detail::all_reduce_call(stream, data, reduction, wire, where));
+}
+
+/// data[i] := the pair with the largest value over ranks; of equal values the smallest index. NaN never wins.
+template<class Buffer>
+void all_reduce_arg_max(Stream const& stream, Communicator const& comm, Buffer&& data,
+                        Here where = Here::current()) {
+  static_assert(
+      requires(detail::element_of<std::remove_reference_t<Buffer>> x) { x.index; }, "a buffer of ValueIndex");
+  detail::run(comm, detail::all_reduce_call(stream, data, Reduction::max, Wire::native, where));
+}
+
+/// out := the ranks' `in`, one after the other. out.size() == size * in.size(), or the sum of `counts` (a
+/// rank's part, equal on all ranks; counts[rank] == in.size()). `in` may be this rank's own part of `out`, on
+/// every rank or on none.
+template<class In, class Out>
+void all_gather(Stream const& stream, Communicator const& comm, In const& in, Out&& out,
+                Wire wire = Wire::native, Here where = Here::current()) {
+  detail::run(comm, detail::exchange_call(stream, Operation::all_gather, in, out, wire, where));
+}
+template<class In, class Out>
+Request start_all_gather(Stream const& stream, Communicator const& comm, In const& in, Out&& out,
+                         Wire wire = Wire::native, Here where = Here::current()) {
+  return detail::start(comm, detail::exchange_call(stream, Operation::all_gather, in, out, wire, where));
+}
+template<class In, class Out>
+void all_gatherv(Stream const& stream, Communicator const& comm, In const& in, Out&& out, Counts counts,
+                 Wire wire = Wire::native, Here where = Here::current()) {
+  auto call = detail::exchange_call(stream, Operation::all_gather, in, out, wire, where);
+  call.receive_counts = counts;
+  detail::run(comm, call);
+}
+/// `counts` is lent until wait().
+template<class In, class Out>
+Request start_all_gatherv(Stream const& stream, Communicator const& comm, In const& in, Out&& out,
+                          Counts counts, Wire wire = Wire::native, Here where = Here::current()) {
+  auto call = detail::exchange_call(stream, Operation::all_gather, in, out, wire, where);
+  call.receive_counts = counts;
+  return detail::start(comm, call);
+}
+
+/// out := this rank's part of the reduction over ranks of `in`. in.size() == size * out.size(), or the sum of
+/// `counts` (a rank's part, equal on all ranks; counts[rank] == out.size()). `in` and `out` do not overlap;
+/// `in` is kept.
+template<class In, class Out>
+void reduce_scatter(Stream const& stream, Communicator const& comm, In const& in, Out&& out,
+                    Reduction reduction = Reduction::sum, Wire wire = Wire::native,
+                    Here where = Here::current()) {
+  auto call = detail::exchange_call(stream, Operation::reduce_scatter, in, out, wire, where);
+  call.reduction = reduction;
+  detail::run(comm, call);
+}
+template<class In, class Out>
+Request start_reduce_scatter(Stream const& stream, Communicator const& comm, In const& in, Out&& out,
+                             Reduction reduction = Reduction::sum, Wire wire = Wire::native,
+                             Here where = Here::current()) {
+  auto call = detail::exchange_call(stream, Operation::reduce_scatter, in, out, wire, where);
+  call.reduction = reduction;
+  return detail::start(comm, call);
+}
+template<class In, class Out>
+void reduce_scatterv(Stream const& stream, Communicator const& comm, In const& in, Out&& out, Counts counts,
+                     Reduction reduction = Reduction::sum, Wire wire = Wire::native,
+                     Here where = Here::current()) {
+  auto call = detail::exchange_call(stream, Operation::reduce_scatter, in, out, wire, where);
+  call.reduction = reduction;
+  call.send_counts = counts;
+  detail::run(comm, call);
+}
+/// `counts` is lent until wait().
+template<class In, class Out>
+Request start_reduce_scatterv(Stream const& stream, Communicator const& comm, In const& in, Out&& out,
+                              Counts counts, Reduction reduction = Reduction::sum, Wire wire = Wire::native,
+                              Here where = Here::current()) {
+  auto call = detail::exchange_call(stream, Operation::reduce_scatter, in, out, wire, where);
+  call.reduction = reduction;
+  call.send_counts = counts;
+  return detail::start(comm, call);
+}
+
+/// data := the sum over the ranks before this one of data, element by element, in place; 0 on rank 0. Host
+/// buffers only. What a rank needs to place its own items behind those of earlier ranks, without a list of
+/// all ranks' counts.
+template<class Buffer>
+void exclusive_scan(Communicator const& comm, Buffer&& data, Here where = Here::current()) {
+  static_assert(!detail::is_device_buffer<std::remove_cvref_t<Buffer>>, "host buffers only");
+  auto call = detail::all_reduce_call(host, data, Reduction::sum, Wire::native, where);
+  call.operation = Operation::exclusive_scan;
+  detail::run(comm, call);
+}
+
+/// data := root's data on every rank.
+template<class Buffer>
+void broadcast(Stream const& stream, Communicator const& comm, Buffer&& data, int root,
+               Wire wire = Wire::native, Here where = Here::current()) {
+  static_cast<void>(detail::data_of(data));
+  detail::run(comm, detail::one_buffer_call(stream, Operation::broadcast, data, root, 0, wire, where));
+}
+template<class Buffer>
+Request start_broadcast(Stream const& stream, Communicator const& comm, Buffer&& data, int root,
+                        Wire wire = Wire::native, Here where = Here::current()) {
+  static_cast<void>(detail::data_of(data));
+  return detail::start(comm,
+                       detail::one_buffer_call(stream, Operation::broadcast, data, root, 0, wire, where));
+}
+
+/// Part r of `in` goes to rank r; part r of `out` comes from rank r. Equal parts of in.size()/size.
+template<class In, class Out>
+void all_to_all(Stream const& stream, Communicator const& comm, In const& in, Out&& out,
+                Wire wire = Wire::native, Here where = Here::current()) {
+  detail::run(comm, detail::exchange_call(stream, Operation::all_to_all, in, out, wire, where));
+}
+template<class In, class Out>
+Request start_all_to_all(Stream const& stream, Communicator const& comm, In const& in, Out&& out,
+                         Wire wire = Wire::native, Here where = Here::current()) {
+  return detail::start(comm, detail::exchange_call(stream, Operation::all_to_all, in, out, wire, where));
+}
+/// The same with parts of any length, one after the other in both buffers: send_counts[r] to and
+/// receive_counts[r] from rank r.
+template<class In, class Out>
+void all_to_allv(Stream const& stream, Communicator const& comm, In const& in, Counts send_counts, Out&& out,
+                 Counts receive_counts, Wire wire = Wire::native, Here where = Here::current()) {
+  auto call = detail::exchange_call(stream, Operation::all_to_all, in, out, wire, where);
+  call.send_counts = send_counts;
+  call.receive_counts = receive_counts;
+  detail::run(comm, call);
+}
+/// The counts are lent until wait().
+template<class In, class Out>
+Request start_all_to_allv(Stream const& stream, Communicator const& comm, In const& in, Counts send_counts,
+                          Out&& out, Counts receive_counts, Wire wire = Wire::native,
+                          Here where = Here::current()) {
+  auto call = detail::exchange_call(stream, Operation::all_to_all, in, out, wire, where);
+  call.send_counts = send_counts;
+  call.receive_counts = receive_counts;
+  return detail::start(comm, call);
+}
+
+/// Point to point between two ranks, matched by (group, ranks, tag), in order; tags 0 to 32,000. Only the
+/// sender's ledger counts bytes. As MPI_Send: may wait for the receiver.
+template<class Buffer>
+void send(Stream const& stream, Communicator const& comm, Buffer const& data, int destination, int tag = 0,
+          Here where = Here::current()) {
+  detail::run(comm,
+              detail::one_buffer_call(stream, Operation::send, data, destination, tag, Wire::native, where));
+}
+template<class Buffer>
+Request start_send(Stream const& stream, Communicator const& comm, Buffer const& data, int destination,
+                   int tag = 0, Here where = Here::current()) {
+  return detail::start(
+      comm, detail::one_buffer_call(stream, Operation::send, data, destination, tag, Wire::native, where));
+}
+template<class Buffer>
+void receive(Stream const& stream, Communicator const& comm, Buffer&& data, int source, int tag = 0,
+             Here where = Here::current()) {
+  static_cast<void>(detail::data_of(data));
+  detail::run(comm,
+              detail::one_buffer_call(stream, Operation::receive, data, source, tag, Wire::native, where));
+}
+template<class Buffer>
+Request start_receive(Stream const& stream, Communicator const& comm, Buffer&& data, int source, int tag = 0,
+                      Here where = Here::current()) {
+  static_cast<void>(detail::data_of(data));
+  return detail::start(
+      comm, detail::one_buffer_call(stream, Operation::receive, data, source, tag, Wire::native, where));
+}
+
+/// Returns when every rank of the group has called it; device work of `stream` is waited for first.
+void barrier(Stream const& stream, Communicator const& comm, Here where = Here::current());
+
+/// The all-reduced value, for single numbers of the host.
+template<class T>
+[[nodiscard]] T all_reduced(Communicator const& comm, T value, Reduction reduction = Reduction::sum,
+                            Here where = Here::current()) {
+  all_reduce(host, comm, std::span<T>(&value, 1), reduction, Wire::native, where);
+  return value;
+}
+
+/// The sum of the earlier ranks' values, for single numbers of the host.
+template<class T>
+[[nodiscard]] T scanned(Communicator const& comm, T value, Here where = Here::current()) {
+  exclusive_scan(comm, std::span<T>(&value, 1), where);
+  return value;
+}
+
+} // namespace orthant::runtime

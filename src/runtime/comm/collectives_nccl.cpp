@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The NCCL (RCCL) backend: operations on device buffers, enqueued on the caller's stream. NCCL's counts are
+// 64-bit, so nothing is cut in chunks. Operations that NCCL lacks (parts of unequal length, all_to_all) are
+// groups of its own.
+#include "runtime/comm/collectives.hpp"
+#include "runtime/comm/nccl_group.hpp"
+#include "runtime/device/device_runtime.hpp"
+#if defined(ORTHANT_ENABLE_HIP)
+#include <rccl/rccl.h>
+#else
+#include <nccl.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+namespace orthant::runtime::detail {
+namespace {
+
+void check_nccl(ncclResult_t code, char const* call,
+                std::source_location where = std::source_location::current()) {
+  if (code != ncclSuccess)
+    throw_internal(fmt::format("{} failed: {}", call, ncclGetErrorString(code)), where);
+}
+#define ORTHANT_NCCL(call) check_nccl((call), #call)
+
+struct DestroyNcclComm {
+  void operator()(ncclComm_t comm) const noexcept { ncclCommDestroy(comm); }
+};
+using NcclComm = UniqueHandle<ncclComm_t, nullptr, DestroyNcclComm>;
+
+ncclDataType_t nccl_type(DataType type) {
+  switch (type) {
+  case DataType::float32:
+    return ncclFloat32;
+  case DataType::float64:
+    return ncclFloat64;
+  case DataType::int32:
+    return ncclInt32;
+  default:
+    return ncclInt64;
+  }
+}
+
+ncclRedOp_t nccl_op(Reduction reduction) {
+  return reduction == Reduction::sum ? ncclSum : reduction == Reduction::max ? ncclMax : ncclMin;
+}
+
+/// Identifies a device among all nodes: host name and PCI address.
+std::array<char, 128> device_identity() {
+  std::array<char, 128> identity{};
+  int device = 0;
+  int length = 0;
+  if (ORTHANT_DEVICE_API(GetDevice)(&device) != device::success) return identity;
+  std::array<char, MPI_MAX_PROCESSOR_NAME> host_name{};
+  MPI_Get_processor_name(host_name.data(), &length);
+  std::array<char, 32> address{};
+  if (ORTHANT_DEVICE_API(DeviceGetPCIBusId)(address.data(), static_cast<int>(address.size()), device) !=
+      device::success)
+    return identity;
+  std::snprintf(identity.data(), identity.size(), "%.90s %.30s", host_name.data(), address.data());
+  return identity;
+}
+
+/// Device memory that grows and is kept: no allocation once the largest message has been seen.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  DeviceBuffer(DeviceBuffer const&) = delete;
+  DeviceBuffer& operator=(DeviceBuffer const&) = delete;
+  ~DeviceBuffer() {
+    if (data_ != nullptr) static_cast<void>(ORTHANT_DEVICE_API(Free)(data_));
+  }
+  std::uint16_t* halves(std::int64_t count) {
+    auto const num_bytes = static_cast<std::size_t>(count) * sizeof(std::uint16_t);
+    if (num_bytes > num_bytes_) {
+      if (data_ != nullptr) ORTHANT_DEVICE(Free(data_)); // waits for the work that still uses it
+      data_ = nullptr;
+      ORTHANT_DEVICE(Malloc(&data_, num_bytes));
+      num_bytes_ = num_bytes;
+    }
+    return static_cast<std::uint16_t*>(data_);
+  }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t num_bytes_ = 0;
+};
+
+/// A flag that kernels raise and the host reads without waiting for them.
+class OverflowFlag {
+ public:
+  OverflowFlag() {
+    void* memory = nullptr;
+    ORTHANT_DEVICE(HostAlloc(&memory, sizeof(int), device::host_mapped));
+    flag_ = static_cast<int*>(memory);
+    *flag_ = 0;
+  }
+  OverflowFlag(OverflowFlag const&) = delete;
+  OverflowFlag& operator=(OverflowFlag const&) = delete;
+  ~OverflowFlag() { static_cast<void>(ORTHANT_DEVICE_API(FreeHost)(flag_)); }
+  [[nodiscard]] int* device_pointer() const {
+    return flag_;
+  } // unified addressing: one pointer for both sides
+  [[nodiscard]] bool is_raised() const { return *static_cast<int volatile*>(flag_) != 0; }
+
+ private:
+  int* flag_ = nullptr;
+};
+
+} // namespace
+
+class NcclGroup {
+ public:
+  explicit NcclGroup(MPI_Comm mpi) {
+    ORTHANT_MPI(MPI_Comm_rank(mpi, &rank_));
+    ORTHANT_MPI(MPI_Comm_size(mpi, &size_));
+    ncclUniqueId id{};
+    if (rank_ == 0) ORTHANT_NCCL(ncclGetUniqueId(&id));
+    ORTHANT_MPI(MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, mpi));
+    ncclComm_t comm = nullptr;
+    ORTHANT_NCCL(ncclCommInitRank(&comm, size_, id, rank_));
+    comm_ = NcclComm(comm);
+  }
+
+  void enqueue(Call const& call) {
+    ORTHANT_REQUIRE(!overflow_.is_raised(),
+                    "a value did not fit the fp16 wire (largest 65504); use bf16 or the native wire");
+    if (call.wire == Wire::native)
+      enqueue(call, nccl_type(call.type), size_of(call.type));
+    else
+      enqueue_wire(call);
+  }
+
+ private:
+  using Counts = std::span<std::int64_t const>;
+
+  void enqueue(Call const& call, ncclDataType_t type, std::size_t element_bytes) {
+    auto* const stream = static_cast<device::NativeStream>(call.stream.native());
+    auto const count = static_cast<std::size_t>(call.receive_count);
+    auto const op = nccl_op(call.reduction);
+    auto const part = [](Counts counts, std::int64_t equal, int r) {
+      return static_cast<std::size_t>(counts.empty() ? equal : counts[static_cast<std::size_t>(r)]);
+    };
+    auto const* send = static_cast<char const*>(call.send);
+    auto* receive = static_cast<char*>(call.receive);
+
+    switch (call.operation) {
+    case Operation::all_reduce:
+      ORTHANT_NCCL(ncclAllReduce(receive, receive, count, type, op, comm_.get(), stream));
+      return;
+    case Operation::broadcast:
+      ORTHANT_NCCL(ncclBroadcast(receive, receive, count, type, call.peer, comm_.get(), stream));
+      return;
+    case Operation::send:
+      ORTHANT_NCCL(
+          ncclSend(send, static_cast<std::size_t>(call.send_count), type, call.peer, comm_.get(), stream));
+      return;
+    case Operation::receive:
+      ORTHANT_NCCL(ncclRecv(receive, count, type, call.peer, comm_.get(), stream));
+      return;
+    case Operation::all_gather:
+      if (call.receive_counts.empty()) {
+        ORTHANT_NCCL(ncclAllGather(send, receive, static_cast<std::size_t>(call.send_count), type,
+                                   comm_.get(), stream));
+        return;
+      }
+      ORTHANT_NCCL(ncclGroupStart());
+      for (int r = 0; r < size_; ++r) {
+        auto const length = part(call.receive_counts, 0, r);
+        ORTHANT_NCCL(
+            ncclBroadcast(r == rank_ ? send : receive, receive, length, type, r, comm_.get(), stream));
+        receive += length * element_bytes;
+      }
+      ORTHANT_NCCL(ncclGroupEnd());
+      return;
+    case Operation::reduce_scatter:
+      if (call.send_counts.empty()) {
+        ORTHANT_NCCL(ncclReduceScatter(send, receive, count, type, op, comm_.get(), stream));
+        return;
+      }
+      ORTHANT_NCCL(ncclGroupStart());
+      for (int r = 0; r < size_; ++r) {
+        auto const length = part(call.send_counts, 0, r);
+        ORTHANT_NCCL(ncclReduce(send, receive, length, type, op, r, comm_.get(), stream));
+        send += length * element_bytes;
+      }
+      ORTHANT_NCCL(ncclGroupEnd());
+      return;
+    case Operation::all_to_all:
+      ORTHANT_NCCL(ncclGroupStart());
+      for (int r = 0; r < size_; ++r) {
+        auto const num_sent = part(call.send_counts, call.send_count / size_, r);
+        auto const num_received = part(call.receive_counts, call.receive_count / size_, r);
+        if (num_sent > 0) ORTHANT_NCCL(ncclSend(send, num_sent, type, r, comm_.get(), stream));
+        if (num_received > 0) ORTHANT_NCCL(ncclRecv(receive, num_received, type, r, comm_.get(), stream));
+        send += num_sent * element_bytes;
+        receive += num_received * element_bytes;
+      }
+      ORTHANT_NCCL(ncclGroupEnd());
+      return;
+    case Operation::exclusive_scan: // of host buffers only
+    case Operation::barrier:
+      ORTHANT_REQUIRE(false, "barriers and scans go through MPI");
+    }
+  }
+
+  /// 16 bits on the wire, fp32 sums in rank order: the same exchange as on the host (collectives.cpp), in
+  /// kernels.
+  void enqueue_wire(Call const& call) {
+    auto const is_sum =
+        call.operation == Operation::all_reduce || call.operation == Operation::reduce_scatter;
+    auto const* const source = static_cast<float const*>(call.send == nullptr ? call.receive : call.send);
+    auto const num_send = call.send == nullptr ? call.receive_count : call.send_count;
+    Call wire = call;
+    wire.wire = Wire::native;
+
+    if (!is_sum) {
+      auto* const received = received_.halves(call.receive_count);
+      auto* const sent = call.operation == Operation::broadcast ? received : sent_.halves(num_send);
+      if (call.operation != Operation::broadcast || rank_ == call.peer)
+        call.stream.encode(call.wire, source, sent, num_send, overflow_.device_pointer());
+      wire.send = sent;
+      wire.receive = received;
+      enqueue(wire, halves_type(call.wire), sizeof(std::uint16_t));
+      call.stream.decode(call.wire, received, static_cast<float*>(call.receive), call.receive_count);
+      return;
+    }
+
+    send_parts_.resize(static_cast<std::size_t>(size_));
+    for (int r = 0; r < size_; ++r) {
+      auto const p = static_cast<std::size_t>(r);
+      send_parts_[p] = call.operation == Operation::all_reduce
+                           ? num_send / size_ + (r < num_send % size_ ? 1 : 0)
+                       : call.send_counts.empty() ? call.receive_count
+                                                  : call.send_counts[p];
+    }
+    auto const num_own = send_parts_[static_cast<std::size_t>(rank_)];
+    receive_parts_.assign(static_cast<std::size_t>(size_), num_own);
+    auto* const sent = sent_.halves(num_send);
+    auto* const addends = received_.halves(num_own * size_);
+    call.stream.encode(call.wire, source, sent, num_send, overflow_.device_pointer());
+    wire.operation = Operation::all_to_all;
+    wire.send = sent;
+    wire.send_count = num_send;
+    wire.send_counts = send_parts_;
+    wire.receive = addends;
+    wire.receive_count = num_own * size_;
+    wire.receive_counts = receive_parts_;
+    enqueue(wire, halves_type(call.wire), sizeof(std::uint16_t));
+    call.stream.sum_in_order(call.wire, addends, size_, sent, num_own, overflow_.device_pointer());
+    if (call.operation == Operation::reduce_scatter) {
+      call.stream.decode(call.wire, sent, static_cast<float*>(call.receive), call.receive_count);
+      return;
+    }
+    auto* const gathered = gathered_.halves(call.receive_count);
+    wire.operation = Operation::all_gather;
+    wire.send_count = num_own;
+    wire.receive = gathered;
+    wire.receive_count = call.receive_count;
+    wire.receive_counts = send_parts_;
+    enqueue(wire, halves_type(call.wire), sizeof(std::uint16_t));
+    call.stream.decode(call.wire, gathered, static_cast<float*>(call.receive), call.receive_count);
+  }
+
+  /// NCCL only moves the halves; it never adds them.
+  static ncclDataType_t halves_type(Wire wire) { return wire == Wire::bf16 ? ncclBfloat16 : ncclFloat16; }
+
+  NcclComm comm_;
+  int rank_ = 0;
+  int size_ = 1;
+  DeviceBuffer sent_, received_, gathered_;
+  OverflowFlag overflow_;
+  std::vector<std::int64_t> send_parts_, receive_parts_;
+};
+
+NcclGroup* create_nccl_group(MPI_Comm comm) {
+  int size = 0;
+  ORTHANT_MPI(MPI_Comm_size(comm, &size));
+  auto const mine = device_identity();
+  std::vector<std::array<char, 128>> all(static_cast<std::size_t>(size));
+  ORTHANT_MPI(MPI_Allgather(mine.data(), static_cast<int>(mine.size()), MPI_CHAR, all.data(),
+                            static_cast<int>(mine.size()), MPI_CHAR, comm));
+  std::ranges::sort(all);
+  auto const has_rank_without_device = all.front()[0] == '\0';
+  auto const shares_a_device = std::ranges::adjacent_find(all) != all.end();
+  return has_rank_without_device || shares_a_device ? nullptr : new NcclGroup(comm);
+}
+
+void destroy_nccl_group(NcclGroup* group) noexcept {
+  delete group;
+}
+
+bool can_enqueue(Call const& call) {
+  return call.operation != Operation::barrier && call.type != DataType::float32_index &&
+         call.type != DataType::float64_index;
+}
+
+void enqueue(NcclGroup& group, Call const& call) {
+  group.enqueue(call);
+}
+
+} // namespace orthant::runtime::detail

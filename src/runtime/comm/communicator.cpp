@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/comm/communicator.hpp"
+
+#include "runtime/comm/nccl_group.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace orthant::runtime {
+namespace {
+
+detail::MpiComm duplicate(MPI_Comm parent) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  ORTHANT_MPI(MPI_Comm_dup(parent, &copy));
+  return detail::MpiComm(copy);
+}
+
+bool shares_one_node(MPI_Comm comm, int num_ranks) {
+  if (num_ranks == 1) return true;
+  MPI_Comm node = MPI_COMM_NULL;
+  ORTHANT_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  detail::MpiComm const part(node);
+  int num_here = 0;
+  ORTHANT_MPI(MPI_Comm_size(part.get(), &num_here));
+  return num_here == num_ranks;
+}
+
+} // namespace
+
+void detail::FreeMpiGroup::operator()(MPI_Group group) const noexcept {
+  MPI_Group_free(&group);
+}
+
+void detail::FreeMpiComm::operator()(MPI_Comm comm) const noexcept {
+  if (std::uncaught_exceptions() > 0) return; // freeing is collective, and this rank may have failed alone
+  int is_finalised = 0;
+  MPI_Finalized(&is_finalised);
+  if (is_finalised == 0) MPI_Comm_free(&comm);
+}
+
+void Communicator::DeleteNccl::operator()(detail::NcclGroup* group) const noexcept {
+  detail::destroy_nccl_group(group);
+}
+
+Communicator::Communicator(MPI_Comm parent, std::string axis, std::shared_ptr<Instruments> instruments)
+    : Communicator(duplicate(parent), std::move(axis), std::move(instruments)) {}
+
+Communicator::Communicator(detail::MpiComm comm, std::string axis, std::shared_ptr<Instruments> instruments)
+    : comm_(std::move(comm)),
+      axis_(std::move(axis)),
+      state_(std::make_unique<State>()),
+      instruments_(std::move(instruments)) {
+  // Without this MPI aborts by itself and no return code of ours is ever looked at.
+  ORTHANT_MPI(MPI_Comm_set_errhandler(comm_.get(), MPI_ERRORS_RETURN));
+  ORTHANT_MPI(MPI_Comm_rank(comm_.get(), &rank_));
+  ORTHANT_MPI(MPI_Comm_size(comm_.get(), &size_));
+  is_on_one_node_ = shares_one_node(comm_.get(), size_);
+}
+
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator::~Communicator() = default;
+
+Communicator Communicator::split(int color, int key, std::string axis) const {
+  MPI_Comm part = MPI_COMM_NULL;
+  ORTHANT_MPI(MPI_Comm_split(comm_.get(), color, key, &part));
+  Communicator result(detail::MpiComm(part), std::move(axis), instruments_);
+  result.set_chunk_limit(chunk_limit());
+  return result;
+}
+
+Communicator Communicator::subgroup(std::vector<int> const& ranks, std::string axis) const {
+  MPI_Group all = MPI_GROUP_NULL;
+  MPI_Group members = MPI_GROUP_NULL;
+  MPI_Comm part = MPI_COMM_NULL;
+  constexpr int tag = 0; // groups with a rank in common are made one after the other
+  ORTHANT_MPI(MPI_Comm_group(comm_.get(), &all));
+  detail::MpiGroup const all_owner(all);
+  ORTHANT_MPI(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &members));
+  detail::MpiGroup const members_owner(members);
+  ORTHANT_MPI(MPI_Comm_create_group(comm_.get(), members, tag, &part));
+  ORTHANT_REQUIRE(part != MPI_COMM_NULL, "a group without the rank that makes it");
+  Communicator result(detail::MpiComm(part), std::move(axis), instruments_);
+  result.set_chunk_limit(chunk_limit());
+  return result;
+}
+
+Communicator Communicator::split_by_node() const {
+  MPI_Comm part = MPI_COMM_NULL;
+  ORTHANT_MPI(MPI_Comm_split_type(comm_.get(), MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &part));
+  return Communicator(detail::MpiComm(part), "node", instruments_);
+}
+
+void Communicator::set_chunk_limit(std::int64_t num_elements) const {
+  ORTHANT_REQUIRE(num_elements >= 1 && num_elements <= (std::int64_t{1} << 30), "chunk limit ", num_elements);
+  state_->chunk_limit = num_elements;
+}
+
+detail::NcclGroup* Communicator::nccl() const {
+  if (!state_->has_tried_nccl) {
+    state_->nccl.reset(detail::create_nccl_group(comm_.get()));
+    state_->has_tried_nccl = true;
+  }
+  return state_->nccl.get();
+}
+
+std::vector<std::byte> Communicator::lend_scratch(std::size_t num_bytes) const {
+  auto& pool = state_->scratch;
+  // The smallest buffer that is large enough, else the largest one, which then grows.
+  auto best = pool.end();
+  for (auto it = pool.begin(); it != pool.end(); ++it) {
+    if (best == pool.end()) {
+      best = it;
+      continue;
+    }
+    auto const fits = it->size() >= num_bytes;
+    auto const best_fits = best->size() >= num_bytes;
+    if (fits ? (!best_fits || it->size() < best->size()) : (!best_fits && it->size() > best->size()))
+      best = it;
+  }
+  std::vector<std::byte> buffer;
+  if (best != pool.end()) {
+    std::swap(*best, pool.back());
+    buffer = std::move(pool.back());
+    pool.pop_back();
+  }
+  if (buffer.size() < num_bytes) {
+    buffer.clear(); // what it held is nobody's: a growing resize would copy it
+    buffer.resize(num_bytes);
+  }
+  return buffer;
+}
+
+void Communicator::give_back(std::vector<std::byte> scratch) const {
+  if (!scratch.empty()) state_->scratch.push_back(std::move(scratch));
+}
+
+} // namespace orthant::runtime

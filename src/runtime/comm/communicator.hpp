@@ -1,0 +1,113 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// One process group: a duplicated MPI communicator, the name of the grid axis it runs along, and its ledger.
+
+#include "runtime/observe/instruments.hpp"
+#include "runtime/observe/ledger.hpp"
+#include "runtime/unique_handle.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mpi.h>
+#include <string>
+#include <vector>
+
+namespace orthant::runtime {
+
+namespace detail {
+struct FreeMpiComm {
+  void operator()(MPI_Comm comm) const noexcept;
+};
+inline MPI_Comm null_mpi_comm() noexcept {
+  return MPI_COMM_NULL;
+}
+using MpiComm = UniqueHandle<MPI_Comm, &null_mpi_comm, FreeMpiComm>;
+
+struct FreeMpiGroup {
+  void operator()(MPI_Group group) const noexcept;
+};
+inline MPI_Group null_mpi_group() noexcept {
+  return MPI_GROUP_NULL;
+}
+using MpiGroup = UniqueHandle<MPI_Group, &null_mpi_group, FreeMpiGroup>;
+class NcclGroup; // the device backend's state, present only where it is enabled
+} // namespace detail
+
+/// Owns a duplicate of an MPI communicator, so library traffic cannot meet the caller's. Construction, split
+/// and destruction are collective over its ranks. Movable; the ledger moves along.
+class Communicator {
+ public:
+  /// Duplicates `parent`. Collective over `parent`. `axis` names the group in ledgers, traces and the
+  /// watchdog; `instruments` observe its calls (Environment passes its own; without them nothing is watched
+  /// or traced).
+  explicit Communicator(MPI_Comm parent, std::string axis,
+                        std::shared_ptr<Instruments> instruments = std::make_shared<Instruments>());
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+  ~Communicator();
+
+  /// The ranks with equal `color`, ordered by `key`. Collective over this communicator.
+  [[nodiscard]] Communicator split(int color, int key, std::string axis) const;
+  /// These ranks of this communicator, this one among them, in this order. Collective over them alone: the
+  /// others take no part.
+  [[nodiscard]] Communicator subgroup(std::vector<int> const& ranks, std::string axis) const;
+  /// The ranks that share this rank's node. Collective.
+  [[nodiscard]] Communicator split_by_node() const;
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+  [[nodiscard]] bool is_root() const { return rank_ == 0; }
+  /// Whether all ranks share one node: its processors then move every message themselves. Equal on all ranks.
+  [[nodiscard]] bool is_on_one_node() const { return is_on_one_node_; }
+  [[nodiscard]] std::string const& axis() const { return axis_; }
+  [[nodiscard]] MPI_Comm mpi() const { return comm_.get(); }
+
+  /// What this rank has communicated over this group. Logically not part of the group's identity, hence
+  /// mutable through a const communicator.
+  [[nodiscard]] Ledger& ledger() const { return state_->ledger; }
+
+  /// Largest number of elements handed to one MPI call (its counts are 32-bit); longer messages are cut.
+  /// Tests set it to 1,000. All ranks of the group must use the same limit.
+  [[nodiscard]] std::int64_t chunk_limit() const { return state_->chunk_limit; }
+  void set_chunk_limit(std::int64_t num_elements) const;
+
+  /// Number of collectives started so far; equal on all ranks that are in step.
+  [[nodiscard]] std::int64_t next_sequence() const { return state_->sequence++; }
+
+  [[nodiscard]] Instruments& instruments() const { return *instruments_; }
+
+  /// Host scratch of at least `num_bytes`, lent from a pool that keeps it for the next call (no allocation in
+  /// a training step once the largest sizes have been seen). Give it back with `give_back`.
+  [[nodiscard]] std::vector<std::byte> lend_scratch(std::size_t num_bytes) const;
+  void give_back(std::vector<std::byte> scratch) const;
+
+  /// Device backend's group, or null where device buffers go through MPI. Made at the first call, which is
+  /// collective.
+  [[nodiscard]] detail::NcclGroup* nccl() const;
+
+ private:
+  struct DeleteNccl {
+    void operator()(detail::NcclGroup* group) const noexcept;
+  };
+  struct State {
+    Ledger ledger;
+    std::int64_t chunk_limit = std::int64_t{1} << 30;
+    std::int64_t sequence = 0;
+    std::vector<std::vector<std::byte>> scratch; // the pool
+    bool has_tried_nccl = false;
+    std::unique_ptr<detail::NcclGroup, DeleteNccl> nccl;
+  };
+  Communicator(detail::MpiComm comm, std::string axis, std::shared_ptr<Instruments> instruments);
+
+  detail::MpiComm comm_;
+  std::string axis_;
+  int rank_ = 0;
+  int size_ = 1;
+  bool is_on_one_node_ = true;
+  std::unique_ptr<State> state_;
+  std::shared_ptr<Instruments> instruments_;
+};
+
+} // namespace orthant::runtime

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/device_graph.hpp"
+
+#include <Kokkos_Macros.hpp>
+
+namespace orthant::runtime {
+
+DeviceQueue const& training_queue() {
+  static auto const* const queue = new DeviceQueue; // never given back: the device may end before statics do
+  return *queue;
+}
+
+} // namespace orthant::runtime
+
+#if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP)
+#include "runtime/device/device_runtime.hpp"
+
+#include <exception>
+#include <vector>
+
+namespace orthant::runtime {
+namespace {
+
+using device::NativeStream;
+using NativeGraph = ORTHANT_DEVICE_API(Graph_t);
+using NativeGraphExec = ORTHANT_DEVICE_API(GraphExec_t);
+using NativeNode = ORTHANT_DEVICE_API(GraphNode_t);
+using NativeNodeType = ORTHANT_DEVICE_API(GraphNodeType);
+
+struct DestroyGraph {
+  void operator()(NativeGraph graph) const noexcept {
+    static_cast<void>(ORTHANT_DEVICE_API(GraphDestroy)(graph));
+  }
+};
+using Graph = UniqueHandle<NativeGraph, nullptr, DestroyGraph>;
+
+/// CUDA and older HIP call it differently.
+template<class Attributes>
+auto type_of(Attributes const& memory) {
+  if constexpr (requires { memory.type; })
+    return memory.type;
+  else
+    return memory.memoryType;
+}
+
+bool is_device_memory(void const* address) {
+  device::PointerAttributes attributes{};
+  return ORTHANT_DEVICE_API(PointerGetAttributes)(&attributes, address) == device::success &&
+         type_of(attributes) == ORTHANT_DEVICE_API(MemoryTypeDevice);
+}
+
+/// A copy from host memory would read what is there when the graph runs, no matter what was meant: so do the
+/// arguments of Kokkos's large kernels travel (more than 512 bytes), through a buffer that all kernels share.
+void require_device_copies(NativeGraph graph) {
+  std::size_t count = 0;
+  ORTHANT_DEVICE(GraphGetNodes(graph, nullptr, &count));
+  std::vector<NativeNode> nodes(count);
+  ORTHANT_DEVICE(GraphGetNodes(graph, nodes.data(), &count));
+  for (auto* const node : nodes) {
+    NativeNodeType type{};
+    ORTHANT_DEVICE(GraphNodeGetType(node, &type));
+    if (type != ORTHANT_DEVICE_API(GraphNodeTypeMemcpy)) continue;
+    ORTHANT_DEVICE_API(Memcpy3DParms) copy{};
+    ORTHANT_DEVICE(GraphMemcpyNodeGetParams(node, &copy));
+    if (copy.srcPtr.ptr == nullptr || copy.dstPtr.ptr == nullptr)
+      throw_internal("it has a copy that cannot be looked into", std::source_location::current());
+    if (!is_device_memory(copy.srcPtr.ptr) || !is_device_memory(copy.dstPtr.ptr))
+      throw_internal("it copies from or to host memory", std::source_location::current());
+  }
+}
+
+/// Ends a capture however `enqueue` ends, so that the queue is of use again. Returns what was recorded.
+Graph record(NativeStream stream, std::function<void()> const& enqueue) {
+  // Of this thread alone: a second one may allocate meanwhile.
+  ORTHANT_DEVICE(StreamBeginCapture(stream, ORTHANT_DEVICE_API(StreamCaptureModeThreadLocal)));
+  NativeGraph graph = nullptr;
+  try {
+    enqueue();
+  } catch (...) {
+    static_cast<void>(ORTHANT_DEVICE_API(StreamEndCapture)(stream, &graph));
+    Graph const unfinished(graph);
+    throw;
+  }
+  ORTHANT_DEVICE(StreamEndCapture(stream, &graph));
+  return Graph(graph);
+}
+
+} // namespace
+
+void DeviceQueue::Destroy::operator()(void* stream) const noexcept {
+  static_cast<void>(ORTHANT_DEVICE_API(StreamDestroy)(static_cast<NativeStream>(stream)));
+}
+
+DeviceQueue::DeviceQueue() {
+  NativeStream stream = nullptr;
+  ORTHANT_DEVICE(StreamCreateWithFlags(&stream, ORTHANT_DEVICE_API(StreamNonBlocking)));
+  stream_ = decltype(stream_)(stream);
+}
+
+void DeviceGraph::Destroy::operator()(void* graph) const noexcept {
+  static_cast<void>(ORTHANT_DEVICE_API(GraphExecDestroy)(static_cast<NativeGraphExec>(graph)));
+}
+
+std::string DeviceGraph::capture(DeviceQueue const& queue, std::function<void()> const& enqueue) {
+  graph_.reset();
+  try {
+    auto const recorded = record(static_cast<NativeStream>(queue.native()), enqueue);
+    require_device_copies(recorded.get());
+    NativeGraphExec graph = nullptr;
+    ORTHANT_DEVICE(GraphInstantiateWithFlags(&graph, recorded.get(), 0));
+    graph_ = decltype(graph_)(graph);
+    return {};
+  } catch (std::exception const& error) {
+    static_cast<void>(ORTHANT_DEVICE_API(GetLastError)()); // the next check must not find this one
+    return error.what();
+  }
+}
+
+void DeviceGraph::launch(DeviceQueue const& queue) const {
+  ORTHANT_DEVICE(
+      GraphLaunch(static_cast<NativeGraphExec>(graph_.get()), static_cast<NativeStream>(queue.native())));
+}
+
+} // namespace orthant::runtime
+
+#else
+namespace orthant::runtime {
+
+void DeviceQueue::Destroy::operator()(void*) const noexcept {}
+DeviceQueue::DeviceQueue() = default;
+void DeviceGraph::Destroy::operator()(void*) const noexcept {}
+std::string DeviceGraph::capture(DeviceQueue const&, std::function<void()> const&) {
+  return "this build has no device backend";
+}
+void DeviceGraph::launch(DeviceQueue const&) const {}
+
+} // namespace orthant::runtime
+#endif

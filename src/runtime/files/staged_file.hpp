@@ -1,0 +1,69 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Atomic replacement of a file. A new file is written under a temporary name beside its own, in the same
+// folder, and renamed when it is complete and on the disk. A job that fails, is killed or finds the disk full
+// leaves the older file as it was, or none.
+//
+//   auto staged = StagedFile::create(comm, path, "weights");      before the work: it fails early
+//   staged.file().reserve(num_bytes);                             one rank
+//   staged.file().write_at(offset, bytes);                        any rank, not collective
+//   staged.publish(comm);                                         fsync, rename, fsync of the folder
+//
+// No destructor communicates: a rank that fails alone can leave at any point.
+
+#include "runtime/comm/communicator.hpp"
+#include "runtime/files/temporary_path.hpp"
+#include "runtime/files/writable_file.hpp"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace orthant::runtime {
+
+class StagedFile {
+ public:
+  StagedFile() = default;
+  /// A file of this process alone. Throws UserError if `path` cannot be written, or is there and is no
+  /// regular file. What earlier jobs have left of it is removed.
+  StagedFile(std::filesystem::path const& path, std::string purpose);
+  /// A file that all ranks of `comm` write: rank 0 creates it, the others open it. Collective. Throws on all
+  /// ranks if one of them cannot.
+  [[nodiscard]] static StagedFile create(Communicator const& comm, std::filesystem::path const& path,
+                                         std::string purpose);
+
+  [[nodiscard]] bool is_open() const { return file_.is_open(); }
+  [[nodiscard]] WritableFile& file() { return file_; }
+  /// The temporary name.
+  [[nodiscard]] std::filesystem::path const& path() const { return temporary_->path(); }
+
+  /// Gives a file of one process its name.
+  void publish();
+  /// The same for a file that all ranks have written: every rank's data are on the disk before rank 0
+  /// renames. Collective; throws on all ranks if one of them fails.
+  void publish(Communicator const& comm);
+
+ private:
+  StagedFile(std::filesystem::path const& path, std::string purpose, std::uint64_t token);
+  void open(WritableFile::Mode mode);
+  void complete();
+  void rename();
+
+  FileName name_; // its path is the one that the file will get
+  std::unique_ptr<TemporaryPath> temporary_;
+  WritableFile file_;
+};
+
+/// Throws UserError unless a StagedFile of `path` could be written: for checks before hours of work. Leaves
+/// the folder as it was.
+void require_writable(std::filesystem::path const& path, std::string const& purpose);
+/// Rank 0's check, the same error on all ranks. Collective.
+void require_writable(Communicator const& comm, std::filesystem::path const& path,
+                      std::string const& purpose);
+
+/// Where `path` leads if it is a symbolic link, possibly to a file that is still to be made; else `path`. A
+/// link is not replaced: its target is.
+[[nodiscard]] std::filesystem::path link_target(std::filesystem::path const& path);
+
+} // namespace orthant::runtime

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/files/temporary_path.hpp"
+
+#include "runtime/comm/collectives.hpp"
+#include "runtime/files/folder_entries.hpp"
+#include "runtime/files/repeated_call.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <mutex>
+#include <random>
+#include <sys/file.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace orthant::runtime {
+namespace {
+
+constexpr std::string_view marker = ".partial-";
+constexpr std::size_t num_digits = 16;
+
+/// An abort concerns the whole process, and so does this list: std::terminate knows no object of ours.
+struct Registry {
+  std::mutex mutex;
+  TemporaryPath* first = nullptr;
+};
+
+Registry& registry() {
+  static Registry all;
+  return all;
+}
+
+} // namespace
+
+TemporaryPath::TemporaryPath(std::filesystem::path path) : path_(std::move(path)) {
+  auto& all = registry();
+  std::lock_guard const lock(all.mutex);
+  next_ = std::exchange(all.first, this);
+  if (next_ != nullptr) next_->previous_ = this;
+}
+
+TemporaryPath::~TemporaryPath() {
+  {
+    auto& all = registry();
+    std::lock_guard const lock(all.mutex);
+    (previous_ != nullptr ? previous_->next_ : all.first) = next_;
+    if (next_ != nullptr) next_->previous_ = previous_;
+  }
+  remove();
+}
+
+void TemporaryPath::keep() noexcept {
+  std::lock_guard const lock(registry().mutex);
+  is_kept_ = true;
+}
+
+void TemporaryPath::remove() const noexcept {
+  if (is_kept_) return;
+  try {
+    std::error_code error;
+    constexpr auto most_attempts = 3; // ranks may remove one folder at the same time
+    for (auto i = 0; i < most_attempts; ++i) {
+      std::filesystem::remove_all(path_, error);
+      if (!error) return;
+    }
+  } catch (...) { // no memory; the next run removes it
+  }
+}
+
+void remove_temporaries() noexcept {
+  auto& all = registry();
+  std::lock_guard const lock(all.mutex);
+  for (auto const* each = all.first; each != nullptr; each = each->next_)
+    each->remove();
+}
+
+std::uint64_t draw_token() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
+std::uint64_t draw_token(Communicator const& comm) {
+  auto token = comm.is_root() ? static_cast<std::int64_t>(draw_token()) : 0;
+  broadcast(host, comm, std::span(&token, 1), 0);
+  return static_cast<std::uint64_t>(token);
+}
+
+std::filesystem::path partial_name(std::filesystem::path const& path, std::uint64_t token) {
+  auto name = path;
+  name += fmt::format("{}{:016x}", marker, token);
+  return name;
+}
+
+bool is_partial_name(std::string_view candidate, std::string_view name) {
+  if (!candidate.starts_with(name)) return false;
+  candidate.remove_prefix(name.size());
+  if (!candidate.starts_with(marker)) return false;
+  candidate.remove_prefix(marker.size());
+  auto const is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  return candidate.size() == num_digits && std::ranges::all_of(candidate, is_digit);
+}
+
+bool is_in_use(std::filesystem::path const& path) noexcept {
+  auto const open_as = [&](int mode) {
+    return repeated([&] { return ::open(path.c_str(), mode | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); });
+  };
+  auto descriptor = open_as(O_RDWR);
+  if (descriptor < 0) descriptor = open_as(O_RDONLY); // a folder
+  if (descriptor < 0) return false;
+  auto const is_locked = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(descriptor);
+  return is_locked;
+}
+
+void remove_leftovers(std::filesystem::path const& path) noexcept {
+  namespace fs = std::filesystem;
+  try {
+    auto const folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+    auto const name = path.filename().string();
+    std::error_code ignored;
+    for (auto const& found : folder_entries(folder, ignored))
+      if (is_partial_name(found, name) && !is_in_use(folder / found)) fs::remove_all(folder / found, ignored);
+  } catch (...) { // no memory
+  }
+}
+
+} // namespace orthant::runtime

@@ -1,0 +1,154 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Counter-based random numbers. A draw is a pure function of (seed, purpose, step, layer) and of two
+// indices (a, b), by convention the *original* vertex id and the feature or draw number: never of a rank, a
+// position or an order of calls (docs/design.md 2.3). Every function runs in any Kokkos execution space and
+// on the plain host.
+//
+//   key(64) = Philox4x32-10(counter = (step, purpose, layer), key = seed)[0..1]
+//   block(a, b) = Philox4x32-10(counter = (b, a), key)
+//
+// A block has 128 bits: four 32-bit draws, two 64-bit draws, two normals or one bounded integer, so
+//
+//   bernoulli(p, a, b)  word b mod 4 of block(a, b / 4)        normal(a, b)      part b mod 2 of block(a, b /
+//   2) uniform(a, b)       half b mod 2 of block(a, b / 2)        integer(n, a, b)  all of block(a, b)
+//
+// and different kinds of draw from *one* stream share bits: give each kind a purpose (or a step, or a layer)
+// of its own. float and double draws come from the same bits and differ by rounding only.
+
+#include "runtime/numbers/philox.hpp"
+
+#include <cmath>
+#include <cstdint>
+
+namespace orthant::runtime {
+
+/// What a stream is for. The numbers enter the key: never renumber, append only.
+enum class Purpose : std::uint32_t {
+  weights = 1,
+  dropout = 2,
+  sampling = 3,
+  permutation = 4,
+  features = 5,
+  labels = 6,
+  split = 7,
+  generator_edges = 8,
+  generator_blocks = 9,
+  generator_features = 10,
+  generator_labels = 11,
+  edge_weights = 12,
+  tokens = 13,
+  routing = 14,
+  test = 15,
+};
+
+/// 53 bits in [0, 1).
+ORTHANT_FUNCTION constexpr double uniform_double(std::uint64_t bits) {
+  return static_cast<double>(bits >> 11) * 0x1p-53;
+}
+/// 24 bits in [0, 1): the first 24 of uniform_double's.
+ORTHANT_FUNCTION constexpr float uniform_float(std::uint64_t bits) {
+  return static_cast<float>(bits >> 40) * 0x1p-24f;
+}
+/// 52 bits in the open interval (0, 1): the midpoints of 2^52 equal cells.
+ORTHANT_FUNCTION constexpr double uniform_open(std::uint64_t bits) {
+  return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
+}
+/// floor(n x / 2^128), x = 128 bits of `block`: in [0, n), no value's probability is off by more than 2^-128.
+ORTHANT_FUNCTION constexpr std::uint64_t bounded_integer(Words4x32 const& block, std::uint64_t n) {
+  auto const low = block[0] | std::uint64_t{block[1]} << 32;
+  auto const high = block[2] | std::uint64_t{block[3]} << 32;
+  auto const product = static_cast<detail::UInt128>(high) * n + multiply_high(low, n);
+  return static_cast<std::uint64_t>(product >> 64);
+}
+
+/// Number t such that a uniform 32-bit word w has P(w < t) = p, to 2^-33. Exact for p <= 0 (never) and p >= 1
+/// (always).
+ORTHANT_FUNCTION constexpr std::uint64_t bernoulli_threshold(double p) {
+  if (!(p > 0)) return 0;
+  if (p >= 1) return std::uint64_t{1} << 32;
+  return static_cast<std::uint64_t>(p * 0x1p32 + 0.5);
+}
+
+struct NormalPair {
+  double first;
+  double second;
+};
+/// Two independent standard normals from one block (Box and Muller, 1958). Never beyond 8.6.
+ORTHANT_FUNCTION NormalPair normal_pair(Words4x32 const& block) {
+  constexpr double two_pi = 6.283185307179586476925286766559;
+  auto const low = block[0] | std::uint64_t{block[1]} << 32;
+  auto const high = block[2] | std::uint64_t{block[3]} << 32;
+  // The unqualified C functions on double exist in every execution space.
+  auto const radius = ::sqrt(-2.0 * ::log(uniform_open(low)));
+  auto const angle = two_pi * uniform_double(high);
+  return {radius * ::cos(angle), radius * ::sin(angle)};
+}
+
+/// All draws of one (seed, purpose, step, layer). Sixty-four bits; copy it into kernels.
+class RandomStream {
+ public:
+  ORTHANT_FUNCTION constexpr RandomStream(std::uint64_t seed, Purpose purpose, std::uint64_t step = 0,
+                                          std::uint32_t layer = 0)
+      : key_(derive(seed, purpose, step, layer)) {}
+
+  /// 128 uniform bits.
+  [[nodiscard]] ORTHANT_FUNCTION constexpr Words4x32 block(std::uint64_t a, std::uint64_t b = 0) const {
+    return philox4x32<10>({{static_cast<std::uint32_t>(b), static_cast<std::uint32_t>(b >> 32),
+                            static_cast<std::uint32_t>(a), static_cast<std::uint32_t>(a >> 32)}},
+                          key_);
+  }
+  /// Draw b of 32 uniform bits. Draws 4j .. 4j+3 are the words of block(a, j).
+  [[nodiscard]] ORTHANT_FUNCTION constexpr std::uint32_t bits32(std::uint64_t a, std::uint64_t b = 0) const {
+    return block(a, b >> 2)[static_cast<unsigned>(b & 3)];
+  }
+  /// Draw b of 64 uniform bits. Draws 2j and 2j+1 are the halves of block(a, j).
+  [[nodiscard]] ORTHANT_FUNCTION constexpr std::uint64_t bits64(std::uint64_t a, std::uint64_t b = 0) const {
+    auto const words = block(a, b >> 1);
+    auto const first = static_cast<unsigned>(b & 1) * 2;
+    return words[first] | std::uint64_t{words[first + 1]} << 32;
+  }
+
+  /// Uniform in [0, 1): 24 bits for float, 53 for double; the float is the double cut off.
+  template<class T>
+  [[nodiscard]] ORTHANT_FUNCTION constexpr T uniform(std::uint64_t a, std::uint64_t b = 0) const {
+    if constexpr (sizeof(T) == sizeof(float))
+      return uniform_float(bits64(a, b));
+    else
+      return uniform_double(bits64(a, b));
+  }
+  /// Standard normal; the float is the double rounded.
+  template<class T>
+  [[nodiscard]] ORTHANT_FUNCTION T normal(std::uint64_t a, std::uint64_t b = 0) const {
+    auto const pair = normal_pair(block(a, b >> 1));
+    return static_cast<T>((b & 1) == 0 ? pair.first : pair.second);
+  }
+  /// True with probability p, to 2^-33. A comparison of integers: the same on every backend and for every
+  /// scalar.
+  [[nodiscard]] ORTHANT_FUNCTION constexpr bool bernoulli(double p, std::uint64_t a,
+                                                          std::uint64_t b = 0) const {
+    return bits32(a, b) < bernoulli_threshold(p);
+  }
+  /// Uniform in [0, n), n >= 1.
+  [[nodiscard]] ORTHANT_FUNCTION constexpr std::uint64_t integer(std::uint64_t n, std::uint64_t a,
+                                                                 std::uint64_t b = 0) const {
+    return bounded_integer(block(a, b), n);
+  }
+
+  /// The stream as one number: the key of a KeyedBijection.
+  [[nodiscard]] ORTHANT_FUNCTION constexpr std::uint64_t key() const { return key_; }
+
+ private:
+  ORTHANT_FUNCTION static constexpr std::uint64_t derive(std::uint64_t seed, Purpose purpose,
+                                                         std::uint64_t step, std::uint32_t layer) {
+    auto const words =
+        philox4x32<10>({{static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32),
+                         static_cast<std::uint32_t>(purpose), layer}},
+                       seed);
+    return words[0] | std::uint64_t{words[1]} << 32;
+  }
+  std::uint64_t key_;
+};
+
+} // namespace orthant::runtime

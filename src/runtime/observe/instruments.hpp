@@ -1,0 +1,30 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What observes a process and what it says: its position (for the watchdog), its trace, its log and the count
+// of its arithmetic. Owned by Environment, shared by every communicator that descends from its world.
+
+#include "runtime/observe/log.hpp"
+#include "runtime/observe/position.hpp"
+#include "runtime/observe/trace.hpp"
+
+#include <cstdint>
+
+namespace orthant::runtime {
+
+/// Floating-point operations of the products that this process has run; a multiplication and an addition are
+/// two.
+struct FlopCount {
+  std::int64_t dense = 0;
+  std::int64_t sparse = 0;
+  friend bool operator==(FlopCount const&, FlopCount const&) = default;
+};
+
+struct Instruments {
+  Position position;
+  Trace trace;
+  Log log;
+  FlopCount flops;
+};
+
+} // namespace orthant::runtime

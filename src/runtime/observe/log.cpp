@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/observe/log.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/suggestion.hpp"
+
+#include <array>
+#include <atomic>
+#include <mpi.h>
+#include <mutex>
+#include <set>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
+#include <utility>
+
+namespace orthant::runtime {
+namespace {
+
+constexpr std::array<std::string_view, 6> words{"trace", "debug", "info", "warning", "error", "off"};
+
+spdlog::level::level_enum to_spdlog(LogLevel level) {
+  using namespace spdlog::level;
+  constexpr std::array levels{trace, debug, info, warn, err, off};
+  return levels[static_cast<std::size_t>(level)];
+}
+
+/// Rank in MPI_COMM_WORLD; none where MPI has not started yet or is over.
+std::optional<int> world_rank() {
+  int initialised = 0;
+  int finalised = 0;
+  MPI_Initialized(&initialised);
+  MPI_Finalized(&finalised);
+  if (initialised == 0 || finalised != 0) return std::nullopt;
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+/// On a terminal a line may meet a progress bar: it takes the bar's place, and the bar is drawn anew below.
+std::string line_pattern(std::FILE* out) {
+  return isatty(fileno(out)) != 0 ? "\r\033[K%v" : "%v";
+}
+
+} // namespace
+
+LogLevel parse_log_level(std::string_view word) {
+  if (word == "warn") return LogLevel::warning;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    if (word == words[i]) return static_cast<LogLevel>(i);
+  throw_user("'{}' is no log level (trace, debug, info, warning, error, off){}", word,
+             did_you_mean(word, words));
+}
+
+struct Log::State {
+  State(std::optional<int> given, std::FILE* out)
+      : logger("orthant",
+               std::make_shared<spdlog::sinks::stdout_sink_base<spdlog::details::console_mutex>>(out)),
+        rank(given.value_or(unknown)) {
+    logger.set_pattern(line_pattern(out));
+    logger.set_level(spdlog::level::info);
+    logger.flush_on(spdlog::level::trace);
+  }
+
+  int rank_now() {
+    if (rank.load() == unknown) {
+      auto const found = world_rank();
+      if (!found) return 0; // asked again, should MPI start later
+      rank.store(*found);
+    }
+    return rank.load();
+  }
+
+  static constexpr int unknown = -1;
+  spdlog::logger logger;
+  std::atomic<int> rank;
+  std::mutex mutex;
+  std::set<std::string> said; // by print_once
+};
+
+Log::Log(std::optional<int> rank, std::FILE* out) : state_(std::make_unique<State>(rank, out)) {}
+Log::~Log() = default;
+
+void Log::set_level(LogLevel level) {
+  state_->logger.set_level(to_spdlog(level));
+}
+
+bool Log::prints(LogLevel level) const {
+  return state_->logger.should_log(to_spdlog(level)) && (level >= LogLevel::warning || is_first_rank());
+}
+
+bool Log::is_first_rank() const {
+  return state_->rank_now() == 0;
+}
+
+void Log::print(LogLevel level, std::string const& text) {
+  auto const rank = state_->rank_now();
+  auto const who = rank == 0 ? std::string() : fmt::format("rank {}: ", rank);
+  auto const word =
+      level == LogLevel::info ? std::string() : fmt::format("{}: ", words[static_cast<std::size_t>(level)]);
+  state_->logger.log(to_spdlog(level), "orthant: {}{}{}", who, word, text);
+}
+
+void Log::print_once(std::string const& text) {
+  {
+    std::lock_guard const lock(state_->mutex);
+    if (!state_->said.insert(text).second) return;
+  }
+  print(LogLevel::warning, text);
+}
+
+} // namespace orthant::runtime

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/report/metrics.hpp"
+
+#include "runtime/comm/together.hpp"
+#include "runtime/files/staged_file.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <ios>
+
+namespace orthant::runtime {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+/// Throws UserError if the file holds anything but lines of JSON objects. The first one tells.
+void require_metrics(std::filesystem::path const& path) {
+  constexpr std::size_t most = std::size_t{1} << 20;
+  std::string text(most, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(text.data(), static_cast<std::streamsize>(most));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.empty()) return;
+  auto const end = text.find('\n');
+  // A run that was interrupted may have left a part of its first line.
+  auto const is_metrics =
+      end == std::string::npos
+          ? text.starts_with("{\"event\"")
+          : Json::parse(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false)
+                .is_object();
+  if (!is_metrics)
+    throw_user("'{}' exists and holds no metrics; name a new file, or an earlier run's to add to it",
+               path.string());
+}
+
+/// True for a file whose last run was interrupted within a line.
+bool ends_inside_a_line(std::filesystem::path const& path) {
+  std::error_code error;
+  auto const size =
+      std::filesystem::is_regular_file(path, error) ? std::filesystem::file_size(path, error) : 0;
+  if (error || size == 0) return false;
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(-1, std::ios::end);
+  return file.get() != '\n';
+}
+
+} // namespace
+
+Json to_json(EpochRecord const& record) {
+  Json json{{"epoch", record.epoch},
+            {"loss", record.loss},
+            {"grad_norms", record.grad_norms},
+            {"seconds", record.seconds},
+            {"comm_bytes", record.comm_bytes},
+            {"sent_bytes", record.sent_bytes},
+            {"phases", record.phases.to_json()}};
+  auto const add = [&](char const* key, std::optional<double> const& value) {
+    if (value) json[key] = *value;
+  };
+  add("train_acc", record.train_acc);
+  add("val_acc", record.val_acc);
+  add("test_acc", record.test_acc);
+  add("val_loss", record.val_loss);
+  add("test_loss", record.test_loss);
+  return json;
+}
+
+MetricsWriter::MetricsWriter(Communicator const& comm, std::string const& path)
+    : path_(path),
+      is_on_(comm.is_root() && !path.empty()),
+      log_(&comm.instruments().log) {
+  together(comm, [&] {
+    if (!is_on_) return;
+    auto const target = link_target(path_);
+    std::error_code ignored;
+    auto const status = std::filesystem::status(target, ignored);
+    auto const is_regular = std::filesystem::is_regular_file(status);
+    auto const was_there = std::filesystem::exists(status);
+    if (is_regular) require_metrics(target);
+    // A pipe's reader would take this for the end of the lines.
+    if (was_there && !is_regular && !std::filesystem::is_directory(status)) return;
+    open();
+    file_.close();
+    if (!was_there) std::filesystem::remove(target, ignored);
+  });
+}
+
+void MetricsWriter::open() {
+  file_ = WritableFile(path_, WritableFile::Mode::append, {"metrics", path_});
+}
+
+void MetricsWriter::write(std::string_view event, Json const& fields) {
+  if (!is_on() || failure_) return;
+  Json line{{"event", event}};
+  line.update(fields);
+  try {
+    if (!file_.is_open()) {
+      open();
+      if (ends_inside_a_line(path_)) file_.append("\n");
+    }
+    // Text that is no UTF-8 (a path, say) is kept readable rather than refused.
+    file_.append(line.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n');
+  } catch (UserError const& error) {
+    failure_ = error.what();
+    log_->warn("{}; the run goes on without metrics", *failure_);
+  }
+}
+
+void MetricsWriter::close(Communicator const& comm) {
+  together(comm, [&] {
+    if (failure_) throw UserError(*failure_);
+    file_.close();
+    is_on_ = false;
+  });
+}
+
+} // namespace orthant::runtime

@@ -1,0 +1,81 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The machine-readable record of a run (docs/design.md, section 4), one JSON object a line:
+//
+//   {"event":"run", version, configuration, grid, ranks, backends, seed}
+//   {"event":"epoch","epoch":1,"loss":..,"grad_norms":[..],"seconds":..,"comm_bytes":..,"sent_bytes":..,"phases":{..},
+//   accuracies}
+//   {"event":"done", ..}
+//
+// Doubles are written with as many digits as reading them back to the bit needs; NaN and infinity, which JSON
+// lacks, as null. The file only grows: a later run adds its lines behind those of earlier ones, each of which
+// begins with its "run". Each line is handed to the operating system at once, so an aborted run keeps what it
+// wrote.
+
+#include "runtime/comm/communicator.hpp"
+#include "runtime/files/writable_file.hpp"
+#include "runtime/report/timer.hpp"
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orthant::runtime {
+
+/// One epoch. What was not evaluated in it stays empty and its key stays away.
+struct EpochRecord {
+  std::int64_t epoch = 0; // from 1
+  double loss = 0;
+  std::vector<double> grad_norms; // a layer
+  double seconds = 0;
+  std::int64_t comm_bytes = 0; // sum over ranks of the ledgers' bytes
+  std::int64_t sent_bytes = 0; // sum over ranks of the ledgers' sent bytes
+  PhaseTimes phases;
+  std::optional<double> train_acc;
+  std::optional<double> val_acc;
+  std::optional<double> test_acc;
+  std::optional<double> val_loss;
+  std::optional<double> test_loss;
+};
+
+/// In the order of docs/design.md, section 4.
+[[nodiscard]] nlohmann::ordered_json to_json(EpochRecord const& record);
+
+class MetricsWriter {
+ public:
+  /// Writes nothing.
+  MetricsWriter() = default;
+  /// Rank 0 will add its lines to what is in `path`; an empty path writes nothing. The file is made with the
+  /// first line, so that a run that is refused before leaves none. Throws UserError on all ranks if it cannot
+  /// be opened, or is there and holds anything but metrics. Collective.
+  MetricsWriter(Communicator const& comm, std::string const& path);
+
+  /// True on rank 0 of a writer with a path: elsewhere nobody need put a record together.
+  [[nodiscard]] bool is_on() const { return is_on_; }
+
+  /// One line: {"event":event, fields..}. Nothing where not on. A file system that refuses (full, quota) does
+  /// not end a run that may have cost days: it is warned of once, later lines are left out, and close()
+  /// fails.
+  void write(std::string_view event, nlohmann::ordered_json const& fields);
+  void write(EpochRecord const& record) {
+    if (is_on()) write("epoch", to_json(record));
+  }
+
+  /// Throws UserError on all ranks where a line is missing. Collective.
+  void close(Communicator const& comm);
+
+ private:
+  void open();
+
+  std::string path_;
+  bool is_on_ = false;
+  WritableFile file_;
+  Log* log_ = nullptr;
+  std::optional<std::string> failure_;
+};
+
+} // namespace orthant::runtime

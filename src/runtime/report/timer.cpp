@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/report/timer.hpp"
+
+#include "runtime/comm/collectives.hpp"
+#include "runtime/comm/text_exchange.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <span>
+
+namespace orthant::runtime {
+
+void PhaseTimes::add(std::string_view name, double seconds) {
+  auto found =
+      std::find_if(phases_.begin(), phases_.end(), [&](auto const& phase) { return phase.name == name; });
+  if (found == phases_.end()) found = phases_.insert(found, Phase{std::string(name), 0, 0});
+  found->seconds += seconds;
+  ++found->calls;
+}
+
+void PhaseTimes::read_stamps() {
+  if (clock_ == nullptr) return;
+  for (auto const& stamps : stamps_)
+    add(stamps.name, clock_->seconds(stamps.begin, stamps.end));
+  stamps_.clear();
+  clock_->clear();
+}
+
+PhaseTimes PhaseTimes::without_clock() const {
+  PhaseTimes result;
+  result.phases_ = phases_;
+  return result;
+}
+
+void PhaseTimes::clear() {
+  for (auto& phase : phases_) {
+    phase.seconds = 0;
+    phase.calls = 0;
+  }
+}
+
+double PhaseTimes::seconds(std::string_view name) const {
+  for (auto const& phase : phases_)
+    if (phase.name == name) return phase.seconds;
+  return 0;
+}
+
+nlohmann::ordered_json PhaseTimes::to_json() const {
+  auto json = nlohmann::ordered_json::object();
+  for (auto const& phase : phases_)
+    if (phase.calls > 0) json[phase.name] = phase.seconds;
+  return json;
+}
+
+PhaseTimes PhaseTimes::max_over_ranks(Communicator const& comm) const {
+  std::string names; // rank 0's, each ended by a zero
+  for (auto const& phase : phases_)
+    if (phase.calls > 0) names += phase.name + '\0';
+  broadcast_text(comm, names, 0);
+
+  std::vector<std::string> list;
+  for (std::size_t begin = 0; begin < names.size();) {
+    auto const end = names.find('\0', begin);
+    list.push_back(names.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  std::vector<double> largest;
+  for (auto const& name : list)
+    largest.push_back(seconds(name));
+  if (!largest.empty()) all_reduce(host, comm, std::span(largest), Reduction::max);
+
+  PhaseTimes result;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    result.add(list[i], largest[i]);
+  return result;
+}
+
+double ScopedTimer::stop() {
+  if (seconds_) return *seconds_;
+  auto const end = Trace::Clock::now();
+  region_.reset();
+  seconds_ = std::chrono::duration<double>(end - begin_).count();
+  if (phases_.clock() == nullptr) {
+    phases_.add(name_, *seconds_);
+  } else {
+    try {
+      phases_.add_stamps(name_, begin_stamp_, phases_.clock()->stamp());
+    } catch (Error const&) { // in a destructor, perhaps; a device that failed tells it at the next wait, too
+    }
+  }
+  trace_.add(name_, "regions", begin_, end);
+  return *seconds_;
+}
+
+} // namespace orthant::runtime
