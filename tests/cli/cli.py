@@ -410,6 +410,10 @@ def parts(ranks):
             losses[event] = [line for line in lines if line["event"] == event][-1]["test_loss"]
         if abs(losses["epoch"] - losses["evaluate"]) > 1e-5 * abs(losses["epoch"]):
             raise Failure(f"test loss: {losses}")
+        short = ["train", "--graph", graph, "--layers", "2", "--hidden", "16", "--epochs", "1"]
+        expect_mistake(ranks, [*short, "--init-from", weights], r"another architecture: its norm is rms, that of the model none")
+        expect_success(ranks, [*short, "--trainable-features", "--save-weights", weights])
+        expect_mistake(ranks, ["evaluate", "--graph", graph, "--weights", weights], r"has features that were trained")
 
 
 def ranks_below(pid):

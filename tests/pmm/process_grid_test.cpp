@@ -8,6 +8,7 @@
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <set>
@@ -108,6 +109,56 @@ TEST_P(ProcessGridTest, EachAxisHoldsTheRanksThatDifferThereOnly) {
   }
   EXPECT_EQ(grid_.group().size(), world_.size() / grid_.size(Axis::data));
   EXPECT_EQ(grid_.group().rank(), world_.rank() % grid_.group().size());
+}
+
+TEST_P(ProcessGridTest, AGroupOverAnySetOfAxesHoldsItsRanksInNestedOrder) {
+  for (auto const& axes : {AxisSet{Axis::y, Axis::x}, AxisSet{Axis::z, Axis::data},
+                           AxisSet{Axis::y, Axis::data}, AxisSet{Axis::x, Axis::y, Axis::z, Axis::data}}) {
+    auto const& comm = grid_.over(axes);
+    std::vector<std::int64_t> const mine{world_.rank()};
+    std::vector<std::int64_t> ranks(static_cast<std::size_t>(comm.size()));
+
+    runtime::all_gather(runtime::host, comm, mine, ranks);
+
+    EXPECT_EQ(comm.size(), grid_.shape().size(axes)) << name_of(axes);
+    EXPECT_EQ(comm.rank(), rank_within(grid_.shape(), grid_.coordinates(), axes)) << name_of(axes);
+    EXPECT_TRUE(std::ranges::is_sorted(ranks)) << name_of(axes);
+    for (auto const rank : ranks)
+      for (auto const axis : nested_axes) {
+        auto const there = coordinates_of(grid_.shape(), static_cast<int>(rank)).along(axis);
+        if (!axes.contains(axis)) EXPECT_EQ(there, grid_.coordinate(axis)) << name_of(axes);
+      }
+  }
+}
+
+TEST_P(ProcessGridTest, CommunicatorsAreMadeWhenTheyAreFirstAskedForAndOnce) {
+  ProcessGrid const grid(world_, grid_.shape());
+  EXPECT_TRUE(grid.communicators().empty());
+
+  auto const* const first = &grid.along(Axis::z);
+  static_cast<void>(grid.group());
+
+  EXPECT_EQ(&grid.over({Axis::z}), first);
+  EXPECT_EQ(&grid.over({Axis::z, Axis::y, Axis::x}), &grid.group());
+  EXPECT_EQ(grid.communicators().size(), 2U);
+}
+
+TEST(AxisSet, NamesItsAxesInNestedOrder) {
+  EXPECT_EQ(name_of(AxisSet{Axis::x}), "x");
+  EXPECT_EQ(name_of(AxisSet{Axis::data, Axis::z}), "z+data");
+  EXPECT_EQ(name_of(AxisSet{Axis::x, Axis::y}), "y+x");
+  EXPECT_EQ(name_of(group_axes), "group");
+}
+
+// 2 x 2 x 3 x 4, rank (data 1, x 1, y 2, z 3) = 2 + 3 (1 + 2 (3 + 4)) = 47.
+TEST(AxisSet, CountsRanksAndPlacesWithinAGroup) {
+  GridShape const shape{2, 2, 3, 4};
+  auto const at = coordinates_of(shape, 47);
+  EXPECT_EQ(at, (Coordinates{1, 1, 2, 3}));
+  EXPECT_EQ(shape.size(AxisSet{Axis::z, Axis::data}), 8);
+  EXPECT_EQ(rank_within(shape, at, {Axis::z, Axis::data}), 3 + 4 * 1);
+  EXPECT_EQ(rank_within(shape, at, {Axis::x, Axis::y}), 2 + 3 * 1);
+  EXPECT_EQ(rank_within(shape, at, {Axis::x, Axis::y, Axis::z, Axis::data}), 47);
 }
 
 TEST_P(ProcessGridTest, PiecesCoverAMatrixOnceAndDifferByAtMostOneRow) {

@@ -51,6 +51,11 @@ int run(EvaluateOptions const& options, Context& context) {
   auto const store = graph::GraphStore::open(world, options.graph);
   auto const weights = models::read_weights_facts(world, options.weights);
   require_fitting_widths(weights, store, options.weights);
+  if (weights.has_features)
+    runtime::throw_user(
+        "{} has features that were trained, which evaluate does not use yet; train evaluates them "
+        "itself (--eval-every)",
+        options.weights);
   if (!options.predictions.empty()) {
     if (store.facts().label_kind != graph::LabelKind::single)
       runtime::throw_user("evaluate: --predictions writes one class a vertex, but {} has several",

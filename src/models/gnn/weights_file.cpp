@@ -199,6 +199,7 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
       facts.head_classes = (*head)[1];
     }
     facts.has_bias = file.contains(array_of("layer0.bias"));
+    facts.has_features = file.contains(array_of("features"));
     facts.norm = file.contains(array_of("layer0.norm")) ? Norm::rms : Norm::none;
     if (file.contains_attribute("/", "feature_norm"))
       facts.feature_norm = parse_feature_norm(file.read_text("/", "feature_norm"));

@@ -44,6 +44,7 @@ struct WeightsFacts {
   std::optional<std::int64_t> head_classes;       // where there is a head
   bool has_bias = false;
   bool has_residuals = false;
+  bool has_features = false; // trained ones, in the order of rows of the store that they were trained on
   Norm norm = Norm::none;
   std::optional<FeatureNorm> feature_norm;
 
