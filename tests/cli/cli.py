@@ -251,7 +251,7 @@ def epoch(ranks, grid, arguments, widths, gemm_flops):
         raise Failure(f"phases {line['phases']}")
     if "device_memory_bytes" in line and not (line["device_memory_bytes"] > 0 and line["device_memory_predicted_bytes"] > 0):
         raise Failure(f"memory of a device {line}")
-    if not line["peak_memory_bytes"] >= line["memory_a_rank_bytes"] > 0:
+    if not line["peak_memory_bytes"] >= line["memory_per_rank_bytes"] > 0:
         raise Failure(f"memory {line}")
     with tempfile.TemporaryDirectory() as folder:
         metrics = os.path.join(folder, "run.jsonl")

@@ -90,10 +90,10 @@ TEST(ColumnSlabs, ShareTheLinesOut) {
   for (std::int64_t const num_rows : {0, 1, 31, 32, 33, 100'000, 2'450'000})
     for (std::int64_t const num_columns : {1, 2, 4, 47, 128}) {
       ColumnSlabs const slabs(num_rows, num_columns);
-      EXPECT_GE(slabs.num_slabs * slabs.lines_a_slab * slabs.rows_a_line, num_rows);
-      EXPECT_LT((slabs.num_slabs - 1) * slabs.lines_a_slab, std::max(std::int64_t{1}, slabs.num_lines));
+      EXPECT_GE(slabs.num_slabs * slabs.lines_per_slab * slabs.rows_per_line, num_rows);
+      EXPECT_LT((slabs.num_slabs - 1) * slabs.lines_per_slab, std::max(std::int64_t{1}, slabs.num_lines));
       EXPECT_LE(slabs.num_slabs, ColumnSlabs::most_slabs);
-      EXPECT_EQ(slabs.packs_a_line * pack_size, slabs.rows_a_line * num_columns);
+      EXPECT_EQ(slabs.packs_per_line * pack_size, slabs.rows_per_line * num_columns);
     }
   EXPECT_GT(ColumnSlabs(300, 47).num_slabs, 2);
 }

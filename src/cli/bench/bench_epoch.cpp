@@ -296,7 +296,8 @@ int bench(EpochOptions const& options, Context& context) {
   auto line = begin_epoch_line(context, grid, store, options.train);
   auto const seconds = times.describe(line, world);
   line["peak_memory_bytes"] = runtime::all_reduced(world, peak, runtime::Reduction::sum);
-  line["memory_a_rank_bytes"] = runtime::all_reduced(world, peak - memory_at_start, runtime::Reduction::max);
+  line["memory_per_rank_bytes"] =
+      runtime::all_reduced(world, peak - memory_at_start, runtime::Reduction::max);
   if constexpr (!pmm::runs_on_host) {
     line["device_memory_bytes"] = runtime::all_reduced(world, device_peak, runtime::Reduction::sum);
     line["device_memory_taken_bytes"] = runtime::all_reduced(world, device_taken, runtime::Reduction::max);

@@ -34,7 +34,7 @@ int train(TrainOptions const& options, Context& context) {
   if (!options.force_memory) require_memory(context, "train", estimate);
   describe_graph(context, store);
   describe_grid(context, grid);
-  say(context, "memory    {} a rank predicted\n",
+  say(context, "memory    {} per rank predicted\n",
       bytes_text(runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max)));
 
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
@@ -58,10 +58,10 @@ int train(TrainOptions const& options, Context& context) {
     models::save_weights(grid, options.save_weights, model.parameters(), model_settings);
   auto const taken = meter.taken(world);
   report(context, result);
-  say(context, "memory a rank         {} (predicted {})\n", bytes_text(taken.resident),
+  say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),
       bytes_text(estimate.peak()));
   if constexpr (!pmm::runs_on_host)
-    say(context, "memory of the device  {} in arrays a rank (predicted {}), {} less free\n",
+    say(context, "memory of the device  {} in arrays per rank (predicted {}), {} less free\n",
         bytes_text(taken.device_arrays), bytes_text(estimate.arrays()), bytes_text(taken.device));
   end_metrics(context, result, taken);
   return runtime::exit_done;

@@ -59,7 +59,7 @@ int train(TrainOptions const& options, Context& context) {
   begin_metrics(context, grid, options);
   describe_graph(context, store);
   describe_grid(context, grid);
-  say(context, "memory    {} a rank predicted\n",
+  say(context, "memory    {} per rank predicted\n",
       bytes_text(runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max)));
   describe_batches(context, grid, trainer.sampler(), options);
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
@@ -73,11 +73,11 @@ int train(TrainOptions const& options, Context& context) {
     models::save_weights(grid, options.save_weights, trainer.parameters(), model_settings);
   auto const taken = meter.taken(world);
   report(context, result);
-  say(context, "memory a rank         {} (predicted {})\n", bytes_text(taken.resident),
+  say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),
       bytes_text(estimate.peak()));
   if constexpr (!pmm::runs_on_host)
-    say(context, "memory of the device  {} in arrays a rank, {} less free\n", bytes_text(taken.device_arrays),
-        bytes_text(taken.device));
+    say(context, "memory of the device  {} in arrays per rank, {} less free\n",
+        bytes_text(taken.device_arrays), bytes_text(taken.device));
   end_metrics(context, result, taken);
   return runtime::exit_done;
 }

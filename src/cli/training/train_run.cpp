@@ -95,8 +95,8 @@ void report(Context const& context, models::TrainResult const& result) {
     line("last epoch", *result.last);
     line(fmt::format("best (epoch {})", result.best.epoch), result.best.scores);
   }
-  say(context, "\nseconds an epoch      {:.6f} (median)\n", result.median_epoch_seconds);
-  say(context, "bytes an epoch        x {}, y {}, z {}", bytes_text(result.epoch_bytes[0]),
+  say(context, "\nseconds per epoch     {:.6f} (median)\n", result.median_epoch_seconds);
+  say(context, "bytes per epoch       x {}, y {}, z {}", bytes_text(result.epoch_bytes[0]),
       bytes_text(result.epoch_bytes[1]), bytes_text(result.epoch_bytes[2]));
   if (result.epoch_data_bytes > 0) say(context, ", data {}", bytes_text(result.epoch_data_bytes));
   say(context, "; sent {}", bytes_text(result.epoch_sent_bytes));

@@ -46,7 +46,7 @@ struct NormaliseRows {
   T keep_scale;
   T inverse_width; // 1 / D
   RmsNormState<T> state;
-  std::size_t words_a_row;
+  std::size_t words_per_row;
   Matrix<T> result;
   bool adds;
 
@@ -56,7 +56,7 @@ struct NormaliseRows {
     auto const r = T{1} / runtime::compat::sqrt(mean_square + static_cast<T>(rms_epsilon));
     state.inverse_rms(i) = r;
     auto const num_columns = z.extent(1);
-    for (std::size_t word = 0; word < words_a_row; ++word) {
+    for (std::size_t word = 0; word < words_per_row; ++word) {
       auto const begin = 32 * word;
       auto const count = num_columns - begin < 32 ? num_columns - begin : 32;
       auto const kept = masks.kept(i, begin, count);
@@ -69,7 +69,7 @@ struct NormaliseRows {
         result(i, j) = adds ? result(i, j) + d : d;
         positive |= static_cast<std::uint32_t>(n > T{0}) << k;
       }
-      state.passed(i * words_a_row + word) = kept & positive;
+      state.passed(i * words_per_row + word) = kept & positive;
     }
   }
 };
@@ -81,7 +81,7 @@ struct MaskGradientRows {
   Vector<T> scale;
   T keep_scale;
   RmsNormState<T> state;
-  std::size_t words_a_row;
+  std::size_t words_per_row;
   Matrix<T> gradient;
   Vector<T> sums;
 
@@ -89,7 +89,7 @@ struct MaskGradientRows {
     auto const i = static_cast<std::size_t>(row);
     T sum = 0;
     for (std::size_t j = 0; j < z.extent(1); ++j) {
-      auto const passed = (state.passed(i * words_a_row + (j >> 5)) >> (j & 31) & 1) != 0;
+      auto const passed = (state.passed(i * words_per_row + (j >> 5)) >> (j & 31) & 1) != 0;
       auto const dn = passed ? gradient(i, j) * keep_scale : T{0};
       gradient(i, j) = dn;
       sum += dn * scale(j) * z(i, j);
@@ -159,7 +159,7 @@ struct GradientRows {
 };
 
 template<class T>
-std::size_t words_a_row(pmm::DistMatrix<T> const& z) {
+std::size_t words_per_row(pmm::DistMatrix<T> const& z) {
   return static_cast<std::size_t>(RmsNormState<T>::words_of(z.block().columns.size()));
 }
 
@@ -172,7 +172,7 @@ void require_alike(pmm::DistMatrix<T> const& z, pmm::DistMatrix<T> const& other,
                   scale.length(), " along ", pmm::name_of(scale.axis()), " for ", z.placement().to_string());
   auto const num_rows = static_cast<std::size_t>(z.block().rows.size());
   ORTHANT_REQUIRE(state.inverse_rms.extent(0) >= num_rows &&
-                  state.passed.extent(0) >= num_rows * words_a_row(z));
+                  state.passed.extent(0) >= num_rows * words_per_row(z));
 }
 
 template<class T>
@@ -218,7 +218,7 @@ void normalise_on_device(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
                                             masks_of(dropout, keys), keep_scale<T>(dropout.probability),
                                             inverse_width(z), has_squares, state.inverse_rms.data(),
                                             reinterpret_cast<std::uint8_t*>(state.passed.data()),
-                                            static_cast<std::int64_t>(words_a_row(z)),
+                                            static_cast<std::int64_t>(words_per_row(z)),
                                             PackedArray<T>(result.storage().data()), write == Write::add});
 }
 
@@ -235,7 +235,7 @@ void backward_on_device(DefaultExec const& exec, pmm::DistMatrix<T> const& z, pm
                                          keep_scale<T>(probability),
                                          state.inverse_rms.data(),
                                          state.passed.data(),
-                                         static_cast<std::int64_t>(words_a_row(z))};
+                                         static_cast<std::int64_t>(words_per_row(z))};
   pmm::for_each_row(exec, "orthant::models::rms_norm_relu_dropout_backward/row_sums", num_rows,
                     num_columns / pmm::pack_size,
                     detail::GradientRowSum<T>{source, packed(gradient.storage()), row_sums.data()});
@@ -262,7 +262,7 @@ void rms_norm_relu_dropout(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
     Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout", rows,
                          NormaliseRows<T>{z.local(), scale.local(), masks_of(dropout, keys),
                                           keep_scale<T>(dropout.probability), inverse_width(z), state,
-                                          words_a_row(z), result.local(), write == Write::add});
+                                          words_per_row(z), result.local(), write == Write::add});
   } else {
     normalise_on_device(exec, z, scale, dropout, keys, state, result, write);
   }
@@ -280,7 +280,7 @@ void rms_norm_relu_dropout_backward(DefaultExec const& exec, pmm::DistMatrix<T> 
     Policy const rows(exec, 0, z.block().rows.size());
     Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout_backward/mask", rows,
                          MaskGradientRows<T>{z.local(), scale.local(), keep_scale<T>(probability), state,
-                                             words_a_row(z), gradient.local(), row_sums});
+                                             words_per_row(z), gradient.local(), row_sums});
     reduce_rows(exec, z, row_sums);
     sum_scale_gradient(exec, z, state.inverse_rms, gradient, scale_gradient);
     Kokkos::parallel_for("orthant::models::rms_norm_relu_dropout_backward", rows,

@@ -103,7 +103,7 @@ struct NormaliseRow {
   bool has_squares;
   T* inverse_rms;
   std::uint8_t* passed; // the bytes of RmsNormState::passed
-  std::int64_t words_a_row;
+  std::int64_t words_per_row;
   PackedArray<T> result;
   bool adds;
 
@@ -140,7 +140,7 @@ struct NormaliseRow {
       }
       result.store(first, left, pack);
     }
-    passed[row * words_a_row * 4 + lane] = static_cast<std::uint8_t>(kept & positive);
+    passed[row * words_per_row * 4 + lane] = static_cast<std::uint8_t>(kept & positive);
   }
 };
 
@@ -153,10 +153,10 @@ struct GradientSource {
   T keep_scale;
   T const* inverse_rms;
   std::uint32_t const* passed;
-  std::int64_t words_a_row;
+  std::int64_t words_per_row;
 
   [[nodiscard]] KOKKOS_FUNCTION std::uint32_t word(std::int64_t row, std::int64_t column) const {
-    return passed[row * words_a_row + (column >> 5)];
+    return passed[row * words_per_row + (column >> 5)];
   }
 };
 

@@ -20,11 +20,11 @@ template<class Body>
 struct EachRow {
   Body body;
   std::int64_t num_rows;
-  std::int64_t rows_a_team;
+  std::int64_t rows_per_team;
 
   KOKKOS_FUNCTION void operator()(RowTeam const& team) const {
-    auto const begin = static_cast<std::int64_t>(team.league_rank()) * rows_a_team;
-    auto const count = num_rows - begin < rows_a_team ? num_rows - begin : rows_a_team;
+    auto const begin = static_cast<std::int64_t>(team.league_rank()) * rows_per_team;
+    auto const count = num_rows - begin < rows_per_team ? num_rows - begin : rows_per_team;
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(count)),
                          [&](int i) { body(team, begin + i); });
   }
@@ -36,8 +36,8 @@ template<class Body>
 void for_each_row(runtime::DefaultExec const& exec, char const* label, std::int64_t num_rows,
                   std::int64_t num_items, Body const& body) {
   constexpr int longest_vector = 32;
-  constexpr int lanes_a_team = 256; // eight warps
-  constexpr int rows_a_thread = 4;  // a team takes less time to start than to run
+  constexpr int lanes_per_team = 256; // eight warps
+  constexpr int rows_per_thread = 4;  // a team takes less time to start than to run
   if (num_rows == 0) return;
   int num_lanes = 1;
   while (num_lanes < longest_vector && num_lanes < num_items)
@@ -45,9 +45,9 @@ void for_each_row(runtime::DefaultExec const& exec, char const* label, std::int6
   EachRow<Body> rows{body, num_rows, 1};
   auto const most_threads =
       RowTeamPolicy(exec, 1, 1, num_lanes).team_size_max(rows, Kokkos::ParallelForTag());
-  auto const num_threads = std::min(lanes_a_team / num_lanes, most_threads);
-  rows.rows_a_team = num_threads * rows_a_thread;
-  auto const num_teams = (num_rows + rows.rows_a_team - 1) / rows.rows_a_team;
+  auto const num_threads = std::min(lanes_per_team / num_lanes, most_threads);
+  rows.rows_per_team = num_threads * rows_per_thread;
+  auto const num_teams = (num_rows + rows.rows_per_team - 1) / rows.rows_per_team;
   Kokkos::parallel_for(label, RowTeamPolicy(exec, static_cast<int>(num_teams), num_threads, num_lanes), rows);
 }
 

@@ -27,25 +27,25 @@ struct ColumnSlabs {
 
   std::int64_t num_rows;
   std::int64_t num_columns;
-  std::int64_t rows_a_line;
+  std::int64_t rows_per_line;
   std::int64_t num_lines;
-  std::int64_t packs_a_line;
-  std::int64_t lines_a_slab;
+  std::int64_t packs_per_line;
+  std::int64_t lines_per_slab;
   std::int64_t num_slabs;
 
   ColumnSlabs(std::int64_t rows, std::int64_t columns)
       : num_rows(rows),
         num_columns(columns),
-        rows_a_line(columns % 4 == 0   ? 1
-                    : columns % 2 == 0 ? 2
-                                       : 4),
-        num_lines((rows + rows_a_line - 1) / rows_a_line),
-        packs_a_line(columns * rows_a_line / pack_size),
-        lines_a_slab(std::max(fewest_lines, (num_lines + most_slabs - 1) / most_slabs)),
-        num_slabs(std::max(std::int64_t{1}, (num_lines + lines_a_slab - 1) / lines_a_slab)) {}
+        rows_per_line(columns % 4 == 0   ? 1
+                      : columns % 2 == 0 ? 2
+                                         : 4),
+        num_lines((rows + rows_per_line - 1) / rows_per_line),
+        packs_per_line(columns * rows_per_line / pack_size),
+        lines_per_slab(std::max(fewest_lines, (num_lines + most_slabs - 1) / most_slabs)),
+        num_slabs(std::max(std::int64_t{1}, (num_lines + lines_per_slab - 1) / lines_per_slab)) {}
 
   /// Rows of the matrix of partial sums.
-  [[nodiscard]] KOKKOS_FUNCTION std::int64_t num_partial_rows() const { return num_slabs * rows_a_line; }
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t num_partial_rows() const { return num_slabs * rows_per_line; }
   [[nodiscard]] std::int64_t num_partial_sums() const { return num_partial_rows() * num_columns; }
 };
 
@@ -88,11 +88,11 @@ struct SumSlabs {
   KOKKOS_FUNCTION void operator()(typename SlabPolicy::member_type const& team) const {
     auto* const shared = static_cast<Pack<T>*>(team.team_shmem().get_shmem_aligned(
         static_cast<std::size_t>(team.team_size()) * sizeof(Pack<T>), alignof(Pack<T>)));
-    auto const num_packs = slabs.packs_a_line;
+    auto const num_packs = slabs.packs_per_line;
     auto const size = slabs.num_rows * slabs.num_columns;
     auto const slab = static_cast<std::int64_t>(team.league_rank());
-    auto const begin = slab * slabs.lines_a_slab;
-    auto const stop = begin + slabs.lines_a_slab;
+    auto const begin = slab * slabs.lines_per_slab;
+    auto const stop = begin + slabs.lines_per_slab;
     auto const end = stop < slabs.num_lines ? stop : slabs.num_lines;
     TeamTile const tile(team, num_packs);
     for (std::int64_t left = 0; left < num_packs; left += tile.width) {
@@ -125,7 +125,7 @@ struct SumSlabs {
 /// teams share the work.
 template<class T>
 struct SumPartialRows {
-  static constexpr std::int64_t columns_a_team = 8;
+  static constexpr std::int64_t columns_per_team = 8;
 
   ColumnSlabs slabs;
   T const* partial;
@@ -134,12 +134,12 @@ struct SumPartialRows {
   KOKKOS_FUNCTION void operator()(typename SlabPolicy::member_type const& team) const {
     auto* const shared = static_cast<T*>(team.team_shmem().get_shmem_aligned(
         static_cast<std::size_t>(team.team_size()) * sizeof(T), alignof(Pack<T>)));
-    auto const begin = static_cast<std::int64_t>(team.league_rank()) * columns_a_team;
-    TeamTile const tile(team, columns_a_team);
-    for (std::int64_t left = 0; left < columns_a_team; left += tile.width) {
+    auto const begin = static_cast<std::int64_t>(team.league_rank()) * columns_per_team;
+    TeamTile const tile(team, columns_per_team);
+    for (std::int64_t left = 0; left < columns_per_team; left += tile.width) {
       auto const column = begin + left + tile.x;
       auto const is_used =
-          tile.y < tile.height && left + tile.x < columns_a_team && column < slabs.num_columns;
+          tile.y < tile.height && left + tile.x < columns_per_team && column < slabs.num_columns;
       T sum = 0;
       if (is_used)
         for (auto t = tile.y; t < slabs.num_partial_rows(); t += tile.height)
@@ -156,11 +156,11 @@ struct SumPartialRows {
   }
 };
 
-/// `body` on that many teams of up to `longest` threads, each with bytes_a_thread bytes of shared memory.
+/// `body` on that many teams of up to `longest` threads, each with bytes_per_thread bytes of shared memory.
 template<class Body>
 void run_teams(runtime::DefaultExec const& exec, char const* label, std::int64_t num_teams, int longest,
-               int bytes_a_thread, Body const& body) {
-  auto const bytes = Kokkos::PerTeam(longest * bytes_a_thread + static_cast<int>(alignof(Pack<double>)));
+               int bytes_per_thread, Body const& body) {
+  auto const bytes = Kokkos::PerTeam(longest * bytes_per_thread + static_cast<int>(alignof(Pack<double>)));
   auto const largest = SlabPolicy(exec, static_cast<int>(num_teams), 1, 1)
                            .set_scratch_size(0, bytes)
                            .team_size_max(body, Kokkos::ParallelForTag());
@@ -180,15 +180,15 @@ template<class T, class Terms>
 void sum_columns_in_slabs(runtime::DefaultExec const& exec, char const* label, ColumnSlabs const& slabs,
                           Terms const& terms, runtime::Vector<T> const& partial,
                           runtime::Vector<T> const& sums) {
-  constexpr int threads_a_slab = 256;        // eight a multiprocessor
-  constexpr int threads_a_column_tile = 512; // 64 rows of partial sums at once
+  constexpr int threads_per_slab = 256;        // eight a multiprocessor
+  constexpr int threads_per_column_tile = 512; // 64 rows of partial sums at once
   if (slabs.num_columns == 0) return;
-  detail::run_teams(exec, label, slabs.num_slabs, threads_a_slab, static_cast<int>(sizeof(Pack<T>)),
+  detail::run_teams(exec, label, slabs.num_slabs, threads_per_slab, static_cast<int>(sizeof(Pack<T>)),
                     detail::SumSlabs<T, Terms>{terms, slabs, PackedArray<T>(partial.data())});
   using SumPartialRows = detail::SumPartialRows<T>;
   auto const num_tiles =
-      (slabs.num_columns + SumPartialRows::columns_a_team - 1) / SumPartialRows::columns_a_team;
-  detail::run_teams(exec, "orthant::pmm::sum_partial_rows", num_tiles, threads_a_column_tile,
+      (slabs.num_columns + SumPartialRows::columns_per_team - 1) / SumPartialRows::columns_per_team;
+  detail::run_teams(exec, "orthant::pmm::sum_partial_rows", num_tiles, threads_per_column_tile,
                     static_cast<int>(sizeof(T)), SumPartialRows{slabs, partial.data(), sums.data()});
 }
 
