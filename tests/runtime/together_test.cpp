@@ -4,15 +4,34 @@
 #include "runtime/comm/together.hpp"
 
 #include "runtime/comm/collectives.hpp"
+#include "runtime/comm/same_value.hpp"
 #include "runtime/unique_handle.hpp"
 
 #include <gmock/gmock.h>
+#include <limits>
 #include <memory>
 #include <new>
 #include <vector>
 
 namespace orthant::testing {
 namespace {
+
+TEST(RequireSame, FindsOneRankThatDiffersOnEveryRank) {
+  runtime::Communicator const world(MPI_COMM_WORLD, "world");
+  runtime::require_same(world, 7, "a number");
+  runtime::require_same(world, std::numeric_limits<std::int64_t>::min(), "the smallest number");
+  if (world.size() == 1) return;
+  auto const mine = world.rank() == world.size() - 1 ? 8 : 7;
+
+  try {
+    runtime::require_same(world, mine, "a number");
+    FAIL() << "nothing was thrown";
+  } catch (runtime::Error const& error) {
+    EXPECT_NE(std::string(error.what()).find("disagree about a number: it is between 7 and 8"),
+              std::string::npos)
+        << error.what();
+  }
+}
 
 using namespace orthant::runtime;
 using ::testing::HasSubstr;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/batches/mini_batch.hpp"
 
+#include "runtime/comm/same_value.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -64,6 +66,9 @@ MiniBatchTrainer<T>::MiniBatchTrainer(pmm::ProcessGrid const& grid, graph::Graph
       network_(grid, model_settings, parameters_),
       gradient_sum_(grid, parameters_->list(), batch_settings.num_accumulated),
       update_(std::make_shared<ParameterUpdate<T>>(grid, parameters_->list(), settings)) {
+  ORTHANT_ASSERT_SAME(grid.world(), model_settings.seed);
+  ORTHANT_ASSERT_SAME(grid.world(), batch_settings.batch_size);
+  ORTHANT_ASSERT_SAME(grid.world(), num_parameters());
   phases_.measure_on(runtime::DeviceClock::create(runtime::compat::native_stream(exec_)));
   InputFeatures<T> features;
   if (settings.eval_every > 0 || batch_settings.num_full_epochs > 0) {

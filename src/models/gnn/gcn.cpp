@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/gcn.hpp"
 
+#include "runtime/comm/same_value.hpp"
+
 #include <algorithm>
 
 namespace orthant::models {
@@ -39,6 +41,8 @@ template<class T>
 Gcn<T>::Gcn(pmm::ProcessGrid const& grid, graph::GraphStore const& store, GcnSettings const& settings)
     : grid_(grid),
       settings_(settings) {
+  ORTHANT_ASSERT_SAME(grid.group(), settings.seed);
+  ORTHANT_ASSERT_SAME(grid.group(), settings.num_layers());
   auto const plan = plan_gcn(store, settings);
   parameters_ = std::make_shared<GcnParameters<T>>(grid, plan, settings);
   memory_.resize(parameters_->num_layers());
