@@ -38,7 +38,8 @@ TextBlocks::TextBlocks(std::filesystem::path path, Share share, std::int64_t fir
   begin_ = share.index == 0 ? first_byte : cut(share.index);
   if (share.index + 1 < share.count) end_ = cut(share.index + 1);
   position_ = begin_;
-  buffer_.resize(headroom + read_bytes);
+  auto const most = std::clamp(end_ - begin_, std::int64_t{0}, static_cast<std::int64_t>(read_bytes));
+  buffer_.resize(headroom + static_cast<std::size_t>(most));
 }
 
 /// The first line that starts at or after `offset`.
