@@ -6,9 +6,12 @@
 #include "models_fixture.hpp"
 #include "support/grids.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <optional>
+#include <span>
 
 namespace orthant::testing {
 namespace {
@@ -48,13 +51,33 @@ class GridInvariance : public ::testing::TestWithParam<std::array<int, 3>> {
     auto const found =
         train<double>(grid_, store_of_dataset(world_, description, permutation), model, settings);
 
-    ASSERT_EQ(found.size(), expected.size());
+    ASSERT_EQ(found.size(), static_cast<std::size_t>(settings.num_epochs));
+    ASSERT_EQ(expected.size(), found.size());
     for (std::size_t e = 0; e < found.size(); ++e) {
       EXPECT_NEAR(found[e].loss, expected[e].loss, 1e-10) << "epoch " << found[e].epoch;
+      ASSERT_EQ(found[e].grad_norms.size(), num_norms(model));
+      ASSERT_EQ(expected[e].grad_norms.size(), num_norms(model));
       for (std::size_t l = 0; l < found[e].grad_norms.size(); ++l)
         EXPECT_NEAR(found[e].grad_norms[l], expected[e].grad_norms[l], 1e-10) << "epoch " << found[e].epoch;
       EXPECT_EQ(found[e].test_acc, expected[e].test_acc);
     }
+    // Equal numbers say nothing if they are absent or zero.
+    EXPECT_GT(expected.front().loss, 0);
+    EXPECT_TRUE(expected.back().test_acc.has_value());
+    for (std::size_t l = 0; l < num_norms(model); ++l)
+      EXPECT_GT(largest_norm(expected, l), 1e-6) << "matrix " << l << " never has a gradient";
+  }
+
+  /// Gradient norms in a record: one per matrix that is trained.
+  static std::size_t num_norms(models::GcnSettings const& model) {
+    return static_cast<std::size_t>(model.num_layers() + (model.projected_width > 0 ? 1 : 0) +
+                                    (model.has_head ? 1 : 0) + (model.trains_features ? 1 : 0));
+  }
+  static double largest_norm(std::vector<runtime::EpochRecord> const& records, std::size_t l) {
+    auto largest = 0.0;
+    for (auto const& record : records)
+      largest = std::max(largest, record.grad_norms[l]);
+    return largest;
   }
 
   runtime::Communicator world_;
@@ -105,6 +128,7 @@ TEST_P(GridInvariance, CachedAggregateWithoutDropoutAndClippedSgd) {
 TEST_P(GridInvariance, FewerVerticesAndFeaturesThanRanks) {
   auto model = small_model();
   model.set_layers(3, 2);
+  model.seed = 1; // small_model() has no gradient at all here: no unit of two passes a ReLU
   expect_equal_losses(model, short_training(4), "ring:vertices=5,features=1,classes=2");
 }
 
@@ -123,6 +147,62 @@ TEST_P(GridInvariance, EveryCombinationOfParts) {
   for (int parts = 1; parts < 16; ++parts) {
     SCOPED_TRACE(parts);
     expect_equal_losses(model_with_parts(parts, 3), short_training(2));
+  }
+}
+
+/// A vector of the model on every rank, replicas counted once.
+std::vector<double> gathered(pmm::DistVector<double> const& vector) {
+  std::vector<double> whole(static_cast<std::size_t>(vector.length()));
+  auto const local = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), vector.local());
+  for (std::int64_t i = 0; vector.is_first_replica() && i < vector.range().size(); ++i)
+    whole[static_cast<std::size_t>(vector.range().begin + i)] = local(static_cast<std::size_t>(i));
+  runtime::all_reduce(runtime::host, vector.grid().group(), whole);
+  return whole;
+}
+
+struct NormScales {
+  std::vector<double> values;    // of all norms, one after the other
+  std::vector<double> gradients; // of the last step
+};
+
+NormScales trained_scales(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                          models::GcnSettings const& settings, models::TrainSettings const& training) {
+  models::Gcn<double> model(grid, store, settings);
+  auto loss = models::make_vertex_loss<double>(grid, store, model.plan().logits());
+  models::FullGraphTrainer<double> trainer(grid, model, loss, training);
+  trainer.run([](runtime::EpochRecord const&) {});
+  NormScales scales;
+  for (auto const& parameter : model.parameters()) {
+    if (!parameter.name.ends_with(".norm")) continue;
+    for (auto const value : gathered(parameter.vector))
+      scales.values.push_back(value);
+    for (auto const gradient : gathered(parameter.vector_gradient))
+      scales.gradients.push_back(gradient);
+  }
+  return scales;
+}
+
+TEST_P(GridInvariance, ScalesOfNormsAreThereAndAreTrainedAlike) {
+  for (auto const parts : {1, 15}) {
+    auto const settings = model_with_parts(parts, 3);
+    auto const expected =
+        trained_scales(one_, store_of_dataset(self_, graph_text), settings, short_training(5));
+    auto const found =
+        trained_scales(grid_, store_of_dataset(world_, graph_text), settings, short_training(5));
+
+    // 9 columns; without a head the last of 3 layers gives the logits and has no norm.
+    ASSERT_EQ(found.values.size(), parts == 1 ? 18U : 27U);
+    EXPECT_THAT(found.values, ::testing::Pointwise(::testing::DoubleNear(1e-10), expected.values));
+    EXPECT_THAT(found.gradients, ::testing::Pointwise(::testing::DoubleNear(1e-10), expected.gradients));
+    // Five steps of Adam at 0.01 move each scale away from its 1.
+    for (auto const value : expected.values)
+      EXPECT_GT(std::abs(value - 1), 1e-4);
+    // A column of which no element passed its ReLU has no gradient; no norm is all such columns.
+    for (std::size_t first = 0; first < expected.gradients.size(); first += 9) {
+      auto const largest = std::ranges::max(std::span(expected.gradients).subspan(first, 9), {},
+                                            [](double gradient) { return std::abs(gradient); });
+      EXPECT_GT(std::abs(largest), 1e-6) << "norm " << first / 9;
+    }
   }
 }
 

@@ -8,8 +8,10 @@
 #include "support/grids.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <gtest/gtest.h>
 #include <set>
+#include <string_view>
 
 namespace orthant::testing {
 namespace {
@@ -67,6 +69,7 @@ void expect_equal(TrainedRun const& found, TrainedRun const& expected) {
   ASSERT_EQ(found.records.size(), expected.records.size());
   for (std::size_t e = 0; e < found.records.size(); ++e) {
     EXPECT_NEAR(found.records[e].loss, expected.records[e].loss, 1e-10) << "epoch " << e + 1;
+    ASSERT_FALSE(expected.records[e].grad_norms.empty());
     ASSERT_EQ(found.records[e].grad_norms.size(), expected.records[e].grad_norms.size());
     for (std::size_t l = 0; l < found.records[e].grad_norms.size(); ++l)
       EXPECT_NEAR(found.records[e].grad_norms[l], expected.records[e].grad_norms[l], 1e-9);
@@ -235,14 +238,49 @@ TEST_P(MiniBatch, PrefetchingChangesNothing) {
     EXPECT_GE(record.phases.seconds("sampling_wait"), record.phases.seconds("sampling"));
 }
 
-TEST_P(MiniBatch, WithoutEvaluationThereIsNoFullGraph) {
-  auto settings = short_training(2);
-  settings.eval_every = 0;
-  auto const run =
-      train_in_batches(grid_, store_of_dataset(world_, graph_text), small_model(), settings, small_batches());
+/// Arrays of the full graph's adjacency that were made since begin(), by their label. Batches have others.
+struct FullGraphArrays {
+  static void begin() {
+    count = 0;
+    Kokkos::Tools::Experimental::set_allocate_data_callback(
+        [](Kokkos::Tools::SpaceHandle, char const* label, void const*, std::uint64_t) {
+          count += std::string_view(label).starts_with("orthant::models::csr/") ? 1 : 0;
+        });
+  }
+  static int end() {
+    Kokkos::Tools::Experimental::set_allocate_data_callback(nullptr);
+    return count;
+  }
+  static inline std::atomic<int> count{0}; // a batch is filled by another thread
+};
 
-  EXPECT_FALSE(run.records.back().train_acc.has_value());
-  EXPECT_GT(run.records.back().loss, 0);
+TEST_P(MiniBatch, WithoutEvaluationThereIsNoFullGraph) {
+  auto const store = store_of_dataset(world_, graph_text);
+  auto settings = short_training(2);
+
+  settings.eval_every = 0;
+  FullGraphArrays::begin();
+  models::MiniBatchTrainer<double> trainer(grid_, store, small_model(), settings, small_batches());
+  std::vector<runtime::EpochRecord> records;
+  auto const result = trainer.run([&](runtime::EpochRecord const& record) { records.push_back(record); });
+  auto const num_arrays = FullGraphArrays::end();
+  settings.eval_every = 2;
+  FullGraphArrays::begin();
+  models::MiniBatchTrainer<double> evaluating(grid_, store, small_model(), settings, small_batches());
+  auto const num_arrays_of_evaluation = FullGraphArrays::end();
+
+  EXPECT_EQ(num_arrays, 0);
+  EXPECT_GT(num_arrays_of_evaluation, 0)
+      << "the label that is looked for is no longer that of the full graph";
+  EXPECT_THROW(static_cast<void>(trainer.evaluate()), runtime::Error);
+  EXPECT_FALSE(result.last.has_value());
+  EXPECT_EQ(result.best.epoch, 0);
+  ASSERT_EQ(records.size(), 2U);
+  for (auto const& record : records) {
+    EXPECT_GT(record.loss, 0);
+    EXPECT_FALSE(record.train_acc.has_value() || record.val_acc.has_value() || record.test_acc.has_value());
+    EXPECT_FALSE(record.val_loss.has_value() || record.test_loss.has_value());
+  }
 }
 
 TEST_P(MiniBatch, SparseFeaturesOfCora) {

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/weights_file.hpp"
+
+#include "formula_parameters.hpp"
 #include "models_fixture.hpp"
+#include "runtime/files/hdf5_file.hpp"
 #include "support/grids.hpp"
 #include "support/scratch_folder.hpp"
 
+#include <cmath>
 #include <gtest/gtest.h>
+#include <memory>
 
 namespace orthant::testing {
 namespace {
@@ -16,40 +21,79 @@ models::GcnSettings model_of(std::int64_t hidden, std::uint64_t seed) {
   return settings;
 }
 
-/// What training says of the file's weights, on that grid.
-double first_loss(pmm::ProcessGrid const& grid, graph::GraphStore const& store, std::string const& file) {
-  auto settings = model_of(7, 99);
-  settings.dropout = 0;
-  models::Gcn<double> model(grid, store, settings);
-  models::load_weights(grid, file, model.parameters());
-  auto loss = models::make_vertex_loss<double>(grid, store, model.plan().logits());
-  runtime::PhaseTimes phases;
-  auto const& logits = model.forward({}, models::Pass::training, 1, phases);
-  return loss.loss_and_gradient({}, logits, model.logits_gradient());
+models::GcnSettings model_with_all_parts(std::uint64_t seed) {
+  models::GcnSettings settings;
+  settings.norm = models::Norm::rms;
+  settings.has_residuals = true;
+  settings.projected_width = 7;
+  settings.has_head = true;
+  settings.set_layers(2, 7);
+  settings.seed = seed;
+  return settings;
+}
+
+/// Saves formula-made parameters on every grid, and loads each file on every grid: each number is the
+/// formula's of its global row and column, to the bit.
+template<class T>
+void expect_travels_between_all_grids(runtime::Communicator const& world, models::GcnSettings const& settings,
+                                      std::vector<std::int64_t> const& widths) {
+  test::ScratchFolder const folder(MPI_COMM_WORLD);
+  auto const store = store_of_dataset(world, "sbm:vertices=60,edges=200,features=5,classes=3");
+  auto const plan = models::plan_gcn(store, settings);
+  std::vector<std::unique_ptr<pmm::ProcessGrid>> grids;
+  for (auto const& [x, y, z] : grids_3d(world.size()))
+    grids.push_back(std::make_unique<pmm::ProcessGrid>(world, pmm::GridShape{1, x, y, z}));
+  for (auto const& grid : grids) {
+    auto const file = folder.file(grid->shape().to_string() + ".h5");
+    models::GcnParameters<T> saved(*grid, plan, settings);
+    set_formula_parameters(saved.list());
+    models::save_weights(*grid, file, saved.list(), settings);
+
+    auto const facts = models::read_weights_facts(world, file);
+    EXPECT_EQ(facts.widths, widths);
+    EXPECT_TRUE(facts.has_bias);
+    EXPECT_EQ(facts.feature_norm, models::FeatureNorm::row);
+    for (auto const& other : grids) {
+      models::GcnParameters<T> loaded(*other, plan, settings);
+      EXPECT_GT(num_not_formula(loaded.list()), 0) << "there is nothing to load";
+      models::load_weights(*other, file, loaded.list(), models::architecture_of(settings));
+      EXPECT_EQ(num_not_formula(loaded.list()), 0)
+          << "saved on " << grid->shape().to_string() << ", loaded on " << other->shape().to_string();
+    }
+  }
 }
 
 TEST(WeightsFile, TravelsBetweenAllGrids) {
   runtime::Communicator const world(MPI_COMM_WORLD, "world");
+  auto settings = model_of(7, 1);
+  settings.feature_norm = models::FeatureNorm::row;
+  expect_travels_between_all_grids<float>(world, settings, {5, 7, 7, 3});
+  settings = model_with_all_parts(1);
+  settings.feature_norm = models::FeatureNorm::row;
+  expect_travels_between_all_grids<double>(world, settings, {7, 7, 7});
+}
+
+/// The file's array is the matrix in row-major order: element [i,j] of "layer1.weight" is what a reader of
+/// HDF5 finds there.
+TEST(WeightsFile, HoldsEveryNumberAtItsGlobalIndex) {
+  runtime::Communicator const world(MPI_COMM_WORLD, "world");
   test::ScratchFolder const folder(MPI_COMM_WORLD);
   auto const store = store_of_dataset(world, "sbm:vertices=60,edges=200,features=5,classes=3");
-  std::vector<double> losses;
-  for (auto const& [x, y, z] : grids_3d(world.size())) {
-    pmm::ProcessGrid const grid(world, {1, x, y, z});
-    auto const file = folder.file(grid.shape().to_string() + ".h5");
-    auto settings = model_of(7, 1);
-    settings.feature_norm = models::FeatureNorm::row;
-    models::Gcn<double> saved(grid, store, settings);
-    models::save_weights(grid, file, saved.parameters(), settings);
-    auto const facts = models::read_weights_facts(world, file);
-    EXPECT_EQ(facts.widths, (std::vector<std::int64_t>{5, 7, 7, 3}));
-    EXPECT_TRUE(facts.has_bias);
-    EXPECT_EQ(facts.feature_norm, models::FeatureNorm::row);
-    pmm::ProcessGrid const other(world, pmm::near_cubic(world.size()));
-    losses.push_back(first_loss(other, store, file));
-  }
+  pmm::ProcessGrid const grid(world, pmm::near_cubic(world.size()));
+  auto const settings = model_of(7, 1);
+  models::Gcn<double> saved(grid, store, settings);
+  set_formula_parameters(saved.parameters());
+  models::save_weights(grid, folder.file("weights.h5"), saved.parameters(), settings);
 
-  for (auto const loss : losses)
-    EXPECT_NEAR(loss, losses.front(), 1e-12);
+  auto const file = runtime::Hdf5File::open(folder.file("weights.h5"));
+  auto const found = file.read_all<double>("/parameters/layer1.weight");
+  ASSERT_EQ(found.size(), 49U); // 7 x 7
+
+  // Number 2 of the list: layer0.weight, layer0.bias, layer1.weight. i = 3, j = 5:
+  // k = 31 9 + 6007 15 + 7919 3 + 38183 5 + 104729 2 + 12345 = 526859, mod 100003 = 26844
+  EXPECT_DOUBLE_EQ(found[3 * 7 + 5], std::sqrt(6.0 / 14) * (2 * 26844 / 100003.0 - 1));
+  // i = 6, j = 0: k = 31 36 + 7919 6 + 209458 + 12345 = 270433, mod 100003 = 70427
+  EXPECT_DOUBLE_EQ(found[6 * 7], std::sqrt(6.0 / 14) * (2 * 70427 / 100003.0 - 1));
 }
 
 /// Losses and accuracies of a network without dropout.
@@ -65,13 +109,7 @@ TEST(WeightsFile, TellsThePartsOfItsModel) {
   test::ScratchFolder const folder(MPI_COMM_WORLD);
   auto const store = store_of_dataset(world, "sbm:vertices=60,edges=200,features=5,classes=3");
   pmm::ProcessGrid const grid(world, pmm::near_cubic(world.size()));
-  models::GcnSettings settings;
-  settings.norm = models::Norm::rms;
-  settings.has_residuals = true;
-  settings.projected_width = 7;
-  settings.has_head = true;
-  settings.set_layers(2, 7);
-  settings.seed = 1;
+  auto const settings = model_with_all_parts(1);
   models::Gcn<double> saved(grid, store, settings);
   models::save_weights(grid, folder.file("parts.h5"), saved.parameters(), settings);
   std::vector<std::string> names;
@@ -80,7 +118,7 @@ TEST(WeightsFile, TellsThePartsOfItsModel) {
 
   auto const facts = models::read_weights_facts(world, folder.file("parts.h5"));
   models::Gcn<double> loaded(grid, store, models::settings_of(facts));
-  models::load_weights(grid, folder.file("parts.h5"), loaded.parameters());
+  models::load_weights(grid, folder.file("parts.h5"), loaded.parameters(), models::architecture_of(settings));
 
   EXPECT_EQ(names, (std::vector<std::string>{"input.weight", "input.bias", "layer0.weight", "layer0.bias",
                                              "layer0.norm", "layer1.weight", "layer1.bias", "layer1.norm",
@@ -112,10 +150,16 @@ TEST(WeightsFile, RefusesOtherShapesAndOtherFiles) {
     }
     return "no error";
   };
-  EXPECT_EQ(message_of([&] { models::load_weights(grid, file, other.parameters()); }),
+  EXPECT_EQ(message_of([&] { models::load_weights(grid, file, other.parameters(), {}); }),
             file + ": /parameters/layer0.weight has shape 5 x 7, but the model needs 5 x 8");
-  EXPECT_NE(message_of([&] { models::load_weights(grid, folder.file("none.h5"), other.parameters()); }),
+  EXPECT_NE(message_of([&] { models::load_weights(grid, folder.file("none.h5"), other.parameters(), {}); }),
             "no error");
+  auto another = model_of(7, 1);
+  another.has_residuals = true; // the same parameters
+  EXPECT_EQ(message_of([&] {
+              models::load_weights(grid, file, saved.parameters(), models::architecture_of(another));
+            }),
+            file + " holds weights of another architecture: its residual is no, that of the model yes");
 }
 
 } // namespace

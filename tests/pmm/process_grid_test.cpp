@@ -191,6 +191,28 @@ TEST_P(ProcessGridTest, PiecesCoverAMatrixOnceAndDifferByAtMostOneRow) {
       }
 }
 
+/// 23 x 10, rows on x of 2, columns on y of 3, cut along z of 4; every number worked out by hand.
+TEST(Block, IsTheOneWorkedOutByHand) {
+  GridShape const shape{1, 2, 3, 4};
+  Placement const flat{{Axis::x, Axis::y, Storage::flat_sharded}, {23, 10}};
+  Placement const by_rows{{Axis::x, Axis::y, Storage::row_sharded}, {23, 10}};
+  Placement const whole{{Axis::x, Axis::y, Storage::replicated}, {23, 10}};
+  Coordinates at;
+  at.along(Axis::x) = 1; // rows 12 + 11
+  at.along(Axis::y) = 1; // columns 4 + 3 + 3
+  at.along(Axis::z) = 3;
+  Range const rows{12, 23};
+  Range const columns{4, 7};
+
+  // 33 elements in pieces of 9, 9, 9, 6.
+  EXPECT_EQ(block_of(shape, at, flat), (Block{rows, columns, rows, 27, 6, 9}));
+  // 11 rows as 3, 3, 3, 2: the last two begin 9 rows, 27 elements after the block.
+  EXPECT_EQ(block_of(shape, at, by_rows), (Block{rows, columns, {21, 23}, 27, 6, 6}));
+  EXPECT_EQ(block_of(shape, at, whole), (Block{rows, columns, rows, 0, 33, 33}));
+  at.along(Axis::y) = 0; // 44 elements in pieces of 11
+  EXPECT_EQ(block_of(shape, at, flat), (Block{rows, {0, 4}, rows, 33, 11, 11}));
+}
+
 TEST_P(ProcessGridTest, FillNamesTheGlobalPlaceOfEveryElement) {
   for (auto const& [rows, columns] : axis_pairs())
     for (auto const storage : all_storages) {

@@ -78,6 +78,16 @@ void for_each_weight(GcnPlan const& plan, Work const& work) {
   if (plan.head) work(plan.head->weight);
 }
 
+/// Elements of block `to` that a rank which has block `from` needs of others, if rows lie in both at random.
+std::int64_t num_fetched(GcnLayerPlan const& layer, pmm::Block const& from, pmm::Block const& to) {
+  auto const begin = std::max(from.columns.begin, to.columns.begin);
+  auto const num_columns = std::max<std::int64_t>(0, std::min(from.columns.end, to.columns.end) - begin);
+  auto const share =
+      static_cast<double>(from.rows.size()) / static_cast<double>(layer.adjacency.extents.rows);
+  auto const num_kept = share * static_cast<double>(to.rows.size() * num_columns);
+  return to.size() - static_cast<std::int64_t>(num_kept);
+}
+
 /// What layer l has beside its products: scales and state of the norm, F', and the way of the residual.
 template<class T>
 void add_parts(MemoryEstimate& estimate, pmm::ProcessGrid const& grid, GcnPlan const& plan, std::size_t l,
@@ -95,10 +105,13 @@ void add_parts(MemoryEstimate& estimate, pmm::ProcessGrid const& grid, GcnPlan c
     estimate.parameters += output.columns.size() * (2 * scalar + moments);
   }
   if (!layer.is_residual) return;
-  // A run is at least a row: source, target and length of each. What is sent one way is received the other.
-  auto const run_bytes = 2 * std::int64_t{3} * 8 * (input.rows.size() + output.rows.size());
+  // A run is at least a row: source, target and length of each. Rows that stay are copied at once, others are
+  // packed and unpacked. What is sent one way is received the other.
   auto const is_alone = grid.group().size() == 1;
-  estimate.activations += run_bytes + (is_alone ? 0 : 2 * scalar * (input.size() + output.size()));
+  estimate.activations += 2 * std::int64_t{3} * 8 * (input.rows.size() + (is_alone ? 0 : output.rows.size()));
+  if (!is_alone)
+    estimate.activations +=
+        2 * scalar * (num_fetched(layer, input, output) + num_fetched(layer, output, input));
 }
 
 } // namespace
@@ -200,11 +213,16 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
     estimate.activations += scalar * logits_size;
     middle = std::max(middle, logits_size);
   }
+  auto gathered_features = std::int64_t{0};
+  if (settings.trains_features) {
+    estimate.parameters += input_block.num_padded * (scalar + moments);
+    if (!plan.projection) gradient = std::max(gradient, input_block.num_padded);
+    if (grid.size(input.layout.third()) > 1) gathered_features = scalar * input_block.size();
+  }
   estimate.activations += scalar * (gradient + middle + residual_gradient);
-  estimate.parameters += 3 * gathered; // read for a product, for one under way, and a partial gradient
+  // Read for a product, for one under way (weights alone), and a partial gradient.
+  estimate.parameters += gathered + 2 * std::max(gathered, gathered_features);
   estimate.messages = message_bytes(grid, plan, settings.overlaps, scalar);
-  if (settings.trains_features)
-    estimate.parameters += input_block.num_padded * (scalar + moments) + scalar * input_block.size();
   return estimate;
 }
 

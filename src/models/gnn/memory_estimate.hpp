@@ -28,7 +28,8 @@ struct MemoryEstimate {
 };
 
 /// For the rank of `grid` that calls, assuming that non-zeros fall evenly on blocks. T is the scalar of
-/// training.
+/// training. Small objects (about 100 KiB) are not counted. Residuals on several ranks: a rank may send up to
+/// a half more or less than the average, since it is one of several replicas.
 template<class T>
 [[nodiscard]] MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
                                              GcnPlan const& plan, GcnSettings const& settings,

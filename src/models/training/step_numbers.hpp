@@ -30,7 +30,8 @@ class StepNumbers {
 
   /// norms() := factor times the roots of norms(); scale() := factor, where clip_norm is positive at most as
   /// much as makes the norm of all gradients together that. The factor: 1, or where nominal_count is positive
-  /// nominal_count over the count of sums(), 0 of nothing; and divided by gradient_scale. Enqueues on exec.
+  /// nominal_count over the count of sums(), 0 of nothing; and divided by gradient_scale. Clipping multiplies
+  /// by clip_norm / (norm + 1e-6), as PyTorch's clip_grad_norm_ does. Enqueues on exec.
   void finish_norms(runtime::DefaultExec const& exec, double nominal_count, double gradient_scale,
                     double clip_norm) const;
 
