@@ -152,8 +152,8 @@ void mend_checksums(Arrays& arrays) {
     sums.extents = extents;
     sums.extents.back() = graph::num_checksums(length);
     resize(sums);
-    std::memcpy(sums.bytes.data(), crcs.data(),
-                std::min(sums.bytes.size(), crcs.size() * sizeof(std::uint32_t)));
+    auto const num_bytes = std::min(sums.bytes.size(), crcs.size() * sizeof(std::uint32_t));
+    if (num_bytes > 0) std::memcpy(sums.bytes.data(), crcs.data(), num_bytes);
   }
 }
 

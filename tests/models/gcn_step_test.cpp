@@ -149,8 +149,11 @@ struct TwoLayers {
   models::GcnSettings settings;
   TwoLayers() {
     settings.has_bias = false;
-    plan = models::plan_gcn({.num_vertices = n, .widths = {64, 32, 16}, .has_input_dropout = true},
-                            models::ProductOrder::aggregate_first);
+    models::GcnShape shape;
+    shape.num_vertices = n;
+    shape.widths = {64, 32, 16};
+    shape.has_input_dropout = true;
+    plan = models::plan_gcn(shape, models::ProductOrder::aggregate_first);
   }
 };
 

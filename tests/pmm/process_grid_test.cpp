@@ -126,7 +126,9 @@ TEST_P(ProcessGridTest, AGroupOverAnySetOfAxesHoldsItsRanksInNestedOrder) {
     for (auto const rank : ranks)
       for (auto const axis : nested_axes) {
         auto const there = coordinates_of(grid_.shape(), static_cast<int>(rank)).along(axis);
-        if (!axes.contains(axis)) EXPECT_EQ(there, grid_.coordinate(axis)) << name_of(axes);
+        if (!axes.contains(axis)) {
+          EXPECT_EQ(there, grid_.coordinate(axis)) << name_of(axes);
+        }
       }
   }
 }

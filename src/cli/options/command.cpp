@@ -243,8 +243,8 @@ void Command::refuse_unknown(std::vector<std::string> const& extras) const {
   std::vector<std::string> known{"help"};
   for (auto const* option : parser_->app.get_options())
     known.insert(known.end(), option->get_lnames().begin(), option->get_lnames().end());
-  auto const hint =
-      runtime::did_you_mean(std::string_view(flag).substr(flag.find_first_not_of('-')), known, "--");
+  auto const start = std::min(flag.find_first_not_of('-'), flag.size()); // of "--" nothing is left
+  auto const hint = runtime::did_you_mean(std::string_view(flag).substr(start), known, "--");
   throw_user("{}: there is no option '{}'{}", name(), flag,
              hint.empty() ? fmt::format("; see `orthant {} --help`", name()) : hint);
 }

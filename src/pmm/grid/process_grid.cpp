@@ -45,7 +45,7 @@ std::string name_of(AxisSet axes) {
   if (axes == group_axes) return "group";
   std::string name;
   for (auto const axis : nested_axes)
-    if (axes.contains(axis)) name += (name.empty() ? "" : "+") + std::string(name_of(axis));
+    if (axes.contains(axis)) name.append(name.empty() ? "" : "+").append(name_of(axis));
   return name;
 }
 
