@@ -27,6 +27,7 @@
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <initializer_list>
 #include <new>
 #include <sys/stat.h>
 #include <sys/syscall.h>
