@@ -39,6 +39,7 @@ std::vector<Case> cases() {
   add("no bias, no overlap", [](auto& s) { s.has_bias = s.overlaps = false; });
   add("transform first", [](auto& s) { s.order = models::ProductOrder::transform_first; });
   add("trained features", [](auto& s) { s.trains_features = true; });
+  add("16-bit wire", [](auto& s) { s.wire = runtime::Wire::bf16; });
   add(
       "directed", [](auto&) {}, std::string(graph_text) + ",directed=1");
   for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})

@@ -132,6 +132,24 @@ TEST(WeightsFile, TellsThePartsOfItsModel) {
     EXPECT_NEAR(found[split].loss, expected[split].loss, rounding);
 }
 
+TEST(WeightsFile, ASingleLayerKeepsTheNormThatItHasNoScaleFor) {
+  runtime::Communicator const world(MPI_COMM_WORLD, "world");
+  test::ScratchFolder const folder(MPI_COMM_WORLD);
+  auto const store = store_of_dataset(world, "sbm:vertices=60,edges=200,features=5,classes=3");
+  pmm::ProcessGrid const grid(world, pmm::near_cubic(world.size()));
+  models::GcnSettings settings;
+  settings.norm = models::Norm::rms;
+  settings.set_layers(1, 7);
+  models::Gcn<float> saved(grid, store, settings);
+  models::save_weights(grid, folder.file("one.h5"), saved.parameters(), settings);
+
+  auto const found = models::settings_of(models::read_weights_facts(world, folder.file("one.h5")));
+
+  EXPECT_EQ(found.norm, models::Norm::rms);
+  models::Gcn<float> loaded(grid, store, found);
+  models::load_weights(grid, folder.file("one.h5"), loaded.parameters(), models::architecture_of(found));
+}
+
 TEST(WeightsFile, RefusesOtherShapesAndOtherFiles) {
   runtime::Communicator const world(MPI_COMM_WORLD, "world");
   test::ScratchFolder const folder(MPI_COMM_WORLD);

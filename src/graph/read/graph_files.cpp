@@ -65,21 +65,22 @@ bool find_npy_edges(Path const& folder, GraphFiles& files) {
 }
 
 /// The only file in the folder with one of these endings.
-std::optional<Path> find_single(Path const& folder, std::initializer_list<std::string_view> endings) {
+std::optional<Path> find_single(Path const& folder, std::initializer_list<std::string_view> endings,
+                                std::string_view advice = "name one") {
   std::vector<Path> found;
   for (auto const& name : runtime::folder_entries(folder))
     for (auto const ending : endings)
       if (name.ends_with(ending)) found.push_back(folder / name);
   if (found.size() > 1)
-    throw_user("{} holds {} graphs, {} and {} among them: name one", folder.string(), found.size(),
-               found[0].filename().string(), found[1].filename().string());
+    throw_user("{} holds {} graphs, {} and {} among them: {}", folder.string(), found.size(),
+               found[0].filename().string(), found[1].filename().string(), advice);
   return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
 /// NAME_graph.npz and NAME_data.npz, in which the Deep Graph Library publishes Reddit.
 bool find_dgl_archives(Path const& folder, GraphFiles& files) {
   constexpr std::string_view ending = "_graph.npz";
-  auto const graph = find_single(folder, {ending});
+  auto const graph = find_single(folder, {ending}, "leave one in the folder");
   if (!graph) return false;
   auto const file = graph->filename().string();
   files.topology = Topology::scipy_npz;
@@ -166,8 +167,7 @@ GraphFiles find_in_folder(Input const& input) {
   bool const may_be_npy = format == automatic || format == npy;
   bool is_found = may_be_ogb && (find_ogb(input.path / "raw", files) || find_ogb(input.path, files));
   if (!is_found && may_be_npy)
-    is_found = find_npy_edges(input.path, files) || find_npy_edges(input.path / "npy", files) ||
-               find_dgl_archives(input.path, files);
+    is_found = find_npy_edges(input.path, files) || find_npy_edges(input.path / "npy", files);
   auto const use_single = [&](Topology topology, std::initializer_list<std::string_view> endings) {
     auto const single = find_single(input.path, endings);
     if (!single) return false;
@@ -180,11 +180,12 @@ GraphFiles find_in_folder(Input const& input) {
   if (!is_found && (format == automatic || format == edgelist))
     is_found = use_single(Topology::edge_list,
                           {".txt", ".txt.gz", ".tsv", ".tsv.gz", ".el", ".el.gz", ".edges", ".edges.gz"});
+  if (!is_found && may_be_npy) is_found = find_dgl_archives(input.path, files);
   if (!is_found)
     throw_user(
         "{} is not a graph in a known format; looked for raw/edge.csv[.gz], raw/data.npz, edge.csv[.gz], "
-        "data.npz, edge_index.npy, npy/edge_index.npy, one *_graph.npz, one *.mtx[.gz], one *.txt, *.tsv, "
-        "*.el or *.edges[.gz]",
+        "data.npz, edge_index.npy, npy/edge_index.npy, one *.mtx[.gz], one *.txt, *.tsv, *.el or "
+        "*.edges[.gz], one *_graph.npz",
         input.path.string());
 
   add_npy_attributes(input.path, files);

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is trained: one type for the parameters of every model. The optimiser, the norms, sums of gradients
-// and weights files know parameters, and no model.
+// What is trained: one type for the parameters of every model. The optimiser, the norms and sums of gradients
+// know parameters, and no model.
 
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/matrix/dist_vector.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/memory_estimate.hpp"
 
+#include "models/plan/gcn_step.hpp"
 #include "pmm/kernels/host_parts.hpp"
 
 #include <algorithm>
@@ -18,11 +19,6 @@ constexpr std::int64_t column_bytes = sizeof(runtime::LocalColumn);
 // a neighbour.
 constexpr std::int64_t library_bytes = std::int64_t{7} << 20;
 constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
-
-std::int64_t even_share(std::int64_t count, pmm::ProcessGrid const& grid, pmm::Layout const& layout) {
-  auto const blocks = static_cast<std::int64_t>(grid.size(layout.rows)) * grid.size(layout.columns);
-  return (count + blocks - 1) / blocks;
-}
 
 /// A CSR block and its transpose.
 std::int64_t both_ways(std::int64_t nnz, pmm::Block const& block, std::int64_t value_bytes) {
@@ -107,7 +103,7 @@ void add_parts(MemoryEstimate& estimate, pmm::ProcessGrid const& grid, GcnPlan c
   if (!layer.is_residual) return;
   // A run is at least a row: source, target and length of each. Rows that stay are copied at once, others are
   // packed and unpacked. What is sent one way is received the other.
-  auto const is_alone = grid.group().size() == 1;
+  auto const is_alone = grid.shape().size(pmm::group_axes) == 1;
   estimate.activations += 2 * std::int64_t{3} * 8 * (input.rows.size() + (is_alone ? 0 : output.rows.size()));
   if (!is_alone)
     estimate.activations +=
@@ -150,7 +146,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
   auto const input_block = pmm::block_of(grid, input);
   estimate.targets += 8 * input_block.rows.size(); // ids
   if (facts.feature_kind == graph::FeatureKind::sparse) {
-    auto const nnz = even_share(facts.num_feature_entries, grid, input.layout);
+    auto const nnz = even_share(facts.num_feature_entries, grid.shape(), input.layout);
     auto const value = facts.features_have_values ? scalar : 0;
     estimate.features = both_ways(nnz, input_block, value);
     if (settings.feature_norm == FeatureNorm::row) estimate.features += scalar * input_block.rows.size();
@@ -164,7 +160,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
   }
 
   std::set<std::tuple<pmm::Axis, pmm::Axis, bool>> known;
-  auto const num_entries = facts.num_entries + (facts.adds_self_loops() ? facts.num_vertices : 0);
+  auto const num_entries = num_adjacency_entries(facts);
   for (auto const& layer : plan.layers) {
     auto const rows = layer.adjacency.layout.rows;
     auto const columns = layer.adjacency.layout.columns;
@@ -174,7 +170,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
     if (!known.contains(key)) {
       estimate.adjacency += scalar * (block.rows.size() + block.columns.size()); // scales
       if (!facts.is_symmetric || !known.contains(transposed_key)) {
-        auto const nnz = even_share(num_entries, grid, layer.adjacency.layout);
+        auto const nnz = even_share(num_entries, grid.shape(), layer.adjacency.layout);
         auto const value = facts.is_weighted ? scalar : 0;
         // The transpose is made once the store's copy is gone.
         read(nnz * (2 * column_bytes + value + (value > 0 ? 4 : 0)) + 2 * offset_bytes * block.rows.size());

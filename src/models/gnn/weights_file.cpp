@@ -97,7 +97,8 @@ Architecture architecture_of(GcnSettings const& settings) {
           {"residual", yes_or_no(settings.has_residuals)},
           {"input_projection", yes_or_no(settings.projected_width > 0)},
           {"head", yes_or_no(settings.has_head)},
-          {"bias", yes_or_no(settings.has_bias)}};
+          {"bias", yes_or_no(settings.has_bias)},
+          {"trained_features", yes_or_no(settings.trains_features)}};
 }
 
 template<class T>
@@ -200,7 +201,10 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     }
     facts.has_bias = file.contains(array_of("layer0.bias"));
     facts.has_features = file.contains(array_of("features"));
-    facts.norm = file.contains(array_of("layer0.norm")) ? Norm::rms : Norm::none;
+    // A single layer that gives the logits has no scale, whatever its norm.
+    facts.norm = file.contains_attribute("/", "norm")     ? parse_norm(file.read_text("/", "norm"))
+                 : file.contains(array_of("layer0.norm")) ? Norm::rms
+                                                          : Norm::none;
     if (file.contains_attribute("/", "feature_norm"))
       facts.feature_norm = parse_feature_norm(file.read_text("/", "feature_norm"));
     if (file.contains_attribute("/", "residual"))

@@ -5,8 +5,8 @@
 //
 //   /parameters/layer0.weight [in x out], layer0.bias [out], layer1.weight, ..     float32 or float64
 //   where the model has them: layerN.norm [out], input.weight, input.bias, head.weight, head.bias
-//   attributes of "/": the architecture (model, layers, norm, residual, input_projection, head, bias) and
-//   feature_norm, which files from elsewhere may lack
+//   attributes of "/": the architecture (model, layers, norm, residual, input_projection, head, bias,
+//   trained_features) and feature_norm, which files from elsewhere may lack
 //
 // Every rank reads and writes just its piece.
 

@@ -41,7 +41,8 @@ class EpochList {
       backward_layer(l);
     if (plan_.projection) {
       step_.begin_layer(projection_layer);
-      backward_linear(*plan_.projection, entries_of_features(), settings_.trains_features);
+      backward_linear(*plan_.projection, entries_of_features(),
+                      plan_.features().layout.storage == pmm::Storage::flat_sharded);
     }
   }
 
@@ -129,12 +130,16 @@ std::int64_t num_parameters(GcnPlan const& plan, GcnSettings const& settings) {
   return count;
 }
 
+} // namespace
+
+std::int64_t num_adjacency_entries(graph::StoreFacts const& facts) {
+  return facts.num_entries + (facts.adds_self_loops() ? facts.num_vertices - facts.num_self_loops : 0);
+}
+
 std::int64_t even_share(std::int64_t count, pmm::GridShape const& shape, pmm::Layout const& layout) {
   auto const blocks = std::int64_t{shape.size(layout.rows)} * shape.size(layout.columns);
   return (count + blocks - 1) / blocks;
 }
-
-} // namespace
 
 GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& shape, GcnPlan const& plan,
                          GcnSettings const& settings) {
@@ -143,9 +148,8 @@ GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& s
   traits.keeps_first_aggregate =
       keeps_first_aggregate(plan) && !traits.has_sparse_features && settings.dropout == 0;
   traits.loss = facts.label_kind == graph::LabelKind::multi ? pmm::LossKind::binary : pmm::LossKind::softmax;
-  auto const num_loops = facts.adds_self_loops() ? facts.num_vertices - facts.num_self_loops : 0;
   traits.num_nonzeros = [=, in_features = facts.num_feature_entries,
-                         in_adjacency = facts.num_entries + num_loops,
+                         in_adjacency = num_adjacency_entries(facts),
                          features = plan.features()](pmm::Placement const& placement) {
     return even_share(placement == features ? in_features : in_adjacency, shape, placement.layout);
   };

@@ -1,10 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one rank does in an epoch of a GCN on the full graph, listed from the plan alone (pmm/cost/step_plan.hpp):
-// no communicator, no array, no graph. Prediction of bytes, the bare products of `bench epoch` and the
-// planner are sums over this list; a test holds it against the ledgers and the products of a real epoch on
-// every grid.
+// What one rank does in an epoch of a GCN on the full graph, listed from the plan alone
+// (pmm/cost/step_plan.hpp): no communicator, no array, no graph. The prediction of bytes and the bare products
+// of `bench epoch` are sums over this list; a test holds it against the ledgers and the products of a real
+// epoch on every grid.
 
 #include "models/plan/gcn_settings.hpp"
 #include "pmm/cost/step_plan.hpp"
@@ -15,6 +15,12 @@
 #include <optional>
 
 namespace orthant::models {
+
+/// Non-zeros of A^: entries of the store, and the self loops that are added.
+[[nodiscard]] std::int64_t num_adjacency_entries(graph::StoreFacts const& facts);
+/// Of `count` entries of a matrix, those of one block if all blocks have as many, rounded up.
+[[nodiscard]] std::int64_t even_share(std::int64_t count, pmm::GridShape const& shape,
+                                      pmm::Layout const& layout);
 
 /// What decides the operations of an epoch beside plan and settings.
 struct GcnEpochTraits {
@@ -42,7 +48,8 @@ void plan_epoch(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& set
 
 /// Bytes that the ledgers of x, y and z count in an epoch after the first, without evaluation: summed over
 /// the ranks of the grid, none of which need exist. Residuals travel over the whole group, which is not
-/// counted here. Softmax loss. T is the scalar of training. Cost: O(ranks x layers).
+/// counted here. Softmax loss. T is the scalar of training. Cost: O(ranks x layers x
+/// the largest axis).
 template<class T>
 [[nodiscard]] std::array<std::int64_t, 3>
 predict_epoch_bytes(pmm::GridShape const& shape, GcnPlan const& plan, GcnSettings const& settings);

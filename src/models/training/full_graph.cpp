@@ -14,8 +14,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using runtime::ScopedTimer;
 
+/// All that a step of this grid uses: the first one, which was not recorded, has made them.
 std::vector<runtime::Communicator const*> communicators_of(pmm::ProcessGrid const& grid) {
-  return {&grid.along(pmm::Axis::x), &grid.along(pmm::Axis::y), &grid.along(pmm::Axis::z), &grid.group()};
+  std::vector<runtime::Communicator const*> all;
+  for (auto const& [axes, comm] : grid.communicators())
+    all.push_back(&comm);
+  return all;
 }
 
 /// Nothing passes through the host: there is nobody to talk to, or device memory is sent by the device. Where
@@ -44,7 +48,7 @@ FullGraphTrainer<T>::FullGraphTrainer(pmm::ProcessGrid const& grid, Network<T>& 
                      : std::make_shared<ParameterUpdate<T>>(grid, model.parameters(), settings)),
       queue_(runtime::training_queue()),
       exec_(runtime::compat::instance_on<runtime::DefaultExec>(queue_.native())),
-      recorded_(queue_, grid.group(), communicators_of(grid)) {
+      recorded_(queue_) {
   phases_.measure_on(runtime::DeviceClock::create(queue_.native()));
 }
 
@@ -71,7 +75,8 @@ template<class T>
 void FullGraphTrainer<T>::record_step(std::int64_t epoch) {
   has_tried_to_record_ = true;
   runtime::PhaseTimes unused; // an event inside a graph tells no time
-  auto const failure = recorded_.record([&] { enqueue_step(epoch, unused); });
+  auto const failure =
+      recorded_.record(grid_.group(), communicators_of(grid_), [&] { enqueue_step(epoch, unused); });
   if (!failure.empty())
     grid_.world().instruments().log.warn_once("epochs are launched kernel by kernel, not as a graph: {}",
                                               failure);

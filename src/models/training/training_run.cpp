@@ -34,16 +34,25 @@ void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainResult&
 
 } // namespace
 
-std::array<std::int64_t, 6> communicated_bytes(pmm::ProcessGrid const& grid) {
-  std::array<std::int64_t, 6> bytes{};
+CommunicatedBytes communicated_bytes(pmm::ProcessGrid const& grid) {
+  CommunicatedBytes bytes;
   for (auto const& [axes, comm] : grid.communicators()) {
     auto const total = comm.ledger().total();
-    for (auto const axis : {pmm::Axis::x, pmm::Axis::y, pmm::Axis::z, pmm::Axis::data})
-      if (axes == pmm::AxisSet{axis}) bytes[static_cast<std::size_t>(axis)] = total.bytes;
-    bytes[4] += total.bytes;
-    bytes[5] += total.sent_bytes;
+    for (auto const axis : pmm::nested_axes)
+      if (axes == pmm::AxisSet{axis}) bytes.along[static_cast<std::size_t>(axis)] = total.bytes;
+    bytes.counted += total.bytes;
+    bytes.sent += total.sent_bytes;
   }
   return bytes;
+}
+
+CommunicatedBytes sum_of_difference(pmm::ProcessGrid const& grid, CommunicatedBytes const& before,
+                                    CommunicatedBytes const& after) {
+  std::array sums{after.along[0] - before.along[0], after.along[1] - before.along[1],
+                  after.along[2] - before.along[2], after.along[3] - before.along[3],
+                  after.counted - before.counted,   after.sent - before.sent};
+  runtime::all_reduce(runtime::host, grid.world(), sums);
+  return {{sums[0], sums[1], sums[2], sums[3]}, sums[4], sums[5]};
 }
 
 TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settings, EpochWork const& work,
@@ -54,14 +63,12 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
     auto const before = communicated_bytes(grid);
     auto record = work.train(epoch);
 
-    auto bytes = communicated_bytes(grid);
-    std::ranges::transform(bytes, before, bytes.begin(), std::minus<>());
-    runtime::all_reduce(runtime::host, grid.world(), bytes);
-    record.comm_bytes = bytes[4];
-    record.sent_bytes = bytes[5];
-    std::copy_n(bytes.begin(), 3, result.epoch_bytes.begin());
-    result.epoch_data_bytes = bytes[3];
-    result.epoch_sent_bytes = bytes[5];
+    auto const bytes = sum_of_difference(grid, before, communicated_bytes(grid));
+    record.comm_bytes = bytes.counted;
+    record.sent_bytes = bytes.sent;
+    std::copy_n(bytes.along.begin(), 3, result.epoch_bytes.begin()); // x, y, z
+    result.epoch_data_bytes = bytes.along[static_cast<std::size_t>(pmm::Axis::data)];
+    result.epoch_sent_bytes = bytes.sent;
     record.seconds = runtime::all_reduced(grid.world(), record.seconds, runtime::Reduction::max);
     seconds.push_back(record.seconds);
     result.last_loss = record.loss;

@@ -40,12 +40,22 @@ struct TrainResult {
   double last_loss = 0;
   std::array<std::int64_t, 3> epoch_bytes{}; // communicated over x, y, z in an epoch, sum over ranks
   std::int64_t epoch_data_bytes = 0;         // over the data axis
-  std::int64_t epoch_sent_bytes = 0;         // sent over all axes
+  std::int64_t epoch_sent_bytes = 0;         // sent over all communicators of the grid
 };
 
-/// Bytes that this rank has communicated so far, over x, y, z, the data axis, and all groups of the grid; and
-/// those that it has sent over all.
-[[nodiscard]] std::array<std::int64_t, 6> communicated_bytes(pmm::ProcessGrid const& grid);
+/// Bytes over the communicators of a grid: counted along each axis (by pmm::Axis), counted over all
+/// communicators, and sent over all.
+struct CommunicatedBytes {
+  std::array<std::int64_t, 4> along{};
+  std::int64_t counted = 0;
+  std::int64_t sent = 0;
+};
+/// Of this rank, so far.
+[[nodiscard]] CommunicatedBytes communicated_bytes(pmm::ProcessGrid const& grid);
+/// Between two moments, summed over the ranks. Collective over the grid's world.
+[[nodiscard]] CommunicatedBytes sum_of_difference(pmm::ProcessGrid const& grid,
+                                                  CommunicatedBytes const& before,
+                                                  CommunicatedBytes const& after);
 
 /// The two halves of an epoch, and what is asked of the parameters in the end.
 struct EpochWork {

@@ -19,6 +19,7 @@
 #include "runtime/range.hpp"
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -80,7 +81,13 @@ struct Block {
   std::int64_t num_stored = 0; // elements of the piece; without padding
   std::int64_t num_padded = 0; // length of the piece's memory, equal along the third axis where flat-sharded
 
-  [[nodiscard]] std::int64_t size() const { return rows.size() * columns.size(); }
+  /// The largest number if there are more elements: those of A^ on few ranks, which nobody stores as such.
+  [[nodiscard]] std::int64_t size() const {
+    std::int64_t product = 0;
+    return __builtin_mul_overflow(rows.size(), columns.size(), &product)
+               ? std::numeric_limits<std::int64_t>::max()
+               : product;
+  }
   friend bool operator==(Block const&, Block const&) = default;
 };
 

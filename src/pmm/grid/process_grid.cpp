@@ -160,10 +160,16 @@ ProcessGrid::ProcessGrid(Communicator const& world, GridShape const& shape)
                   " ranks");
 }
 
+ProcessGrid::~ProcessGrid() {
+  // In the order of the sets, which is the same on all ranks: freeing a communicator is collective.
+  while (!communicators_.empty())
+    communicators_.erase(communicators_.begin());
+}
+
 Communicator const& ProcessGrid::over(AxisSet axes) const {
   if (auto const made = communicators_.find(axes); made != communicators_.end()) return made->second;
   std::vector<int> members(static_cast<std::size_t>(shape_.size(axes)));
-  // Every rank of the grid differs on some axes; those that differ on these only are the members.
+  // Members share this rank's coordinates on all other axes.
   auto at = coordinates_;
   for (std::size_t i = 0; i < members.size(); ++i) {
     auto rest = static_cast<int>(i);

@@ -69,6 +69,8 @@ class ProcessGrid {
  public:
   /// `world` must have shape.num_ranks() ranks (Error) and outlive the grid. Not collective.
   ProcessGrid(Communicator const& world, GridShape const& shape);
+  /// Collective over the communicators that were made.
+  ~ProcessGrid();
   ProcessGrid(ProcessGrid const&) = delete;
   ProcessGrid& operator=(ProcessGrid const&) = delete;
 
@@ -78,7 +80,8 @@ class ProcessGrid {
   [[nodiscard]] int coordinate(Axis axis) const { return coordinates_.along(axis); }
 
   /// The ranks that differ from this one on these axes only, in nested order. The first call for a set makes
-  /// its communicator: collective over these ranks, which ask for their sets in the same order. One thread.
+  /// its communicator: collective over these ranks, which must ask for their sets in the same order. From one
+  /// thread only.
   [[nodiscard]] Communicator const& over(AxisSet axes) const;
   /// Along one axis, in its order.
   [[nodiscard]] Communicator const& along(Axis axis) const { return over({axis}); }
@@ -92,7 +95,7 @@ class ProcessGrid {
   Communicator const& world_;
   GridShape shape_;
   Coordinates coordinates_;
-  // Freed in the order of the sets, which is the same on all ranks. Logically a cache, hence mutable.
+  // Logically a cache, hence mutable.
   mutable std::map<AxisSet, Communicator> communicators_;
 };
 

@@ -147,7 +147,7 @@ Relayout<T>::Relayout(ProcessGrid const& grid, Placement const& from, Placement 
     : grid_(&grid),
       from_(from),
       to_(to),
-      is_local_(grid.group().size() == 1) {
+      is_local_(grid.shape().size(group_axes) == 1) {
   require_same_matrix(from, to, true);
   ORTHANT_REQUIRE(from.layout.storage != Storage::flat_sharded && to.layout.storage != Storage::flat_sharded,
                   "rows of flat shards are not reordered; from ", from.to_string(), " to ", to.to_string());
@@ -162,8 +162,9 @@ Relayout<T>::Relayout(ProcessGrid const& grid, Placement const& from, Placement 
     : grid_(&grid),
       from_(from),
       to_(to),
-      is_local_(grid.group().size() == 1 || (from.layout.row_order == to.layout.row_order &&
-                                             detail::moves_nothing(grid.shape(), from.layout, to.layout))) {
+      is_local_(grid.shape().size(group_axes) == 1 ||
+                (from.layout.row_order == to.layout.row_order &&
+                 detail::moves_nothing(grid.shape(), from.layout, to.layout))) {
   require_same_matrix(from, to, true);
   auto const moves = detail::sampled_moves(grid, from, to, rows);
   plan(moves.sends, moves.receives);
@@ -173,7 +174,7 @@ template<class T>
 void Relayout<T>::plan(MovesByRank const& sends, MovesByRank const& receives) {
   auto const source = block_of(*grid_, from_);
   auto const target = block_of(*grid_, to_);
-  auto const me = static_cast<std::size_t>(grid_->group().rank());
+  auto const me = static_cast<std::size_t>(rank_within(grid_->shape(), grid_->coordinates(), group_axes));
   HostRuns kept;
   HostRuns packed;
   HostRuns unpacked;
@@ -222,10 +223,10 @@ void Relayout<T>::run(DefaultExec const& exec, DistMatrix<T> const& from, DistMa
 
 template<class T>
 std::vector<PlannedCall> Relayout<T>::calls() const {
-  if (is_local_ || grid_->group().size() == 1) return {};
+  if (is_local_ || grid_->shape().size(group_axes) == 1) return {};
   auto const bytes = std::accumulate(send_counts_.begin(), send_counts_.end(), std::int64_t{0}) *
                      static_cast<std::int64_t>(sizeof(T));
-  return {{runtime::Operation::all_to_all, grid_->group().axis(), bytes, bytes}};
+  return {{runtime::Operation::all_to_all, name_of(group_axes), bytes, bytes}};
 }
 
 template class Relayout<float>;

@@ -78,7 +78,7 @@ MovesByRank asked_moves(ProcessGrid const& grid, Placement const& from, Placemen
   auto const [row_axis, column_axis] = std::pair(from.layout.rows, from.layout.columns);
   ORTHANT_REQUIRE(std::ssize(source_rows) == block.stored_rows.size(), source_rows.size(),
                   " source rows for ", block.stored_rows.size(), " rows of ", to.to_string());
-  MovesByRank moves(static_cast<std::size_t>(grid.group().size()));
+  MovesByRank moves(static_cast<std::size_t>(grid.shape().size(group_axes)));
   auto owner = grid.coordinates();
   for (std::size_t i = 0; i < source_rows.size(); ++i) {
     auto const row = source_rows[i];
@@ -166,9 +166,9 @@ bool moves_nothing(GridShape const& shape, Layout const& from, Layout const& to)
 
 Moves intersecting_moves(ProcessGrid const& grid, Placement const& from, Placement const& to) {
   auto const is_local = moves_nothing(grid.shape(), from.layout, to.layout);
-  Moves moves{MovesByRank(static_cast<std::size_t>(grid.group().size())), {}};
+  Moves moves{MovesByRank(static_cast<std::size_t>(grid.shape().size(group_axes))), {}};
   moves.receives = moves.sends;
-  for (int rank = 0; rank < grid.group().size(); ++rank) {
+  for (int rank = 0; rank < grid.shape().size(group_axes); ++rank) {
     auto const other = member(grid, rank);
     if (is_local && other != grid.coordinates()) continue;
     auto const r = static_cast<std::size_t>(rank);

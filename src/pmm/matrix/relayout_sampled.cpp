@@ -45,7 +45,7 @@ MovesByRank sampled_sends(ProcessGrid const& grid, Placement const& from, Placem
   auto const block = block_of(grid, from);
   auto const row_axis = to.layout.rows;
   auto const third = to.layout.third();
-  MovesByRank moves(static_cast<std::size_t>(grid.group().size()));
+  MovesByRank moves(static_cast<std::size_t>(grid.shape().size(group_axes)));
   auto target = me;
   for (auto const i : sorted_by_position(rows.from_in_target)) {
     target.along(row_axis) =
@@ -70,7 +70,7 @@ MovesByRank sampled_receives(ProcessGrid const& grid, Placement const& from, Pla
   auto const block = block_of(grid, to);
   auto const row_axis = from.layout.rows;
   auto const third = from.layout.third();
-  MovesByRank moves(static_cast<std::size_t>(grid.group().size()));
+  MovesByRank moves(static_cast<std::size_t>(grid.shape().size(group_axes)));
   auto source = grid.coordinates();
   for (auto const i : sorted_by_position(rows.to_in_target)) {
     source.along(row_axis) =
@@ -116,7 +116,7 @@ Moves sampled_moves(ProcessGrid const& grid, Placement const& from, Placement co
   require_sampled(grid, from, to, rows);
   Moves moves{sampled_sends(grid, from, to, rows), sampled_receives(grid, from, to, rows)};
   // What stays here is in both lists, in the same order.
-  auto const me = static_cast<std::size_t>(grid.group().rank());
+  auto const me = static_cast<std::size_t>(rank_within(grid.shape(), grid.coordinates(), group_axes));
   auto const& given = moves.sends[me];
   auto& taken = moves.receives[me];
   ORTHANT_REQUIRE(given.size() == taken.size(), given.size(), " rows leave this rank for itself, ",

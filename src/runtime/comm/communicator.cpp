@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <utility>
 
 namespace orthant::runtime {
@@ -75,7 +76,9 @@ Communicator Communicator::subgroup(std::vector<int> const& ranks, std::string a
   MPI_Group all = MPI_GROUP_NULL;
   MPI_Group members = MPI_GROUP_NULL;
   MPI_Comm part = MPI_COMM_NULL;
-  constexpr int tag = 0; // groups with a rank in common are made one after the other
+  constexpr int tag = 0;               // groups with a rank in common are made one after the other
+  std::optional<WaitingScope> waiting; // the watchdog sees ranks that make different groups
+  if (ranks.size() > 1) waiting.emplace(instruments_->position, "making a communicator");
   ORTHANT_MPI(MPI_Comm_group(comm_.get(), &all));
   detail::MpiGroup const all_owner(all);
   ORTHANT_MPI(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &members));

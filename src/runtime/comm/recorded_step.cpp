@@ -7,22 +7,21 @@
 
 namespace orthant::runtime {
 
-RecordedStep::RecordedStep(DeviceQueue const& queue, Communicator const& group,
-                           std::vector<Communicator const*> communicators)
-    : queue_(queue),
-      group_(group),
-      communicators_(std::move(communicators)) {}
-
-std::string RecordedStep::record(std::function<void()> const& enqueue) {
-  // Calls are counted while they are recorded, although nothing is sent; they count when they are replayed.
+std::string RecordedStep::record(Communicator const& group, std::vector<Communicator const*> communicators,
+                                 std::function<void()> const& enqueue) {
+  communicators_ = std::move(communicators);
+  instruments_ = &group.instruments();
+  // What is recorded is counted, although nothing is done; it counts when it is replayed.
+  auto const flops_before = std::exchange(instruments_->flops, {});
   std::vector<Ledger> before;
   for (auto const* comm : communicators_)
     before.push_back(std::exchange(comm->ledger(), {}));
   auto failure = graph_.capture(queue_, enqueue);
+  flops_ = std::exchange(instruments_->flops, flops_before);
   calls_.clear();
   for (auto const* comm : communicators_)
     calls_.push_back(comm->ledger());
-  auto const all_have_it = all_reduced(group_, std::int32_t{graph_.exists()}, Reduction::min) != 0;
+  auto const all_have_it = all_reduced(group, std::int32_t{graph_.exists()}, Reduction::min) != 0;
   // The reduction above is no part of the step.
   for (std::size_t i = 0; i < communicators_.size(); ++i)
     communicators_[i]->ledger() = before[i];
@@ -35,6 +34,7 @@ void RecordedStep::replay() {
   graph_.launch(queue_);
   for (std::size_t i = 0; i < communicators_.size(); ++i)
     communicators_[i]->ledger().add_calls(calls_[i]);
+  instruments_->flops += flops_;
 }
 
 } // namespace orthant::runtime

@@ -15,24 +15,26 @@ namespace orthant::runtime {
 
 class RecordedStep {
  public:
-  /// `communicators`: all that a step communicates over. They, `group` and `queue` must outlive the recording.
-  RecordedStep(DeviceQueue const& queue, Communicator const& group,
-               std::vector<Communicator const*> communicators);
+  /// `queue` must outlive the recording.
+  explicit RecordedStep(DeviceQueue const& queue) : queue_(queue) {}
 
-  /// Records what `enqueue` enqueues on the queue, instead of doing it. Recorded collectives must be launched by
-  /// all ranks or by none: if one rank cannot record, no rank has a recording. Returns the reason then, on every
-  /// rank, and otherwise an empty text. Collective over the group.
-  [[nodiscard]] std::string record(std::function<void()> const& enqueue);
+  /// Records what `enqueue` enqueues on the queue, instead of doing it. `communicators` are all that it
+  /// communicates over; they and `group` must outlive the recording. Recorded collectives must be launched by
+  /// all ranks or by none: if one rank cannot record, no rank has a recording. Returns the reason then, on
+  /// every rank, and otherwise an empty text. Collective over the group.
+  [[nodiscard]] std::string record(Communicator const& group, std::vector<Communicator const*> communicators,
+                                   std::function<void()> const& enqueue);
   [[nodiscard]] bool exists() const { return graph_.exists(); }
 
-  /// Enqueues the recorded step, and counts its calls. Throws Error if the device refuses.
+  /// Enqueues the recorded step, and counts its calls and its arithmetic. Throws Error if the device refuses.
   void replay();
 
  private:
   DeviceQueue const& queue_;
-  Communicator const& group_;
   std::vector<Communicator const*> communicators_;
   std::vector<Ledger> calls_; // of one step, per communicator
+  Instruments* instruments_ = nullptr;
+  FlopCount flops_; // of one step
   DeviceGraph graph_;
 };
 

@@ -9,9 +9,9 @@
 
 namespace orthant::runtime {
 
-/// Repeats a system call, which returns a negative number and sets errno if it fails, while it is interrupted
-/// (EINTR) or told to try again (EAGAIN). Such a state passes in milliseconds; a call that is still refused
-/// after two seconds has failed.
+/// Repeats a system call, which returns a negative number and sets errno if it fails, as often as it is
+/// interrupted (EINTR), and for two seconds while it is told to try again (EAGAIN), which passes in
+/// milliseconds.
 template<class Call>
 auto repeated(Call&& call) {
   using Clock = std::chrono::steady_clock;
@@ -19,12 +19,12 @@ auto repeated(Call&& call) {
   for (;;) {
     auto const result = call();
     if (result >= 0 || (errno != EINTR && errno != EAGAIN)) return result;
-    auto const code = errno;
+    if (errno == EINTR) continue;
     if (Clock::now() > give_up) {
-      errno = code;
+      errno = EAGAIN;
       return result;
     }
-    if (code == EAGAIN) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 

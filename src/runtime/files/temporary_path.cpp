@@ -3,7 +3,6 @@
 
 #include "runtime/comm/collectives.hpp"
 #include "runtime/files/folder_entries.hpp"
-#include "runtime/files/repeated_call.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -105,11 +104,10 @@ bool is_partial_name(std::string_view candidate, std::string_view name) {
 }
 
 bool is_in_use(std::filesystem::path const& path) noexcept {
-  auto const open_as = [&](int mode) {
-    return repeated([&] { return ::open(path.c_str(), mode | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); });
-  };
-  auto descriptor = open_as(O_RDWR);
-  if (descriptor < 0) descriptor = open_as(O_RDONLY); // a folder
+  // A file that another program holds a lease on is refused at once, and counts as unused.
+  auto descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (descriptor < 0)
+    descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); // a folder
   if (descriptor < 0) return false;
   auto const is_locked = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ::close(descriptor);

@@ -17,7 +17,11 @@ namespace orthant::runtime {
 struct FlopCount {
   std::int64_t dense = 0;
   std::int64_t sparse = 0;
-  friend bool operator==(FlopCount const&, FlopCount const&) = default;
+  FlopCount& operator+=(FlopCount const& other) {
+    dense += other.dense;
+    sparse += other.sparse;
+    return *this;
+  }
 };
 
 struct Instruments {
