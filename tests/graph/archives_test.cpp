@@ -302,9 +302,11 @@ TEST_F(BadArchive, ThatDoesNotMatchItsCheckSum) {
 TEST_F(BadArchive, ThatClaimsMoreThanItCanHold) {
   auto const claim = [](std::string& bytes) { put(bytes, size, std::uint32_t{0xfffffff0}); };
 
-  for (bool const is_compressed : {false, true})
-    EXPECT_THAT(message_after(is_compressed, claim),
-                HasSubstr("data.npz(node_feat.npy): 4294967280 bytes are claimed, more than the archive"));
+  constexpr auto text = "data.npz(node_feat.npy): 4294967280 bytes are claimed, more than the archive";
+  EXPECT_THAT(message_after(true, claim), HasSubstr(text));
+  // libzip from 1.11 on finds by itself that a stored member has two sizes.
+  EXPECT_THAT(message_after(false, claim),
+              ::testing::AnyOf(HasSubstr(text), HasSubstr("sizes don't match for stored file")));
   EXPECT_THAT(message_after(true,
                             [&](std::string& bytes) {
                               claim(bytes);

@@ -103,6 +103,15 @@ struct KokkosFailure {
   int status = exit_internal;
 };
 
+/// What Kokkos has written without its warnings, which are no cause; all of it if there is nothing else.
+std::string without_warnings(std::string const& text) {
+  std::istringstream lines(text);
+  std::string kept;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.starts_with("Warning")) kept += line + '\n';
+  return kept.find_first_not_of(" \n") == std::string::npos ? text : kept;
+}
+
 /// While it lives, what is written to std::cerr is held back, and SIGABRT ends the job with that text.
 class AbortCatcher {
  public:
@@ -124,7 +133,7 @@ class AbortCatcher {
     std::signal(SIGABRT, SIG_DFL);
     ::alarm(5); // the lock that an allocation needs may be held
     auto const text = held_.str();
-    KokkosFailure const failure(std::runtime_error(text.empty() ? "it aborted" : text));
+    KokkosFailure const failure(std::runtime_error(text.empty() ? "it aborted" : without_warnings(text)));
     end_job(failure.status, failure.message.c_str());
   }
 
