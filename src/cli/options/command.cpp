@@ -52,6 +52,17 @@ std::optional<T> number_of(std::string const& text) {
   return number;
 }
 
+/// The help with its usage line; from 2.5 on CLI11 leaves out the word "Usage".
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(CLI::App const* app, std::string name) const override {
+    auto usage = CLI::Formatter::make_usage(app, std::move(name));
+    auto const begin = usage.find_first_not_of('\n');
+    if (begin != std::string::npos && usage.compare(begin, 6, "Usage:") != 0) usage.insert(begin, "Usage: ");
+    return usage;
+  }
+};
+
 /// CLI11 would say "could not convert"; this says what is expected.
 std::string check_kind(ValueKind kind, std::string const& text) {
   if (kind == ValueKind::integer && !runtime::is_written_as(kind, text))
@@ -131,7 +142,9 @@ Command::Command(std::string name, std::string description)
   auto& app = parser_->app;
   app.allow_extras();
   app.set_help_flag("-h,--help", "Print this help");
-  app.get_formatter()->column_width(36);
+  auto const formatter = std::make_shared<HelpFormatter>();
+  formatter->column_width(36);
+  app.formatter(formatter);
 }
 
 Command::~Command() = default;
