@@ -37,7 +37,7 @@ if(ORTHANT_ENABLE_SANITIZERS)
   list(APPEND ORTHANT_TEST_ENVIRONMENT
        "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1"
        "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
-       "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:print_suppressions=0:halt_on_error=1:second_deadlock_stack=1")
+       "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:print_suppressions=0:ignore_noninstrumented_modules=1:halt_on_error=1:second_deadlock_stack=1")
 endif()
 set(_asan_options "detect_stack_use_after_return=1:strict_init_order=1:check_initialization_order=1")
 

@@ -56,7 +56,7 @@ void expect_travels_between_all_grids(runtime::Communicator const& world, models
     for (auto const& other : grids) {
       models::GcnParameters<T> loaded(*other, plan, settings);
       EXPECT_GT(num_not_formula(loaded.list()), 0) << "there is nothing to load";
-      models::load_weights(*other, file, loaded.list(), models::architecture_of(settings));
+      models::load_weights(*other, file, loaded.list());
       EXPECT_EQ(num_not_formula(loaded.list()), 0)
           << "saved on " << grid->shape().to_string() << ", loaded on " << other->shape().to_string();
     }
@@ -118,7 +118,7 @@ TEST(WeightsFile, TellsThePartsOfItsModel) {
 
   auto const facts = models::read_weights_facts(world, folder.file("parts.h5"));
   models::Gcn<double> loaded(grid, store, models::settings_of(facts));
-  models::load_weights(grid, folder.file("parts.h5"), loaded.parameters(), models::architecture_of(settings));
+  models::load_weights(grid, folder.file("parts.h5"), loaded.parameters());
 
   EXPECT_EQ(names, (std::vector<std::string>{"input.weight", "input.bias", "layer0.weight", "layer0.bias",
                                              "layer0.norm", "layer1.weight", "layer1.bias", "layer1.norm",
@@ -147,7 +147,8 @@ TEST(WeightsFile, ASingleLayerKeepsTheNormThatItHasNoScaleFor) {
 
   EXPECT_EQ(found.norm, models::Norm::rms);
   models::Gcn<float> loaded(grid, store, found);
-  models::load_weights(grid, folder.file("one.h5"), loaded.parameters(), models::architecture_of(found));
+  models::load_weights(grid, folder.file("one.h5"), loaded.parameters());
+  models::require_architecture(world, folder.file("one.h5"), models::architecture_of(found));
 }
 
 TEST(WeightsFile, RefusesOtherShapesAndOtherFiles) {
@@ -168,15 +169,13 @@ TEST(WeightsFile, RefusesOtherShapesAndOtherFiles) {
     }
     return "no error";
   };
-  EXPECT_EQ(message_of([&] { models::load_weights(grid, file, other.parameters(), {}); }),
+  EXPECT_EQ(message_of([&] { models::load_weights(grid, file, other.parameters()); }),
             file + ": /parameters/layer0.weight has shape 5 x 7, but the model needs 5 x 8");
-  EXPECT_NE(message_of([&] { models::load_weights(grid, folder.file("none.h5"), other.parameters(), {}); }),
+  EXPECT_NE(message_of([&] { models::load_weights(grid, folder.file("none.h5"), other.parameters()); }),
             "no error");
   auto another = model_of(7, 1);
   another.has_residuals = true; // the same parameters
-  EXPECT_EQ(message_of([&] {
-              models::load_weights(grid, file, saved.parameters(), models::architecture_of(another));
-            }),
+  EXPECT_EQ(message_of([&] { models::require_architecture(world, file, models::architecture_of(another)); }),
             file + " holds weights of another architecture: its residual is no, that of the model yes");
 }
 

@@ -73,7 +73,7 @@ int run(EvaluateOptions const& options, Context& context) {
                                                   settings, optimizer));
   models::Gcn<float> model(grid, store, settings);
   auto loss = models::make_vertex_loss<float>(grid, store, model.plan().logits());
-  models::load_weights(grid, options.weights, model.parameters(), models::architecture_of(settings));
+  models::load_weights(grid, options.weights, model.parameters());
   runtime::PhaseTimes phases;
   runtime::DefaultExec const exec;
   auto const& logits = model.forward(exec, models::Pass::evaluation, 0, phases);

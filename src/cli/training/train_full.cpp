@@ -26,6 +26,8 @@ int train(TrainOptions const& options, Context& context) {
   pmm::set_gemm_threads(1);
   pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
   if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
+  if (!options.init_from.empty())
+    models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
   auto const store = open_graph_of(world, options);
   auto const plan = models::plan_gcn(store, model_settings);
@@ -39,9 +41,7 @@ int train(TrainOptions const& options, Context& context) {
 
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
   models::Gcn<T> model(grid, store, model_settings);
-  if (!options.init_from.empty())
-    models::load_weights(grid, options.init_from, model.parameters(),
-                         models::architecture_of(model_settings));
+  if (!options.init_from.empty()) models::load_weights(grid, options.init_from, model.parameters());
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
       model.num_parameters(), options.compute_dtype);
 

@@ -42,6 +42,8 @@ int train(TrainOptions const& options, Context& context) {
   pmm::set_gemm_threads(1);
   pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
   if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
+  if (!options.init_from.empty())
+    models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
   auto const store = open_graph_of(world, options);
   auto const settings = training_of(options);
@@ -52,9 +54,7 @@ int train(TrainOptions const& options, Context& context) {
       batches.batch_size, has_full_graph);
   if (!options.force_memory) require_memory(context, "train", estimate);
   models::MiniBatchTrainer<T> trainer(grid, store, model_settings, settings, batches);
-  if (!options.init_from.empty())
-    models::load_weights(grid, options.init_from, trainer.parameters(),
-                         models::architecture_of(model_settings));
+  if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());
 
   begin_metrics(context, grid, options);
   describe_graph(context, store);

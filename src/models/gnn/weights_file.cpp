@@ -101,10 +101,9 @@ Architecture architecture_of(GcnSettings const& settings) {
           {"trained_features", yes_or_no(settings.trains_features)}};
 }
 
-template<class T>
-void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
-                  std::vector<Parameter<T>> const& parameters, Architecture const& architecture) {
-  runtime::together(grid.world(), [&] {
+void require_architecture(runtime::Communicator const& comm, std::filesystem::path const& path,
+                          Architecture const& architecture) {
+  runtime::together(comm, [&] {
     auto const file = Hdf5File::open(path);
     for (auto const& [part, wanted] : architecture) {
       if (!file.contains_attribute("/", part)) continue;
@@ -112,6 +111,14 @@ void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
         runtime::throw_user("{} holds weights of another architecture: its {} is {}, that of the model {}",
                             path.string(), part, found, wanted);
     }
+  });
+}
+
+template<class T>
+void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
+                  std::vector<Parameter<T>> const& parameters) {
+  runtime::together(grid.world(), [&] {
+    auto const file = Hdf5File::open(path);
     for (auto const& parameter : parameters) {
       auto const name = array_of(parameter.name);
       auto const wanted = extents_of(parameter);
@@ -217,7 +224,7 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
   template void save_weights(pmm::ProcessGrid const&, std::filesystem::path const&,                          \
                              std::vector<Parameter<T>> const&, GcnSettings const&);                          \
   template void load_weights(pmm::ProcessGrid const&, std::filesystem::path const&,                          \
-                             std::vector<Parameter<T>> const&, Architecture const&);
+                             std::vector<Parameter<T>> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

@@ -30,12 +30,16 @@ void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
 using Architecture = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] Architecture architecture_of(GcnSettings const& settings);
 
-/// Parameters := those of the file. Collective over the grid's world. Throws UserError if the file records
-/// another architecture, naming the part; and if a parameter is missing or has another shape, naming it and
-/// both shapes.
+/// Throws UserError, naming the part, if the file records another architecture; parts that it does not record
+/// fit. Collective over `comm`.
+void require_architecture(runtime::Communicator const& comm, std::filesystem::path const& path,
+                          Architecture const& architecture);
+
+/// Parameters := those of the file. Collective over the grid's world. Throws UserError, naming the parameter
+/// and both shapes, if one is missing or has another shape.
 template<class T>
 void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
-                  std::vector<Parameter<T>> const& parameters, Architecture const& architecture);
+                  std::vector<Parameter<T>> const& parameters);
 
 /// The architecture that a weights file holds.
 struct WeightsFacts {
