@@ -35,7 +35,8 @@ class FullGraphTrainer {
   /// Loss and accuracy of the model as it is, without dropout. Collective.
   [[nodiscard]] Scores evaluate();
 
-  /// One epoch of run(): loss, gradients' norms (one a layer), update. Collective over the grid's group.
+  /// One epoch of run(): loss, norms of the gradients (one per matrix), update. Collective over the grid's
+  /// group.
   runtime::EpochRecord train_epoch(std::int64_t epoch);
 
  private:

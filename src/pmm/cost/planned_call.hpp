@@ -14,8 +14,8 @@ namespace orthant::pmm {
 struct PlannedCall {
   runtime::Operation operation{};
   std::string axis;            // name of the communicator: "x", "y", "z", "data", "group"
-  std::int64_t bytes = 0;      // of this rank, as its ledger counts them
-  std::int64_t sent_bytes = 0; // of this rank, as its ledger counts them
+  std::int64_t bytes = 0;      // of the logical buffer on this rank, as its ledger counts them
+  std::int64_t sent_bytes = 0; // that this rank sends, as its ledger counts them
 
   friend bool operator==(PlannedCall const&, PlannedCall const&) = default;
 };

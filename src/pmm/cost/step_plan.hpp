@@ -6,9 +6,9 @@
 // steps of thousands of ranks are planned on one.
 //
 //   StepPlan step(shape, coordinates, sizeof(float));
-//   plan_product(step, transform);                          // listed where it is defined: pmm.hpp
-//   plan_bias_sum(step, q);
-//   bytes_along(step, "x");                                 // a sum over the list
+//   plan_product(step, transform);       // declared beside the product itself (pmm/product/pmm.hpp)
+//   plan_sum_rows(step, q);
+//   bytes_along(step, "x");              // a sum over the list
 //
 // The products and the calls of a list equal what the runner multiplies and what the ledgers count, in a test
 // on every grid (docs/design.md 2.5).
@@ -56,7 +56,6 @@ class StepPlan {
         coordinates_(coordinates),
         scalar_bytes_(scalar_bytes) {}
 
-  [[nodiscard]] int size(Axis axis) const { return shape_.size(axis); }
   [[nodiscard]] Block block(Placement const& placement) const {
     return block_of(shape_, coordinates_, placement);
   }

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A step that the ranks of a group record together and then replay: a graph of device work (device_graph.hpp),
-// and the calls that its collectives count. What differs from step to step must be in the device's memory.
+// A step that the ranks of a group record together and then replay: a graph of device work
+// (runtime/device/device_graph.hpp), and the calls that its collectives count. What differs from step to step must be in the device's memory.
 
 #include "runtime/comm/communicator.hpp"
 #include "runtime/device/device_graph.hpp"

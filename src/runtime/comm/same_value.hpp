@@ -11,8 +11,8 @@
 
 namespace orthant::runtime {
 
-/// Throws Error on every rank of `comm`, with the smallest and the largest value, unless `value` is the same on
-/// all of them. Collective: one all_reduce of 16 bytes.
+/// Throws Error on every rank of `comm`, with the smallest and the largest value, unless `value` is the same
+/// on all of them. Collective: one all_reduce of 16 bytes.
 template<std::integral T>
 void require_same(Communicator const& comm, T value, char const* name, Here where = Here::current()) {
   auto const number = static_cast<std::int64_t>(value);
@@ -26,7 +26,8 @@ void require_same(Communicator const& comm, T value, char const* name, Here wher
 
 } // namespace orthant::runtime
 
-/// require_same() for our own mistakes; compiled away with NDEBUG. Only at set-up: a step's calls are counted.
+/// require_same() for our own mistakes; compiled away with NDEBUG. Only at set-up: the calls of a step are
+/// counted.
 #ifdef NDEBUG
 #define ORTHANT_ASSERT_SAME(comm, value) static_cast<void>(0)
 #else

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Timeline of one run in the Chrome trace-event format (chrome://tracing, Perfetto): one process a rank, one
+// Timeline of one run in the Chrome trace-event format (chrome://tracing, Perfetto): one process per rank, one
 // lane for regions and one for the collectives of each axis. Off until `start`; while off, a record costs one
 // branch. Ranks are put on one time axis by their system clocks, which agree to a microsecond on one node and
 // as well as NTP keeps them between nodes (trace_file.hpp).

@@ -30,7 +30,7 @@ namespace orthant::runtime {
 struct EpochRecord {
   std::int64_t epoch = 0; // from 1
   double loss = 0;
-  std::vector<double> grad_norms; // a layer
+  std::vector<double> grad_norms; // one per matrix that is trained
   double seconds = 0;
   std::int64_t comm_bytes = 0; // sum over ranks of the ledgers' bytes
   std::int64_t sent_bytes = 0; // sum over ranks of the ledgers' sent bytes
