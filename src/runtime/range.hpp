@@ -30,4 +30,13 @@ struct Range {
   return {begin_of(part), begin_of(part + 1)};
 }
 
+/// The part of that cut which holds `index`.
+[[nodiscard]] constexpr std::int64_t balanced_part(std::int64_t count, std::int64_t num_parts,
+                                                   std::int64_t index) {
+  auto const small = count / num_parts;
+  auto const num_larger = count % num_parts;
+  auto const in_larger = num_larger * (small + 1);
+  return index < in_larger ? index / (small + 1) : num_larger + (index - in_larger) / small;
+}
+
 } // namespace orthant::runtime

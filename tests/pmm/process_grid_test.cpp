@@ -92,7 +92,7 @@ class ProcessGridTest : public ::testing::TestWithParam<std::array<int, 4>> {
 
 TEST_P(ProcessGridTest, EachAxisHoldsTheRanksThatDifferThereOnly) {
   for (auto const axis : {Axis::x, Axis::y, Axis::z, Axis::data}) {
-    auto const& comm = grid_.along(axis);
+    auto const& comm = grid_.over(axis);
     EXPECT_EQ(comm.size(), grid_.size(axis));
     EXPECT_EQ(comm.rank(), grid_.coordinate(axis));
     EXPECT_EQ(comm.axis(), name_of(axis));
@@ -137,7 +137,7 @@ TEST_P(ProcessGridTest, CommunicatorsAreMadeWhenTheyAreFirstAskedForAndOnce) {
   ProcessGrid const grid(world_, grid_.shape());
   EXPECT_TRUE(grid.communicators().empty());
 
-  auto const* const first = &grid.along(Axis::z);
+  auto const* const first = &grid.over(Axis::z);
   static_cast<void>(grid.group());
 
   EXPECT_EQ(&grid.over({Axis::z}), first);
@@ -165,7 +165,7 @@ TEST(AxisSet, CountsRanksAndPlacesWithinAGroup) {
 
 TEST_P(ProcessGridTest, PiecesCoverAMatrixOnceAndDifferByAtMostOneRow) {
   for (auto const& extents : {Extents{23, 10}, Extents{1, 3}, Extents{0, 4}, Extents{3, 0}})
-    for (auto const& [rows, columns] : axis_pairs())
+    for (auto const& [rows, columns] : axis_set_pairs())
       for (auto const storage : all_storages) {
         Placement const placement{{rows, columns, storage}, extents};
         auto const third = placement.layout.third();
@@ -179,7 +179,7 @@ TEST_P(ProcessGridTest, PiecesCoverAMatrixOnceAndDifferByAtMostOneRow) {
           EXPECT_LE(block.num_stored, block.num_padded);
           if (storage == Storage::flat_sharded)
             lengths.insert(block.num_padded * grid_.size(third) - block.size());
-          if (storage == Storage::replicated && at.along(third) != 0) continue;
+          if (storage == Storage::replicated && rank_within(grid_.shape(), at, third) != 0) continue;
           for (std::int64_t i = block.first; i < block.first + block.num_stored; ++i)
             ++covered[static_cast<std::size_t>((block.rows.begin + i / block.columns.size()) *
                                                    extents.columns +
@@ -215,8 +215,42 @@ TEST(Block, IsTheOneWorkedOutByHand) {
   EXPECT_EQ(block_of(shape, at, flat), (Block{rows, {0, 4}, rows, 33, 11, 11}));
 }
 
+/// 23 rows over z of 4, and in it over x of 2 and y of 3, worked out by hand: z cuts 6 + 6 + 6 + 5, x cuts 5
+/// in 3 + 2, y cuts 2 in 1 + 1 + 0.
+TEST(Block, RowsOverSeveralAxesAreCutInNestedOrder) {
+  GridShape const shape{1, 2, 3, 4};
+  Coordinates at;
+  at.z = 3;
+  at.x = 1;
+  at.y = 1;
+  EXPECT_EQ(part_of(shape, at, Axis::z, 23), (Range{18, 23}));
+  EXPECT_EQ(part_of(shape, at, {Axis::x, Axis::z}, 23), (Range{21, 23}));
+  EXPECT_EQ(part_of(shape, at, group_axes, 23), (Range{22, 23}));
+  EXPECT_EQ(part_of(shape, at, {}, 23), (Range{0, 23}));
+  EXPECT_EQ(part_holding(shape, group_axes, 23, 22), rank_within(shape, at, group_axes));
+  EXPECT_EQ(part_holding(shape, {}, 23, 22), 0);
+  for (int rank = 0; rank < shape.num_ranks(); ++rank) {
+    auto const range = part_of(shape, coordinates_of(shape, rank), group_axes, 23);
+    for (auto i = range.begin; i < range.end; ++i)
+      EXPECT_EQ(part_holding(shape, group_axes, 23, i), rank);
+  }
+
+  // 24 rows in 8 granules of 3: z cuts 2 + 2 + 2 + 2 of them, x one each.
+  EXPECT_EQ(part_of(shape, at, {Axis::x, Axis::z}, 24, 3), (Range{21, 24}));
+  EXPECT_EQ(part_holding(shape, {Axis::x, Axis::z}, 24, 22, 3), 1 + 2 * 3);
+  EXPECT_THROW(static_cast<void>(part_of(shape, at, Axis::z, 23, 3)), runtime::Error);
+  Layout const heads{Axis::z, Axis::y, Storage::replicated, natural_order, natural_order, 3, 2};
+  EXPECT_EQ(block_of(shape, at, {heads, {24, 10}}), (Block{{18, 24}, {4, 8}, {18, 24}, 0, 24, 24}));
+
+  // Whole rows of 5 columns, cut over all ranks.
+  EXPECT_EQ(block_of(shape, at, {{group_axes, {}}, {23, 5}}), (Block{{22, 23}, {0, 5}, {22, 23}, 0, 5, 5}));
+  // A whole matrix of 115 numbers in 24 pieces of 5: this is piece 22 = 1 + 3 (1 + 2 * 3), the last with any.
+  EXPECT_EQ(block_of(shape, at, {{{}, {}, Storage::flat_sharded}, {23, 5}}),
+            (Block{{0, 23}, {0, 5}, {0, 23}, 110, 5, 5}));
+}
+
 TEST_P(ProcessGridTest, FillNamesTheGlobalPlaceOfEveryElement) {
-  for (auto const& [rows, columns] : axis_pairs())
+  for (auto const& [rows, columns] : axis_set_pairs())
     for (auto const storage : all_storages) {
       DistMatrix<double> const matrix(grid_, {{rows, columns, storage}, {9, 14}}, "matrix");
 
@@ -237,11 +271,13 @@ TEST(ProcessGrid, AShapeOfAnotherSizeIsRefused) {
 }
 
 TEST(Layout, SaysItsAxesStorageAndOrders) {
-  Placement const placement{{Axis::z, Axis::x, Storage::flat_sharded, IndexOrder::p1, IndexOrder::p2},
-                            {7, 5}};
+  Placement const placement{{Axis::z, Axis::x, Storage::flat_sharded, p1, p2}, {7, 5}};
   EXPECT_EQ(placement.to_string(), "7 x 5 [z,x] flat-sharded over y, orders p1/p2");
   EXPECT_THROW(static_cast<void>((Layout{Axis::x, Axis::x}.third())), runtime::Error);
   EXPECT_THROW(static_cast<void>((Layout{Axis::x, Axis::data}.third())), runtime::Error);
+  EXPECT_THROW(static_cast<void>((Layout{{Axis::x, Axis::y}, Axis::y}.third())), runtime::Error);
+  EXPECT_EQ((Layout{{Axis::x, Axis::y, Axis::z}, {}, Storage::replicated, p1}.to_string()),
+            "[group,none] replicated over none, orders p1/natural");
 }
 
 INSTANTIATE_TEST_SUITE_P(Grids, ProcessGridTest, ::testing::ValuesIn(grids_4d(world_size())), GridName{});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The primitive and its adjoints on every grid: all six axis pairs, storages, dense and sparse operands,
+// The primitive and its adjoints on every grid: all ways to deal the axes, storages, dense and sparse operands,
 // extents that divide nothing, against serial loops; and the ledgers against the listed calls.
 #include "pmm/product/pmm.hpp"
 
@@ -20,24 +20,27 @@ using runtime::Operation;
 
 /// The axes that r, k and c of one product stand for, and its extents.
 struct Frame {
-  Axis r;
-  Axis k;
-  Axis c;
+  AxisSet r;
+  AxisSet k;
+  AxisSet c;
   std::int64_t num_rows;
   std::int64_t num_inner;
   std::int64_t num_columns;
+  std::int64_t granule_of_rows = 1;
+  std::int64_t granule_of_inner = 1;
 };
 
-/// All six frames; extents differ, divide nothing, and are below the axis sizes now and then.
+/// Every way to deal the three axes to r, k and c, none or several to one; extents differ, divide nothing, and are below the axis sizes now and then.
 std::vector<Frame> frames(std::uint64_t seed) {
   constexpr std::array<std::int64_t, 8> extents{1, 2, 3, 5, 7, 13, 19, 31};
   std::vector<Frame> all;
-  for (auto const& [r, c] : axis_pairs()) {
+  for (auto const& [r, c] : axis_set_pairs()) {
     auto const k = Layout{r, c}.third();
     auto const n = std::ssize(all);
     all.push_back({r, k, c, extents[mixed(seed, n, 0) % 8], extents[mixed(seed, n, 1) % 8],
                    extents[mixed(seed, n, 2) % 8]});
   }
+  all.push_back({Axis::x, Axis::y, Axis::z, 12, 20, 7, 3, 5});
   return all;
 }
 
@@ -48,9 +51,12 @@ struct Operands {
 };
 
 Operands placements(Frame const& f, Storage a, Storage b, Storage c) {
-  return {{{f.r, f.k, a}, {f.num_rows, f.num_inner}},
-          {{f.k, f.c, b}, {f.num_inner, f.num_columns}},
-          {{f.r, f.c, c}, {f.num_rows, f.num_columns}}};
+  Operands p{{{f.r, f.k, a}, {f.num_rows, f.num_inner}},
+             {{f.k, f.c, b}, {f.num_inner, f.num_columns}},
+             {{f.r, f.c, c}, {f.num_rows, f.num_columns}}};
+  p.a.layout.row_granule = p.c.layout.row_granule = f.granule_of_rows;
+  p.a.layout.column_granule = p.b.layout.row_granule = f.granule_of_inner;
+  return p;
 }
 
 /// Every grid of one data group, and one of two groups.
@@ -289,7 +295,7 @@ TEST_P(ProductTest, CallsAreThoseWorkedOutByHand) {
   auto const calls = calls_of_product<double>({"C = A B", Form::product, p.a, p.b, p.c, {}});
 
   std::vector<PlannedCall> expected;
-  auto const expect_call = [&](Operation operation, Axis axis, std::int64_t bytes) {
+  auto const expect_call = [&](Operation operation, AxisSet axis, std::int64_t bytes) {
     if (bytes == 0) return;
     auto const sent = runtime::sent_bytes(operation, bytes, grid_.coordinate(axis), grid_.size(axis));
     expected.push_back({operation, std::string(name_of(axis)), bytes, sent});
@@ -324,7 +330,7 @@ TEST_P(ProductTest, WhatDoesNotComposeIsRefusedWithAllThreePlacements) {
   wrong_extent.extents.rows = 8;
   expect_refused(a, wrong_extent, c, "extents");
   auto wrong_order = b;
-  wrong_order.layout.row_order = IndexOrder::p2;
+  wrong_order.layout.row_order = p2;
   expect_refused(a, wrong_order, c, "orders");
   auto data_axis = a;
   data_axis.layout.rows = Axis::data;

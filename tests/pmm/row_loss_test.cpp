@@ -101,7 +101,7 @@ class RowLossTest : public ::testing::TestWithParam<std::array<int, 3>> {
   /// Calls `body(placement)` for all axis pairs and storages that logits can have.
   template<class Body>
   void for_each_placement(Extents const& extents, Body const& body) {
-    for (auto const& [rows, columns] : axis_pairs())
+    for (auto const& [rows, columns] : axis_set_pairs())
       for (auto const storage : {Storage::replicated, Storage::row_sharded})
         body(Placement{{rows, columns, storage}, extents});
   }
@@ -309,6 +309,7 @@ TEST_P(RowLossTest, BiasIsAddedAndItsGradientSummed) {
       EXPECT_EQ(sums(static_cast<std::size_t>(j - range.begin)), expected) << placement.to_string();
     }
     DistVector<double> const other(grid_, placement.layout.rows, 11, "other");
+    if (other.axes() == bias.axes()) return; // rows and columns are whole
     EXPECT_THROW(add_bias(exec_, matrix, other), runtime::Error);
   });
 }
@@ -318,7 +319,7 @@ TEST_P(RowLossTest, NormsCountReplicasOnceAndNoPadding) {
   auto squares = 0.0;
   for (auto const number : whole.numbers)
     squares += number * number;
-  for (auto const& [rows, columns] : axis_pairs())
+  for (auto const& [rows, columns] : axis_set_pairs())
     for (auto const storage : all_storages) {
       auto const matrix = distributed<float>(grid_, {{rows, columns, storage}, {13, 9}}, whole);
       DistVector<float> const vector(grid_, columns, 9, "vector");

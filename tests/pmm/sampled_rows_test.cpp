@@ -37,20 +37,20 @@ class Sample {
     for (std::int64_t v = 0; v < n; ++v)
       if (mixed(seed, v, 2) % static_cast<std::uint64_t>(one_in) == 0) in_p2_.push_back(v);
     in_p1_ = in_p2_;
-    std::ranges::sort(in_p1_, {}, [&](auto v) { return position(IndexOrder::p1, v); });
+    std::ranges::sort(in_p1_, {}, [&](auto v) { return position(p1, v); });
   }
 
   [[nodiscard]] std::int64_t size() const { return std::ssize(in_p2_); }
   [[nodiscard]] std::int64_t num_positions() const { return n_; }
   /// Sampled vertices in that order; a vertex is named by its position in p2.
   [[nodiscard]] std::vector<std::int64_t> const& vertices(IndexOrder order) const {
-    return order == IndexOrder::p1 ? in_p1_ : in_p2_;
+    return order == p1 ? in_p1_ : in_p2_;
   }
   [[nodiscard]] std::int64_t position(IndexOrder order, std::int64_t vertex) const {
-    return order == IndexOrder::p1 ? p1_of_[static_cast<std::size_t>(vertex)] : vertex;
+    return order == p1 ? p1_of_[static_cast<std::size_t>(vertex)] : vertex;
   }
-  [[nodiscard]] OwnRange own(ProcessGrid const& grid, Axis axis, IndexOrder order) const {
-    auto const part = runtime::balanced_range(n_, grid.size(axis), grid.coordinate(axis));
+  [[nodiscard]] OwnRange own(ProcessGrid const& grid, AxisSet axis, IndexOrder order) const {
+    auto const part = part_of(grid.shape(), grid.coordinates(), axis, n_);
     auto const count_below = [&](std::int64_t end) {
       return std::ranges::count_if(vertices(order), [&](auto v) { return position(order, v) < end; });
     };
@@ -114,12 +114,10 @@ TEST_P(SampledRowsTest, AggregationAndItsAdjointEqualSerialOnes) {
         SparseRecipe const recipe{3, false, true};
         auto const a = make_dense(n, n, recipe);
         auto const f = make_dense(n, 7, [](auto i, auto j) { return small_integer(4, i, j); });
-        Placement const pa{{r, k, Storage::replicated, IndexOrder::p1, IndexOrder::p2},
-                           {n, n},
-                           sample.own(grid_, r, IndexOrder::p1),
-                           sample.own(grid_, k, IndexOrder::p2)};
-        auto const pf = rows_of(sample, {k, c, storage, IndexOrder::p2}, 7);
-        auto const ph = rows_of(sample, {r, c, storage, IndexOrder::p1}, 7);
+        Placement const pa{
+            {r, k, Storage::replicated, p1, p2}, {n, n}, sample.own(grid_, r, p1), sample.own(grid_, k, p2)};
+        auto const pf = rows_of(sample, {k, c, storage, p2}, 7);
+        auto const ph = rows_of(sample, {r, c, storage, p1}, 7);
         auto const block = block_of(grid_, pa);
         DistSparse<double> const adjacency(grid_, pa, sparse_block<double>(recipe, block.rows, block.columns),
                                            Adjoint::kept);
@@ -138,9 +136,9 @@ TEST_P(SampledRowsTest, TransformationAndItsAdjointsEqualSerialOnes) {
         auto const h = make_dense(sample.size(), 5, [](auto i, auto j) { return small_integer(5, i, j); });
         auto const w = make_dense(5, 7, [](auto i, auto j) { return small_integer(6, i, j); });
         auto const q = make_dense(sample.size(), 7, [](auto i, auto j) { return small_integer(7, i, j); });
-        auto const ph = rows_of(sample, {r, k, storage, IndexOrder::p1}, 5);
+        auto const ph = rows_of(sample, {r, k, storage, p1}, 5);
         Placement const pw{{k, c, Storage::flat_sharded}, {5, 7}};
-        auto const pq = rows_of(sample, {r, c, storage, IndexOrder::p1}, 7);
+        auto const pq = rows_of(sample, {r, c, storage, p1}, 7);
         auto const dh = distributed<double>(grid_, ph, h);
         auto const dw = distributed<double>(grid_, pw, w);
         auto const dq = distributed<double>(grid_, pq, q);
@@ -156,7 +154,7 @@ TEST_P(SampledRowsTest, BiasGradientsAndNormsSumEveryRowOnce) {
     for (auto const& [r, k] : axis_pairs())
       for (auto const storage : {Storage::replicated, Storage::row_sharded}) {
         auto const q = make_dense(sample.size(), 7, [](auto i, auto j) { return small_integer(7, i, j); });
-        auto const dq = distributed<double>(grid_, rows_of(sample, {r, k, storage, IndexOrder::p2}, 7), q);
+        auto const dq = distributed<double>(grid_, rows_of(sample, {r, k, storage, p2}, 7), q);
         DistVector<double> const db(grid_, k, 7, "orthant::testing::db");
         Workspace<double> work;
         reserve_column_sums(work, dq.block().stored_rows.size(), dq.block().columns.size());
@@ -187,8 +185,7 @@ TEST_P(SampledRowsTest, TheLossIsThatOfAllRows) {
       auto const z = make_dense(sample.size(), 5, [](auto i, auto j) { return small_real(8, i, j); });
       auto const label = [](std::int64_t i) { return static_cast<std::int32_t>(mixed(9, i) % 5); };
       auto const is_trained = [](std::int64_t i) { return mixed(10, i) % 3 != 0; };
-      auto const logits =
-          distributed<double>(grid_, rows_of(sample, {r, k, Storage::replicated, IndexOrder::p1}, 5), z);
+      auto const logits = distributed<double>(grid_, rows_of(sample, {r, k, Storage::replicated, p1}, 5), z);
       std::vector<std::int8_t> splits;
       std::vector<std::int32_t> classes;
       for (auto i = logits.block().rows.begin; i < logits.block().rows.end; ++i) {
@@ -223,8 +220,7 @@ TEST_P(SampledRowsTest, RowsFollowTheirVerticesBetweenPlacementsAndOrders) {
   for (auto const& sample : samples())
     for (auto const& [r, k] : axis_pairs())
       for (auto const& [to_r, to_k] : axis_pairs())
-        for (auto const& [from_order, to_order] :
-             {std::pair(IndexOrder::p2, IndexOrder::p1), std::pair(IndexOrder::p1, IndexOrder::p1)}) {
+        for (auto const& [from_order, to_order] : {std::pair(p2, p1), std::pair(p1, p1)}) {
           auto const value = [](std::int64_t vertex, std::int64_t j) {
             return static_cast<double>(100 * vertex + j);
           };
@@ -258,7 +254,7 @@ TEST_P(SampledRowsTest, RowsFollowTheirVerticesBetweenPlacementsAndOrders) {
 
 TEST_P(SampledRowsTest, WhatOnlyOtherRanksKnowIsRefused) {
   auto const sample = samples().front();
-  auto const here = rows_of(sample, {Axis::x, Axis::y, Storage::replicated, IndexOrder::p1}, 5);
+  auto const here = rows_of(sample, {Axis::x, Axis::y, Storage::replicated, p1}, 5);
   auto elsewhere = grid_.coordinates();
   elsewhere.x = (elsewhere.x + 1) % grid_.size(Axis::x);
   if (grid_.size(Axis::x) > 1) {
@@ -275,7 +271,7 @@ TEST_P(SampledRowsTest, WhatOnlyOtherRanksKnowIsRefused) {
   EXPECT_NO_THROW(Product<double>(grid_, Form::product, here, w, result));
   EXPECT_THROW(Product<double>(grid_, Form::product, balanced, w, result), runtime::Error);
 
-  auto const own = sample.positions(IndexOrder::p1, here.own_rows->range, IndexOrder::p1);
+  auto const own = sample.positions(p1, here.own_rows->range, p1);
   std::vector<std::int64_t> const too_many(own.size() + 1);
   EXPECT_NO_THROW(Relayout<double>(grid_, here, here, {sample.num_positions(), own, own, own}));
   EXPECT_THROW(Relayout<double>(grid_, here, here, {sample.num_positions(), too_many, own, own}),

@@ -71,7 +71,7 @@ class SampledBlocks : public ::testing::TestWithParam<std::array<int, 4>> {
 
   /// This rank's part of a whole matrix of blocks, of which the ranks along `third` have copies.
   [[nodiscard]] Dense part_of(SampledBlock<double> const& block, SampledVertices const& rows,
-                              SampledVertices const& columns, std::int64_t n, pmm::Axis third) const {
+                              SampledVertices const& columns, std::int64_t n, pmm::AxisSet third) const {
     Dense part(n, n);
     if (grid_.coordinate(third) == 0) add_entries(block, rows, columns, part);
     return part;
@@ -114,7 +114,7 @@ class SampledBlocks : public ::testing::TestWithParam<std::array<int, 4>> {
     auto const t = sampler.batch_of(step, grid_.coordinate(pmm::Axis::data));
 
     struct Wanted {
-      pmm::Axis third;
+      pmm::AxisSet third;
       BlockHandle block;
       std::size_t rows;
       std::size_t columns;

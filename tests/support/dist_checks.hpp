@@ -144,26 +144,19 @@ template<class T>
 /// Calls, bytes and sent bytes.
 using CallTotals = std::map<std::pair<std::string, runtime::Operation>, std::array<std::int64_t, 3>>;
 
-inline std::vector<runtime::Communicator const*> communicators_of(pmm::ProcessGrid const& grid) {
-  std::vector<runtime::Communicator const*> all{&grid.group()};
-  for (auto const axis : {pmm::Axis::x, pmm::Axis::y, pmm::Axis::z, pmm::Axis::data})
-    all.push_back(&grid.along(axis));
-  return all;
-}
-
 inline void clear_ledgers(pmm::ProcessGrid const& grid) {
-  for (auto const* comm : communicators_of(grid))
-    comm->ledger().clear();
+  for (auto const& [axes, comm] : grid.communicators())
+    comm.ledger().clear();
 }
 
 /// By axis and operation: what the ledgers hold.
 inline CallTotals counted_calls(pmm::ProcessGrid const& grid) {
   CallTotals totals;
-  for (auto const* comm : communicators_of(grid))
+  for (auto const& [axes, comm] : grid.communicators())
     for (std::size_t i = 0; i < runtime::num_operations; ++i) {
       auto const operation = static_cast<runtime::Operation>(i);
-      auto const& entry = comm->ledger()[operation];
-      if (entry.calls > 0) totals[{comm->axis(), operation}] = {entry.calls, entry.bytes, entry.sent_bytes};
+      auto const& entry = comm.ledger()[operation];
+      if (entry.calls > 0) totals[{comm.axis(), operation}] = {entry.calls, entry.bytes, entry.sent_bytes};
     }
   return totals;
 }
@@ -199,12 +192,31 @@ inline CallTotals planned_calls(pmm::StepPlan const& step) {
   return planned_calls(calls_of(step));
 }
 
+/// Names of orders; any two would do.
+inline constexpr pmm::IndexOrder p1{"p1"};
+inline constexpr pmm::IndexOrder p2{"p2"};
+
+using AxisPair = std::pair<pmm::AxisSet, pmm::AxisSet>; // of rows and columns
+
 /// Every way to split rows and columns over two of the three axes.
-inline std::vector<std::pair<pmm::Axis, pmm::Axis>> axis_pairs() {
-  std::vector<std::pair<pmm::Axis, pmm::Axis>> pairs;
+inline std::vector<AxisPair> axis_pairs() {
+  std::vector<AxisPair> pairs;
   for (auto const rows : pmm::spatial_axes)
     for (auto const columns : pmm::spatial_axes)
       if (rows != columns) pairs.emplace_back(rows, columns);
+  return pairs;
+}
+
+/// Every way to split rows and columns over none, one or more of the three axes: 27.
+inline std::vector<AxisPair> axis_set_pairs() {
+  std::vector<AxisPair> pairs{{{}, {}}};
+  for (auto const axis : pmm::spatial_axes) {
+    auto const before = pairs;
+    for (auto const& [rows, columns] : before) {
+      pairs.emplace_back(rows.with(axis), columns);
+      pairs.emplace_back(rows, columns.with(axis));
+    }
+  }
   return pairs;
 }
 

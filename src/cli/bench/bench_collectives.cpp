@@ -246,7 +246,7 @@ int run(CollectivesOptions const& options, Context& context) {
   pmm::ProcessGrid const grid(world, shape);
   for (auto const axis : {pmm::Axis::x, pmm::Axis::y, pmm::Axis::z, pmm::Axis::data})
     if (grid.size(axis) > 1 || (shape.num_ranks() == 1 && axis == pmm::Axis::x))
-      bench_axis(context, grid.along(axis), options, sizes, common);
+      bench_axis(context, grid.over(axis), options, sizes, common);
   return runtime::exit_done;
 }
 

@@ -151,7 +151,7 @@ int bench(SpmmOptions const& options, Context& context) {
 
   // A^[x,y], even layers.
   pmm::Placement const placement{
-      {pmm::Axis::x, pmm::Axis::y, pmm::Storage::replicated, pmm::IndexOrder::p1, pmm::IndexOrder::p2},
+      {pmm::Axis::x, pmm::Axis::y, pmm::Storage::replicated, models::order_p1, models::order_p2},
       {facts.num_vertices, facts.num_vertices}};
   auto const matrix = models::AdjacencyBlocks<T>(grid, store).get(placement, true);
   auto const roofline = measure_roofline<T>(world, options.roofline);

@@ -8,7 +8,7 @@
 namespace orthant::models {
 namespace {
 
-using pmm::Axis;
+using pmm::AxisSet;
 using pmm::IndexOrder;
 
 /// Every placement of a plan that has vertices in its rows.
@@ -95,17 +95,17 @@ BatchSource<T>::BatchSource(pmm::ProcessGrid const& grid, graph::GraphStore cons
 }
 
 template<class T>
-void BatchSource<T>::add_range(Axis axis, IndexOrder order) {
-  auto const [entry, is_new] = ranges_.try_emplace({axis, order}, 0);
+void BatchSource<T>::add_range(AxisSet axes, IndexOrder order) {
+  auto const [entry, is_new] = ranges_.try_emplace({axes, order}, 0);
   if (is_new)
-    entry->second = builder_.add_range(
-        order_of(order), runtime::balanced_range(num_vertices_, grid_.size(axis), grid_.coordinate(axis)));
+    entry->second = builder_.add_range(order_of(order),
+                                       pmm::part_of(grid_.shape(), grid_.coordinates(), axes, num_vertices_));
 }
 
 template<class T>
-std::size_t BatchSource<T>::range_of(Axis axis, IndexOrder order) const {
-  auto const known = ranges_.find({axis, order});
-  ORTHANT_REQUIRE(known != ranges_.end(), "no matrix has its vertices along ", pmm::name_of(axis));
+std::size_t BatchSource<T>::range_of(AxisSet axes, IndexOrder order) const {
+  auto const known = ranges_.find({axes, order});
+  ORTHANT_REQUIRE(known != ranges_.end(), "no matrix has its vertices along ", pmm::name_of(axes));
   return known->second;
 }
 
@@ -177,9 +177,9 @@ void BatchSource<T>::fill_sparse_features(std::vector<std::int32_t> const& rows,
 template<class T>
 GcnPlan BatchSource<T>::plan_of(sampling::Batch<T> const& sample) const {
   auto plan = with_num_vertices(plan_, sample.keys.size());
-  auto const own = [&](Axis axis, IndexOrder order) {
-    auto const count = static_cast<std::int64_t>(sample.vertices[range_of(axis, order)].size());
-    return pmm::OwnRange{grid_.coordinate(axis), {0, count}};
+  auto const own = [&](AxisSet axes, IndexOrder order) {
+    auto const count = static_cast<std::int64_t>(sample.vertices[range_of(axes, order)].size());
+    return pmm::OwnRange{grid_.coordinate(axes), {0, count}};
   };
   for_each_vertex_matrix(plan, [&](pmm::Placement& placement) {
     placement.own_rows = own(placement.layout.rows, placement.layout.row_order);
@@ -201,8 +201,7 @@ std::vector<std::int64_t> BatchSource<T>::positions_of(pmm::Layout const& layout
                                                        sampling::Batch<T> const& sample) const {
   auto const& vertices = rows_of(layout, sample);
   if (layout.row_order != order) return vertices.other_positions;
-  auto const range =
-      runtime::balanced_range(num_vertices_, grid_.size(layout.rows), grid_.coordinate(layout.rows));
+  auto const range = pmm::part_of(grid_.shape(), grid_.coordinates(), layout.rows, num_vertices_);
   std::vector<std::int64_t> positions;
   positions.reserve(vertices.size());
   for (auto const position : vertices.positions)

@@ -64,10 +64,10 @@ class BatchSource {
   [[nodiscard]] std::int64_t num_bytes() const { return builder_.num_bytes(); }
 
  private:
-  using RangeKey = std::pair<pmm::Axis, pmm::IndexOrder>;
+  using RangeKey = std::pair<pmm::AxisSet, pmm::IndexOrder>;
 
-  void add_range(pmm::Axis axis, pmm::IndexOrder order);
-  [[nodiscard]] std::size_t range_of(pmm::Axis axis, pmm::IndexOrder order) const;
+  void add_range(pmm::AxisSet axes, pmm::IndexOrder order);
+  [[nodiscard]] std::size_t range_of(pmm::AxisSet axes, pmm::IndexOrder order) const;
   /// The batch's vertices that are this rank's rows of such a placement.
   [[nodiscard]] sampling::SampledVertices const& rows_of(pmm::Layout const& layout,
                                                          sampling::Batch<T> const& sample) const;

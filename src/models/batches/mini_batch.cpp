@@ -113,7 +113,7 @@ typename ParameterUpdate<T>::Result MiniBatchTrainer<T>::train_step(std::int64_t
     add_batch(epoch, k);
   {
     ScopedTimer const timer(grid_.world().instruments(), phases_, "data");
-    runtime::all_reduce(exec_, grid_.along(Axis::data), update_->numbers().sums());
+    runtime::all_reduce(exec_, grid_.over(Axis::data), update_->numbers().sums());
     gradient_sum_.finish(exec_);
   }
   // Gradients were divided by the nominal count.

@@ -8,9 +8,7 @@
 namespace orthant::models {
 namespace {
 
-using graph::Order;
 using graph::Parity;
-using pmm::IndexOrder;
 using pmm::Placement;
 
 template<class T>
@@ -25,18 +23,13 @@ runtime::CsrMatrix<T> to_csr(graph::CsrBlock const& block) {
 /// axis.
 std::vector<double> inverse_row_sums(pmm::ProcessGrid const& grid, Placement const& placement,
                                      std::vector<double> sums) {
-  runtime::all_reduce(runtime::host, grid.along(placement.layout.columns), sums);
+  runtime::all_reduce(runtime::host, grid.over(placement.layout.columns), sums);
   for (auto& sum : sums)
     sum = sum == 0 ? 1 : 1 / sum;
   return sums;
 }
 
 } // namespace
-
-Order order_of(IndexOrder order) {
-  ORTHANT_REQUIRE(order != IndexOrder::natural, "a matrix of vertices has an order");
-  return order == IndexOrder::p1 ? Order::p1 : Order::p2;
-}
 
 FeatureNorm parse_feature_norm(std::string_view word) {
   if (word == "row") return FeatureNorm::row;
@@ -50,7 +43,7 @@ pmm::DistSparse<T> AdjacencyBlocks<T>::get(Placement const& placement, bool is_e
   auto const rows = placement.layout.rows;
   auto const columns = placement.layout.columns;
   // With one order both parities are one matrix.
-  auto const key_of = [&](pmm::Axis r, pmm::Axis k, bool even) {
+  auto const key_of = [&](pmm::AxisSet r, pmm::AxisSet k, bool even) {
     return Key{r, k, even || !facts.has_two_orders()};
   };
   auto const key = key_of(rows, columns, is_even);

@@ -6,6 +6,7 @@
 
 #include "graph/store/store_reader.hpp"
 #include "models/core/activation.hpp"
+#include "models/core/vertex_order.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/matrix/dist_sparse.hpp"
 
@@ -34,7 +35,7 @@ class AdjacencyBlocks {
   [[nodiscard]] std::int64_t num_bytes() const { return num_bytes_; }
 
  private:
-  using Key = std::tuple<pmm::Axis, pmm::Axis, bool>;
+  using Key = std::tuple<pmm::AxisSet, pmm::AxisSet, bool>;
   pmm::ProcessGrid const& grid_;
   graph::GraphStore const& store_;
   std::map<Key, pmm::DistSparse<T>> blocks_;
@@ -52,9 +53,6 @@ template<class T>
 [[nodiscard]] pmm::DistSparse<T> read_sparse_features(pmm::ProcessGrid const& grid,
                                                       graph::GraphStore const& store,
                                                       pmm::Placement const& placement, FeatureNorm norm);
-
-/// The store's name of an order of rows. Error for the natural one, which no vertex is stored in.
-[[nodiscard]] graph::Order order_of(pmm::IndexOrder order);
 
 /// What dropout on a block of that placement is keyed by. Collective over the grid's group.
 [[nodiscard]] BlockKeys read_block_keys(pmm::ProcessGrid const& grid, graph::GraphStore const& store,

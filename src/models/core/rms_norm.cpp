@@ -168,8 +168,8 @@ void require_alike(pmm::DistMatrix<T> const& z, pmm::DistMatrix<T> const& other,
                    pmm::DistVector<T> const& scale, RmsNormState<T> const& state) {
   ORTHANT_REQUIRE(z.placement() == other.placement() && z.layout().storage == pmm::Storage::replicated,
                   z.placement().to_string(), " and ", other.placement().to_string());
-  ORTHANT_REQUIRE(scale.axis() == z.layout().columns && scale.length() == z.extents().columns, "a scale of ",
-                  scale.length(), " along ", pmm::name_of(scale.axis()), " for ", z.placement().to_string());
+  ORTHANT_REQUIRE(scale.axes() == z.layout().columns && scale.length() == z.extents().columns, "a scale of ",
+                  scale.length(), " along ", pmm::name_of(scale.axes()), " for ", z.placement().to_string());
   auto const num_rows = static_cast<std::size_t>(z.block().rows.size());
   ORTHANT_REQUIRE(state.inverse_rms.extent(0) >= num_rows &&
                   state.passed.extent(0) >= num_rows * words_per_row(z));
@@ -190,7 +190,7 @@ template<class T>
 void reduce_rows(DefaultExec const& exec, pmm::DistMatrix<T> const& z, Vector<T> const& sums) {
   auto const num_rows = static_cast<std::size_t>(z.block().rows.size());
   if (num_rows > 0)
-    runtime::all_reduce(exec, z.grid().along(z.layout().columns),
+    runtime::all_reduce(exec, z.grid().over(z.layout().columns),
                         Kokkos::subview(sums, std::pair(std::size_t{0}, num_rows)));
 }
 
@@ -290,7 +290,7 @@ void rms_norm_relu_dropout_backward(DefaultExec const& exec, pmm::DistMatrix<T> 
     backward_on_device(exec, z, scale, probability, state, row_sums, gradient, scale_gradient, work);
   }
   if (z.block().columns.size() > 0)
-    runtime::all_reduce(exec, z.grid().along(z.layout().rows), scale_gradient.local());
+    runtime::all_reduce(exec, z.grid().over(z.layout().rows), scale_gradient.local());
 }
 
 void plan_rms_norm(pmm::StepPlan& step, pmm::Placement const& z) {

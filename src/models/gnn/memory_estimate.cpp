@@ -159,7 +159,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
     if (is_dropped) estimate.features += scalar * input_block.num_padded;
   }
 
-  std::set<std::tuple<pmm::Axis, pmm::Axis, bool>> known;
+  std::set<std::tuple<pmm::AxisSet, pmm::AxisSet, bool>> known;
   auto const num_entries = num_adjacency_entries(facts);
   for (auto const& layer : plan.layers) {
     auto const rows = layer.adjacency.layout.rows;

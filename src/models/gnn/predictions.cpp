@@ -20,7 +20,7 @@ std::vector<runtime::ValueIndex<T>> predicted_classes(pmm::ProcessGrid const& gr
   for (std::size_t i = 0; i < local.extent(0); ++i)
     for (std::size_t j = 0; j < local.extent(1); ++j)
       if (local(i, j) > best[i].value) best[i] = {local(i, j), first_class + static_cast<std::int64_t>(j)};
-  runtime::all_reduce_arg_max(runtime::host, grid.along(logits.layout().columns), best);
+  runtime::all_reduce_arg_max(runtime::host, grid.over(logits.layout().columns), best);
   return best;
 }
 

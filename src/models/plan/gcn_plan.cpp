@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/plan/gcn_plan.hpp"
 
+#include "models/core/vertex_order.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/checked.hpp"
 
@@ -12,7 +13,6 @@ namespace orthant::models {
 namespace {
 
 using pmm::Axis;
-using pmm::IndexOrder;
 using pmm::Layout;
 using pmm::Storage;
 
@@ -34,7 +34,7 @@ bool aggregating_first_is_cheaper(GcnShape const& shape, std::size_t layer) {
 
 /// Rows of `from` times a weight, whose third axis is that of the rows.
 LinearPlan plan_linear(pmm::Placement const& input, Axis output_axis, std::int64_t out) {
-  auto const natural = IndexOrder::natural;
+  auto const natural = pmm::natural_order;
   auto const& layout = input.layout;
   auto const& extents = input.extents;
   return {
@@ -104,9 +104,9 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
     auto const out = shape.widths[l + 1];
     auto const is_sparse = l == 0 && shape.has_sparse_features && !shape.projected_features;
     auto const is_even = l % 2 == 0;
-    auto const to = is_even ? IndexOrder::p1 : IndexOrder::p2;
-    auto const from = is_even ? IndexOrder::p2 : IndexOrder::p1;
-    auto const natural = IndexOrder::natural;
+    auto const to = is_even ? order_p1 : order_p2;
+    auto const from = is_even ? order_p2 : order_p1;
+    auto const natural = pmm::natural_order;
 
     GcnLayerPlan layer;
     layer.index = static_cast<std::int64_t>(l);

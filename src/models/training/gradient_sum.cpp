@@ -47,7 +47,7 @@ void GradientSum<T>::add(runtime::DefaultExec const& exec, std::int64_t k) {
 template<class T>
 void GradientSum<T>::finish(runtime::DefaultExec const& exec) {
   if (!has_several()) return;
-  if (grid_.size(pmm::Axis::data) > 1) runtime::all_reduce(exec, grid_.along(pmm::Axis::data), sum_);
+  if (grid_.size(pmm::Axis::data) > 1) runtime::all_reduce(exec, grid_.over(pmm::Axis::data), sum_);
   std::size_t begin = 0;
   for (auto const& gradient : gradients_) {
     auto const end = begin + gradient.extent(0);

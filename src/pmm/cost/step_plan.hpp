@@ -71,9 +71,6 @@ class StepPlan {
 
   /// A call of the group over these axes. Not listed if that is one rank: nothing is communicated then.
   void add_call(runtime::Operation operation, AxisSet axes, std::int64_t bytes);
-  void add_call(runtime::Operation operation, Axis axis, std::int64_t bytes) {
-    add_call(operation, AxisSet{axis}, bytes);
-  }
   void add_product(LocalProduct product) {
     product.layer = layer_;
     operations_.emplace_back(std::move(product));

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The axes of the process grid, and sets of them. A set is fused to one axis: its group holds the ranks that
-// differ on these axes only, in the order of the grid's ranks (Y fastest, then X, Z, data).
+// differ on these axes only, in the order of the grid's ranks (Y fastest, then X, Z, data). The empty set is
+// an axis of one rank: a matrix whose columns are split over it has whole rows.
 
 #include <array>
 #include <cstdint>
@@ -21,16 +22,34 @@ inline constexpr std::array nested_axes{Axis::y, Axis::x, Axis::z, Axis::data};
 
 class AxisSet {
  public:
+  constexpr AxisSet() = default;
+  /// A single axis is a set: whatever takes sets takes axes.
+  constexpr AxisSet(Axis axis) : bits_(bit_of(axis)) {} // NOLINT(google-explicit-constructor)
   constexpr AxisSet(std::initializer_list<Axis> axes) {
     for (auto const axis : axes)
       bits_ = static_cast<std::uint8_t>(bits_ | bit_of(axis));
   }
   [[nodiscard]] constexpr bool contains(Axis axis) const { return (bits_ & bit_of(axis)) != 0; }
+  [[nodiscard]] constexpr bool contains(AxisSet axes) const { return (axes.bits_ & ~bits_) == 0; }
+  [[nodiscard]] constexpr bool intersects(AxisSet axes) const { return (axes.bits_ & bits_) != 0; }
+  /// These axes and those.
+  [[nodiscard]] constexpr AxisSet with(AxisSet axes) const {
+    return from_bits(static_cast<std::uint8_t>(bits_ | axes.bits_));
+  }
+  /// These axes except those.
+  [[nodiscard]] constexpr AxisSet without(AxisSet axes) const {
+    return from_bits(static_cast<std::uint8_t>(bits_ & ~axes.bits_));
+  }
   friend constexpr auto operator<=>(AxisSet const&, AxisSet const&) = default;
 
  private:
   [[nodiscard]] static constexpr std::uint8_t bit_of(Axis axis) {
     return static_cast<std::uint8_t>(1U << static_cast<unsigned>(axis));
+  }
+  [[nodiscard]] static constexpr AxisSet from_bits(std::uint8_t bits) {
+    AxisSet axes;
+    axes.bits_ = bits;
+    return axes;
   }
   std::uint8_t bits_ = 0;
 };
@@ -38,7 +57,7 @@ class AxisSet {
 /// All ranks of one data group.
 inline constexpr AxisSet group_axes{Axis::x, Axis::y, Axis::z};
 
-/// "x", "group" for group_axes, and otherwise the names in nested order, such as "z+data".
+/// "x", "group" for group_axes, "none" for no axis, and otherwise the names in nested order: "z+data".
 [[nodiscard]] std::string name_of(AxisSet axes);
 
 } // namespace orthant::pmm

@@ -2,18 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How a matrix is spread over the grid (docs/design.md 2.1). M[r,k]: rows split over axis r, columns over
-// axis k, in balanced blocks whose lengths differ by at most one. Along the third axis t the block is
+// axis k, in balanced blocks whose lengths differ by at most one. Each of r and k is an axis, several axes or
+// none. No axis leaves rows or columns whole. Several cut them in nested order: the slowest axis first
+// (nested_axes from its end), each part over the next one, so M[{x,y,z},k] refines M[z,k]. Rows or columns
+// that belong together, such as those of an attention head or a sequence, are a granule: no cut divides it.
+//
+// The axes that are left are the third axis t. Along it the block is
 //
 //   replicated     every rank has all of it
-//   flat_sharded   its row-major memory is cut in equal pieces (the last ones padded), one a rank
+//   flat_sharded   its row-major memory is cut in equal pieces (the last ones padded), one per rank
 //   row_sharded    its rows are split once more, in balanced parts
 //
 // The rows of a sampled batch lie where those of the whole graph do, so their blocks are unequal: such a
 // placement carries this rank's own range in place of the balanced one.
 //
-// A layout also names the order in which rows and columns are numbered (docs/design.md 2.2): under double
-// permutation, vertices come in order p1 or p2. Orders are labels to compare; nothing here knows what they
-// mean.
+// A layout also names the order in which rows and columns are numbered, such as one of several orders of a
+// graph's vertices. Orders are names to compare; nothing here knows what they mean.
 
 #include "pmm/grid/process_grid.hpp"
 #include "runtime/range.hpp"
@@ -22,6 +26,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace orthant::pmm {
@@ -29,17 +34,24 @@ namespace orthant::pmm {
 using runtime::Range;
 
 enum class Storage : std::uint8_t { replicated, flat_sharded, row_sharded };
-enum class IndexOrder : std::uint8_t { natural, p1, p2 };
+struct IndexOrder {
+  std::string_view name; // of a lifetime without end
+  friend constexpr auto operator<=>(IndexOrder const&, IndexOrder const&) = default;
+};
+inline constexpr IndexOrder natural_order{"natural"};
 
 struct Layout {
-  Axis rows = Axis::x;
-  Axis columns = Axis::y;
+  AxisSet rows = Axis::x;
+  AxisSet columns = Axis::y;
   Storage storage = Storage::replicated;
-  IndexOrder row_order = IndexOrder::natural;
-  IndexOrder column_order = IndexOrder::natural;
+  IndexOrder row_order = natural_order;
+  IndexOrder column_order = natural_order;
+  std::int64_t row_granule = 1; // divides the number of rows
+  std::int64_t column_granule = 1;
 
-  /// The axis that neither rows nor columns are split over: where this matrix communicates.
-  [[nodiscard]] Axis third() const;
+  /// The axes of the group that neither rows nor columns are split over: where this matrix communicates.
+  /// Throws Error if rows and columns share an axis, or are split over data.
+  [[nodiscard]] AxisSet third() const;
   /// "[x,y] flat-sharded over z, rows in order p1".
   [[nodiscard]] std::string to_string() const;
   friend bool operator==(Layout const&, Layout const&) = default;
@@ -54,7 +66,7 @@ struct Extents {
 /// The rows or columns of one part of an axis where the parts are no balanced cut: a sample of vertices
 /// leaves each part as many as it happens to hold. Only the ranks of that part know it.
 struct OwnRange {
-  int part = 0; // coordinate along the axis
+  int part = 0; // place along the axis
   Range range;  // numbered as the matrix's owner likes, within the part
   friend bool operator==(OwnRange const&, OwnRange const&) = default;
 };
@@ -91,7 +103,15 @@ struct Block {
   friend bool operator==(Block const&, Block const&) = default;
 };
 
-/// Throws Error where own rows or columns are not those of the rank at `coordinates`: nobody else knows them.
+/// Which of `count` rows or columns the rank at `coordinates` has if they are cut over these axes in whole
+/// granules, which divide `count` (Error).
+[[nodiscard]] Range part_of(GridShape const& shape, Coordinates const& coordinates, AxisSet axes,
+                            std::int64_t count, std::int64_t granule = 1);
+/// The place along these axes whose part holds `index`, one of `count`.
+[[nodiscard]] int part_holding(GridShape const& shape, AxisSet axes, std::int64_t count, std::int64_t index,
+                               std::int64_t granule = 1);
+
+/// Throws Error if own rows or columns are not those of the rank at `coordinates`: nobody else knows them.
 [[nodiscard]] Block block_of(GridShape const& shape, Coordinates const& coordinates,
                              Placement const& placement);
 [[nodiscard]] inline Block block_of(ProcessGrid const& grid, Placement const& placement) {
@@ -100,12 +120,12 @@ struct Block {
 
 /// Elements that each rank of the third axis stores (padded if flat-sharded): counts of the collectives of
 /// the rank at `coordinates`. Replicated: each has them all.
-[[nodiscard]] std::vector<std::int64_t> piece_counts(GridShape const& shape, Coordinates coordinates,
+[[nodiscard]] std::vector<std::int64_t> piece_counts(GridShape const& shape, Coordinates const& coordinates,
                                                      Placement const& placement);
 
-/// Throws Error, printing `formula` and all three placements, unless C[r,c] = A[r,k] B[k,c] composes: three
-/// different spatial axes, matching extents, orders and own ranges. An adjoint composes where its product
-/// does.
+/// Throws Error, printing `formula` and all three placements, unless C[r,c] = A[r,k] B[k,c] composes: r, k
+/// and c share no axis and are x, y and z together; matching extents, orders and own ranges. An adjoint
+/// composes if its product does.
 void require_composes(std::string_view formula, Placement const& a, Placement const& b, Placement const& c);
 
 } // namespace orthant::pmm

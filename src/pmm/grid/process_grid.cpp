@@ -43,6 +43,7 @@ std::string_view name_of(Axis axis) {
 
 std::string name_of(AxisSet axes) {
   if (axes == group_axes) return "group";
+  if (axes == AxisSet{}) return "none";
   std::string name;
   for (auto const axis : nested_axes)
     if (axes.contains(axis)) name.append(name.empty() ? "" : "+").append(name_of(axis));
@@ -152,6 +153,15 @@ int rank_within(GridShape const& shape, Coordinates const& coordinates, AxisSet 
   return rank;
 }
 
+Coordinates member_of(GridShape const& shape, Coordinates coordinates, AxisSet axes, int rank) {
+  for (auto const axis : nested_axes) {
+    if (!axes.contains(axis)) continue;
+    coordinates.along(axis) = rank % shape.size(axis);
+    rank /= shape.size(axis);
+  }
+  return coordinates;
+}
+
 ProcessGrid::ProcessGrid(Communicator const& world, GridShape const& shape)
     : world_(world),
       shape_(shape),
@@ -169,17 +179,8 @@ ProcessGrid::~ProcessGrid() {
 Communicator const& ProcessGrid::over(AxisSet axes) const {
   if (auto const made = communicators_.find(axes); made != communicators_.end()) return made->second;
   std::vector<int> members(static_cast<std::size_t>(shape_.size(axes)));
-  // Members share this rank's coordinates on all other axes.
-  auto at = coordinates_;
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    auto rest = static_cast<int>(i);
-    for (auto const axis : nested_axes) {
-      if (!axes.contains(axis)) continue;
-      at.along(axis) = rest % shape_.size(axis);
-      rest /= shape_.size(axis);
-    }
-    members[i] = rank_of(shape_, at);
-  }
+  for (std::size_t i = 0; i < members.size(); ++i)
+    members[i] = rank_of(shape_, member_of(shape_, coordinates_, axes, static_cast<int>(i)));
   return communicators_.emplace(axes, world_.subgroup(members, name_of(axes))).first->second;
 }
 

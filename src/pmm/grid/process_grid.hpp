@@ -29,7 +29,7 @@ struct GridShape {
 
   [[nodiscard]] int num_ranks() const { return data * x * y * z; }
   [[nodiscard]] int size(Axis axis) const;
-  /// Ranks of a group over these axes.
+  /// Ranks of a group over these axes: their product.
   [[nodiscard]] int size(AxisSet axes) const;
   /// "1x2x3x1": data, X, Y, Z.
   [[nodiscard]] std::string to_string() const;
@@ -60,8 +60,10 @@ struct Coordinates {
 
 [[nodiscard]] Coordinates coordinates_of(GridShape const& shape, int rank);
 [[nodiscard]] int rank_of(GridShape const& shape, Coordinates const& coordinates);
-/// The place in the group over these axes.
+/// The place in the group over these axes, in nested order.
 [[nodiscard]] int rank_within(GridShape const& shape, Coordinates const& coordinates, AxisSet axes);
+/// The member at place `rank` of the group over these axes that the rank at `coordinates` is in.
+[[nodiscard]] Coordinates member_of(GridShape const& shape, Coordinates coordinates, AxisSet axes, int rank);
 
 /// Owns the communicators, each of which is made when it is first asked for. Not copied: a communicator is a
 /// costly thing to make.
@@ -75,16 +77,15 @@ class ProcessGrid {
   ProcessGrid& operator=(ProcessGrid const&) = delete;
 
   [[nodiscard]] GridShape const& shape() const { return shape_; }
-  [[nodiscard]] int size(Axis axis) const { return shape_.size(axis); }
+  [[nodiscard]] int size(AxisSet axes) const { return shape_.size(axes); }
   [[nodiscard]] Coordinates const& coordinates() const { return coordinates_; }
-  [[nodiscard]] int coordinate(Axis axis) const { return coordinates_.along(axis); }
+  /// This rank's place in the group over these axes.
+  [[nodiscard]] int coordinate(AxisSet axes) const { return rank_within(shape_, coordinates_, axes); }
 
   /// The ranks that differ from this one on these axes only, in nested order. The first call for a set makes
   /// its communicator: collective over these ranks, which must ask for their sets in the same order. From one
   /// thread only.
   [[nodiscard]] Communicator const& over(AxisSet axes) const;
-  /// Along one axis, in its order.
-  [[nodiscard]] Communicator const& along(Axis axis) const { return over({axis}); }
   /// The X x Y x Z ranks of this rank's data group.
   [[nodiscard]] Communicator const& group() const { return over(group_axes); }
   [[nodiscard]] Communicator const& world() const { return world_; }

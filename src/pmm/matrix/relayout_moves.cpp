@@ -48,7 +48,7 @@ std::vector<Move> moves_between(GridShape const& shape, Placement const& from, C
                                 Placement const& to, Coordinates const& target) {
   std::vector<Move> moves;
   if (from.layout.storage == Storage::replicated &&
-      source.along(from.layout.third()) != copy_for(shape, from, to, target, source))
+      rank_within(shape, source, from.layout.third()) != copy_for(shape, from, to, target, source))
     return moves;
   auto const given = rectangles_of(block_of(shape, source, from), from.layout.storage);
   auto const wanted = rectangles_of(block_of(shape, target, to), to.layout.storage);
@@ -64,10 +64,14 @@ std::vector<Move> moves_between(GridShape const& shape, Placement const& from, C
 
 /// Whether the blocks of both placements are cut alike: axes of one rank cut nothing.
 bool has_equal_blocks(GridShape const& shape, Layout const& a, Layout const& b) {
-  auto const is_equal = [&](Axis one, Axis other) {
-    return one == other || (shape.size(one) == 1 && shape.size(other) == 1);
+  auto const cutting = [&](AxisSet axes) {
+    for (auto const axis : spatial_axes)
+      if (shape.size(axis) == 1) axes = axes.without(axis);
+    return axes;
   };
-  return is_equal(a.rows, b.rows) && is_equal(a.columns, b.columns);
+  auto const is_equal = [&](AxisSet one, AxisSet other) { return cutting(one) == cutting(other); };
+  return is_equal(a.rows, b.rows) && is_equal(a.columns, b.columns) && a.row_granule == b.row_granule &&
+         a.column_granule == b.column_granule;
 }
 
 /// Rows that this rank asks of each other one, for its own rows in ascending order.
@@ -75,26 +79,28 @@ MovesByRank asked_moves(ProcessGrid const& grid, Placement const& from, Placemen
                         Counts const& source_rows) {
   auto const& shape = grid.shape();
   auto const block = block_of(grid, to);
-  auto const [row_axis, column_axis] = std::pair(from.layout.rows, from.layout.columns);
+  auto const [row_axes, column_axes] = std::pair(from.layout.rows, from.layout.columns);
   ORTHANT_REQUIRE(std::ssize(source_rows) == block.stored_rows.size(), source_rows.size(),
                   " source rows for ", block.stored_rows.size(), " rows of ", to.to_string());
   MovesByRank moves(static_cast<std::size_t>(grid.shape().size(group_axes)));
-  auto owner = grid.coordinates();
+  auto const third = from.layout.third();
   for (std::size_t i = 0; i < source_rows.size(); ++i) {
     auto const row = source_rows[i];
     ORTHANT_REQUIRE(0 <= row && row < from.extents.rows, "row ", row, " of ", from.to_string());
-    owner.along(row_axis) = static_cast<int>(part_of(from.extents.rows, shape.size(row_axis), row));
-    for (int part = 0; part < shape.size(column_axis); ++part) {
-      owner.along(column_axis) = part;
-      owner.along(from.layout.third()) = 0;
-      auto const owned = block_of(shape, owner, {{from.layout.rows, from.layout.columns}, from.extents});
+    auto const in_row =
+        member_of(shape, grid.coordinates(), row_axes,
+                  part_holding(shape, row_axes, from.extents.rows, row, from.layout.row_granule));
+    for (int part = 0; part < shape.size(column_axes); ++part) {
+      auto owner = member_of(shape, member_of(shape, in_row, column_axes, part), third, 0);
+      auto whole = from; // the block that its storage cuts once more
+      whole.layout.storage = Storage::replicated;
+      auto const owned = block_of(shape, owner, whole);
       auto const columns = intersection(owned.columns, block.columns);
       if (columns.size() == 0) continue;
-      owner.along(from.layout.third()) =
-          from.layout.storage == Storage::replicated
-              ? copy_for(shape, from, to, grid.coordinates(), owner)
-              : static_cast<int>(
-                    part_of(owned.rows.size(), shape.size(from.layout.third()), row - owned.rows.begin));
+      auto const copy = from.layout.storage == Storage::replicated
+                            ? copy_for(shape, from, to, grid.coordinates(), owner)
+                            : part_holding(shape, third, owned.rows.size(), row - owned.rows.begin);
+      owner = member_of(shape, owner, third, copy);
       moves[static_cast<std::size_t>(group_rank_of(shape, owner))].push_back(
           {row, block.stored_rows.begin + static_cast<std::int64_t>(i), 1, columns});
     }
@@ -137,21 +143,14 @@ Range intersection(Range a, Range b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-std::int64_t part_of(std::int64_t count, std::int64_t num_parts, std::int64_t index) {
-  auto const small = count / num_parts;
-  auto const num_larger = count % num_parts;
-  auto const in_larger = num_larger * (small + 1);
-  return index < in_larger ? index / (small + 1) : num_larger + (index - in_larger) / small;
-}
-
 int copy_for(GridShape const& shape, Placement const& from, Placement const& to, Coordinates const& reader,
              Coordinates const& owner) {
   auto const third = from.layout.third();
-  if (reader.along(from.layout.rows) == owner.along(from.layout.rows) &&
-      reader.along(from.layout.columns) == owner.along(from.layout.columns))
-    return reader.along(third);
+  auto const split = from.layout.rows.with(from.layout.columns);
+  auto const own_copy = rank_within(shape, reader, third);
+  if (rank_within(shape, reader, split) == rank_within(shape, owner, split)) return own_copy;
   auto const other = to.layout.third();
-  return (reader.along(other) + shape.size(other) * reader.along(third)) % shape.size(third);
+  return (rank_within(shape, reader, other) + shape.size(other) * own_copy) % shape.size(third);
 }
 
 int group_rank_of(GridShape const& shape, Coordinates coordinates) {

@@ -30,8 +30,6 @@ struct Moves {
 [[nodiscard]] Moves sampled_moves(ProcessGrid const& grid, Placement const& from, Placement const& to,
                                   SampledRows const& rows);
 
-/// The part of a balanced cut that holds `index`.
-[[nodiscard]] std::int64_t part_of(std::int64_t count, std::int64_t num_parts, std::int64_t index);
 [[nodiscard]] Range intersection(Range a, Range b);
 
 /// Which of the equal copies of a replicated block the rank at `reader` takes, as a coordinate along the

@@ -30,10 +30,10 @@ void require_in_part(std::span<std::int64_t const> positions, Range part, Placem
 template<class Visit>
 void for_each_column_part(GridShape const& shape, Placement const& placement, Coordinates at,
                           Visit const& visit) {
-  auto const axis = placement.layout.columns;
-  for (int part = 0; part < shape.size(axis); ++part) {
-    at.along(axis) = part;
-    visit(at, runtime::balanced_range(placement.extents.columns, shape.size(axis), part));
+  auto const axes = placement.layout.columns;
+  for (int part = 0; part < shape.size(axes); ++part) {
+    at = member_of(shape, at, axes, part);
+    visit(at, part_of(shape, at, axes, placement.extents.columns, placement.layout.column_granule));
   }
 }
 
@@ -43,19 +43,19 @@ MovesByRank sampled_sends(ProcessGrid const& grid, Placement const& from, Placem
   auto const& shape = grid.shape();
   auto const me = grid.coordinates();
   auto const block = block_of(grid, from);
-  auto const row_axis = to.layout.rows;
+  auto const row_axes = to.layout.rows;
   auto const third = to.layout.third();
+  auto const own_copy = grid.coordinate(from.layout.third());
   MovesByRank moves(static_cast<std::size_t>(grid.shape().size(group_axes)));
-  auto target = me;
   for (auto const i : sorted_by_position(rows.from_in_target)) {
-    target.along(row_axis) =
-        static_cast<int>(part_of(rows.num_positions, shape.size(row_axis), rows.from_in_target[i]));
+    auto const in_row = member_of(shape, me, row_axes,
+                                  part_holding(shape, row_axes, rows.num_positions, rows.from_in_target[i]));
     auto const row = block.rows.begin + static_cast<std::int64_t>(i);
     for (int copy = 0; copy < shape.size(third); ++copy) {
-      target.along(third) = copy;
+      auto const target = member_of(shape, in_row, third, copy);
       for_each_column_part(shape, to, target, [&](Coordinates const& reader, Range wanted) {
         auto const columns = intersection(block.columns, wanted);
-        if (columns.size() > 0 && copy_for(shape, from, to, reader, me) == me.along(from.layout.third()))
+        if (columns.size() > 0 && copy_for(shape, from, to, reader, me) == own_copy)
           moves[static_cast<std::size_t>(group_rank_of(shape, reader))].push_back({row, 0, 1, columns});
       });
     }
@@ -68,18 +68,17 @@ MovesByRank sampled_receives(ProcessGrid const& grid, Placement const& from, Pla
                              SampledRows const& rows) {
   auto const& shape = grid.shape();
   auto const block = block_of(grid, to);
-  auto const row_axis = from.layout.rows;
+  auto const row_axes = from.layout.rows;
   auto const third = from.layout.third();
   MovesByRank moves(static_cast<std::size_t>(grid.shape().size(group_axes)));
-  auto source = grid.coordinates();
   for (auto const i : sorted_by_position(rows.to_in_target)) {
-    source.along(row_axis) =
-        static_cast<int>(part_of(rows.num_positions, shape.size(row_axis), rows.to_in_source[i]));
+    auto const source = member_of(shape, grid.coordinates(), row_axes,
+                                  part_holding(shape, row_axes, rows.num_positions, rows.to_in_source[i]));
     auto const row = block.rows.begin + static_cast<std::int64_t>(i);
     for_each_column_part(shape, from, source, [&](Coordinates owner, Range given) {
       auto const columns = intersection(block.columns, given);
       if (columns.size() == 0) return;
-      owner.along(third) = copy_for(shape, from, to, grid.coordinates(), owner);
+      owner = member_of(shape, owner, third, copy_for(shape, from, to, grid.coordinates(), owner));
       moves[static_cast<std::size_t>(group_rank_of(shape, owner))].push_back({0, row, 1, columns});
     });
   }
@@ -101,12 +100,10 @@ void require_sampled(ProcessGrid const& grid, Placement const& from, Placement c
                       std::ssize(rows.to_in_source) == num_target_rows,
                   "positions of ", rows.from_in_target.size(), ", ", rows.to_in_target.size(), " and ",
                   rows.to_in_source.size(), " rows, from ", from.to_string(), " to ", to.to_string());
-  auto const part_along = [&](Axis axis) {
-    return runtime::balanced_range(rows.num_positions, grid.size(axis), grid.coordinate(axis));
-  };
   require_in_part(rows.from_in_target, {0, rows.num_positions}, from);
   require_in_part(rows.to_in_source, {0, rows.num_positions}, to);
-  require_in_part(rows.to_in_target, part_along(to.layout.rows), to);
+  require_in_part(rows.to_in_target,
+                  part_of(grid.shape(), grid.coordinates(), to.layout.rows, rows.num_positions), to);
 }
 
 } // namespace

@@ -64,7 +64,7 @@ class BlockReader {
   [[nodiscard]] Matrix<T> finish();
 
  private:
-  [[nodiscard]] runtime::Communicator const& comm() const { return grid_->along(placement_.layout.third()); }
+  [[nodiscard]] runtime::Communicator const& comm() const { return grid_->over(placement_.layout.third()); }
 
   ProcessGrid const* grid_;
   Placement placement_;
@@ -104,7 +104,7 @@ class BlockWriter {
   [[nodiscard]] bool can_hide() const { return !runs_on_host || !comm().is_on_one_node(); }
 
  private:
-  [[nodiscard]] runtime::Communicator const& comm() const { return grid_->along(placement_.layout.third()); }
+  [[nodiscard]] runtime::Communicator const& comm() const { return grid_->over(placement_.layout.third()); }
 
   ProcessGrid const* grid_;
   Placement placement_;

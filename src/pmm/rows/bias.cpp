@@ -34,8 +34,8 @@ struct SumColumns {
 
 template<class T>
 void require_fits(DistMatrix<T> const& matrix, DistVector<T> const& bias) {
-  ORTHANT_REQUIRE(bias.axis() == matrix.layout().columns && bias.length() == matrix.extents().columns,
-                  "a bias of ", bias.length(), " along ", name_of(bias.axis()), " for ",
+  ORTHANT_REQUIRE(bias.axes() == matrix.layout().columns && bias.length() == matrix.extents().columns,
+                  "a bias of ", bias.length(), " along ", name_of(bias.axes()), " for ",
                   matrix.placement().to_string());
 }
 
@@ -98,9 +98,9 @@ void reduce_sums(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVec
   require_fits(gradient, bias_gradient);
   auto const sums = bias_gradient.local();
   if (sums.extent(0) == 0) return;
-  runtime::all_reduce(exec, gradient.grid().along(gradient.layout().rows), sums);
+  runtime::all_reduce(exec, gradient.grid().over(gradient.layout().rows), sums);
   if (gradient.layout().storage == Storage::row_sharded)
-    runtime::all_reduce(exec, gradient.grid().along(gradient.layout().third()), sums);
+    runtime::all_reduce(exec, gradient.grid().over(gradient.layout().third()), sums);
 }
 
 void plan_sum_rows(StepPlan& step, Placement const& gradient) {

@@ -133,9 +133,9 @@ void RowLoss<T>::set_and_count(RowTargets const& targets, Rows const& rows) {
   has_targets_ = true;
   auto& counts = local.counted;
   // Every rank of the class axis has counted the same rows.
-  runtime::all_reduce(runtime::host, grid_->along(placement_.layout.rows), counts);
+  runtime::all_reduce(runtime::host, grid_->over(placement_.layout.rows), counts);
   if (placement_.layout.storage == Storage::row_sharded)
-    runtime::all_reduce(runtime::host, grid_->along(placement_.layout.third()), counts);
+    runtime::all_reduce(runtime::host, grid_->over(placement_.layout.third()), counts);
   for (std::size_t s = 0; s < num_rows_.size(); ++s)
     num_rows_[s] = static_cast<std::int64_t>(counts[s]);
 }
@@ -162,9 +162,9 @@ template<class T>
 template<class Buffer>
 void RowLoss<T>::reduce_sums(runtime::Stream const& stream, Buffer const& sums) const {
   auto const& layout = placement_.layout;
-  if (kind_ == LossKind::binary) runtime::all_reduce(stream, grid_->along(layout.columns), sums);
-  runtime::all_reduce(stream, grid_->along(layout.rows), sums);
-  if (layout.storage == Storage::row_sharded) runtime::all_reduce(stream, grid_->along(layout.third()), sums);
+  if (kind_ == LossKind::binary) runtime::all_reduce(stream, grid_->over(layout.columns), sums);
+  runtime::all_reduce(stream, grid_->over(layout.rows), sums);
+  if (layout.storage == Storage::row_sharded) runtime::all_reduce(stream, grid_->over(layout.third()), sums);
 }
 
 /// On host processors. Where a rank has all classes, a few rows at a time stay in the first cache from the
@@ -174,7 +174,7 @@ void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logit
                                  T scale) {
   constexpr std::int64_t rows_in_cache = 64;
   static auto const kernels = host_rows::best_row_kernels<T>();
-  auto const& class_comm = grid_->along(placement_.layout.columns);
+  auto const& class_comm = grid_->over(placement_.layout.columns);
   auto const num_rows = block_.stored_rows.size();
   host_rows::HostSoftmax<T> const task{logits.extent(1),        logits.data(),        row_max_.data(),
                                        sum_and_target_.data(),  gradient.data(),      targets_.splits.data(),
@@ -210,7 +210,7 @@ void RowLoss<T>::run_softmax(DefaultExec const& exec, Matrix<T> const& logits, M
   if constexpr (runs_on_host) {
     softmax_on_host(exec, logits, gradient, scale);
   } else {
-    auto const& class_comm = grid_->along(placement_.layout.columns);
+    auto const& class_comm = grid_->over(placement_.layout.columns);
     if (class_comm.size() == 1)
       return detail::softmax_in_one_pass(exec, logits, targets_, sum_and_target_, scale, gradient);
     detail::find_row_maxima(exec, logits, row_max_);
@@ -276,7 +276,7 @@ std::array<SplitMetrics, num_splits> RowLoss<T>::evaluate(DefaultExec const& exe
   } else {
     run_softmax(exec, z, {}, T{0});
     detail::find_row_arg_maxima(exec, z, block_.columns.begin, row_arg_max_);
-    runtime::all_reduce_arg_max(exec, grid_->along(placement_.layout.columns), row_arg_max_);
+    runtime::all_reduce_arg_max(exec, grid_->over(placement_.layout.columns), row_arg_max_);
     sums = detail::score_softmax(exec, targets_, sum_and_target_, row_arg_max_);
   }
 
