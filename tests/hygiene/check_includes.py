@@ -22,7 +22,7 @@ MAY_INCLUDE = {
 SUB_FOLDERS = {
     "runtime": ". device numbers observe comm arrays files report machine job",
     "graph": ". text arrays write generate read store partition export",
-    "pmm": "grid cost kernels vendor gemm spmm matrix product rows",
+    "pmm": "grid cost kernels vendor gemm spmm matrix product aggregate rows",
     "models": "core training plan gnn batches",
     "cli": "machine options training commands bench .",
 }
