@@ -130,7 +130,7 @@ class AggregateTest : public ::testing::TestWithParam<std::array<int, 3>> {
   CallTotals expect_aggregate(Cells const& cells, Roles const& roles, Flow flow,
                               LocalSpmm<double> const& block, Dense const& from, Dense const& expected) {
     auto const n = from.rows;
-    AggregatePlan const plan{"H = A F", roles, sizes_of(cells, roles), from.columns, flow, Wire::native};
+    AggregatePlan const plan{"H = A F", {}, roles, sizes_of(cells, roles), from.columns, flow, Wire::native};
     Aggregate<double> aggregate(grid_, plan, block, workspace_);
     auto const placement = owned(cells, n, from.columns);
     auto const in = distributed<double>(grid_, placement, renumbered(cells, from));
@@ -244,7 +244,7 @@ TEST_P(AggregateTest, AnotherOrderOfTheColumnsIsWrong) {
   auto const f = integers(36, n, 8);
   LocalSpmm<double> const block(
       block_of_lists(a, listed(cells, roles.a, roles.b), listed(cells, roles.b, roles.c)));
-  AggregatePlan const plan{"H = A F", roles, sizes_of(cells, roles), 8, Flow::forward, Wire::native};
+  AggregatePlan const plan{"H = A F", {}, roles, sizes_of(cells, roles), 8, Flow::forward, Wire::native};
   Aggregate<double> aggregate(grid_, plan, block, workspace_);
   auto const placement = owned(cells, n, 8);
   auto const out = stained<double>(grid_, placement);
@@ -257,7 +257,7 @@ TEST(Aggregate, BlocksAndMatricesOfOtherExtentsAreRefused) {
   ProcessGrid const grid(world, {1, world.size(), 1, 1});
   auto const workspace = std::make_shared<Workspace<double>>();
   auto const sizes = contiguous_cells(grid.shape(), grid.coordinates(), {}, 20);
-  AggregatePlan const plan{"H = A F", {}, sizes, 3, Flow::forward, Wire::native};
+  AggregatePlan const plan{"H = A F", {}, {}, sizes, 3, Flow::forward, Wire::native};
   SparseBlock<double> wrong;
   wrong.csr = {sizes.num_rows() + 1, sizes.num_columns(),
                device_copy(std::vector<runtime::Offset>(static_cast<std::size_t>(sizes.num_rows() + 2))),

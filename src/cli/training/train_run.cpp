@@ -57,6 +57,7 @@ models::GcnSettings model_of(TrainOptions const& o) {
   settings.trains_features = o.trainable_features;
   settings.feature_norm = models::parse_feature_norm(o.feature_norm);
   settings.order = models::parse_product_order(o.order);
+  settings.schedule = models::parse_schedule(o.schedule);
   settings.overlaps = o.overlap == "on";
   settings.wire = wire_of(o.comm_dtype);
   settings.seed = static_cast<std::uint64_t>(o.seed);

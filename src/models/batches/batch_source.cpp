@@ -263,9 +263,9 @@ GcnOperands<T> BatchSource<T>::operands(HostBatch<T>& batch) const {
   operands.features = features_of(operands.plan.features(), batch);
   for (std::size_t l = 0; l < blocks_.size(); ++l) {
     auto const& layer = operands.plan.layers[l];
-    operands.adjacency.push_back({grid_, layer.adjacency,
-                                  pmm::LocalSpmm<T>(to_sparse_block(batch.sample.forward(blocks_[l]))),
-                                  pmm::LocalSpmm<T>(to_sparse_block(batch.sample.adjoint(blocks_[l])))});
+    operands.adjacency.push_back(pmm::DistSparse<T>{
+        grid_, layer.adjacency, pmm::LocalSpmm<T>(to_sparse_block(batch.sample.forward(blocks_[l]))),
+        pmm::LocalSpmm<T>(to_sparse_block(batch.sample.adjoint(blocks_[l])))});
     operands.output_keys.push_back(keys_of(layer.output, batch));
     operands.residuals.push_back(residual_of(layer, batch.sample));
   }

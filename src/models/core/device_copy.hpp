@@ -3,6 +3,7 @@
 //
 // Host arrays become arrays that kernels read, and the other way round.
 
+#include "graph/store/store_reader.hpp"
 #include "runtime/arrays/views.hpp"
 
 #include <algorithm>
@@ -26,6 +27,15 @@ template<class T, class Source>
 template<class T, class Source>
 [[nodiscard]] runtime::Vector<T> to_vector(char const* label, std::vector<Source> const& source) {
   return to_vector<T>(label, std::span<Source const>(source));
+}
+
+/// A block of a store, as kernels read it.
+template<class T>
+[[nodiscard]] runtime::CsrMatrix<T> to_csr(graph::CsrBlock const& block) {
+  return {block.rows.size(), block.columns_range.size(),
+          to_vector<runtime::Offset>("orthant::models::csr/row_offsets", block.row_offsets),
+          to_vector<runtime::LocalColumn>("orthant::models::csr/columns", block.columns),
+          to_vector<T>("orthant::models::csr/values", block.values)};
 }
 
 /// The host array itself where kernels reach it, else a copy. It must outlive the result, unchanged.

@@ -11,14 +11,6 @@ namespace {
 using graph::Parity;
 using pmm::Placement;
 
-template<class T>
-runtime::CsrMatrix<T> to_csr(graph::CsrBlock const& block) {
-  return {block.rows.size(), block.columns_range.size(),
-          to_vector<runtime::Offset>("orthant::models::csr/row_offsets", block.row_offsets),
-          to_vector<runtime::LocalColumn>("orthant::models::csr/columns", block.columns),
-          to_vector<T>("orthant::models::csr/values", block.values)};
-}
-
 /// 1 / (sum of each row over the whole feature matrix), 1 where the sum is 0. Collective over the column
 /// axis.
 std::vector<double> inverse_row_sums(pmm::ProcessGrid const& grid, Placement const& placement,

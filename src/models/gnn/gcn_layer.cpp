@@ -16,7 +16,7 @@ runtime::Vector<T> lent(pmm::ProcessGrid const& grid, pmm::Placement const& plac
 } // namespace
 
 template<class T>
-GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, pmm::DistSparse<T> adjacency,
+GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, Adjacency<T> adjacency,
                       GcnLayerParameters<T> parameters, GcnLayerOptions const& options,
                       GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
     : GcnLayer(grid, p, products_of(p, options.wire), std::move(adjacency), std::move(parameters), options,
@@ -24,11 +24,10 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, pmm::
 
 template<class T>
 GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLayerProducts const& products,
-                      pmm::DistSparse<T> adjacency, GcnLayerParameters<T> parameters,
+                      Adjacency<T> adjacency, GcnLayerParameters<T> parameters,
                       GcnLayerOptions const& options, GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
     : plan_(p),
       options_(options),
-      adjacency_(std::move(adjacency)),
       parameters_(std::move(parameters)),
       workspace_(scratch.workspace),
       // H is kept for dW; U is no longer needed once Q is there.
@@ -39,9 +38,8 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
       input_gradient_(options.needs_input_gradient
                           ? pmm::DistMatrix<T>(grid, p.input, lent(grid, p.input, scratch.gradient))
                           : pmm::DistMatrix<T>()),
-      aggregate_(grid, products.aggregate, scratch.workspace),
+      aggregation_(make_aggregation<T>(grid, p, options.wire, std::move(adjacency), scratch.workspace)),
       transform_(grid, products.transform, scratch.workspace),
-      aggregate_back_(grid, products.aggregate_back, scratch.workspace),
       weight_back_(grid, products.weight_back, scratch.workspace),
       transform_back_(grid, products.transform_back, scratch.overlapped) {
   auto const& block = output_.block();
@@ -54,12 +52,12 @@ pmm::DistMatrix<T> const& GcnLayer<T>::forward(runtime::DefaultExec const& exec,
   if (plan_.aggregates_first) {
     // H[c,b] := sum_a A^[c,a] F[a,b]
     if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>)
-      aggregate_.run(exec, adjacency_, features, middle_);
+      aggregation_->forward(exec, features, middle_);
     return forward_from_middle(exec);
   }
   // U[a,c] := sum_b F[a,b] W[b,c];  Q[b,c] := sum_a A^[b,a] U[a,c]
   transform_.run(exec, features, parameters_.weight, middle_);
-  aggregate_.run(exec, adjacency_, middle_, output_);
+  aggregation_->forward(exec, middle_, output_);
   if (options_.has_bias && !options_.is_activated) pmm::add_bias(exec, output_, parameters_.bias);
   return output_;
 }
@@ -90,11 +88,11 @@ pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec
     if (!options_.needs_input_gradient) return input_gradient_;
     if (options_.overlaps) transform_back_.finish();
     // dF[a,b] := sum_c A^[c,a]^T dH[c,b]
-    aggregate_back_.run(exec, adjacency_, middle_gradient_, input_gradient_);
+    aggregation_->backward(exec, middle_gradient_, input_gradient_);
     return input_gradient_;
   }
   // dU[a,c] := sum_b A^[b,a]^T dQ[b,c]
-  aggregate_back_.run(exec, adjacency_, output_gradient_, middle_gradient_);
+  aggregation_->backward(exec, output_gradient_, middle_gradient_);
   // dF[a,b] := sum_c dU[a,c] W[b,c]^T is reduced while dW[b,c] := sum_a F[a,b]^T dU[a,c] is computed.
   if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>) {
     if (options_.needs_input_gradient) {

@@ -12,8 +12,8 @@
 // Source: Kipf & Welling (arXiv 1609.02907); Plexus (arXiv 2505.04083), algorithms 1 and 2.
 
 #include "models/core/growing_vector.hpp"
+#include "models/gnn/aggregation.hpp"
 #include "models/plan/gcn_parameters.hpp"
-#include "models/plan/gcn_products.hpp"
 
 #include <memory>
 #include <optional>
@@ -54,7 +54,7 @@ class GcnLayer {
  public:
   /// The layer on one graph or batch, in lent memory: made anew for each, which costs a few small objects.
   /// `scratch` has its full size already: the layers share it.
-  GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, pmm::DistSparse<T> adjacency,
+  GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, Adjacency<T> adjacency,
            GcnLayerParameters<T> parameters, GcnLayerOptions const& options, GcnScratch<T>& scratch,
            GcnLayerMemory<T>& memory);
 
@@ -77,16 +77,16 @@ class GcnLayer {
 
  private:
   GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, GcnLayerProducts const& products,
-           pmm::DistSparse<T> adjacency, GcnLayerParameters<T> parameters, GcnLayerOptions const& options,
+           Adjacency<T> adjacency, GcnLayerParameters<T> parameters, GcnLayerOptions const& options,
            GcnScratch<T>& scratch, GcnLayerMemory<T>& memory);
 
   GcnLayerPlan plan_;
   GcnLayerOptions options_;
-  pmm::DistSparse<T> adjacency_;
   GcnLayerParameters<T> parameters_;
   std::shared_ptr<pmm::Workspace<T>> workspace_;
   pmm::DistMatrix<T> middle_, middle_gradient_, output_, output_gradient_, input_gradient_;
-  pmm::Product<T> aggregate_, transform_, aggregate_back_, weight_back_, transform_back_;
+  std::unique_ptr<Aggregation<T>> aggregation_;
+  pmm::Product<T> transform_, weight_back_, transform_back_;
 };
 
 extern template class GcnLayer<float>;

@@ -16,6 +16,7 @@ ResidualPath<T> read_residual_path(pmm::ProcessGrid const& grid, graph::GraphSto
                                         pmm::block_of(grid, placement).rows);
     });
   };
+  if (layer.owners) return make_residual_path<T>(grid, layer);
   return make_residual_path<T>(grid, layer, other_rows(layer.output), other_rows(layer.input));
 }
 
@@ -27,10 +28,13 @@ GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::Gra
   GcnOperands<T> operands;
   operands.plan = plan;
   operands.features = read_input_features<T>(grid, store, plan.features(), settings.feature_norm);
-  AdjacencyBlocks<T> adjacency(grid, store);
+  AdjacencyBlocks<T> blocks(grid, store);
+  std::optional<OwnedAdjacency<T>> owned; // one block for all layers
+  if (auto const& owners = plan.layers.front().owners)
+    owned = read_owned_adjacency<T>(grid, store, owners->roles);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
-    operands.adjacency.push_back(adjacency.get(layer.adjacency, layer.is_even));
+    operands.adjacency.push_back(owned ? Adjacency<T>(*owned) : blocks.get(layer.adjacency, layer.is_even));
     operands.output_keys.push_back(settings.dropout > 0 && is_activated(plan, l)
                                        ? read_block_keys(grid, store, layer.output)
                                        : BlockKeys{});

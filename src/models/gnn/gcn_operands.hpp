@@ -4,6 +4,7 @@
 // Everything of a graph, or of a batch of its vertices, that a GCN runs on. A plain struct: whoever samples a
 // batch fills it in.
 
+#include "models/gnn/aggregation.hpp"
 #include "models/gnn/gcn_input.hpp"
 #include "models/gnn/residual.hpp"
 #include "models/plan/gcn_settings.hpp"
@@ -15,10 +16,10 @@ namespace orthant::models {
 /// Copies share the numbers.
 template<class T>
 struct GcnOperands {
-  GcnPlan plan; // of this graph's or batch's extents; weights lie as the parameters do
-  std::vector<pmm::DistSparse<T>> adjacency; // [layers] with the transpose: layer l's A^ of plan.layers[l]
-  InputFeatures<T> features;                 // of plan.features()
-  std::vector<ResidualPath<T>> residuals;    // [layers], or none where no layer is residual
+  GcnPlan plan;                        // of this graph's or batch's extents; weights lie as the parameters do
+  std::vector<Adjacency<T>> adjacency; // [layers] with what the adjoint needs: A^ of plan.layers[l]
+  InputFeatures<T> features;           // of plan.features()
+  std::vector<ResidualPath<T>> residuals; // [layers], or none where no layer is residual
   // [layers] of the rows of plan.layers[l].output; empty where nothing is dropped
   std::vector<BlockKeys> output_keys;
 

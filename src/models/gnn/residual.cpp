@@ -39,6 +39,12 @@ ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, GcnLayerPlan co
 }
 
 template<class T>
+ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan) {
+  return {std::make_shared<pmm::Relayout<T> const>(grid, plan.input, plan.output),
+          std::make_shared<pmm::Relayout<T> const>(grid, plan.output, plan.input)};
+}
+
+template<class T>
 void add(DefaultExec const& exec, pmm::DistMatrix<T> const& from, pmm::DistMatrix<T> const& to) {
   ORTHANT_REQUIRE(from.placement() == to.placement(), from.placement().to_string(), " added to ",
                   to.placement().to_string());
@@ -55,6 +61,7 @@ void add(DefaultExec const& exec, pmm::DistMatrix<T> const& from, pmm::DistMatri
   template ResidualPath<T> make_residual_path(pmm::ProcessGrid const&, GcnLayerPlan const&,                  \
                                               std::vector<std::int64_t> const&,                              \
                                               std::vector<std::int64_t> const&);                             \
+  template ResidualPath<T> make_residual_path(pmm::ProcessGrid const&, GcnLayerPlan const&);                 \
   template void add(DefaultExec const&, pmm::DistMatrix<T> const&, pmm::DistMatrix<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)

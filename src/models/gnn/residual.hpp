@@ -29,6 +29,9 @@ template<class T>
 [[nodiscard]] ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
                                                  std::vector<std::int64_t> const& input_rows,
                                                  std::vector<std::int64_t> const& output_rows);
+/// Where input and output have their rows in the same order. Not collective.
+template<class T>
+[[nodiscard]] ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan);
 
 /// to := to + from, of equal placements (Error). Enqueues on exec.
 template<class T>

@@ -17,12 +17,47 @@ using pmm::Layout;
 using pmm::Storage;
 
 struct Roles {
-  Axis a = Axis::x;
-  Axis b = Axis::y;
-  Axis c = Axis::z;
+  pmm::AxisSet a = Axis::x;
+  pmm::AxisSet b = Axis::y;
+  pmm::AxisSet c = Axis::z;
 };
 
-/// Columns gathered by the layer's sparse products of one epoch, forward and backward.
+/// Where the matrices of a layer lie whose input is F[a,b]; `roles` become those of the next layer.
+void place_on_planes(GcnLayerPlan& layer, Roles& roles, std::int64_t n, std::int64_t in, std::int64_t out) {
+  auto const [a, b, c] = roles;
+  auto const to = layer.is_even ? order_p1 : order_p2;
+  auto const from = layer.is_even ? order_p2 : order_p1;
+  auto const natural = pmm::natural_order;
+  layer.input = {Layout{a, b, Storage::replicated, from, natural}, {n, in}};
+  if (layer.aggregates_first) {
+    layer.adjacency = {Layout{c, a, Storage::replicated, to, from}, {n, n}};
+    layer.middle = {Layout{c, b, Storage::replicated, to, natural}, {n, in}};
+    layer.weight = {Layout{b, a, Storage::flat_sharded, natural, natural}, {in, out}};
+    layer.output = {Layout{c, a, Storage::replicated, to, natural}, {n, out}};
+    roles = {c, a, b};
+  } else {
+    layer.weight = {Layout{b, c, Storage::flat_sharded, natural, natural}, {in, out}};
+    layer.middle = {Layout{a, c, Storage::replicated, from, natural}, {n, out}};
+    layer.adjacency = {Layout{b, a, Storage::replicated, to, from}, {n, n}};
+    layer.output = {Layout{b, c, Storage::replicated, to, natural}, {n, out}};
+    roles = {b, c, a};
+  }
+}
+
+/// The same of a layer between owners: nothing rotates.
+void place_with_owners(GcnLayerPlan& layer, OwnerRoles const& owners, std::int64_t n, std::int64_t in,
+                       std::int64_t out) {
+  Layout const whole_rows{pmm::group_axes, {}, Storage::replicated, order_p1, pmm::natural_order};
+  layer.owners = owners;
+  layer.adjacency = {Layout{owners.roles.c, owners.roles.a, Storage::replicated, order_p1, order_p1}, {n, n}};
+  layer.weight = {Layout{{}, {}, Storage::flat_sharded}, {in, out}};
+  layer.input = {whole_rows, {n, in}};
+  layer.output = {whole_rows, {n, out}};
+  layer.middle = layer.aggregates_first ? layer.input : layer.output;
+}
+
+/// By columns aggregated in one epoch, forward and backward. Schedule pmm3d gathers those of its input in
+/// both directions, or those of its output; so does rows.
 bool aggregating_first_is_cheaper(GcnShape const& shape, std::size_t layer) {
   auto const in = shape.widths[layer];
   auto const out = shape.widths[layer + 1];
@@ -33,7 +68,7 @@ bool aggregating_first_is_cheaper(GcnShape const& shape, std::size_t layer) {
 }
 
 /// Rows of `from` times a weight, whose third axis is that of the rows.
-LinearPlan plan_linear(pmm::Placement const& input, Axis output_axis, std::int64_t out) {
+LinearPlan plan_linear(pmm::Placement const& input, pmm::AxisSet output_axis, std::int64_t out) {
   auto const natural = pmm::natural_order;
   auto const& layout = input.layout;
   auto const& extents = input.extents;
@@ -58,6 +93,16 @@ void require_countable(GcnShape const& shape) {
 }
 
 } // namespace
+
+Schedule parse_schedule(std::string_view word) {
+  if (word == "pmm3d") return Schedule::pmm3d;
+  if (word == "rows") return Schedule::rows;
+  runtime::throw_user("--schedule is pmm3d or rows, not '{}'", word);
+}
+
+std::string_view name_of(Schedule schedule) {
+  return schedule == Schedule::pmm3d ? "pmm3d" : "rows";
+}
 
 ProductOrder parse_product_order(std::string_view word) {
   if (word == "auto") return ProductOrder::automatic;
@@ -97,52 +142,41 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
   ORTHANT_REQUIRE(shape.widths.size() >= 2, "a GCN needs a layer");
   require_countable(shape);
   GcnPlan plan;
-  Roles r;
+  auto const has_owners = shape.schedule == Schedule::rows;
+  OwnerRoles const owners{{}, shape.is_symmetric ? pmm::Flow::forward : pmm::Flow::transpose};
+  // Owners have whole rows: all three axes cut them.
+  auto const first = has_owners ? Roles{pmm::group_axes, {}, {}} : Roles{};
+  auto roles = first;
   for (std::size_t l = 0; l + 1 < shape.widths.size(); ++l) {
     auto const n = shape.num_vertices;
     auto const in = shape.widths[l];
     auto const out = shape.widths[l + 1];
     auto const is_sparse = l == 0 && shape.has_sparse_features && !shape.projected_features;
-    auto const is_even = l % 2 == 0;
-    auto const to = is_even ? order_p1 : order_p2;
-    auto const from = is_even ? order_p2 : order_p1;
-    auto const natural = pmm::natural_order;
 
     GcnLayerPlan layer;
     layer.index = static_cast<std::int64_t>(l);
-    layer.is_even = is_even;
+    layer.is_even = has_owners || l % 2 == 0;
     layer.aggregates_first =
         !is_sparse && (order == ProductOrder::aggregate_first ||
                        (order == ProductOrder::automatic && aggregating_first_is_cheaper(shape, l)));
     auto const reads_features = l == 0 && !shape.projected_features;
     auto const gives_logits = l + 2 == shape.widths.size() && !shape.head_classes;
     layer.is_residual = shape.has_residuals && in == out && !reads_features && !gives_logits;
-    layer.input = {Layout{r.a, r.b, Storage::replicated, from, natural}, {n, in}};
-    if (layer.aggregates_first) {
-      layer.adjacency = {Layout{r.c, r.a, Storage::replicated, to, from}, {n, n}};
-      layer.middle = {Layout{r.c, r.b, Storage::replicated, to, natural}, {n, in}};
-      layer.weight = {Layout{r.b, r.a, Storage::flat_sharded, natural, natural}, {in, out}};
-      layer.output = {Layout{r.c, r.a, Storage::replicated, to, natural}, {n, out}};
-      r = {r.c, r.a, r.b};
-    } else {
-      layer.weight = {Layout{r.b, r.c, Storage::flat_sharded, natural, natural}, {in, out}};
-      layer.middle = {Layout{r.a, r.c, Storage::replicated, from, natural}, {n, out}};
-      layer.adjacency = {Layout{r.b, r.a, Storage::replicated, to, from}, {n, n}};
-      layer.output = {Layout{r.b, r.c, Storage::replicated, to, natural}, {n, out}};
-      r = {r.b, r.c, r.a};
-    }
+    if (has_owners)
+      place_with_owners(layer, owners, n, in, out);
+    else
+      place_on_planes(layer, roles, n, in, out);
     plan.layers.push_back(layer);
   }
   if (shape.projected_features) {
     // F_0[a,b] := sum_c X[a,c] W_in[c,b]
-    Roles const first;
     auto features = plan.layers.front().input;
     features.layout.columns = first.c;
     features.extents.columns = *shape.projected_features;
     plan.projection = plan_linear(features, first.b, shape.widths.front());
   }
   // logits[a,c] := sum_b F_L[a,b] W_out[b,c]
-  if (shape.head_classes) plan.head = plan_linear(plan.layers.back().output, r.c, *shape.head_classes);
+  if (shape.head_classes) plan.head = plan_linear(plan.layers.back().output, roles.c, *shape.head_classes);
   return plan;
 }
 

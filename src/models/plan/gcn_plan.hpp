@@ -13,13 +13,17 @@
 // orders: even layers use A^[p1, p2], odd layers A^[p2, p1]; the features start in order p2. Source: Plexus
 // (arXiv 2505.04083), sections 3.1 and 5.1; transform first is its transpose.
 //
+// That is the schedule pmm3d. In the schedule rows every vertex has one owner, which holds its whole rows of
+// every activation, and the axes serve the aggregation alone (pmm/aggregate/aggregate.hpp); all matrices of
+// vertices are F[{x,y,z},-] in order p1, and weights W[-,-] are flat-sharded over all ranks.
+//
 // An input projection and a head are one product each, around the layers, with the roles of the first layer
 // and those after the last (ScaleGNN, arXiv 2604.02651):
 //
 //   F_0[a,b] := sum_c X[a,c] W_in[c,b]        logits[a,c] := sum_b F_L[a,b] W_out[b,c]        W flat-sharded
 //   over a
 
-#include "pmm/grid/layout.hpp"
+#include "pmm/aggregate/aggregate.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -27,6 +31,13 @@
 #include <vector>
 
 namespace orthant::models {
+
+/// How the matrices of vertices are spread, and so what is communicated.
+enum class Schedule : std::uint8_t { pmm3d, rows };
+
+/// "pmm3d" or "rows". Throws UserError for another word.
+[[nodiscard]] Schedule parse_schedule(std::string_view word);
+[[nodiscard]] std::string_view name_of(Schedule schedule);
 
 /// Which product comes first in every layer, or the cheaper one layer by layer.
 enum class ProductOrder : std::uint8_t { automatic, aggregate_first, transform_first };
@@ -43,18 +54,32 @@ struct GcnShape {
   bool features_need_gradient = false;
   bool has_residuals = false;     // around layers that are as wide as what they read, features left out
   bool has_input_dropout = false; // else A^ F0 is the same every epoch
+  Schedule schedule = Schedule::pmm3d;
+  bool is_symmetric = false; // the pattern of A: rows go back as they came
+};
+
+/// How a layer of the schedule rows aggregates.
+struct OwnerRoles {
+  pmm::Roles roles;
+  pmm::Flow backward = pmm::Flow::transpose;
 };
 
 struct GcnLayerPlan {
   std::int64_t index = 0;
   bool aggregates_first = true;
-  bool is_even = true;      // parity of A^
-  bool is_residual = false; // F is added to what becomes of Q
-  pmm::Placement adjacency; // A^
-  pmm::Placement input;     // F
-  pmm::Placement middle;    // H or U
-  pmm::Placement weight;    // W
-  pmm::Placement output;    // Q
+  bool is_even = true;              // parity of A^
+  bool is_residual = false;         // F is added to what becomes of Q
+  pmm::Placement adjacency;         // A^
+  pmm::Placement input;             // F
+  pmm::Placement middle;            // H or U
+  pmm::Placement weight;            // W
+  pmm::Placement output;            // Q
+  std::optional<OwnerRoles> owners; // schedule rows
+
+  /// Columns of what is aggregated.
+  [[nodiscard]] std::int64_t aggregated_width() const {
+    return (aggregates_first ? input : output).extents.columns;
+  }
 };
 
 /// C[r,c] := sum_k A[r,k] W[k,c]: an input projection or a head.
@@ -92,7 +117,7 @@ struct GcnPlan {
 /// The layers of a GCN on a grid whose layer 0 has the roles (a, b, c) = (x, y, z). The cheaper order is that
 /// with fewer gathered columns: aggregating first gathers the layer's input width in both directions,
 /// transforming first its output width; layer 0 needs no gradient of features that are not trained, and no
-/// product where A^ F0 is kept.
+/// product where A^ F0 is kept. In the schedule rows the narrower side is aggregated.
 [[nodiscard]] GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order);
 
 } // namespace orthant::models

@@ -20,6 +20,15 @@ GcnLayerProducts products_of(GcnLayerPlan const& p, runtime::Wire wire) {
           .transform_back = {"dF = dU W^T", Form::left_grad, p.middle, p.weight, p.input, rounded}};
 }
 
+GcnLayerAggregates aggregates_of(GcnLayerPlan const& p, pmm::CellSizes const& cells, runtime::Wire wire) {
+  auto const& [roles, backward] = p.owners.value();
+  auto const width = p.aggregated_width();
+  auto const [forward_formula, backward_formula] =
+      p.aggregates_first ? std::pair("H = A F", "dF = A^T dH") : std::pair("Q = A U", "dU = A^T dQ");
+  return {{forward_formula, p.adjacency, roles, cells, width, pmm::Flow::forward, wire},
+          {backward_formula, p.adjacency, roles, cells, width, backward, wire}};
+}
+
 LinearProducts products_of(LinearPlan const& p, runtime::Wire wire) {
   pmm::ProductOptions const rounded{.result_wire = wire};
   return {.product = {"C = A W", Form::product, p.input, p.weight, p.output, rounded},

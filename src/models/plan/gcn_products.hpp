@@ -17,6 +17,13 @@ struct GcnLayerProducts {
 /// Results travel in `wire`, except the gradients of weights, which are never rounded.
 [[nodiscard]] GcnLayerProducts products_of(GcnLayerPlan const& plan, runtime::Wire wire);
 
+/// The aggregations of one convolution between owners of vertices, whose cells have these sizes.
+struct GcnLayerAggregates {
+  pmm::AggregatePlan forward, backward;
+};
+[[nodiscard]] GcnLayerAggregates aggregates_of(GcnLayerPlan const& plan, pmm::CellSizes const& cells,
+                                               runtime::Wire wire);
+
 /// Of an input projection or a head.
 struct LinearProducts {
   pmm::ProductPlan product;

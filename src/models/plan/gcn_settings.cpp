@@ -27,6 +27,8 @@ GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
   shape.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
   shape.features_need_gradient = settings.trains_features;
   shape.has_input_dropout = settings.input_dropout() > 0;
+  shape.schedule = settings.schedule;
+  shape.is_symmetric = facts.is_symmetric;
   return shape;
 }
 

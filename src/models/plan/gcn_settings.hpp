@@ -29,6 +29,7 @@ struct GcnSettings {
   bool trains_features = false;
   FeatureNorm feature_norm = FeatureNorm::none;
   ProductOrder order = ProductOrder::automatic;
+  Schedule schedule = Schedule::pmm3d;
   bool overlaps = true;
   runtime::Wire wire = runtime::Wire::native;
   std::uint64_t seed = 0;

@@ -66,11 +66,11 @@ class EpochList {
     step_.begin_layer(layer.index);
     plan_residual(layer, false);
     if (layer.aggregates_first) {
-      if (l > 0 || !traits_.keeps_first_aggregate) plan_product(step_, products.aggregate, entries);
+      if (l > 0 || !traits_.keeps_first_aggregate) aggregate(layer, entries);
       plan_product(step_, products.transform);
     } else {
       plan_product(step_, products.transform, entries_of_input(l));
-      plan_product(step_, products.aggregate, entries);
+      aggregate(layer, entries);
     }
     if (has_norm(l)) plan_rms_norm(step_, layer.output);
   }
@@ -87,12 +87,26 @@ class EpochList {
     if (layer.aggregates_first) {
       if (has_input_gradient) plan_product(step_, products.transform_back);
       plan_product(step_, products.weight_back);
-      if (has_input_gradient) plan_product(step_, products.aggregate_back, entries);
+      if (has_input_gradient) aggregate_back(layer, entries);
     } else {
-      plan_product(step_, products.aggregate_back, entries);
+      aggregate_back(layer, entries);
       if (has_input_gradient) plan_product(step_, products.transform_back);
       plan_product(step_, products.weight_back, entries_of_input(l));
     }
+  }
+
+  [[nodiscard]] GcnLayerAggregates between_owners(GcnLayerPlan const& layer) const {
+    auto const cells =
+        contiguous_cells(step_.shape(), step_.coordinates(), layer.owners->roles, layer.input.extents.rows);
+    return aggregates_of(layer, cells, settings_.wire);
+  }
+  void aggregate(GcnLayerPlan const& layer, std::int64_t entries) {
+    if (layer.owners) return plan_aggregate(step_, between_owners(layer).forward, entries);
+    plan_product(step_, products_of(layer, settings_.wire).aggregate, entries);
+  }
+  void aggregate_back(GcnLayerPlan const& layer, std::int64_t entries) {
+    if (layer.owners) return plan_aggregate(step_, between_owners(layer).backward, entries);
+    plan_product(step_, products_of(layer, settings_.wire).aggregate_back, entries);
   }
 
   void plan_residual(GcnLayerPlan const& layer, bool is_backward) {

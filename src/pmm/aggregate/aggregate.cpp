@@ -77,6 +77,7 @@ void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_
   LocalProduct product;
   product.formula = plan.formula;
   product.form = plan.flow == Flow::forward ? Form::product : Form::right_grad;
+  product.left = plan.matrix;
   product.is_sparse = true;
   product.m = steps.num_outer;
   product.k = steps.num_inner;

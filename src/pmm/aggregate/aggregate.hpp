@@ -57,6 +57,7 @@ struct AggregateSteps {
 /// An aggregation by name, without its block: what a list of a step holds.
 struct AggregatePlan {
   std::string formula; // "H = A F"
+  Placement matrix;    // A, for whoever reads the list
   Roles roles;
   CellSizes sizes;
   std::int64_t width = 0;

@@ -1,0 +1,36 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one block of A^ that a rank has where every vertex has one owner (pmm/aggregate/cells.hpp): it serves
+// all layers, and both directions if the pattern of A is symmetric.
+
+#include "graph/store/store_reader.hpp"
+#include "pmm/aggregate/aggregate.hpp"
+
+namespace orthant::models {
+
+template<class T>
+struct OwnedAdjacency {
+  pmm::CellSizes sizes;
+  pmm::LocalSpmm<T> forward;  // A^[c,a]
+  pmm::LocalSpmm<T> backward; // its transpose, or the same pattern with the scales of the transpose
+};
+
+/// The way of the adjoint: the same one if the pattern is symmetric, else the transposed one.
+[[nodiscard]] inline pmm::Flow backward_flow(graph::StoreFacts const& facts) {
+  return facts.is_symmetric ? pmm::Flow::forward : pmm::Flow::transpose;
+}
+
+/// Reads this rank's block of the whole graph; cells are contiguous in order p1. From a store of two orders a
+/// rank reads all columns of its rows, and keeps those of its cells. Collective over the grid's group.
+template<class T>
+[[nodiscard]] OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid,
+                                                     graph::GraphStore const& store, pmm::Roles const& roles);
+
+/// Rows and columns of A (or A + I, as the normalisation wants it) that these ranges of order p1 list, in
+/// their order; columns are counted along the list. Not collective.
+[[nodiscard]] graph::CsrBlock read_listed_block(graph::GraphStore const& store,
+                                                std::vector<runtime::Range> const& rows,
+                                                std::vector<runtime::Range> const& columns);
+
+} // namespace orthant::models

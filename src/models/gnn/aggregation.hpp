@@ -1,0 +1,39 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// H = A^ F and dF = A^^T dH of one layer, however the schedule makes them: as products on three axes, or
+// between the owners of vertices (docs/design.md 2.3).
+
+#include "models/core/owned_adjacency.hpp"
+#include "models/plan/gcn_products.hpp"
+#include "pmm/matrix/dist_sparse.hpp"
+
+#include <memory>
+#include <variant>
+
+namespace orthant::models {
+
+/// A^ of one layer, as its schedule has it. Copies share the numbers.
+template<class T>
+using Adjacency = std::variant<pmm::DistSparse<T>, OwnedAdjacency<T>>;
+
+template<class T>
+class Aggregation {
+ public:
+  virtual ~Aggregation() = default;
+  /// to := A^ from, and to := A^^T from: of the narrower side of the layer. Collective over the grid's group.
+  /// Enqueue on exec.
+  virtual void forward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
+                       pmm::DistMatrix<T> const& to) = 0;
+  virtual void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
+                        pmm::DistMatrix<T> const& to) = 0;
+};
+
+/// For the layer that `plan` describes, whose messages travel in `wire`. `grid` must outlive it. Throws Error
+/// if the adjacency is not that of the plan's schedule.
+template<class T>
+[[nodiscard]] std::unique_ptr<Aggregation<T>>
+make_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, runtime::Wire wire,
+                 Adjacency<T> adjacency, std::shared_ptr<pmm::Workspace<T>> workspace);
+
+} // namespace orthant::models
