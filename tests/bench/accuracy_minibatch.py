@@ -24,7 +24,7 @@ import statistics
 import sys
 from dataclasses import dataclass
 
-from compare_torch import Failure, Mistake, main, output_of
+from bench_programs import Failure, Mistake, main, output_of
 
 
 @dataclass

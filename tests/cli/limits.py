@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 
-from cli import Failure, attempt_all, expect_mistake, expect_success, require, run
+from program import Failure, attempt_all, expect_mistake, expect_success, require, run
 
 LARGEST = 2**63 - 1
 LONG = "9" * 23

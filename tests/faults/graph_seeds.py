@@ -11,7 +11,7 @@ import shutil
 import struct
 import zipfile
 
-from plain_reader import TYPES, array_of
+from plain_formats import TYPES, array_of
 
 VERTICES, EDGES, FEATURES, CLASSES = 14, 40, 5, 4
 HOSTILE_INTEGERS = [-1, -2, 0, 1, VERTICES - 1, VERTICES, 2**31 - 1, 2**31, 2**32, 2**32 + 1, 2**62, 2**63 - 1, 2**63, 2**64,

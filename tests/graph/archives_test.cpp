@@ -18,20 +18,10 @@ using runtime::Communicator;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::npy;
 using testing::read_whole;
 using testing::ScratchFolder;
-
-Communicator world() {
-  return Communicator(MPI_COMM_WORLD, "world");
-}
-
-/// A .npy file as a string.
-template<class T>
-std::string npy(std::string const& type, std::vector<std::int64_t> const& shape,
-                std::vector<T> const& values) {
-  return npy_header(type, shape) +
-         std::string(reinterpret_cast<char const*>(values.data()), values.size() * sizeof(T));
-}
+using testing::world;
 
 /// A .npz archive with these members.
 void write_npz(std::filesystem::path const& path,

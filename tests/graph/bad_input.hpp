@@ -57,8 +57,7 @@ class BadInput : public ::testing::Test {
   template<class T>
   void write_array(std::string const& name, std::string const& type, std::vector<std::int64_t> const& shape,
                    std::vector<T> const& values) const {
-    folder_.write(name, npy_header(type, shape) + std::string(reinterpret_cast<char const*>(values.data()),
-                                                              values.size() * sizeof(T)));
+    folder_.write(name, testing::npy(type, shape, values));
   }
   void remove(std::string const& name) const {
     if (comm_.is_root()) std::filesystem::remove_all(folder_.path() / name);

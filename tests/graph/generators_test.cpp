@@ -14,15 +14,11 @@
 namespace orthant::graph {
 namespace {
 
-using runtime::Communicator;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::read_whole;
 using testing::WholeGraph;
-
-Communicator world() {
-  return Communicator(MPI_COMM_WORLD, "world");
-}
+using testing::world;
 
 std::vector<std::int64_t> degrees(WholeGraph const& graph, std::int64_t num_vertices) {
   std::vector<std::int64_t> degree(static_cast<std::size_t>(num_vertices));

@@ -3,6 +3,7 @@
 //
 // A whole graph source gathered on every rank, and folders and files to try readers on.
 
+#include "graph/arrays/npy.hpp"
 #include "graph/graph_source.hpp"
 #include "graph/write/edge_rounds.hpp"
 #include "runtime/comm/collectives.hpp"
@@ -19,6 +20,10 @@
 #include <zlib.h>
 
 namespace orthant::testing {
+
+inline runtime::Communicator world() {
+  return runtime::Communicator(MPI_COMM_WORLD, "world");
+}
 
 /// `values` of all ranks, one rank after the other.
 template<class T>
@@ -175,6 +180,14 @@ class ScratchFolder {
   runtime::Communicator const& comm_;
   std::filesystem::path path_;
 };
+
+/// A .npy file as a string.
+template<class T>
+std::string npy(std::string const& type, std::vector<std::int64_t> const& shape,
+                std::vector<T> const& values) {
+  return graph::npy_header(type, shape) +
+         std::string(reinterpret_cast<char const*>(values.data()), values.size() * sizeof(T));
+}
 
 /// ORTHANT_DATA/datasets/NAME, empty where the data are not there.
 inline std::filesystem::path data_set(std::string const& name) {

@@ -17,17 +17,13 @@
 namespace orthant::graph {
 namespace {
 
-using runtime::Communicator;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::read_whole;
 using testing::ScratchFolder;
 using testing::WholeGraph;
-
-Communicator world() {
-  return Communicator(MPI_COMM_WORLD, "world");
-}
+using testing::world;
 
 std::string content_of(std::filesystem::path const& path) {
   std::ifstream file(path, std::ios::binary);

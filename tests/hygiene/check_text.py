@@ -13,7 +13,6 @@ EVERYWHERE = {
 }
 IN_HEADERS = {r"^\s*using namespace\b": "`using namespace` in a header"}
 VAGUE_NAMES = {"utils", "util", "misc", "common", "helpers", "helper"}
-MOST_LINES = 400
 
 
 def check(root):
@@ -32,8 +31,6 @@ def check(root):
                 problems.append(f"{path}:1: no #pragma once at the top")
         if path.stem in VAGUE_NAMES:
             problems.append(f"{path}:1: the name says nothing about what is inside")
-        if path.parts[0] == "src" and text.count("\n") > MOST_LINES:
-            problems.append(f"{path}:{text.count(chr(10))}: more than {MOST_LINES} lines; one idea a file")
         for pattern, what in patterns.items():
             for match in re.finditer(pattern, text, re.MULTILINE):
                 problems.append(f"{path}:{source_tree.line_of(text, match.start())}: {what}: {match.group().strip()}")

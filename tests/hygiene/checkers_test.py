@@ -8,6 +8,7 @@ import unittest
 import check_folders
 import check_includes
 import check_kernels
+import check_lengths
 import check_text
 
 
@@ -76,6 +77,23 @@ class Folders(unittest.TestCase):
         self.assertEqual(1, len(problems_of(check_folders.check, **files, src__pmm__README_md="")))
 
 
+class Lengths(unittest.TestCase):
+    LONG = "line\n" * check_lengths.MOST_LINES
+    TOO_LONG = LONG + "line"
+
+    def test_long_files_are_found_whatever_they_are(self):
+        for name in ("src__pmm__a_cpp", "src__pmm__a_inc", "tests__pmm__a_hpp", "tests__cli__a_py", "tests__cli__CMakeLists_txt",
+                     "scripts__a_sh", "cmake__a_cmake", "docs__a_md"):
+            self.assertEqual([], problems_of(check_lengths.check, **{name: self.LONG}))
+            found = problems_of(check_lengths.check, **{name: self.TOO_LONG})
+            self.assertEqual(1, len(found), found)
+            self.assertIn("401: more than 400 lines", found[0])
+
+    def test_data_are_exempt(self):
+        self.assertEqual([], problems_of(check_lengths.check, datasets__karate__edge_csv=self.TOO_LONG,
+                                         tests__models__figures_json=self.TOO_LONG, tests__graph__a_mtx=self.TOO_LONG))
+
+
 class Kernels(unittest.TestCase):
     def num_problems(self, text):
         return len(problems_of(check_kernels.check, src__pmm__a_cpp=text))
@@ -108,7 +126,7 @@ class Text(unittest.TestCase):
     def test_each_mistake_is_found(self):
         for text in ("#pragma once\n", self.LICENCE, "#pragma once\n" + self.LICENCE + "using namespace std;\n",
                      "#pragma once\n" + self.LICENCE + "// see /ho" + "me/me/notes\n",
-                     "#pragma once\n" + self.LICENCE + "// TO" + "DO\n", "#pragma once\n" + self.LICENCE + "\n" * 400):
+                     "#pragma once\n" + self.LICENCE + "// TO" + "DO\n"):
             self.assertEqual(1, len(problems_of(check_text.check, src__pmm__a_hpp=text)), text)
         self.assertEqual(1, len(problems_of(check_text.check, src__pmm__utils_cpp=self.LICENCE)))
 

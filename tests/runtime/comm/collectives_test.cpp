@@ -2,8 +2,8 @@
 //
 // Every collective on every axis group of every grid, with chunk limits below and above its length; arg-max,
 // barrier, and calls that must be refused.
+#include "collective_exercises.hpp"
 #include "runtime/arrays/views.hpp"
-#include "runtime/collective_exercises.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "support/axis_groups.hpp"
 #include "support/grids.hpp"

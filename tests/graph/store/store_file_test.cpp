@@ -4,10 +4,10 @@
 #include "graph/store/store_file.hpp"
 
 #include "graph/generate/dataset.hpp"
+#include "graph/graph_probe.hpp"
 #include "graph/partition/partition.hpp"
 #include "graph/store/store_schema.hpp"
 #include "graph/store/vertex_owners.hpp"
-#include "graph_probe.hpp"
 
 #include <gtest/gtest.h>
 #include <hdf5.h>

@@ -4,6 +4,7 @@
 #include "runtime/error.hpp"
 #include "runtime/suggestion.hpp"
 #include "support/scratch_folder.hpp"
+#include "support/user_messages.hpp"
 
 #include <cstdlib>
 #include <gmock/gmock.h>
@@ -14,6 +15,7 @@
 namespace orthant::runtime {
 namespace {
 
+using test::message_of;
 using testing::HasSubstr;
 
 std::vector<CommandDescription> const commands{
@@ -40,15 +42,6 @@ std::map<std::string, std::string> values_of(Settings const& settings) {
   for (auto const& [name, setting] : settings)
     values[name] = setting.value;
   return values;
-}
-
-std::string message_of(auto&& action) {
-  try {
-    action();
-  } catch (UserError const& error) {
-    return error.what();
-  }
-  return "no UserError";
 }
 
 std::string mistake_in(std::string_view toml, Variables const& variables = {}) {

@@ -3,6 +3,7 @@
 #include "runtime/files/hdf5_output.hpp"
 #include "runtime/files/staged_file.hpp"
 #include "support/scratch_folder.hpp"
+#include "support/user_messages.hpp"
 
 #include <csignal>
 #include <filesystem>
@@ -14,21 +15,12 @@
 namespace orthant::runtime {
 namespace {
 
+using test::message_of;
 using test::num_partial_files;
 using test::ScratchFolder;
 using test::text_of_file;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
-
-template<class Action>
-std::string message_of(Action&& action) {
-  try {
-    action();
-  } catch (UserError const& error) {
-    return error.what();
-  }
-  return "no UserError";
-}
 
 fs::path path_of(ScratchFolder const& folder) {
   return fs::path(folder.file("x")).parent_path();

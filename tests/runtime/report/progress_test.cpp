@@ -5,6 +5,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/observe/log.hpp"
+#include "support/user_messages.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -18,24 +19,9 @@
 namespace orthant::runtime {
 namespace {
 
+using test::lines_of;
+using test::message_of;
 using testing::HasSubstr;
-
-std::string message_of(auto&& action) {
-  try {
-    action();
-  } catch (UserError const& error) {
-    return error.what();
-  }
-  return "no UserError";
-}
-
-std::vector<std::string> lines_of(std::string const& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);)
-    lines.push_back(line);
-  return lines;
-}
 
 /// A stdio file in memory's place, to see what is printed.
 class Printed {

@@ -5,10 +5,10 @@
 #include "hostile_stores.hpp"
 
 #include "graph/generate/dataset.hpp"
+#include "graph/graph_probe.hpp"
 #include "graph/partition/partition.hpp"
 #include "graph/read/open_graph.hpp"
 #include "graph/store/store_reader.hpp"
-#include "graph_probe.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

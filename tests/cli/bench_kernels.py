@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""orthant bench spmm, gemm and epoch: lines whose figures fit one another and the sizes that were asked for."""
+
+import json
+import os
+import struct
+import tempfile
+
+from measured_rates import TINY_ROOFLINE, arithmetic, require_close, require_rates, roofline_seconds
+from program import Failure, bench_lines, expect_mistake, expect_success
+
+
+def spmm(ranks, dtype, number_bytes):
+    vertices, edges = 200, 1000
+    lines = bench_lines(ranks, ["--vertices", str(vertices), "--edges", str(edges), "--widths", "1,5,16", "--repeat", "2",
+                                "--forms", "product,transposed", "--dtype", dtype] + TINY_ROOFLINE, of="spmm")
+    if [(line["form"], line["width"]) for line in lines] != [(form, width) for form in ("product", "transposed")
+                                                             for width in (1, 5, 16)]:
+        raise Failure(f"lines {lines}")
+    nonzeros = lines[0]["nonzeros"]
+    if not (vertices < nonzeros <= 2 * edges + vertices and lines[0]["symmetric"]):
+        raise Failure(f"{nonzeros} non-zeros of a symmetric graph with {edges} edges")
+    for line in lines:
+        require_rates(line, ranks, "spmm")
+        width, seconds = line["width"], line["seconds"]
+        if (line["nonzeros"], line["repeats"], line["dtype"]) != (nonzeros, 2, dtype):
+            raise Failure(f"odd line {line}")
+        # Rows are split over the ranks; columns, or rows of the transpose, are all there on each.
+        ends = vertices + ranks * vertices
+        offsets = (vertices if line["form"] == "product" else ranks * vertices) + ranks
+        require_close(line, "gathered_bytes", nonzeros * width * number_bytes)
+        require_close(line, "compulsory_bytes", 8 * offsets + 4 * nonzeros + ends * number_bytes * (1 + width))
+        require_close(line, "gflop_per_s", 2e-9 * nonzeros * width / seconds)
+        for kind in ("gathered", "compulsory"):
+            require_close(line, kind + "_gb_per_s", line[kind + "_bytes"] * 1e-9 / seconds)
+            require_close(line, kind + "_share", line[kind + "_gb_per_s"] / line["stream_gb_per_s"])
+
+
+def spmm_graphs(ranks):
+    """Non-zeros: both directions of every edge and a self loop a vertex; --directed one direction."""
+    few = ["--widths", "4", "--repeat", "1"] + TINY_ROOFLINE
+    (line,) = bench_lines(ranks, ["--kind", "ring", "--vertices", "50", "--edges", "50"] + few, of="spmm")
+    if line["nonzeros"] != 150:
+        raise Failure(f"a ring {line}")
+    grid = "1x1x2x1" if ranks == 2 else "1x1x1x1"
+    (line,) = bench_lines(ranks, ["--vertices", "300", "--edges", "400", "--directed", "--permute", "double", "--grid", grid]
+                          + few, of="spmm")
+    if not 300 <= line["nonzeros"] <= 700 or line["symmetric"] or (line["grid"], line["permutation"]) != (grid, "double"):
+        raise Failure(f"a directed graph {line}")
+
+
+# Of one vertex: layers 6 -> 8 (aggregates first) and 8 -> 3 (transforms first), no gradient of the features.
+GEMM_FLOPS = 2 * (2 * 6 * 8 + 3 * 8 * 3)
+
+
+def gemm(ranks, dtype, number_bytes):
+    rows = 50
+    lines = bench_lines(ranks, ["--rows", str(rows), "--widths", "6-8-3", "--repeat", "2", "--dtype", dtype] + TINY_ROOFLINE,
+                        of="gemm")
+    *products, total = lines
+    expected = [(0, "Q = H W", "product", "NN"), (1, "U = F W", "product", "NN"), (1, "dF = dU W^T", "left_grad", "NT"),
+                (1, "dW = F^T dU", "right_grad", "TN"), (0, "dW = H^T dQ", "right_grad", "TN")]
+    if [(line["layer"], line["product"], line["form"], line["transposes"]) for line in products] != expected:
+        raise Failure(f"products {products}")
+    shapes = [(line["m"], line["n"], line["k"]) for line in products]
+    if ranks == 1 and shapes != [(rows, 8, 6), (rows, 3, 8), (rows, 8, 3), (8, 3, rows), (6, 8, rows)]:
+        raise Failure(f"shapes {shapes}")
+    for line in lines:
+        require_rates(line, ranks, "gemm")
+        require_close(line, "ratio", line["seconds"] / line["bare_seconds"])
+        require_close(line, "gflop_per_s", line["flops"] * 1e-9 / line["seconds"])
+        require_close(line, "gb_per_s", line["bytes"] * 1e-9 / line["seconds"])
+        require_close(line, "stream_share", line["gb_per_s"] / line["stream_gb_per_s"])
+        require_close(line, "gemm_share", line["gflop_per_s"] / line["gemm_gflop_per_s"])
+        require_close(line, "arithmetic_share", line["gflop_per_s"] / arithmetic(line))
+    for line, (m, n, k) in zip(products, shapes):
+        require_close(line, "share", roofline_seconds(line, line["bytes"], line["flops"]) / line["seconds"])
+        if ranks == 1:
+            require_close(line, "flops", 2 * m * n * k)
+            require_close(line, "bytes", number_bytes * (m * k + k * n + m * n))
+    require_close(total, "flops", rows * GEMM_FLOPS)
+    for key in ("seconds", "bare_seconds", "bytes", "flops"):
+        require_close(total, key, sum(line[key] for line in products))
+
+
+def epoch(ranks, grid, arguments, widths, gemm_flops):
+    """`widths` of all sparse products together. Work does not depend on the grid; bytes are those of training."""
+    vertices, number_bytes = 60, 8 if "fp64" in arguments else 4
+    run_of = ["--dataset", f"sbm:vertices={vertices},edges=300,features=6,classes=3", "--layers", "2", "--hidden", "8",
+              "--grid", grid] + arguments
+    (line,) = bench_lines(ranks, run_of + ["--epochs", "3"] + TINY_ROOFLINE, of="epoch")
+    require_rates(line, ranks, "epoch")
+    nonzeros = line["nonzeros"]
+    require_close(line, "ratio", line["seconds"] / line["bare_seconds"])
+    require_close(line, "gemm_flops", vertices * gemm_flops)
+    require_close(line, "spmm_flops", 2 * nonzeros * widths)
+    require_close(line, "spmm_gathered_bytes", nonzeros * widths * number_bytes)
+    require_close(line, "share", line["roofline_seconds"] / line["seconds"])
+    require_close(line, "gemm_arithmetic_share", line["gemm_flops"] * 1e-9 / line["bare_gemm_seconds"] / arithmetic(line))
+    for kind in ("spmm", "gemm"):
+        of_kind = [row for row in line["products"] if row["kind"] == kind]
+        require_close(line, kind + "_flops", sum(row["flops"] for row in of_kind))
+        require_close(line, kind + "_bytes", sum(row["bytes"] for row in of_kind))
+    for row in line["products"]:
+        require_close(row, "share", roofline_seconds(line, row["bytes"], row["flops"]) / row["seconds"])
+    if not (0 < line["phases_share"] <= 1 and line["bare_seconds"] >= line["bare_min_seconds"] > 0):
+        raise Failure(f"odd figures {line}")
+    # A device replays epochs without dropout as a whole.
+    if not {"forward", "backward", "loss", "optimizer"} <= set(line["phases"]) and set(line["phases"]) != {"step"}:
+        raise Failure(f"phases {line['phases']}")
+    if "device_memory_bytes" in line and not (line["device_memory_bytes"] > 0 and line["device_memory_predicted_bytes"] > 0):
+        raise Failure(f"memory of a device {line}")
+    if not line["peak_memory_bytes"] >= line["memory_per_rank_bytes"] > 0:
+        raise Failure(f"memory {line}")
+    with tempfile.TemporaryDirectory() as folder:
+        metrics = os.path.join(folder, "run.jsonl")
+        expect_success(ranks, ["train"] + run_of + ["--epochs", "2", "--metrics", metrics])
+        with open(metrics, encoding="utf-8") as file:
+            trained = [event for event in map(json.loads, file) if event["event"] == "epoch"][-1]
+    if line["comm_bytes"] != trained["comm_bytes"] or (ranks == 1) != (line["comm_bytes"] == 0):
+        raise Failure(f"{line['comm_bytes']} bytes are communicated, in training {trained['comm_bytes']}")
+    if set(line["phases"]) != set(trained["phases"]):
+        raise Failure(f"phases {line['phases']}, in training {trained['phases']}")
+
+
+def epoch_of(ranks, arguments, widths, gemm_flops=GEMM_FLOPS):
+    for grid in ["1x1x1x1"] if ranks == 1 else ["1x2x1x1", "1x1x2x1", "1x1x1x2"]:
+        epoch(ranks, grid, arguments, widths, gemm_flops)
+
+
+def write_npy(path, kind, shape, values):
+    header = repr({"descr": kind, "fortran_order": False, "shape": shape})
+    header += " " * ((-len(header) - 11) % 64) + "\n"
+    code = {"<i8": "q", "<f4": "f"}[kind]
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
+        file.write(struct.pack(f"<{len(values)}{code}", *values))
+
+
+def sparse_features(ranks):
+    """Products with sparse features count as sparse ones."""
+    vertices, features, classes = 8, 6, 3
+    with tempfile.TemporaryDirectory() as folder:
+        store = os.path.join(folder, "graph.h5")
+        ids = list(range(vertices))
+        write_npy(folder + "/edge_index.npy", "<i8", (2, vertices), ids + ids[1:] + ids[:1])
+        write_npy(folder + "/x_indptr.npy", "<i8", (vertices + 1,), [2 * v for v in range(vertices + 1)])
+        write_npy(folder + "/x_indices.npy", "<i8", (2 * vertices,), [c for v in ids for c in (v % 5, 5)])
+        write_npy(folder + "/x_data.npy", "<f4", (2 * vertices,), [1] * (2 * vertices))
+        write_npy(folder + "/x_shape.npy", "<i8", (2,), [vertices, features])
+        expect_success(1, ["partition", "--input", folder, "-o", store, "--random-labels", str(classes),
+                           "--random-split", "0.5,0.25,0.25"])
+        for dropout in ("0", "0.5"):
+            (line,) = bench_lines(ranks, ["--graph", store, "--layers", "1", "--epochs", "1", "--dropout", dropout]
+                                  + TINY_ROOFLINE, of="epoch")
+            if [(row["product"], row["kind"]) for row in line["products"]] != [
+                    ("U = F W", "spmm"), ("Q = A U", "spmm"), ("dU = A^T dQ", "spmm"), ("dW = F^T dU", "spmm")]:
+                raise Failure(f"products {line['products']}")
+            require_close(line, "spmm_flops", 2 * 2 * (2 * vertices + 3 * vertices) * classes)
+            require_close(line, "gemm_flops", 0)
+            require_close(line, "bare_gemm_seconds", 0)
+        expect_mistake(ranks, ["bench", "gemm", "--graph", store, "--layers", "1"], r"has no dense products")
+
+
+def bench_store(ranks):
+    """A store in place of a graph made on the spot."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, store = os.path.join(folder, "ring"), os.path.join(folder, "ring.h5")
+        expect_success(1, ["generate", "--kind", "ring", "--vertices", "40", "--features", "6", "--classes", "3", "-o", source])
+        expect_success(1, ["partition", "--input", source, "-o", store])
+        (line,) = bench_lines(ranks, ["--graph", store, "--widths", "3", "--repeat", "1"] + TINY_ROOFLINE, of="spmm")
+        require_close(line, "nonzeros", 120)
+        *_, line = bench_lines(ranks, ["--graph", store, "--layers", "2", "--hidden", "8", "--repeat", "1"] + TINY_ROOFLINE,
+                               of="gemm")
+        require_close(line, "flops", 40 * GEMM_FLOPS)
+        (line,) = bench_lines(ranks, ["--graph", store, "--layers", "2", "--hidden", "8", "--epochs", "1"] + TINY_ROOFLINE,
+                              of="epoch")
+        require_close(line, "nonzeros", 120)

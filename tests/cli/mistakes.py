@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes of the user: each is answered with one line that says what is wrong."""
+
+import os
+import tempfile
+
+from program import expect_mistake
+
+MISTAKES = [
+    ([], r"name a command.*orthant --help"),
+    (["trian"], r"no command 'trian'; did you mean 'train'"),
+    (["--versoin"], r"no option '--versoin'; did you mean '--version'"),
+    (["frobnicate"], r"no command 'frobnicate'; see `orthant --help`"),
+    (["bench"], r"what to bench"),
+    (["bench", "colectives"], r"did you mean 'bench collectives'"),
+    (["train", "--lrr", "0.1"], r"no option '--lrr'; did you mean '--lr'"),
+    (["train", "--lrr=0.1"], r"no option '--lrr'; did you mean '--lr'"),
+    (["train", "--zzzzz"], r"no option '--zzzzz'; see `orthant train --help`"),
+    (["train", "--lr"], r"--lr"),
+    (["train", "--lr", "fast"], r"--lr: needs a number, not 'fast'"),
+    (["train", "--lr", "-0.1"], r"--lr: is -0\.1, but must be more than 0"),
+    (["train", "--layers", "1.5"], r"--layers: needs a whole number, not '1\.5'"),
+    (["train", "--layers", "0"], r"--layers: is 0, but must be at least 1"),
+    (["train", "--mode", "ful"], r"'ful' is none of full, minibatch; did you mean 'full'"),
+    (["train", "--model", "gat"], r"'gat' is not built yet"),
+    (["train", "--resume", "auto"], r"--resume: is not built yet"),
+    (["train", "--gemm-math", "tf23"], r"'tf23' is none of fp32, tf32, bf16; did you mean 'tf32'"),
+    (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "35"], r"a batch of 35 vertices, but the graph has 34"),
+    (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "1"],
+     r"a batch (needs at least 2 vertices|of 1 vertices for 2 ranks along x)"),
+    (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "8", "--accumulate", str(1 << 62)],
+     r"batches an epoch, but there are 34 vertices to share out; .*accumulate less"),
+    (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "8", "--epochs", "3", "--finish-full", "4"],
+     r"--finish-full 4 of 3 epochs"),
+    (["train", "--dataset", "sbm:vertices=50,train=0,valid=0.5,test=0.5", "--mode", "minibatch", "--batch", "9"],
+     r"no training vertices"),
+    (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "8", "--trainable-features"],
+     r"--trainable-features trains every vertex"),
+    (["train", "extra"], r"what is 'extra' for"),
+    (["plan"], r"orthant plan is not built yet"),
+    (["train-lm"], r"orthant train-lm is not built yet"),
+    (["info", "--verify"], r"--verify needs the file"),
+    (["info", "--log-level", "lout"], r"'lout' is none of"),
+    (["bench", "collectives", "--grid", "1x2x2x2"], r"1x2x2x2 is for 8 ranks, but the job has \d"),
+    (["bench", "collectives", "--grid", "2x2"], r"'2x2' is not a grid"),
+    (["bench", "collectives", "--sizes", "16:4"], r"'16:4' is no range of sizes"),
+    (["bench", "collectives", "--operations", "all_reduce,alltoall"], r"'alltoall' is none of .*did you mean 'all_to_all'"),
+    (["bench", "spmm", "--widths", "16,x"], r"--widths: 'x' is no whole number from 1 to 65536"),
+    (["bench", "spmm", "--widths", "0"], r"--widths: '0' is no whole number"),
+    (["bench", "spmm", "--kind", "rmatt"], r"'rmatt' is none of .*did you mean 'rmat'"),
+    (["bench", "spmm", "--graph", "none.h5"], r"none\.h5"),
+    (["bench", "spmm", "--grid", "4x1x1x1"], r"no data axis|1x1x1 is for 4 ranks"),
+    (["bench", "gemm"], r"give either --graph graph\.h5 or both --rows N and --widths"),
+    (["bench", "gemm", "--rows", "10"], r"give either --graph"),
+    (["bench", "gemm", "--rows", "10", "--widths", "5"], r"--widths 5: a layer has two"),
+    (["bench", "gemm", "--rows", "10", "--widths", "5--3"], r"--widths: '' is no whole number"),
+    (["bench", "epoch"], r"give one of --graph graph\.h5 and --dataset"),
+    (["bench", "epoch", "--dataset", "karate", "--epochs", "0"], r"--epochs 0: at least one epoch"),
+    (["bench", "epoch", "--dataset", "karate", "--compute-dtype", "fp64", "--comm-dtype", "bf16"], r"bf16 carries fp32"),
+    (["bench", "epoch", "--batch", "5"], r"no option '--batch'"),
+]
+
+
+def mistakes(ranks, arguments, pattern):
+    expect_mistake(ranks, arguments, pattern)
+
+
+def environment_mistake(ranks):
+    expect_mistake(ranks, ["train", "--dataset", "karate"], r"ORTHANT_LR is 'abc'", ORTHANT_LR="abc")
+
+
+def files(ranks):
+    """Files that cannot be read or written are found at the start."""
+    with tempfile.TemporaryDirectory() as folder:
+        bad = os.path.join(folder, "bad.toml")
+        for text, pattern in (("lr = \n", r"bad\.toml:1:\d+: not valid TOML"),
+                              ("[train]\nlr = 0.1\nlrr = 1\n", r"bad\.toml:3.*no option 'lrr'; did you mean 'lr'"),
+                              ("[trian]\nlr = 0.1\n", r"bad\.toml:1.*\[trian\]; did you mean 'train'"),
+                              ("[train]\nlr = 'fast'\n", r"bad\.toml:2.*number"),
+                              ("[train]\nlr = -1.0\n", r"bad\.toml:2: .*must be more than 0")):
+            with open(bad, "w", encoding="utf-8") as file:
+                file.write(text)
+            expect_mistake(ranks, ["train", "--dataset", "karate", "--config", bad], pattern)
+        expect_mistake(ranks, ["train", "--dataset", "karate", "--config", folder + "/none.toml"], r"none\.toml")
+        expect_mistake(ranks, ["info", "--metrics", folder + "/none/run.jsonl"], r"metrics file '.*/none/run\.jsonl'")
+        expect_mistake(ranks, ["info", "--metrics", folder], r"metrics file")
+        expect_mistake(ranks, ["info", "--trace", folder + "/none/trace.json"], r"trace file '.*/none/trace\.json'")
