@@ -40,4 +40,10 @@ class DistVector {
   Vector<T> local_;
 };
 
+/// Lists the array of a vector.
+inline void plan_vector(StepPlan& step, Axis axis, std::int64_t length, std::string label) {
+  auto const range = runtime::balanced_range(length, step.shape().size(axis), step.coordinates().along(axis));
+  step.add_array(std::move(label), step.scalar_bytes(range.size()));
+}
+
 } // namespace orthant::pmm
