@@ -13,12 +13,31 @@ using graph::Parity;
 using pmm::IndexOrder;
 using pmm::Placement;
 
+constexpr std::int64_t stored_bytes = sizeof(float); // of a value in a store
+
 template<class T>
 runtime::CsrMatrix<T> to_csr(graph::CsrBlock const& block) {
   return {block.rows.size(), block.columns_range.size(),
           to_vector<runtime::Offset>("orthant::models::csr/row_offsets", block.row_offsets),
           to_vector<runtime::LocalColumn>("orthant::models::csr/columns", block.columns),
           to_vector<T>("orthant::models::csr/values", block.values)};
+}
+
+/// Lists the arrays of to_csr(), and the block that the store hands out beside them.
+void plan_csr(pmm::StepPlan& step, Placement const& placement, std::int64_t num_nonzeros, bool has_values) {
+  auto const offset_bytes = (step.block(placement).rows.size() + 1) * std::int64_t{sizeof(runtime::Offset)};
+  auto const column_bytes = num_nonzeros * std::int64_t{sizeof(runtime::LocalColumn)};
+  auto const handed_out = offset_bytes + column_bytes + (has_values ? num_nonzeros * stored_bytes : 0);
+  step.add_array("a block of the store", handed_out, pmm::Lifetime::operation);
+  step.add_array("orthant::models::csr/row_offsets", offset_bytes);
+  step.add_array("orthant::models::csr/columns", column_bytes);
+  step.add_array("orthant::models::csr/values", has_values ? step.scalar_bytes(num_nonzeros) : 0);
+  step.end_operation();
+}
+
+/// With one order both parities are one matrix.
+AdjacencyKey key_of(graph::StoreFacts const& facts, pmm::Axis rows, pmm::Axis columns, bool is_even) {
+  return {rows, columns, is_even || !facts.has_two_orders()};
 }
 
 /// 1 / (sum of each row over the whole feature matrix), 1 where the sum is 0. Collective over the column
@@ -49,11 +68,7 @@ pmm::DistSparse<T> AdjacencyBlocks<T>::get(Placement const& placement, bool is_e
   auto const& facts = store_.facts();
   auto const rows = placement.layout.rows;
   auto const columns = placement.layout.columns;
-  // With one order both parities are one matrix.
-  auto const key_of = [&](pmm::Axis r, pmm::Axis k, bool even) {
-    return Key{r, k, even || !facts.has_two_orders()};
-  };
-  auto const key = key_of(rows, columns, is_even);
+  auto const key = key_of(facts, rows, columns, is_even);
   auto const parity = is_even ? Parity::even : Parity::odd;
   auto const block = pmm::block_of(grid_, placement);
 
@@ -72,7 +87,7 @@ pmm::DistSparse<T> AdjacencyBlocks<T>::get(Placement const& placement, bool is_e
     return {grid_, placement, known->second.forward(), known->second.adjoint()};
   if (facts.is_symmetric) {
     // A_odd[k,r] = A_even[r,k]^T: the stored transpose is this block, and the block its transpose.
-    if (auto const known = blocks_.find(key_of(columns, rows, !is_even)); known != blocks_.end()) {
+    if (auto const known = blocks_.find(key_of(facts, columns, rows, !is_even)); known != blocks_.end()) {
       auto const forward = with_scales(known->second.adjoint().block().csr);
       pmm::DistSparse<T> shared(
           grid_, placement, pmm::LocalSpmm<T>(forward, pmm::Contents::fixed),
@@ -82,11 +97,49 @@ pmm::DistSparse<T> AdjacencyBlocks<T>::get(Placement const& placement, bool is_e
   }
   auto const csr = runtime::together(
       grid_.group(), [&] { return to_csr<T>(store_.read_block(parity, block.rows, block.columns)); });
-  num_bytes_ += 2 * static_cast<std::int64_t>(csr.columns.extent(0) * sizeof(runtime::LocalColumn) +
-                                              csr.values.extent(0) * sizeof(T)) +
-                static_cast<std::int64_t>(sizeof(runtime::Offset)) * (csr.num_rows + csr.num_columns + 2);
   pmm::DistSparse<T> made(grid_, placement, with_scales(csr), pmm::Adjoint::kept);
   return blocks_.emplace(key, std::move(made)).first->second;
+}
+
+void AdjacencyBlocksPlan::get(pmm::StepPlan& step, Placement const& placement, bool is_even) {
+  auto const rows = placement.layout.rows;
+  auto const columns = placement.layout.columns;
+  auto const block = step.block(placement);
+  if (!blocks_.insert(key_of(facts_, rows, columns, is_even)).second) return;
+  auto const has_row_scale = facts_.normalization != graph::Normalization::none;
+  auto const has_column_scale = facts_.normalization == graph::Normalization::symmetric;
+  step.add_array("orthant::models::row_scale", has_row_scale ? step.scalar_bytes(block.rows.size()) : 0);
+  step.add_array("orthant::models::column_scale",
+                 has_column_scale ? step.scalar_bytes(block.columns.size()) : 0);
+  auto const has_transpose = facts_.is_symmetric && blocks_.contains(key_of(facts_, columns, rows, !is_even));
+  if (has_transpose) return;
+  auto const num_nonzeros = num_nonzeros_(placement);
+  plan_csr(step, placement, num_nonzeros, facts_.is_weighted);
+  plan_transposed(step, placement, num_nonzeros, facts_.is_weighted);
+}
+
+void plan_dense_features(pmm::StepPlan& step, Placement const& placement, pmm::Lifetime lifetime) {
+  auto const block = step.block(placement);
+  plan_matrix(step, placement, "orthant::models::features", lifetime);
+  step.add_array("features of the store", block.size() * stored_bytes, pmm::Lifetime::operation);
+  step.add_array("factors of rows", block.rows.size() * std::int64_t{sizeof(double)},
+                 pmm::Lifetime::operation);
+  step.end_operation();
+}
+
+void plan_sparse_features(pmm::StepPlan& step, Placement const& placement, std::int64_t num_nonzeros,
+                          bool has_values, FeatureNorm norm) {
+  plan_csr(step, placement, num_nonzeros, has_values);
+  if (norm == FeatureNorm::row)
+    step.add_array("orthant::models::feature_scale", step.scalar_bytes(step.block(placement).rows.size()));
+  plan_transposed(step, placement, num_nonzeros, has_values);
+}
+
+void plan_block_keys(pmm::StepPlan& step, Placement const& placement) {
+  auto const bytes = step.block(placement).rows.size() * std::int64_t{sizeof(std::int64_t)};
+  step.add_array("ids of the store", bytes, pmm::Lifetime::operation);
+  step.add_array("orthant::models::original_ids", bytes);
+  step.end_operation();
 }
 
 template<class T>
