@@ -69,7 +69,8 @@ class BareEpoch {
                                                models::GcnSettings const& settings,
                                                models::GcnPlan const& plan) {
     pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
-    plan_epoch(step, plan, settings, models::traits_of(store.facts(), grid.shape(), plan, settings));
+    plan_epoch(step, plan, settings,
+               models::traits_of(store.facts(), grid.shape(), grid.coordinates(), plan, settings));
     return pmm::products_of(step);
   }
 
@@ -302,7 +303,7 @@ int bench(EpochOptions const& options, Context& context) {
     line["device_memory_bytes"] = runtime::all_reduced(world, device_peak, runtime::Reduction::sum);
     line["device_memory_taken_bytes"] = runtime::all_reduced(world, device_taken, runtime::Reduction::max);
     line["device_memory_predicted_bytes"] =
-        runtime::all_reduced(world, estimate.arrays(), runtime::Reduction::sum);
+        runtime::all_reduced(world, estimate.arrays, runtime::Reduction::sum);
   }
   bare.describe(line, seconds, roofline);
   print_line(context, line);

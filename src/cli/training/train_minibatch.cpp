@@ -51,7 +51,7 @@ int train(TrainOptions const& options, Context& context) {
   auto const has_full_graph = settings.eval_every > 0 || batches.num_full_epochs > 0;
   auto const estimate = models::estimate_mini_batch_memory<T>(
       grid, store.facts(), models::plan_gcn(store, model_settings), model_settings, settings.optimizer,
-      batches.batch_size, has_full_graph);
+      {batches.batch_size, batches.num_accumulated, has_full_graph});
   if (!options.force_memory) require_memory(context, "train", estimate);
   models::MiniBatchTrainer<T> trainer(grid, store, model_settings, settings, batches);
   if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());

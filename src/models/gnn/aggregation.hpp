@@ -36,4 +36,7 @@ template<class T>
 make_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, runtime::Wire wire,
                  Adjacency<T> adjacency, std::shared_ptr<pmm::Workspace<T>> workspace);
 
+/// What it reserves of the workspace.
+void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnLayerPlan const& plan);
+
 } // namespace orthant::models

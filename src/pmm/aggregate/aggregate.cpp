@@ -66,6 +66,25 @@ std::int64_t AggregateSteps::num_partial() const {
   return num_outer * part;
 }
 
+namespace {
+
+/// `Work`: a Workspace or a WorkspacePlan.
+template<class Work>
+void reserve_buffers(Work& work, AggregateSteps const& steps) {
+  auto const own = steps.num_own * steps.width;
+  auto const slab = steps.num_slab * steps.part;
+  if (steps.must_exchange) work.reserve(Slot::left, std::max(own, slab));
+  if (steps.must_exchange || steps.must_gather)
+    work.reserve(Slot::right, std::max(steps.must_exchange ? own : 0, steps.num_operand()));
+  if (steps.must_exchange || steps.must_sum) work.reserve(Slot::result, steps.num_partial());
+}
+
+} // namespace
+
+void plan_buffers(WorkspacePlan& work, StepPlan const& step, AggregatePlan const& plan) {
+  reserve_buffers(work, {step.shape(), step.coordinates(), plan.roles, plan.sizes, plan.width, plan.flow});
+}
+
 void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_nonzeros) {
   AggregateSteps const steps(step.shape(), step.coordinates(), plan.roles, plan.sizes, plan.width, plan.flow);
   auto const b = step.coordinates().along(plan.roles.b);
@@ -101,12 +120,7 @@ Aggregate<T>::Aggregate(ProcessGrid const& grid, AggregatePlan const& plan, Loca
   auto const& csr = block_.block().csr;
   ORTHANT_REQUIRE(csr.num_rows == steps_.num_outer && csr.num_columns == steps_.num_inner, "a block of ",
                   csr.num_rows, " x ", csr.num_columns, " for ", steps_.num_outer, " x ", steps_.num_inner);
-  auto const own = steps_.num_own * steps_.width;
-  auto const slab = steps_.num_slab * steps_.part;
-  if (steps_.must_exchange) workspace_->reserve(Slot::left, std::max(own, slab));
-  if (steps_.must_exchange || steps_.must_gather)
-    workspace_->reserve(Slot::right, std::max(own, steps_.num_operand()));
-  if (steps_.must_exchange || steps_.must_sum) workspace_->reserve(Slot::result, steps_.num_partial());
+  reserve_buffers(*workspace_, steps_);
 }
 
 template<class T>

@@ -65,6 +65,9 @@ struct AggregatePlan {
   Wire wire = Wire::native;
 };
 
+/// Reserves what a run needs of a workspace, or of the plan of one.
+void plan_buffers(WorkspacePlan& work, StepPlan const& step, AggregatePlan const& plan);
+
 /// Lists one run: exchanges, gather, local product with a block of that many non-zeros, sum.
 void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_nonzeros);
 

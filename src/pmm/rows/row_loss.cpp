@@ -49,6 +49,14 @@ void plan_scores(StepPlan& step, Placement const& logits, LossKind kind) {
   plan_sums(step, logits.layout, kind, 3 * num_splits);
 }
 
+void plan_loss_arrays(StepPlan& step, Placement const& logits, LossKind kind) {
+  if (kind == LossKind::binary) return;
+  auto const num_rows = step.block(logits).stored_rows.size();
+  step.add_array("orthant::pmm::RowLoss/row_scalars", step.scalar_bytes(3 * num_rows));
+  step.add_array("orthant::pmm::RowLoss/row_arg_max",
+                 num_rows * std::int64_t{sizeof(runtime::ValueIndex<double>)}); // of float as long
+}
+
 template<class T>
 RowLoss<T>::RowLoss(ProcessGrid const& grid, Placement const& logits, LossKind kind)
     : grid_(&grid),

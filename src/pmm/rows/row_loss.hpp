@@ -48,6 +48,9 @@ enum class LossKind : std::uint8_t { softmax, binary };
 void plan_loss(StepPlan& step, Placement const& logits, LossKind kind);
 void plan_scores(StepPlan& step, Placement const& logits, LossKind kind);
 
+/// Lists the arrays of a RowLoss.
+void plan_loss_arrays(StepPlan& step, Placement const& logits, LossKind kind);
+
 struct SplitMetrics {
   std::int64_t num_counted = 0; // labelled rows of the split; multi-label: known entries
   std::int64_t num_correct = 0; // arg-max is the label (ties: the smallest class); multi-label: sign is right
