@@ -2,6 +2,7 @@
 //
 // The schedule rows: the block that a rank reads beside the whole matrix, and bytes: of grids that do not
 // exist against closed forms, and beside those of pmm3d and of Plexus's schedule.
+#include "models/plan/choose_schedule.hpp"
 #include "models/plan/gcn_step.hpp"
 #include "models_fixture.hpp"
 #include "support/dist_checks.hpp"
@@ -208,6 +209,35 @@ TEST(RowsSchedule, SentBytesOf1024RanksAreTheClosedForms) {
   auto const weights = 1023 * (2 * 64 * 32 + 3 * 1024);
   auto const doubles = 2 * 1023 * (2 + 1);
   EXPECT_EQ(sent, 4 * (activations + weights) + 8 * doubles);
+}
+
+graph::StoreFacts facts_of(std::int64_t n, std::int64_t entries, std::int64_t features,
+                           std::int64_t classes) {
+  graph::StoreFacts facts;
+  facts.num_vertices = n;
+  facts.num_entries = entries;
+  facts.num_features = features;
+  facts.num_classes = classes;
+  facts.feature_kind = graph::FeatureKind::dense;
+  facts.label_kind = graph::LabelKind::single;
+  facts.is_symmetric = true;
+  return facts;
+}
+
+TEST(ChooseSchedule, TakesWhatCostsLess) {
+  models::GcnSettings settings;
+  settings.set_layers(3, 128);
+  auto const big = facts_of(2449029, 126167053, 100, 47);
+  // coauthor_physics: a weight of 8,415 x 128 outweighs the rows of 34,493 vertices.
+  auto wide = facts_of(34493, 495924, 8415, 5);
+  wide.feature_kind = graph::FeatureKind::sparse;
+  for (auto const& shape : {pmm::GridShape{1, 2, 2, 2}, {1, 4, 4, 4}, {1, 16, 8, 16}}) {
+    EXPECT_EQ(models::choose_schedule("auto", big, settings, shape), models::Schedule::rows);
+    EXPECT_EQ(models::choose_schedule("auto", wide, settings, shape), models::Schedule::pmm3d);
+    EXPECT_EQ(models::choose_schedule("rows", wide, settings, shape), models::Schedule::rows);
+  }
+  EXPECT_EQ(models::choose_schedule("auto", big, settings, {4, 1, 1, 1}), models::Schedule::pmm3d);
+  EXPECT_THROW(static_cast<void>(models::choose_schedule("3d", big, settings, {})), runtime::UserError);
 }
 
 } // namespace

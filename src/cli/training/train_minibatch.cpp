@@ -45,6 +45,9 @@ int train(TrainOptions const& options, Context& context) {
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
+  if (options.schedule == "rows")
+    runtime::throw_user("--schedule rows trains on the full graph; give --mode full, or leave it out");
+
   auto const store = open_graph_of(world, options);
   auto const settings = training_of(options);
   auto const batches = batches_of(options);
@@ -56,9 +59,9 @@ int train(TrainOptions const& options, Context& context) {
   models::MiniBatchTrainer<T> trainer(grid, store, model_settings, settings, batches);
   if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());
 
-  begin_metrics(context, grid, options);
+  begin_metrics(context, grid, options, model_settings.schedule);
   describe_graph(context, store);
-  describe_grid(context, grid);
+  describe_grid(context, grid, model_settings.schedule);
   say(context, "memory    {} per rank predicted\n",
       bytes_text(runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max)));
   describe_batches(context, grid, trainer.sampler(), options);
