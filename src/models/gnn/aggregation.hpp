@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // H = A^ F and dF = A^^T dH of one layer, however the schedule makes them: as products on three axes, or
-// between the owners of vertices (docs/design.md 2.3).
+// between the owners of vertices (docs/design.md 2.2).
 
 #include "models/core/owned_adjacency.hpp"
 #include "models/plan/gcn_products.hpp"
