@@ -39,8 +39,8 @@ int train(TrainOptions const& options, Context& context) {
   if (!options.force_memory) require_memory(context, "train", estimate);
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
-  say(context, "memory    {} per rank predicted\n",
-      bytes_text(runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max)));
+  auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
+  say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
 
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
   models::Gcn<T> model(grid, store, model_settings);
@@ -62,10 +62,10 @@ int train(TrainOptions const& options, Context& context) {
   auto const taken = meter.taken(world);
   report(context, result);
   say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),
-      bytes_text(estimate.peak()));
+      bytes_text(predicted));
   if constexpr (!pmm::runs_on_host)
     say(context, "memory of the device  {} in arrays per rank (predicted {}), {} less free\n",
-        bytes_text(taken.device_arrays), bytes_text(estimate.arrays()), bytes_text(taken.device));
+        bytes_text(taken.device_arrays), bytes_text(estimate.arrays), bytes_text(taken.device));
   end_metrics(context, result, taken);
   return runtime::exit_done;
 }

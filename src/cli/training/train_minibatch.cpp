@@ -62,8 +62,8 @@ int train(TrainOptions const& options, Context& context) {
   begin_metrics(context, grid, options, model_settings.schedule);
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
-  say(context, "memory    {} per rank predicted\n",
-      bytes_text(runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max)));
+  auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
+  say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
   describe_batches(context, grid, trainer.sampler(), options);
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
       trainer.num_parameters(), options.compute_dtype);
@@ -77,7 +77,7 @@ int train(TrainOptions const& options, Context& context) {
   auto const taken = meter.taken(world);
   report(context, result);
   say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),
-      bytes_text(estimate.peak()));
+      bytes_text(predicted));
   if constexpr (!pmm::runs_on_host)
     say(context, "memory of the device  {} in arrays per rank, {} less free\n",
         bytes_text(taken.device_arrays), bytes_text(taken.device));

@@ -157,13 +157,24 @@ GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& s
   return traits;
 }
 
-void plan_epoch(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-                GcnEpochTraits const& traits) {
+void plan_pass(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+               GcnEpochTraits const& traits) {
   EpochList list(step, plan, settings, traits);
   list.forward();
   pmm::plan_loss(step, plan.logits(), traits.loss);
   list.backward();
+}
+
+void plan_epoch(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+                GcnEpochTraits const& traits) {
+  plan_pass(step, plan, settings, traits);
   plan_update(step, std::ssize(parameters_of(plan, settings)));
+}
+
+void plan_evaluation(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+                     GcnEpochTraits const& traits) {
+  EpochList(step, plan, settings, traits).forward();
+  pmm::plan_scores(step, plan.logits(), traits.loss);
 }
 
 template<class T>

@@ -46,10 +46,16 @@ struct GcnEpochTraits {
                                        pmm::Coordinates const& coordinates, GcnPlan const& plan,
                                        GcnSettings const& settings);
 
-/// Lists forward pass, loss, backward pass and the norms of the update, as Gcn, RowLoss and ParameterUpdate
-/// run them.
+/// Lists forward pass, loss and backward pass, as Gcn and RowLoss run them.
+void plan_pass(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+               GcnEpochTraits const& traits);
+/// Lists a pass and the norms of ParameterUpdate.
 void plan_epoch(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
                 GcnEpochTraits const& traits);
+
+/// Lists forward pass and scores.
+void plan_evaluation(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+                     GcnEpochTraits const& traits);
 
 /// Bytes that the ledgers of x, y and z count in an epoch after the first, without evaluation: summed over
 /// the ranks of the grid, none of which need exist. Residuals travel over the whole group, which is not
