@@ -205,13 +205,13 @@ TEST_P(MiniBatch, LastEpochsOnTheFullGraphContinue) {
   auto const result = before.run([](runtime::EpochRecord const&) {});
   batches.num_full_epochs = 1;
   auto const run = train_in_batches(grid_, store, model, short_training(3), batches);
-  EXPECT_NEAR(run.records.back().loss, result.last->at(0).loss, 1e-12);
+  EXPECT_NEAR(run.records.back().loss, result.progress.last->at(0).loss, 1e-12);
 }
 
 TEST_P(MiniBatch, EvaluationIsThatOfTheFullGraphWithTheseWeights) {
   auto const store = store_of_dataset(world_, graph_text);
   models::MiniBatchTrainer<double> trainer(grid_, store, small_model(), short_training(2), small_batches());
-  auto const scores = *trainer.run([](runtime::EpochRecord const&) {}).last;
+  auto const scores = *trainer.run([](runtime::EpochRecord const&) {}).progress.last;
   models::Gcn<double> model(grid_, store, small_model());
   for (std::size_t p = 0; p < model.parameters().size(); ++p)
     Kokkos::deep_copy(model.parameters()[p].value(), trainer.parameters()[p].value());
@@ -273,8 +273,8 @@ TEST_P(MiniBatch, WithoutEvaluationThereIsNoFullGraph) {
   EXPECT_GT(num_arrays_of_evaluation, 0)
       << "the label that is looked for is no longer that of the full graph";
   EXPECT_THROW(static_cast<void>(trainer.evaluate()), runtime::Error);
-  EXPECT_FALSE(result.last.has_value());
-  EXPECT_EQ(result.best.epoch, 0);
+  EXPECT_FALSE(result.progress.last.has_value());
+  EXPECT_EQ(result.progress.best.epoch, 0);
   ASSERT_EQ(records.size(), 2U);
   for (auto const& record : records) {
     EXPECT_GT(record.loss, 0);

@@ -5,12 +5,14 @@ namespace orthant::models {
 
 template<class T>
 BatchQueue<T>::BatchQueue(BatchSource<T>& source, sampling::VertexSampler const& sampler, std::int64_t group,
-                          std::int64_t num_accumulated, std::int64_t num_epochs, Prefetch prefetch)
+                          std::int64_t num_accumulated, std::int64_t num_epochs, Prefetch prefetch,
+                          std::int64_t first_epoch, std::int64_t first_step)
     : source_(source),
       sampler_(sampler),
       group_(group),
       num_accumulated_(num_accumulated),
-      num_epochs_(num_epochs) {
+      num_epochs_(num_epochs),
+      place_{first_epoch, first_step, 0} {
   if (prefetch == Prefetch::none) return;
   task_.emplace([this] { fill_back(); });
   if (!is_at_end()) task_->start();

@@ -130,23 +130,24 @@ typename ParameterUpdate<T>::Result MiniBatchTrainer<T>::train_step(std::int64_t
 }
 
 template<class T>
-runtime::EpochRecord MiniBatchTrainer<T>::train_epoch(std::int64_t epoch) {
+std::optional<runtime::EpochRecord> MiniBatchTrainer<T>::train_epoch(TrainProgress& progress,
+                                                                     StopRequest const& should_stop) {
   runtime::EpochRecord record;
-  record.epoch = epoch;
+  record.epoch = progress.epoch;
   phases_.clear();
   step_losses_.clear();
   auto const begin = Clock::now();
 
-  auto total_loss = 0.0;
-  auto total_count = 0.0;
-  for (std::int64_t step = 0; step < sampler_.num_steps(); ++step) {
-    auto result = train_step(epoch, step);
+  while (true) {
+    auto result = train_step(progress.epoch, progress.step);
     record.grad_norms = std::move(result.norms);
     step_losses_.push_back(result.count == 0 ? 0.0 : result.sum / result.count);
-    total_loss += result.sum;
-    total_count += result.count;
+    progress.loss_sum += result.sum;
+    progress.loss_count += result.count;
+    if (++progress.step == sampler_.num_steps()) break;
+    if (should_stop && should_stop(progress)) return std::nullopt;
   }
-  record.loss = total_count == 0 ? 0.0 : total_loss / total_count;
+  record.loss = progress.loss_count == 0 ? 0.0 : progress.loss_sum / progress.loss_count;
   record.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   record.phases = phases_.without_clock();
   return record;
@@ -159,18 +160,22 @@ Scores MiniBatchTrainer<T>::evaluate() {
 }
 
 template<class T>
-TrainResult MiniBatchTrainer<T>::run(std::function<void(runtime::EpochRecord const&)> const& on_epoch) {
+TrainResult MiniBatchTrainer<T>::run(std::function<void(runtime::EpochRecord const&)> const& on_epoch,
+                                     TrainProgress const& start, StopRequest const& should_stop) {
+  ORTHANT_REQUIRE(start.step < sampler_.num_steps(), "a start at step ", start.step, " of ",
+                  sampler_.num_steps());
   auto const num_sampled_epochs = settings_.num_epochs - batch_settings_.num_full_epochs;
   queue_ = std::make_unique<BatchQueue<T>>(*source_, sampler_, grid_.coordinate(Axis::data),
                                            batch_settings_.num_accumulated, num_sampled_epochs,
-                                           batch_settings_.prefetch);
+                                           batch_settings_.prefetch, start.epoch, start.step);
   EpochWork work;
-  work.train = [&](std::int64_t epoch) {
-    return epoch <= num_sampled_epochs ? train_epoch(epoch) : full_->trainer.train_epoch(epoch);
+  work.train = [&](TrainProgress& progress, StopRequest const& stop) {
+    return progress.epoch <= num_sampled_epochs ? train_epoch(progress, stop)
+                                                : full_->trainer.train_epoch(progress.epoch);
   };
   work.evaluate = [&] { return evaluate(); };
   work.require_bounded_parameters = [&] { update_->require_bounded_parameters(exec_); };
-  return run_epochs(grid_, settings_, work, on_epoch);
+  return run_epochs(grid_, settings_, work, on_epoch, start, should_stop);
 }
 
 template class MiniBatchTrainer<float>;

@@ -43,19 +43,22 @@ class MiniBatchTrainer {
                    GcnSettings const& model_settings, TrainSettings const& settings,
                    MiniBatchSettings const& batch_settings);
 
-  /// Trains all epochs; `on_epoch` is called after each, on every rank, with the same record: loss over all
-  /// training vertices met, gradients' norms of the last step. Once. Collective over the grid's world. Throws
-  /// Error, naming epoch, step and layer, where a loss is not finite.
-  TrainResult run(std::function<void(runtime::EpochRecord const&)> const& on_epoch);
+  /// Trains all epochs from `start` on, or until `should_stop`; `on_epoch` is called after each, on every
+  /// rank, with the same record: loss over all training vertices met, gradients' norms of the last step. Once.
+  /// Collective over the grid's world. Throws Error, naming epoch, step and layer, if a loss is not finite.
+  TrainResult run(std::function<void(runtime::EpochRecord const&)> const& on_epoch,
+                  TrainProgress const& start = {}, StopRequest const& should_stop = {});
 
   /// Loss and accuracy on the full graph. Collective over the grid's group. Error where it was set up for
   /// none: no evaluation and no full-graph epochs.
   [[nodiscard]] Scores evaluate();
 
   [[nodiscard]] std::vector<Parameter<T>>& parameters() { return parameters_->list(); }
+  /// Of the optimiser's state.
+  [[nodiscard]] ParameterUpdate<T>& update() { return *update_; }
   [[nodiscard]] std::int64_t num_parameters() const { return parameters_->num_numbers(); }
   [[nodiscard]] sampling::VertexSampler const& sampler() const { return sampler_; }
-  /// Losses of the steps of the last mini-batch epoch.
+  /// Losses of the steps of the last mini-batch epoch, or of those that this run made of it.
   [[nodiscard]] std::vector<double> const& step_losses() const { return step_losses_; }
 
  private:
@@ -72,7 +75,7 @@ class MiniBatchTrainer {
     FullGraphTrainer<T> trainer;
   };
 
-  runtime::EpochRecord train_epoch(std::int64_t epoch);
+  std::optional<runtime::EpochRecord> train_epoch(TrainProgress& progress, StopRequest const& should_stop);
   /// Gradients of the K batches of this group and of all groups, and the update. Its sums: of the loss over
   /// the training vertices, and the number of them.
   typename ParameterUpdate<T>::Result train_step(std::int64_t epoch, std::int64_t step);

@@ -123,11 +123,15 @@ Scores FullGraphTrainer<T>::evaluate() {
 }
 
 template<class T>
-TrainResult FullGraphTrainer<T>::run(std::function<void(runtime::EpochRecord const&)> const& on_epoch) {
-  return run_epochs(grid_, settings_,
-                    {[this](std::int64_t epoch) { return train_epoch(epoch); }, [this] { return evaluate(); },
-                     [this] { update_->require_bounded_parameters(exec_); }},
-                    on_epoch);
+TrainResult FullGraphTrainer<T>::run(std::function<void(runtime::EpochRecord const&)> const& on_epoch,
+                                     TrainProgress const& start, StopRequest const& should_stop) {
+  EpochWork work;
+  work.train = [this](TrainProgress const& progress, StopRequest const&) {
+    return train_epoch(progress.epoch);
+  };
+  work.evaluate = [this] { return evaluate(); };
+  work.require_bounded_parameters = [this] { update_->require_bounded_parameters(exec_); };
+  return run_epochs(grid_, settings_, work, on_epoch, start, should_stop);
 }
 
 template class FullGraphTrainer<float>;

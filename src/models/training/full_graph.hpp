@@ -28,9 +28,11 @@ class FullGraphTrainer {
   FullGraphTrainer(pmm::ProcessGrid const& grid, Network<T>& model, pmm::RowLoss<T>& loss,
                    TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update = nullptr);
 
-  /// Trains all epochs; `on_epoch` is called after each, on every rank, with the same record. Collective over
-  /// the grid's world. Throws Error, naming epoch and layer, where the loss is not finite.
-  TrainResult run(std::function<void(runtime::EpochRecord const&)> const& on_epoch);
+  /// Trains all epochs from `start` on, or until `should_stop`; `on_epoch` is called after each, on every
+  /// rank, with the same record. Collective over the grid's world. Throws Error, naming epoch and layer, if
+  /// the loss is not finite.
+  TrainResult run(std::function<void(runtime::EpochRecord const&)> const& on_epoch,
+                  TrainProgress const& start = {}, StopRequest const& should_stop = {});
 
   /// Loss and accuracy of the model as it is, without dropout. Collective.
   [[nodiscard]] Scores evaluate();
