@@ -46,7 +46,7 @@ class Divergence : public ::testing::TestWithParam<std::array<int, 3>> {
     models::MiniBatchSettings batches;
     batches.batch_size = 103;
     return error_of([&] {
-      models::MiniBatchTrainer<float> trainer(grid_, store_, small_model(), settings, batches);
+      models::MiniBatchGcn<float> trainer(grid_, store_, small_model(), settings, batches);
       trainer.run([](runtime::EpochRecord const&) {});
     });
   }

@@ -27,7 +27,7 @@ class FullGraphOracle : public ::testing::TestWithParam<std::array<int, 3>> {
     models::Gcn<T> model(grid_, store, model_settings);
     set_formula_parameters(model.parameters());
     auto loss = models::make_vertex_loss<T>(grid_, store, model.plan().logits());
-    models::FullGraphTrainer<T> trainer(grid_, model, loss, settings);
+    models::Trainer<T> trainer(grid_, model, loss, settings);
     auto num_epochs = std::size_t{0};
 
     trainer.run([&](runtime::EpochRecord const& record) {

@@ -169,7 +169,7 @@ NormScales trained_scales(pmm::ProcessGrid const& grid, graph::GraphStore const&
                           models::GcnSettings const& settings, models::TrainSettings const& training) {
   models::Gcn<double> model(grid, store, settings);
   auto loss = models::make_vertex_loss<double>(grid, store, model.plan().logits());
-  models::FullGraphTrainer<double> trainer(grid, model, loss, training);
+  models::Trainer<double> trainer(grid, model, loss, training);
   trainer.run([](runtime::EpochRecord const&) {});
   NormScales scales;
   for (auto const& parameter : model.parameters()) {
@@ -239,7 +239,7 @@ TEST_P(GridInvariance, AnEpochWithPartsSendsTheBytesThatWerePredicted) {
         settings.trains_features = trains_features;
         models::Gcn<double> model(grid_, store, settings);
         auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().logits());
-        models::FullGraphTrainer<double> trainer(grid_, model, loss, short_training(2));
+        models::Trainer<double> trainer(grid_, model, loss, short_training(2));
 
         auto const result = trainer.run([](runtime::EpochRecord const&) {});
 
@@ -323,7 +323,7 @@ TEST_P(GridInvariance, AnEpochSendsTheBytesThatWerePredicted) {
         settings.trains_features = trains_features;
         models::Gcn<double> model(grid_, store, settings);
         auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().logits());
-        models::FullGraphTrainer<double> trainer(grid_, model, loss, short_training(2));
+        models::Trainer<double> trainer(grid_, model, loss, short_training(2));
 
         auto const result = trainer.run([](runtime::EpochRecord const&) {});
 

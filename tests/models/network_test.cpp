@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A network of another kind, a perceptron of two layers, trains through the same loop as the GCN.
-#include "models/training/full_graph.hpp"
+#include "models/training/trainer.hpp"
 #include "pmm/product/pmm.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
@@ -63,7 +63,7 @@ std::vector<double> losses_on(pmm::ProcessGrid const& grid) {
     classes.push_back(small_real(1, i, 0) * small_real(1, i, 1) > 0 ? 1 : 0);
   loss.set_targets({device_copy(std::vector<std::int8_t>(classes.size(), 0)), device_copy(classes), {}});
   std::vector<double> losses;
-  models::FullGraphTrainer<double>(grid, network, loss, {}).run([&](auto const& record) {
+  models::Trainer<double>(grid, network, loss, {}).run([&](auto const& record) {
     losses.push_back(record.loss);
   });
   return losses;

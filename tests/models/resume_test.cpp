@@ -49,7 +49,7 @@ struct Training {
   models::Gcn<double> network;
   pmm::RowLoss<double> loss;
   std::shared_ptr<Update> update;
-  models::FullGraphTrainer<double> trainer;
+  models::Trainer<double> trainer;
 };
 
 models::GcnSettings small_model() {
@@ -168,17 +168,17 @@ TEST_P(Resume, MiniBatchesGoOnAfterAnyStep) {
     batches.batch_size = 13;
     batches.num_accumulated = num_accumulated;
     batches.num_full_epochs = 1;
-    models::MiniBatchTrainer<double> training(grid_, store_, model, settings, batches);
+    models::MiniBatchGcn<double> training(grid_, store_, model, settings, batches);
     auto const num_steps = training.sampler().num_steps();
     auto const whole = run_until(training, 1000);
     // In the first epoch, in a later one, and before the one on the full graph.
     for (auto const stop : {std::int64_t{1}, 2 * num_steps - 1, 3 * num_steps}) {
       SCOPED_TRACE(::testing::Message() << "accumulating " << num_accumulated << ", after step " << stop);
-      models::MiniBatchTrainer<double> before(grid_, store_, model, settings, batches);
+      models::MiniBatchGcn<double> before(grid_, store_, model, settings, batches);
       auto const first = run_until(before, stop);
       EXPECT_EQ(first.result.progress.epoch, 1 + stop / num_steps);
       EXPECT_EQ(first.result.progress.step, stop % num_steps);
-      models::MiniBatchTrainer<double> after(grid_, store_, model, settings, batches);
+      models::MiniBatchGcn<double> after(grid_, store_, model, settings, batches);
       copy_state(before.parameters(), before.update(), after.parameters(), after.update());
 
       auto const second = run_until(after, 1000, first.result.progress);

@@ -66,7 +66,7 @@ void repeat_case(nlohmann::json const& expected, pmm::ProcessGrid const& grid, g
   models::Gcn<T> model(grid, store, model_settings);
   set_formula_weights(model);
   auto loss = models::make_vertex_loss<T>(grid, store, model.plan().logits());
-  models::FullGraphTrainer<T> trainer(grid, model, loss, settings);
+  models::Trainer<T> trainer(grid, model, loss, settings);
   trainer.run([&](runtime::EpochRecord const& record) {
     auto const before = static_cast<std::size_t>(record.epoch) - 1;
     auto const after = before + 1;

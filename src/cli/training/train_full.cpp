@@ -9,7 +9,7 @@
 #include "models/gnn/gcn.hpp"
 #include "models/gnn/memory_estimate.hpp"
 #include "models/gnn/weights_file.hpp"
-#include "models/training/full_graph.hpp"
+#include "models/training/trainer.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/files/staged_file.hpp"
@@ -46,7 +46,7 @@ int train(TrainOptions const& options, Context& context) {
       model.num_parameters(), options.compute_dtype);
 
   begin_metrics(context, grid, options); // nothing can be refused from here on
-  models::FullGraphTrainer<T> trainer(grid, model, loss, settings);
+  models::Trainer<T> trainer(grid, model, loss, settings);
   EpochLines lines(context, options.epochs);
   auto const result = trainer.run([&](runtime::EpochRecord const& epoch) { lines.write(epoch); });
   lines.finish();

@@ -53,7 +53,7 @@ int train(TrainOptions const& options, Context& context) {
       grid, store.facts(), models::plan_gcn(store, model_settings), model_settings, settings.optimizer,
       batches.batch_size, has_full_graph);
   if (!options.force_memory) require_memory(context, "train", estimate);
-  models::MiniBatchTrainer<T> trainer(grid, store, model_settings, settings, batches);
+  models::MiniBatchGcn<T> trainer(grid, store, model_settings, settings, batches);
   if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());
 
   begin_metrics(context, grid, options);

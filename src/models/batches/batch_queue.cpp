@@ -4,10 +4,10 @@
 namespace orthant::models {
 
 template<class T>
-BatchQueue<T>::BatchQueue(BatchSource<T>& source, sampling::VertexSampler const& sampler, std::int64_t group,
+BatchQueue<T>::BatchQueue(BatchMaker<T>& maker, sampling::VertexSampler const& sampler, std::int64_t group,
                           std::int64_t num_accumulated, std::int64_t num_epochs, Prefetch prefetch,
                           std::int64_t first_epoch, std::int64_t first_step)
-    : source_(source),
+    : maker_(maker),
       sampler_(sampler),
       group_(group),
       num_accumulated_(num_accumulated),
@@ -20,7 +20,7 @@ BatchQueue<T>::BatchQueue(BatchSource<T>& source, sampling::VertexSampler const&
 
 template<class T>
 void BatchQueue<T>::fill_back() {
-  source_.fill(place_.epoch, sampler_.batch_of(place_.step, group_, place_.accumulated), batches_[back_]);
+  maker_.fill(place_.epoch, sampler_.batch_of(place_.step, group_, place_.accumulated), batches_[back_]);
 }
 
 template<class T>
