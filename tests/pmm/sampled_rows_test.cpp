@@ -210,14 +210,6 @@ TEST_P(SampledRowsTest, TheLossIsThatOfAllRows) {
         }
       EXPECT_EQ(loss.num_rows(0), count);
       EXPECT_NEAR(value, count == 0 ? 0 : sum / count, 1e-14 * 61); // a rounding a row
-      // The same rows as a batch, whose count comes with the loss.
-      runtime::Vector<double> const loss_and_count("orthant::testing::loss_and_count", 2);
-      loss.rebind(logits.placement());
-      loss.set_batch_targets({device_copy(splits), device_copy(classes), {}}, {splits, classes});
-      EXPECT_THROW(static_cast<void>(loss.num_rows(0)), runtime::Error);
-      loss.loss_and_gradient(exec_, logits, gradient, count, loss_and_count);
-      EXPECT_EQ(host_copy(loss_and_count)(0), value);
-      EXPECT_EQ(host_copy(loss_and_count)(1), count);
       auto const whole = gathered(gradient);
       for (std::int64_t i = 0; i < z.rows; ++i) // probabilities sum to 1
         EXPECT_NEAR(std::accumulate(&whole.numbers[static_cast<std::size_t>(5 * i)],
