@@ -73,7 +73,7 @@ void expect_equal(TrainedRun const& found, TrainedRun const& expected) {
     ASSERT_EQ(found.records[e].grad_norms.size(), expected.records[e].grad_norms.size());
     for (std::size_t l = 0; l < found.records[e].grad_norms.size(); ++l)
       EXPECT_NEAR(found.records[e].grad_norms[l], expected.records[e].grad_norms[l], 1e-9);
-    EXPECT_EQ(found.records[e].test_acc, expected.records[e].test_acc);
+    EXPECT_EQ(found.records[e].score("test_acc"), expected.records[e].score("test_acc"));
   }
 }
 
@@ -278,8 +278,9 @@ TEST_P(MiniBatch, WithoutEvaluationThereIsNoFullGraph) {
   ASSERT_EQ(records.size(), 2U);
   for (auto const& record : records) {
     EXPECT_GT(record.loss, 0);
-    EXPECT_FALSE(record.train_acc.has_value() || record.val_acc.has_value() || record.test_acc.has_value());
-    EXPECT_FALSE(record.val_loss.has_value() || record.test_loss.has_value());
+    EXPECT_FALSE(record.score("train_acc").has_value() || record.score("val_acc").has_value() ||
+                 record.score("test_acc").has_value());
+    EXPECT_FALSE(record.score("val_loss").has_value() || record.score("test_loss").has_value());
   }
 }
 

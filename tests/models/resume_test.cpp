@@ -123,9 +123,9 @@ void expect_continued(Run const& whole, Run const& first, Run const& second) {
     ASSERT_EQ(records[e].grad_norms.size(), expected.grad_norms.size());
     for (std::size_t l = 0; l < expected.grad_norms.size(); ++l)
       EXPECT_NEAR(records[e].grad_norms[l], expected.grad_norms[l], rounding);
-    EXPECT_EQ(records[e].val_acc, expected.val_acc);
-    EXPECT_EQ(records[e].val_loss.has_value(), expected.val_loss.has_value());
-    EXPECT_NEAR(records[e].val_loss.value_or(0), expected.val_loss.value_or(0), rounding);
+    EXPECT_EQ(records[e].score("val_acc"), expected.score("val_acc"));
+    EXPECT_EQ(records[e].score("val_loss").has_value(), expected.score("val_loss").has_value());
+    EXPECT_NEAR(records[e].score("val_loss").value_or(0), expected.score("val_loss").value_or(0), rounding);
   }
   auto const& found = second.result.progress;
   auto const& expected = whole.result.progress;

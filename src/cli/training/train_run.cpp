@@ -141,11 +141,11 @@ EpochLines::EpochLines(Context& context, std::int64_t num_epochs)
 
 void EpochLines::write(runtime::EpochRecord const& epoch) {
   context_.metrics.write(epoch);
-  if (epoch.val_acc && epoch.test_acc)
-    progress_.update(epoch.epoch, {{"loss", epoch.loss},
-                                   {"valid", *epoch.val_acc},
-                                   {"test", *epoch.test_acc},
-                                   {"seconds", epoch.seconds}});
+  auto const valid = epoch.score("val_acc");
+  auto const test = epoch.score("test_acc");
+  if (valid && test)
+    progress_.update(epoch.epoch,
+                     {{"loss", epoch.loss}, {"valid", *valid}, {"test", *test}, {"seconds", epoch.seconds}});
   else
     progress_.update(epoch.epoch, {{"loss", epoch.loss}, {"seconds", epoch.seconds}});
 }

@@ -22,11 +22,14 @@ char const* text_of_not_finite(double loss) {
 
 void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainProgress& progress) {
   auto const& [train, valid, test] = scores;
-  record.train_acc = train.accuracy();
-  if (valid.num_counted > 0) record.val_acc = valid.accuracy();
-  if (valid.num_counted > 0) record.val_loss = valid.loss;
-  if (test.num_counted > 0) record.test_acc = test.accuracy();
-  if (test.num_counted > 0) record.test_loss = test.loss;
+  record.scores = {{"train_acc", train.accuracy()}};
+  auto const add = [&](char const* name, pmm::SplitMetrics const& of, double value) {
+    if (of.num_counted > 0) record.scores.emplace_back(name, value);
+  };
+  add("val_acc", valid, valid.accuracy());
+  add("test_acc", test, test.accuracy());
+  add("val_loss", valid, valid.loss);
+  add("test_loss", test, test.loss);
   progress.last = scores;
   if (progress.best.epoch == 0 || valid.accuracy() > progress.best.scores[1].accuracy())
     progress.best = {record.epoch, scores};
