@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What full-graph and mini-batch training have in common: settings, the loop over epochs with its evaluations
-// and records, and what comes out. The loop may stop after any step, and start at any: dropout, batches and
+// and records, and the result. The loop may stop after any step, and start at any: dropout, batches and
 // records follow from the epoch and the step alone, so a run that goes on is the run that never stopped.
 
 #include "models/core/vertex_loss.hpp"
@@ -37,10 +37,10 @@ struct BestEpoch {
 /// How far a training has come: where its next step is, and what was found before it. This, the parameters
 /// and the optimiser's state are all that it needs to go on.
 struct TrainProgress {
-  std::int64_t epoch = 1;     // of the next step, from 1; one more than the epochs after the last
+  std::int64_t epoch = 1;     // of the next step, from 1; num_epochs + 1 after the last
   std::int64_t step = 0;      // of that epoch, from 0
-  double loss_sum = 0;        // over the steps of that epoch before it: of the losses,
-  double loss_count = 0;      // and of what they are of
+  double loss_sum = 0;        // of that epoch's steps so far: the sum over their rows,
+  double loss_count = 0;      // and the number of rows
   std::optional<Scores> last; // of the last evaluation
   BestEpoch best;
 
@@ -90,9 +90,9 @@ struct EpochWork {
 /// Trains all epochs from `start` on, or until `should_stop` (empty: never), evaluates those that are due, and
 /// adds bytes and scores to their records; `on_epoch` is called after each, on every rank, with the same
 /// record. If it starts within an epoch, that one's record has the loss of the whole epoch, but the seconds,
-/// bytes and phases of these steps alone. Throws Error, before the epoch's record is handed
-/// out, where a loss after its update is not finite, and where the parameters are not bounded after the last
-/// one. Collective over the grid's world.
+/// bytes and phases of these steps alone. Throws Error, before the epoch's record is handed out, if a loss
+/// after its update is not finite, and if the parameters are not bounded after the last one. Collective over
+/// the grid's world.
 TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settings, EpochWork const& work,
                        std::function<void(runtime::EpochRecord const&)> const& on_epoch,
                        TrainProgress const& start = {}, StopRequest const& should_stop = {});
