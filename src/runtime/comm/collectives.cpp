@@ -6,7 +6,7 @@
 #include "runtime/comm/nccl_group.hpp"
 #include "runtime/comm/pending.hpp"
 #include "runtime/device/pinned_pool.hpp"
-#include "runtime/numbers/wire.hpp"
+#include "runtime/numbers/encoding.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -153,20 +153,22 @@ Pending::~Pending() {
 }
 
 std::int64_t Pending::logical_bytes() const {
-  auto const element = static_cast<std::int64_t>(call_.wire == Wire::native ? size_of(call_.type) : 2);
+  auto const bytes = [&](std::int64_t count) {
+    return encoding_of(call_.wire).encoded_bytes(count, static_cast<std::int64_t>(size_of(call_.type)));
+  };
   switch (call_.operation) {
   case Operation::all_reduce:
   case Operation::exclusive_scan:
   case Operation::broadcast:
   case Operation::all_gather:
-    return element * call_.receive_count;
+    return bytes(call_.receive_count);
   case Operation::reduce_scatter:
   case Operation::send:
-    return element * call_.send_count;
+    return bytes(call_.send_count);
   case Operation::all_to_all: {
     auto const own = call_.send_counts.empty() ? call_.send_count / comm_.size()
                                                : call_.send_counts[static_cast<std::size_t>(comm_.rank())];
-    return element * (call_.send_count - own);
+    return bytes(call_.send_count - own);
   }
   case Operation::receive:
   case Operation::barrier:
@@ -251,12 +253,13 @@ void Pending::begin_wire() {
 
   if (call_.operation == Operation::broadcast) {
     auto const halves = lend_halves(halves_receive_, call_.receive_count);
-    if (comm_.rank() == call_.peer) encode(call_.wire, floats(source, num_send), halves);
+    if (comm_.rank() == call_.peer)
+      encoding_of(call_.wire).encode(floats(source, num_send), std::as_writable_bytes(halves));
     wire.receive = halves.data();
     wire.send = nullptr;
   } else {
     auto const halves = lend_halves(halves_send_, num_send);
-    encode(call_.wire, floats(source, num_send), halves);
+    encoding_of(call_.wire).encode(floats(source, num_send), std::as_writable_bytes(halves));
     wire.send = halves.data();
     wire.send_count = num_send;
     wire.receive = lend_halves(halves_receive_, wire.receive_count).data();
@@ -269,7 +272,7 @@ void Pending::finish_wire() {
     return finish_wire_sum();
   std::span const halves(reinterpret_cast<std::uint16_t const*>(halves_receive_.data()),
                          static_cast<std::size_t>(call_.receive_count));
-  decode(call_.wire, halves, floats(host_.receive, call_.receive_count));
+  encoding_of(call_.wire).decode(std::as_bytes(halves), floats(host_.receive, call_.receive_count));
 }
 
 void Pending::finish_wire_sum() {
@@ -279,9 +282,11 @@ void Pending::finish_wire_sum() {
                           static_cast<std::size_t>(num_own) * size);
   std::span const sums(reinterpret_cast<std::uint16_t*>(halves_send_.data()),
                        static_cast<std::size_t>(num_own));
-  sum_in_order(call_.wire, addends, sums); // halves_send_ was sent in whole and is free again
+  auto const& encoding = encoding_of(call_.wire);
+  // halves_send_ was sent in whole and is free again
+  encoding.sum_in_order(std::as_bytes(addends), comm_.size(), std::as_writable_bytes(sums), num_own);
   if (call_.operation == Operation::reduce_scatter) {
-    decode(call_.wire, sums, floats(host_.receive, call_.receive_count));
+    encoding.decode(std::as_bytes(sums), floats(host_.receive, call_.receive_count));
     return;
   }
   Call gather = host_;
@@ -293,10 +298,9 @@ void Pending::finish_wire_sum() {
   gather.receive = halves_all.data();
   MpiExchange exchange(comm_, Mode::blocking);
   exchange.begin(gather, MPI_UINT16_T);
-  decode(call_.wire,
-         {reinterpret_cast<std::uint16_t const*>(halves_all.data()),
-          static_cast<std::size_t>(call_.receive_count)},
-         floats(host_.receive, call_.receive_count));
+  encoding.decode(
+      std::span(halves_all).first(static_cast<std::size_t>(encoding.encoded_bytes(call_.receive_count))),
+      floats(host_.receive, call_.receive_count));
   comm_.give_back(std::move(halves_all));
 }
 

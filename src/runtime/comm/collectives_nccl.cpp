@@ -6,6 +6,7 @@
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/nccl_group.hpp"
 #include "runtime/device/device_runtime.hpp"
+#include "runtime/numbers/encoding.hpp"
 #if defined(ORTHANT_ENABLE_HIP)
 #include <rccl/rccl.h>
 #else
@@ -74,15 +75,15 @@ class DeviceBuffer {
   ~DeviceBuffer() {
     if (data_ != nullptr) static_cast<void>(ORTHANT_DEVICE_API(Free)(data_));
   }
-  std::uint16_t* halves(std::int64_t count) {
-    auto const num_bytes = static_cast<std::size_t>(count) * sizeof(std::uint16_t);
+  std::byte* of(std::int64_t count) {
+    auto const num_bytes = static_cast<std::size_t>(count);
     if (num_bytes > num_bytes_) {
       if (data_ != nullptr) ORTHANT_DEVICE(Free(data_)); // waits for the work that still uses it
       data_ = nullptr;
       ORTHANT_DEVICE(Malloc(&data_, num_bytes));
       num_bytes_ = num_bytes;
     }
-    return static_cast<std::uint16_t*>(data_);
+    return static_cast<std::byte*>(data_);
   }
 
  private:
@@ -215,12 +216,14 @@ class NcclGroup {
         call.operation == Operation::all_reduce || call.operation == Operation::reduce_scatter;
     auto const* const source = static_cast<float const*>(call.send == nullptr ? call.receive : call.send);
     auto const num_send = call.send == nullptr ? call.receive_count : call.send_count;
+    auto const& encoding = encoding_of(call.wire);
     Call wire = call;
     wire.wire = Wire::native;
 
     if (!is_sum) {
-      auto* const received = received_.halves(call.receive_count);
-      auto* const sent = call.operation == Operation::broadcast ? received : sent_.halves(num_send);
+      auto* const received = received_.of(encoding.encoded_bytes(call.receive_count));
+      auto* const sent =
+          call.operation == Operation::broadcast ? received : sent_.of(encoding.encoded_bytes(num_send));
       if (call.operation != Operation::broadcast || rank_ == call.peer)
         call.stream.encode(call.wire, source, sent, num_send, overflow_.device_pointer());
       wire.send = sent;
@@ -240,8 +243,8 @@ class NcclGroup {
     }
     auto const num_own = send_parts_[static_cast<std::size_t>(rank_)];
     receive_parts_.assign(static_cast<std::size_t>(size_), num_own);
-    auto* const sent = sent_.halves(num_send);
-    auto* const addends = received_.halves(num_own * size_);
+    auto* const sent = sent_.of(encoding.encoded_bytes(num_send));
+    auto* const addends = received_.of(encoding.encoded_bytes(num_own * size_));
     call.stream.encode(call.wire, source, sent, num_send, overflow_.device_pointer());
     wire.operation = Operation::all_to_all;
     wire.send = sent;
@@ -256,7 +259,7 @@ class NcclGroup {
       call.stream.decode(call.wire, sent, static_cast<float*>(call.receive), call.receive_count);
       return;
     }
-    auto* const gathered = gathered_.halves(call.receive_count);
+    auto* const gathered = gathered_.of(encoding.encoded_bytes(call.receive_count));
     wire.operation = Operation::all_gather;
     wire.send_count = num_own;
     wire.receive = gathered;
