@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/comm/communicator.hpp"
 
-#include "runtime/comm/nccl_group.hpp"
+#include "runtime/comm/backend.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -41,10 +41,6 @@ void detail::FreeMpiComm::operator()(MPI_Comm comm) const noexcept {
   if (is_finalised == 0) MPI_Comm_free(&comm);
 }
 
-void Communicator::DeleteNccl::operator()(detail::NcclGroup* group) const noexcept {
-  detail::destroy_nccl_group(group);
-}
-
 Communicator::Communicator(MPI_Comm parent, std::string axis, std::shared_ptr<Instruments> instruments)
     : Communicator(duplicate(parent), std::move(axis), std::move(instruments)) {}
 
@@ -58,6 +54,8 @@ Communicator::Communicator(detail::MpiComm comm, std::string axis, std::shared_p
   ORTHANT_MPI(MPI_Comm_rank(comm_.get(), &rank_));
   ORTHANT_MPI(MPI_Comm_size(comm_.get(), &size_));
   is_on_one_node_ = shares_one_node(comm_.get(), size_);
+  state_->backends.push_back(detail::make_mpi_backend());
+  state_->backends.push_back(detail::make_staged_backend(*state_->backends.front()));
 }
 
 Communicator::Communicator(Communicator&&) noexcept = default;
@@ -101,12 +99,20 @@ void Communicator::set_chunk_limit(std::int64_t num_elements) const {
   state_->chunk_limit = num_elements;
 }
 
-detail::NcclGroup* Communicator::nccl() const {
-  if (!state_->has_tried_nccl) {
-    state_->nccl.reset(detail::create_nccl_group(comm_.get()));
-    state_->has_tried_nccl = true;
-  }
-  return state_->nccl.get();
+void Communicator::use_backend(std::unique_ptr<detail::Backend> backend) const {
+  state_->backends.insert(state_->backends.begin(), std::move(backend));
+}
+
+std::span<std::unique_ptr<detail::Backend> const> Communicator::backends(bool for_device) const {
+  auto& all = state_->backends;
+  if (for_device && !std::exchange(state_->has_tried_nccl, true))
+    if (auto nccl = detail::make_nccl_backend(comm_.get())) all.insert(all.end() - 2, std::move(nccl));
+  return all;
+}
+
+bool Communicator::works_on_streams() const {
+  return std::ranges::any_of(backends(true),
+                             [](auto const& backend) { return backend->is_ordered_by_stream(); });
 }
 
 std::vector<std::byte> Communicator::lend_scratch(std::size_t num_bytes) const {

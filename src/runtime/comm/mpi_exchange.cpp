@@ -1,30 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The MPI backend. MPI's counts are 32-bit: an operation over more than the communicator's chunk limit is cut
-// into several calls, in an order and with lengths that every rank derives from the same numbers.
-#include "runtime/comm/pending.hpp"
+#include "runtime/comm/mpi_exchange.hpp"
+
+#include "runtime/error.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#if __has_include(<mpi-ext.h>)
-#include <mpi-ext.h>
-#endif
 
-namespace orthant::runtime {
-
-bool mpi_is_device_aware() {
-#if defined(MPIX_CUDA_AWARE_SUPPORT)
-  if (MPIX_Query_cuda_support() == 1) return true;
-#endif
-#if defined(MPIX_ROCM_AWARE_SUPPORT) && MPIX_ROCM_AWARE_SUPPORT
-  if (MPIX_Query_rocm_support() == 1) return true;
-#endif
-  return false;
-}
-
-namespace detail {
+namespace orthant::runtime::detail {
 namespace {
 
 constexpr int pairwise_tag = max_user_tag + 1;
@@ -39,6 +23,8 @@ MPI_Datatype mpi_type(DataType type) {
     return MPI_INT32_T;
   case DataType::int64:
     return MPI_INT64_T;
+  case DataType::byte:
+    return MPI_BYTE;
   case DataType::float32_index:
   case DataType::float64_index:
     break;
@@ -130,9 +116,9 @@ void MpiExchange::copy(Call const& call, void* into, void const* from, std::int6
   call.stream.fence("orthant::runtime::collectives/before MPI reads this rank's own part");
 }
 
-void MpiExchange::begin(Call const& call, MPI_Datatype type) {
-  type_ = type != MPI_DATATYPE_NULL ? type : mpi_type(call.type);
-  element_bytes_ = type == MPI_UINT16_T ? sizeof(std::uint16_t) : size_of(call.type);
+void MpiExchange::begin(Call const& call) {
+  type_ = mpi_type(call.type);
+  element_bytes_ = size_of(call.type);
   switch (call.operation) {
   case Operation::all_reduce:
     return all_reduce(call);
@@ -364,5 +350,4 @@ void MpiExchange::point_to_point(Call const& call) {
   });
 }
 
-} // namespace detail
-} // namespace orthant::runtime
+} // namespace orthant::runtime::detail
