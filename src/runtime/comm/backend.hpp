@@ -23,6 +23,9 @@ namespace orthant::runtime {
 class Communicator;
 namespace detail {
 
+class MatchTags;
+class Progress;
+
 enum class Mode : std::uint8_t { blocking, asynchronous };
 
 /// A call under way. Its buffers and counts are lent until finish(). Destroyed without finish() only while an
@@ -38,6 +41,8 @@ class Exchange {
   virtual void finish() = 0;
   /// True once finish() would return at once. Makes what progress it can, and never waits.
   [[nodiscard]] virtual bool test() = 0;
+  /// Nobody will wait, and the caller's buffers may be gone: what is under way is left to the backend.
+  virtual void abandon() noexcept {}
 };
 
 class Backend {
@@ -57,9 +62,16 @@ class Backend {
 
   /// Begins a call that it takes. Returns what remains to be waited for: null if nothing does, as in blocking
   /// mode (unless the backend still has something to do) and on a stream. Calls of one group match in the order
-  /// in which ranks begin them.
+  /// in which ranks begin them; but an all_gather with a tag matches those with the same tag, in whatever order
+  /// ranks begin them (MatchTags). Backends that are ordered by a stream are given none.
   [[nodiscard]] virtual std::unique_ptr<Exchange> begin(Communicator const& comm, Call const& call,
                                                         Mode mode) = 0;
+
+  /// What a wait for one of its calls must advance; null if nothing ever has several phases that ranks may come
+  /// to in different orders.
+  [[nodiscard]] virtual std::shared_ptr<Progress> progress() const { return nullptr; }
+  /// Null if all_gathers may not have tags: ranks must then wait for sums of encoded numbers in one order.
+  [[nodiscard]] virtual MatchTags* tags() { return nullptr; }
 
   /// Device memory for encoded numbers, of a backend that is ordered by a stream and takes device buffers: what
   /// was lent under this slot (0 to 2) before is lent again, larger if need be.
@@ -72,7 +84,8 @@ class Backend {
 };
 
 /// For host memory; for device memory if MPI is aware of it and no processor of the host reduces there.
-[[nodiscard]] std::unique_ptr<Backend> make_mpi_backend();
+/// `progress`: of the communicator that this one is split from; null: one of its own.
+[[nodiscard]] std::unique_ptr<Backend> make_mpi_backend(std::shared_ptr<Progress> progress = nullptr);
 /// For device buffers: copies to pinned host memory, lets `of_host` do the work there, and copies back.
 [[nodiscard]] std::unique_ptr<Backend> make_staged_backend(Backend& of_host);
 /// Null if NCCL is not built in, no device is visible, or two ranks share a device (NCCL refuses that). A build

@@ -132,6 +132,7 @@ void Request::complete_or_abandon() noexcept {
   if (std::uncaught_exceptions() == 0) return wait(); // an error here terminates, as there is nobody to tell
   // An error is unwinding and the job is ending; waiting could hang it. MPI may still write, so the buffers
   // stay.
+  pending_->abandon();
   static_cast<void>(pending_.release());
 }
 

@@ -86,10 +86,10 @@ void run(Communicator const& comm, Call const& call);
 class Pending;
 } // namespace detail
 
-/// An operation under way. A group may have many, waited for in any order; but 16-bit sums exchange their
-/// rounded results inside wait(): every rank waits for those of a group in one order, with no other operation
-/// of that group started on one side only. The communicator stays where it is. Must be waited for; the
-/// destructor waits where nobody did (and terminates the wait's errors).
+/// An operation under way. A group may have many, and every rank waits for its own in any order. 16-bit sums
+/// advance whenever a request of theirs or of related groups (by split) starts, is tested or waited for, but not
+/// inside blocking calls. At most 512 of a group are open. The communicator stays where it is. Must be waited
+/// for; the destructor waits if nobody did (and terminates the wait's errors).
 class [[nodiscard]] Request {
  public:
   Request() noexcept;

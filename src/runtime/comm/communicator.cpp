@@ -28,6 +28,16 @@ bool shares_one_node(MPI_Comm comm, int num_ranks) {
   return num_here == num_ranks;
 }
 
+using Backends = std::vector<std::unique_ptr<detail::Backend>>;
+
+/// MPI, and what stages for it. `whole`: those of the communicator that this one is split from.
+Backends backends_of_part(Backends const& whole) {
+  Backends part;
+  part.push_back(detail::make_mpi_backend(whole.empty() ? nullptr : whole[whole.size() - 2]->progress()));
+  part.push_back(detail::make_staged_backend(*part.front()));
+  return part;
+}
+
 } // namespace
 
 void detail::FreeMpiGroup::operator()(MPI_Group group) const noexcept {
@@ -54,8 +64,7 @@ Communicator::Communicator(detail::MpiComm comm, std::string axis, std::shared_p
   ORTHANT_MPI(MPI_Comm_rank(comm_.get(), &rank_));
   ORTHANT_MPI(MPI_Comm_size(comm_.get(), &size_));
   is_on_one_node_ = shares_one_node(comm_.get(), size_);
-  state_->backends.push_back(detail::make_mpi_backend());
-  state_->backends.push_back(detail::make_staged_backend(*state_->backends.front()));
+  state_->backends = backends_of_part({});
 }
 
 Communicator::Communicator(Communicator&&) noexcept = default;
@@ -66,6 +75,7 @@ Communicator Communicator::split(int color, int key, std::string axis) const {
   MPI_Comm part = MPI_COMM_NULL;
   ORTHANT_MPI(MPI_Comm_split(comm_.get(), color, key, &part));
   Communicator result(detail::MpiComm(part), std::move(axis), instruments_);
+  result.state_->backends = backends_of_part(state_->backends);
   result.set_chunk_limit(chunk_limit());
   return result;
 }
@@ -84,6 +94,7 @@ Communicator Communicator::subgroup(std::vector<int> const& ranks, std::string a
   ORTHANT_MPI(MPI_Comm_create_group(comm_.get(), members, tag, &part));
   ORTHANT_REQUIRE(part != MPI_COMM_NULL, "a group without the rank that makes it");
   Communicator result(detail::MpiComm(part), std::move(axis), instruments_);
+  result.state_->backends = backends_of_part(state_->backends);
   result.set_chunk_limit(chunk_limit());
   return result;
 }
@@ -91,7 +102,9 @@ Communicator Communicator::subgroup(std::vector<int> const& ranks, std::string a
 Communicator Communicator::split_by_node() const {
   MPI_Comm part = MPI_COMM_NULL;
   ORTHANT_MPI(MPI_Comm_split_type(comm_.get(), MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &part));
-  return Communicator(detail::MpiComm(part), "node", instruments_);
+  Communicator result(detail::MpiComm(part), "node", instruments_);
+  result.state_->backends = backends_of_part(state_->backends);
+  return result;
 }
 
 void Communicator::set_chunk_limit(std::int64_t num_elements) const {

@@ -2,11 +2,14 @@
 #include "runtime/comm/encoded_exchange.hpp"
 
 #include "runtime/comm/communicator.hpp"
+#include "runtime/comm/progress.hpp"
 #include "runtime/numbers/encoding.hpp"
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace orthant::runtime::detail {
@@ -33,6 +36,8 @@ class EncodedExchange final : public Exchange {
         mode_(mode),
         encoding_(encoding_of(call.wire)) {}
   ~EncodedExchange() override {
+    abandon();
+    if (tag_ > 0) backend_.tags()->give_back(tag_);
     for (auto& buffer : buffers_)
       comm_.give_back(std::move(buffer));
   }
@@ -40,6 +45,10 @@ class EncodedExchange final : public Exchange {
   void begin();
   void finish() override;
   bool test() override;
+  void abandon() noexcept override {
+    if (progress_) progress_->remove(*this);
+    progress_.reset();
+  }
   [[nodiscard]] bool is_over() const { return phase_ == Phase::over; }
 
  private:
@@ -79,6 +88,9 @@ class EncodedExchange final : public Exchange {
   std::array<std::byte*, 3> slots_{};
   std::array<std::vector<std::byte>, 3> buffers_; // the slots of host memory
   std::unique_ptr<Exchange> under_way_;           // null: nothing to wait for
+  int tag_ = 0;                                   // of the gather, if ranks may come to it in any order
+  std::shared_ptr<Progress> progress_;            // that this exchange is in
+  std::exception_ptr failure_;                    // of a test: for whoever waits
 };
 
 /// How the buffers are divided among ranks.
@@ -213,7 +225,8 @@ void EncodedExchange::gather_sums() {
   moved.receive_counts = send_bytes_;
   moved.receive_count = sum_of(send_bytes_);
   moved.receive = lend(gathered, moved.receive_count);
-  under_way_ = backend_.begin(comm_, moved, Mode::blocking);
+  moved.tag = tag_;
+  under_way_ = backend_.begin(comm_, moved, mode_);
   phase_ = Phase::gathering_sums;
 }
 
@@ -242,9 +255,18 @@ void EncodedExchange::go_on() {
 
 void EncodedExchange::begin() {
   divide();
-  reduces(call_) ? exchange_addends() : move();
+  if (!reduces(call_)) {
+    move();
+  } else {
+    if (mode_ == Mode::asynchronous && call_.operation == Operation::all_reduce && backend_.tags() != nullptr)
+      tag_ = backend_.tags()->lend();
+    exchange_addends();
+  }
   while (!under_way_ && phase_ != Phase::over)
     go_on();
+  if (phase_ != Phase::exchanging_addends) return;
+  progress_ = backend_.progress();
+  if (progress_) progress_->add(*this);
 }
 
 void EncodedExchange::finish() {
@@ -252,10 +274,20 @@ void EncodedExchange::finish() {
     if (under_way_) under_way_->finish();
     go_on();
   }
+  if (failure_) std::rethrow_exception(failure_);
 }
 
+/// A number that does not fit is the error of the one who waits for this exchange, not of one who happens to
+/// take it along.
 bool EncodedExchange::test() {
-  return phase_ == Phase::over || !under_way_ || under_way_->test();
+  try {
+    while (phase_ != Phase::over && (!under_way_ || under_way_->test()))
+      go_on();
+  } catch (...) {
+    failure_ = std::current_exception();
+    phase_ = Phase::over;
+  }
+  return phase_ == Phase::over;
 }
 
 } // namespace

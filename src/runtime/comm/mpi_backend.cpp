@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/mpi_exchange.hpp"
+#include "runtime/comm/progress.hpp"
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
 #endif
@@ -22,6 +23,8 @@ namespace {
 
 class MpiBackend final : public Backend {
  public:
+  explicit MpiBackend(std::shared_ptr<Progress> progress) : progress_(std::move(progress)) {}
+
   /// What MPI reduces on the host's processors must be the host's, whatever it says of itself: pairs with an
   /// operation of our own, and reductions that make progress behind the caller's back (Open MPI adds them up
   /// where they lie).
@@ -42,12 +45,19 @@ class MpiBackend final : public Backend {
     exchange->begin(call);
     return exchange;
   }
+
+  std::shared_ptr<Progress> progress() const override { return progress_; }
+  MatchTags* tags() override { return &tags_; }
+
+ private:
+  std::shared_ptr<Progress> progress_;
+  MatchTags tags_;
 };
 
 } // namespace
 
-std::unique_ptr<Backend> make_mpi_backend() {
-  return std::make_unique<MpiBackend>();
+std::unique_ptr<Backend> make_mpi_backend(std::shared_ptr<Progress> progress) {
+  return std::make_unique<MpiBackend>(progress ? std::move(progress) : std::make_shared<Progress>());
 }
 
 } // namespace detail

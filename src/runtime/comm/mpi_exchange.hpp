@@ -35,6 +35,8 @@ class MpiExchange final : public Exchange {
   void all_to_all(Call const& call);
   void point_to_point(Call const& call);
   void pairwise(Call const& call);
+  template<class SendPart>
+  void exchange_parts(Call const& call, int tag, SendPart&& send_part);
 
   /// This rank's own part, which MPI does not carry.
   void copy(Call const& call, void* into, void const* from, std::int64_t count) const;

@@ -2,6 +2,7 @@
 #include "runtime/comm/pending.hpp"
 
 #include "runtime/comm/encoded_exchange.hpp"
+#include "runtime/comm/progress.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/encoding.hpp"
 
@@ -66,9 +67,11 @@ void Pending::begin() {
   comm_.ledger().add(call_.operation, bytes, sent_bytes(call_.operation, bytes, comm_.rank(), comm_.size()));
   began_ = Clock::now();
   InCollective const waiting(comm_, call_.operation, sequence_, bytes, call_.where);
-  auto& backend = backend_of(comm_, call_, mode_);
-  exchange_ = begin_on(backend, comm_, call_, mode_);
-  is_done_ = backend.is_ordered_by_stream(); // as far as the host is concerned
+  backend_ = &backend_of(comm_, call_, mode_);
+  exchange_ = begin_on(*backend_, comm_, call_, mode_);
+  is_done_ = backend_->is_ordered_by_stream(); // as far as the host is concerned
+  if (auto const progress = backend_->progress(); progress && mode_ == Mode::asynchronous)
+    progress->advance();
   comm_.ledger().add_seconds(call_.operation, std::chrono::duration<double>(Clock::now() - began_).count());
 }
 
@@ -78,7 +81,13 @@ void Pending::finish(std::source_location where) {
   auto& instruments = comm_.instruments();
   auto const bytes = logical_bytes();
   InCollective const waiting(comm_, call_.operation, sequence_, bytes, where);
-  if (exchange_) exchange_->finish();
+  if (exchange_) {
+    // Another rank may wait for a sum that this one waits for later.
+    if (auto const progress = backend_->progress(); progress && progress->is_needed())
+      while (!exchange_->test())
+        progress->advance();
+    exchange_->finish();
+  }
   is_done_ = true;
   auto const now = Clock::now();
   comm_.ledger().add_seconds(call_.operation, std::chrono::duration<double>(now - entered).count());
@@ -87,7 +96,9 @@ void Pending::finish(std::source_location where) {
 }
 
 bool Pending::test() {
-  return is_done_ || !exchange_ || exchange_->test();
+  if (is_done_ || !exchange_) return true;
+  if (auto const progress = backend_->progress()) progress->advance();
+  return exchange_->test();
 }
 
 } // namespace orthant::runtime::detail

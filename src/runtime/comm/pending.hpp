@@ -24,6 +24,10 @@ class Pending {
   void begin();
   void finish(std::source_location where);
   [[nodiscard]] bool test();
+  /// An error unwinds, and nobody will wait: what is under way goes on without the caller's buffers.
+  void abandon() noexcept {
+    if (exchange_) exchange_->abandon();
+  }
 
  private:
   [[nodiscard]] std::int64_t logical_bytes() const;
@@ -33,6 +37,7 @@ class Pending {
   Mode mode_;
   std::int64_t sequence_;
   bool is_done_ = false;
+  Backend* backend_ = nullptr;
   std::unique_ptr<Exchange> exchange_; // null: nothing to wait for
   std::chrono::steady_clock::time_point began_;
 };

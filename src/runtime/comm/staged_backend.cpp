@@ -46,6 +46,9 @@ class StagedExchange final : public Exchange {
   }
 
   bool test() override { return !exchange_ || exchange_->test(); }
+  void abandon() noexcept override {
+    if (exchange_) exchange_->abandon();
+  }
 
  private:
   [[nodiscard]] std::size_t receive_bytes() const {
@@ -70,6 +73,7 @@ class StagedBackend final : public Backend {
     exchange->begin(of_host_, comm, mode);
     return exchange;
   }
+  std::shared_ptr<Progress> progress() const override { return of_host_.progress(); }
 
  private:
   Backend& of_host_;
