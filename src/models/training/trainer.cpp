@@ -27,7 +27,7 @@ std::vector<runtime::Communicator const*> communicators_of(pmm::ProcessGrid cons
 /// Nothing passes through the host: there is nobody to talk to, or device memory is sent by the device. Where
 /// the group's ranks have a device each, so have those of every axis.
 bool stays_on_device(pmm::ProcessGrid const& grid) {
-  return grid.group().size() == 1 || grid.group().nccl() != nullptr;
+  return grid.group().size() == 1 || grid.group().works_on_streams();
 }
 
 /// What others enqueued on the default instance, such as new weights, is there: queues know nothing of each
