@@ -267,6 +267,7 @@ TEST_P(GridInvariance, ResidualsSendWhatTheirRelayoutsList) {
   auto listed = std::int64_t{0};
   for (auto const& residual : operands.residuals) {
     ASSERT_TRUE(residual.exists());
+    if (residual.is_local) continue;
     for (auto const& relayout : {residual.forward, residual.backward})
       for (auto const& call : relayout->calls())
         listed += call.bytes;
