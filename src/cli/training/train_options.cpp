@@ -72,6 +72,10 @@ void add_computing(Command& command, TrainOptions& o) {
                  "Communication: pmm3d (products on three axes) or rows (each vertex has one owner)",
                  one_of({"pmm3d", "rows"}));
   command.option(
+      "--gather", o.gather,
+      "Rows that move between owners of vertices: all, needed (those with a neighbor there), or auto",
+      one_of({"auto", "all", "needed"}));
+  command.option(
       "--device-graph", o.device_graph,
       "On a device: replay full-graph epochs without dropout as one recorded graph: on or off (does "
       "nothing on the host)",

@@ -38,6 +38,9 @@ void say(Context const& context, fmt::format_string<Args...> format, Args&&... a
 void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options);
 void describe_graph(Context const& context, graph::GraphStore const& store);
 void describe_grid(Context const& context, pmm::ProcessGrid const& grid);
+/// Which rows move between owners of vertices, and the share that was found; nothing if all rows were asked
+/// for.
+void describe_gather(Context const& context, models::GcnPlan const& plan, pmm::NeededRows const* needed);
 
 /// A line of metrics and a line (or the bar) of progress for every epoch.
 class EpochLines {

@@ -137,6 +137,11 @@ ListedScales read_listed_scales(GraphStore const& store, Ranges const& ranges) {
   return scales;
 }
 
+ListedScales kept(std::optional<pmm::NeededSlabs> const& axis, ListedScales scales) {
+  return {pmm::keep_needed(axis, std::move(scales.of_rows)),
+          pmm::keep_needed(axis, std::move(scales.of_columns))};
+}
+
 template<class T>
 pmm::SparseBlock<T> scaled(runtime::CsrMatrix<T> const& csr, std::vector<double> const& rows,
                            std::vector<double> const& columns) {
@@ -162,17 +167,24 @@ CsrBlock read_listed_block(GraphStore const& store, Ranges const& rows, Ranges c
 
 template<class T>
 OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid, GraphStore const& store,
-                                       pmm::Roles const& roles) {
+                                       pmm::Roles const& roles, pmm::Gather gather) {
   auto const& shape = grid.shape();
   auto const n = store.facts().num_vertices;
   auto const rows = pmm::block_rows(shape, grid.coordinates(), roles, n);
   auto const columns = pmm::block_columns(shape, grid.coordinates(), roles, n);
   OwnedAdjacency<T> made;
   made.sizes = pmm::contiguous_cells(shape, grid.coordinates(), roles, n);
+  auto block = runtime::together(grid.group(), [&] { return read_listed_block(store, rows, columns); });
+  pmm::HostPattern const pattern{block.row_offsets, block.columns};
+  auto const needed = pmm::plan_needed_rows(grid, roles, made.sizes, pattern, gather);
+  made.needed = std::make_shared<pmm::NeededRows const>(needed);
   runtime::together(grid.group(), [&] {
-    auto const csr = to_csr<T>(read_listed_block(store, rows, columns));
-    auto const of_rows = read_listed_scales(store, rows);
-    auto const of_columns = read_listed_scales(store, columns);
+    keep_needed(needed, pattern);
+    block.rows = {0, std::ssize(block.row_offsets) - 1};
+    block.columns_range = {0, needed.num_columns(made.sizes)};
+    auto const csr = to_csr<T>(block);
+    auto const of_rows = kept(needed.over_a, read_listed_scales(store, rows));
+    auto const of_columns = kept(needed.over_c, read_listed_scales(store, columns));
     auto const forward = scaled(csr, of_rows.of_rows, of_columns.of_columns);
     // A^^T = diag(s) A^T diag(r) for A^ = diag(r) A diag(s).
     auto const backward = backward_flow(store.facts()) == pmm::Flow::forward
@@ -185,8 +197,8 @@ OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid, GraphStore 
 }
 
 template OwnedAdjacency<float> read_owned_adjacency(pmm::ProcessGrid const&, GraphStore const&,
-                                                    pmm::Roles const&);
+                                                    pmm::Roles const&, pmm::Gather);
 template OwnedAdjacency<double> read_owned_adjacency(pmm::ProcessGrid const&, GraphStore const&,
-                                                     pmm::Roles const&);
+                                                     pmm::Roles const&, pmm::Gather);
 
 } // namespace orthant::models

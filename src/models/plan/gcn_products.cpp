@@ -20,13 +20,14 @@ GcnLayerProducts products_of(GcnLayerPlan const& p, runtime::Wire wire) {
           .transform_back = {"dF = dU W^T", Form::left_grad, p.middle, p.weight, p.input, rounded}};
 }
 
-GcnLayerAggregates aggregates_of(GcnLayerPlan const& p, pmm::CellSizes const& cells, runtime::Wire wire) {
+GcnLayerAggregates aggregates_of(GcnLayerPlan const& p, pmm::CellSizes const& cells, runtime::Wire wire,
+                                 pmm::NeededCountsOfAxes const& needed) {
   auto const& [roles, backward] = p.owners.value();
   auto const width = p.aggregated_width();
   auto const [forward_formula, backward_formula] =
       p.aggregates_first ? std::pair("H = A F", "dF = A^T dH") : std::pair("Q = A U", "dU = A^T dQ");
-  return {{forward_formula, p.adjacency, roles, cells, width, pmm::Flow::forward, wire},
-          {backward_formula, p.adjacency, roles, cells, width, backward, wire}};
+  return {{forward_formula, p.adjacency, roles, cells, width, pmm::Flow::forward, wire, needed},
+          {backward_formula, p.adjacency, roles, cells, width, backward, wire, needed}};
 }
 
 LinearProducts products_of(LinearPlan const& p, runtime::Wire wire) {

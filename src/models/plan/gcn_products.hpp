@@ -17,12 +17,14 @@ struct GcnLayerProducts {
 /// Results travel in `wire`, except the gradients of weights, which are never rounded.
 [[nodiscard]] GcnLayerProducts products_of(GcnLayerPlan const& plan, runtime::Wire wire);
 
-/// The aggregations of one convolution between owners of vertices, whose cells have these sizes.
+/// The aggregations of one convolution between owners of vertices, whose cells have these sizes and of which
+/// so many rows move.
 struct GcnLayerAggregates {
   pmm::AggregatePlan forward, backward;
 };
 [[nodiscard]] GcnLayerAggregates aggregates_of(GcnLayerPlan const& plan, pmm::CellSizes const& cells,
-                                               runtime::Wire wire);
+                                               runtime::Wire wire,
+                                               pmm::NeededCountsOfAxes const& needed = {});
 
 /// Of an input projection or a head.
 struct LinearProducts {

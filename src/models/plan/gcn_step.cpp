@@ -98,7 +98,7 @@ class EpochList {
   [[nodiscard]] GcnLayerAggregates between_owners(GcnLayerPlan const& layer) const {
     auto const cells =
         contiguous_cells(step_.shape(), step_.coordinates(), layer.owners->roles, layer.input.extents.rows);
-    return aggregates_of(layer, cells, settings_.wire);
+    return aggregates_of(layer, cells, settings_.wire, traits_.needed);
   }
   void aggregate(GcnLayerPlan const& layer, std::int64_t entries) {
     if (layer.owners) return plan_aggregate(step_, between_owners(layer).forward, entries);

@@ -35,9 +35,11 @@ struct GcnEpochTraits {
   /// orders put each row decides, not the layout. `is_backward`: for dF.
   std::function<std::optional<std::int64_t>(GcnLayerPlan const&, bool is_backward)> residual_bytes =
       [](GcnLayerPlan const&, bool) { return std::nullopt; };
+  pmm::NeededCountsOfAxes needed; // rows that move between owners of vertices: the graph decides, too
 };
 
-/// Those of an epoch after the first, if non-zeros fall evenly on blocks; without the calls of residuals.
+/// Those of an epoch after the first, if non-zeros fall evenly on blocks and all rows move; without the calls
+/// of residuals.
 [[nodiscard]] GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& shape,
                                        GcnPlan const& plan, GcnSettings const& settings);
 
