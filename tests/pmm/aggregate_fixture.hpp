@@ -18,12 +18,9 @@
 
 namespace orthant::testing {
 
-using namespace orthant::pmm;
-using runtime::Operation;
-
-inline std::vector<Roles> all_roles() {
-  std::array axes{Axis::x, Axis::y, Axis::z};
-  std::vector<Roles> all;
+inline std::vector<pmm::Roles> all_roles() {
+  std::array axes{pmm::Axis::x, pmm::Axis::y, pmm::Axis::z};
+  std::vector<pmm::Roles> all;
   do
     all.push_back({axes[0], axes[1], axes[2]});
   while (std::ranges::next_permutation(axes).found);
@@ -33,10 +30,10 @@ inline std::vector<Roles> all_roles() {
 /// The vertices of every rank's cell.
 using Cells = std::vector<std::vector<std::int64_t>>;
 
-inline Cells contiguous(GridShape const& shape, std::int64_t n) {
+inline Cells contiguous(pmm::GridShape const& shape, std::int64_t n) {
   Cells cells;
-  for (int rank = 0; rank < shape.size(group_axes); ++rank) {
-    auto const range = part_of(shape, coordinates_of(shape, rank), group_axes, n);
+  for (int rank = 0; rank < shape.size(pmm::group_axes); ++rank) {
+    auto const range = pmm::part_of(shape, pmm::coordinates_of(shape, rank), pmm::group_axes, n);
     cells.emplace_back(static_cast<std::size_t>(range.size()));
     std::iota(cells.back().begin(), cells.back().end(), range.begin);
   }
@@ -44,8 +41,8 @@ inline Cells contiguous(GridShape const& shape, std::int64_t n) {
 }
 
 /// Unequal ones, some of them empty.
-inline Cells drawn_cells(GridShape const& shape, std::int64_t n) {
-  Cells cells(static_cast<std::size_t>(shape.size(group_axes)));
+inline Cells drawn_cells(pmm::GridShape const& shape, std::int64_t n) {
+  Cells cells(static_cast<std::size_t>(shape.size(pmm::group_axes)));
   for (std::int64_t v = 0; v < n; ++v) {
     auto const at = mixed(91, v, 0) % cells.size();
     cells[mixed(92, v, 0) % 3 == 0 ? 0 : at].push_back(v);
@@ -60,8 +57,8 @@ struct HostBlock {
   std::vector<double> values;
 
   template<class T = double>
-  [[nodiscard]] SparseBlock<T> on_device(std::int64_t num_columns) const {
-    SparseBlock<T> block;
+  [[nodiscard]] pmm::SparseBlock<T> on_device(std::int64_t num_columns) const {
+    pmm::SparseBlock<T> block;
     block.csr = {std::ssize(offsets) - 1, num_columns, device_copy(offsets), device_copy(entries),
                  device_copy(std::vector<T>(values.begin(), values.end()))};
     return block;
@@ -81,31 +78,31 @@ inline HostBlock host_block_of_lists(Dense const& a, std::vector<std::int64_t> c
   }
   return block;
 }
-inline SparseBlock<double> block_of_lists(Dense const& a, std::vector<std::int64_t> const& rows,
-                                          std::vector<std::int64_t> const& columns) {
+inline pmm::SparseBlock<double> block_of_lists(Dense const& a, std::vector<std::int64_t> const& rows,
+                                               std::vector<std::int64_t> const& columns) {
   return host_block_of_lists(a, rows, columns).on_device(std::ssize(columns));
 }
 
 class CellsFixture : public ::testing::TestWithParam<std::array<int, 3>> {
  protected:
   /// Vertices of the cells of the ranks along `slow` and `fast`, `slow` slowest.
-  std::vector<std::int64_t> listed(Cells const& cells, Axis slow, Axis fast) const {
+  std::vector<std::int64_t> listed(Cells const& cells, pmm::Axis slow, pmm::Axis fast) const {
     std::vector<std::int64_t> all;
     auto at = grid_.coordinates();
     for (at.along(slow) = 0; at.along(slow) < grid_.size(slow); ++at.along(slow))
       for (at.along(fast) = 0; at.along(fast) < grid_.size(fast); ++at.along(fast)) {
-        auto const& cell = cells[static_cast<std::size_t>(rank_of(grid_.shape(), at))];
+        auto const& cell = cells[static_cast<std::size_t>(pmm::rank_of(grid_.shape(), at))];
         all.insert(all.end(), cell.begin(), cell.end());
       }
     return all;
   }
 
-  CellSizes sizes_of(Cells const& cells, Roles const& roles) const {
-    CellSizes sizes;
-    auto const size_at = [&](Coordinates const& at) {
-      return std::ssize(cells[static_cast<std::size_t>(rank_of(grid_.shape(), at))]);
+  pmm::CellSizes sizes_of(Cells const& cells, pmm::Roles const& roles) const {
+    pmm::CellSizes sizes;
+    auto const size_at = [&](pmm::Coordinates const& at) {
+      return std::ssize(cells[static_cast<std::size_t>(pmm::rank_of(grid_.shape(), at))]);
     };
-    auto const over = [&](Axis axis, std::vector<std::int64_t>& into, bool adds_b) {
+    auto const over = [&](pmm::Axis axis, std::vector<std::int64_t>& into, bool adds_b) {
       for (int i = 0; i < grid_.size(axis); ++i) {
         auto at = grid_.coordinates();
         at.along(axis) = i;
@@ -124,13 +121,13 @@ class CellsFixture : public ::testing::TestWithParam<std::array<int, 3>> {
   }
 
   /// Whole rows of this rank's cell; numbered cell after cell.
-  Placement owned(Cells const& cells, std::int64_t n, std::int64_t width) const {
-    auto const rank = grid_.coordinate(group_axes);
+  pmm::Placement owned(Cells const& cells, std::int64_t n, std::int64_t width) const {
+    auto const rank = grid_.coordinate(pmm::group_axes);
     auto begin = std::int64_t{0};
     for (int before = 0; before < rank; ++before)
       begin += std::ssize(cells[static_cast<std::size_t>(before)]);
     auto const end = begin + std::ssize(cells[static_cast<std::size_t>(rank)]);
-    return {{group_axes, {}}, {n, width}, OwnRange{rank, {begin, end}}};
+    return {{pmm::group_axes, {}}, {n, width}, pmm::OwnRange{rank, {begin, end}}};
   }
   /// The rows of `whole` in that numbering.
   static Dense renumbered(Cells const& cells, Dense const& whole) {
@@ -142,13 +139,14 @@ class CellsFixture : public ::testing::TestWithParam<std::array<int, 3>> {
   }
 
   /// Runs it, and returns the calls that were counted. `needed`: null for all rows.
-  CallTotals expect_aggregate(Cells const& cells, Roles const& roles, Flow flow,
-                              LocalSpmm<double> const& block, Dense const& from, Dense const& expected,
-                              std::shared_ptr<NeededRows const> const& needed = nullptr) {
+  CallTotals expect_aggregate(Cells const& cells, pmm::Roles const& roles, pmm::Flow flow,
+                              pmm::LocalSpmm<double> const& block, Dense const& from, Dense const& expected,
+                              std::shared_ptr<pmm::NeededRows const> const& needed = nullptr) {
     auto const n = from.rows;
-    AggregatePlan plan{"H = A F", {}, roles, sizes_of(cells, roles), from.columns, flow, Wire::native};
+    pmm::AggregatePlan plan{"H = A F",        {}, roles, sizes_of(cells, roles), from.columns, flow,
+                            pmm::Wire::native};
     if (needed) plan.needed = needed->counts();
-    Aggregate<double> aggregate(grid_, plan, block, workspace_, needed);
+    pmm::Aggregate<double> aggregate(grid_, plan, block, workspace_, needed);
     auto const placement = owned(cells, n, from.columns);
     auto const in = distributed<double>(grid_, placement, renumbered(cells, from));
     auto const out = stained<double>(grid_, placement);
@@ -167,9 +165,9 @@ class CellsFixture : public ::testing::TestWithParam<std::array<int, 3>> {
   }
 
   runtime::Communicator world_{MPI_COMM_WORLD, "world"};
-  ProcessGrid grid_{world_, {1, GetParam()[0], GetParam()[1], GetParam()[2]}};
-  DefaultExec exec_;
-  std::shared_ptr<Workspace<double>> workspace_ = std::make_shared<Workspace<double>>();
+  pmm::ProcessGrid grid_{world_, {1, GetParam()[0], GetParam()[1], GetParam()[2]}};
+  pmm::DefaultExec exec_;
+  std::shared_ptr<pmm::Workspace<double>> workspace_ = std::make_shared<pmm::Workspace<double>>();
 };
 
 inline Dense integers(std::uint64_t seed, std::int64_t rows, std::int64_t columns) {

@@ -10,6 +10,9 @@
 namespace orthant::testing {
 namespace {
 
+using namespace orthant::pmm;
+using runtime::Operation;
+
 class AggregateTest : public CellsFixture {};
 
 TEST_P(AggregateTest, ProductAndBothAdjointsEqualSerialOnes) {

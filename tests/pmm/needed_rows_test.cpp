@@ -14,6 +14,9 @@
 namespace orthant::testing {
 namespace {
 
+using namespace orthant::pmm;
+using runtime::Operation;
+
 /// Integers, about two in a row, and some rows and columns without any.
 Dense sparse_integers(std::uint64_t seed, std::int64_t n) {
   return make_dense(n, n, [&](auto i, auto j) {
