@@ -7,6 +7,7 @@
 #include "support/grids.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -95,6 +96,44 @@ TEST(Relayout, ACubicGridNeedsOnePermutation) {
     bytes += call.bytes;
 
   EXPECT_LE(bytes, 8 * (8 / shape.x) * (8 / shape.y)) << "more than one block leaves this rank";
+}
+
+/// Beside the sizes that random rows really have. A rank takes a row from one of at most as many ranks as there
+/// are, each with a variance of less than a quarter; five deviations.
+TEST_P(RelayoutTest, SizesThatAreExpectedAreThoseOfRandomRows) {
+  Extents const extents{4001, 46};
+  std::vector<std::int64_t> source_of(4001);
+  std::iota(source_of.begin(), source_of.end(), 0);
+  auto const in_order = source_of;
+  std::sort(source_of.begin(), source_of.end(), [](auto i, auto j) { return mixed(5, i) < mixed(5, j); });
+  auto const num_ranks = static_cast<double>(grid_.group().size());
+  std::size_t pair = 0;
+  for (auto const& from : all_placements(extents))
+    for (auto const& to : all_placements(extents)) {
+      if (from.layout.storage != Storage::replicated || to.layout.storage != Storage::replicated) continue;
+      if (++pair % 5 != 0) continue;
+      SCOPED_TRACE(from.to_string() + " to " + to.to_string());
+      auto const rows = block_of(grid_, to).rows;
+      auto const sizes_of = [&](std::vector<std::int64_t> const& sources) {
+        return Relayout<float>(grid_, from, to, {sources.begin() + rows.begin, sources.begin() + rows.end})
+            .sizes();
+      };
+      auto const expect = [&](RelayoutSizes const& found, RowOrders orders, double num_rows) {
+        auto const expected = expected_sizes(grid_.shape(), grid_.coordinates(), from, to, orders);
+        auto const near = [](std::int64_t a, std::int64_t b, double tolerance) {
+          EXPECT_NEAR(static_cast<double>(a), static_cast<double>(b), tolerance);
+        };
+        near(found.num_sent, expected.num_sent, num_rows * static_cast<double>(extents.columns));
+        near(found.num_received, expected.num_received, num_rows * static_cast<double>(extents.columns));
+        near(found.num_kept_runs, expected.num_kept_runs, num_rows + 1);
+        near(found.num_packed_runs, expected.num_packed_runs, num_rows + num_ranks);
+        near(found.num_unpacked_runs, expected.num_unpacked_runs, num_rows + num_ranks);
+        EXPECT_EQ(found.communicates, expected.communicates);
+      };
+      expect(sizes_of(source_of), RowOrders::independent,
+             2.5 * std::sqrt(num_ranks * static_cast<double>(rows.size())));
+      expect(sizes_of(in_order), RowOrders::equal, 0);
+    }
 }
 
 TEST_P(RelayoutTest, RowsChangeTheirOrderAndComeBack) {

@@ -15,6 +15,7 @@
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
 #include "models/gnn/memory_estimate.hpp"
+#include "models/plan/choose_schedule.hpp"
 #include "models/plan/gcn_step.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/machine/process_memory.hpp"
@@ -40,9 +41,12 @@ class BareEpoch {
         products_(products_of(grid, store, settings, plan)),
         operands_(products_),
         seconds_(products_.size()) {
-    models::AdjacencyBlocks<T> adjacency(grid, store);
+    models::AdjacencyBlocks<T> blocks(grid, store);
+    std::optional<models::OwnedAdjacency<T>> owned;
+    if (auto const& owners = plan.layers.front().owners)
+      owned = models::read_owned_adjacency<T>(grid, store, owners->roles);
     for (auto const& product : products_)
-      kernels_.push_back(kernel_of(grid, store, settings, plan, adjacency, product));
+      kernels_.push_back(kernel_of(grid, store, settings, plan, blocks, owned, product));
   }
 
   /// All ranks begin together and then do not wait for one another.
@@ -69,19 +73,22 @@ class BareEpoch {
                                                models::GcnSettings const& settings,
                                                models::GcnPlan const& plan) {
     pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
-    plan_epoch(step, plan, settings, models::traits_of(store.facts(), grid.shape(), plan, settings));
+    plan_epoch(step, plan, settings,
+               models::traits_of(store.facts(), grid.shape(), grid.coordinates(), plan, settings));
     return pmm::products_of(step);
   }
 
   static pmm::LocalSpmm<T> kernel_of(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                      models::GcnSettings const& settings, models::GcnPlan const& plan,
-                                     models::AdjacencyBlocks<T>& adjacency, LocalProduct const& product) {
+                                     models::AdjacencyBlocks<T>& blocks,
+                                     std::optional<models::OwnedAdjacency<T>> const& owned,
+                                     LocalProduct const& product) {
     if (!product.is_sparse) return {};
     auto const is_features = product.left == plan.features();
+    if (owned && !is_features) return product.form == pmm::Form::product ? owned->forward : owned->backward;
     auto const matrix =
-        is_features
-            ? models::read_sparse_features<T>(grid, store, product.left, settings.feature_norm)
-            : adjacency.get(product.left, plan.layers[static_cast<std::size_t>(product.layer)].is_even);
+        is_features ? models::read_sparse_features<T>(grid, store, product.left, settings.feature_norm)
+                    : blocks.get(product.left, plan.layers[static_cast<std::size_t>(product.layer)].is_even);
     auto const& kernel = product.form == pmm::Form::product ? matrix.forward() : matrix.adjoint();
     auto block = kernel.block();
     if (!is_features || settings.input_dropout() == 0 || block.csr.values.extent(0) > 0) return kernel;
@@ -229,7 +236,8 @@ class EpochTimes {
 };
 
 nlohmann::ordered_json begin_epoch_line(Context const& context, pmm::ProcessGrid const& grid,
-                                        graph::GraphStore const& store, TrainOptions const& o) {
+                                        graph::GraphStore const& store, TrainOptions const& o,
+                                        models::Schedule schedule) {
   auto const& facts = store.facts();
   auto line = begin_line(context, "epoch");
   line["grid"] = grid.shape().to_string();
@@ -247,6 +255,7 @@ nlohmann::ordered_json begin_epoch_line(Context const& context, pmm::ProcessGrid
   line["comm_dtype"] = o.comm_dtype;
   line["overlap"] = o.overlap;
   line["order"] = o.order;
+  line["schedule"] = std::string(models::name_of(schedule));
   line["epochs"] = o.epochs;
   return line;
 }
@@ -256,10 +265,12 @@ int bench(EpochOptions const& options, Context& context) {
   auto const& world = context.world();
   auto const memory_at_start = runtime::resident_bytes();
   DeviceMemory const device_memory;
-  auto const model_settings = model_of(options.train);
+  auto model_settings = model_of(options.train);
   pmm::set_gemm_threads(1); // as training
   pmm::ProcessGrid const grid(world, full_graph_shape(options.train.grid, world.size()));
   auto const store = open_graph_of(world, options.train);
+  model_settings.schedule =
+      models::choose_schedule(options.train.schedule, store.facts(), model_settings, grid.shape());
   auto const plan = models::plan_gcn(store, model_settings);
   auto settings = training_of(options.train);
   auto const estimate =
@@ -293,7 +304,7 @@ int bench(EpochOptions const& options, Context& context) {
     bare.run(exec);
   });
 
-  auto line = begin_epoch_line(context, grid, store, options.train);
+  auto line = begin_epoch_line(context, grid, store, options.train, model_settings.schedule);
   auto const seconds = times.describe(line, world);
   line["peak_memory_bytes"] = runtime::all_reduced(world, peak, runtime::Reduction::sum);
   line["memory_per_rank_bytes"] =
@@ -302,7 +313,7 @@ int bench(EpochOptions const& options, Context& context) {
     line["device_memory_bytes"] = runtime::all_reduced(world, device_peak, runtime::Reduction::sum);
     line["device_memory_taken_bytes"] = runtime::all_reduced(world, device_taken, runtime::Reduction::max);
     line["device_memory_predicted_bytes"] =
-        runtime::all_reduced(world, estimate.arrays(), runtime::Reduction::sum);
+        runtime::all_reduced(world, estimate.arrays, runtime::Reduction::sum);
   }
   bare.describe(line, seconds, roofline);
   print_line(context, line);

@@ -136,7 +136,7 @@ int bench(GemmOptions const& options, Context& context) {
     runtime::throw_user("{}: one layer of sparse features has no dense products; take more --layers",
                         options.graph);
   models::MemoryEstimate estimate;
-  estimate.activations = ProductOperands<T>::num_bytes(products);
+  estimate.arrays = ProductOperands<T>::num_bytes(products);
   if (!options.force_memory) require_memory(context, "bench gemm", estimate);
   ProductOperands<T> const operands(products);
   auto record = context.run_record;

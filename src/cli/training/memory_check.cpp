@@ -42,7 +42,7 @@ void require_memory(Context const& context, std::string_view what, models::Memor
   if constexpr (pmm::runs_on_host)
     runtime::require_memory(context.world(), what, estimate.peak());
   else
-    require_device_memory(context, what, estimate.arrays());
+    require_device_memory(context, what, estimate.arrays);
 }
 
 graph::GraphStore make_graph_in_memory(

@@ -9,6 +9,7 @@
 #include "models/gnn/gcn.hpp"
 #include "models/gnn/memory_estimate.hpp"
 #include "models/gnn/weights_file.hpp"
+#include "models/plan/choose_schedule.hpp"
 #include "models/training/full_graph.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
@@ -21,7 +22,7 @@ template<class T>
 int train(TrainOptions const& options, Context& context) {
   auto const& world = context.world();
   MemoryMeter const meter;
-  auto const model_settings = model_of(options);
+  auto model_settings = model_of(options);
   auto const settings = training_of(options);
   pmm::set_gemm_threads(1);
   pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
@@ -30,14 +31,16 @@ int train(TrainOptions const& options, Context& context) {
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
   auto const store = open_graph_of(world, options);
+  model_settings.schedule =
+      models::choose_schedule(options.schedule, store.facts(), model_settings, grid.shape());
   auto const plan = models::plan_gcn(store, model_settings);
   auto const estimate =
       models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
   if (!options.force_memory) require_memory(context, "train", estimate);
   describe_graph(context, store);
-  describe_grid(context, grid);
-  say(context, "memory    {} per rank predicted\n",
-      bytes_text(runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max)));
+  describe_grid(context, grid, model_settings.schedule);
+  auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
+  say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
 
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
   models::Gcn<T> model(grid, store, model_settings);
@@ -46,7 +49,7 @@ int train(TrainOptions const& options, Context& context) {
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
       model.num_parameters(), options.compute_dtype);
 
-  begin_metrics(context, grid, options); // nothing can be refused from here on
+  begin_metrics(context, grid, options, model_settings.schedule); // nothing can be refused from here on
   models::FullGraphTrainer<T> trainer(grid, model, loss, settings);
   EpochLines lines(context, options.epochs);
   auto const result = trainer.run([&](runtime::EpochRecord const& epoch) { lines.write(epoch); });
@@ -60,10 +63,10 @@ int train(TrainOptions const& options, Context& context) {
   auto const taken = meter.taken(world);
   report(context, result);
   say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),
-      bytes_text(estimate.peak()));
+      bytes_text(predicted));
   if constexpr (!pmm::runs_on_host)
     say(context, "memory of the device  {} in arrays per rank (predicted {}), {} less free\n",
-        bytes_text(taken.device_arrays), bytes_text(estimate.arrays()), bytes_text(taken.device));
+        bytes_text(taken.device_arrays), bytes_text(estimate.arrays), bytes_text(taken.device));
   end_metrics(context, result, taken);
   return runtime::exit_done;
 }

@@ -45,22 +45,25 @@ int train(TrainOptions const& options, Context& context) {
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
+  if (options.schedule == "rows")
+    runtime::throw_user("--schedule rows trains on the full graph; give --mode full, or leave it out");
+
   auto const store = open_graph_of(world, options);
   auto const settings = training_of(options);
   auto const batches = batches_of(options);
   auto const has_full_graph = settings.eval_every > 0 || batches.num_full_epochs > 0;
   auto const estimate = models::estimate_mini_batch_memory<T>(
       grid, store.facts(), models::plan_gcn(store, model_settings), model_settings, settings.optimizer,
-      batches.batch_size, has_full_graph);
+      {batches.batch_size, batches.num_accumulated, has_full_graph});
   if (!options.force_memory) require_memory(context, "train", estimate);
   models::MiniBatchTrainer<T> trainer(grid, store, model_settings, settings, batches);
   if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());
 
-  begin_metrics(context, grid, options);
+  begin_metrics(context, grid, options, model_settings.schedule);
   describe_graph(context, store);
-  describe_grid(context, grid);
-  say(context, "memory    {} per rank predicted\n",
-      bytes_text(runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max)));
+  describe_grid(context, grid, model_settings.schedule);
+  auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
+  say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
   describe_batches(context, grid, trainer.sampler(), options);
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
       trainer.num_parameters(), options.compute_dtype);
@@ -74,7 +77,7 @@ int train(TrainOptions const& options, Context& context) {
   auto const taken = meter.taken(world);
   report(context, result);
   say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),
-      bytes_text(estimate.peak()));
+      bytes_text(predicted));
   if constexpr (!pmm::runs_on_host)
     say(context, "memory of the device  {} in arrays per rank, {} less free\n",
         bytes_text(taken.device_arrays), bytes_text(taken.device));

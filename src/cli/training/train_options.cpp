@@ -68,9 +68,11 @@ void add_computing(Command& command, TrainOptions& o) {
   command.option("--overlap", o.overlap, "Communicate while computing: on or off", one_of({"on", "off"}));
   command.option("--order", o.order, "Order of a layer's products: auto, aggregate or transform first",
                  one_of({"auto", "aggregate", "transform"}));
-  command.option("--schedule", o.schedule,
-                 "Communication: pmm3d (products on three axes) or rows (each vertex has one owner)",
-                 one_of({"pmm3d", "rows"}));
+  command.option(
+      "--schedule", o.schedule,
+      "Communication: pmm3d (products on three axes), rows (each vertex has one owner) or auto (what "
+      "sends less)",
+      one_of({"auto", "pmm3d", "rows"}));
   command.option(
       "--gather", o.gather,
       "Rows that move between owners of vertices: all, needed (those with a neighbor there), or auto",

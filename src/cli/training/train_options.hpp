@@ -56,7 +56,7 @@ struct TrainOptions {
   std::string comm_dtype = "fp32";
   std::string overlap = "on";
   std::string order = "auto";
-  std::string schedule = "pmm3d";
+  std::string schedule = "auto";
   std::string gather = "auto";
   std::string device_graph = "on";
   bool force_memory = false;

@@ -58,9 +58,8 @@ models::GcnSettings model_of(TrainOptions const& o) {
   settings.trains_features = o.trainable_features;
   settings.feature_norm = models::parse_feature_norm(o.feature_norm);
   settings.order = models::parse_product_order(o.order);
-  settings.schedule = models::parse_schedule(o.schedule);
   settings.gather = pmm::parse_gather(o.gather);
-  if (settings.gather == pmm::Gather::needed && settings.schedule != models::Schedule::rows)
+  if (settings.gather == pmm::Gather::needed && o.schedule != "rows")
     runtime::throw_user("--gather needed moves rows between owners of vertices: it needs --schedule rows");
   settings.overlaps = o.overlap == "on";
   settings.wire = wire_of(o.comm_dtype);
@@ -114,9 +113,11 @@ void require_fitting_types(TrainOptions const& o) {
                         o.compute_dtype);
 }
 
-void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options) {
+void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options,
+                   models::Schedule schedule) {
   auto record = context.run_record;
   record["grid"] = grid.shape().to_string();
+  record["schedule"] = std::string(models::name_of(schedule));
   record["seed"] = options.seed;
   context.metrics.write("run", record);
 }
@@ -134,10 +135,10 @@ void end_metrics(Context& context, models::TrainResult const& result, MemoryMete
   context.metrics.write("done", done_record(result, memory));
 }
 
-void describe_grid(Context const& context, pmm::ProcessGrid const& grid) {
+void describe_grid(Context const& context, pmm::ProcessGrid const& grid, models::Schedule schedule) {
   auto const num_ranks = grid.world().size();
-  say(context, "grid      {} (data x X x Y x Z) on {} rank{}\n", grid.shape().to_string(), num_ranks,
-      num_ranks == 1 ? "" : "s");
+  say(context, "grid      {} (data x X x Y x Z) on {} rank{}, schedule {}\n", grid.shape().to_string(),
+      num_ranks, num_ranks == 1 ? "" : "s", models::name_of(schedule));
 }
 
 void describe_gather(Context const& context, models::GcnPlan const& plan, pmm::NeededRows const* needed) {

@@ -35,9 +35,10 @@ void say(Context const& context, fmt::format_string<Args...> format, Args&&... a
 [[nodiscard]] std::string bytes_text(std::int64_t bytes);
 
 /// The first line of the metrics.
-void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options);
+void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options,
+                   models::Schedule schedule);
 void describe_graph(Context const& context, graph::GraphStore const& store);
-void describe_grid(Context const& context, pmm::ProcessGrid const& grid);
+void describe_grid(Context const& context, pmm::ProcessGrid const& grid, models::Schedule schedule);
 /// Which rows move between owners of vertices, and the share that was found; nothing if all rows were asked
 /// for.
 void describe_gather(Context const& context, models::GcnPlan const& plan, pmm::NeededRows const* needed);

@@ -5,11 +5,21 @@
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 
+#include <algorithm>
+
 namespace orthant::models {
 namespace {
 
 using graph::Parity;
 using pmm::Placement;
+using runtime::Range;
+
+constexpr std::int64_t stored_bytes = sizeof(float); // of a value in a store
+
+/// With one order both parities are one matrix.
+AdjacencyKey key_of(graph::StoreFacts const& facts, pmm::AxisSet rows, pmm::AxisSet columns, bool is_even) {
+  return {rows, columns, is_even || !facts.has_two_orders()};
+}
 
 /// 1 / (sum of each row over the whole feature matrix), 1 where the sum is 0. Collective over the column
 /// axis.
@@ -34,11 +44,7 @@ pmm::DistSparse<T> AdjacencyBlocks<T>::get(Placement const& placement, bool is_e
   auto const& facts = store_.facts();
   auto const rows = placement.layout.rows;
   auto const columns = placement.layout.columns;
-  // With one order both parities are one matrix.
-  auto const key_of = [&](pmm::AxisSet r, pmm::AxisSet k, bool even) {
-    return Key{r, k, even || !facts.has_two_orders()};
-  };
-  auto const key = key_of(rows, columns, is_even);
+  auto const key = key_of(facts, rows, columns, is_even);
   auto const parity = is_even ? Parity::even : Parity::odd;
   auto const block = pmm::block_of(grid_, placement);
 
@@ -57,7 +63,7 @@ pmm::DistSparse<T> AdjacencyBlocks<T>::get(Placement const& placement, bool is_e
     return {grid_, placement, known->second.forward(), known->second.adjoint()};
   if (facts.is_symmetric) {
     // A_odd[k,r] = A_even[r,k]^T: the stored transpose is this block, and the block its transpose.
-    if (auto const known = blocks_.find(key_of(columns, rows, !is_even)); known != blocks_.end()) {
+    if (auto const known = blocks_.find(key_of(facts, columns, rows, !is_even)); known != blocks_.end()) {
       auto const forward = with_scales(known->second.adjoint().block().csr);
       pmm::DistSparse<T> shared(
           grid_, placement, pmm::LocalSpmm<T>(forward, pmm::Contents::fixed),
@@ -67,11 +73,61 @@ pmm::DistSparse<T> AdjacencyBlocks<T>::get(Placement const& placement, bool is_e
   }
   auto const csr = runtime::together(
       grid_.group(), [&] { return to_csr<T>(store_.read_block(parity, block.rows, block.columns)); });
-  num_bytes_ += 2 * static_cast<std::int64_t>(csr.columns.extent(0) * sizeof(runtime::LocalColumn) +
-                                              csr.values.extent(0) * sizeof(T)) +
-                static_cast<std::int64_t>(sizeof(runtime::Offset)) * (csr.num_rows + csr.num_columns + 2);
   pmm::DistSparse<T> made(grid_, placement, with_scales(csr), pmm::Adjoint::kept);
   return blocks_.emplace(key, std::move(made)).first->second;
+}
+
+void plan_csr(pmm::StepPlan& step, std::int64_t num_rows, std::int64_t num_nonzeros, bool has_values) {
+  auto const offset_bytes = (num_rows + 1) * std::int64_t{sizeof(runtime::Offset)};
+  auto const column_bytes = num_nonzeros * std::int64_t{sizeof(runtime::LocalColumn)};
+  auto const handed_out = offset_bytes + column_bytes + (has_values ? num_nonzeros * stored_bytes : 0);
+  step.add_array("a block of the store", handed_out, pmm::Lifetime::operation);
+  step.add_array("orthant::models::csr/row_offsets", offset_bytes);
+  step.add_array("orthant::models::csr/columns", column_bytes);
+  step.add_array("orthant::models::csr/values", has_values ? step.scalar_bytes(num_nonzeros) : 0);
+  step.end_operation();
+}
+
+void AdjacencyBlocksPlan::get(pmm::StepPlan& step, Placement const& placement, bool is_even) {
+  auto const rows = placement.layout.rows;
+  auto const columns = placement.layout.columns;
+  auto const block = step.block(placement);
+  if (!blocks_.insert(key_of(facts_, rows, columns, is_even)).second) return;
+  auto const has_row_scale = facts_.normalization != graph::Normalization::none;
+  auto const has_column_scale = facts_.normalization == graph::Normalization::symmetric;
+  step.add_array("orthant::models::row_scale", has_row_scale ? step.scalar_bytes(block.rows.size()) : 0);
+  step.add_array("orthant::models::column_scale",
+                 has_column_scale ? step.scalar_bytes(block.columns.size()) : 0);
+  auto const has_transpose = facts_.is_symmetric && blocks_.contains(key_of(facts_, columns, rows, !is_even));
+  if (has_transpose) return;
+  auto const num_nonzeros = num_nonzeros_(placement);
+  plan_csr(step, block.rows.size(), num_nonzeros, facts_.is_weighted);
+  plan_transposed(step, block.columns.size(), num_nonzeros, facts_.is_weighted);
+}
+
+void plan_dense_features(pmm::StepPlan& step, Placement const& placement, pmm::Lifetime lifetime) {
+  auto const block = step.block(placement);
+  plan_matrix(step, placement, "orthant::models::features", lifetime);
+  step.add_array("features of the store", block.size() * stored_bytes, pmm::Lifetime::operation);
+  step.add_array("factors of rows", block.rows.size() * std::int64_t{sizeof(double)},
+                 pmm::Lifetime::operation);
+  step.end_operation();
+}
+
+void plan_sparse_features(pmm::StepPlan& step, Placement const& placement, std::int64_t num_nonzeros,
+                          bool has_values, FeatureNorm norm) {
+  auto const block = step.block(placement);
+  plan_csr(step, block.rows.size(), num_nonzeros, has_values);
+  if (norm == FeatureNorm::row)
+    step.add_array("orthant::models::feature_scale", step.scalar_bytes(block.rows.size()));
+  plan_transposed(step, block.columns.size(), num_nonzeros, has_values);
+}
+
+void plan_block_keys(pmm::StepPlan& step, Placement const& placement) {
+  auto const bytes = step.block(placement).rows.size() * std::int64_t{sizeof(std::int64_t)};
+  step.add_array("ids of the store", bytes, pmm::Lifetime::operation);
+  step.add_array("orthant::models::original_ids", bytes);
+  step.end_operation();
 }
 
 template<class T>
@@ -97,12 +153,47 @@ pmm::DistMatrix<T> read_dense_features(pmm::ProcessGrid const& grid, graph::Grap
   return features;
 }
 
+namespace {
+
+/// Rows in order p1 of what is stored in order p2. Reads all rows, in slabs.
+graph::CsrBlock read_sparse_features_in_p1(graph::GraphStore const& store, Range rows, Range columns) {
+  constexpr std::int64_t rows_per_slab = std::int64_t{1} << 16;
+  std::vector<std::vector<std::int32_t>> columns_of(static_cast<std::size_t>(rows.size()));
+  std::vector<std::vector<float>> values_of(columns_of.size());
+  auto const n = store.facts().num_vertices;
+  for (std::int64_t begin = 0; begin < n && rows.size() > 0; begin += rows_per_slab) {
+    Range const slab{begin, std::min(begin + rows_per_slab, n)};
+    auto const positions = store.read_other_positions(graph::Order::p2, slab);
+    auto const block = store.read_sparse_features(slab, columns);
+    for (std::size_t i = 0; i < positions.size(); ++i) {
+      if (!rows.contains(positions[i])) continue;
+      auto const row = static_cast<std::size_t>(positions[i] - rows.begin);
+      auto const [first, last] = std::pair(block.row_offsets[i], block.row_offsets[i + 1]);
+      columns_of[row].assign(block.columns.begin() + first, block.columns.begin() + last);
+      if (!block.values.empty())
+        values_of[row].assign(block.values.begin() + first, block.values.begin() + last);
+    }
+  }
+  graph::CsrBlock found{rows, columns, {0}, {}, {}};
+  for (std::size_t row = 0; row < columns_of.size(); ++row) {
+    found.columns.insert(found.columns.end(), columns_of[row].begin(), columns_of[row].end());
+    found.values.insert(found.values.end(), values_of[row].begin(), values_of[row].end());
+    found.row_offsets.push_back(std::ssize(found.columns));
+  }
+  return found;
+}
+
+} // namespace
+
 template<class T>
 pmm::DistSparse<T> read_sparse_features(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                         Placement const& placement, FeatureNorm norm) {
   auto const range = pmm::block_of(grid, placement);
-  auto const block =
-      runtime::together(grid.group(), [&] { return store.read_sparse_features(range.rows, range.columns); });
+  auto const block = runtime::together(grid.group(), [&] {
+    return order_of(placement.layout.row_order) == graph::Order::p2 || !store.facts().has_two_orders()
+               ? store.read_sparse_features(range.rows, range.columns)
+               : read_sparse_features_in_p1(store, range.rows, range.columns);
+  });
   pmm::SparseBlock<T> scaled{to_csr<T>(block), {}, {}};
   if (norm == FeatureNorm::row) {
     std::vector<double> sums(static_cast<std::size_t>(block.rows.size()), 0.0);

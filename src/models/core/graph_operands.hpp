@@ -10,7 +10,9 @@
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/matrix/dist_sparse.hpp"
 
+#include <functional>
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace orthant::models {
@@ -18,6 +20,11 @@ namespace orthant::models {
 /// How features are scaled as they are read. row: each vertex's to sum 1 (a zero row stays zero).
 enum class FeatureNorm : std::uint8_t { none, row };
 [[nodiscard]] FeatureNorm parse_feature_norm(std::string_view word);
+
+/// How many non-zeros this rank's block has, of A^ or of sparse features of that placement.
+using CountNonzeros = std::function<std::int64_t(pmm::Placement const&)>;
+
+using AdjacencyKey = std::tuple<pmm::AxisSet, pmm::AxisSet, bool>; // rows, columns, parity
 
 /// Blocks of A^, one for each distinct pair of axes and parity: layers share them, and where A is symmetric a
 /// block and its transpose serve two layers.
@@ -31,15 +38,29 @@ class AdjacencyBlocks {
   /// The block of that placement. Collective over the grid's group: may read the store.
   [[nodiscard]] pmm::DistSparse<T> get(pmm::Placement const& placement, bool is_even);
 
-  /// Bytes held, for the memory estimate.
-  [[nodiscard]] std::int64_t num_bytes() const { return num_bytes_; }
-
  private:
-  using Key = std::tuple<pmm::AxisSet, pmm::AxisSet, bool>;
   pmm::ProcessGrid const& grid_;
   graph::GraphStore const& store_;
-  std::map<Key, pmm::DistSparse<T>> blocks_;
-  std::int64_t num_bytes_ = 0;
+  std::map<AdjacencyKey, pmm::DistSparse<T>> blocks_;
+};
+
+/// Lists the arrays of to_csr(), and the block that the store hands out beside them.
+void plan_csr(pmm::StepPlan& step, std::int64_t num_rows, std::int64_t num_nonzeros, bool has_values);
+
+/// Lists the arrays that AdjacencyBlocks makes.
+class AdjacencyBlocksPlan {
+ public:
+  AdjacencyBlocksPlan(graph::StoreFacts const& facts, CountNonzeros num_nonzeros)
+      : facts_(facts),
+        num_nonzeros_(std::move(num_nonzeros)) {}
+
+  /// For the block of that placement: nothing if it is there already.
+  void get(pmm::StepPlan& step, pmm::Placement const& placement, bool is_even);
+
+ private:
+  graph::StoreFacts const& facts_;
+  CountNonzeros num_nonzeros_;
+  std::set<AdjacencyKey> blocks_;
 };
 
 /// Dense features F[a,b] of the placement, rows in order p2. Collective over the grid's group.
@@ -48,14 +69,23 @@ template<class T>
                                                      graph::GraphStore const& store,
                                                      pmm::Placement const& placement, FeatureNorm norm);
 
+/// Lists the arrays of read_dense_features().
+void plan_dense_features(pmm::StepPlan& step, pmm::Placement const& placement, pmm::Lifetime lifetime);
+
 /// Sparse features as a left operand X[a,b], with the transpose that dW = X^T dU needs.
 template<class T>
 [[nodiscard]] pmm::DistSparse<T> read_sparse_features(pmm::ProcessGrid const& grid,
                                                       graph::GraphStore const& store,
                                                       pmm::Placement const& placement, FeatureNorm norm);
 
+/// Lists the arrays of read_sparse_features().
+void plan_sparse_features(pmm::StepPlan& step, pmm::Placement const& placement, std::int64_t num_nonzeros,
+                          bool has_values, FeatureNorm norm);
+
 /// What dropout on a block of that placement is keyed by. Collective over the grid's group.
 [[nodiscard]] BlockKeys read_block_keys(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                         pmm::Placement const& placement);
+/// Lists the arrays of read_block_keys().
+void plan_block_keys(pmm::StepPlan& step, pmm::Placement const& placement);
 
 } // namespace orthant::models

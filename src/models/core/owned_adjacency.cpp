@@ -2,6 +2,7 @@
 #include "models/core/owned_adjacency.hpp"
 
 #include "models/core/device_copy.hpp"
+#include "models/core/graph_operands.hpp"
 #include "runtime/comm/together.hpp"
 
 #include <algorithm>
@@ -52,6 +53,8 @@ class ListPlaces {
 /// Entries that arrive in pieces of some columns, each with the place of its column in the list.
 class ListedEntries {
  public:
+  static constexpr std::int64_t entry_bytes = 16;
+
   explicit ListedEntries(std::int64_t num_rows) : num_rows_(static_cast<std::size_t>(num_rows)) {}
 
   void add(CsrBlock const& piece, std::int64_t first_row, std::vector<std::int32_t> const& place_of_column) {
@@ -86,6 +89,7 @@ class ListedEntries {
     std::int32_t column;
     float value;
   };
+  static_assert(sizeof(Entry) == entry_bytes);
   std::size_t num_rows_;
   std::vector<Entry> entries_;
   bool has_values_ = false;
@@ -163,6 +167,26 @@ CsrBlock read_listed_block(GraphStore const& store, Ranges const& rows, Ranges c
     }
   }
   return std::move(entries).block(total_size(columns));
+}
+
+void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,
+                          std::int64_t num_nonzeros) {
+  auto const num_rows = sizes.num_rows();
+  auto const num_columns = sizes.num_columns();
+  auto const plan_scales = [&](std::int64_t rows, std::int64_t columns) {
+    step.add_array("orthant::models::row_scale", step.scalar_bytes(rows));
+    step.add_array("orthant::models::column_scale", step.scalar_bytes(columns));
+  };
+  auto const by_rows = facts.normalization != graph::Normalization::none;
+  auto const by_columns = facts.normalization == graph::Normalization::symmetric;
+  step.add_array("entries as they are read", num_nonzeros * ListedEntries::entry_bytes,
+                 pmm::Lifetime::operation);
+  plan_csr(step, num_rows, num_nonzeros, facts.is_weighted);
+  plan_scales(by_rows ? num_rows : 0, by_columns ? num_columns : 0);
+  if (backward_flow(facts) == pmm::Flow::forward)
+    plan_scales(by_columns ? num_rows : 0, by_rows ? num_columns : 0);
+  else
+    plan_transposed(step, num_columns, num_nonzeros, facts.is_weighted);
 }
 
 template<class T>

@@ -30,7 +30,11 @@ struct OwnedAdjacency {
 template<class T>
 [[nodiscard]] OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid,
                                                      graph::GraphStore const& store, pmm::Roles const& roles,
-                                                     pmm::Gather gather);
+                                                     pmm::Gather gather = pmm::Gather::all);
+
+/// Lists the arrays that it makes, for cells of these sizes.
+void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,
+                          std::int64_t num_nonzeros);
 
 /// Rows and columns of A (or A + I, as the normalisation wants it) that these ranges of order p1 list, in
 /// their order; columns are counted along the list. Not collective.

@@ -50,6 +50,23 @@ pmm::RowTargets read_targets(graph::GraphStore const& store, pmm::Placement cons
 
 } // namespace
 
+pmm::LossKind loss_kind_of(graph::StoreFacts const& facts) {
+  return facts.label_kind == graph::LabelKind::single ? pmm::LossKind::softmax : pmm::LossKind::binary;
+}
+
+void plan_vertex_loss_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
+                             pmm::Placement const& logits) {
+  auto const block = step.block(logits);
+  auto const num_rows = block.stored_rows.size();
+  auto const kind = loss_kind_of(facts);
+  step.add_array("orthant::models::splits", num_rows);
+  if (kind == pmm::LossKind::softmax)
+    step.add_array("orthant::models::classes", num_rows * std::int64_t{sizeof(std::int32_t)});
+  else
+    step.add_array("orthant::models::label_indicator", num_rows * block.columns.size());
+  pmm::plan_loss_arrays(step, logits, kind);
+}
+
 pmm::RowTargets read_vertex_targets(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                     pmm::Placement const& logits) {
   require_targets(store);
@@ -61,8 +78,7 @@ template<class T>
 pmm::RowLoss<T> make_vertex_loss(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                  pmm::Placement const& logits) {
   auto const targets = read_vertex_targets(grid, store, logits);
-  auto const is_single = store.facts().label_kind == graph::LabelKind::single;
-  pmm::RowLoss<T> loss(grid, logits, is_single ? pmm::LossKind::softmax : pmm::LossKind::binary);
+  pmm::RowLoss<T> loss(grid, logits, loss_kind_of(store.facts()));
   loss.set_targets(targets);
   if (loss.num_rows(static_cast<int>(graph::Split::train)) == 0)
     runtime::throw_user(

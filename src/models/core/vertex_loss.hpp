@@ -15,6 +15,13 @@ namespace orthant::models {
 /// Loss and accuracy of train, valid and test; indexed by graph::Split.
 using Scores = std::array<pmm::SplitMetrics, pmm::num_splits>;
 
+/// The loss of vertices with such labels.
+[[nodiscard]] pmm::LossKind loss_kind_of(graph::StoreFacts const& facts);
+
+/// Lists the arrays of make_vertex_loss().
+void plan_vertex_loss_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
+                             pmm::Placement const& logits);
+
 /// What the vertices of this rank's rows of such logits should be. Collective over the grid's group. Throws
 /// UserError where the store has no labels or no split.
 [[nodiscard]] pmm::RowTargets read_vertex_targets(pmm::ProcessGrid const& grid,

@@ -69,6 +69,19 @@ std::unique_ptr<Aggregation<T>> make_aggregation(pmm::ProcessGrid const& grid, G
       grid, products_of(plan, wire), std::get<pmm::DistSparse<T>>(std::move(adjacency)), workspace);
 }
 
+void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnLayerPlan const& plan) {
+  auto const wire = runtime::Wire::native; // buffers hold numbers as they are
+  if (plan.owners) {
+    auto const plans = aggregates_of(plan, cells_of(step, plan), wire);
+    plan_buffers(work, step, plans.forward);
+    plan_buffers(work, step, plans.backward);
+    return;
+  }
+  auto const products = products_of(plan, wire);
+  plan_buffers(work, step, products.aggregate);
+  plan_buffers(work, step, products.aggregate_back);
+}
+
 template std::unique_ptr<Aggregation<float>> make_aggregation(pmm::ProcessGrid const&, GcnLayerPlan const&,
                                                               runtime::Wire, Adjacency<float>,
                                                               std::shared_ptr<pmm::Workspace<float>>);

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // H = A^ F and dF = A^^T dH of one layer, however the schedule makes them: as products on three axes, or
-// between the owners of vertices (docs/design.md 2.3).
+// between the owners of vertices (docs/design.md 2.2).
 
 #include "models/core/owned_adjacency.hpp"
 #include "models/plan/gcn_products.hpp"
@@ -35,5 +35,8 @@ template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
 make_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, runtime::Wire wire,
                  Adjacency<T> adjacency, std::shared_ptr<pmm::Workspace<T>> workspace);
+
+/// What it reserves of the workspace.
+void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnLayerPlan const& plan);
 
 } // namespace orthant::models

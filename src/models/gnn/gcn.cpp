@@ -26,7 +26,39 @@ bool is_finite(DefaultExec const& exec, pmm::DistMatrix<T> const& matrix) {
   return num_bad == 0;
 }
 
+/// What the layers of a network use in turn.
+struct ScratchOfLayers {
+  GcnScratchPlan layers;
+  GcnActivationScratchPlan activations;
+
+  ScratchOfLayers(pmm::StepPlan const& step, GcnPlan const& plan, GcnSettings const& settings) {
+    if (plan.projection) plan_linear_buffers(layers, step, *plan.projection);
+    for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+      layers.add(step, plan.layers[l], needs_input_gradient(plan, l));
+      activations.add(step, plan.layers[l], is_normalised(plan, settings, l));
+    }
+    if (!plan.head) return;
+    plan_linear_buffers(layers, step, *plan.head);
+    // The gradient of the logits, while that of the head's input is written.
+    layers.middle = std::max(layers.middle, step.block(plan.head->output).num_padded);
+  }
+};
+
 } // namespace
+
+void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+                         std::optional<std::int64_t> num_feature_nonzeros) {
+  if (settings.input_dropout() > 0) plan_dropped_features(step, plan.features(), num_feature_nonzeros);
+  ScratchOfLayers const scratch(step, plan, settings);
+  scratch.layers.list(step);
+  scratch.activations.list(step);
+  if (plan.projection) plan_matrix(step, plan.projection->output, "orthant::models::projected");
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    plan_layer_arrays(step, plan.layers[l]);
+    plan_activation_arrays(step, plan.layers[l], is_normalised(plan, settings, l));
+  }
+  if (plan.head) plan_matrix(step, plan.head->output, "orthant::models::logits");
+}
 
 template<class T>
 Gcn<T>::Gcn(pmm::ProcessGrid const& grid, GcnSettings const& settings,
@@ -75,26 +107,11 @@ void Gcn<T>::require_fitting(GcnOperands<T> const& operands) const {
 
 template<class T>
 void Gcn<T>::reserve_scratch() {
-  auto const size_of = [&](pmm::Placement const& placement) {
-    return pmm::block_of(grid_, placement).num_padded;
-  };
-  auto gradient = std::int64_t{0};
-  auto middle = plan_.head ? size_of(plan_.head->output) : std::int64_t{0};
-  auto residual_gradient = std::int64_t{0};
-  auto row_sums = std::int64_t{0};
-  for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
-    auto const& layer = plan_.layers[l];
-    gradient = std::max(gradient, size_of(layer.output));
-    if (needs_input_gradient(plan_, l)) gradient = std::max(gradient, size_of(layer.input));
-    middle = std::max(middle, size_of(layer.middle));
-    if (layer.is_residual) residual_gradient = std::max(residual_gradient, size_of(layer.input));
-    if (settings_.norm == Norm::rms)
-      row_sums = std::max(row_sums, pmm::block_of(grid_, layer.output).rows.size());
-  }
-  static_cast<void>(scratch_.gradient.reserve(gradient));
-  static_cast<void>(scratch_.middle.reserve(middle));
-  static_cast<void>(activation_scratch_.residual_gradient.reserve(residual_gradient));
-  static_cast<void>(activation_scratch_.row_sums.reserve(row_sums));
+  ScratchOfLayers const needed({grid_.shape(), grid_.coordinates(), sizeof(T)}, plan_, settings_);
+  static_cast<void>(scratch_.gradient.reserve(needed.layers.gradient));
+  static_cast<void>(scratch_.middle.reserve(needed.layers.middle));
+  static_cast<void>(activation_scratch_.residual_gradient.reserve(needed.activations.residual_gradient));
+  static_cast<void>(activation_scratch_.row_sums.reserve(needed.activations.row_sums));
 }
 
 template<class T>

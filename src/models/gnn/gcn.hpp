@@ -29,6 +29,10 @@
 
 namespace orthant::models {
 
+/// Lists the arrays of a network on one graph or batch, without its parameters and operands.
+void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+                         std::optional<std::int64_t> num_feature_nonzeros);
+
 template<class T>
 class Gcn final : public Network<T> {
  public:

@@ -1,9 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/gcn_activation.hpp"
 
+#include <algorithm>
+
 namespace orthant::models {
 
 using runtime::DefaultExec;
+
+void GcnActivationScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool has_norm) {
+  if (layer.is_residual) residual_gradient = std::max(residual_gradient, step.block(layer.input).num_padded);
+  if (has_norm) row_sums = std::max(row_sums, step.block(layer.output).rows.size());
+}
+
+void GcnActivationScratchPlan::list(pmm::StepPlan& step) const {
+  step.add_array("orthant::models::residual_gradient", step.scalar_bytes(residual_gradient));
+  step.add_array("orthant::models::row_sums", step.scalar_bytes(row_sums));
+}
+
+void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, bool has_norm) {
+  if (has_norm || layer.is_residual) plan_matrix(step, layer.output, "orthant::models::activated");
+  if (!has_norm) return;
+  auto const block = step.block(layer.output);
+  auto const num_words = block.rows.size() * RmsNormState<float>::words_of(block.columns.size());
+  step.add_array("orthant::models::inverse_rms", step.scalar_bytes(block.rows.size()));
+  step.add_array("orthant::models::passed", num_words * std::int64_t{sizeof(std::uint32_t)});
+}
 
 template<class T>
 GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<T> parameters, BlockKeys keys,

@@ -29,6 +29,19 @@ struct GcnActivationScratch {
   GrowingVector<T> row_sums{"orthant::models::row_sums"};
 };
 
+/// The same before it exists. The longest of what the activations need.
+struct GcnActivationScratchPlan {
+  std::int64_t residual_gradient = 0; // numbers
+  std::int64_t row_sums = 0;
+
+  void add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool has_norm);
+  /// Lists the arrays.
+  void list(pmm::StepPlan& step) const;
+};
+
+/// Lists the memory that the activation of a layer has to itself.
+void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, bool has_norm);
+
 template<class T>
 class GcnActivation {
  public:

@@ -39,6 +39,28 @@ InputFeatures<T> read_input_features(pmm::ProcessGrid const& grid, graph::GraphS
   return features;
 }
 
+void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::Placement const& placement,
+                         FeatureNorm norm, std::optional<std::int64_t> num_nonzeros,
+                         bool keeps_first_aggregate) {
+  plan_block_keys(step, placement);
+  if (num_nonzeros)
+    return plan_sparse_features(step, placement, *num_nonzeros, facts.features_have_values, norm);
+  auto whole = placement;
+  whole.layout.storage = pmm::Storage::replicated;
+  if (placement.layout.storage != pmm::Storage::flat_sharded)
+    return plan_dense_features(step, whole,
+                               keeps_first_aggregate ? pmm::Lifetime::first_step : pmm::Lifetime::training);
+  plan_matrix(step, placement, "orthant::models::trained_features");
+  plan_dense_features(step, whole, pmm::Lifetime::operation);
+}
+
+void plan_dropped_features(pmm::StepPlan& step, pmm::Placement const& placement,
+                           std::optional<std::int64_t> num_nonzeros) {
+  if (!num_nonzeros) return plan_matrix(step, placement, "orthant::models::dropped_features");
+  for (int way = 0; way < 2; ++way) // the block and its transpose
+    step.add_array("orthant::models::dropped_values", step.scalar_bytes(*num_nonzeros));
+}
+
 template<class T>
 void GcnInput<T>::bind(InputFeatures<T> features, double dropout_probability) {
   features_ = std::move(features);

@@ -7,6 +7,8 @@
 #include "models/core/graph_operands.hpp"
 #include "models/core/growing_vector.hpp"
 
+#include <optional>
+
 namespace orthant::models {
 
 /// Features of a graph or of a batch, one of both kinds.
@@ -28,6 +30,14 @@ template<class T>
 [[nodiscard]] InputFeatures<T> read_input_features(pmm::ProcessGrid const& grid,
                                                    graph::GraphStore const& store,
                                                    pmm::Placement const& placement, FeatureNorm norm);
+
+/// Lists the arrays of read_input_features(); and those of a GcnInput that drops features out.
+/// `num_nonzeros`: of sparse features. If A^ F0 is kept, dense features are let go after the first step.
+void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::Placement const& placement,
+                         FeatureNorm norm, std::optional<std::int64_t> num_nonzeros,
+                         bool keeps_first_aggregate);
+void plan_dropped_features(pmm::StepPlan& step, pmm::Placement const& placement,
+                           std::optional<std::int64_t> num_nonzeros);
 
 template<class T>
 class GcnInput {

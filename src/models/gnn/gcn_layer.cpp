@@ -4,6 +4,8 @@
 #include "pmm/rows/bias.hpp"
 #include "pmm/rows/column_sums.hpp"
 
+#include <algorithm>
+
 namespace orthant::models {
 namespace {
 
@@ -14,6 +16,31 @@ runtime::Vector<T> lent(pmm::ProcessGrid const& grid, pmm::Placement const& plac
 }
 
 } // namespace
+
+void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient) {
+  auto const output = step.block(layer.output);
+  gradient = std::max(gradient, output.num_padded);
+  if (needs_input_gradient) gradient = std::max(gradient, step.block(layer.input).num_padded);
+  middle = std::max(middle, step.block(layer.middle).num_padded);
+  auto const products = products_of(layer, runtime::Wire::native);
+  for (auto const& product : {products.transform, products.weight_back})
+    plan_buffers(workspace, step, product);
+  plan_aggregation_buffers(workspace, step, layer);
+  plan_buffers(overlapped, step, products.transform_back);
+  pmm::reserve_column_sums(workspace, output.stored_rows.size(), output.columns.size());
+}
+
+void GcnScratchPlan::list(pmm::StepPlan& step) const {
+  step.add_array("orthant::models::gradient", step.scalar_bytes(gradient));
+  step.add_array("orthant::models::middle", step.scalar_bytes(middle));
+  workspace.list(step);
+  overlapped.list(step);
+}
+
+void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer) {
+  if (layer.aggregates_first) plan_matrix(step, layer.middle, "orthant::models::aggregated");
+  plan_matrix(step, layer.output, "orthant::models::output");
+}
 
 template<class T>
 GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, Adjacency<T> adjacency,

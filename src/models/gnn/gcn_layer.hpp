@@ -38,6 +38,22 @@ struct GcnLayerMemory {
   GrowingVector<T> output{"orthant::models::output"};
 };
 
+/// The same before it exists. The longest of what the layers need.
+struct GcnScratchPlan {
+  std::int64_t gradient = 0; // numbers
+  std::int64_t middle = 0;
+  pmm::WorkspacePlan workspace;
+  pmm::WorkspacePlan overlapped;
+
+  /// Adds what a layer needs.
+  void add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient);
+  /// Lists the arrays.
+  void list(pmm::StepPlan& step) const;
+};
+
+/// Lists the memory that a layer has to itself.
+void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer);
+
 struct GcnLayerOptions {
   bool has_bias = true;
   bool needs_input_gradient = true;

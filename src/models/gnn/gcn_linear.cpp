@@ -6,6 +6,15 @@
 
 namespace orthant::models {
 
+void plan_linear_buffers(GcnScratchPlan& scratch, pmm::StepPlan const& step, LinearPlan const& linear) {
+  auto const products = products_of(linear, runtime::Wire::native);
+  plan_buffers(scratch.workspace, step, products.product);
+  plan_buffers(scratch.workspace, step, products.weight_back);
+  plan_buffers(scratch.overlapped, step, products.input_back);
+  auto const output = step.block(linear.output);
+  pmm::reserve_column_sums(scratch.workspace, output.stored_rows.size(), output.columns.size());
+}
+
 template<class T>
 GcnLinear<T>::GcnLinear(pmm::ProcessGrid const& grid, LinearPlan const& plan,
                         GcnLayerParameters<T> parameters, GcnLayerOptions const& options,

@@ -10,6 +10,9 @@
 
 namespace orthant::models {
 
+/// Adds to the workspaces of `scratch` what a GcnLinear needs.
+void plan_linear_buffers(GcnScratchPlan& scratch, pmm::StepPlan const& step, LinearPlan const& linear);
+
 template<class T>
 class GcnLinear {
  public:

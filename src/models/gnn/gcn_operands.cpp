@@ -20,7 +20,28 @@ ResidualPath<T> read_residual_path(pmm::ProcessGrid const& grid, graph::GraphSto
   return make_residual_path<T>(grid, layer, other_rows(layer.output), other_rows(layer.input));
 }
 
+/// Whether the rows of layer l's output need the ids that dropout is keyed by.
+bool has_output_keys(GcnPlan const& plan, GcnSettings const& settings, std::size_t l) {
+  return settings.dropout > 0 && is_activated(plan, l);
+}
+
 } // namespace
+
+void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
+                   GcnSettings const& settings, GcnEpochTraits const& traits) {
+  plan_input_features(step, facts, plan.features(), settings.feature_norm, traits.num_feature_nonzeros(plan),
+                      traits.keeps_first_aggregate);
+  AdjacencyBlocksPlan blocks(facts, traits.num_nonzeros);
+  auto const& first = plan.layers.front();
+  if (first.owners)
+    plan_owned_adjacency(step, facts, cells_of(step, first), traits.num_nonzeros(first.adjacency));
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    auto const& layer = plan.layers[l];
+    if (!layer.owners) blocks.get(step, layer.adjacency, layer.is_even);
+    if (has_output_keys(plan, settings, l)) plan_block_keys(step, layer.output);
+    plan_residual_arrays(step, layer, traits);
+  }
+}
 
 template<class T>
 GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
@@ -35,9 +56,8 @@ GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::Gra
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
     operands.adjacency.push_back(owned ? Adjacency<T>(*owned) : blocks.get(layer.adjacency, layer.is_even));
-    operands.output_keys.push_back(settings.dropout > 0 && is_activated(plan, l)
-                                       ? read_block_keys(grid, store, layer.output)
-                                       : BlockKeys{});
+    operands.output_keys.push_back(
+        has_output_keys(plan, settings, l) ? read_block_keys(grid, store, layer.output) : BlockKeys{});
     operands.residuals.push_back(layer.is_residual ? read_residual_path<T>(grid, store, layer)
                                                    : ResidualPath<T>{});
   }

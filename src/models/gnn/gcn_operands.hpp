@@ -34,4 +34,8 @@ template<class T>
                                                       graph::GraphStore const& store, GcnPlan const& plan,
                                                       GcnSettings const& settings);
 
+/// Lists the arrays of make_full_graph_operands().
+void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
+                   GcnSettings const& settings, GcnEpochTraits const& traits);
+
 } // namespace orthant::models

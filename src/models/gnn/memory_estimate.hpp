@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank will need, from layouts and counts alone, before anything is read; and what it has taken.
+// The arrays of a training, listed from layouts and counts alone, before anything is read
+// (pmm/cost/step_plan.hpp); and what a rank needs by that list.
 
 #include "models/gnn/gcn.hpp"
 #include "models/training/optimizer.hpp"
@@ -10,38 +11,43 @@
 
 namespace orthant::models {
 
-/// Bytes a rank by what holds them.
+/// Bytes on one rank.
 struct MemoryEstimate {
-  std::int64_t adjacency = 0;
-  std::int64_t features = 0;
-  std::int64_t activations = 0;
-  std::int64_t parameters = 0; // weights, gradients, moments, gathered copies
-  std::int64_t targets = 0;    // labels, masks, ids, buffers of the loss
-  std::int64_t loading = 0;    // the most that is held while the store is read, what training keeps included
-  std::int64_t messages = 0;   // MPI's copies of what is under way
-  std::int64_t libraries = 0;  // what BLAS, MPI and HDF5 take on first use
+  std::int64_t arrays = 0;    // that the first step holds: on a device all of its memory, without libraries
+  std::int64_t loading = 0;   // the most that is held until the first step begins, what is read included
+  std::int64_t messages = 0;  // MPI's copies of what is under way
+  std::int64_t libraries = 0; // what BLAS, MPI and HDF5 take on first use
 
-  /// What training keeps in arrays: on a device all that is in its memory, without libraries.
-  [[nodiscard]] std::int64_t arrays() const;
   /// The most there will ever be.
   [[nodiscard]] std::int64_t peak() const;
 };
 
-/// For the rank of `grid` that calls, assuming that non-zeros fall evenly on blocks. T is the scalar of
-/// training. Small objects (about 100 KiB) are not counted. Residuals on several ranks: a rank may send up to
-/// a half more or less than the average, since it is one of several replicas.
+/// Lists the arrays of full-graph training, in the order in which they are allocated: network, loss,
+/// optimiser. On a device not those of the vendor's libraries and of sparse kernels.
+void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
+                            GcnSettings const& settings, GcnEpochTraits const& traits,
+                            OptimizerSettings const& optimizer);
+
+/// For the rank of `grid` that calls, if non-zeros fall evenly on blocks and rows at random on the two
+/// orders. T is the scalar of training. Small objects (about 100 KiB) are not counted.
 template<class T>
 [[nodiscard]] MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
                                              GcnPlan const& plan, GcnSettings const& settings,
                                              OptimizerSettings const& optimizer);
 
-/// The same for training on batches: what is sure to be held, without batches that wait. `has_full_graph`
-/// tells whether the whole graph is evaluated or trained on, too; otherwise only its features, the parameters
-/// and the sampler's blocks of A^ count, and a batch's activations.
+/// What decides the memory of mini-batch training beside model and optimiser.
+struct BatchSizes {
+  std::int64_t num_vertices = 0;    // of a batch
+  std::int64_t num_accumulated = 1; // batches of a group in a step
+  bool has_full_graph = false;      // the whole graph is evaluated or trained on, too
+};
+
+/// The same for training on batches: what is sure to be held, without batches that wait and the sampler's
+/// tables.
 template<class T>
 [[nodiscard]] MemoryEstimate
 estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts, GcnPlan const& plan,
                            GcnSettings const& settings, OptimizerSettings const& optimizer,
-                           std::int64_t batch_size, bool has_full_graph);
+                           BatchSizes const& batches);
 
 } // namespace orthant::models

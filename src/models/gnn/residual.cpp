@@ -38,6 +38,12 @@ ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, GcnLayerPlan co
           std::make_shared<pmm::Relayout<T> const>(grid, plan.output, plan.input, output_rows)};
 }
 
+void plan_residual_arrays(pmm::StepPlan& step, GcnLayerPlan const& plan, GcnEpochTraits const& traits) {
+  if (!plan.is_residual) return;
+  for (auto const is_backward : {false, true})
+    plan_relayout_arrays(step, traits.residual_sizes(plan, is_backward));
+}
+
 template<class T>
 ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan) {
   return {std::make_shared<pmm::Relayout<T> const>(grid, plan.input, plan.output),

@@ -6,7 +6,7 @@
 // lies, and dF_{l+1} back: one all_to_all of the group each way. Both only need what is there before the
 // layer's products start.
 
-#include "models/plan/gcn_plan.hpp"
+#include "models/plan/gcn_step.hpp"
 #include "pmm/matrix/relayout.hpp"
 
 #include <memory>
@@ -32,6 +32,9 @@ template<class T>
 /// Where input and output have their rows in the same order. Not collective.
 template<class T>
 [[nodiscard]] ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan);
+
+/// Lists the arrays of make_residual_path().
+void plan_residual_arrays(pmm::StepPlan& step, GcnLayerPlan const& plan, GcnEpochTraits const& traits);
 
 /// to := to + from, of equal placements (Error). Enqueues on exec.
 template<class T>

@@ -28,6 +28,62 @@ void draw_weight(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& wei
 
 } // namespace
 
+std::int64_t PlannedParameter::length(pmm::GridShape const& shape,
+                                      pmm::Coordinates const& coordinates) const {
+  auto const block = pmm::block_of(shape, coordinates, placement);
+  auto const is_vector = role == ParameterRole::bias || role == ParameterRole::norm_scale;
+  return is_vector ? block.columns.size() : block.num_padded;
+}
+
+std::vector<PlannedParameter> parameters_of(GcnPlan const& plan, GcnSettings const& settings) {
+  std::vector<PlannedParameter> all;
+  auto const add = [&](pmm::Placement const& weight) {
+    all.push_back({ParameterRole::weight, weight});
+    if (settings.has_bias) all.push_back({ParameterRole::bias, weight});
+  };
+  if (plan.projection) add(plan.projection->weight);
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    add(plan.layers[l].weight);
+    if (is_normalised(plan, settings, l)) all.push_back({ParameterRole::norm_scale, plan.layers[l].output});
+  }
+  if (plan.head) add(plan.head->weight);
+  if (settings.trains_features) all.push_back({ParameterRole::embedding, plan.features()});
+  return all;
+}
+
+std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
+                                     std::vector<PlannedParameter> const& parameters) {
+  std::vector<std::int64_t> lengths;
+  for (auto const& parameter : parameters)
+    lengths.push_back(parameter.length(step.shape(), step.coordinates()));
+  return lengths;
+}
+
+void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedParameter> const& parameters) {
+  for (auto const& [role, placement] : parameters) {
+    auto const add_both = [&, columns = placement.layout.columns,
+                           length = placement.extents.columns](std::string const& label) {
+      plan_vector(step, columns, length, label);
+      plan_vector(step, columns, length, label + "_gradient");
+    };
+    switch (role) {
+    case ParameterRole::weight:
+      plan_matrix(step, placement, "orthant::models::weight");
+      plan_matrix(step, placement, "orthant::models::weight_gradient");
+      break;
+    case ParameterRole::bias:
+      add_both("orthant::models::bias");
+      break;
+    case ParameterRole::norm_scale:
+      add_both("orthant::models::norm_scale");
+      break;
+    case ParameterRole::embedding:
+      plan_matrix(step, placement, "orthant::models::feature_gradient");
+      break;
+    }
+  }
+}
+
 template<class T>
 GcnParameters<T>::GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& plan,
                                 GcnSettings const& settings) {
@@ -35,7 +91,7 @@ GcnParameters<T>::GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& pla
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
     layers_.push_back(make(grid, "layer" + std::to_string(l), layer.index, layer.weight, settings));
-    if (settings.norm == Norm::rms && is_activated(plan, l)) add_norm(grid, layer, layers_.back());
+    if (is_normalised(plan, settings, l)) add_norm(grid, layer, layers_.back());
   }
   if (plan.head)
     head_ = make(grid, "head", static_cast<std::int64_t>(plan.layers.size()), plan.head->weight, settings);

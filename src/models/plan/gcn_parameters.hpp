@@ -7,10 +7,27 @@
 #include "models/core/parameter.hpp"
 #include "models/plan/gcn_settings.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace orthant::models {
+
+/// A parameter before it exists: a matrix of that placement, or a vector along the columns of one.
+struct PlannedParameter {
+  ParameterRole role = ParameterRole::weight;
+  pmm::Placement placement;
+
+  /// This rank's numbers, with padding.
+  [[nodiscard]] std::int64_t length(pmm::GridShape const& shape, pmm::Coordinates const& coordinates) const;
+};
+/// In the order of GcnParameters::list().
+[[nodiscard]] std::vector<PlannedParameter> parameters_of(GcnPlan const& plan, GcnSettings const& settings);
+/// The lengths of all of them on this rank.
+[[nodiscard]] std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
+                                                   std::vector<PlannedParameter> const& parameters);
+/// Lists their arrays, of features that are trained the gradient.
+void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedParameter> const& parameters);
 
 /// The parameters of one layer, of the input projection or of the head. A copy shares the numbers.
 template<class T>

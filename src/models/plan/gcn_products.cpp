@@ -20,6 +20,10 @@ GcnLayerProducts products_of(GcnLayerPlan const& p, runtime::Wire wire) {
           .transform_back = {"dF = dU W^T", Form::left_grad, p.middle, p.weight, p.input, rounded}};
 }
 
+pmm::CellSizes cells_of(pmm::StepPlan const& step, GcnLayerPlan const& p) {
+  return contiguous_cells(step.shape(), step.coordinates(), p.owners.value().roles, p.input.extents.rows);
+}
+
 GcnLayerAggregates aggregates_of(GcnLayerPlan const& p, pmm::CellSizes const& cells, runtime::Wire wire,
                                  pmm::NeededCountsOfAxes const& needed) {
   auto const& [roles, backward] = p.owners.value();

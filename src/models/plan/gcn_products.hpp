@@ -22,6 +22,8 @@ struct GcnLayerProducts {
 struct GcnLayerAggregates {
   pmm::AggregatePlan forward, backward;
 };
+/// The cells of the rank of the list, of the whole graph.
+[[nodiscard]] pmm::CellSizes cells_of(pmm::StepPlan const& step, GcnLayerPlan const& plan);
 [[nodiscard]] GcnLayerAggregates aggregates_of(GcnLayerPlan const& plan, pmm::CellSizes const& cells,
                                                runtime::Wire wire,
                                                pmm::NeededCountsOfAxes const& needed = {});

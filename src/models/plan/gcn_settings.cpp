@@ -11,6 +11,10 @@ Norm parse_norm(std::string_view word) {
   runtime::throw_user("--norm is rms or none, not '{}'", word);
 }
 
+bool is_normalised(GcnPlan const& plan, GcnSettings const& settings, std::size_t l) {
+  return settings.norm == Norm::rms && is_activated(plan, l);
+}
+
 GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
   ORTHANT_REQUIRE(settings.num_layers() > 0, "a GCN needs a layer");
   GcnShape shape;

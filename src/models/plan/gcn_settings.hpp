@@ -46,6 +46,9 @@ struct GcnSettings {
   [[nodiscard]] double input_dropout() const { return projected_width > 0 ? 0.0 : dropout; }
 };
 
+/// Whether layer l's output is normalised.
+[[nodiscard]] bool is_normalised(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);
+
 /// The shape of the model that `settings` ask for on a graph of those counts.
 [[nodiscard]] GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings);
 

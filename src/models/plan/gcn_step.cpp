@@ -2,9 +2,11 @@
 #include "models/plan/gcn_step.hpp"
 
 #include "models/core/rms_norm.hpp"
+#include "models/core/vertex_loss.hpp"
+#include "models/plan/gcn_parameters.hpp"
 #include "models/plan/gcn_products.hpp"
+#include "models/training/parameter_update.hpp"
 #include "pmm/rows/bias.hpp"
-#include "pmm/rows/norms.hpp"
 
 namespace orthant::models {
 namespace {
@@ -22,7 +24,8 @@ class EpochList {
   void forward() {
     if (plan_.projection) {
       step_.begin_layer(projection_layer);
-      plan_product(step_, products_of(*plan_.projection, settings_.wire).product, entries_of_features());
+      plan_product(step_, products_of(*plan_.projection, settings_.wire).product,
+                   traits_.num_feature_nonzeros(plan_));
     }
     for (std::size_t l = 0; l < plan_.layers.size(); ++l)
       forward_layer(l);
@@ -41,7 +44,7 @@ class EpochList {
       backward_layer(l);
     if (plan_.projection) {
       step_.begin_layer(projection_layer);
-      backward_linear(*plan_.projection, entries_of_features(),
+      backward_linear(*plan_.projection, traits_.num_feature_nonzeros(plan_),
                       plan_.features().layout.storage == pmm::Storage::flat_sharded);
     }
   }
@@ -50,13 +53,9 @@ class EpochList {
   static constexpr std::int64_t projection_layer = -1;
   [[nodiscard]] std::int64_t head_layer() const { return static_cast<std::int64_t>(plan_.layers.size()); }
 
-  /// Empty if they are dense.
-  [[nodiscard]] std::optional<std::int64_t> entries_of_features() const {
-    return traits_.has_sparse_features ? std::optional(traits_.num_nonzeros(plan_.features())) : std::nullopt;
-  }
   /// Of what layer l reads.
   [[nodiscard]] std::optional<std::int64_t> entries_of_input(std::size_t l) const {
-    return l == 0 && !plan_.projection ? entries_of_features() : std::nullopt;
+    return l == 0 && !plan_.projection ? traits_.num_feature_nonzeros(plan_) : std::nullopt;
   }
 
   void forward_layer(std::size_t l) {
@@ -72,7 +71,7 @@ class EpochList {
       plan_product(step_, products.transform, entries_of_input(l));
       aggregate(layer, entries);
     }
-    if (has_norm(l)) plan_rms_norm(step_, layer.output);
+    if (is_normalised(plan_, settings_, l)) plan_rms_norm(step_, layer.output);
   }
 
   void backward_layer(std::size_t l) {
@@ -82,7 +81,7 @@ class EpochList {
     auto const has_input_gradient = needs_input_gradient(plan_, l);
     step_.begin_layer(layer.index);
     plan_residual(layer, true);
-    if (has_norm(l)) plan_rms_norm_backward(step_, layer.output);
+    if (is_normalised(plan_, settings_, l)) plan_rms_norm_backward(step_, layer.output);
     if (settings_.has_bias) plan_sum_rows(step_, layer.output);
     if (layer.aggregates_first) {
       if (has_input_gradient) plan_product(step_, products.transform_back);
@@ -96,9 +95,7 @@ class EpochList {
   }
 
   [[nodiscard]] GcnLayerAggregates between_owners(GcnLayerPlan const& layer) const {
-    auto const cells =
-        contiguous_cells(step_.shape(), step_.coordinates(), layer.owners->roles, layer.input.extents.rows);
-    return aggregates_of(layer, cells, settings_.wire, traits_.needed);
+    return aggregates_of(layer, cells_of(step_, layer), settings_.wire, traits_.needed);
   }
   void aggregate(GcnLayerPlan const& layer, std::int64_t entries) {
     if (layer.owners) return plan_aggregate(step_, between_owners(layer).forward, entries);
@@ -110,9 +107,7 @@ class EpochList {
   }
 
   void plan_residual(GcnLayerPlan const& layer, bool is_backward) {
-    if (!layer.is_residual) return;
-    if (auto const bytes = traits_.residual_bytes(layer, is_backward))
-      step_.add_call(runtime::Operation::all_to_all, pmm::group_axes, *bytes);
+    if (layer.is_residual) plan_relayout(step_, traits_.residual_sizes(layer, is_backward));
   }
 
   void backward_linear(LinearPlan const& linear, std::optional<std::int64_t> entries,
@@ -123,26 +118,11 @@ class EpochList {
     plan_product(step_, products.weight_back, entries);
   }
 
-  [[nodiscard]] bool has_norm(std::size_t l) const {
-    return settings_.norm == Norm::rms && is_activated(plan_, l);
-  }
-
   pmm::StepPlan& step_;
   GcnPlan const& plan_;
   GcnSettings const& settings_;
   GcnEpochTraits const& traits_;
 };
-
-/// Weights, biases, scales and trained features: GcnParameters::list().
-std::int64_t num_parameters(GcnPlan const& plan, GcnSettings const& settings) {
-  auto const per_weight = settings.has_bias ? 2 : 1;
-  auto count = std::int64_t{settings.trains_features ? 1 : 0};
-  for (auto const& linear : {plan.projection, plan.head})
-    count += linear ? per_weight : 0;
-  for (std::size_t l = 0; l < plan.layers.size(); ++l)
-    count += per_weight + (settings.norm == Norm::rms && is_activated(plan, l) ? 1 : 0);
-  return count;
-}
 
 } // namespace
 
@@ -155,28 +135,46 @@ std::int64_t even_share(std::int64_t count, pmm::GridShape const& shape, pmm::La
   return (count + blocks - 1) / blocks;
 }
 
-GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& shape, GcnPlan const& plan,
+GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& shape,
+                         pmm::Coordinates const& coordinates, GcnPlan const& plan,
                          GcnSettings const& settings) {
   GcnEpochTraits traits;
   traits.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
   traits.keeps_first_aggregate =
       keeps_first_aggregate(plan) && !traits.has_sparse_features && settings.dropout == 0;
-  traits.loss = facts.label_kind == graph::LabelKind::multi ? pmm::LossKind::binary : pmm::LossKind::softmax;
+  traits.loss = loss_kind_of(facts);
   traits.num_nonzeros = [=, in_features = facts.num_feature_entries,
                          in_adjacency = num_adjacency_entries(facts),
                          features = plan.features()](pmm::Placement const& placement) {
     return even_share(placement == features ? in_features : in_adjacency, shape, placement.layout);
   };
+  traits.residual_sizes = [=, has_two_orders = facts.has_two_orders()](GcnLayerPlan const& layer,
+                                                                       bool is_backward) {
+    auto const orders = has_two_orders && !layer.owners ? pmm::RowOrders::independent : pmm::RowOrders::equal;
+    return is_backward ? pmm::expected_sizes(shape, coordinates, layer.output, layer.input, orders)
+                       : pmm::expected_sizes(shape, coordinates, layer.input, layer.output, orders);
+  };
   return traits;
 }
 
-void plan_epoch(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-                GcnEpochTraits const& traits) {
+void plan_pass(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+               GcnEpochTraits const& traits) {
   EpochList list(step, plan, settings, traits);
   list.forward();
   pmm::plan_loss(step, plan.logits(), traits.loss);
   list.backward();
-  pmm::plan_sum_over_group(step, num_parameters(plan, settings));
+}
+
+void plan_epoch(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+                GcnEpochTraits const& traits) {
+  plan_pass(step, plan, settings, traits);
+  plan_update(step, std::ssize(parameters_of(plan, settings)));
+}
+
+void plan_evaluation(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+                     GcnEpochTraits const& traits) {
+  EpochList(step, plan, settings, traits).forward();
+  pmm::plan_scores(step, plan.logits(), traits.loss);
 }
 
 template<class T>

@@ -8,6 +8,7 @@
 
 #include "models/plan/gcn_settings.hpp"
 #include "pmm/cost/step_plan.hpp"
+#include "pmm/matrix/relayout_sizes.hpp"
 #include "pmm/rows/row_loss.hpp"
 
 #include <array>
@@ -27,26 +28,35 @@ struct GcnEpochTraits {
   bool has_sparse_features = false;
   bool keeps_first_aggregate = false; // A^ F0 of an earlier epoch
   pmm::LossKind loss = pmm::LossKind::softmax;
-  /// Non-zeros of this rank's block of A^, or of sparse features, of that placement.
-  std::function<std::int64_t(pmm::Placement const&)> num_nonzeros = [](pmm::Placement const&) {
-    return std::int64_t{0};
-  };
-  /// Bytes that this rank sends for the residual of a layer, or nothing if that makes no call: where the row
-  /// orders put each row decides, not the layout. `is_backward`: for dF.
-  std::function<std::optional<std::int64_t>(GcnLayerPlan const&, bool is_backward)> residual_bytes =
-      [](GcnLayerPlan const&, bool) { return std::nullopt; };
-  pmm::NeededCountsOfAxes needed; // rows that move between owners of vertices: the graph decides, too
+  CountNonzeros num_nonzeros = [](pmm::Placement const&) { return std::int64_t{0}; };
+  /// What this rank moves for the residual of a layer: where the row orders put each row decides, not the
+  /// layout. `is_backward`: for dF. Residuals of no size make no call.
+  std::function<pmm::RelayoutSizes(GcnLayerPlan const&, bool is_backward)> residual_sizes =
+      [](GcnLayerPlan const&, bool) { return pmm::RelayoutSizes{}; };
+  pmm::NeededCountsOfAxes needed; // rows that move between owners of vertices; empty: all
+
+  /// Non-zeros of this rank's block of the features; empty if they are dense.
+  [[nodiscard]] std::optional<std::int64_t> num_feature_nonzeros(GcnPlan const& plan) const {
+    return has_sparse_features ? std::optional(num_nonzeros(plan.features())) : std::nullopt;
+  }
 };
 
-/// Those of an epoch after the first, if non-zeros fall evenly on blocks and all rows move; without the calls
-/// of residuals.
+/// Those of an epoch after the first on one rank, if non-zeros fall evenly on blocks, rows at random on the
+/// two orders, and all rows move between owners.
 [[nodiscard]] GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& shape,
-                                       GcnPlan const& plan, GcnSettings const& settings);
+                                       pmm::Coordinates const& coordinates, GcnPlan const& plan,
+                                       GcnSettings const& settings);
 
-/// Lists forward pass, loss, backward pass and the norms of the update, as Gcn, RowLoss and ParameterUpdate
-/// run them.
+/// Lists forward pass, loss and backward pass, as Gcn and RowLoss run them.
+void plan_pass(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+               GcnEpochTraits const& traits);
+/// Lists a pass and the norms of ParameterUpdate.
 void plan_epoch(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
                 GcnEpochTraits const& traits);
+
+/// Lists forward pass and scores.
+void plan_evaluation(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+                     GcnEpochTraits const& traits);
 
 /// Bytes that the ledgers of x, y and z count in an epoch after the first, without evaluation: summed over
 /// the ranks of the grid, none of which need exist. Residuals travel over the whole group, which is not

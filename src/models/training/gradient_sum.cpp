@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/training/gradient_sum.hpp"
 
+#include <numeric>
+
 namespace orthant::models {
 namespace {
 
@@ -16,7 +18,25 @@ struct Add {
   }
 };
 
+bool has_several_batches(pmm::GridShape const& shape, std::int64_t num_accumulated) {
+  return num_accumulated > 1 || shape.size(pmm::Axis::data) > 1;
+}
+
+std::int64_t sum_of(std::vector<std::int64_t> const& lengths) {
+  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+}
+
 } // namespace
+
+void plan_gradient_sum_array(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
+                             std::int64_t num_accumulated) {
+  if (has_several_batches(step.shape(), num_accumulated))
+    step.add_array("orthant::models::gradient_sum", step.scalar_bytes(sum_of(lengths)));
+}
+
+void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths) {
+  step.add_call(runtime::Operation::all_reduce, pmm::Axis::data, step.scalar_bytes(sum_of(lengths)));
+}
 
 template<class T>
 GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
@@ -27,7 +47,7 @@ GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<
     gradients_.push_back(parameter.gradient());
     length += parameter.gradient().extent(0);
   }
-  if (num_accumulated > 1 || grid.size(pmm::Axis::data) > 1)
+  if (has_several_batches(grid.shape(), num_accumulated))
     sum_ = runtime::Vector<T>("orthant::models::gradient_sum", length);
 }
 

@@ -7,10 +7,17 @@
 //   dw := sum_g sum_k dw(batch k of group g)
 
 #include "models/core/parameter.hpp"
+#include "pmm/cost/step_plan.hpp"
 
 #include <vector>
 
 namespace orthant::models {
+
+/// Lists the array of a GradientSum, for parameters of which this rank has that many numbers each; and the
+/// collective of its finish().
+void plan_gradient_sum_array(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
+                             std::int64_t num_accumulated);
+void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths);
 
 template<class T>
 class GradientSum {

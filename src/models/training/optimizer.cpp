@@ -98,7 +98,29 @@ struct UpdateAll {
   }
 };
 
+/// Which moments an optimiser keeps.
+struct KeptMoments {
+  bool has_first;
+  bool has_second;
+};
+KeptMoments moments_of(OptimizerSettings const& settings) {
+  auto const is_sgd = settings.kind == OptimizerKind::sgd;
+  return {!is_sgd || settings.momentum != 0, !is_sgd};
+}
+
 } // namespace
+
+void plan_optimizer_arrays(pmm::StepPlan& step, OptimizerSettings const& settings,
+                           std::vector<std::int64_t> const& lengths) {
+  auto const [has_first, has_second] = moments_of(settings);
+  step.add_array("orthant::models::num_steps", sizeof(double));
+  step.add_array("orthant::models::step_factors",
+                 step.scalar_bytes(sizeof(StepFactors<float>) / sizeof(float)));
+  for (auto const length : lengths) {
+    if (has_first) step.add_array("orthant::models::first_moment", step.scalar_bytes(length));
+    if (has_second) step.add_array("orthant::models::second_moment", step.scalar_bytes(length));
+  }
+}
 
 OptimizerKind parse_optimizer(std::string_view word) {
   if (word == "adam") return OptimizerKind::adam;
@@ -113,20 +135,19 @@ Optimizer<T>::Optimizer(OptimizerSettings const& settings, std::vector<Parameter
       parameters_(parameters),
       num_steps_("orthant::models::num_steps", 1),
       factors_("orthant::models::step_factors", 1) {
-  auto const is_sgd = settings_.kind == OptimizerKind::sgd;
-  auto const has_first = !is_sgd || settings_.momentum != 0;
+  auto const [has_first, has_second] = moments_of(settings_);
   auto const is_coupled = settings_.kind != OptimizerKind::adamw;
   std::int64_t end = 0;
   for (auto const& parameter : parameters_) {
     auto const count = parameter.value.extent(0);
     ORTHANT_REQUIRE(count == parameter.gradient.extent(0));
     moments_.push_back({Vector<T>("orthant::models::first_moment", has_first ? count : 0),
-                        Vector<T>("orthant::models::second_moment", is_sgd ? 0 : count)});
+                        Vector<T>("orthant::models::second_moment", has_second ? count : 0)});
     end += static_cast<std::int64_t>(count);
     auto const decay = parameter.weight_decay;
     shards_.push_back({end, parameter.value.data(), parameter.gradient.data(),
                        has_first ? moments_.back().first.data() : nullptr,
-                       is_sgd ? nullptr : moments_.back().second.data(),
+                       has_second ? moments_.back().second.data() : nullptr,
                        static_cast<T>(is_coupled ? decay : 0),
                        static_cast<T>(is_coupled ? 1 : 1 - settings_.learning_rate * decay)});
   }
@@ -164,12 +185,6 @@ void Optimizer<T>::step(DefaultExec const& exec, Number<double> const& gradient_
     update(
         exec, "orthant::models::adam_step",
         AdamUpdate<T>{as_scalar(settings_.beta1), as_scalar(settings_.beta2), as_scalar(settings_.epsilon)});
-}
-
-template<class T>
-std::int64_t Optimizer<T>::moment_bytes(OptimizerSettings const& settings) {
-  auto const num_moments = settings.kind != OptimizerKind::sgd ? 2 : settings.momentum != 0 ? 1 : 0;
-  return num_moments * static_cast<std::int64_t>(sizeof(T));
 }
 
 template class Optimizer<float>;

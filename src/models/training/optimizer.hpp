@@ -12,6 +12,7 @@
 // t and the scale are in the memory of the kernels: a step reads and writes nothing of the host's, and may be
 // replayed. Sources: Kingma & Ba (arXiv 1412.6980), Loshchilov & Hutter (arXiv 1711.05101).
 
+#include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/number.hpp"
 
 #include <cstdint>
@@ -41,6 +42,10 @@ struct ParameterShard {
   runtime::Vector<T> gradient;
   double weight_decay = 0;
 };
+
+/// Lists the arrays of an Optimizer, for parameters of which this rank has that many numbers each.
+void plan_optimizer_arrays(pmm::StepPlan& step, OptimizerSettings const& settings,
+                           std::vector<std::int64_t> const& lengths);
 
 namespace detail {
 /// What the update of one parameter reads and writes, for kernels.
@@ -73,9 +78,6 @@ class Optimizer {
   /// One update of every parameter. `gradient_scale`, which kernels read, multiplies the gradients first
   /// (clipping). Two kernels (on the host: one a parameter). Enqueues on exec; does not fence.
   void step(runtime::DefaultExec const& exec, runtime::Number<double> const& gradient_scale);
-
-  /// Bytes of moments an element of a parameter: for the memory estimate.
-  [[nodiscard]] static std::int64_t moment_bytes(OptimizerSettings const& settings);
 
  private:
   struct Moments {

@@ -28,6 +28,16 @@ std::vector<ParameterShard<T>> shards_of(std::vector<Parameter<T>> const& parame
 
 } // namespace
 
+void plan_update_arrays(pmm::StepPlan& step, OptimizerSettings const& optimizer,
+                        std::vector<std::int64_t> const& lengths) {
+  plan_optimizer_arrays(step, optimizer, lengths);
+  plan_step_numbers(step, std::ssize(lengths));
+}
+
+void plan_update(pmm::StepPlan& step, std::int64_t num_parameters) {
+  pmm::plan_sum_over_group(step, num_parameters);
+}
+
 template<class T>
 ParameterUpdate<T>::ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> parameters,
                                     TrainSettings const& settings)

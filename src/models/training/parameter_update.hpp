@@ -16,6 +16,12 @@
 
 namespace orthant::models {
 
+/// Lists the arrays of a ParameterUpdate, for parameters of which this rank has that many numbers each; and
+/// the collective of its run().
+void plan_update_arrays(pmm::StepPlan& step, OptimizerSettings const& optimizer,
+                        std::vector<std::int64_t> const& lengths);
+void plan_update(pmm::StepPlan& step, std::int64_t num_parameters);
+
 template<class T>
 class ParameterUpdate {
  public:

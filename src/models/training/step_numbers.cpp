@@ -47,6 +47,11 @@ struct FinishNorms {
 
 } // namespace
 
+void plan_step_numbers(pmm::StepPlan& step, std::int64_t num_norms) {
+  auto const count = static_cast<std::int64_t>(StepNumbers::first_norm) + num_norms;
+  step.add_array("orthant::models::step_numbers", count * std::int64_t{sizeof(double)});
+}
+
 StepNumbers::StepNumbers(std::size_t num_norms)
     : numbers_("orthant::models::step_numbers", first_norm + num_norms) {
   if constexpr (!pmm::runs_on_host)

@@ -4,12 +4,16 @@
 // The single numbers of a training step: loss, gradients' norms, the factor of clipping. Kernels write them
 // and kernels read them; the host gets them all in one copy at the end of the step.
 
+#include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/number.hpp"
 #include "runtime/device/kokkos_compat_device.hpp"
 
 #include <span>
 
 namespace orthant::models {
+
+/// Lists the array of StepNumbers.
+void plan_step_numbers(pmm::StepPlan& step, std::int64_t num_norms);
 
 class StepNumbers {
  public:
@@ -47,6 +51,7 @@ class StepNumbers {
 
  private:
   static constexpr std::size_t first_norm = 4;
+  friend void plan_step_numbers(pmm::StepPlan& step, std::int64_t num_norms);
   [[nodiscard]] runtime::Vector<double> part(std::size_t begin, std::size_t count) const {
     return runtime::Vector<double>(numbers_.data() + begin, count);
   }

@@ -6,8 +6,33 @@
 #include "runtime/comm/collectives.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 namespace orthant::pmm {
+namespace {
+
+/// `Work`: a Workspace or a WorkspacePlan.
+template<class Work>
+void reserve_buffers(Work& work, AggregateSteps const& steps) {
+  auto const own = steps.num_own * steps.width;
+  auto const slab = steps.num_in_slab();
+  auto const& [gather, sum] = std::tie(steps.gather, steps.sum);
+  if (steps.must_exchange) work.reserve(Slot::left, std::max(own, slab));
+  if (steps.must_exchange || gather.must_run)
+    work.reserve(Slot::right, std::max(steps.must_exchange ? own : 0, steps.num_operand()));
+  if (steps.must_exchange || sum.must_run) work.reserve(Slot::result, steps.num_partial());
+  if (gather.moves_needed) {
+    work.reserve(Slot::left, gather.num_of_slab());
+    work.reserve(Slot::result, slab);
+  }
+  if (sum.moves_needed) work.reserve(Slot::right, sum.num_of_slab());
+}
+
+} // namespace
+
+void plan_buffers(WorkspacePlan& work, StepPlan const& step, AggregatePlan const& plan) {
+  reserve_buffers(work, {step.shape(), step.coordinates(), plan});
+}
 
 template<class T>
 Aggregate<T>::Aggregate(ProcessGrid const& grid, AggregatePlan const& plan, LocalSpmm<T> block,
@@ -24,22 +49,7 @@ Aggregate<T>::Aggregate(ProcessGrid const& grid, AggregatePlan const& plan, Loca
                   csr.num_rows, " x ", csr.num_columns, " for ", steps_.num_outer, " x ", steps_.num_inner);
   ORTHANT_REQUIRE((needed_ ? needed_->counts() : NeededCountsOfAxes{}) == plan.needed,
                   "the plan counts other rows than the lists of needed rows have");
-  reserve();
-}
-
-template<class T>
-void Aggregate<T>::reserve() {
-  auto const& s = steps_;
-  auto const own = s.num_own * s.width;
-  auto const slab = s.num_in_slab();
-  if (s.must_exchange) workspace_->reserve(Slot::left, std::max(own, slab));
-  if (s.must_exchange || s.gather.must_run) workspace_->reserve(Slot::right, std::max(own, s.num_operand()));
-  if (s.must_exchange || s.sum.must_run) workspace_->reserve(Slot::result, s.num_partial());
-  if (s.gather.moves_needed) {
-    workspace_->reserve(Slot::left, s.gather.num_of_slab());
-    workspace_->reserve(Slot::result, slab);
-  }
-  if (s.sum.moves_needed) workspace_->reserve(Slot::right, s.sum.num_of_slab());
+  reserve_buffers(*workspace_, steps_);
 }
 
 template<class T>

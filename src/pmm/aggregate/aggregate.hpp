@@ -31,6 +31,9 @@
 
 namespace orthant::pmm {
 
+/// Reserves what a run needs of the plan of a workspace.
+void plan_buffers(WorkspacePlan& work, StepPlan const& step, AggregatePlan const& plan);
+
 /// Planned at set-up and run every step; a run allocates no array.
 template<class T>
 class Aggregate {
@@ -48,7 +51,6 @@ class Aggregate {
   void run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to);
 
  private:
-  void reserve();
   /// Steps 1 and 2, step 3, and steps 4 and 5.
   [[nodiscard]] Vector<T> gathered(DefaultExec const& exec, Vector<T> const& from);
   void multiply(DefaultExec const& exec, Vector<T> const& operand, Vector<T> const& partial);

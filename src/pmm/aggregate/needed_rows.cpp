@@ -188,7 +188,7 @@ void keep_needed(NeededRows const& needed, HostPattern const& pattern) {
 }
 
 std::vector<double> keep_needed(std::optional<NeededSlabs> const& axis, std::vector<double> numbers) {
-  if (!axis) return numbers;
+  if (!axis || numbers.empty()) return numbers;
   for (std::size_t i = 0; i < axis->touched.size(); ++i)
     numbers[i] = numbers[static_cast<std::size_t>(axis->touched[i])];
   numbers.resize(axis->touched.size());

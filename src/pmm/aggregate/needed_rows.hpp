@@ -88,7 +88,7 @@ struct HostPattern {
 /// The pattern without the rows and columns that no entry touches, on axes where needed rows move. Entries
 /// keep their order.
 void keep_needed(NeededRows const& needed, HostPattern const& pattern);
-/// The same of one number for each column of the block (`over_c`), or for each row (`over_a`).
+/// The same of one number for each column of the block (`over_c`) or for each row (`over_a`), or of none.
 [[nodiscard]] std::vector<double> keep_needed(std::optional<NeededSlabs> const& axis,
                                               std::vector<double> numbers);
 

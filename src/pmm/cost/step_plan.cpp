@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/cost/step_plan.hpp"
 
+#include <algorithm>
+
 namespace orthant::pmm {
 
 void StepPlan::add_call(runtime::Operation operation, AxisSet axes, std::int64_t bytes) {
@@ -39,6 +41,27 @@ PlannedBytes bytes_along(StepPlan const& step, std::string_view axis) {
     sum.sent += call->sent_bytes;
   }
   return sum;
+}
+
+std::int64_t bytes_held(StepPlan const& step) {
+  std::int64_t sum = 0;
+  for (auto const& array : step.arrays())
+    sum += array.lifetime == Lifetime::operation ? 0 : array.bytes;
+  return sum;
+}
+
+std::int64_t peak_bytes(StepPlan const& step) {
+  std::int64_t held = 0;
+  std::int64_t of_operation = 0;
+  std::int64_t peak = 0;
+  std::int64_t operation = 0;
+  for (auto const& array : step.arrays()) {
+    if (array.operation != operation) of_operation = 0;
+    operation = array.operation;
+    (array.lifetime == Lifetime::operation ? of_operation : held) += array.bytes;
+    peak = std::max(peak, held + of_operation);
+  }
+  return peak;
 }
 
 } // namespace orthant::pmm

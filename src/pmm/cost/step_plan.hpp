@@ -2,17 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What one rank does in a step, listed before anything exists: its local products and its collectives, in the
-// order in which they run. The list follows from layouts alone. It needs no communicator and no array, so the
-// steps of thousands of ranks are planned on one.
+// order in which they run, and the arrays that it holds, in the order in which they are allocated. The list
+// follows from layouts alone. It needs no communicator and no array, so the steps of thousands of ranks are
+// planned on one.
 //
 //   StepPlan step(shape, coordinates, sizeof(float));
 //   plan_product(step, transform);       // declared beside the product itself (pmm/product/pmm.hpp)
 //   plan_sum_rows(step, q);
-//   bytes_along(step, "x");              // a sum over the list
+//   plan_matrix(step, q, "Q");           // declared beside DistMatrix
+//   bytes_along(step, "x");              // sums over the list
+//   bytes_held(step);
 //
-// The products and the calls of a list equal what the runner multiplies and what the ledgers count, in a test
-// on every grid (docs/design.md 2.5).
+// The products, the calls and the arrays of a list equal what the runner multiplies, what the ledgers count
+// and what is allocated, in tests on every grid (docs/design.md 2.5).
 
+#include "pmm/cost/planned_array.hpp"
 #include "pmm/cost/planned_call.hpp"
 #include "pmm/grid/layout.hpp"
 #include "runtime/numbers/wire.hpp"
@@ -61,6 +65,10 @@ class StepPlan {
   }
   [[nodiscard]] GridShape const& shape() const { return shape_; }
   [[nodiscard]] Coordinates const& coordinates() const { return coordinates_; }
+  /// Bytes of that many numbers of the scalar of training.
+  [[nodiscard]] std::int64_t scalar_bytes(std::int64_t num_elements) const {
+    return num_elements * scalar_bytes_;
+  }
   /// Bytes of that many numbers on the wire.
   [[nodiscard]] std::int64_t wire_bytes(std::int64_t num_elements, Wire wire) const {
     return num_elements * (wire == Wire::native ? scalar_bytes_ : std::int64_t{2});
@@ -76,14 +84,24 @@ class StepPlan {
     operations_.emplace_back(std::move(product));
   }
 
+  /// An array of this rank. Not listed if it is empty.
+  void add_array(std::string label, std::int64_t bytes, Lifetime lifetime = Lifetime::training) {
+    if (bytes > 0) arrays_.push_back({std::move(label), bytes, lifetime, operation_});
+  }
+  /// Arrays of Lifetime::operation that are listed so far are let go.
+  void end_operation() { ++operation_; }
+
   [[nodiscard]] std::vector<PlannedOperation> const& operations() const { return operations_; }
+  [[nodiscard]] std::vector<PlannedArray> const& arrays() const { return arrays_; }
 
  private:
   GridShape shape_;
   Coordinates coordinates_;
   std::int64_t scalar_bytes_;
   std::int64_t layer_ = 0;
+  std::int64_t operation_ = 0;
   std::vector<PlannedOperation> operations_;
+  std::vector<PlannedArray> arrays_;
 };
 
 /// The products of a list, in order; and its calls.
@@ -97,5 +115,10 @@ struct PlannedBytes {
 };
 /// `axis`: the name of the communicator, "x", "y", "z", "data" or "group".
 [[nodiscard]] PlannedBytes bytes_along(StepPlan const& step, std::string_view axis);
+
+/// Bytes of the arrays that are held in the first step: all but those of single operations.
+[[nodiscard]] std::int64_t bytes_held(StepPlan const& step);
+/// The most bytes that are held at once while the arrays are allocated in the order of the list.
+[[nodiscard]] std::int64_t peak_bytes(StepPlan const& step);
 
 } // namespace orthant::pmm

@@ -4,7 +4,7 @@
 // A dense matrix over the grid: a placement, and this rank's piece in one contiguous array. A copy shares
 // the numbers, as Views do.
 
-#include "pmm/grid/layout.hpp"
+#include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/huge_pages.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/error.hpp"
@@ -77,6 +77,12 @@ class DistMatrix {
   Block block_;
   Vector<T> storage_;
 };
+
+/// Lists the array of a matrix of that placement.
+inline void plan_matrix(StepPlan& step, Placement const& placement, std::string label,
+                        Lifetime lifetime = Lifetime::training) {
+  step.add_array(std::move(label), step.scalar_bytes(step.block(placement).num_padded), lifetime);
+}
 
 /// matrix(row, column) := value_at(row, column), global indices; `value_at` runs in kernels. Padding stays
 /// zero. Enqueues on exec; does not fence.

@@ -37,4 +37,10 @@ class DistVector {
   Vector<T> local_;
 };
 
+/// Lists the array of a vector.
+inline void plan_vector(StepPlan& step, AxisSet axes, std::int64_t length, std::string label) {
+  auto const range = part_of(step.shape(), step.coordinates(), axes, length);
+  step.add_array(std::move(label), step.scalar_bytes(range.size()));
+}
+
 } // namespace orthant::pmm

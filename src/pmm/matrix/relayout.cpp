@@ -7,7 +7,6 @@
 #include "pmm/matrix/relayout_moves.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace orthant::pmm {
 namespace {
@@ -17,23 +16,22 @@ using detail::Runs;
 using Counts = std::vector<std::int64_t>;
 
 struct HostRuns {
-  static constexpr std::int64_t longest = 4096; // elements: long enough to stream, short enough to share out
-
   Counts sources;
   Counts targets;
   Counts lengths;
 
   void add(std::int64_t source, std::int64_t target, std::int64_t length) {
     auto const continues = !lengths.empty() && sources.back() + lengths.back() == source &&
-                           targets.back() + lengths.back() == target && lengths.back() + length <= longest;
+                           targets.back() + lengths.back() == target &&
+                           lengths.back() + length <= longest_run;
     if (continues) {
       lengths.back() += length;
       return;
     }
-    for (std::int64_t done = 0; done < length; done += longest) {
+    for (std::int64_t done = 0; done < length; done += longest_run) {
       sources.push_back(source + done);
       targets.push_back(target + done);
-      lengths.push_back(std::min(longest, length - done));
+      lengths.push_back(std::min(longest_run, length - done));
     }
   }
 };
@@ -222,11 +220,17 @@ void Relayout<T>::run(DefaultExec const& exec, DistMatrix<T> const& from, DistMa
 }
 
 template<class T>
+RelayoutSizes Relayout<T>::sizes() const {
+  auto const length = [](auto const& array) { return static_cast<std::int64_t>(array.extent(0)); };
+  return {length(kept_.lengths), length(packed_.lengths), length(unpacked_.lengths),
+          length(send_),         length(receive_),        !is_local_};
+}
+
+template<class T>
 std::vector<PlannedCall> Relayout<T>::calls() const {
-  if (is_local_ || grid_->shape().size(group_axes) == 1) return {};
-  auto const bytes = std::accumulate(send_counts_.begin(), send_counts_.end(), std::int64_t{0}) *
-                     static_cast<std::int64_t>(sizeof(T));
-  return {{runtime::Operation::all_to_all, name_of(group_axes), bytes, bytes}};
+  StepPlan step(grid_->shape(), grid_->coordinates(), sizeof(T));
+  plan_relayout(step, sizes());
+  return calls_of(step);
 }
 
 template class Relayout<float>;

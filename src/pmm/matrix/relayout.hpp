@@ -11,8 +11,8 @@
 // rows by their positions in the larger matrix. Always one all_to_all of the X x Y x Z group, and none at all
 // where every piece is there already.
 
-#include "pmm/cost/planned_call.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
+#include "pmm/matrix/relayout_sizes.hpp"
 
 #include <cstdint>
 #include <span>
@@ -69,7 +69,9 @@ class Relayout {
   /// Padding of flat shards is left as it is.
   void run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to) const;
 
-  /// The collectives of one run. They depend on where the row orders put each row, not on layouts alone.
+  /// What this rank moves. It depends on where the row orders put each row, not on layouts alone.
+  [[nodiscard]] RelayoutSizes sizes() const;
+  /// The collectives of one run.
   [[nodiscard]] std::vector<PlannedCall> calls() const;
 
  private:

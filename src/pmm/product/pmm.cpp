@@ -37,6 +37,15 @@ void plan_product(StepPlan& step, ProductPlan const& plan, std::optional<std::in
   plan_write(step, plan.result, plan.options.result_wire, plan.options.num_chunks);
 }
 
+void plan_buffers(WorkspacePlan& work, StepPlan const& step, ProductPlan const& plan) {
+  BlockRead const left(step.shape(), step.coordinates(), plan.left);
+  BlockRead const right(step.shape(), step.coordinates(), plan.right);
+  BlockWrite const result(step.shape(), step.coordinates(), plan.result, plan.options.num_chunks);
+  work.reserve(Slot::left, left.num_gathered);
+  work.reserve(Slot::right, right.num_gathered);
+  work.reserve(Slot::result, result.num_partial);
+}
+
 template<class T>
 Product<T>::Product(ProcessGrid const& grid, Form form, Placement const& left, Placement const& right,
                     Placement const& result, ProductOptions const& options,

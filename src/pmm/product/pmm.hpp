@@ -42,6 +42,9 @@ struct ProductPlan {
 void plan_product(StepPlan& step, ProductPlan const& plan,
                   std::optional<std::int64_t> num_nonzeros = std::nullopt);
 
+/// Reserves in `work` what a Product reserves in its workspace.
+void plan_buffers(WorkspacePlan& work, StepPlan const& step, ProductPlan const& plan);
+
 /// One product, planned at set-up and run every step; a run allocates no array.
 ///
 ///   Product<float> forward(grid, Form::product, h.placement(), w.placement(), q.placement());

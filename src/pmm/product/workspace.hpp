@@ -4,9 +4,11 @@
 // Buffers that operations lend one another: a gathered operand, partial sums, packed rows. Sized at set-up,
 // so that a training step allocates nothing.
 
+#include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/huge_pages.hpp"
 #include "runtime/error.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +17,8 @@ namespace orthant::pmm {
 
 /// What a buffer is for. Operations that overlap in time must not share a workspace.
 enum class Slot : std::uint8_t { left, right, result, sums };
+
+inline constexpr std::size_t num_slots = 4;
 
 template<class T>
 class Workspace {
@@ -42,7 +46,24 @@ class Workspace {
   }
 
  private:
-  std::array<runtime::Vector<T>, 4> buffers_;
+  std::array<runtime::Vector<T>, num_slots> buffers_;
+};
+
+/// A workspace that does not exist: how long its slots will be.
+class WorkspacePlan {
+ public:
+  void reserve(Slot slot, std::int64_t num_elements) {
+    auto& length = lengths_[static_cast<std::size_t>(slot)];
+    length = std::max(length, num_elements);
+  }
+  /// Lists the buffers.
+  void list(StepPlan& step) const {
+    for (auto const length : lengths_)
+      step.add_array("orthant::pmm::workspace", step.scalar_bytes(length));
+  }
+
+ private:
+  std::array<std::int64_t, num_slots> lengths_{};
 };
 
 } // namespace orthant::pmm

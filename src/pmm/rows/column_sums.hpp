@@ -50,9 +50,9 @@ struct ColumnSlabs {
 };
 
 /// Makes room for the partial sums of a block, and of one with some more rows: batches differ a little. At
-/// set-up; nothing on host processors, which need none.
-template<class T>
-void reserve_column_sums(Workspace<T>& work, std::int64_t num_rows, std::int64_t num_columns) {
+/// set-up; nothing on host processors, which need none. `work`: a Workspace or a WorkspacePlan.
+template<class Work>
+void reserve_column_sums(Work& work, std::int64_t num_rows, std::int64_t num_columns) {
   if constexpr (!runs_on_host) {
     auto slabs = ColumnSlabs(num_rows, num_columns);
     slabs.num_slabs = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(slabs.num_slabs)));

@@ -16,12 +16,18 @@ using runtime::Reduction;
 
 namespace {
 
-/// Of `count` sums over rows, in double: as RowLoss::reduce_sums does.
-void plan_sums(StepPlan& step, Layout const& layout, LossKind kind, std::int64_t count) {
+/// Of `count` sums over complete rows, in double.
+void plan_row_sums(StepPlan& step, Layout const& layout, std::int64_t count) {
   auto const bytes = count * static_cast<std::int64_t>(sizeof(double));
-  if (kind == LossKind::binary) step.add_call(Operation::all_reduce, layout.columns, bytes);
   step.add_call(Operation::all_reduce, layout.rows, bytes);
   if (layout.storage == Storage::row_sharded) step.add_call(Operation::all_reduce, layout.third(), bytes);
+}
+
+/// Of `count` sums over rows, or over entries: as RowLoss::reduce_sums does.
+void plan_sums(StepPlan& step, Layout const& layout, LossKind kind, std::int64_t count) {
+  if (kind == LossKind::binary)
+    step.add_call(Operation::all_reduce, layout.columns, count * static_cast<std::int64_t>(sizeof(double)));
+  plan_row_sums(step, layout, count);
 }
 
 /// The maximum of each row, and then its two sums.
@@ -33,6 +39,12 @@ void plan_softmax(StepPlan& step, Placement const& logits) {
 }
 
 } // namespace
+
+void plan_set_targets(StepPlan& step, Placement const& logits) {
+  // The ranks agree whether their targets are right.
+  step.add_call(Operation::all_reduce, group_axes, std::int64_t{sizeof(std::int64_t)});
+  plan_row_sums(step, logits.layout, num_splits);
+}
 
 void plan_loss(StepPlan& step, Placement const& logits, LossKind kind) {
   if (kind == LossKind::softmax) plan_softmax(step, logits);
@@ -47,6 +59,14 @@ void plan_scores(StepPlan& step, Placement const& logits, LossKind kind) {
                       static_cast<std::int64_t>(sizeof(runtime::ValueIndex<double>)));
   }
   plan_sums(step, logits.layout, kind, 3 * num_splits);
+}
+
+void plan_loss_arrays(StepPlan& step, Placement const& logits, LossKind kind) {
+  if (kind == LossKind::binary) return;
+  auto const num_rows = step.block(logits).stored_rows.size();
+  step.add_array("orthant::pmm::RowLoss/row_scalars", step.scalar_bytes(3 * num_rows));
+  step.add_array("orthant::pmm::RowLoss/row_arg_max",
+                 num_rows * std::int64_t{sizeof(runtime::ValueIndex<double>)}); // of float as long
 }
 
 template<class T>

@@ -44,9 +44,13 @@ struct HostTargets {
 
 enum class LossKind : std::uint8_t { softmax, binary };
 
-/// Lists the collectives of RowLoss::loss_and_gradient, and of RowLoss::evaluate.
+/// Lists the collectives of RowLoss::set_targets, RowLoss::loss_and_gradient, and RowLoss::evaluate.
+void plan_set_targets(StepPlan& step, Placement const& logits);
 void plan_loss(StepPlan& step, Placement const& logits, LossKind kind);
 void plan_scores(StepPlan& step, Placement const& logits, LossKind kind);
+
+/// Lists the arrays of a RowLoss.
+void plan_loss_arrays(StepPlan& step, Placement const& logits, LossKind kind);
 
 struct SplitMetrics {
   std::int64_t num_counted = 0; // labelled rows of the split; multi-label: known entries

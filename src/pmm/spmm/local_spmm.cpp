@@ -117,6 +117,17 @@ SparseBlock<T> transposed(SparseBlock<T> const& block) {
   return result;
 }
 
+void plan_transposed(StepPlan& step, std::int64_t num_columns, std::int64_t num_nonzeros, bool has_values) {
+  auto const offset_bytes = (num_columns + 1) * std::int64_t{sizeof(runtime::Offset)};
+  auto const column_bytes = num_nonzeros * std::int64_t{sizeof(runtime::LocalColumn)};
+  auto const value_bytes = has_values ? step.scalar_bytes(num_nonzeros) : 0;
+  step.add_array("orthant::pmm::transposed", offset_bytes + column_bytes + value_bytes, Lifetime::operation);
+  step.add_array("orthant::pmm::row_offsets", offset_bytes);
+  step.add_array("orthant::pmm::columns", column_bytes);
+  step.add_array("orthant::pmm::values", value_bytes);
+  step.end_operation();
+}
+
 template<class T>
 LocalSpmm<T>::LocalSpmm(SparseBlock<T> block, [[maybe_unused]] Contents contents) : block_(std::move(block)) {
   auto const& csr = block_.csr;

@@ -14,6 +14,7 @@
 // are summed in the order of their columns, long ones on a device piece by piece: the result does not
 // depend on the number of threads.
 
+#include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/views.hpp"
 
 #include <cstdint>
@@ -46,6 +47,9 @@ struct SparseBlock {
 /// apart comes from a sampler, which makes its transpose, too (Error).
 template<class T>
 [[nodiscard]] SparseBlock<T> transposed(SparseBlock<T> const& block);
+
+/// Lists the arrays of transposed(), for a block of so many columns and non-zeros.
+void plan_transposed(StepPlan& step, std::int64_t num_columns, std::int64_t num_nonzeros, bool has_values);
 
 /// Whether the numbers of a block stay as they are. A device backend may keep a copy of a fixed block in a
 /// form of its own; a changing one (values drawn anew, memory of a batch) is read where it lies.

@@ -5,9 +5,8 @@
 
 #include "models/plan/gcn_step.hpp"
 
+#include "models/plan/step_cases.hpp"
 #include "models/training/full_graph.hpp"
-#include "models_fixture.hpp"
-#include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 
 #include <gtest/gtest.h>
@@ -15,46 +14,6 @@
 
 namespace orthant::testing {
 namespace {
-
-constexpr auto graph_text = "sbm:vertices=203,edges=900,features=13,classes=5";
-
-struct Case {
-  std::string name;
-  models::GcnSettings settings;
-  std::string graph = graph_text;
-};
-
-std::vector<Case> cases() {
-  models::GcnSettings plain;
-  plain.set_layers(3, 9);
-  plain.dropout = 0;
-  std::vector<Case> all{{"plain", plain, graph_text}};
-  auto const add = [&](std::string name, auto const& change, std::string graph = graph_text) {
-    auto settings = plain;
-    change(settings);
-    settings.set_layers(settings.num_layers(), 9);
-    all.push_back({std::move(name), settings, std::move(graph)});
-  };
-  add("dropout", [](auto& s) { s.dropout = 0.4; });
-  add("no bias, no overlap", [](auto& s) { s.has_bias = s.overlaps = false; });
-  add("transform first", [](auto& s) { s.order = models::ProductOrder::transform_first; });
-  add("trained features", [](auto& s) { s.trains_features = true; });
-  add("16-bit wire", [](auto& s) { s.wire = runtime::Wire::bf16; });
-  add(
-      "directed", [](auto&) {}, std::string(graph_text) + ",directed=1");
-  for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})
-    add(order == models::ProductOrder::aggregate_first ? "all parts" : "all parts, transform first",
-        [&](auto& s) {
-          s.norm = models::Norm::rms;
-          s.has_residuals = s.has_head = s.trains_features = true;
-          s.projected_width = 9;
-          s.order = order;
-        });
-  add(
-      "fewer vertices than ranks", [](auto& s) { s.norm = models::Norm::rms; },
-      "ring:vertices=5,features=1,classes=2");
-  return all;
-}
 
 class GcnStep : public ::testing::TestWithParam<std::array<int, 3>> {
  protected:
@@ -66,33 +25,15 @@ class GcnStep : public ::testing::TestWithParam<std::array<int, 3>> {
   pmm::ProcessGrid grid_;
 };
 
-/// What the list cannot know from layouts: the blocks' non-zeros, and where residuals go.
-template<class T>
-models::GcnEpochTraits traits_of_operands(graph::GraphStore const& store, models::GcnSettings const& settings,
-                                          models::GcnOperands<T> const& operands,
-                                          pmm::GridShape const& shape) {
-  auto traits = models::traits_of(store.facts(), shape, operands.plan, settings);
-  traits.num_nonzeros = [&](pmm::Placement const& placement) -> std::int64_t {
-    for (auto const& block : operands.adjacency)
-      if (block.placement() == placement) return *num_nonzeros_of(block);
-    return operands.features.is_sparse ? *num_nonzeros_of(operands.features.sparse) : 0;
-  };
-  traits.residual_bytes = [&](models::GcnLayerPlan const& layer, bool is_backward) {
-    auto const path = operands.residual(static_cast<std::size_t>(layer.index));
-    auto const calls = (is_backward ? path.backward : path.forward)->calls();
-    return calls.empty() ? std::nullopt : std::optional(calls.front().bytes);
-  };
-  return traits;
-}
-
 TEST_P(GcnStep, ListsWhatAnEpochCommunicatesAndMultiplies) {
-  for (auto const& [name, settings, graph] : cases()) {
-    SCOPED_TRACE(name);
-    auto const store = store_of_dataset(world_, graph);
+  for (auto const& the_case : step_cases()) {
+    SCOPED_TRACE(the_case.name);
+    auto const& settings = the_case.settings;
+    auto const store = the_case.store(world_);
     auto const plan = models::plan_gcn(store, settings);
     auto const operands = models::make_full_graph_operands<float>(grid_, store, plan, settings);
     auto step = step_of<float>(grid_);
-    plan_epoch(step, plan, settings, traits_of_operands(store, settings, operands, grid_.shape()));
+    plan_epoch(step, plan, settings, traits_of_operands(store, settings, operands, grid_));
     models::Gcn<float> model(grid_, store, settings);
     auto loss = models::make_vertex_loss<float>(grid_, store, plan.logits());
     models::FullGraphTrainer<float> trainer(grid_, model, loss, {});

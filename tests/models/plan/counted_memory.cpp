@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "counted_memory.hpp"
+#include "models/plan/counted_memory.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <atomic>

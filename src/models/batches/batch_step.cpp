@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/batches/batch_step.hpp"
+
+#include "models/plan/gcn_parameters.hpp"
+#include "models/training/gradient_sum.hpp"
+#include "models/training/parameter_update.hpp"
+
+namespace orthant::models {
+
+void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batches,
+                     GcnSettings const& settings) {
+  ORTHANT_REQUIRE(!batches.empty(), "a step without a batch");
+  for (auto const& [plan, traits] : batches) {
+    pmm::plan_set_targets(step, plan.logits());
+    plan_pass(step, plan, settings, traits);
+  }
+  auto const parameters = parameters_of(batches.front().plan, settings);
+  constexpr std::int64_t loss_and_count = 2;
+  step.add_call(runtime::Operation::all_reduce, pmm::Axis::data,
+                loss_and_count * std::int64_t{sizeof(double)});
+  plan_gradient_sum(step, lengths_of(step, parameters));
+  plan_update(step, std::ssize(parameters));
+}
+
+} // namespace orthant::models

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/plan/choose_schedule.hpp"
+
+#include "models/plan/gcn_step.hpp"
+
+namespace orthant::models {
+namespace {
+
+constexpr double seconds_per_call = 50e-6;
+constexpr double bytes_per_second = 10e9;
+
+} // namespace
+
+double communication_seconds(graph::StoreFacts const& facts, GcnSettings const& settings,
+                             pmm::GridShape const& shape) {
+  auto const plan = plan_gcn(shape_of(facts, settings), settings.order);
+  pmm::Coordinates const first; // larger parts come first
+  pmm::StepPlan step(shape, first, sizeof(float));
+  plan_epoch(step, plan, settings, traits_of(facts, shape, first, plan, settings));
+  auto seconds = 0.0;
+  for (auto const& call : calls_of(step))
+    seconds += seconds_per_call + static_cast<double>(call.sent_bytes) / bytes_per_second;
+  return seconds;
+}
+
+Schedule choose_schedule(std::string_view word, graph::StoreFacts const& facts, GcnSettings const& settings,
+                         pmm::GridShape const& shape) {
+  if (word != "auto") return parse_schedule(word);
+  if (shape.size(pmm::group_axes) == 1) return Schedule::pmm3d;
+  auto const seconds_of = [&](Schedule schedule) {
+    auto asked = settings;
+    asked.schedule = schedule;
+    return communication_seconds(facts, asked, shape);
+  };
+  return seconds_of(Schedule::rows) < seconds_of(Schedule::pmm3d) ? Schedule::rows : Schedule::pmm3d;
+}
+
+} // namespace orthant::models

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/matrix/relayout_sizes.hpp"
+
+#include "pmm/matrix/relayout_moves.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace orthant::pmm {
+namespace {
+
+/// What one rank gives another, in the mean.
+struct ExpectedMove {
+  double num_rows = 0;
+  double share = 0; // of the target's rows
+  std::int64_t num_columns = 0;
+
+  [[nodiscard]] double num_elements() const { return num_rows * static_cast<double>(num_columns); }
+};
+
+/// Rows that follow one another in a run: of whole rows as many as fit, of parts of rows one.
+double rows_per_run(bool is_contiguous, std::int64_t num_columns) {
+  if (!is_contiguous || num_columns == 0) return 1;
+  return static_cast<double>(std::max<std::int64_t>(1, longest_run / num_columns));
+}
+
+/// Copies of one contiguous piece per row.
+double runs_per_row(std::int64_t num_columns) {
+  return std::ceil(static_cast<double>(num_columns) / static_cast<double>(longest_run));
+}
+
+class ExpectedRelayout {
+ public:
+  ExpectedRelayout(GridShape const& shape, Placement const& from, Placement const& to, RowOrders orders)
+      : shape_(shape),
+        from_(from),
+        to_(to),
+        orders_(orders) {}
+
+  /// Nothing if `target` reads those columns from another replica.
+  [[nodiscard]] ExpectedMove between(Coordinates const& source, Coordinates const& target) const {
+    auto const copy = rank_within(shape_, source, from_.layout.third());
+    if (detail::copy_for(shape_, from_, to_, target, source) != copy) return {};
+    auto const given = block_of(shape_, source, from_);
+    auto const wanted = block_of(shape_, target, to_);
+    ExpectedMove move;
+    move.num_columns = detail::intersection(given.columns, wanted.columns).size();
+    auto const num_wanted = static_cast<double>(wanted.rows.size());
+    if (move.num_columns == 0 || num_wanted == 0) return {};
+    move.num_rows =
+        orders_ == RowOrders::equal
+            ? static_cast<double>(detail::intersection(given.rows, wanted.rows).size())
+            : num_wanted * static_cast<double>(given.rows.size()) / static_cast<double>(from_.extents.rows);
+    move.share = move.num_rows / num_wanted;
+    return move;
+  }
+
+  /// Independent orders read no neighbours one after the other.
+  [[nodiscard]] double packed_runs(ExpectedMove const& move, bool reads_whole_rows) const {
+    auto const follows = reads_whole_rows && orders_ == RowOrders::equal;
+    return std::ceil(move.num_rows / rows_per_run(follows, move.num_columns)) *
+           runs_per_row(move.num_columns);
+  }
+
+  /// Neighbours among the target's rows come from one source with probability `share`: runs end where they
+  /// do not, or at the longest run.
+  [[nodiscard]] double unpacked_runs(ExpectedMove const& move, bool writes_whole_rows) const {
+    auto const most = rows_per_run(writes_whole_rows, move.num_columns);
+    auto const pieces = runs_per_row(move.num_columns);
+    if (orders_ == RowOrders::equal || move.share == 1) return std::ceil(move.num_rows / most) * pieces;
+    return move.num_rows * (1 - move.share) / (1 - std::pow(move.share, most)) * pieces;
+  }
+
+ private:
+  GridShape const& shape_;
+  Placement const& from_;
+  Placement const& to_;
+  RowOrders orders_;
+};
+
+std::int64_t rounded(double number) {
+  return static_cast<std::int64_t>(std::llround(number));
+}
+
+} // namespace
+
+void plan_relayout(StepPlan& step, RelayoutSizes const& sizes) {
+  if (sizes.communicates)
+    step.add_call(runtime::Operation::all_to_all, group_axes, step.scalar_bytes(sizes.num_sent));
+}
+
+void plan_relayout_arrays(StepPlan& step, RelayoutSizes const& sizes) {
+  for (auto const num_runs : {sizes.num_kept_runs, sizes.num_packed_runs, sizes.num_unpacked_runs})
+    for (int list = 0; list < 3; ++list) // sources, targets, lengths
+      step.add_array("orthant::pmm::relayout", num_runs * std::int64_t{sizeof(std::int64_t)});
+  step.add_array("orthant::pmm::relayout/send", step.scalar_bytes(sizes.num_sent));
+  step.add_array("orthant::pmm::relayout/receive", step.scalar_bytes(sizes.num_received));
+}
+
+RelayoutSizes expected_sizes(GridShape const& shape, Coordinates const& coordinates, Placement const& from,
+                             Placement const& to, RowOrders orders) {
+  ExpectedRelayout const relayout(shape, from, to, orders);
+  auto const source_width = block_of(shape, coordinates, from).columns.size();
+  auto const target_width = block_of(shape, coordinates, to).columns.size();
+  auto kept = 0.0, packed = 0.0, unpacked = 0.0, sent = 0.0, received = 0.0;
+  for (int rank = 0; rank < shape.size(group_axes); ++rank) {
+    auto other = coordinates_of(shape, rank);
+    other.data = coordinates.data;
+    auto const in = relayout.between(other, coordinates);
+    if (other == coordinates) {
+      auto const is_whole = in.num_columns == source_width && in.num_columns == target_width;
+      kept += relayout.packed_runs(in, is_whole);
+      continue;
+    }
+    auto const out = relayout.between(coordinates, other);
+    packed += relayout.packed_runs(out, out.num_columns == source_width);
+    unpacked += relayout.unpacked_runs(in, in.num_columns == target_width);
+    sent += out.num_elements();
+    received += in.num_elements();
+  }
+  return {rounded(kept), rounded(packed),   rounded(unpacked),
+          rounded(sent), rounded(received), shape.size(group_axes) > 1};
+}
+
+} // namespace orthant::pmm

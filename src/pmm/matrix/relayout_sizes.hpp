@@ -1,0 +1,38 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// How much a relayout moves on one rank. Where the row orders put each row decides it, so it is exact only
+// once the orders are known. Before that it can be expected: with two orders, rows lie at random.
+
+#include "pmm/cost/step_plan.hpp"
+
+#include <cstdint>
+
+namespace orthant::pmm {
+
+struct RelayoutSizes {
+  // Contiguous copies on this rank, into the send buffer, and out of the receive buffer.
+  std::int64_t num_kept_runs = 0;
+  std::int64_t num_packed_runs = 0;
+  std::int64_t num_unpacked_runs = 0;
+  std::int64_t num_sent = 0;     // elements
+  std::int64_t num_received = 0; // elements
+  bool communicates = false;     // on any rank of the group
+};
+
+/// The longest contiguous copy, in elements: long enough to stream, short enough to share out.
+inline constexpr std::int64_t longest_run = 4096;
+
+/// Lists the all_to_all of one run; and the arrays of a Relayout.
+void plan_relayout(StepPlan& step, RelayoutSizes const& sizes);
+void plan_relayout_arrays(StepPlan& step, RelayoutSizes const& sizes);
+
+/// Whether rows of `from` have the same numbers in `to`, or lie there at random.
+enum class RowOrders : std::uint8_t { equal, independent };
+
+/// The sizes of this rank's Relayout between replicated placements, rounded to whole runs and elements: the
+/// mean over all pairs of independent orders, nearly exact for equal ones. Cost: O(ranks of the group).
+[[nodiscard]] RelayoutSizes expected_sizes(GridShape const& shape, Coordinates const& coordinates,
+                                           Placement const& from, Placement const& to, RowOrders orders);
+
+} // namespace orthant::pmm

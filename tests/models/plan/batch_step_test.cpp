@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The lists of mini-batch steps and of an evaluation beside a real epoch, on grids of one and of two data
+// groups.
+#include "models/batches/batch_step.hpp"
+
+#include "models/batches/mini_batch.hpp"
+#include "models/plan/step_cases.hpp"
+#include "pmm/rows/norms.hpp"
+#include "support/grids.hpp"
+
+#include <gtest/gtest.h>
+
+namespace orthant::testing {
+namespace {
+
+class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
+ protected:
+  BatchStep()
+      : world_(MPI_COMM_WORLD, "world"),
+        grid_(world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}) {}
+
+  /// An epoch of batches, an evaluation of the full graph, and the last look at the parameters.
+  template<class T>
+  pmm::StepPlan listed(graph::GraphStore const& store, models::GcnSettings const& settings,
+                       sampling::VertexSampler const& sampler, models::MiniBatchSettings const& batches) {
+    auto const plan = models::plan_gcn(store, settings);
+    auto const full = models::make_full_graph_operands<T>(grid_, store, plan, settings);
+    models::BatchSource<T> source(grid_, store, sampler, plan, full.features,
+                                  models::read_vertex_targets(grid_, store, plan.logits()));
+    auto list = step_of<T>(grid_);
+    for (std::int64_t s = 0; s < sampler.num_steps(); ++s) {
+      std::vector<models::HostBatch<T>> sampled(static_cast<std::size_t>(batches.num_accumulated));
+      std::vector<models::GcnOperands<T>> operands;
+      for (std::size_t k = 0; k < sampled.size(); ++k) {
+        auto const group = grid_.coordinate(pmm::Axis::data);
+        source.fill(1, sampler.batch_of(s, group, static_cast<std::int64_t>(k)), sampled[k]);
+        operands.push_back(source.operands(sampled[k]));
+      }
+      std::vector<models::PlannedBatch> planned;
+      for (auto const& of_batch : operands)
+        planned.push_back({of_batch.plan, first_pass_on(store, settings, of_batch)});
+      plan_batch_step(list, planned, settings);
+    }
+    plan_evaluation(list, plan, settings, first_pass_on(store, settings, full));
+    pmm::plan_sum_over_group(list, std::ssize(parameters_of(plan, settings)));
+    return list;
+  }
+
+  template<class T>
+  models::GcnEpochTraits first_pass_on(graph::GraphStore const& store, models::GcnSettings const& settings,
+                                       models::GcnOperands<T> const& operands) {
+    auto traits = traits_of_operands(store, settings, operands, grid_);
+    traits.keeps_first_aggregate = false;
+    return traits;
+  }
+
+  runtime::Communicator world_;
+  pmm::ProcessGrid grid_;
+};
+
+TEST_P(BatchStep, ListsWhatAnEpochOfBatchesCommunicatesAndMultiplies) {
+  models::MiniBatchSettings batches;
+  batches.batch_size = 41;
+  for (auto const& the_case : step_cases()) {
+    SCOPED_TRACE(the_case.name);
+    auto settings = the_case.settings;
+    settings.trains_features = false; // batches do not
+    auto const store = the_case.store(world_);
+    if (store.facts().num_vertices < batches.batch_size) continue;
+    batches.num_accumulated = settings.dropout > 0 ? 2 : 1;
+    models::TrainSettings training;
+    training.num_epochs = 1;
+    training.eval_every = 1;
+    models::MiniBatchTrainer<float> trainer(grid_, store, settings, training, batches);
+    auto const list = listed<float>(store, settings, trainer.sampler(), batches);
+    clear_ledgers(grid_);
+    auto const before = world_.instruments().flops;
+
+    trainer.run([](runtime::EpochRecord const&) {});
+
+    EXPECT_EQ(counted_calls(grid_), planned_calls(list));
+    runtime::FlopCount planned;
+    for (auto const& product : products_of(list))
+      (product.is_sparse ? planned.sparse : planned.dense) += product.flops();
+    EXPECT_EQ(world_.instruments().flops.dense - before.dense, planned.dense);
+    EXPECT_EQ(world_.instruments().flops.sparse - before.sparse, planned.sparse);
+    EXPECT_GT(runtime::all_reduced(world_, planned.sparse), 0);
+  }
+}
+
+/// Every grid of one and of two data groups.
+std::vector<std::array<int, 4>> batch_grids(int num_ranks) {
+  auto grids = grids_4d(num_ranks);
+  std::erase_if(grids, [](std::array<int, 4> const& shape) { return shape[0] > 2; });
+  return grids;
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGrids, BatchStep, ::testing::ValuesIn(batch_grids(world_size())), GridName());
+
+} // namespace
+} // namespace orthant::testing

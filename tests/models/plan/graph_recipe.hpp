@@ -1,0 +1,131 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Stores of small graphs of any kind: features and labels of either kind, weighted or directed edges.
+
+#include "graph/assembled_source.hpp"
+#include "graph/generate/computed_streams.hpp"
+#include "graph/partition/partition.hpp"
+#include "support/reference.hpp"
+
+#include <memory>
+
+namespace orthant::testing {
+
+struct GraphRecipe {
+  std::int64_t num_vertices = 3000;
+  std::int64_t num_edges = 30000;
+  std::int64_t num_features = 50;
+  std::int64_t features_per_vertex = 0; // of sparse features; 0: dense ones
+  bool is_directed = false;
+  bool is_weighted = false;
+  bool has_feature_values = true; // of sparse features; else all are 1
+  graph::LabelKind labels = graph::LabelKind::single;
+  graph::PermutationKind permutation = graph::PermutationKind::twofold;
+  graph::Normalization normalization = graph::Normalization::symmetric;
+};
+
+inline constexpr std::int64_t num_classes = 6;
+
+inline void fill_features(GraphRecipe const& recipe, graph::FeatureBatch& batch) {
+  batch.dense.clear();
+  batch.offsets.assign(1, 0);
+  batch.columns.clear();
+  batch.values.clear();
+  auto const stride = recipe.features_per_vertex == 0 ? 1 : recipe.num_features / recipe.features_per_vertex;
+  for (auto row = batch.rows.begin; row < batch.rows.end; ++row) {
+    if (recipe.features_per_vertex == 0) {
+      for (std::int64_t j = 0; j < recipe.num_features; ++j)
+        batch.dense.push_back(static_cast<float>(small_real(3, row, j)));
+      continue;
+    }
+    for (std::int64_t k = 0; k < recipe.features_per_vertex; ++k) {
+      auto const place = static_cast<std::int64_t>(mixed(4, row, k) % static_cast<std::uint64_t>(stride));
+      batch.columns.push_back(static_cast<std::int32_t>(k * stride + place));
+      batch.values.push_back(recipe.has_feature_values ? static_cast<float>(small_real(5, row, k)) : 1.0F);
+    }
+    batch.offsets.push_back(static_cast<std::int64_t>(batch.columns.size()));
+  }
+  if (recipe.features_per_vertex == 0) batch.offsets.clear();
+}
+
+inline void fill_labels(GraphRecipe const& recipe, graph::LabelBatch& batch) {
+  batch.classes.clear();
+  batch.indicator.clear();
+  for (auto row = batch.rows.begin; row < batch.rows.end; ++row) {
+    if (recipe.labels == graph::LabelKind::single) batch.classes.push_back(row % num_classes);
+    for (std::int64_t c = 0; recipe.labels == graph::LabelKind::multi && c < num_classes; ++c)
+      batch.indicator.push_back(static_cast<std::int8_t>(mixed(6, row, c) % 2));
+  }
+}
+
+/// The edges of another stream, each with a weight if there are weights.
+class EdgesWithWeights final : public graph::EdgeStream {
+ public:
+  EdgesWithWeights(std::unique_ptr<graph::EdgeStream> edges, bool has_weights)
+      : edges_(std::move(edges)),
+        has_weights_(has_weights) {}
+
+  bool next(graph::EdgeBatch& batch) override {
+    auto const has_edges = edges_->next(batch);
+    if (has_weights_) batch.weights.assign(batch.edges.size(), 0.5F);
+    return has_edges;
+  }
+  [[nodiscard]] graph::Progress progress() const override { return edges_->progress(); }
+
+ private:
+  std::unique_ptr<graph::EdgeStream> edges_;
+  bool has_weights_;
+};
+
+inline std::unique_ptr<graph::GraphSource> open_recipe(runtime::Communicator const& comm,
+                                                       GraphRecipe const& recipe) {
+  auto const rows = runtime::balanced_range(recipe.num_vertices, comm.size(), comm.rank());
+  auto const edges = runtime::balanced_range(recipe.num_edges, comm.size(), comm.rank());
+  graph::SourceParts parts;
+  parts.name = parts.format = "memory";
+  parts.num_vertices = recipe.num_vertices;
+  parts.is_directed = recipe.is_directed;
+  parts.edges.num_edges = recipe.num_edges;
+  parts.edges.num_local_edges = edges.size();
+  parts.edges.is_weighted = recipe.is_weighted;
+  parts.edges.promised_by = "its definition";
+  parts.edges.open = [=](std::int64_t batch_size) {
+    auto const n = static_cast<std::uint64_t>(recipe.num_vertices);
+    auto stream = std::make_unique<graph::ComputedEdges>(
+        edges, batch_size, [=](graph::Range range, std::vector<graph::Edge>& list) {
+          for (auto e = range.begin; e < range.end; ++e)
+            list.push_back(
+                {static_cast<std::int64_t>(mixed(1, e) % n), static_cast<std::int64_t>(mixed(2, e) % n)});
+        });
+    return std::make_unique<EdgesWithWeights>(std::move(stream), recipe.is_weighted);
+  };
+  parts.features = {recipe.features_per_vertex == 0 ? graph::FeatureKind::dense : graph::FeatureKind::sparse,
+                    recipe.num_features, [=](std::int64_t batch_rows) {
+                      return std::make_unique<graph::ComputedRows<graph::FeatureBatch>>(
+                          rows, batch_rows,
+                          [=](graph::FeatureBatch& batch) { fill_features(recipe, batch); });
+                    }};
+  parts.labels = {recipe.labels, num_classes, [=](std::int64_t batch_rows) {
+                    return std::make_unique<graph::ComputedRows<graph::LabelBatch>>(
+                        rows, batch_rows, [=](graph::LabelBatch& batch) { fill_labels(recipe, batch); });
+                  }};
+  parts.split = {"thirds", [=] {
+                   graph::SplitShare split;
+                   for (auto row = rows.begin; row < rows.end; ++row)
+                     (row % 3 == 0 ? split.train : row % 3 == 1 ? split.valid : split.test).push_back(row);
+                   return split;
+                 }};
+  return graph::assemble_source(std::move(parts));
+}
+
+inline graph::GraphStore store_of(runtime::Communicator const& comm, GraphRecipe const& recipe) {
+  graph::PartitionOptions how;
+  how.permutation = recipe.permutation;
+  how.normalization = recipe.normalization;
+  how.seed = 3;
+  return graph::partition_in_memory(
+      comm, [&](runtime::Communicator const& self) { return open_recipe(self, recipe); }, how);
+}
+
+} // namespace orthant::testing

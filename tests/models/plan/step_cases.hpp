@@ -1,0 +1,122 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Networks and graphs on which lists of a step are held against real ones, and what such a list cannot know
+// from layouts.
+
+#include "models/models_fixture.hpp"
+#include "models/plan/gcn_step.hpp"
+#include "models/plan/graph_recipe.hpp"
+#include "support/dist_checks.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace orthant::testing {
+
+struct StepCase {
+  std::string name;
+  models::GcnSettings settings = {};
+  std::string dataset = "sbm:vertices=203,edges=900,features=13,classes=5";
+  std::optional<GraphRecipe> recipe = {}; // in place of the data set
+
+  [[nodiscard]] graph::GraphStore store(runtime::Communicator const& comm) const {
+    return recipe ? store_of(comm, *recipe) : store_of_dataset(comm, dataset);
+  }
+};
+
+inline std::vector<StepCase> step_cases() {
+  std::vector<StepCase> all;
+  auto const add = [&](std::string name, auto const& change) -> StepCase& {
+    StepCase next;
+    next.name = std::move(name);
+    next.settings.set_layers(3, 9);
+    next.settings.dropout = 0;
+    change(next.settings);
+    next.settings.set_layers(next.settings.num_layers(), 9);
+    all.push_back(std::move(next));
+    return all.back();
+  };
+  auto const as_it_is = [](auto&) {};
+  auto const with_all_parts = [](auto& s) {
+    s.norm = models::Norm::rms;
+    s.has_residuals = s.has_head = s.trains_features = true;
+    s.projected_width = 9;
+  };
+  add("plain", as_it_is);
+  add("dropout", [](auto& s) { s.dropout = 0.4; });
+  add("no bias, no overlap", [](auto& s) { s.has_bias = s.overlaps = false; });
+  add("transform first", [](auto& s) { s.order = models::ProductOrder::transform_first; });
+  add("trained features", [](auto& s) { s.trains_features = true; });
+  add("16-bit wire", [](auto& s) { s.wire = runtime::Wire::bf16; });
+  add("directed", as_it_is).dataset += ",directed=1";
+  for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first}) {
+    auto& parts = add("all parts", with_all_parts);
+    parts.settings.order = order;
+    if (order == models::ProductOrder::transform_first) parts.name += ", transform first";
+  }
+  add("residual and dropout", [](auto& s) {
+    s.has_residuals = true;
+    s.dropout = 0.4;
+  });
+  add("fewer vertices than ranks", [](auto& s) { s.norm = models::Norm::rms; }).dataset =
+      "ring:vertices=5,features=1,classes=2";
+
+  GraphRecipe const sparse{
+      .num_vertices = 203, .num_edges = 900, .num_features = 40, .features_per_vertex = 4};
+  add("sparse features", [](auto& s) {
+    s.dropout = 0.4;
+    s.feature_norm = models::FeatureNorm::row;
+  }).recipe = sparse;
+  auto pattern = sparse;
+  pattern.has_feature_values = false;
+  pattern.is_weighted = true;
+  pattern.normalization = graph::Normalization::row;
+  add("a pattern of features, projection, weights, one order", [](auto& s) {
+    s.projected_width = 9;
+    s.has_residuals = true;
+  }).recipe = pattern;
+  all.back().recipe->permutation = graph::PermutationKind::single;
+  GraphRecipe several{.num_vertices = 203, .num_edges = 900, .num_features = 13};
+  several.labels = graph::LabelKind::multi;
+  several.normalization = graph::Normalization::none;
+  add("several classes per vertex", as_it_is).recipe = several;
+
+  auto const between_planes = all;
+  for (auto next : between_planes) {
+    next.name += ", between owners";
+    next.settings.schedule = models::Schedule::rows;
+    all.push_back(std::move(next));
+  }
+  return all;
+}
+
+template<class T>
+std::int64_t num_nonzeros_of(models::Adjacency<T> const& adjacency) {
+  if (auto const* const owned = std::get_if<models::OwnedAdjacency<T>>(&adjacency))
+    return owned->forward.block().csr.num_nonzeros();
+  return *num_nonzeros_of(std::get<pmm::DistSparse<T>>(adjacency));
+}
+
+/// The blocks' non-zeros, where residuals go, and which rows move between owners.
+template<class T>
+models::GcnEpochTraits traits_of_operands(graph::GraphStore const& store, models::GcnSettings const& settings,
+                                          models::GcnOperands<T> const& operands,
+                                          pmm::ProcessGrid const& grid) {
+  auto traits = models::traits_of(store.facts(), grid.shape(), grid.coordinates(), operands.plan, settings);
+  traits.num_nonzeros = [&](pmm::Placement const& placement) -> std::int64_t {
+    for (std::size_t l = 0; l < operands.adjacency.size(); ++l)
+      if (operands.plan.layers[l].adjacency == placement) return num_nonzeros_of(operands.adjacency[l]);
+    return operands.features.is_sparse ? *num_nonzeros_of(operands.features.sparse) : 0;
+  };
+  traits.residual_sizes = [&](models::GcnLayerPlan const& layer, bool is_backward) {
+    auto const path = operands.residual(static_cast<std::size_t>(layer.index));
+    return (is_backward ? path.backward : path.forward)->sizes();
+  };
+  auto const* const owned = std::get_if<models::OwnedAdjacency<T>>(&operands.adjacency.front());
+  if (owned != nullptr && owned->needed) traits.needed = owned->needed->counts();
+  return traits;
+}
+
+} // namespace orthant::testing
