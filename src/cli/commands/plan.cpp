@@ -138,6 +138,17 @@ class Answer {
                        static_cast<double>(cost.array_bytes) / giga, cost.narrowest_part);
   }
 
+  [[nodiscard]] pmm::StepPlan list_of_first_rank(models::GridCost const& cost) const {
+    return models::list_of_rank(cost.shape, {}, facts_, models::plan_gcn(facts_, settings_), settings_);
+  }
+
+  static nlohmann::ordered_json json_of(models::BytesByLabel const& arrays) {
+    auto table = nlohmann::ordered_json::object();
+    for (auto const& [label, bytes] : arrays)
+      table[label] = bytes;
+    return table;
+  }
+
   [[nodiscard]] std::string json_of(models::GridCost const& cost) const {
     nlohmann::ordered_json line{{"schedule", std::string(models::name_of(cost.schedule))},
                                 {"grid", cost.shape.to_string()},
@@ -150,11 +161,12 @@ class Answer {
                                 {"calls", cost.num_calls},
                                 {"adjacency_bytes", cost.adjacency_bytes},
                                 {"array_bytes", cost.array_bytes},
+                                {"loading_bytes", cost.loading_bytes},
                                 {"narrowest_part", cost.narrowest_part}};
     if (options_.arrays) {
-      auto& table = line["arrays"] = nlohmann::ordered_json::object();
-      for (auto const& [label, bytes] : models::arrays_by_label(cost.shape, facts_, settings_))
-        table[label] = bytes;
+      auto const step = list_of_first_rank(cost);
+      line["arrays"] = json_of(models::arrays_by_label(step));
+      line["loading_arrays"] = json_of(models::loading_arrays_by_label(step));
     }
     return line.dump() + "\n";
   }
@@ -162,8 +174,14 @@ class Answer {
   [[nodiscard]] std::string arrays_of(models::GridCost const& cost) const {
     auto text = fmt::format("\narrays of rank 0, schedule {} on {}, in 10^9 bytes\n",
                             models::name_of(cost.schedule), cost.shape.to_string());
-    for (auto const& [label, bytes] : models::arrays_by_label(cost.shape, facts_, settings_))
-      text += fmt::format("{:>12.6f}  {}\n", static_cast<double>(bytes) / giga, label);
+    auto const add = [&](models::BytesByLabel const& arrays) {
+      for (auto const& [label, bytes] : arrays)
+        text += fmt::format("{:>12.6f}  {}\n", static_cast<double>(bytes) / giga, label);
+    };
+    auto const step = list_of_first_rank(cost);
+    add(models::arrays_by_label(step));
+    text += "of single operations, while the graph is read\n";
+    add(models::loading_arrays_by_label(step));
     return text;
   }
 

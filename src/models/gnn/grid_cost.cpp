@@ -92,9 +92,16 @@ GridCost cost_of_plan(pmm::GridShape const& shape, graph::StoreFacts const& fact
     cost.sent_bytes = std::max(cost.sent_bytes, sent_bytes_of(step));
     cost.num_calls = std::max(cost.num_calls, static_cast<std::int64_t>(calls_of(step).size()));
     cost.array_bytes = std::max(cost.array_bytes, bytes_held(step));
+    cost.loading_bytes = std::max(cost.loading_bytes, peak_bytes(step));
     cost.adjacency_bytes = std::max(cost.adjacency_bytes, adjacency_bytes(step, facts, plan, settings));
   }
   return cost;
+}
+
+BytesByLabel largest_first(std::map<std::string, std::int64_t> const& sums) {
+  BytesByLabel sorted(sums.begin(), sums.end());
+  std::ranges::stable_sort(sorted, std::ranges::greater{}, [](auto const& sum) { return sum.second; });
+  return sorted;
 }
 
 /// No call counts more bytes than both directions of a ring of all ranks around the widest matrix.
@@ -152,15 +159,22 @@ std::vector<GridCost> costs_of_grids(int num_ranks, graph::StoreFacts const& fac
   return costs;
 }
 
-std::vector<std::pair<std::string, std::int64_t>>
-arrays_by_label(pmm::GridShape const& shape, graph::StoreFacts const& facts, GcnSettings const& settings) {
-  auto const step = list_of_rank(shape, {}, facts, plan_gcn(facts, settings), settings);
+BytesByLabel arrays_by_label(pmm::StepPlan const& step) {
   std::map<std::string, std::int64_t> sums;
   for (auto const& array : step.arrays())
     if (array.lifetime != pmm::Lifetime::operation) sums[array.label] += array.bytes;
-  std::vector<std::pair<std::string, std::int64_t>> sorted(sums.begin(), sums.end());
-  std::ranges::stable_sort(sorted, std::ranges::greater{}, [](auto const& sum) { return sum.second; });
-  return sorted;
+  return largest_first(sums);
+}
+
+BytesByLabel loading_arrays_by_label(pmm::StepPlan const& step) {
+  std::map<std::string, std::map<std::int64_t, std::int64_t>> sums; // by label and operation
+  for (auto const& array : step.arrays())
+    if (array.lifetime == pmm::Lifetime::operation) sums[array.label][array.operation] += array.bytes;
+  std::map<std::string, std::int64_t> largest;
+  for (auto const& [label, of_operations] : sums)
+    for (auto const& [operation, bytes] : of_operations)
+      largest[label] = std::max(largest[label], bytes);
+  return largest_first(largest);
 }
 
 } // namespace orthant::models

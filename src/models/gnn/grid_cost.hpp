@@ -30,6 +30,7 @@ struct GridCost {
   std::int64_t num_calls = 0;       // collectives of that epoch
   std::int64_t adjacency_bytes = 0; // of A^, with its transpose and its scales
   std::int64_t array_bytes = 0;     // of all arrays that the first step holds
+  std::int64_t loading_bytes = 0;   // the most that is held at once until the first step begins
   std::int64_t narrowest_part = 0;  // columns of the narrowest block that A^ is multiplied by in an epoch
 };
 
@@ -52,8 +53,12 @@ struct GridCost {
 [[nodiscard]] std::vector<GridCost> costs_of_grids(int num_ranks, graph::StoreFacts const& facts,
                                                    GcnSettings const& settings, std::int64_t least_width);
 
-/// The arrays of rank 0 that the first step holds, added up by label, the largest sum first.
-[[nodiscard]] std::vector<std::pair<std::string, std::int64_t>>
-arrays_by_label(pmm::GridShape const& shape, graph::StoreFacts const& facts, GcnSettings const& settings);
+using BytesByLabel = std::vector<std::pair<std::string, std::int64_t>>;
+
+/// The arrays of a list that the first step holds, added up by label, the largest sum first.
+[[nodiscard]] BytesByLabel arrays_by_label(pmm::StepPlan const& step);
+/// The same of arrays that single operations hold while the graph is read: of the operation that holds most
+/// under that label.
+[[nodiscard]] BytesByLabel loading_arrays_by_label(pmm::StepPlan const& step);
 
 } // namespace orthant::models
