@@ -6,11 +6,14 @@
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
 #include "models/batches/mini_batch.hpp"
+#include "models/gnn/gcn_weights.hpp"
 #include "models/gnn/memory_estimate.hpp"
-#include "models/gnn/weights_file.hpp"
+#include "models/plan/choose_schedule.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/files/staged_file.hpp"
+
+#include <algorithm>
 
 namespace orthant::cli {
 namespace {
@@ -38,25 +41,25 @@ template<class T>
 int train(TrainOptions const& options, Context& context) {
   auto const& world = context.world();
   MemoryMeter const meter;
-  auto const model_settings = model_of(options);
+  auto model_settings = model_of(options);
   pmm::set_gemm_threads(1);
   pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
   if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
-  if (options.schedule == "rows")
-    runtime::throw_user("--schedule rows trains on the full graph; give --mode full, or leave it out");
-
   auto const store = open_graph_of(world, options);
   auto const settings = training_of(options);
   auto const batches = batches_of(options);
+  auto of_batch = store.facts(); // weights weigh more against the rows of a batch
+  of_batch.num_vertices = std::min(of_batch.num_vertices, batches.batch_size);
+  model_settings.schedule = models::choose_schedule(options.schedule, of_batch, model_settings, grid.shape());
   auto const has_full_graph = settings.eval_every > 0 || batches.num_full_epochs > 0;
   auto const estimate = models::estimate_mini_batch_memory<T>(
       grid, store.facts(), models::plan_gcn(store, model_settings), model_settings, settings.optimizer,
       {batches.batch_size, batches.num_accumulated, has_full_graph});
   if (!options.force_memory) require_memory(context, "train", estimate);
-  models::MiniBatchTrainer<T> trainer(grid, store, model_settings, settings, batches);
+  models::MiniBatchGcn<T> trainer(grid, store, model_settings, settings, batches);
   if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());
 
   begin_metrics(context, grid, options, model_settings.schedule);
@@ -73,7 +76,7 @@ int train(TrainOptions const& options, Context& context) {
   lines.finish();
 
   if (!options.save_weights.empty())
-    models::save_weights(grid, options.save_weights, trainer.parameters(), model_settings);
+    models::save_weights(grid, options.save_weights, trainer.parameters(), models::record_of(model_settings));
   auto const taken = meter.taken(world);
   report(context, result);
   say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),

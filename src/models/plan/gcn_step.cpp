@@ -95,7 +95,7 @@ class EpochList {
   }
 
   [[nodiscard]] GcnLayerAggregates between_owners(GcnLayerPlan const& layer) const {
-    return aggregates_of(layer, cells_of(step_, layer), settings_.wire);
+    return aggregates_of(layer, traits_.cells ? *traits_.cells : cells_of(step_, layer), settings_.wire);
   }
   void aggregate(GcnLayerPlan const& layer, std::int64_t entries) {
     if (layer.owners) return plan_aggregate(step_, between_owners(layer).forward, entries);
@@ -107,7 +107,7 @@ class EpochList {
   }
 
   void plan_residual(GcnLayerPlan const& layer, bool is_backward) {
-    if (layer.is_residual) plan_relayout(step_, traits_.residual_sizes(layer, is_backward));
+    if (layer.is_residual && !layer.owners) plan_relayout(step_, traits_.residual_sizes(layer, is_backward));
   }
 
   void backward_linear(LinearPlan const& linear, std::optional<std::int64_t> entries,
@@ -150,7 +150,7 @@ GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& s
   };
   traits.residual_sizes = [=, has_two_orders = facts.has_two_orders()](GcnLayerPlan const& layer,
                                                                        bool is_backward) {
-    auto const orders = has_two_orders && !layer.owners ? pmm::RowOrders::independent : pmm::RowOrders::equal;
+    auto const orders = has_two_orders ? pmm::RowOrders::independent : pmm::RowOrders::equal;
     return is_backward ? pmm::expected_sizes(shape, coordinates, layer.output, layer.input, orders)
                        : pmm::expected_sizes(shape, coordinates, layer.input, layer.output, orders);
   };
@@ -161,7 +161,7 @@ void plan_pass(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& sett
                GcnEpochTraits const& traits) {
   EpochList list(step, plan, settings, traits);
   list.forward();
-  pmm::plan_loss(step, plan.logits(), traits.loss);
+  pmm::plan_loss(step, plan.logits(), traits.loss, traits.counts_rows);
   list.backward();
 }
 

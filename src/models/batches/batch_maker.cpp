@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/batches/batch_source.hpp"
+#include "models/batches/batch_maker.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -42,6 +42,21 @@ pmm::SparseBlock<T> to_sparse_block(sampling::SampledBlock<T> const& from) {
   return result;
 }
 
+/// How many of the ascending positions lie in each of the slabs of these sizes, the first of which begins at
+/// `begin`.
+std::vector<std::int64_t> counts_of_slabs(std::vector<std::int32_t> const& positions, std::int64_t begin,
+                                          std::vector<std::int64_t> const& sizes) {
+  std::vector<std::int64_t> counts;
+  auto first = std::ranges::lower_bound(positions, begin);
+  for (auto const size : sizes) {
+    begin += size;
+    auto const end = std::lower_bound(first, positions.end(), begin);
+    counts.push_back(end - first);
+    first = end;
+  }
+  return counts;
+}
+
 /// to[i,:] := from[rows[i],:]
 template<class T>
 void gather_rows(std::span<T const> from, std::vector<std::int32_t> const& rows, std::int64_t num_columns,
@@ -57,9 +72,9 @@ void gather_rows(std::span<T const> from, std::vector<std::int32_t> const& rows,
 } // namespace
 
 template<class T>
-BatchSource<T>::BatchSource(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                            sampling::Sampler const& sampler, GcnPlan const& plan,
-                            InputFeatures<T> const& features, pmm::RowTargets const& targets)
+BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                          sampling::Sampler const& sampler, GcnPlan const& plan,
+                          InputFeatures<T> const& features, pmm::RowTargets const& targets)
     : grid_(grid),
       num_vertices_(store.facts().num_vertices),
       plan_(plan),
@@ -74,7 +89,18 @@ BatchSource<T>::BatchSource(pmm::ProcessGrid const& grid, graph::GraphStore cons
   for_each_vertex_matrix(plan_, [&](pmm::Placement const& placement) {
     add_range(placement.layout.rows, placement.layout.row_order);
   });
-  for (auto const& layer : plan_.layers) {
+  for (auto& layer : plan_.layers) {
+    if (layer.owners) {
+      // The sampler has the transpose anyway.
+      layer.owners->backward = pmm::Flow::transpose;
+      auto const& roles = layer.owners->roles;
+      auto const rows = pmm::block_rows(grid.shape(), grid.coordinates(), roles, num_vertices_);
+      auto const columns = pmm::block_columns(grid.shape(), grid.coordinates(), roles, num_vertices_);
+      owned_rows_ = builder_.add_ranges(graph::Order::p1, rows);
+      owned_columns_ = builder_.add_ranges(graph::Order::p1, columns);
+      blocks_.push_back(builder_.add_block(rows, columns));
+      continue;
+    }
     if (layer.is_residual)
       for (auto const& layout : {layer.input.layout, layer.output.layout})
         builder_.add_other_positions(range_of(layout.rows, layout.row_order));
@@ -95,7 +121,7 @@ BatchSource<T>::BatchSource(pmm::ProcessGrid const& grid, graph::GraphStore cons
 }
 
 template<class T>
-void BatchSource<T>::add_range(AxisSet axes, IndexOrder order) {
+void BatchMaker<T>::add_range(AxisSet axes, IndexOrder order) {
   auto const [entry, is_new] = ranges_.try_emplace({axes, order}, 0);
   if (is_new)
     entry->second = builder_.add_range(order_of(order),
@@ -103,20 +129,20 @@ void BatchSource<T>::add_range(AxisSet axes, IndexOrder order) {
 }
 
 template<class T>
-std::size_t BatchSource<T>::range_of(AxisSet axes, IndexOrder order) const {
+std::size_t BatchMaker<T>::range_of(AxisSet axes, IndexOrder order) const {
   auto const known = ranges_.find({axes, order});
   ORTHANT_REQUIRE(known != ranges_.end(), "no matrix has its vertices along ", pmm::name_of(axes));
   return known->second;
 }
 
 template<class T>
-sampling::SampledVertices const& BatchSource<T>::rows_of(pmm::Layout const& layout,
-                                                         sampling::Batch<T> const& sample) const {
+sampling::SampledVertices const& BatchMaker<T>::rows_of(pmm::Layout const& layout,
+                                                        sampling::Batch<T> const& sample) const {
   return sample.vertices[range_of(layout.rows, layout.row_order)];
 }
 
 template<class T>
-void BatchSource<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& batch) {
+void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& batch) {
   using Clock = std::chrono::steady_clock;
   auto const begin = Clock::now();
   builder_.build(epoch, index, batch.sample);
@@ -136,8 +162,8 @@ void BatchSource<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& 
 }
 
 template<class T>
-void BatchSource<T>::fill_sparse_features(std::vector<std::int32_t> const& rows,
-                                          HostSparseRows<T>& sparse) const {
+void BatchMaker<T>::fill_sparse_features(std::vector<std::int32_t> const& rows,
+                                         HostSparseRows<T>& sparse) const {
   auto const offsets = feature_offsets_.values();
   auto const is_pattern = feature_values_.values().empty();
   sparse.row_offsets.assign(1, 0);
@@ -175,7 +201,7 @@ void BatchSource<T>::fill_sparse_features(std::vector<std::int32_t> const& rows,
 }
 
 template<class T>
-GcnPlan BatchSource<T>::plan_of(sampling::Batch<T> const& sample) const {
+GcnPlan BatchMaker<T>::plan_of(sampling::Batch<T> const& sample) const {
   auto plan = with_num_vertices(plan_, sample.keys.size());
   auto const own = [&](AxisSet axes, IndexOrder order) {
     auto const count = static_cast<std::int64_t>(sample.vertices[range_of(axes, order)].size());
@@ -185,20 +211,21 @@ GcnPlan BatchSource<T>::plan_of(sampling::Batch<T> const& sample) const {
     placement.own_rows = own(placement.layout.rows, placement.layout.row_order);
   });
   for (auto& layer : plan.layers)
-    layer.adjacency.own_columns = own(layer.adjacency.layout.columns, layer.adjacency.layout.column_order);
+    if (!layer.owners)
+      layer.adjacency.own_columns = own(layer.adjacency.layout.columns, layer.adjacency.layout.column_order);
   return plan;
 }
 
 template<class T>
-BlockKeys BatchSource<T>::keys_of(pmm::Placement const& placement, HostBatch<T>& batch) const {
+BlockKeys BatchMaker<T>::keys_of(pmm::Placement const& placement, HostBatch<T>& batch) const {
   auto& vertices = batch.sample.vertices[range_of(placement.layout.rows, placement.layout.row_order)];
   return {lent("orthant::models::batch/original_ids", vertices.original_ids),
           pmm::block_of(grid_, placement).columns.begin};
 }
 
 template<class T>
-std::vector<std::int64_t> BatchSource<T>::positions_of(pmm::Layout const& layout, IndexOrder order,
-                                                       sampling::Batch<T> const& sample) const {
+std::vector<std::int64_t> BatchMaker<T>::positions_of(pmm::Layout const& layout, IndexOrder order,
+                                                      sampling::Batch<T> const& sample) const {
   auto const& vertices = rows_of(layout, sample);
   if (layout.row_order != order) return vertices.other_positions;
   auto const range = pmm::part_of(grid_.shape(), grid_.coordinates(), layout.rows, num_vertices_);
@@ -210,9 +237,31 @@ std::vector<std::int64_t> BatchSource<T>::positions_of(pmm::Layout const& layout
 }
 
 template<class T>
-ResidualPath<T> BatchSource<T>::residual_of(GcnLayerPlan const& layer,
-                                            sampling::Batch<T> const& sample) const {
+pmm::CellSizes BatchMaker<T>::cells_of(GcnLayerPlan const& layer, sampling::Batch<T> const& sample) const {
+  auto const& roles = layer.owners->roles;
+  auto const whole = pmm::contiguous_cells(grid_.shape(), grid_.coordinates(), roles, num_vertices_);
+  auto const& rows = sample.vertices[owned_rows_].positions;
+  auto const& columns = sample.vertices[owned_columns_].positions;
+  auto const slab = grid_.coordinate(roles.c);
+  auto const own_slab = std::accumulate(whole.over_c.begin(), whole.over_c.begin() + slab, std::int64_t{0});
+  return {counts_of_slabs(columns, own_slab, whole.over_b), counts_of_slabs(columns, 0, whole.over_c),
+          counts_of_slabs(rows, 0, whole.over_a)};
+}
+
+template<class T>
+Adjacency<T> BatchMaker<T>::adjacency_of(GcnLayerPlan const& layer, sampling::BlockHandle block,
+                                         sampling::Batch<T> const& sample) const {
+  pmm::LocalSpmm<T> forward(to_sparse_block(sample.forward(block)));
+  pmm::LocalSpmm<T> adjoint(to_sparse_block(sample.adjoint(block)));
+  if (layer.owners) return OwnedAdjacency<T>{cells_of(layer, sample), std::move(forward), std::move(adjoint)};
+  return pmm::DistSparse<T>{grid_, layer.adjacency, std::move(forward), std::move(adjoint)};
+}
+
+template<class T>
+ResidualPath<T> BatchMaker<T>::residual_of(GcnLayerPlan const& layer,
+                                           sampling::Batch<T> const& sample) const {
   if (!layer.is_residual) return {};
+  if (layer.owners) return ResidualPath<T>::local();
   auto const in = layer.input.layout;
   auto const out = layer.output.layout;
   auto const in_by_out = positions_of(in, out.row_order, sample);
@@ -228,7 +277,7 @@ ResidualPath<T> BatchSource<T>::residual_of(GcnLayerPlan const& layer,
 }
 
 template<class T>
-InputFeatures<T> BatchSource<T>::features_of(pmm::Placement const& placement, HostBatch<T>& batch) const {
+InputFeatures<T> BatchMaker<T>::features_of(pmm::Placement const& placement, HostBatch<T>& batch) const {
   InputFeatures<T> features;
   features.is_sparse = has_sparse_features_;
   features.keys = keys_of(placement, batch);
@@ -257,15 +306,13 @@ InputFeatures<T> BatchSource<T>::features_of(pmm::Placement const& placement, Ho
 }
 
 template<class T>
-GcnOperands<T> BatchSource<T>::operands(HostBatch<T>& batch) const {
+GcnOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
   GcnOperands<T> operands;
   operands.plan = plan_of(batch.sample);
   operands.features = features_of(operands.plan.features(), batch);
   for (std::size_t l = 0; l < blocks_.size(); ++l) {
     auto const& layer = operands.plan.layers[l];
-    operands.adjacency.push_back(pmm::DistSparse<T>{
-        grid_, layer.adjacency, pmm::LocalSpmm<T>(to_sparse_block(batch.sample.forward(blocks_[l]))),
-        pmm::LocalSpmm<T>(to_sparse_block(batch.sample.adjoint(blocks_[l])))});
+    operands.adjacency.push_back(adjacency_of(layer, blocks_[l], batch.sample));
     operands.output_keys.push_back(keys_of(layer.output, batch));
     operands.residuals.push_back(residual_of(layer, batch.sample));
   }
@@ -273,14 +320,14 @@ GcnOperands<T> BatchSource<T>::operands(HostBatch<T>& batch) const {
 }
 
 template<class T>
-pmm::RowTargets BatchSource<T>::targets(HostBatch<T>& batch) const {
+pmm::RowTargets BatchMaker<T>::targets(HostBatch<T>& batch) const {
   return {lent("orthant::models::batch/splits", batch.splits),
           lent("orthant::models::batch/classes", batch.classes),
           lent_matrix("orthant::models::batch/indicator", batch.indicator, batch.splits.size(),
                       static_cast<std::size_t>(num_label_columns_))};
 }
 
-template class BatchSource<float>;
-template class BatchSource<double>;
+template class BatchMaker<float>;
+template class BatchMaker<double>;
 
 } // namespace orthant::models
