@@ -178,24 +178,4 @@ void plan_evaluation(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const
   pmm::plan_scores(step, plan.logits(), traits.loss);
 }
 
-template<class T>
-std::array<std::int64_t, 3> predict_epoch_bytes(pmm::GridShape const& shape, GcnPlan const& plan,
-                                                GcnSettings const& settings) {
-  GcnEpochTraits traits;
-  traits.keeps_first_aggregate = keeps_first_aggregate(plan) && settings.dropout == 0;
-  std::array<std::int64_t, 3> sum{};
-  for (int rank = 0; rank < shape.num_ranks(); ++rank) {
-    pmm::StepPlan step(shape, pmm::coordinates_of(shape, rank), sizeof(T));
-    plan_epoch(step, plan, settings, traits);
-    for (std::size_t i = 0; i < sum.size(); ++i)
-      sum[i] += pmm::bytes_along(step, name_of(pmm::spatial_axes[i])).counted;
-  }
-  return sum;
-}
-
-template std::array<std::int64_t, 3> predict_epoch_bytes<float>(pmm::GridShape const&, GcnPlan const&,
-                                                                GcnSettings const&);
-template std::array<std::int64_t, 3> predict_epoch_bytes<double>(pmm::GridShape const&, GcnPlan const&,
-                                                                 GcnSettings const&);
-
 } // namespace orthant::models
