@@ -3,7 +3,7 @@
 // A training that has diverged is no result, even where the loss of the last step, before its update, was
 // still finite.
 #include "models/batches/mini_batch.hpp"
-#include "models/gnn/weights_file.hpp"
+#include "models/gnn/gcn_weights.hpp"
 
 #include "models_fixture.hpp"
 #include "support/grids.hpp"
@@ -46,7 +46,7 @@ class Divergence : public ::testing::TestWithParam<std::array<int, 3>> {
     models::MiniBatchSettings batches;
     batches.batch_size = 103;
     return error_of([&] {
-      models::MiniBatchTrainer<float> trainer(grid_, store_, small_model(), settings, batches);
+      models::MiniBatchGcn<float> trainer(grid_, store_, small_model(), settings, batches);
       trainer.run([](runtime::EpochRecord const&) {});
     });
   }
@@ -99,13 +99,13 @@ TEST_P(Divergence, WeightsThatAreNotFiniteAreNotLoaded) {
   auto const path = folder.file("weights.h5");
   auto const model = small_model();
   models::GcnParameters<float> parameters(grid_, models::plan_gcn(store_, model), model);
-  models::save_weights(grid_, path, parameters.list(), model);
+  models::save_weights(grid_, path, parameters.list(), models::record_of(model));
   EXPECT_EQ(error_of([&] { models::load_weights(grid_, path, parameters.list()); }), "no error");
   for (auto const number :
        {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     for (auto const& parameter : parameters.list())
       if (parameter.name == "layer1.weight") Kokkos::deep_copy(parameter.value(), number);
-    models::save_weights(grid_, path, parameters.list(), model);
+    models::save_weights(grid_, path, parameters.list(), models::record_of(model));
 
     auto const text = error_of([&] { models::load_weights(grid_, path, parameters.list()); });
 

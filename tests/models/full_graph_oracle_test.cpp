@@ -27,22 +27,22 @@ class FullGraphOracle : public ::testing::TestWithParam<std::array<int, 3>> {
     models::Gcn<T> model(grid_, store, model_settings);
     set_formula_parameters(model.parameters());
     auto loss = models::make_vertex_loss<T>(grid_, store, model.plan().logits());
-    models::FullGraphTrainer<T> trainer(grid_, model, loss, settings);
+    models::Trainer<T> trainer(grid_, model, loss, settings);
     auto num_epochs = std::size_t{0};
 
     trainer.run([&](runtime::EpochRecord const& record) {
       auto const& expected = figures.at("epochs").at(num_epochs++);
       EXPECT_NEAR(record.loss, expected.at("loss").get<double>(), tolerance) << "epoch " << record.epoch;
       expect_gradient_norms(record.grad_norms, expected.at("grad_norms"), model.parameters(), tolerance);
-      EXPECT_NEAR(record.val_loss.value(), expected.at("valid_loss").get<double>(), tolerance);
-      EXPECT_NEAR(record.test_loss.value(), expected.at("test_loss").get<double>(), tolerance);
+      EXPECT_NEAR(record.score("val_loss").value(), expected.at("valid_loss").get<double>(), tolerance);
+      EXPECT_NEAR(record.score("test_loss").value(), expected.at("test_loss").get<double>(), tolerance);
       auto const expect_correct = [&](double accuracy, char const* key, std::size_t split) {
         auto const count = static_cast<double>(store.facts().split_sizes[split]);
         EXPECT_EQ(std::llround(accuracy * count), expected.at(key).get<long long>()) << key;
       };
-      expect_correct(record.train_acc.value(), "train_correct", 0);
-      expect_correct(record.val_acc.value(), "valid_correct", 1);
-      expect_correct(record.test_acc.value(), "test_correct", 2);
+      expect_correct(record.score("train_acc").value(), "train_correct", 0);
+      expect_correct(record.score("val_acc").value(), "valid_correct", 1);
+      expect_correct(record.score("test_acc").value(), "test_correct", 2);
     });
 
     EXPECT_EQ(num_epochs, figures.at("epochs").size());

@@ -4,7 +4,7 @@
 // losses to rounding, and an epoch's calls as the list says, so no list of rows is sent in any epoch.
 
 #include "models/plan/step_cases.hpp"
-#include "models/training/full_graph.hpp"
+#include "models/training/trainer.hpp"
 #include "support/grids.hpp"
 
 #include <gtest/gtest.h>
@@ -81,7 +81,7 @@ TEST_P(GatherTest, AnEpochCallsWhatTheListSays) {
     EXPECT_EQ(model.needed_rows()->over_c.has_value(), grid_.size(pmm::Axis::z) > 1);
     EXPECT_EQ(model.needed_rows()->over_a.has_value(), grid_.size(pmm::Axis::x) > 1);
     auto loss = models::make_vertex_loss<float>(grid_, store, plan.logits());
-    models::FullGraphTrainer<float> trainer(grid_, model, loss, {});
+    models::Trainer<float> trainer(grid_, model, loss, {});
     static_cast<void>(trainer.train_epoch(1));
     clear_ledgers(grid_);
 

@@ -146,7 +146,7 @@ TEST(Training, EndsWithEpochAndLayerWhereTheLossIsNotFinite) {
   Kokkos::deep_copy(model.parameters().back().value(),
                     std::numeric_limits<float>::quiet_NaN()); // the last bias
   auto loss = models::make_vertex_loss<float>(grid, store, model.plan().logits());
-  models::FullGraphTrainer<float> trainer(grid, model, loss, {});
+  models::Trainer<float> trainer(grid, model, loss, {});
 
   try {
     trainer.run([](auto const&) {});

@@ -51,7 +51,7 @@ struct TrainedRun {
 TrainedRun train_in_batches(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                             models::GcnSettings const& model, models::TrainSettings const& settings,
                             MiniBatchSettings const& batches) {
-  models::MiniBatchTrainer<double> trainer(grid, store, model, settings, batches);
+  models::MiniBatchGcn<double> trainer(grid, store, model, settings, batches);
   TrainedRun run;
   trainer.run([&](runtime::EpochRecord const& record) {
     run.records.push_back(record);
@@ -73,7 +73,7 @@ void expect_equal(TrainedRun const& found, TrainedRun const& expected) {
     ASSERT_EQ(found.records[e].grad_norms.size(), expected.records[e].grad_norms.size());
     for (std::size_t l = 0; l < found.records[e].grad_norms.size(); ++l)
       EXPECT_NEAR(found.records[e].grad_norms[l], expected.records[e].grad_norms[l], 1e-9);
-    EXPECT_EQ(found.records[e].test_acc, expected.records[e].test_acc);
+    EXPECT_EQ(found.records[e].score("test_acc"), expected.records[e].score("test_acc"));
   }
 }
 
@@ -169,7 +169,7 @@ TEST_P(MiniBatch, StepsWithoutTrainingVerticesHaveNoLossAndNoGradient) {
   std::set<std::int64_t> training;
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (mask[i] != 0) training.insert(ids[i]);
-  models::MiniBatchTrainer<double> trainer(grid_, store, model, settings, batches);
+  models::MiniBatchGcn<double> trainer(grid_, store, model, settings, batches);
   auto last_norm = 0.0;
   trainer.run([&](runtime::EpochRecord const& record) { last_norm = record.grad_norms[0]; });
   auto const& sampler = trainer.sampler();
@@ -201,22 +201,22 @@ TEST_P(MiniBatch, LastEpochsOnTheFullGraphContinue) {
   model.dropout = 0;
   auto const store = store_of_dataset(world_, graph_text);
   batches.num_full_epochs = 0;
-  models::MiniBatchTrainer<double> before(grid_, store, model, short_training(2), batches);
+  models::MiniBatchGcn<double> before(grid_, store, model, short_training(2), batches);
   auto const result = before.run([](runtime::EpochRecord const&) {});
   batches.num_full_epochs = 1;
   auto const run = train_in_batches(grid_, store, model, short_training(3), batches);
-  EXPECT_NEAR(run.records.back().loss, result.last->at(0).loss, 1e-12);
+  EXPECT_NEAR(run.records.back().loss, result.progress.last->at(0).loss, 1e-12);
 }
 
 TEST_P(MiniBatch, EvaluationIsThatOfTheFullGraphWithTheseWeights) {
   auto const store = store_of_dataset(world_, graph_text);
-  models::MiniBatchTrainer<double> trainer(grid_, store, small_model(), short_training(2), small_batches());
-  auto const scores = *trainer.run([](runtime::EpochRecord const&) {}).last;
+  models::MiniBatchGcn<double> trainer(grid_, store, small_model(), short_training(2), small_batches());
+  auto const scores = *trainer.run([](runtime::EpochRecord const&) {}).progress.last;
   models::Gcn<double> model(grid_, store, small_model());
   for (std::size_t p = 0; p < model.parameters().size(); ++p)
     Kokkos::deep_copy(model.parameters()[p].value(), trainer.parameters()[p].value());
   auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().logits());
-  models::FullGraphTrainer<double> full(grid_, model, loss, short_training(1));
+  models::Trainer<double> full(grid_, model, loss, short_training(1));
 
   auto const expected = full.evaluate();
 
@@ -260,26 +260,27 @@ TEST_P(MiniBatch, WithoutEvaluationThereIsNoFullGraph) {
 
   settings.eval_every = 0;
   FullGraphArrays::begin();
-  models::MiniBatchTrainer<double> trainer(grid_, store, small_model(), settings, small_batches());
+  models::MiniBatchGcn<double> trainer(grid_, store, small_model(), settings, small_batches());
   std::vector<runtime::EpochRecord> records;
   auto const result = trainer.run([&](runtime::EpochRecord const& record) { records.push_back(record); });
   auto const num_arrays = FullGraphArrays::end();
   settings.eval_every = 2;
   FullGraphArrays::begin();
-  models::MiniBatchTrainer<double> evaluating(grid_, store, small_model(), settings, small_batches());
+  models::MiniBatchGcn<double> evaluating(grid_, store, small_model(), settings, small_batches());
   auto const num_arrays_of_evaluation = FullGraphArrays::end();
 
   EXPECT_EQ(num_arrays, 0);
   EXPECT_GT(num_arrays_of_evaluation, 0)
       << "the label that is looked for is no longer that of the full graph";
   EXPECT_THROW(static_cast<void>(trainer.evaluate()), runtime::Error);
-  EXPECT_FALSE(result.last.has_value());
-  EXPECT_EQ(result.best.epoch, 0);
+  EXPECT_FALSE(result.progress.last.has_value());
+  EXPECT_EQ(result.progress.best.epoch, 0);
   ASSERT_EQ(records.size(), 2U);
   for (auto const& record : records) {
     EXPECT_GT(record.loss, 0);
-    EXPECT_FALSE(record.train_acc.has_value() || record.val_acc.has_value() || record.test_acc.has_value());
-    EXPECT_FALSE(record.val_loss.has_value() || record.test_loss.has_value());
+    EXPECT_FALSE(record.score("train_acc").has_value() || record.score("val_acc").has_value() ||
+                 record.score("test_acc").has_value());
+    EXPECT_FALSE(record.score("val_loss").has_value() || record.score("test_loss").has_value());
   }
 }
 
@@ -302,8 +303,7 @@ TEST_P(MiniBatch, WhatCannotBeTrainedIsTheUsersMistake) {
   auto const store = store_of_dataset(world_, graph_text);
   auto const refuses = [&](models::GcnSettings const& model, models::TrainSettings const& settings,
                            MiniBatchSettings const& batches) {
-    EXPECT_THROW(models::MiniBatchTrainer<double>(grid_, store, model, settings, batches),
-                 runtime::UserError);
+    EXPECT_THROW(models::MiniBatchGcn<double>(grid_, store, model, settings, batches), runtime::UserError);
   };
   auto batches = small_batches();
   batches.batch_size = 204;

@@ -7,7 +7,7 @@
 #include "graph/partition/partition.hpp"
 #include "graph/read/open_graph.hpp"
 #include "models/gnn/gcn.hpp"
-#include "models/training/full_graph.hpp"
+#include "models/training/trainer.hpp"
 #include "pmm/kernels/host_parts.hpp"
 
 #include <cstdlib>
@@ -61,7 +61,7 @@ std::vector<runtime::EpochRecord> train(pmm::ProcessGrid const& grid, graph::Gra
                                         models::TrainSettings const& settings) {
   models::Gcn<T> model(grid, store, model_settings);
   auto loss = models::make_vertex_loss<T>(grid, store, model.plan().logits());
-  models::FullGraphTrainer<T> trainer(grid, model, loss, settings);
+  models::Trainer<T> trainer(grid, model, loss, settings);
   std::vector<runtime::EpochRecord> records;
   trainer.run([&](runtime::EpochRecord const& record) { records.push_back(record); });
   return records;

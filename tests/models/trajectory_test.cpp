@@ -66,21 +66,24 @@ void repeat_case(nlohmann::json const& expected, pmm::ProcessGrid const& grid, g
   models::Gcn<T> model(grid, store, model_settings);
   set_formula_weights(model);
   auto loss = models::make_vertex_loss<T>(grid, store, model.plan().logits());
-  models::FullGraphTrainer<T> trainer(grid, model, loss, settings);
+  models::Trainer<T> trainer(grid, model, loss, settings);
   trainer.run([&](runtime::EpochRecord const& record) {
     auto const before = static_cast<std::size_t>(record.epoch) - 1;
     auto const after = before + 1;
     EXPECT_NEAR(record.loss, expected["train_loss"][before].get<double>(), tolerance);
-    EXPECT_NEAR(*record.val_loss, expected["valid_loss"][after].get<double>(), tolerance);
-    EXPECT_NEAR(*record.test_loss, expected["test_loss"][after].get<double>(), tolerance);
+    EXPECT_NEAR(*record.score("val_loss"), expected["valid_loss"][after].get<double>(), tolerance);
+    EXPECT_NEAR(*record.score("test_loss"), expected["test_loss"][after].get<double>(), tolerance);
     auto const norms = expected["grad_norms"][before].get<std::vector<double>>();
     ASSERT_EQ(record.grad_norms.size(), norms.size());
     for (std::size_t l = 0; l < norms.size(); ++l)
       EXPECT_NEAR(record.grad_norms[l], norms[l], tolerance * std::max(1.0, norms[l]));
     if constexpr (sizeof(T) == 8) {
-      EXPECT_EQ(std::llround(*record.train_acc * 140), expected["train_correct"][after].get<long long>());
-      EXPECT_EQ(std::llround(*record.val_acc * 500), expected["valid_correct"][after].get<long long>());
-      EXPECT_EQ(std::llround(*record.test_acc * 1000), expected["test_correct"][after].get<long long>());
+      EXPECT_EQ(std::llround(*record.score("train_acc") * 140),
+                expected["train_correct"][after].get<long long>());
+      EXPECT_EQ(std::llround(*record.score("val_acc") * 500),
+                expected["valid_correct"][after].get<long long>());
+      EXPECT_EQ(std::llround(*record.score("test_acc") * 1000),
+                expected["test_correct"][after].get<long long>());
     }
   });
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/weights_file.hpp"
+#include "models/gnn/gcn_weights.hpp"
 
 #include "formula_parameters.hpp"
 #include "models_fixture.hpp"
 #include "runtime/files/hdf5_file.hpp"
+#include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 #include "support/scratch_folder.hpp"
 
@@ -47,7 +48,7 @@ void expect_travels_between_all_grids(runtime::Communicator const& world, models
     auto const file = folder.file(grid->shape().to_string() + ".h5");
     models::GcnParameters<T> saved(*grid, plan, settings);
     set_formula_parameters(saved.list());
-    models::save_weights(*grid, file, saved.list(), settings);
+    models::save_weights(*grid, file, saved.list(), models::record_of(settings));
 
     auto const facts = models::read_weights_facts(world, file);
     EXPECT_EQ(facts.widths, widths);
@@ -83,7 +84,7 @@ TEST(WeightsFile, HoldsEveryNumberAtItsGlobalIndex) {
   auto const settings = model_of(7, 1);
   models::Gcn<double> saved(grid, store, settings);
   set_formula_parameters(saved.parameters());
-  models::save_weights(grid, folder.file("weights.h5"), saved.parameters(), settings);
+  models::save_weights(grid, folder.file("weights.h5"), saved.parameters(), models::record_of(settings));
 
   auto const file = runtime::Hdf5File::open(folder.file("weights.h5"));
   auto const found = file.read_all<double>("/parameters/layer1.weight");
@@ -111,7 +112,7 @@ TEST(WeightsFile, TellsThePartsOfItsModel) {
   pmm::ProcessGrid const grid(world, pmm::near_cubic(world.size()));
   auto const settings = model_with_all_parts(1);
   models::Gcn<double> saved(grid, store, settings);
-  models::save_weights(grid, folder.file("parts.h5"), saved.parameters(), settings);
+  models::save_weights(grid, folder.file("parts.h5"), saved.parameters(), models::record_of(settings));
   std::vector<std::string> names;
   for (auto const& parameter : saved.parameters())
     names.push_back(parameter.name);
@@ -141,7 +142,7 @@ TEST(WeightsFile, ASingleLayerKeepsTheNormThatItHasNoScaleFor) {
   settings.norm = models::Norm::rms;
   settings.set_layers(1, 7);
   models::Gcn<float> saved(grid, store, settings);
-  models::save_weights(grid, folder.file("one.h5"), saved.parameters(), settings);
+  models::save_weights(grid, folder.file("one.h5"), saved.parameters(), models::record_of(settings));
 
   auto const found = models::settings_of(models::read_weights_facts(world, folder.file("one.h5")));
 
@@ -151,6 +152,30 @@ TEST(WeightsFile, ASingleLayerKeepsTheNormThatItHasNoScaleFor) {
   models::require_architecture(world, folder.file("one.h5"), models::architecture_of(found));
 }
 
+TEST(WeightsFile, HoldsTheParametersOfAnyModel) {
+  runtime::Communicator const world(MPI_COMM_WORLD, "world");
+  test::ScratchFolder const folder(MPI_COMM_WORLD);
+  pmm::ProcessGrid const grid(world, pmm::near_cubic(world.size()));
+  auto const file = folder.file("table.h5");
+  auto const made = [&](std::uint64_t seed) {
+    auto const table = drawn<float>(grid, {{pmm::Axis::x, pmm::Axis::z}, {11, 6}}, seed);
+    return std::vector<models::Parameter<float>>{
+        {"table", models::ParameterRole::embedding, 0, table, table, {}, {}}};
+  };
+  auto const saved = made(1);
+  auto const loaded = made(2);
+  models::save_weights(grid, file, saved, {{"model", "table"}, {"words", "11"}});
+
+  models::load_weights(grid, file, loaded);
+
+  auto const expected = host_copy(saved[0].value());
+  auto const found = host_copy(loaded[0].value());
+  for (std::size_t i = 0; i < expected.extent(0); ++i)
+    EXPECT_EQ(found(i), expected(i));
+  models::require_architecture(world, file, {{"words", "11"}});
+  EXPECT_THROW(models::require_architecture(world, file, {{"words", "12"}}), runtime::UserError);
+}
+
 TEST(WeightsFile, RefusesOtherShapesAndOtherFiles) {
   runtime::Communicator const world(MPI_COMM_WORLD, "world");
   test::ScratchFolder const folder(MPI_COMM_WORLD);
@@ -158,7 +183,7 @@ TEST(WeightsFile, RefusesOtherShapesAndOtherFiles) {
   pmm::ProcessGrid const grid(world, pmm::near_cubic(world.size()));
   auto const file = folder.file("weights.h5");
   models::Gcn<float> saved(grid, store, model_of(7, 1));
-  models::save_weights(grid, file, saved.parameters(), model_of(7, 1));
+  models::save_weights(grid, file, saved.parameters(), models::record_of(model_of(7, 1)));
   models::Gcn<float> other(grid, store, model_of(8, 1));
 
   auto const message_of = [](auto&& work) -> std::string {

@@ -154,6 +154,35 @@ TEST_P(RowLossTest, LossAndGradientEqualSerialOnes) {
   }
 }
 
+TEST_P(RowLossTest, ABatchIsCountedWithItsLoss) {
+  for (auto const& [shape, kind] : shapes_and_kinds()) {
+    auto const logits =
+        make_dense(shape.rows, shape.columns, [](auto i, auto j) { return 4 * small_real(60, i, j); });
+    WholeTargets const whole(shape.rows, shape.columns);
+    for_each_placement(shape, [&](Placement const& placement) {
+      auto const targets = whole.part(block_of(grid_, placement));
+      auto const splits = host_copy(targets.splits);
+      auto const classes = host_copy(targets.classes);
+      auto const z = distributed<double>(grid_, placement, logits);
+      auto const dz = stained<double>(grid_, placement);
+      RowLoss<double> row_loss(grid_, placement, kind);
+      row_loss.set_targets(targets);
+      auto const num_rows = row_loss.num_rows(0);
+      auto const loss = row_loss.loss_and_gradient(exec_, z, dz);
+      clear_ledgers(grid_);
+
+      row_loss.set_batch_targets(targets, {{splits.data(), splits.size()}, {classes.data(), classes.size()}});
+
+      EXPECT_EQ(counted_calls(grid_), CallTotals{}) << "nothing is communicated";
+      EXPECT_THROW(static_cast<void>(row_loss.num_rows(0)), runtime::Error);
+      Vector<double> const loss_and_count("orthant::testing::loss_and_count", 2);
+      row_loss.loss_and_gradient(exec_, z, dz, num_rows, loss_and_count);
+      EXPECT_NEAR(host_copy(loss_and_count)(0), loss, 1e-13) << placement.to_string();
+      EXPECT_EQ(host_copy(loss_and_count)(1), num_rows) << placement.to_string();
+    });
+  }
+}
+
 TEST_P(RowLossTest, MetricsOfAllSplitsEqualSerialOnes) {
   // Integers: many ties, across ranks too.
   for (auto const& [shape, kind] : shapes_and_kinds()) {

@@ -288,7 +288,7 @@ int bench(EpochOptions const& options, Context& context) {
   // second on a device, which is recorded.
   settings.num_epochs = pmm::runs_on_host ? 1 : 2;
   std::int64_t device_taken = 0;
-  models::FullGraphTrainer<T>(grid, model, loss, settings).run([&](runtime::EpochRecord const&) {
+  models::Trainer<T>(grid, model, loss, settings).run([&](runtime::EpochRecord const&) {
     device_taken = device_memory.taken_bytes();
   });
   auto const peak = runtime::peak_resident_bytes();
@@ -299,7 +299,7 @@ int bench(EpochOptions const& options, Context& context) {
   runtime::DefaultExec const exec;
   settings.num_epochs = options.train.epochs;
   EpochTimes times;
-  models::FullGraphTrainer<T>(grid, model, loss, settings).run([&](runtime::EpochRecord const& epoch) {
+  models::Trainer<T>(grid, model, loss, settings).run([&](runtime::EpochRecord const& epoch) {
     times.add(epoch);
     bare.run(exec);
   });

@@ -7,10 +7,10 @@
 #include "graph/generate/dataset.hpp"
 #include "graph/partition/partition.hpp"
 #include "models/gnn/gcn.hpp"
+#include "models/gnn/gcn_weights.hpp"
 #include "models/gnn/memory_estimate.hpp"
-#include "models/gnn/weights_file.hpp"
 #include "models/plan/choose_schedule.hpp"
-#include "models/training/full_graph.hpp"
+#include "models/training/trainer.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/files/staged_file.hpp"
@@ -50,7 +50,7 @@ int train(TrainOptions const& options, Context& context) {
       model.num_parameters(), options.compute_dtype);
 
   begin_metrics(context, grid, options, model_settings.schedule); // nothing can be refused from here on
-  models::FullGraphTrainer<T> trainer(grid, model, loss, settings);
+  models::Trainer<T> trainer(grid, model, loss, settings);
   EpochLines lines(context, options.epochs);
   auto const result = trainer.run([&](runtime::EpochRecord const& epoch) { lines.write(epoch); });
   lines.finish();
@@ -59,7 +59,7 @@ int train(TrainOptions const& options, Context& context) {
     if (auto const sign = models::sign_of_divergence(trainer.evaluate()); !sign.empty())
       models::throw_diverged("the weights are not saved: " + sign);
   if (!options.save_weights.empty())
-    models::save_weights(grid, options.save_weights, model.parameters(), model_settings);
+    models::save_weights(grid, options.save_weights, model.parameters(), models::record_of(model_settings));
   auto const taken = meter.taken(world);
   report(context, result);
   say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),

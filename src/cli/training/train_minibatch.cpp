@@ -6,8 +6,8 @@
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
 #include "models/batches/mini_batch.hpp"
+#include "models/gnn/gcn_weights.hpp"
 #include "models/gnn/memory_estimate.hpp"
-#include "models/gnn/weights_file.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/files/staged_file.hpp"
@@ -56,7 +56,7 @@ int train(TrainOptions const& options, Context& context) {
       grid, store.facts(), models::plan_gcn(store, model_settings), model_settings, settings.optimizer,
       {batches.batch_size, batches.num_accumulated, has_full_graph});
   if (!options.force_memory) require_memory(context, "train", estimate);
-  models::MiniBatchTrainer<T> trainer(grid, store, model_settings, settings, batches);
+  models::MiniBatchGcn<T> trainer(grid, store, model_settings, settings, batches);
   if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());
 
   begin_metrics(context, grid, options, model_settings.schedule);
@@ -73,7 +73,7 @@ int train(TrainOptions const& options, Context& context) {
   lines.finish();
 
   if (!options.save_weights.empty())
-    models::save_weights(grid, options.save_weights, trainer.parameters(), model_settings);
+    models::save_weights(grid, options.save_weights, trainer.parameters(), models::record_of(model_settings));
   auto const taken = meter.taken(world);
   report(context, result);
   say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),

@@ -28,10 +28,10 @@ nlohmann::ordered_json done_record(models::TrainResult const& result, MemoryMete
                     {"val_acc", scores[1].accuracy()},
                     {"test_acc", scores[2].accuracy()}};
   };
-  if (result.last) {
-    add("last", *result.last);
-    record["best_epoch"] = result.best.epoch;
-    add("best", result.best.scores);
+  if (auto const& progress = result.progress; progress.last) {
+    add("last", *progress.last);
+    record["best_epoch"] = progress.best.epoch;
+    add("best", progress.best.scores);
   }
   return record;
 }
@@ -94,10 +94,10 @@ void report(Context const& context, models::TrainResult const& result) {
     say(context, "{:<22}{:>10.4f}{:>10.4f}{:>10.4f}\n", name, scores[0].accuracy(), scores[1].accuracy(),
         scores[2].accuracy());
   };
-  if (result.last) {
+  if (auto const& progress = result.progress; progress.last) {
     say(context, "\n{:<22}{:>10}{:>10}{:>10}\n", "accuracy", "train", "valid", "test");
-    line("last epoch", *result.last);
-    line(fmt::format("best (epoch {})", result.best.epoch), result.best.scores);
+    line("last epoch", *progress.last);
+    line(fmt::format("best (epoch {})", progress.best.epoch), progress.best.scores);
   }
   say(context, "\nseconds per epoch     {:.6f} (median)\n", result.median_epoch_seconds);
   say(context, "bytes per epoch       x {}, y {}, z {}", bytes_text(result.epoch_bytes[0]),
@@ -161,11 +161,11 @@ EpochLines::EpochLines(Context& context, std::int64_t num_epochs)
 
 void EpochLines::write(runtime::EpochRecord const& epoch) {
   context_.metrics.write(epoch);
-  if (epoch.val_acc && epoch.test_acc)
-    progress_.update(epoch.epoch, {{"loss", epoch.loss},
-                                   {"valid", *epoch.val_acc},
-                                   {"test", *epoch.test_acc},
-                                   {"seconds", epoch.seconds}});
+  auto const valid = epoch.score("val_acc");
+  auto const test = epoch.score("test_acc");
+  if (valid && test)
+    progress_.update(epoch.epoch,
+                     {{"loss", epoch.loss}, {"valid", *valid}, {"test", *test}, {"seconds", epoch.seconds}});
   else
     progress_.update(epoch.epoch, {{"loss", epoch.loss}, {"seconds", epoch.seconds}});
 }

@@ -9,7 +9,7 @@
 #include "cli/training/train_options.hpp"
 #include "graph/store/store_reader.hpp"
 #include "models/plan/gcn_settings.hpp"
-#include "models/training/full_graph.hpp"
+#include "models/training/trainer.hpp"
 #include "runtime/report/progress.hpp"
 
 #include <cstdio>

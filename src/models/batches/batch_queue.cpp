@@ -4,13 +4,15 @@
 namespace orthant::models {
 
 template<class T>
-BatchQueue<T>::BatchQueue(BatchSource<T>& source, sampling::VertexSampler const& sampler, std::int64_t group,
-                          std::int64_t num_accumulated, std::int64_t num_epochs, Prefetch prefetch)
-    : source_(source),
+BatchQueue<T>::BatchQueue(BatchMaker<T>& maker, sampling::VertexSampler const& sampler, std::int64_t group,
+                          std::int64_t num_accumulated, std::int64_t num_epochs, Prefetch prefetch,
+                          std::int64_t first_epoch, std::int64_t first_step)
+    : maker_(maker),
       sampler_(sampler),
       group_(group),
       num_accumulated_(num_accumulated),
-      num_epochs_(num_epochs) {
+      num_epochs_(num_epochs),
+      place_{first_epoch, first_step, 0} {
   if (prefetch == Prefetch::none) return;
   task_.emplace([this] { fill_back(); });
   if (!is_at_end()) task_->start();
@@ -18,7 +20,7 @@ BatchQueue<T>::BatchQueue(BatchSource<T>& source, sampling::VertexSampler const&
 
 template<class T>
 void BatchQueue<T>::fill_back() {
-  source_.fill(place_.epoch, sampler_.batch_of(place_.step, group_, place_.accumulated), batches_[back_]);
+  maker_.fill(place_.epoch, sampler_.batch_of(place_.step, group_, place_.accumulated), batches_[back_]);
 }
 
 template<class T>

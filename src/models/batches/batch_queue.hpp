@@ -6,7 +6,7 @@
 // batches are in memory, the one in use and the next.
 
 #include "models/batches/background_task.hpp"
-#include "models/batches/batch_source.hpp"
+#include "models/batches/batch_maker.hpp"
 #include "runtime/report/timer.hpp"
 #include "sampling/vertex_sampler.hpp"
 
@@ -21,10 +21,11 @@ enum class Prefetch : std::uint8_t { none, next_batch };
 template<class T>
 class BatchQueue {
  public:
-  /// Batches of `num_epochs` epochs from 1 on, `num_accumulated` a step, for data group `group`. Both
-  /// referents must outlive the queue.
-  BatchQueue(BatchSource<T>& source, sampling::VertexSampler const& sampler, std::int64_t group,
-             std::int64_t num_accumulated, std::int64_t num_epochs, Prefetch prefetch);
+  /// Batches up to the end of epoch `num_epochs`, `num_accumulated` per step, for data group `group`; the
+  /// first is that of `first_step` (from 0) of `first_epoch` (from 1). Both referents must outlive the queue.
+  BatchQueue(BatchMaker<T>& maker, sampling::VertexSampler const& sampler, std::int64_t group,
+             std::int64_t num_accumulated, std::int64_t num_epochs, Prefetch prefetch,
+             std::int64_t first_epoch, std::int64_t first_step);
 
   /// The next batch, until the next call; and, with prefetching, starts on the one after. Phases:
   /// "sampling_wait", that this thread stood still, and "sampling", that the batch took on whichever thread.
@@ -41,7 +42,7 @@ class BatchQueue {
   void fill_back();
   void advance();
 
-  BatchSource<T>& source_;
+  BatchMaker<T>& maker_;
   sampling::VertexSampler const& sampler_;
   std::int64_t group_;
   std::int64_t num_accumulated_;

@@ -11,8 +11,9 @@ void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batch
                      GcnSettings const& settings) {
   ORTHANT_REQUIRE(!batches.empty(), "a step without a batch");
   for (auto const& [plan, traits] : batches) {
-    pmm::plan_set_targets(step, plan.logits());
-    plan_pass(step, plan, settings, traits);
+    auto of_batch = traits;
+    of_batch.counts_rows = true;
+    plan_pass(step, plan, settings, of_batch);
   }
   auto const parameters = parameters_of(batches.front().plan, settings);
   constexpr std::int64_t loss_and_count = 2;

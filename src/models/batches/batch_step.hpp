@@ -17,7 +17,7 @@ struct PlannedBatch {
   GcnEpochTraits traits;
 };
 
-/// Lists a step on these batches of one group, one after the other, as MiniBatchTrainer runs it.
+/// Lists a step on these batches of one group, one after the other, as Trainer runs it.
 void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batches,
                      GcnSettings const& settings);
 

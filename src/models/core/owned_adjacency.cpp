@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace orthant::models {
 namespace {
@@ -206,7 +207,7 @@ OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid, GraphStore 
     keep_needed(needed, pattern);
     block.rows = {0, std::ssize(block.row_offsets) - 1};
     block.columns_range = {0, needed.num_columns(made.sizes)};
-    auto const csr = to_csr<T>(block);
+    auto const csr = to_csr<T>(std::exchange(block, {}));
     auto const of_rows = kept(needed.over_a, read_listed_scales(store, rows));
     auto const of_columns = kept(needed.over_c, read_listed_scales(store, columns));
     auto const forward = scaled(csr, of_rows.of_rows, of_columns.of_columns);

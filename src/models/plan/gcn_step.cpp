@@ -161,7 +161,7 @@ void plan_pass(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& sett
                GcnEpochTraits const& traits) {
   EpochList list(step, plan, settings, traits);
   list.forward();
-  pmm::plan_loss(step, plan.logits(), traits.loss);
+  pmm::plan_loss(step, plan.logits(), traits.loss, traits.counts_rows);
   list.backward();
 }
 

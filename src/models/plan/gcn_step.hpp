@@ -28,6 +28,7 @@ struct GcnEpochTraits {
   bool has_sparse_features = false;
   bool keeps_first_aggregate = false; // A^ F0 of an earlier epoch
   pmm::LossKind loss = pmm::LossKind::softmax;
+  bool counts_rows = false; // of a batch, together with its loss
   CountNonzeros num_nonzeros = [](pmm::Placement const&) { return std::int64_t{0}; };
   /// What this rank moves for the residual of a layer: where the row orders put each row decides, not the
   /// layout. `is_backward`: for dF. Residuals of no size make no call.

@@ -187,6 +187,24 @@ void Optimizer<T>::step(DefaultExec const& exec, Number<double> const& gradient_
         AdamUpdate<T>{as_scalar(settings_.beta1), as_scalar(settings_.beta2), as_scalar(settings_.epsilon)});
 }
 
+template<class T>
+std::vector<OptimizerArray<T>> Optimizer<T>::arrays(std::size_t p) const {
+  auto const& [first, second] = moments_.at(p);
+  if (settings_.kind != OptimizerKind::sgd) return {{"exp_avg", first}, {"exp_avg_sq", second}};
+  if (settings_.momentum != 0) return {{"momentum_buffer", first}};
+  return {};
+}
+
+template<class T>
+std::int64_t Optimizer<T>::num_steps() const {
+  return static_cast<std::int64_t>(Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), num_steps_)(0));
+}
+
+template<class T>
+void Optimizer<T>::set_num_steps(std::int64_t num_steps) {
+  Kokkos::deep_copy(num_steps_, static_cast<double>(num_steps));
+}
+
 template class Optimizer<float>;
 template class Optimizer<double>;
 

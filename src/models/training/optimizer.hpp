@@ -10,12 +10,14 @@
 //   adamw   w -= lr wd w, then adam with wd = 0
 //
 // t and the scale are in the memory of the kernels: a step reads and writes nothing of the host's, and may be
-// replayed. Sources: Kingma & Ba (arXiv 1412.6980), Loshchilov & Hutter (arXiv 1711.05101).
+// replayed. The values, m, v and t are all that a training needs to go on elsewhere. Sources: Kingma & Ba
+// (arXiv 1412.6980), Loshchilov & Hutter (arXiv 1711.05101).
 
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/number.hpp"
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -46,6 +48,14 @@ struct ParameterShard {
 /// Lists the arrays of an Optimizer, for parameters of which this rank has that many numbers each.
 void plan_optimizer_arrays(pmm::StepPlan& step, OptimizerSettings const& settings,
                            std::vector<std::int64_t> const& lengths);
+
+/// An array that the optimiser keeps for a parameter: m and v, by the names that PyTorch gives them. Of as
+/// many numbers as the parameter's piece on this rank, in the same order. A copy shares the numbers.
+template<class T>
+struct OptimizerArray {
+  std::string name; // "exp_avg", "exp_avg_sq"; sgd: "momentum_buffer"
+  runtime::Vector<T> numbers;
+};
 
 namespace detail {
 /// What the update of one parameter reads and writes, for kernels.
@@ -78,6 +88,12 @@ class Optimizer {
   /// One update of every parameter. `gradient_scale`, which kernels read, multiplies the gradients first
   /// (clipping). Two kernels (on the host: one a parameter). Enqueues on exec; does not fence.
   void step(runtime::DefaultExec const& exec, runtime::Number<double> const& gradient_scale);
+
+  /// The arrays of parameter `p`: none for sgd without momentum. Writing to them sets the state.
+  [[nodiscard]] std::vector<OptimizerArray<T>> arrays(std::size_t p) const;
+  /// t, the number of steps so far. Waits for all kernels.
+  [[nodiscard]] std::int64_t num_steps() const;
+  void set_num_steps(std::int64_t num_steps);
 
  private:
   struct Moments {

@@ -105,6 +105,15 @@ void ParameterUpdate<T>::require_bounded_parameters(runtime::DefaultExec const& 
                                  std::sqrt(on_host(p))));
 }
 
+template<class T>
+std::vector<StateArray<T>> ParameterUpdate<T>::state() const {
+  std::vector<StateArray<T>> state;
+  for (std::size_t p = 0; p < parameters_.size(); ++p)
+    for (auto& array : optimizer_.arrays(p))
+      state.push_back({parameters_[p], std::move(array)});
+  return state;
+}
+
 template class ParameterUpdate<float>;
 template class ParameterUpdate<double>;
 

@@ -22,6 +22,14 @@ void plan_update_arrays(pmm::StepPlan& step, OptimizerSettings const& optimizer,
                         std::vector<std::int64_t> const& lengths);
 void plan_update(pmm::StepPlan& step, std::int64_t num_parameters);
 
+/// An array of the optimiser's state and the parameter that it belongs to, whose placement it has. A copy
+/// shares the numbers.
+template<class T>
+struct StateArray {
+  Parameter<T> parameter;
+  OptimizerArray<T> array;
+};
+
 template<class T>
 class ParameterUpdate {
  public:
@@ -54,6 +62,12 @@ class ParameterUpdate {
   /// finite in T: products of such numbers are not. After the last step, before anybody takes the parameters
   /// for a result. Fences exec. Collective over the grid's group.
   void require_bounded_parameters(runtime::DefaultExec const& exec) const;
+
+  /// The optimiser's state, readable and settable: its arrays for all parameters, in their order, and the
+  /// number of steps so far. Between steps; num_steps() waits for all kernels.
+  [[nodiscard]] std::vector<StateArray<T>> state() const;
+  [[nodiscard]] std::int64_t num_steps() const { return optimizer_.num_steps(); }
+  void set_num_steps(std::int64_t num_steps) { optimizer_.set_num_steps(num_steps); }
 
  private:
   pmm::ProcessGrid const& grid_;

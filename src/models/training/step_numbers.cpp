@@ -11,14 +11,13 @@ using runtime::Vector;
 using Once = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
 
 struct AddToSums {
-  Vector<double> loss;
+  Vector<double> loss_and_count;
   Vector<double> sums;
   double weight;
-  double count;
   bool is_first;
   KOKKOS_FUNCTION void operator()(std::int64_t) const {
-    sums(0) = (is_first ? 0.0 : sums(0)) + loss(0) * weight;
-    sums(1) = (is_first ? 0.0 : sums(1)) + count;
+    sums(0) = (is_first ? 0.0 : sums(0)) + loss_and_count(0) * weight;
+    sums(1) = (is_first ? 0.0 : sums(1)) + loss_and_count(1);
   }
 };
 
@@ -58,9 +57,9 @@ StepNumbers::StepNumbers(std::size_t num_norms)
     on_host_ = decltype(on_host_)("orthant::models::step_numbers", numbers_.extent(0));
 }
 
-void StepNumbers::add_to_sums(DefaultExec const& exec, std::int64_t k, double weight, double count) const {
+void StepNumbers::add_to_sums(DefaultExec const& exec, std::int64_t k, double weight) const {
   Kokkos::parallel_for("orthant::models::add_to_sums", Once(exec, 0, 1),
-                       AddToSums{loss(), sums(), weight, count, k == 0});
+                       AddToSums{loss_and_count(), sums(), weight, k == 0});
 }
 
 void StepNumbers::finish_norms(DefaultExec const& exec, double nominal_count, double gradient_scale,
@@ -76,7 +75,7 @@ StepNumbers::OnHost StepNumbers::read(DefaultExec const& exec) const {
     numbers = on_host_.data();
   }
   runtime::compat::fence(exec, "orthant::models::StepNumbers/the end of a step");
-  return {numbers[0], numbers[1], numbers[2], {numbers + first_norm, num_norms()}};
+  return {numbers[0], numbers[2], numbers[3], {numbers + first_norm, num_norms()}};
 }
 
 } // namespace orthant::models

@@ -21,16 +21,19 @@ class StepNumbers {
 
   /// [1] the loss of one pass.
   [[nodiscard]] runtime::Vector<double> loss() const { return part(0, 1); }
-  /// [2] sums over the passes of a step where it has several: of losses, and of what they are of.
-  [[nodiscard]] runtime::Vector<double> sums() const { return part(1, 2); }
+  /// [2] the same, and the number of rows that it is over.
+  [[nodiscard]] runtime::Vector<double> loss_and_count() const { return part(0, 2); }
+  /// [2] sums over the passes of a step if it has several: of losses, and of the rows that they are over.
+  [[nodiscard]] runtime::Vector<double> sums() const { return part(2, 2); }
   /// What the gradients are multiplied by.
-  [[nodiscard]] runtime::Number<double> scale() const { return runtime::number_at(numbers_, 3); }
+  [[nodiscard]] runtime::Number<double> scale() const { return runtime::number_at(numbers_, 4); }
   /// [num_norms] squared norms of the gradients, and then norms.
   [[nodiscard]] runtime::Vector<double> norms() const { return part(first_norm, num_norms()); }
   [[nodiscard]] std::size_t num_norms() const { return numbers_.extent(0) - first_norm; }
 
-  /// sums() := the first of a step (k = 0), or += loss() * weight and count. Enqueues on exec.
-  void add_to_sums(runtime::DefaultExec const& exec, std::int64_t k, double weight, double count) const;
+  /// sums() := (k = 0, the first of a step) or += {loss * weight, count}, of loss_and_count(). Enqueues on
+  /// exec.
+  void add_to_sums(runtime::DefaultExec const& exec, std::int64_t k, double weight) const;
 
   /// norms() := factor times the roots of norms(); scale() := factor, where clip_norm is positive at most as
   /// much as makes the norm of all gradients together that. The factor: 1, or where nominal_count is positive
@@ -50,7 +53,7 @@ class StepNumbers {
   [[nodiscard]] OnHost read(runtime::DefaultExec const& exec) const;
 
  private:
-  static constexpr std::size_t first_norm = 4;
+  static constexpr std::size_t first_norm = 5;
   friend void plan_step_numbers(pmm::StepPlan& step, std::int64_t num_norms);
   [[nodiscard]] runtime::Vector<double> part(std::size_t begin, std::size_t count) const {
     return runtime::Vector<double>(numbers_.data() + begin, count);

@@ -20,16 +20,19 @@ char const* text_of_not_finite(double loss) {
   return std::isnan(loss) ? "nan" : "infinite";
 }
 
-void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainResult& result) {
+void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainProgress& progress) {
   auto const& [train, valid, test] = scores;
-  record.train_acc = train.accuracy();
-  if (valid.num_counted > 0) record.val_acc = valid.accuracy();
-  if (valid.num_counted > 0) record.val_loss = valid.loss;
-  if (test.num_counted > 0) record.test_acc = test.accuracy();
-  if (test.num_counted > 0) record.test_loss = test.loss;
-  result.last = scores;
-  if (result.best.epoch == 0 || valid.accuracy() > result.best.scores[1].accuracy())
-    result.best = {record.epoch, scores};
+  record.scores = {{"train_acc", train.accuracy()}};
+  auto const add = [&](char const* name, pmm::SplitMetrics const& of, double value) {
+    if (of.num_counted > 0) record.scores.emplace_back(name, value);
+  };
+  add("val_acc", valid, valid.accuracy());
+  add("test_acc", test, test.accuracy());
+  add("val_loss", valid, valid.loss);
+  add("test_loss", test, test.loss);
+  progress.last = scores;
+  if (progress.best.epoch == 0 || valid.accuracy() > progress.best.scores[1].accuracy())
+    progress.best = {record.epoch, scores};
 }
 
 } // namespace
@@ -56,12 +59,19 @@ CommunicatedBytes sum_of_difference(pmm::ProcessGrid const& grid, CommunicatedBy
 }
 
 TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settings, EpochWork const& work,
-                       std::function<void(runtime::EpochRecord const&)> const& on_epoch) {
+                       std::function<void(runtime::EpochRecord const&)> const& on_epoch,
+                       TrainProgress const& start, StopRequest const& should_stop) {
+  ORTHANT_REQUIRE(start.epoch >= 1 && start.step >= 0, "a start at epoch ", start.epoch, ", step ",
+                  start.step);
   TrainResult result;
+  auto& progress = result.progress = start;
   std::vector<double> seconds;
-  for (std::int64_t epoch = 1; epoch <= settings.num_epochs; ++epoch) {
+  while (progress.epoch <= settings.num_epochs) {
+    auto const epoch = progress.epoch;
     auto const before = communicated_bytes(grid);
-    auto record = work.train(epoch);
+    auto trained = work.train(progress, should_stop);
+    if (!trained) break;
+    auto& record = *trained;
 
     auto const bytes = sum_of_difference(grid, before, communicated_bytes(grid));
     record.comm_bytes = bytes.counted;
@@ -79,9 +89,11 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
       auto const scores = work.evaluate();
       if (auto const sign = sign_of_divergence(scores); !sign.empty())
         throw_diverged(fmt::format("after the update of epoch {} {}", epoch, sign));
-      add_scores(scores, record, result);
+      add_scores(scores, record, progress);
     }
     on_epoch(record);
+    progress.begin_epoch(epoch + 1);
+    if (should_stop && should_stop(progress)) break;
   }
   work.require_bounded_parameters();
   if (seconds.size() > 1) seconds.erase(seconds.begin());

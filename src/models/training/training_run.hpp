@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What full-graph and mini-batch training have in common: settings, the loop over epochs with its evaluations
-// and records, and what comes out.
+// and records, and the result. The loop may stop after any step, and start at any: dropout, batches and
+// records follow from the epoch and the step alone, so a run that goes on is the run that never stopped.
 
 #include "models/core/vertex_loss.hpp"
 #include "models/training/optimizer.hpp"
@@ -33,10 +34,30 @@ struct BestEpoch {
   Scores scores;
 };
 
-struct TrainResult {
+/// How far a training has come: where its next step is, and what was found before it. This, the parameters
+/// and the optimiser's state are all that it needs to go on.
+struct TrainProgress {
+  std::int64_t epoch = 1;     // of the next step, from 1; num_epochs + 1 after the last
+  std::int64_t step = 0;      // of that epoch, from 0
+  double loss_sum = 0;        // of that epoch's steps so far: the sum over their rows,
+  double loss_count = 0;      // and the number of rows
   std::optional<Scores> last; // of the last evaluation
   BestEpoch best;
-  double median_epoch_seconds = 0; // the first epoch left out where there are others
+
+  void begin_epoch(std::int64_t next) {
+    epoch = next;
+    step = 0;
+    loss_sum = loss_count = 0;
+  }
+};
+
+/// Asked after every step: true ends the run. All ranks are asked with the same progress and must answer
+/// alike. The last step of an epoch is done when the epoch's record has been handed out.
+using StopRequest = std::function<bool(TrainProgress const&)>;
+
+struct TrainResult {
+  TrainProgress progress;          // behind the last step
+  double median_epoch_seconds = 0; // of this run; the first epoch left out where there are others
   double last_loss = 0;
   std::array<std::int64_t, 3> epoch_bytes{}; // communicated over x, y, z in an epoch, sum over ranks
   std::int64_t epoch_data_bytes = 0;         // over the data axis
@@ -59,18 +80,22 @@ struct CommunicatedBytes {
 
 /// The two halves of an epoch, and what is asked of the parameters in the end.
 struct EpochWork {
-  std::function<runtime::EpochRecord(std::int64_t epoch)>
-      train; // epochs from 1; loss, norms, seconds, phases
+  /// The steps of an epoch from where the progress is, which goes along. A record of loss, norms, seconds and
+  /// phases; none if it was told to stop before the last step.
+  std::function<std::optional<runtime::EpochRecord>(TrainProgress&, StopRequest const&)> train;
   std::function<Scores()> evaluate;
   std::function<void()> require_bounded_parameters;
 };
 
-/// Trains all epochs, evaluates those that are due, and adds bytes and scores to their records; `on_epoch` is
-/// called after each, on every rank, with the same record. Throws Error, before the epoch's record is handed
-/// out, where a loss after its update is not finite, and where the parameters are not bounded after the last
-/// one. Collective over the grid's world.
+/// Trains all epochs from `start` on, or until `should_stop` (empty: never), evaluates those that are due, and
+/// adds bytes and scores to their records; `on_epoch` is called after each, on every rank, with the same
+/// record. If it starts within an epoch, that one's record has the loss of the whole epoch, but the seconds,
+/// bytes and phases of these steps alone. Throws Error, before the epoch's record is handed out, if a loss
+/// after its update is not finite, and if the parameters are not bounded after the last one. Collective over
+/// the grid's world.
 TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settings, EpochWork const& work,
-                       std::function<void(runtime::EpochRecord const&)> const& on_epoch);
+                       std::function<void(runtime::EpochRecord const&)> const& on_epoch,
+                       TrainProgress const& start = {}, StopRequest const& should_stop = {});
 
 /// Throws Error: `what` is the epoch (and step), `layer` the first whose output is not finite, or -1.
 [[noreturn]] void throw_loss_not_finite(std::string const& what, double loss, std::int64_t layer);

@@ -19,7 +19,7 @@
 #include "pmm/cost/planned_array.hpp"
 #include "pmm/cost/planned_call.hpp"
 #include "pmm/grid/layout.hpp"
-#include "runtime/numbers/wire.hpp"
+#include "runtime/numbers/encoding.hpp"
 
 #include <cstdint>
 #include <string>
@@ -71,7 +71,7 @@ class StepPlan {
   }
   /// Bytes of that many numbers on the wire.
   [[nodiscard]] std::int64_t wire_bytes(std::int64_t num_elements, Wire wire) const {
-    return num_elements * (wire == Wire::native ? scalar_bytes_ : std::int64_t{2});
+    return runtime::encoding_of(wire).encoded_bytes(num_elements, scalar_bytes_);
   }
 
   /// Products that are listed from now on belong to this layer.

@@ -16,18 +16,12 @@ using runtime::Reduction;
 
 namespace {
 
-/// Of `count` sums over complete rows, in double.
-void plan_row_sums(StepPlan& step, Layout const& layout, std::int64_t count) {
+/// Of `count` sums over rows, or over entries, in double: as RowLoss::reduce_sums does.
+void plan_sums(StepPlan& step, Layout const& layout, LossKind kind, std::int64_t count) {
   auto const bytes = count * static_cast<std::int64_t>(sizeof(double));
+  if (kind == LossKind::binary) step.add_call(Operation::all_reduce, layout.columns, bytes);
   step.add_call(Operation::all_reduce, layout.rows, bytes);
   if (layout.storage == Storage::row_sharded) step.add_call(Operation::all_reduce, layout.third(), bytes);
-}
-
-/// Of `count` sums over rows, or over entries: as RowLoss::reduce_sums does.
-void plan_sums(StepPlan& step, Layout const& layout, LossKind kind, std::int64_t count) {
-  if (kind == LossKind::binary)
-    step.add_call(Operation::all_reduce, layout.columns, count * static_cast<std::int64_t>(sizeof(double)));
-  plan_row_sums(step, layout, count);
 }
 
 /// The maximum of each row, and then its two sums.
@@ -40,15 +34,9 @@ void plan_softmax(StepPlan& step, Placement const& logits) {
 
 } // namespace
 
-void plan_set_targets(StepPlan& step, Placement const& logits) {
-  // The ranks agree whether their targets are right.
-  step.add_call(Operation::all_reduce, group_axes, std::int64_t{sizeof(std::int64_t)});
-  plan_row_sums(step, logits.layout, num_splits);
-}
-
-void plan_loss(StepPlan& step, Placement const& logits, LossKind kind) {
+void plan_loss(StepPlan& step, Placement const& logits, LossKind kind, bool counts_rows) {
   if (kind == LossKind::softmax) plan_softmax(step, logits);
-  plan_sums(step, logits.layout, kind, 1);
+  plan_sums(step, logits.layout, kind, counts_rows ? 2 : 1);
 }
 
 void plan_scores(StepPlan& step, Placement const& logits, LossKind kind) {
@@ -82,6 +70,7 @@ void RowLoss<T>::rebind(Placement const& logits) {
   placement_ = logits;
   block_ = block_of(*grid_, logits);
   has_targets_ = false;
+  num_rows_.reset();
   if (kind_ == LossKind::binary) return;
   auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
   if (row_value_indices_.extent(0) < num_rows) {
@@ -140,34 +129,50 @@ typename RowLoss<T>::LocalCounts RowLoss<T>::count(HostTargets const& rows) cons
 }
 
 template<class T>
-template<class Rows>
-void RowLoss<T>::set_and_count(RowTargets const& targets, Rows const& rows) {
+void RowLoss<T>::set_targets(RowTargets const& targets) {
   LocalCounts local;
   runtime::together(grid_->group(), [&] {
     check(targets);
-    local = count(rows);
-    ORTHANT_REQUIRE(local.num_bad == 0, local.num_bad, " rows have a split beyond ", num_splits - 1,
-                    " or a class beyond the ", placement_.extents.columns, " of the logits");
+    local = count(targets);
+    require_valid(local);
   });
-  targets_ = targets;
-  has_targets_ = true;
+  use(targets, local);
   auto& counts = local.counted;
   // Every rank of the class axis has counted the same rows.
   runtime::all_reduce(runtime::host, grid_->over(placement_.layout.rows), counts);
   if (placement_.layout.storage == Storage::row_sharded)
     runtime::all_reduce(runtime::host, grid_->over(placement_.layout.third()), counts);
-  for (std::size_t s = 0; s < num_rows_.size(); ++s)
-    num_rows_[s] = static_cast<std::int64_t>(counts[s]);
+  num_rows_.emplace();
+  for (std::size_t s = 0; s < counts.size(); ++s)
+    (*num_rows_)[s] = static_cast<std::int64_t>(counts[s]);
 }
 
 template<class T>
-void RowLoss<T>::set_targets(RowTargets const& targets) {
-  set_and_count(targets, targets);
+void RowLoss<T>::set_batch_targets(RowTargets const& targets, HostTargets const& rows) {
+  check(targets);
+  auto const local = count(rows);
+  require_valid(local);
+  use(targets, local);
 }
 
 template<class T>
-void RowLoss<T>::set_targets(RowTargets const& targets, HostTargets const& rows) {
-  set_and_count(targets, rows);
+void RowLoss<T>::require_valid(LocalCounts const& local) const {
+  ORTHANT_REQUIRE(local.num_bad == 0, local.num_bad, " rows have a split beyond ", num_splits - 1,
+                  " or a class beyond the ", placement_.extents.columns, " of the logits");
+}
+
+template<class T>
+void RowLoss<T>::use(RowTargets const& targets, LocalCounts const& local) {
+  targets_ = targets;
+  has_targets_ = true;
+  num_local_train_rows_ = local.counted[0];
+  num_rows_.reset();
+}
+
+template<class T>
+std::int64_t RowLoss<T>::num_rows(int split) const {
+  ORTHANT_REQUIRE(num_rows_, "the rows of a batch, or of nothing, are not counted over the ranks");
+  return (*num_rows_)[static_cast<std::size_t>(split)];
 }
 
 template<class T>
@@ -270,6 +275,12 @@ void RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const&
   } else {
     run_softmax(exec, z, dz, of_gradient);
     detail::softmax_loss(exec, targets_, sum_and_target_, sum);
+  }
+  if (loss.extent(0) > 1) {
+    // Of a binary loss the class axis is summed over, too: its first rank counts.
+    auto const counts = kind_ == LossKind::softmax || grid_->coordinate(placement_.layout.columns) == 0;
+    Kokkos::parallel_for("orthant::pmm::set_count", detail::RowPolicy(exec, 0, 1),
+                         detail::SetNumber{runtime::number_at(loss, 1), counts ? num_local_train_rows_ : 0});
   }
   reduce_sums(exec, loss);
   Kokkos::parallel_for("orthant::pmm::scale_loss", detail::RowPolicy(exec, 0, 1),

@@ -22,6 +22,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace orthant::pmm {
@@ -44,9 +45,9 @@ struct HostTargets {
 
 enum class LossKind : std::uint8_t { softmax, binary };
 
-/// Lists the collectives of RowLoss::set_targets, RowLoss::loss_and_gradient, and RowLoss::evaluate.
-void plan_set_targets(StepPlan& step, Placement const& logits);
-void plan_loss(StepPlan& step, Placement const& logits, LossKind kind);
+/// Lists the collectives of RowLoss::loss_and_gradient, and of RowLoss::evaluate. `counts_rows`: the rows of
+/// a batch are counted over the ranks together with its loss.
+void plan_loss(StepPlan& step, Placement const& logits, LossKind kind, bool counts_rows = false);
 void plan_scores(StepPlan& step, Placement const& logits, LossKind kind);
 
 /// Lists the arrays of a RowLoss.
@@ -78,17 +79,20 @@ class RowLoss {
   /// where their lengths are not those of the logits, or a split or a class is out of range. Collective over
   /// the grid's group. Waits for kernels that check and count.
   void set_targets(RowTargets const& targets);
-  /// The same where `rows` are those of `targets`: the host checks and counts, and nothing is waited for.
-  void set_targets(RowTargets const& targets, HostTargets const& rows);
+  /// Sets the targets of one batch of many, whose rows this rank also has in host memory, and checks and
+  /// counts them there. Not collective, and waits for nothing: num_rows() is not known, and the labelled
+  /// training rows are counted with the loss. Throws Error, on this rank alone, as set_targets() does.
+  void set_batch_targets(RowTargets const& targets, HostTargets const& rows);
 
-  /// Labelled rows of the split on all ranks.
-  [[nodiscard]] std::int64_t num_rows(int split) const { return num_rows_[static_cast<std::size_t>(split)]; }
+  /// Labelled rows of the split on all ranks. Error after set_batch_targets().
+  [[nodiscard]] std::int64_t num_rows(int split) const;
 
   /// The training loss; gradient := its derivative by the logits (zero outside the training rows). `gradient`
   /// has the placement of `logits` and may be the same matrix. `num_counted` replaces n where other groups
   /// train on rows of the same step (a data axis, accumulated batches): losses and gradients then add up. 0
   /// and a zero gradient where n is 0. The gradient, not the loss, is multiplied by `gradient_scale`. The
-  /// loss goes to loss(0), of an array of one number. Enqueues on exec; does not fence.
+  /// loss goes to loss(0), of an array of one number; if it is one of two, the labelled training rows on all
+  /// ranks go to loss(1). Enqueues on exec; does not fence.
   void loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits, DistMatrix<T> const& gradient,
                          std::int64_t num_counted, Vector<double> const& loss, double gradient_scale = 1);
   /// The same with the loss brought to the host, for tests and tools: allocates, and fences exec.
@@ -117,8 +121,8 @@ class RowLoss {
   [[nodiscard]] LocalCounts count(RowTargets const& targets) const;
   [[nodiscard]] LocalCounts count(HostTargets const& rows) const;
   void check(RowTargets const& targets) const;
-  template<class Rows>
-  void set_and_count(RowTargets const& targets, Rows const& rows);
+  void require_valid(LocalCounts const& local) const;
+  void use(RowTargets const& targets, LocalCounts const& local);
   void require_planned(DistMatrix<T> const& matrix) const;
   void run_softmax(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale);
   void softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale);
@@ -133,7 +137,8 @@ class RowLoss {
   Block block_;
   RowTargets targets_;
   bool has_targets_ = false;
-  std::array<std::int64_t, num_splits> num_rows_{};
+  std::optional<std::array<std::int64_t, num_splits>> num_rows_; // on all ranks; none of a batch
+  double num_local_train_rows_ = 0;
   Vector<T> row_scalars_;                            // memory of row_max_ and sum_and_target_
   Vector<runtime::ValueIndex<T>> row_value_indices_; // memory of row_arg_max_
   Vector<T> row_max_;                                // [rows]

@@ -345,6 +345,12 @@ struct ScaleLoss {
   KOKKOS_FUNCTION void operator()(std::int64_t) const { loss() = scale == 0 ? 0.0 : loss() * scale; }
 };
 
+struct SetNumber {
+  runtime::Number<double> to;
+  double number;
+  KOKKOS_FUNCTION void operator()(std::int64_t) const { to() = number; }
+};
+
 /// Loss, correct and counted entries of each split, of this rank's classes.
 template<class T>
 SplitSums score_binary(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets) {

@@ -10,6 +10,7 @@
 #include "runtime/range.hpp"
 
 #include <Kokkos_Core.hpp>
+#include <cstddef>
 #include <cstdint>
 
 namespace orthant::runtime {
@@ -41,36 +42,40 @@ inline constexpr bool is_device_buffer<Kokkos::View<T, Properties...>> =
     !Kokkos::SpaceAccessibility<Kokkos::HostSpace,
                                 typename Kokkos::View<T, Properties...>::memory_space>::accessible;
 
-// The 16-bit wire's kernels. Functions of their own: nvcc takes no kernel inside another lambda of a class.
-template<class Exec>
-void encode_on(Exec const& exec, Wire wire, float const* values, std::uint16_t* encoded, std::int64_t count,
-               int* overflows) {
+// The kernels of encodings, for formats of numbers that stand alone. Functions of their own: nvcc takes no
+// kernel inside another lambda of a class.
+template<class Format, class Exec>
+void encode_on(Exec const& exec, float const* values, std::byte* bytes, std::int64_t count, int* overflows) {
+  auto* const encoded = reinterpret_cast<typename Format::Encoded*>(bytes);
   Kokkos::parallel_for(
       "orthant::runtime::encode", Kokkos::RangePolicy<Exec, std::int64_t>(exec, 0, count),
       KOKKOS_LAMBDA(std::int64_t i) {
-        encoded[i] = encode(wire, values[i]);
-        if (has_overflowed(wire, values[i], encoded[i])) *overflows = 1;
+        encoded[i] = Format::encode(values[i]);
+        if (Format::has_overflowed(values[i], encoded[i])) *overflows = 1;
       });
 }
 
-template<class Exec>
-void decode_on(Exec const& exec, Wire wire, std::uint16_t const* encoded, float* values, std::int64_t count) {
+template<class Format, class Exec>
+void decode_on(Exec const& exec, std::byte const* bytes, float* values, std::int64_t count) {
+  auto const* const encoded = reinterpret_cast<typename Format::Encoded const*>(bytes);
   Kokkos::parallel_for(
       "orthant::runtime::decode", Kokkos::RangePolicy<Exec, std::int64_t>(exec, 0, count),
-      KOKKOS_LAMBDA(std::int64_t i) { values[i] = decode(wire, encoded[i]); });
+      KOKKOS_LAMBDA(std::int64_t i) { values[i] = Format::decode(encoded[i]); });
 }
 
-template<class Exec>
-void sum_in_order_on(Exec const& exec, Wire wire, std::uint16_t const* parts, std::int64_t num_parts,
-                     std::uint16_t* sums, std::int64_t count, int* overflows) {
+template<class Format, class Exec>
+void sum_in_order_on(Exec const& exec, std::byte const* part_bytes, std::int64_t num_parts,
+                     std::byte* sum_bytes, std::int64_t count, int* overflows) {
+  auto const* const parts = reinterpret_cast<typename Format::Encoded const*>(part_bytes);
+  auto* const sums = reinterpret_cast<typename Format::Encoded*>(sum_bytes);
   Kokkos::parallel_for(
       "orthant::runtime::sum_in_order", Kokkos::RangePolicy<Exec, std::int64_t>(exec, 0, count),
       KOKKOS_LAMBDA(std::int64_t i) {
         auto sum = 0.0F;
         for (std::int64_t p = 0; p < num_parts; ++p)
-          sum += decode(wire, parts[p * count + i]);
-        sums[i] = encode(wire, sum);
-        if (has_overflowed(wire, sum, sums[i])) *overflows = 1;
+          sum += Format::decode(parts[p * count + i]);
+        sums[i] = Format::encode(sum);
+        if (Format::has_overflowed(sum, sums[i])) *overflows = 1;
       });
 }
 } // namespace detail
@@ -97,17 +102,24 @@ requires(Kokkos::is_execution_space<Exec>::value &&
           Kokkos::deep_copy(space, Device(to, num_bytes), Device(from, num_bytes));
       },
       [](void const* exec) { return compat::native_stream(*static_cast<Exec const*>(exec)); },
-      [](void const* exec, Wire wire, float const* values, std::uint16_t* encoded, std::int64_t count,
+      [](void const* exec, Wire wire, float const* values, std::byte* encoded, std::int64_t count,
          int* overflows) {
-        detail::encode_on(*static_cast<Exec const*>(exec), wire, values, encoded, count, overflows);
+        with_format(wire, [&](auto format) {
+          detail::encode_on<decltype(format)>(*static_cast<Exec const*>(exec), values, encoded, count,
+                                              overflows);
+        });
       },
-      [](void const* exec, Wire wire, std::uint16_t const* encoded, float* values, std::int64_t count) {
-        detail::decode_on(*static_cast<Exec const*>(exec), wire, encoded, values, count);
+      [](void const* exec, Wire wire, std::byte const* encoded, float* values, std::int64_t count) {
+        with_format(wire, [&](auto format) {
+          detail::decode_on<decltype(format)>(*static_cast<Exec const*>(exec), encoded, values, count);
+        });
       },
-      [](void const* exec, Wire wire, std::uint16_t const* parts, std::int64_t num_parts, std::uint16_t* sums,
+      [](void const* exec, Wire wire, std::byte const* parts, std::int64_t num_parts, std::byte* sums,
          std::int64_t count, int* overflows) {
-        detail::sum_in_order_on(*static_cast<Exec const*>(exec), wire, parts, num_parts, sums, count,
-                                overflows);
+        with_format(wire, [&](auto format) {
+          detail::sum_in_order_on<decltype(format)>(*static_cast<Exec const*>(exec), parts, num_parts, sums,
+                                                    count, overflows);
+        });
       }};
 };
 

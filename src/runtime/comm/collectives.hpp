@@ -15,10 +15,9 @@
 // each addend is rounded once, summed in fp32 in rank order, and the result rounded once, the same bits on
 // every rank; sums only, float only.
 
+#include "runtime/comm/call.hpp"
 #include "runtime/comm/communicator.hpp"
-#include "runtime/comm/stream.hpp"
 #include "runtime/error.hpp"
-#include "runtime/numbers/wire.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -28,19 +27,7 @@
 
 namespace orthant::runtime {
 
-enum class Reduction : std::uint8_t { sum, max, min };
-
-/// A value and where it stands, for the arg-max reduction. Equal values: the smallest index wins.
-template<class T>
-struct ValueIndex {
-  T value;
-  std::int64_t index;
-  friend bool operator==(ValueIndex const&, ValueIndex const&) = default;
-};
-
 namespace detail {
-
-enum class DataType : std::uint8_t { float32, float64, int32, int64, float32_index, float64_index };
 
 template<class T>
 constexpr DataType data_type_of() {
@@ -60,27 +47,6 @@ constexpr DataType data_type_of() {
     return DataType::int64;
   }
 }
-
-/// One operation with its types erased: what a backend executes.
-struct Call {
-  Operation operation{};
-  DataType type{};
-  Reduction reduction = Reduction::sum;
-  Wire wire = Wire::native;
-  bool on_device = false;
-  int peer = -1; // root, destination or source
-  int tag = 0;
-  void const* send = nullptr; // null: in place
-  void* receive = nullptr;
-  std::int64_t send_count = 0; // elements, whole buffer
-  std::int64_t receive_count = 0;
-  std::span<std::int64_t const> send_counts; // a rank; empty: equal parts
-  std::span<std::int64_t const> receive_counts;
-  Stream stream;
-  std::source_location where;
-};
-
-[[nodiscard]] std::size_t size_of(DataType type);
 
 /// Specialised in views.hpp for Kokkos Views in device memory.
 template<class Buffer>
@@ -117,13 +83,13 @@ void* data_of(Buffer&& buffer) {
 
 void run(Communicator const& comm, Call const& call);
 
-struct Pending;
+class Pending;
 } // namespace detail
 
-/// An operation under way. A group may have many, waited for in any order; but 16-bit sums exchange their
-/// rounded results inside wait(): every rank waits for those of a group in one order, with no other operation
-/// of that group started on one side only. The communicator stays where it is. Must be waited for; the
-/// destructor waits where nobody did (and terminates the wait's errors).
+/// An operation under way. A group may have many, and every rank waits for its own in any order. 16-bit sums
+/// advance whenever a request of theirs or of related groups (by split) starts, is tested or waited for, but not
+/// inside blocking calls. At most 512 of a group are open. The communicator stays where it is. Must be waited
+/// for; the destructor waits if nobody did (and terminates the wait's errors).
 class [[nodiscard]] Request {
  public:
   Request() noexcept;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/comm/communicator.hpp"
 
-#include "runtime/comm/nccl_group.hpp"
+#include "runtime/comm/backend.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -28,6 +28,16 @@ bool shares_one_node(MPI_Comm comm, int num_ranks) {
   return num_here == num_ranks;
 }
 
+using Backends = std::vector<std::unique_ptr<detail::Backend>>;
+
+/// MPI, and what stages for it. `whole`: those of the communicator that this one is split from.
+Backends backends_of_part(Backends const& whole) {
+  Backends part;
+  part.push_back(detail::make_mpi_backend(whole.empty() ? nullptr : whole[whole.size() - 2]->progress()));
+  part.push_back(detail::make_staged_backend(*part.front()));
+  return part;
+}
+
 } // namespace
 
 void detail::FreeMpiGroup::operator()(MPI_Group group) const noexcept {
@@ -39,10 +49,6 @@ void detail::FreeMpiComm::operator()(MPI_Comm comm) const noexcept {
   int is_finalised = 0;
   MPI_Finalized(&is_finalised);
   if (is_finalised == 0) MPI_Comm_free(&comm);
-}
-
-void Communicator::DeleteNccl::operator()(detail::NcclGroup* group) const noexcept {
-  detail::destroy_nccl_group(group);
 }
 
 Communicator::Communicator(MPI_Comm parent, std::string axis, std::shared_ptr<Instruments> instruments)
@@ -58,6 +64,7 @@ Communicator::Communicator(detail::MpiComm comm, std::string axis, std::shared_p
   ORTHANT_MPI(MPI_Comm_rank(comm_.get(), &rank_));
   ORTHANT_MPI(MPI_Comm_size(comm_.get(), &size_));
   is_on_one_node_ = shares_one_node(comm_.get(), size_);
+  state_->backends = backends_of_part({});
 }
 
 Communicator::Communicator(Communicator&&) noexcept = default;
@@ -68,6 +75,7 @@ Communicator Communicator::split(int color, int key, std::string axis) const {
   MPI_Comm part = MPI_COMM_NULL;
   ORTHANT_MPI(MPI_Comm_split(comm_.get(), color, key, &part));
   Communicator result(detail::MpiComm(part), std::move(axis), instruments_);
+  result.state_->backends = backends_of_part(state_->backends);
   result.set_chunk_limit(chunk_limit());
   return result;
 }
@@ -86,6 +94,7 @@ Communicator Communicator::subgroup(std::vector<int> const& ranks, std::string a
   ORTHANT_MPI(MPI_Comm_create_group(comm_.get(), members, tag, &part));
   ORTHANT_REQUIRE(part != MPI_COMM_NULL, "a group without the rank that makes it");
   Communicator result(detail::MpiComm(part), std::move(axis), instruments_);
+  result.state_->backends = backends_of_part(state_->backends);
   result.set_chunk_limit(chunk_limit());
   return result;
 }
@@ -93,7 +102,9 @@ Communicator Communicator::subgroup(std::vector<int> const& ranks, std::string a
 Communicator Communicator::split_by_node() const {
   MPI_Comm part = MPI_COMM_NULL;
   ORTHANT_MPI(MPI_Comm_split_type(comm_.get(), MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &part));
-  return Communicator(detail::MpiComm(part), "node", instruments_);
+  Communicator result(detail::MpiComm(part), "node", instruments_);
+  result.state_->backends = backends_of_part(state_->backends);
+  return result;
 }
 
 void Communicator::set_chunk_limit(std::int64_t num_elements) const {
@@ -101,12 +112,20 @@ void Communicator::set_chunk_limit(std::int64_t num_elements) const {
   state_->chunk_limit = num_elements;
 }
 
-detail::NcclGroup* Communicator::nccl() const {
-  if (!state_->has_tried_nccl) {
-    state_->nccl.reset(detail::create_nccl_group(comm_.get()));
-    state_->has_tried_nccl = true;
-  }
-  return state_->nccl.get();
+void Communicator::use_backend(std::unique_ptr<detail::Backend> backend) const {
+  state_->backends.insert(state_->backends.begin(), std::move(backend));
+}
+
+std::span<std::unique_ptr<detail::Backend> const> Communicator::backends(bool for_device) const {
+  auto& all = state_->backends;
+  if (for_device && !std::exchange(state_->has_tried_nccl, true))
+    if (auto nccl = detail::make_nccl_backend(comm_.get())) all.insert(all.end() - 2, std::move(nccl));
+  return all;
+}
+
+bool Communicator::works_on_streams() const {
+  return std::ranges::any_of(backends(true),
+                             [](auto const& backend) { return backend->is_ordered_by_stream(); });
 }
 
 std::vector<std::byte> Communicator::lend_scratch(std::size_t num_bytes) const {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mpi.h>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ inline MPI_Group null_mpi_group() noexcept {
   return MPI_GROUP_NULL;
 }
 using MpiGroup = UniqueHandle<MPI_Group, &null_mpi_group, FreeMpiGroup>;
-class NcclGroup; // the device backend's state, present only where it is enabled
+class Backend;
 } // namespace detail
 
 /// Owns a duplicate of an MPI communicator, so library traffic cannot meet the caller's. Construction, split
@@ -83,21 +84,22 @@ class Communicator {
   [[nodiscard]] std::vector<std::byte> lend_scratch(std::size_t num_bytes) const;
   void give_back(std::vector<std::byte> scratch) const;
 
-  /// Device backend's group, or null where device buffers go through MPI. Made at the first call, which is
-  /// collective.
-  [[nodiscard]] detail::NcclGroup* nccl() const;
+  /// Gives `backend` the calls that it takes; the others go on to those that are there already. All ranks must
+  /// do the same, and none may have an operation under way. Communicators split from this one do not have it.
+  void use_backend(std::unique_ptr<detail::Backend> backend) const;
+  /// In the order in which they are asked. The first call for a device is collective.
+  [[nodiscard]] std::span<std::unique_ptr<detail::Backend> const> backends(bool for_device) const;
+  /// Whether device buffers travel in the order of their stream, without the host. The first call is collective.
+  [[nodiscard]] bool works_on_streams() const;
 
  private:
-  struct DeleteNccl {
-    void operator()(detail::NcclGroup* group) const noexcept;
-  };
   struct State {
     Ledger ledger;
     std::int64_t chunk_limit = std::int64_t{1} << 30;
     std::int64_t sequence = 0;
     std::vector<std::vector<std::byte>> scratch; // the pool
     bool has_tried_nccl = false;
-    std::unique_ptr<detail::NcclGroup, DeleteNccl> nccl;
+    std::vector<std::unique_ptr<detail::Backend>> backends; // the last two: MPI, and what stages for it
   };
   Communicator(detail::MpiComm comm, std::string axis, std::shared_ptr<Instruments> instruments);
 

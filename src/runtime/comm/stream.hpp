@@ -27,13 +27,12 @@ class Stream {
     void (*copy)(void const* exec, void* destination, void const* source, std::size_t num_bytes,
                  CopyDirection direction);
     void* (*native)(void const* exec);
-    // The 16-bit wire on device memory (wire.hpp); `overflows` is a flag that the device raises.
-    void (*encode)(void const* exec, Wire wire, float const* values, std::uint16_t* encoded,
-                   std::int64_t count, int* overflows);
-    void (*decode)(void const* exec, Wire wire, std::uint16_t const* encoded, float* values,
-                   std::int64_t count);
-    void (*sum_in_order)(void const* exec, Wire wire, std::uint16_t const* parts, std::int64_t num_parts,
-                         std::uint16_t* sums, std::int64_t count, int* overflows);
+    // Encodings on device memory (numbers/encoding.hpp); `overflows` is a flag that the device raises.
+    void (*encode)(void const* exec, Wire wire, float const* values, std::byte* encoded, std::int64_t count,
+                   int* overflows);
+    void (*decode)(void const* exec, Wire wire, std::byte const* encoded, float* values, std::int64_t count);
+    void (*sum_in_order)(void const* exec, Wire wire, std::byte const* parts, std::int64_t num_parts,
+                         std::byte* sums, std::int64_t count, int* overflows);
   };
 
   Stream() = default;
@@ -57,14 +56,13 @@ class Stream {
   }
   /// cudaStream_t or hipStream_t.
   [[nodiscard]] void* native() const { return functions_->native(exec_.get()); }
-  void encode(Wire wire, float const* values, std::uint16_t* encoded, std::int64_t count,
-              int* overflows) const {
+  void encode(Wire wire, float const* values, std::byte* encoded, std::int64_t count, int* overflows) const {
     functions_->encode(exec_.get(), wire, values, encoded, count, overflows);
   }
-  void decode(Wire wire, std::uint16_t const* encoded, float* values, std::int64_t count) const {
+  void decode(Wire wire, std::byte const* encoded, float* values, std::int64_t count) const {
     functions_->decode(exec_.get(), wire, encoded, values, count);
   }
-  void sum_in_order(Wire wire, std::uint16_t const* parts, std::int64_t num_parts, std::uint16_t* sums,
+  void sum_in_order(Wire wire, std::byte const* parts, std::int64_t num_parts, std::byte* sums,
                     std::int64_t count, int* overflows) const {
     functions_->sum_in_order(exec_.get(), wire, parts, num_parts, sums, count, overflows);
   }

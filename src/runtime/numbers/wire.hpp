@@ -9,10 +9,10 @@
 
 #include <bit>
 #include <cstdint>
-#include <span>
 
 namespace orthant::runtime {
 
+/// The name of a format; what the format is: numbers/encoding.hpp. Native: the numbers as they are.
 enum class Wire : std::uint8_t { native, bf16, fp16 };
 
 ORTHANT_FUNCTION constexpr std::uint16_t encode_bf16(float value) {
@@ -54,24 +54,37 @@ ORTHANT_FUNCTION constexpr float decode_fp16(std::uint16_t half) {
   return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000U));
 }
 
-ORTHANT_FUNCTION constexpr std::uint16_t encode(Wire wire, float value) {
-  return wire == Wire::bf16 ? encode_bf16(value) : encode_fp16(value);
-}
-ORTHANT_FUNCTION constexpr float decode(Wire wire, std::uint16_t half) {
-  return wire == Wire::bf16 ? decode_bf16(half) : decode_fp16(half);
-}
-/// True where a finite value became infinite.
-ORTHANT_FUNCTION constexpr bool has_overflowed(Wire wire, float value, std::uint16_t encoded) {
-  return wire == Wire::fp16 && (encoded & 0x7fffU) == 0x7c00U &&
-         (std::bit_cast<std::uint32_t>(value) & 0x7fffffffU) < 0x7f800000U;
+/// A format of 16 bits a number: what kernels are templates of, so that no number costs a branch or a call.
+struct Bf16 {
+  using Encoded = std::uint16_t;
+  ORTHANT_FUNCTION static constexpr Encoded encode(float value) { return encode_bf16(value); }
+  ORTHANT_FUNCTION static constexpr float decode(Encoded encoded) { return decode_bf16(encoded); }
+  /// True if a finite value became infinite. bf16 has the exponents of fp32: what rounds up to infinity lies
+  /// within half a unit of the largest fp32, and is let through.
+  ORTHANT_FUNCTION static constexpr bool has_overflowed(float, Encoded) { return false; }
+};
+struct Fp16 {
+  using Encoded = std::uint16_t;
+  ORTHANT_FUNCTION static constexpr Encoded encode(float value) { return encode_fp16(value); }
+  ORTHANT_FUNCTION static constexpr float decode(Encoded encoded) { return decode_fp16(encoded); }
+  ORTHANT_FUNCTION static constexpr bool has_overflowed(float value, Encoded encoded) {
+    return (encoded & 0x7fffU) == 0x7c00U &&
+           (std::bit_cast<std::uint32_t>(value) & 0x7fffffffU) < 0x7f800000U;
+  }
+};
+
+/// work(Bf16()) or work(Fp16()): the choice is made once per array. `wire` must not be native.
+template<class Work>
+constexpr decltype(auto) with_format(Wire wire, Work&& work) {
+  return wire == Wire::bf16 ? work(Bf16()) : work(Fp16());
 }
 
-/// wire[i] := values[i], rounded once. Throws Error where a finite value overflows fp16.
-void encode(Wire wire, std::span<float const> values, std::span<std::uint16_t> encoded);
-/// values[i] := encoded[i], exactly.
-void decode(Wire wire, std::span<std::uint16_t const> encoded, std::span<float> values);
-/// sums[i] := the sum over parts p, in order and in fp32, of parts[p * sums.size() + i], rounded once to the
-/// wire type.
-void sum_in_order(Wire wire, std::span<std::uint16_t const> parts, std::span<std::uint16_t> sums);
+/// One number, in the format of `wire`. Arrays: numbers/encoding.hpp.
+constexpr std::uint16_t encode(Wire wire, float value) {
+  return with_format(wire, [&](auto format) { return format.encode(value); });
+}
+constexpr float decode(Wire wire, std::uint16_t encoded) {
+  return with_format(wire, [&](auto format) { return format.decode(encoded); });
+}
 
 } // namespace orthant::runtime

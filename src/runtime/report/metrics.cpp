@@ -47,6 +47,12 @@ bool ends_inside_a_line(std::filesystem::path const& path) {
 
 } // namespace
 
+std::optional<double> EpochRecord::score(std::string_view name) const {
+  for (auto const& [key, value] : scores)
+    if (key == name) return value;
+  return std::nullopt;
+}
+
 Json to_json(EpochRecord const& record) {
   Json json{{"epoch", record.epoch},
             {"loss", record.loss},
@@ -55,14 +61,8 @@ Json to_json(EpochRecord const& record) {
             {"comm_bytes", record.comm_bytes},
             {"sent_bytes", record.sent_bytes},
             {"phases", record.phases.to_json()}};
-  auto const add = [&](char const* key, std::optional<double> const& value) {
-    if (value) json[key] = *value;
-  };
-  add("train_acc", record.train_acc);
-  add("val_acc", record.val_acc);
-  add("test_acc", record.test_acc);
-  add("val_loss", record.val_loss);
-  add("test_loss", record.test_loss);
+  for (auto const& [name, value] : record.scores)
+    json[name] = value;
   return json;
 }
 

@@ -5,7 +5,7 @@
 //
 //   {"event":"run", version, configuration, grid, ranks, backends, seed}
 //   {"event":"epoch","epoch":1,"loss":..,"grad_norms":[..],"seconds":..,"comm_bytes":..,"sent_bytes":..,"phases":{..},
-//   accuracies}
+//   scores}
 //   {"event":"done", ..}
 //
 // Doubles are written with as many digits as reading them back to the bit needs; NaN and infinity, which JSON
@@ -22,11 +22,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace orthant::runtime {
 
-/// One epoch. What was not evaluated in it stays empty and its key stays away.
+/// One epoch.
 struct EpochRecord {
   std::int64_t epoch = 0; // from 1
   double loss = 0;
@@ -35,11 +36,10 @@ struct EpochRecord {
   std::int64_t comm_bytes = 0; // sum over ranks of the ledgers' bytes
   std::int64_t sent_bytes = 0; // sum over ranks of the ledgers' sent bytes
   PhaseTimes phases;
-  std::optional<double> train_acc;
-  std::optional<double> val_acc;
-  std::optional<double> test_acc;
-  std::optional<double> val_loss;
-  std::optional<double> test_loss;
+  std::vector<std::pair<std::string, double>> scores; // by name; empty if the epoch was not evaluated
+
+  /// None if there is no score of that name.
+  [[nodiscard]] std::optional<double> score(std::string_view name) const;
 };
 
 /// In the order of docs/design.md, section 4.

@@ -6,7 +6,7 @@
 #include "models/plan/gcn_step.hpp"
 
 #include "models/plan/step_cases.hpp"
-#include "models/training/full_graph.hpp"
+#include "models/training/trainer.hpp"
 #include "support/grids.hpp"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST_P(GcnStep, ListsWhatAnEpochCommunicatesAndMultiplies) {
     plan_epoch(step, plan, settings, traits_of_operands(store, settings, operands, grid_));
     models::Gcn<float> model(grid_, store, settings);
     auto loss = models::make_vertex_loss<float>(grid_, store, plan.logits());
-    models::FullGraphTrainer<float> trainer(grid_, model, loss, {});
+    models::Trainer<float> trainer(grid_, model, loss, {});
     static_cast<void>(trainer.train_epoch(1));
     clear_ledgers(grid_);
     auto const before = world_.instruments().flops;

@@ -105,7 +105,7 @@ class MemoryEstimates : public ::testing::TestWithParam<std::array<int, 3>> {
 
     models::Gcn<T> model(grid_, store, model_settings);
     auto loss = models::make_vertex_loss<T>(grid_, store, model.plan().logits());
-    models::FullGraphTrainer<T> trainer(grid_, model, loss, settings);
+    models::Trainer<T> trainer(grid_, model, loss, settings);
     auto const loading = peak_bytes() - before;
     restart_peak();
     trainer.run([](runtime::EpochRecord const&) {});
@@ -135,7 +135,7 @@ class MemoryEstimates : public ::testing::TestWithParam<std::array<int, 3>> {
     auto const before = live_bytes();
     restart_peak();
 
-    models::MiniBatchTrainer<T> trainer(grid_, store, model_settings, settings, batches);
+    models::MiniBatchGcn<T> trainer(grid_, store, model_settings, settings, batches);
     trainer.run([](runtime::EpochRecord const&) {});
     auto const training = peak_bytes() - before;
 

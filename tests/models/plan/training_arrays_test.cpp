@@ -47,7 +47,7 @@ class TrainingArrays : public ::testing::TestWithParam<std::array<int, 3>> {
 
     models::Gcn<T> model(grid_, store, settings);
     auto loss = models::make_vertex_loss<T>(grid_, store, model.plan().logits());
-    models::FullGraphTrainer<T> trainer(grid_, model, loss, training);
+    models::Trainer<T> trainer(grid_, model, loss, training);
     EXPECT_EQ(live.by_label(), live.planned(step, {Lifetime::training, Lifetime::first_step}));
 
     for (std::int64_t epoch = 1; epoch <= 2; ++epoch)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/batches/batch_source.hpp"
+#include "models/batches/batch_maker.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -57,9 +57,9 @@ void gather_rows(std::span<T const> from, std::vector<std::int32_t> const& rows,
 } // namespace
 
 template<class T>
-BatchSource<T>::BatchSource(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                            sampling::Sampler const& sampler, GcnPlan const& plan,
-                            InputFeatures<T> const& features, pmm::RowTargets const& targets)
+BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                          sampling::Sampler const& sampler, GcnPlan const& plan,
+                          InputFeatures<T> const& features, pmm::RowTargets const& targets)
     : grid_(grid),
       num_vertices_(store.facts().num_vertices),
       plan_(plan),
@@ -95,7 +95,7 @@ BatchSource<T>::BatchSource(pmm::ProcessGrid const& grid, graph::GraphStore cons
 }
 
 template<class T>
-void BatchSource<T>::add_range(AxisSet axes, IndexOrder order) {
+void BatchMaker<T>::add_range(AxisSet axes, IndexOrder order) {
   auto const [entry, is_new] = ranges_.try_emplace({axes, order}, 0);
   if (is_new)
     entry->second = builder_.add_range(order_of(order),
@@ -103,20 +103,20 @@ void BatchSource<T>::add_range(AxisSet axes, IndexOrder order) {
 }
 
 template<class T>
-std::size_t BatchSource<T>::range_of(AxisSet axes, IndexOrder order) const {
+std::size_t BatchMaker<T>::range_of(AxisSet axes, IndexOrder order) const {
   auto const known = ranges_.find({axes, order});
   ORTHANT_REQUIRE(known != ranges_.end(), "no matrix has its vertices along ", pmm::name_of(axes));
   return known->second;
 }
 
 template<class T>
-sampling::SampledVertices const& BatchSource<T>::rows_of(pmm::Layout const& layout,
-                                                         sampling::Batch<T> const& sample) const {
+sampling::SampledVertices const& BatchMaker<T>::rows_of(pmm::Layout const& layout,
+                                                        sampling::Batch<T> const& sample) const {
   return sample.vertices[range_of(layout.rows, layout.row_order)];
 }
 
 template<class T>
-void BatchSource<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& batch) {
+void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& batch) {
   using Clock = std::chrono::steady_clock;
   auto const begin = Clock::now();
   builder_.build(epoch, index, batch.sample);
@@ -136,8 +136,8 @@ void BatchSource<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& 
 }
 
 template<class T>
-void BatchSource<T>::fill_sparse_features(std::vector<std::int32_t> const& rows,
-                                          HostSparseRows<T>& sparse) const {
+void BatchMaker<T>::fill_sparse_features(std::vector<std::int32_t> const& rows,
+                                         HostSparseRows<T>& sparse) const {
   auto const offsets = feature_offsets_.values();
   auto const is_pattern = feature_values_.values().empty();
   sparse.row_offsets.assign(1, 0);
@@ -175,7 +175,7 @@ void BatchSource<T>::fill_sparse_features(std::vector<std::int32_t> const& rows,
 }
 
 template<class T>
-GcnPlan BatchSource<T>::plan_of(sampling::Batch<T> const& sample) const {
+GcnPlan BatchMaker<T>::plan_of(sampling::Batch<T> const& sample) const {
   auto plan = with_num_vertices(plan_, sample.keys.size());
   auto const own = [&](AxisSet axes, IndexOrder order) {
     auto const count = static_cast<std::int64_t>(sample.vertices[range_of(axes, order)].size());
@@ -190,15 +190,15 @@ GcnPlan BatchSource<T>::plan_of(sampling::Batch<T> const& sample) const {
 }
 
 template<class T>
-BlockKeys BatchSource<T>::keys_of(pmm::Placement const& placement, HostBatch<T>& batch) const {
+BlockKeys BatchMaker<T>::keys_of(pmm::Placement const& placement, HostBatch<T>& batch) const {
   auto& vertices = batch.sample.vertices[range_of(placement.layout.rows, placement.layout.row_order)];
   return {lent("orthant::models::batch/original_ids", vertices.original_ids),
           pmm::block_of(grid_, placement).columns.begin};
 }
 
 template<class T>
-std::vector<std::int64_t> BatchSource<T>::positions_of(pmm::Layout const& layout, IndexOrder order,
-                                                       sampling::Batch<T> const& sample) const {
+std::vector<std::int64_t> BatchMaker<T>::positions_of(pmm::Layout const& layout, IndexOrder order,
+                                                      sampling::Batch<T> const& sample) const {
   auto const& vertices = rows_of(layout, sample);
   if (layout.row_order != order) return vertices.other_positions;
   auto const range = pmm::part_of(grid_.shape(), grid_.coordinates(), layout.rows, num_vertices_);
@@ -210,8 +210,8 @@ std::vector<std::int64_t> BatchSource<T>::positions_of(pmm::Layout const& layout
 }
 
 template<class T>
-ResidualPath<T> BatchSource<T>::residual_of(GcnLayerPlan const& layer,
-                                            sampling::Batch<T> const& sample) const {
+ResidualPath<T> BatchMaker<T>::residual_of(GcnLayerPlan const& layer,
+                                           sampling::Batch<T> const& sample) const {
   if (!layer.is_residual) return {};
   auto const in = layer.input.layout;
   auto const out = layer.output.layout;
@@ -228,7 +228,7 @@ ResidualPath<T> BatchSource<T>::residual_of(GcnLayerPlan const& layer,
 }
 
 template<class T>
-InputFeatures<T> BatchSource<T>::features_of(pmm::Placement const& placement, HostBatch<T>& batch) const {
+InputFeatures<T> BatchMaker<T>::features_of(pmm::Placement const& placement, HostBatch<T>& batch) const {
   InputFeatures<T> features;
   features.is_sparse = has_sparse_features_;
   features.keys = keys_of(placement, batch);
@@ -257,7 +257,7 @@ InputFeatures<T> BatchSource<T>::features_of(pmm::Placement const& placement, Ho
 }
 
 template<class T>
-GcnOperands<T> BatchSource<T>::operands(HostBatch<T>& batch) const {
+GcnOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
   GcnOperands<T> operands;
   operands.plan = plan_of(batch.sample);
   operands.features = features_of(operands.plan.features(), batch);
@@ -273,14 +273,14 @@ GcnOperands<T> BatchSource<T>::operands(HostBatch<T>& batch) const {
 }
 
 template<class T>
-pmm::RowTargets BatchSource<T>::targets(HostBatch<T>& batch) const {
+pmm::RowTargets BatchMaker<T>::targets(HostBatch<T>& batch) const {
   return {lent("orthant::models::batch/splits", batch.splits),
           lent("orthant::models::batch/classes", batch.classes),
           lent_matrix("orthant::models::batch/indicator", batch.indicator, batch.splits.size(),
                       static_cast<std::size_t>(num_label_columns_))};
 }
 
-template class BatchSource<float>;
-template class BatchSource<double>;
+template class BatchMaker<float>;
+template class BatchMaker<double>;
 
 } // namespace orthant::models

@@ -1,33 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The MPI backend. MPI's counts are 32-bit: an operation over more than the communicator's chunk limit is cut
-// into several calls, in an order and with lengths that every rank derives from the same numbers.
-#include "runtime/comm/pending.hpp"
+#include "runtime/comm/mpi_exchange.hpp"
+
+#include "runtime/comm/progress.hpp"
+#include "runtime/error.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#if __has_include(<mpi-ext.h>)
-#include <mpi-ext.h>
-#endif
+#include <utility>
 
-namespace orthant::runtime {
-
-bool mpi_is_device_aware() {
-#if defined(MPIX_CUDA_AWARE_SUPPORT)
-  if (MPIX_Query_cuda_support() == 1) return true;
-#endif
-#if defined(MPIX_ROCM_AWARE_SUPPORT) && MPIX_ROCM_AWARE_SUPPORT
-  if (MPIX_Query_rocm_support() == 1) return true;
-#endif
-  return false;
-}
-
-namespace detail {
+namespace orthant::runtime::detail {
 namespace {
 
 constexpr int pairwise_tag = max_user_tag + 1;
+constexpr int first_gather_tag = pairwise_tag + 1;
+static_assert(first_gather_tag + MatchTags::num_tags <= 32'767, "what MPI promises");
 
 MPI_Datatype mpi_type(DataType type) {
   switch (type) {
@@ -39,6 +27,8 @@ MPI_Datatype mpi_type(DataType type) {
     return MPI_INT32_T;
   case DataType::int64:
     return MPI_INT64_T;
+  case DataType::byte:
+    return MPI_BYTE;
   case DataType::float32_index:
   case DataType::float64_index:
     break;
@@ -96,6 +86,12 @@ class ArgMax {
   MPI_Op op_ = MPI_OP_NULL;
 };
 
+/// Of a send buffer, in elements.
+struct Part {
+  std::int64_t begin;
+  std::int64_t count;
+};
+
 /// work(offset, length) over [0, count) in pieces of at most `limit`.
 template<class Work>
 void for_each_chunk(std::int64_t count, std::int64_t limit, Work&& work) {
@@ -130,9 +126,9 @@ void MpiExchange::copy(Call const& call, void* into, void const* from, std::int6
   call.stream.fence("orthant::runtime::collectives/before MPI reads this rank's own part");
 }
 
-void MpiExchange::begin(Call const& call, MPI_Datatype type) {
-  type_ = type != MPI_DATATYPE_NULL ? type : mpi_type(call.type);
-  element_bytes_ = type == MPI_UINT16_T ? sizeof(std::uint16_t) : size_of(call.type);
+void MpiExchange::begin(Call const& call) {
+  type_ = mpi_type(call.type);
+  element_bytes_ = size_of(call.type);
   switch (call.operation) {
   case Operation::all_reduce:
     return all_reduce(call);
@@ -218,6 +214,8 @@ void MpiExchange::broadcast(void* data, std::int64_t count, int root) {
 }
 
 void MpiExchange::all_gather(Call const& call) {
+  if (call.tag > 0) // matched by it, in whatever order ranks begin
+    return exchange_parts(call, first_gather_tag + call.tag, [&](int) { return Part{0, call.send_count}; });
   auto const size = comm_.size();
   auto const part = [&](int r) {
     return call.receive_counts.empty() ? call.send_count : call.receive_counts[static_cast<std::size_t>(r)];
@@ -314,35 +312,41 @@ void MpiExchange::all_to_all(Call const& call) {
 }
 
 void MpiExchange::pairwise(Call const& call) {
+  std::int64_t offset = 0;
+  exchange_parts(call, pairwise_tag, [&](int r) {
+    auto const count = call.send_counts.empty() ? call.send_count / comm_.size()
+                                                : call.send_counts[static_cast<std::size_t>(r)];
+    return Part{std::exchange(offset, offset + count), count};
+  });
+}
+
+/// send_part(r), asked for once per rank in order, goes to rank r; part r of the receive buffer comes from it.
+template<class SendPart>
+void MpiExchange::exchange_parts(Call const& call, int tag, SendPart&& send_part) {
   auto const size = comm_.size();
   auto const limit = comm_.chunk_limit();
-  auto const part = [&](std::span<std::int64_t const> counts, int r) {
-    return counts.empty() ? call.send_count / size : counts[static_cast<std::size_t>(r)];
-  };
-  auto receive_offset = std::int64_t{0};
-  for (int r = 0; r < size; ++r) {
-    auto const count = part(call.receive_counts, r);
-    if (r != comm_.rank())
+  std::int64_t own_offset = 0;
+  for (std::int64_t r = 0, begin = 0; r < size; ++r) {
+    auto const count = call.receive_counts.empty() ? call.receive_count / size
+                                                   : call.receive_counts[static_cast<std::size_t>(r)];
+    if (r == comm_.rank())
+      own_offset = begin;
+    else
       for_each_chunk(count, limit, [&](std::int64_t offset, int length) {
-        ORTHANT_MPI(MPI_Irecv(at(call.receive, receive_offset + offset), length, type_, r, pairwise_tag,
+        ORTHANT_MPI(MPI_Irecv(at(call.receive, begin + offset), length, type_, static_cast<int>(r), tag,
                               comm_.mpi(), next_request()));
       });
-    receive_offset += count;
+    begin += count;
   }
-  auto send_offset = std::int64_t{0};
-  receive_offset = 0;
   for (int r = 0; r < size; ++r) {
-    auto const count = part(call.send_counts, r);
-    if (r == comm_.rank()) {
-      copy(call, at(call.receive, receive_offset), at(call.send, send_offset), count);
-    } else {
-      for_each_chunk(count, limit, [&](std::int64_t offset, int length) {
-        ORTHANT_MPI(MPI_Isend(at(call.send, send_offset + offset), length, type_, r, pairwise_tag,
-                              comm_.mpi(), next_request()));
+    auto const part = send_part(r);
+    if (r == comm_.rank())
+      copy(call, at(call.receive, own_offset), at(call.send, part.begin), part.count);
+    else
+      for_each_chunk(part.count, limit, [&](std::int64_t offset, int length) {
+        ORTHANT_MPI(MPI_Isend(at(call.send, part.begin + offset), length, type_, r, tag, comm_.mpi(),
+                              next_request()));
       });
-    }
-    send_offset += count;
-    receive_offset += part(call.receive_counts, r);
   }
   if (is_blocking()) finish();
 }
@@ -364,5 +368,4 @@ void MpiExchange::point_to_point(Call const& call) {
   });
 }
 
-} // namespace detail
-} // namespace orthant::runtime
+} // namespace orthant::runtime::detail

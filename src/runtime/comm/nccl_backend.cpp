@@ -3,9 +3,10 @@
 // The NCCL (RCCL) backend: operations on device buffers, enqueued on the caller's stream. NCCL's counts are
 // 64-bit, so nothing is cut in chunks. Operations that NCCL lacks (parts of unequal length, all_to_all) are
 // groups of its own.
-#include "runtime/comm/collectives.hpp"
-#include "runtime/comm/nccl_group.hpp"
+#include "runtime/comm/backend.hpp"
 #include "runtime/device/device_runtime.hpp"
+#include "runtime/error.hpp"
+#include "runtime/unique_handle.hpp"
 #if defined(ORTHANT_ENABLE_HIP)
 #include <rccl/rccl.h>
 #else
@@ -34,6 +35,8 @@ using NcclComm = UniqueHandle<ncclComm_t, nullptr, DestroyNcclComm>;
 
 ncclDataType_t nccl_type(DataType type) {
   switch (type) {
+  case DataType::byte:
+    return ncclUint8;
   case DataType::float32:
     return ncclFloat32;
   case DataType::float64:
@@ -74,15 +77,15 @@ class DeviceBuffer {
   ~DeviceBuffer() {
     if (data_ != nullptr) static_cast<void>(ORTHANT_DEVICE_API(Free)(data_));
   }
-  std::uint16_t* halves(std::int64_t count) {
-    auto const num_bytes = static_cast<std::size_t>(count) * sizeof(std::uint16_t);
+  std::byte* of(std::int64_t count) {
+    auto const num_bytes = static_cast<std::size_t>(count);
     if (num_bytes > num_bytes_) {
       if (data_ != nullptr) ORTHANT_DEVICE(Free(data_)); // waits for the work that still uses it
       data_ = nullptr;
       ORTHANT_DEVICE(Malloc(&data_, num_bytes));
       num_bytes_ = num_bytes;
     }
-    return static_cast<std::uint16_t*>(data_);
+    return static_cast<std::byte*>(data_);
   }
 
  private:
@@ -111,11 +114,9 @@ class OverflowFlag {
   int* flag_ = nullptr;
 };
 
-} // namespace
-
-class NcclGroup {
+class NcclBackend final : public Backend {
  public:
-  explicit NcclGroup(MPI_Comm mpi) {
+  explicit NcclBackend(MPI_Comm mpi) {
     ORTHANT_MPI(MPI_Comm_rank(mpi, &rank_));
     ORTHANT_MPI(MPI_Comm_size(mpi, &size_));
     ncclUniqueId id{};
@@ -126,19 +127,30 @@ class NcclGroup {
     comm_ = NcclComm(comm);
   }
 
-  void enqueue(Call const& call) {
+  bool takes(Call const& call, Mode) const override {
+    return call.on_device && call.wire == Wire::native && call.operation != Operation::barrier &&
+           call.operation != Operation::exclusive_scan && !is_arg_max(call);
+  }
+  bool is_ordered_by_stream() const override { return true; }
+
+  std::unique_ptr<Exchange> begin(Communicator const&, Call const& call, Mode) override {
     ORTHANT_REQUIRE(!overflow_.is_raised(),
                     "a value did not fit the fp16 wire (largest 65504); use bf16 or the native wire");
-    if (call.wire == Wire::native)
-      enqueue(call, nccl_type(call.type), size_of(call.type));
-    else
-      enqueue_wire(call);
+    enqueue(call);
+    return nullptr;
   }
+
+  std::byte* device_scratch(int slot, std::int64_t num_bytes) override {
+    return scratch_[static_cast<std::size_t>(slot)].of(num_bytes);
+  }
+  int* overflow_flag() override { return overflow_.device_pointer(); }
 
  private:
   using Counts = std::span<std::int64_t const>;
 
-  void enqueue(Call const& call, ncclDataType_t type, std::size_t element_bytes) {
+  void enqueue(Call const& call) {
+    auto const type = nccl_type(call.type);
+    auto const element_bytes = size_of(call.type);
     auto* const stream = static_cast<device::NativeStream>(call.stream.native());
     auto const count = static_cast<std::size_t>(call.receive_count);
     auto const op = nccl_op(call.reduction);
@@ -202,82 +214,22 @@ class NcclGroup {
       }
       ORTHANT_NCCL(ncclGroupEnd());
       return;
-    case Operation::exclusive_scan: // of host buffers only
+    case Operation::exclusive_scan:
     case Operation::barrier:
-      ORTHANT_REQUIRE(false, "barriers and scans go through MPI");
+      ORTHANT_REQUIRE(false, "NCCL has no ", name_of(call.operation));
     }
   }
-
-  /// 16 bits on the wire, fp32 sums in rank order: the same exchange as on the host (collectives.cpp), in
-  /// kernels.
-  void enqueue_wire(Call const& call) {
-    auto const is_sum =
-        call.operation == Operation::all_reduce || call.operation == Operation::reduce_scatter;
-    auto const* const source = static_cast<float const*>(call.send == nullptr ? call.receive : call.send);
-    auto const num_send = call.send == nullptr ? call.receive_count : call.send_count;
-    Call wire = call;
-    wire.wire = Wire::native;
-
-    if (!is_sum) {
-      auto* const received = received_.halves(call.receive_count);
-      auto* const sent = call.operation == Operation::broadcast ? received : sent_.halves(num_send);
-      if (call.operation != Operation::broadcast || rank_ == call.peer)
-        call.stream.encode(call.wire, source, sent, num_send, overflow_.device_pointer());
-      wire.send = sent;
-      wire.receive = received;
-      enqueue(wire, halves_type(call.wire), sizeof(std::uint16_t));
-      call.stream.decode(call.wire, received, static_cast<float*>(call.receive), call.receive_count);
-      return;
-    }
-
-    send_parts_.resize(static_cast<std::size_t>(size_));
-    for (int r = 0; r < size_; ++r) {
-      auto const p = static_cast<std::size_t>(r);
-      send_parts_[p] = call.operation == Operation::all_reduce
-                           ? num_send / size_ + (r < num_send % size_ ? 1 : 0)
-                       : call.send_counts.empty() ? call.receive_count
-                                                  : call.send_counts[p];
-    }
-    auto const num_own = send_parts_[static_cast<std::size_t>(rank_)];
-    receive_parts_.assign(static_cast<std::size_t>(size_), num_own);
-    auto* const sent = sent_.halves(num_send);
-    auto* const addends = received_.halves(num_own * size_);
-    call.stream.encode(call.wire, source, sent, num_send, overflow_.device_pointer());
-    wire.operation = Operation::all_to_all;
-    wire.send = sent;
-    wire.send_count = num_send;
-    wire.send_counts = send_parts_;
-    wire.receive = addends;
-    wire.receive_count = num_own * size_;
-    wire.receive_counts = receive_parts_;
-    enqueue(wire, halves_type(call.wire), sizeof(std::uint16_t));
-    call.stream.sum_in_order(call.wire, addends, size_, sent, num_own, overflow_.device_pointer());
-    if (call.operation == Operation::reduce_scatter) {
-      call.stream.decode(call.wire, sent, static_cast<float*>(call.receive), call.receive_count);
-      return;
-    }
-    auto* const gathered = gathered_.halves(call.receive_count);
-    wire.operation = Operation::all_gather;
-    wire.send_count = num_own;
-    wire.receive = gathered;
-    wire.receive_count = call.receive_count;
-    wire.receive_counts = send_parts_;
-    enqueue(wire, halves_type(call.wire), sizeof(std::uint16_t));
-    call.stream.decode(call.wire, gathered, static_cast<float*>(call.receive), call.receive_count);
-  }
-
-  /// NCCL only moves the halves; it never adds them.
-  static ncclDataType_t halves_type(Wire wire) { return wire == Wire::bf16 ? ncclBfloat16 : ncclFloat16; }
 
   NcclComm comm_;
   int rank_ = 0;
   int size_ = 1;
-  DeviceBuffer sent_, received_, gathered_;
+  std::array<DeviceBuffer, 3> scratch_;
   OverflowFlag overflow_;
-  std::vector<std::int64_t> send_parts_, receive_parts_;
 };
 
-NcclGroup* create_nccl_group(MPI_Comm comm) {
+} // namespace
+
+std::unique_ptr<Backend> make_nccl_backend(MPI_Comm comm) {
   int size = 0;
   ORTHANT_MPI(MPI_Comm_size(comm, &size));
   auto const mine = device_identity();
@@ -287,20 +239,7 @@ NcclGroup* create_nccl_group(MPI_Comm comm) {
   std::ranges::sort(all);
   auto const has_rank_without_device = all.front()[0] == '\0';
   auto const shares_a_device = std::ranges::adjacent_find(all) != all.end();
-  return has_rank_without_device || shares_a_device ? nullptr : new NcclGroup(comm);
-}
-
-void destroy_nccl_group(NcclGroup* group) noexcept {
-  delete group;
-}
-
-bool can_enqueue(Call const& call) {
-  return call.operation != Operation::barrier && call.type != DataType::float32_index &&
-         call.type != DataType::float64_index;
-}
-
-void enqueue(NcclGroup& group, Call const& call) {
-  group.enqueue(call);
+  return has_rank_without_device || shares_a_device ? nullptr : std::make_unique<NcclBackend>(comm);
 }
 
 } // namespace orthant::runtime::detail

@@ -5,9 +5,9 @@
 // targets, and the original ids that dropout is keyed by. In two steps, so that a second thread can do the
 // first:
 //
-//   source.fill(epoch, index, batch);          // any thread: host memory only, zero bytes sent
-//   network.rebind(source.operands(batch));    // the main thread: Views on that memory, or copies on a
-//   device loss.set_targets(source.targets(batch));
+//   maker.fill(epoch, index, batch);         // any thread: host memory only, zero bytes sent
+//   network.rebind(maker.operands(batch));    // the main thread: Views on that memory, or copies on a device
+//   loss.set_batch_targets(maker.targets(batch), {batch.splits, batch.classes});
 
 #include "models/core/device_copy.hpp"
 #include "models/gnn/gcn_operands.hpp"
@@ -45,13 +45,13 @@ struct HostBatch {
 };
 
 template<class T>
-class BatchSource {
+class BatchMaker {
  public:
   /// For a model that runs by `plan` on the whole graph; `features` and `targets` are those of the whole
   /// graph, of which batches are slices. Reads this rank's blocks of the store. Grid, store and sampler must
   /// outlive it. Collective over the grid's group.
-  BatchSource(pmm::ProcessGrid const& grid, graph::GraphStore const& store, sampling::Sampler const& sampler,
-              GcnPlan const& plan, InputFeatures<T> const& features, pmm::RowTargets const& targets);
+  BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const& store, sampling::Sampler const& sampler,
+             GcnPlan const& plan, InputFeatures<T> const& features, pmm::RowTargets const& targets);
 
   /// Fills `batch`. Local; no Kokkos and no MPI, so any thread, one call at a time.
   void fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& batch);
@@ -101,7 +101,7 @@ class BatchSource {
   HostNumbers<std::int8_t> indicator_;
 };
 
-extern template class BatchSource<float>;
-extern template class BatchSource<double>;
+extern template class BatchMaker<float>;
+extern template class BatchMaker<double>;
 
 } // namespace orthant::models

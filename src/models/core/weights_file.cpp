@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/weights_file.hpp"
+#include "models/core/weights_file.hpp"
 
 #include "runtime/comm/together.hpp"
 #include "runtime/files/hdf5_output.hpp"
@@ -11,10 +11,6 @@ namespace orthant::models {
 namespace {
 
 using runtime::Hdf5File;
-
-std::string array_of(std::string const& parameter) {
-  return "/parameters/" + parameter;
-}
 
 template<class T>
 Hdf5File::Extents extents_of(Parameter<T> const& parameter) {
@@ -63,16 +59,31 @@ bool counts_here(pmm::ProcessGrid const& grid, Parameter<T> const& parameter) {
 
 } // namespace
 
+std::string array_of(std::string const& parameter) {
+  return "/parameters/" + parameter;
+}
+
+std::optional<Hdf5File::Extents> weight_extents(Hdf5File const& file, std::filesystem::path const& path,
+                                                std::string const& parameter) {
+  auto const name = array_of(parameter);
+  if (!file.contains(name)) return std::nullopt;
+  auto extents = file.extents(name);
+  if (extents.size() != 2)
+    runtime::throw_user("{}: {} is {}, not a matrix", path.string(), name, shape_text(extents));
+  if (extents[0] < 1 || extents[1] < 1)
+    runtime::throw_user("{}: {} is {}; it must have rows and columns", path.string(), name,
+                        shape_text(extents));
+  return extents;
+}
+
 template<class T>
 void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
-                  std::vector<Parameter<T>> const& parameters, GcnSettings const& settings) {
+                  std::vector<Parameter<T>> const& parameters, Architecture const& architecture) {
   runtime::Hdf5Output file(grid.world(), path, "weights");
   for (auto const& parameter : parameters)
     file.create_array(array_of(parameter.name), runtime::detail::hdf5_type_of<T>(), extents_of(parameter));
-  for (auto const& [part, value] : architecture_of(settings))
+  for (auto const& [part, value] : architecture)
     file.write_attribute("/", part, value);
-  file.write_attribute("/", "feature_norm",
-                       std::string(settings.feature_norm == FeatureNorm::row ? "row" : "none"));
   file.reserve_space();
   runtime::together(grid.world(), [&] {
     for (auto const& parameter : parameters) {
@@ -87,18 +98,6 @@ void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
     }
   });
   file.publish();
-}
-
-Architecture architecture_of(GcnSettings const& settings) {
-  auto const yes_or_no = [](bool has_it) { return std::string(has_it ? "yes" : "no"); };
-  return {{"model", "gcn"},
-          {"layers", std::to_string(settings.num_layers())},
-          {"norm", settings.norm == Norm::rms ? "rms" : "none"},
-          {"residual", yes_or_no(settings.has_residuals)},
-          {"input_projection", yes_or_no(settings.projected_width > 0)},
-          {"head", yes_or_no(settings.has_head)},
-          {"bias", yes_or_no(settings.has_bias)},
-          {"trained_features", yes_or_no(settings.trains_features)}};
 }
 
 void require_architecture(runtime::Communicator const& comm, std::filesystem::path const& path,
@@ -145,84 +144,9 @@ void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
   });
 }
 
-GcnSettings settings_of(WeightsFacts const& facts) {
-  GcnSettings settings;
-  auto const last = facts.widths.end() - (facts.head_classes ? 0 : 1);
-  settings.hidden_widths.assign(facts.widths.begin() + 1, last);
-  if (facts.projected_features) settings.projected_width = facts.widths.front();
-  settings.has_head = facts.head_classes.has_value();
-  settings.has_residuals = facts.has_residuals;
-  settings.norm = facts.norm;
-  settings.has_bias = facts.has_bias;
-  settings.dropout = 0;
-  settings.feature_norm = facts.feature_norm.value_or(FeatureNorm::none);
-  return settings;
-}
-
-namespace {
-
-/// Rows and columns of a weight, where the file has it. Throws UserError where it is no matrix.
-std::optional<Hdf5File::Extents> weight_extents(Hdf5File const& file, std::filesystem::path const& path,
-                                                std::string const& parameter) {
-  auto const name = array_of(parameter);
-  if (!file.contains(name)) return std::nullopt;
-  auto extents = file.extents(name);
-  if (extents.size() != 2)
-    runtime::throw_user("{}: {} is {}, not a matrix", path.string(), name, shape_text(extents));
-  if (extents[0] < 1 || extents[1] < 1)
-    runtime::throw_user("{}: {} is {}; it must have rows and columns", path.string(), name,
-                        shape_text(extents));
-  return extents;
-}
-
-} // namespace
-
-WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesystem::path const& path) {
-  return runtime::together(comm, [&] {
-    auto const file = Hdf5File::open(path);
-    WeightsFacts facts;
-    auto const require_fits = [&](std::string const& parameter, std::int64_t num_rows) {
-      if (!facts.widths.empty() && facts.widths.back() != num_rows)
-        runtime::throw_user("{}: {} has {} rows, but the layer before it gives {} columns", path.string(),
-                            array_of(parameter), num_rows, facts.widths.back());
-    };
-    auto const projection = weight_extents(file, path, "input.weight");
-    if (projection) {
-      facts.projected_features = (*projection)[0];
-      facts.widths.push_back((*projection)[1]);
-    }
-    for (auto layer = 0;; ++layer) {
-      auto const name = fmt::format("layer{}.weight", layer);
-      auto const weight = weight_extents(file, path, name);
-      if (!weight && layer == 0)
-        runtime::throw_user("{} holds no weights: there is no /parameters/layer0.weight in it",
-                            path.string());
-      if (!weight) break;
-      require_fits(name, (*weight)[0]);
-      if (facts.widths.empty()) facts.widths.push_back((*weight)[0]);
-      facts.widths.push_back((*weight)[1]);
-    }
-    if (auto const head = weight_extents(file, path, "head.weight")) {
-      require_fits("head.weight", (*head)[0]);
-      facts.head_classes = (*head)[1];
-    }
-    facts.has_bias = file.contains(array_of("layer0.bias"));
-    facts.has_features = file.contains(array_of("features"));
-    // A single layer that gives the logits has no scale, whatever its norm.
-    facts.norm = file.contains_attribute("/", "norm")     ? parse_norm(file.read_text("/", "norm"))
-                 : file.contains(array_of("layer0.norm")) ? Norm::rms
-                                                          : Norm::none;
-    if (file.contains_attribute("/", "feature_norm"))
-      facts.feature_norm = parse_feature_norm(file.read_text("/", "feature_norm"));
-    if (file.contains_attribute("/", "residual"))
-      facts.has_residuals = file.read_text("/", "residual") == "yes";
-    return facts;
-  });
-}
-
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void save_weights(pmm::ProcessGrid const&, std::filesystem::path const&,                          \
-                             std::vector<Parameter<T>> const&, GcnSettings const&);                          \
+                             std::vector<Parameter<T>> const&, Architecture const&);                         \
   template void load_weights(pmm::ProcessGrid const&, std::filesystem::path const&,                          \
                              std::vector<Parameter<T>> const&);
 ORTHANT_INSTANTIATE(float)

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/batches/gcn_batches.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace orthant::models {
+namespace {
+
+/// No two batches of a run have one, and full-graph epochs (their number) have others.
+std::uint64_t dropout_key(std::int64_t epoch, std::int64_t batch) {
+  return static_cast<std::uint64_t>(batch + 1) << 32 | static_cast<std::uint64_t>(epoch);
+}
+
+} // namespace
+
+template<class T>
+GcnBatches<T>::GcnBatches(pmm::ProcessGrid const& grid, Gcn<T>& network, pmm::RowLoss<T>& loss,
+                          std::unique_ptr<BatchMaker<T>> maker, sampling::VertexSampler const& sampler,
+                          MiniBatchSettings const& settings, std::int64_t num_epochs, std::int64_t num_train)
+    : grid_(grid),
+      network_(network),
+      loss_(loss),
+      maker_(std::move(maker)),
+      sampler_(sampler),
+      settings_(settings),
+      num_epochs_(num_epochs),
+      nominal_count_(std::max<std::int64_t>(1, num_train / sampler.num_steps())) {}
+
+template<class T>
+void GcnBatches<T>::start_at(std::int64_t epoch, std::int64_t step) {
+  ORTHANT_REQUIRE(step < num_steps(), "step ", step, " of epochs that have ", num_steps());
+  queue_.reset(); // its thread fills batches by the maker
+  queue_ = std::make_unique<BatchQueue<T>>(*maker_, sampler_, grid_.coordinate(pmm::Axis::data),
+                                           settings_.num_accumulated, num_epochs_, settings_.prefetch, epoch,
+                                           step);
+}
+
+template<class T>
+std::uint64_t GcnBatches<T>::next(std::int64_t epoch, runtime::PhaseTimes& phases) {
+  ORTHANT_REQUIRE(queue_, "batches before start_at()");
+  auto& instruments = grid_.world().instruments();
+  auto& batch = queue_->next(instruments, phases);
+  runtime::ScopedTimer const timer(instruments, phases, "bind");
+  network_.rebind(maker_->operands(batch));
+  loss_.rebind(network_.plan().logits());
+  loss_.set_batch_targets(maker_->targets(batch), {batch.splits, batch.classes});
+  return dropout_key(epoch, batch.sample.index);
+}
+
+template class GcnBatches<float>;
+template class GcnBatches<double>;
+
+} // namespace orthant::models

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/gcn_weights.hpp"
+
+#include "runtime/comm/together.hpp"
+
+namespace orthant::models {
+
+using runtime::Hdf5File;
+
+Architecture architecture_of(GcnSettings const& settings) {
+  auto const yes_or_no = [](bool has_it) { return std::string(has_it ? "yes" : "no"); };
+  return {{"model", "gcn"},
+          {"layers", std::to_string(settings.num_layers())},
+          {"norm", settings.norm == Norm::rms ? "rms" : "none"},
+          {"residual", yes_or_no(settings.has_residuals)},
+          {"input_projection", yes_or_no(settings.projected_width > 0)},
+          {"head", yes_or_no(settings.has_head)},
+          {"bias", yes_or_no(settings.has_bias)},
+          {"trained_features", yes_or_no(settings.trains_features)}};
+}
+
+Architecture record_of(GcnSettings const& settings) {
+  auto record = architecture_of(settings);
+  record.emplace_back("feature_norm", settings.feature_norm == FeatureNorm::row ? "row" : "none");
+  return record;
+}
+
+GcnSettings settings_of(WeightsFacts const& facts) {
+  GcnSettings settings;
+  auto const last = facts.widths.end() - (facts.head_classes ? 0 : 1);
+  settings.hidden_widths.assign(facts.widths.begin() + 1, last);
+  if (facts.projected_features) settings.projected_width = facts.widths.front();
+  settings.has_head = facts.head_classes.has_value();
+  settings.has_residuals = facts.has_residuals;
+  settings.norm = facts.norm;
+  settings.has_bias = facts.has_bias;
+  settings.dropout = 0;
+  settings.feature_norm = facts.feature_norm.value_or(FeatureNorm::none);
+  return settings;
+}
+
+WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesystem::path const& path) {
+  return runtime::together(comm, [&] {
+    auto const file = Hdf5File::open(path);
+    WeightsFacts facts;
+    auto const require_fits = [&](std::string const& parameter, std::int64_t num_rows) {
+      if (!facts.widths.empty() && facts.widths.back() != num_rows)
+        runtime::throw_user("{}: {} has {} rows, but the layer before it gives {} columns", path.string(),
+                            array_of(parameter), num_rows, facts.widths.back());
+    };
+    auto const projection = weight_extents(file, path, "input.weight");
+    if (projection) {
+      facts.projected_features = (*projection)[0];
+      facts.widths.push_back((*projection)[1]);
+    }
+    for (auto layer = 0;; ++layer) {
+      auto const name = fmt::format("layer{}.weight", layer);
+      auto const weight = weight_extents(file, path, name);
+      if (!weight && layer == 0)
+        runtime::throw_user("{} holds no weights: there is no /parameters/layer0.weight in it",
+                            path.string());
+      if (!weight) break;
+      require_fits(name, (*weight)[0]);
+      if (facts.widths.empty()) facts.widths.push_back((*weight)[0]);
+      facts.widths.push_back((*weight)[1]);
+    }
+    if (auto const head = weight_extents(file, path, "head.weight")) {
+      require_fits("head.weight", (*head)[0]);
+      facts.head_classes = (*head)[1];
+    }
+    facts.has_bias = file.contains(array_of("layer0.bias"));
+    facts.has_features = file.contains(array_of("features"));
+    // A single layer that gives the logits has no scale, whatever its norm.
+    facts.norm = file.contains_attribute("/", "norm")     ? parse_norm(file.read_text("/", "norm"))
+                 : file.contains(array_of("layer0.norm")) ? Norm::rms
+                                                          : Norm::none;
+    if (file.contains_attribute("/", "feature_norm"))
+      facts.feature_norm = parse_feature_norm(file.read_text("/", "feature_norm"));
+    if (file.contains_attribute("/", "residual"))
+      facts.has_residuals = file.read_text("/", "residual") == "yes";
+    return facts;
+  });
+}
+
+} // namespace orthant::models

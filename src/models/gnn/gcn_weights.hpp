@@ -1,0 +1,42 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a weights file (models/core/weights_file.hpp) says of a GCN: layer0.weight, layer0.bias, layer1.weight,
+// ..; layerN.norm, input.weight, input.bias, head.weight, head.bias and features if the model has them.
+
+#include "models/core/weights_file.hpp"
+#include "models/plan/gcn_settings.hpp"
+
+#include <optional>
+
+namespace orthant::models {
+
+/// The parts that must be those of the model: model, layers, norm, residual, input_projection, head, bias,
+/// trained_features.
+[[nodiscard]] Architecture architecture_of(GcnSettings const& settings);
+/// What a file records: the same, and feature_norm.
+[[nodiscard]] Architecture record_of(GcnSettings const& settings);
+
+/// The architecture that a weights file holds.
+struct WeightsFacts {
+  std::vector<std::int64_t> widths; // [layers + 1] of layer 0's input, and of the layers' outputs
+  std::optional<std::int64_t> projected_features; // where there is an input projection
+  std::optional<std::int64_t> head_classes;       // where there is a head
+  bool has_bias = false;
+  bool has_residuals = false;
+  bool has_features = false; // trained ones, in the order of rows of the store that they were trained on
+  Norm norm = Norm::none;
+  std::optional<FeatureNorm> feature_norm;
+
+  [[nodiscard]] std::int64_t num_features() const { return projected_features.value_or(widths.front()); }
+  [[nodiscard]] std::int64_t num_classes() const { return head_classes.value_or(widths.back()); }
+};
+
+/// The model of such a file, without dropout.
+[[nodiscard]] GcnSettings settings_of(WeightsFacts const& facts);
+
+/// Collective over `comm`. Throws UserError where the file is no weights file.
+[[nodiscard]] WeightsFacts read_weights_facts(runtime::Communicator const& comm,
+                                              std::filesystem::path const& path);
+
+} // namespace orthant::models

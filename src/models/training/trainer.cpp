@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/training/trainer.hpp"
+
+#include "models/training/gradient_scale.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/device/kokkos_compat_device.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+namespace orthant::models {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using runtime::DefaultExec;
+using runtime::ScopedTimer;
+
+/// All that a step of this grid uses: the first one, which was not recorded, has made them.
+std::vector<runtime::Communicator const*> communicators_of(pmm::ProcessGrid const& grid) {
+  std::vector<runtime::Communicator const*> all;
+  for (auto const& [axes, comm] : grid.communicators())
+    all.push_back(&comm);
+  return all;
+}
+
+/// Nothing passes through the host: there is nobody to talk to, or device memory is sent by the device. Where
+/// the group's ranks have a device each, so have those of every axis.
+bool stays_on_device(pmm::ProcessGrid const& grid) {
+  return grid.group().size() == 1 || grid.group().works_on_streams();
+}
+
+/// What others enqueued on the default instance, such as new weights, is there: queues know nothing of each
+/// other.
+void wait_for_default_queue() {
+  runtime::compat::fence(DefaultExec(), "orthant::models::Trainer/what others enqueued");
+}
+
+} // namespace
+
+template<class T>
+Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowLoss<T>& loss,
+                    TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update,
+                    BatchSource* batches)
+    : grid_(grid),
+      network_(network),
+      loss_(loss),
+      batches_(batches == nullptr ? one_batch_ : *batches),
+      nominal_count_(batches_.nominal_count()),
+      settings_(settings),
+      update_(update ? std::move(update)
+                     : std::make_shared<ParameterUpdate<T>>(grid, network.parameters(), settings)),
+      queue_(runtime::training_queue()),
+      exec_(has_one_batch() ? runtime::compat::instance_on<DefaultExec>(queue_.native()) : DefaultExec()),
+      recorded_(queue_) {
+  if (!has_one_batch()) gradient_sum_.emplace(grid, network.parameters(), batches_.num_accumulated());
+  phases_.measure_on(runtime::DeviceClock::create(runtime::compat::native_stream(exec_)));
+}
+
+template<class T>
+Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowLoss<T>& loss,
+                    BatchSource& batches, TrainSettings const& settings,
+                    std::shared_ptr<ParameterUpdate<T>> update)
+    : Trainer(grid, network, loss, settings, std::move(update), &batches) {}
+
+template<class T>
+Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowLoss<T>& loss,
+                    TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update)
+    : Trainer(grid, network, loss, settings, std::move(update), nullptr) {}
+
+template<class T>
+double Trainer<T>::enqueue_batch(std::int64_t epoch, std::int64_t k, runtime::PhaseTimes& phases) {
+  auto const dropout_key = batches_.next(epoch, phases);
+  auto const& logits = network_.forward(exec_, Pass::training, dropout_key, phases);
+  auto const divisor = nominal_count_ ? *nominal_count_ : loss_.num_rows(0);
+  auto const scale = gradient_scale(network_.wire(), loss_, divisor);
+  {
+    ScopedTimer const timer(grid_.world().instruments(), phases, "loss");
+    auto const& numbers = update_->numbers();
+    loss_.loss_and_gradient(exec_, logits, network_.logits_gradient(), divisor,
+                            has_one_batch() ? numbers.loss() : numbers.loss_and_count(), scale);
+    if (!has_one_batch()) numbers.add_to_sums(exec_, k, static_cast<double>(divisor));
+  }
+  network_.backward(exec_, phases);
+  if (gradient_sum_) gradient_sum_->add(exec_, k);
+  return scale;
+}
+
+template<class T>
+void Trainer<T>::sum_over_groups(runtime::PhaseTimes& phases) {
+  ScopedTimer const timer(grid_.world().instruments(), phases, "data");
+  runtime::all_reduce(exec_, grid_.over(pmm::Axis::data), update_->numbers().sums());
+  gradient_sum_->finish(exec_);
+}
+
+template<class T>
+void Trainer<T>::enqueue_step(std::int64_t epoch, runtime::PhaseTimes& phases) {
+  auto scale = 1.0; // the same for all batches
+  for (std::int64_t k = 0; k < batches_.num_accumulated(); ++k)
+    scale = enqueue_batch(epoch, k, phases);
+  if (!has_one_batch()) sum_over_groups(phases);
+  update_->run(exec_, nominal_count_, phases, scale);
+}
+
+template<class T>
+bool Trainer<T>::may_record() const {
+  return has_one_batch() && settings_.uses_device_graph && queue_.native() != nullptr &&
+         network_.repeats_itself() && stays_on_device(grid_);
+}
+
+template<class T>
+void Trainer<T>::record_step(std::int64_t epoch) {
+  has_tried_to_record_ = true;
+  runtime::PhaseTimes unused; // an event inside a graph tells no time
+  auto const failure =
+      recorded_.record(grid_.group(), communicators_of(grid_), [&] { enqueue_step(epoch, unused); });
+  if (!failure.empty())
+    grid_.world().instruments().log.warn_once("epochs are launched kernel by kernel, not as a graph: {}",
+                                              failure);
+}
+
+template<class T>
+void Trainer<T>::require_finite(typename ParameterUpdate<T>::Result const& result, std::int64_t epoch,
+                                std::int64_t step) const {
+  auto const is_finite = std::isfinite(result.sum);
+  if (is_finite && result.diverged.empty()) return;
+  auto const where =
+      has_one_batch() ? fmt::format("epoch {}", epoch) : fmt::format("epoch {}, step {}", epoch, step + 1);
+  // The outputs of the forward pass are still there.
+  if (!is_finite) throw_loss_not_finite(where, result.sum, network_.first_layer_not_finite(exec_));
+  throw_diverged(fmt::format("{}: the gradient of {} is not finite", where, result.diverged));
+}
+
+template<class T>
+typename ParameterUpdate<T>::Result Trainer<T>::train_step(std::int64_t epoch, std::int64_t step) {
+  if (has_run_plainly_ && !has_tried_to_record_ && may_record()) record_step(epoch);
+  if (recorded_.exists()) {
+    ScopedTimer const timer(grid_.world().instruments(), phases_, "step");
+    recorded_.replay();
+  } else {
+    enqueue_step(epoch, phases_);
+  }
+  has_run_plainly_ = true;
+  auto result = update_->finish(exec_);
+  if (has_one_batch()) {
+    result.sum = result.loss; // already a mean
+    result.count = 1;
+  }
+  require_finite(result, epoch, step);
+  phases_.read_stamps();
+  return result;
+}
+
+template<class T>
+std::optional<runtime::EpochRecord> Trainer<T>::train_epoch(TrainProgress& progress,
+                                                            StopRequest const& should_stop) {
+  runtime::EpochRecord record;
+  record.epoch = progress.epoch;
+  phases_.clear();
+  step_losses_.clear();
+
+  wait_for_default_queue();
+  auto const begin = Clock::now();
+  while (true) {
+    auto result = train_step(progress.epoch, progress.step);
+    record.grad_norms = std::move(result.norms);
+    step_losses_.push_back(result.count == 0 ? 0.0 : result.sum / result.count);
+    progress.loss_sum += result.sum;
+    progress.loss_count += result.count;
+    if (++progress.step == batches_.num_steps()) break;
+    if (should_stop && should_stop(progress)) return std::nullopt;
+  }
+  record.loss = progress.loss_count == 0 ? 0.0 : progress.loss_sum / progress.loss_count;
+  record.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  record.phases = phases_.without_clock();
+  return record;
+}
+
+template<class T>
+runtime::EpochRecord Trainer<T>::train_epoch(std::int64_t epoch) {
+  TrainProgress progress;
+  progress.begin_epoch(epoch);
+  return train_epoch(progress, {}).value();
+}
+
+template<class T>
+Scores Trainer<T>::evaluate() {
+  // Not on the trainer's queue: Kokkos gives each its scratch memory, and that of a recorded step must not
+  // grow.
+  DefaultExec const exec;
+  runtime::PhaseTimes phases; // evaluation is no part of an epoch
+  auto const& logits = network_.forward(exec, Pass::evaluation, 0, phases);
+  return loss_.evaluate(exec, logits);
+}
+
+template<class T>
+TrainResult Trainer<T>::run(std::function<void(runtime::EpochRecord const&)> const& on_epoch,
+                            TrainProgress const& start, StopRequest const& should_stop) {
+  batches_.start_at(start.epoch, start.step);
+  EpochWork work;
+  work.train = [this](TrainProgress& progress, StopRequest const& stop) {
+    return train_epoch(progress, stop);
+  };
+  work.evaluate = [this] { return evaluate(); };
+  work.require_bounded_parameters = [this] { update_->require_bounded_parameters(exec_); };
+  return run_epochs(grid_, settings_, work, on_epoch, start, should_stop);
+}
+
+template class Trainer<float>;
+template class Trainer<double>;
+
+} // namespace orthant::models

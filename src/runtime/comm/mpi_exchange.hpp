@@ -1,0 +1,61 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The MPI calls of one operation. MPI's counts are 32-bit: an operation over more than the communicator's chunk
+// limit is cut into several calls, in an order and with lengths that every rank derives from the same numbers.
+
+#include "runtime/comm/backend.hpp"
+#include "runtime/comm/communicator.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <mpi.h>
+#include <vector>
+
+namespace orthant::runtime::detail {
+
+/// MPI calls of one operation on host (or device-aware) memory. `begin` issues them, in blocking mode to
+/// their end; `finish` waits. Buffers and counts of `call` are lent until then.
+class MpiExchange final : public Exchange {
+ public:
+  MpiExchange(Communicator const& comm, Mode mode) : comm_(comm), mode_(mode) {}
+  ~MpiExchange() override;
+
+  void begin(Call const& call);
+  void finish() override;
+  [[nodiscard]] bool test() override;
+
+ private:
+  [[nodiscard]] std::int64_t cached_piece() const;
+  void all_reduce(Call const& call);
+  void exclusive_scan(Call const& call);
+  void broadcast(void* data, std::int64_t count, int root);
+  void all_gather(Call const& call);
+  void reduce_scatter(Call const& call);
+  void all_to_all(Call const& call);
+  void point_to_point(Call const& call);
+  void pairwise(Call const& call);
+  template<class SendPart>
+  void exchange_parts(Call const& call, int tag, SendPart&& send_part);
+
+  /// This rank's own part, which MPI does not carry.
+  void copy(Call const& call, void* into, void const* from, std::int64_t count) const;
+  MPI_Request* next_request();
+  int* lend_ints(std::size_t count);
+  [[nodiscard]] bool is_blocking() const { return mode_ == Mode::blocking; }
+  [[nodiscard]] std::byte* at(void* base, std::int64_t index) const {
+    return static_cast<std::byte*>(base) + static_cast<std::size_t>(index) * element_bytes_;
+  }
+  [[nodiscard]] std::byte const* at(void const* base, std::int64_t index) const {
+    return static_cast<std::byte const*>(base) + static_cast<std::size_t>(index) * element_bytes_;
+  }
+
+  Communicator const& comm_;
+  Mode mode_;
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+  std::size_t element_bytes_ = 0;
+  std::vector<MPI_Request> requests_;
+  std::vector<std::byte> ints_; // 32-bit counts and displacements that MPI reads until the end
+};
+
+} // namespace orthant::runtime::detail

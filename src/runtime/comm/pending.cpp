@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/comm/pending.hpp"
+
+#include "runtime/comm/encoded_exchange.hpp"
+#include "runtime/comm/progress.hpp"
+#include "runtime/error.hpp"
+#include "runtime/numbers/encoding.hpp"
+
+namespace orthant::runtime::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// For the watchdog: this rank is in the collective, until the scope is left, however that happens.
+class InCollective {
+ public:
+  InCollective(Communicator const& comm, Operation operation, std::int64_t sequence, std::int64_t bytes,
+               std::source_location where)
+      : position_(comm.instruments().position) {
+    position_.enter(name_of(operation), comm.axis(), sequence, bytes, where);
+  }
+  InCollective(InCollective const&) = delete;
+  InCollective& operator=(InCollective const&) = delete;
+  ~InCollective() { position_.leave(); }
+
+ private:
+  Position& position_;
+};
+
+/// The first backend that can carry the call. The same on all ranks.
+Backend& backend_of(Communicator const& comm, Call const& call, Mode mode) {
+  for (auto const& backend : comm.backends(call.on_device))
+    if (can_carry(*backend, call, mode)) return *backend;
+  throw_internal(concatenate("nothing carries out ", name_of(call.operation), " on ", comm.axis()),
+                 call.where);
+}
+
+} // namespace
+
+std::int64_t Pending::logical_bytes() const {
+  auto const bytes = [&](std::int64_t count) {
+    return encoding_of(call_.wire).encoded_bytes(count, static_cast<std::int64_t>(size_of(call_.type)));
+  };
+  switch (call_.operation) {
+  case Operation::all_reduce:
+  case Operation::exclusive_scan:
+  case Operation::broadcast:
+  case Operation::all_gather:
+    return bytes(call_.receive_count);
+  case Operation::reduce_scatter:
+  case Operation::send:
+    return bytes(call_.send_count);
+  case Operation::all_to_all: {
+    auto const own = call_.send_counts.empty() ? call_.send_count / comm_.size()
+                                               : call_.send_counts[static_cast<std::size_t>(comm_.rank())];
+    return bytes(call_.send_count - own);
+  }
+  case Operation::receive:
+  case Operation::barrier:
+    return 0;
+  }
+  return 0;
+}
+
+void Pending::begin() {
+  auto const bytes = logical_bytes();
+  comm_.ledger().add(call_.operation, bytes, sent_bytes(call_.operation, bytes, comm_.rank(), comm_.size()));
+  began_ = Clock::now();
+  InCollective const waiting(comm_, call_.operation, sequence_, bytes, call_.where);
+  backend_ = &backend_of(comm_, call_, mode_);
+  exchange_ = begin_on(*backend_, comm_, call_, mode_);
+  is_done_ = backend_->is_ordered_by_stream(); // as far as the host is concerned
+  if (auto const progress = backend_->progress(); progress && mode_ == Mode::asynchronous)
+    progress->advance();
+  comm_.ledger().add_seconds(call_.operation, std::chrono::duration<double>(Clock::now() - began_).count());
+}
+
+void Pending::finish(std::source_location where) {
+  if (is_done_) return;
+  auto const entered = Clock::now();
+  auto& instruments = comm_.instruments();
+  auto const bytes = logical_bytes();
+  InCollective const waiting(comm_, call_.operation, sequence_, bytes, where);
+  if (exchange_) {
+    // Another rank may wait for a sum that this one waits for later.
+    if (auto const progress = backend_->progress(); progress && progress->is_needed())
+      while (!exchange_->test())
+        progress->advance();
+    exchange_->finish();
+  }
+  is_done_ = true;
+  auto const now = Clock::now();
+  comm_.ledger().add_seconds(call_.operation, std::chrono::duration<double>(now - entered).count());
+  if (instruments.trace.is_on())
+    instruments.trace.add(name_of(call_.operation), comm_.axis(), began_, now, bytes);
+}
+
+bool Pending::test() {
+  if (is_done_ || !exchange_) return true;
+  if (auto const progress = backend_->progress()) progress->advance();
+  return exchange_->test();
+}
+
+} // namespace orthant::runtime::detail
