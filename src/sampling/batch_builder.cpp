@@ -24,22 +24,22 @@ BatchBuilder<T>::BatchBuilder(runtime::Communicator const& comm, graph::GraphSto
 }
 
 template<class T>
-std::size_t BatchBuilder<T>::add_range(Order order, Range range) {
+std::size_t BatchBuilder<T>::add_ranges(Order order, graph::Ranges const& ranges) {
   if (!store_.facts().has_two_orders()) order = Order::p1;
   auto const known = std::find_if(ranges_.begin(), ranges_.end(), [&](KnownRange const& other) {
-    return other.order == order && other.range == range;
+    return other.order == order && other.ranges == ranges;
   });
   auto const number = static_cast<std::size_t>(known - ranges_.begin());
   // It may be new to some ranks only: every rank takes part in what they do.
   auto const is_new = known == ranges_.end();
   if (runtime::all_reduced(comm_, std::int64_t{is_new ? 1 : 0}, runtime::Reduction::max) == 0) return number;
   auto ids = runtime::together(
-      comm_, [&] { return is_new ? read_original_ids(store_, order, range) : PackedIds(); });
+      comm_, [&] { return is_new ? read_original_ids(store_, order, ranges) : PackedIds(); });
   auto const keys = keys_.num_strata() == 1 ? PackedIds() : keys_.of(ids);
   runtime::together(comm_, [&] {
     if (!is_new) return;
     auto vertices = keys_.num_strata() == 1 ? LocalVertices(ids) : LocalVertices(keys, std::move(ids));
-    ranges_.push_back({order, range, std::move(vertices), ColumnFilter(0)});
+    ranges_.push_back({order, ranges, std::move(vertices), ColumnFilter(0)});
   });
   return number;
 }
@@ -54,33 +54,54 @@ void BatchBuilder<T>::add_other_positions(std::size_t range) {
 }
 
 template<class T>
+std::size_t BatchBuilder<T>::find_block(std::optional<Parity> parity, std::size_t rows,
+                                        std::size_t columns) const {
+  auto const found = std::find_if(blocks_.begin(), blocks_.end(), [&](KnownBlock const& block) {
+    return block.parity == parity && block.rows == rows && block.columns == columns;
+  });
+  return static_cast<std::size_t>(found - blocks_.begin());
+}
+
+template<class T>
+template<class Read>
+void BatchBuilder<T>::keep_block(BlockHandle handle, std::optional<Parity> parity, std::size_t rows,
+                                 std::size_t columns, Read const& read) {
+  runtime::together(comm_, [&] {
+    if (handle.index < blocks_.size()) return;
+    blocks_.push_back({parity, rows, columns, BlockSampler<T>(read())});
+    auto& [order, ranges, vertices, filter] = ranges_[columns];
+    if (filter.num_columns() == 0) filter = ColumnFilter(graph::total_size(ranges));
+  });
+}
+
+template<class T>
 BlockHandle BatchBuilder<T>::add_block(Parity parity, Range rows, Range columns) {
   auto const& facts = store_.facts();
   if (!facts.has_two_orders()) parity = Parity::even;
   auto const row_range = add_range(graph::row_order(parity), rows);
   auto const column_range = add_range(graph::column_order(parity), columns);
-  auto const find = [&](Parity wanted, std::size_t r, std::size_t c) {
-    return std::find_if(blocks_.begin(), blocks_.end(), [&](KnownBlock const& block) {
-      return block.parity == wanted && block.rows == r && block.columns == c;
-    });
-  };
   // Where A is symmetric, D^-1 (A + I) is not, nor is A~ with strata: m(a, b) depends on the neighbour's.
   bool const is_symmetric = facts.is_symmetric && facts.normalization != graph::Normalization::row &&
                             sampler_.stratum_sizes().size() == 1;
   auto const transposed_parity =
       !facts.has_two_orders() || parity == Parity::odd ? Parity::even : Parity::odd;
-  auto const same = find(parity, row_range, column_range);
-  auto const mirrored = is_symmetric ? find(transposed_parity, column_range, row_range) : blocks_.end();
-  BlockHandle const handle = same == blocks_.end() && mirrored != blocks_.end()
-                                 ? BlockHandle{static_cast<std::size_t>(mirrored - blocks_.begin()), true}
-                                 : BlockHandle{static_cast<std::size_t>(same - blocks_.begin()), false};
-  runtime::together(comm_, [&] {
-    if (handle.index < blocks_.size()) return;
-    blocks_.push_back({parity, row_range, column_range,
-                       BlockSampler<T>(read_local_block<T>(store_, parity, rows, columns))});
-    auto& filter = ranges_[column_range].filter;
-    if (filter.num_columns() != columns.size()) filter = ColumnFilter(columns.size());
-  });
+  auto const same = find_block(parity, row_range, column_range);
+  auto const mirrored =
+      is_symmetric ? find_block(transposed_parity, column_range, row_range) : blocks_.size();
+  auto const handle = same == blocks_.size() && mirrored != blocks_.size() ? BlockHandle{mirrored, true}
+                                                                           : BlockHandle{same, false};
+  keep_block(handle, parity, row_range, column_range,
+             [&] { return read_local_block<T>(store_, parity, rows, columns); });
+  return handle;
+}
+
+template<class T>
+BlockHandle BatchBuilder<T>::add_block(graph::Ranges const& rows, graph::Ranges const& columns) {
+  auto const row_range = add_ranges(Order::p1, rows);
+  auto const column_range = add_ranges(Order::p1, columns);
+  BlockHandle const handle{find_block(std::nullopt, row_range, column_range), false};
+  keep_block(handle, std::nullopt, row_range, column_range,
+             [&] { return read_local_block<T>(store_, rows, columns); });
   return handle;
 }
 

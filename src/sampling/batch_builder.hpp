@@ -20,6 +20,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace orthant::sampling {
@@ -58,7 +59,9 @@ class BatchBuilder {
 
   /// A range of rows or columns, its number in Batch::vertices. One that is there already is not made again.
   /// Reads the store. Collective over `comm`: every rank adds as many, in the same order, each its own.
-  std::size_t add_range(Order order, Range range);
+  std::size_t add_range(Order order, Range range) { return add_ranges(order, {range}); }
+  /// The same of several ranges, one after the other: batches give places in that list as positions.
+  std::size_t add_ranges(Order order, graph::Ranges const& ranges);
 
   /// Batches tell, from now on, where the vertices of range number `range` are in the other order. Reads the
   /// store. Collective over `comm`, as above.
@@ -68,6 +71,8 @@ class BatchBuilder {
   /// stratum), a block and the other parity's transposed one are the same. Reads the store. Collective over
   /// `comm`, as above.
   BlockHandle add_block(Parity parity, Range rows, Range columns);
+  /// The same of rows and columns that are lists of order p1.
+  BlockHandle add_block(graph::Ranges const& rows, graph::Ranges const& columns);
 
   /// Fills `batch`, whose arrays are used again. Local: no communication, no Kokkos. Scratch is the
   /// builder's, so one call at a time; any thread. Cost: O(B) for each range, and O(non-zeros of the sampled
@@ -81,16 +86,23 @@ class BatchBuilder {
  private:
   struct KnownRange {
     Order order;
-    Range range;
+    graph::Ranges ranges;
     LocalVertices vertices;
     ColumnFilter filter; // of no columns where the range is rows only
   };
   struct KnownBlock {
-    Parity parity;
+    std::optional<Parity> parity; // none: of lists
     std::size_t rows;
     std::size_t columns;
     BlockSampler<T> sampler;
   };
+
+  [[nodiscard]] std::size_t find_block(std::optional<Parity> parity, std::size_t rows,
+                                       std::size_t columns) const;
+  /// Keeps the block that `read` returns, unless handle names one that is there. Collective.
+  template<class Read>
+  void keep_block(BlockHandle handle, std::optional<Parity> parity, std::size_t rows, std::size_t columns,
+                  Read const& read);
 
   runtime::Communicator const& comm_;
   graph::GraphStore const& store_;

@@ -12,7 +12,7 @@
 //
 //   C[i,:] = row_scale_i sum_j v_ij column_scale[g_i][j] B[j,:]  +  self_scale_i B[self_columns_i,:]
 
-#include "graph/store/store_reader.hpp"
+#include "graph/store/listed_block.hpp"
 #include "runtime/range.hpp"
 #include "sampling/column_filter.hpp"
 #include "sampling/local_vertices.hpp"
@@ -41,6 +41,11 @@ struct LocalBlock {
 template<class T>
 [[nodiscard]] LocalBlock<T> read_local_block(graph::GraphStore const& store, graph::Parity parity, Range rows,
                                              Range columns);
+
+/// The same of rows and columns that are lists of order p1.
+template<class T>
+[[nodiscard]] LocalBlock<T> read_local_block(graph::GraphStore const& store, graph::Ranges const& rows,
+                                             graph::Ranges const& columns);
 
 /// A block of A~, rows and columns numbered within the batch: row i is the i-th sampled row of the range.
 template<class T>

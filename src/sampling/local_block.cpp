@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading a rectangle of a store for sampling.
+// Reading a rectangle of a store, or lists of rows and columns, for sampling.
 #include "sampling/block_sampler.hpp"
 
 namespace orthant::sampling {
@@ -51,20 +51,27 @@ std::vector<double> take_self_loops(CsrBlock& block, std::vector<runtime::LocalC
   return weights;
 }
 
-} // namespace
+/// The same of lists, which are of one order: where a position meets itself.
+std::vector<runtime::LocalColumn> self_columns_of(graph::Ranges const& rows, graph::Ranges const& columns) {
+  graph::ListPlaces const place_of(columns);
+  std::vector<runtime::LocalColumn> selves;
+  for (auto const& range : rows)
+    for (auto position = range.begin; position < range.end; ++position)
+      selves.push_back(static_cast<runtime::LocalColumn>(place_of(position)));
+  return selves;
+}
+
+/// sym, row: A without its own self loops, and one of weight 1 a vertex. none: A's own, where it has any.
+SelfLoops stored_self_loops(graph::StoreFacts const& facts) {
+  return facts.adds_self_loops() ? SelfLoops::dropped : SelfLoops::as_given;
+}
 
 template<class T>
-LocalBlock<T> read_local_block(graph::GraphStore const& store, graph::Parity parity, Range rows,
-                               Range columns) {
-  // sym, row: A without its own self loops, and one of weight 1 a vertex. none: A's own, where it has any.
-  bool const adds = store.facts().adds_self_loops();
-  auto pattern = store.read_block(parity, rows, columns, adds ? SelfLoops::dropped : SelfLoops::as_given);
-  auto selves = self_columns_of(store, parity, rows, columns);
+LocalBlock<T> with_self_loops_apart(CsrBlock pattern, bool adds, std::vector<runtime::LocalColumn> selves,
+                                    graph::Scales const& scales) {
   auto const weights = adds ? std::vector<double>(selves.size(), 1.0) : take_self_loops(pattern, selves);
-  auto const scales = store.read_scales(parity, rows, columns);
-
-  LocalBlock<T> block{rows.size(),
-                      columns.size(),
+  LocalBlock<T> block{pattern.rows.size(),
+                      pattern.columns_range.size(),
                       std::move(pattern.row_offsets),
                       std::move(pattern.columns),
                       {pattern.values.begin(), pattern.values.end()},
@@ -81,7 +88,32 @@ LocalBlock<T> read_local_block(graph::GraphStore const& store, graph::Parity par
   return block;
 }
 
-template LocalBlock<float> read_local_block(graph::GraphStore const&, graph::Parity, Range, Range);
-template LocalBlock<double> read_local_block(graph::GraphStore const&, graph::Parity, Range, Range);
+} // namespace
+
+template<class T>
+LocalBlock<T> read_local_block(graph::GraphStore const& store, graph::Parity parity, Range rows,
+                               Range columns) {
+  auto const& facts = store.facts();
+  return with_self_loops_apart<T>(store.read_block(parity, rows, columns, stored_self_loops(facts)),
+                                  facts.adds_self_loops(), self_columns_of(store, parity, rows, columns),
+                                  store.read_scales(parity, rows, columns));
+}
+
+template<class T>
+LocalBlock<T> read_local_block(graph::GraphStore const& store, graph::Ranges const& rows,
+                               graph::Ranges const& columns) {
+  auto const& facts = store.facts();
+  return with_self_loops_apart<T>(read_listed_block(store, rows, columns, stored_self_loops(facts)),
+                                  facts.adds_self_loops(), self_columns_of(rows, columns),
+                                  read_listed_scales(store, rows, columns));
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template LocalBlock<T> read_local_block(graph::GraphStore const&, graph::Parity, Range, Range);            \
+  template LocalBlock<T> read_local_block(graph::GraphStore const&, graph::Ranges const&,                    \
+                                          graph::Ranges const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::sampling

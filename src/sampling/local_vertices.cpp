@@ -26,13 +26,13 @@ std::int64_t LocalVertices::num_bytes() const {
   return table_.num_bytes() + original_ids_.num_bytes() + other_positions_.num_bytes();
 }
 
-PackedIds read_original_ids(graph::GraphStore const& store, Order order, Range range) {
-  return read_packed(store.facts().num_vertices, range,
+PackedIds read_original_ids(graph::GraphStore const& store, Order order, graph::Ranges const& ranges) {
+  return read_packed(store.facts().num_vertices, ranges,
                      [&](Range piece) { return store.read_original_ids(order, piece); });
 }
 
-PackedIds read_other_positions(graph::GraphStore const& store, Order order, Range range) {
-  return read_packed(store.facts().num_vertices, range,
+PackedIds read_other_positions(graph::GraphStore const& store, Order order, graph::Ranges const& ranges) {
+  return read_packed(store.facts().num_vertices, ranges,
                      [&](Range piece) { return store.read_other_positions(order, piece); });
 }
 

@@ -4,7 +4,7 @@
 // The vertices of one range of rows or columns, found by key: which of a batch lie here, and where. A batch
 // costs one look-up a vertex of the batch, whatever the size of graph and range (key_table.hpp).
 
-#include "graph/store/store_reader.hpp"
+#include "graph/store/listed_block.hpp"
 #include "runtime/range.hpp"
 #include "sampling/key_table.hpp"
 #include "sampling/packed_ids.hpp"
@@ -20,7 +20,7 @@ using runtime::Range;
 
 /// The vertices of a batch that lie in a range, in the order of the range.
 struct SampledVertices {
-  std::vector<std::int32_t> positions;       // [n] ascending; position in the order minus range.begin
+  std::vector<std::int32_t> positions;       // [n] ascending; places in the list of ranges
   std::vector<std::int8_t> strata;           // [n]; empty where there is one stratum
   std::vector<std::int64_t> original_ids;    // [n] what random numbers are keyed by
   std::vector<std::int64_t> other_positions; // [n] in the other order, of all N; empty unless asked for
@@ -57,9 +57,11 @@ class LocalVertices {
   std::vector<std::uint64_t> scratch_;
 };
 
-/// Original ids, and positions in the other order, of a range of the store. Not collective, may throw: use
-/// together().
-[[nodiscard]] PackedIds read_original_ids(graph::GraphStore const& store, Order order, Range range);
-[[nodiscard]] PackedIds read_other_positions(graph::GraphStore const& store, Order order, Range range);
+/// Original ids, and positions in the other order, of ranges of the store, one after the other. Not
+/// collective, may throw: use together().
+[[nodiscard]] PackedIds read_original_ids(graph::GraphStore const& store, Order order,
+                                          graph::Ranges const& ranges);
+[[nodiscard]] PackedIds read_other_positions(graph::GraphStore const& store, Order order,
+                                             graph::Ranges const& ranges);
 
 } // namespace orthant::sampling

@@ -53,19 +53,24 @@ class PackedIds {
   std::vector<std::int64_t> wide_;
 };
 
-/// The numbers of a range of an array, each in [0, limit). read(piece) returns those of a piece; pieces keep
+/// The numbers of ranges of an array, each in [0, limit). read(piece) returns those of a piece; pieces keep
 /// the wide copy short, and begin where the store's checksums do.
 template<class Read>
-[[nodiscard]] PackedIds read_packed(std::int64_t limit, runtime::Range range, Read&& read) {
+[[nodiscard]] PackedIds read_packed(std::int64_t limit, std::vector<runtime::Range> const& ranges,
+                                    Read&& read) {
   constexpr std::int64_t piece_size = std::int64_t{1} << 20;
-  PackedIds ids(limit, range.size());
+  auto count = std::int64_t{0};
+  for (auto const& range : ranges)
+    count += range.size();
+  PackedIds ids(limit, count);
   std::size_t next = 0;
-  for (auto begin = range.begin; begin < range.end;) {
-    auto const end = std::min(range.end, (begin / piece_size + 1) * piece_size);
-    for (auto const id : read(runtime::Range{begin, end}))
-      ids.set(next++, id);
-    begin = end;
-  }
+  for (auto const& range : ranges)
+    for (auto begin = range.begin; begin < range.end;) {
+      auto const end = std::min(range.end, (begin / piece_size + 1) * piece_size);
+      for (auto const id : read(runtime::Range{begin, end}))
+        ids.set(next++, id);
+      begin = end;
+    }
   return ids;
 }
 

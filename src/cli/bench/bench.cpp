@@ -4,7 +4,6 @@
 #include "cli/commands/build_info.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 
 namespace orthant::cli {
@@ -53,15 +52,6 @@ std::vector<RepeatSeconds> time_in_turn(runtime::Communicator const& world, runt
   for (auto& of_work : seconds)
     result.push_back(summarise(world, std::move(of_work)));
   return result;
-}
-
-std::int64_t parse_count(std::string_view option, std::string_view text, std::int64_t most) {
-  std::int64_t count = 0;
-  auto const* const end = text.data() + text.size();
-  auto const parsed = std::from_chars(text.data(), end, count);
-  if (parsed.ec != std::errc{} || parsed.ptr != end || count < 1 || count > most)
-    runtime::throw_user("{}: '{}' is no whole number from 1 to {}", option, text, most);
-  return count;
 }
 
 double giga_per_second(double amount, double seconds) {

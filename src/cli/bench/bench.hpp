@@ -49,9 +49,6 @@ template<class Work>
                                                       std::span<std::function<void()> const> works,
                                                       std::int64_t repeat);
 
-/// A whole number from 1 to `most`. Throws UserError, naming the option, where the text is none.
-[[nodiscard]] std::int64_t parse_count(std::string_view option, std::string_view text, std::int64_t most);
-
 /// 1e-9 amount / seconds: GB/s of bytes, GFLOP/s of operations.
 [[nodiscard]] double giga_per_second(double amount, double seconds);
 

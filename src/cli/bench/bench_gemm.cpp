@@ -9,6 +9,7 @@
 #include "cli/bench/epoch_products.hpp"
 #include "cli/bench/roofline.hpp"
 #include "cli/commands/subcommands.hpp"
+#include "cli/options/counts.hpp"
 #include "cli/options/gemm_math.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
@@ -35,21 +36,6 @@ struct GemmOptions {
   bool force_memory = false;
   RooflineOptions roofline;
 };
-
-/// "100-128-128-47"
-std::vector<std::int64_t> parse_widths(std::string_view text) {
-  constexpr auto most = std::int64_t{1} << 20;
-  std::vector<std::int64_t> widths;
-  for (auto rest = text;;) {
-    auto const dash = rest.find('-');
-    widths.push_back(parse_count("--widths", rest.substr(0, dash), most));
-    if (dash == std::string_view::npos) break;
-    rest.remove_prefix(dash + 1);
-  }
-  if (widths.size() < 2)
-    runtime::throw_user("--widths {}: a layer has two, its input and its output, such as 100-47", text);
-  return widths;
-}
 
 struct Model {
   models::GcnPlan plan;

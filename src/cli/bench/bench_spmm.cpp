@@ -9,6 +9,7 @@
 #include "cli/bench/roofline.hpp"
 #include "cli/bench/spmm_bytes.hpp"
 #include "cli/commands/subcommands.hpp"
+#include "cli/options/counts.hpp"
 #include "cli/training/memory_check.hpp"
 #include "graph/generate/generators.hpp"
 #include "graph/largest_graph.hpp"

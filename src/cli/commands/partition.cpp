@@ -9,7 +9,6 @@
 #include "graph/partition/estimate.hpp"
 #include "graph/read/open_graph.hpp"
 #include "graph/store/store_writer.hpp"
-#include "models/plan/gcn_step.hpp"
 #include "runtime/machine/available_memory.hpp"
 #include "runtime/report/progress.hpp"
 
@@ -79,47 +78,6 @@ void announce(graph::GraphFacts const& facts, graph::Estimate const& estimate) {
                       std::ceil(estimate.seconds)));
 }
 
-/// Bytes that an epoch of the default GCN would send, summed over ranks, on the best and the worst grid of
-/// some jobs.
-std::string communication_table(graph::StoreFacts const& facts) {
-  models::GcnSettings const settings;
-  auto const known_or = [](std::int64_t count, std::int64_t otherwise) {
-    return count > 0 ? count : otherwise;
-  };
-  auto const features = known_or(facts.num_features, 128);
-  auto const classes = known_or(facts.num_classes, 32);
-  std::vector<std::int64_t> widths{features};
-  widths.insert(widths.end(), settings.hidden_widths.begin(), settings.hidden_widths.end());
-  widths.push_back(classes);
-  models::GcnShape model;
-  model.num_vertices = facts.num_vertices;
-  model.widths = widths;
-  model.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
-  model.has_input_dropout = settings.dropout > 0;
-  auto const plan = models::plan_gcn(model, models::ProductOrder::automatic);
-  auto const bytes_of = [&](pmm::GridShape const& shape) {
-    auto const axes = models::predict_epoch_bytes<float>(shape, plan, settings);
-    return axes[0] + axes[1] + axes[2];
-  };
-  auto text = fmt::format(
-      "communication of an epoch, all ranks together: a GCN {}-128-128-{} in fp32\n{:>8}  {:<12}{:>12}  "
-      "{:<12}{:>12}  {:<12}{:>12}\n",
-      features, classes, "ranks", "best grid", "", "near-cubic", "", "worst grid", "");
-  for (auto const ranks : {2, 4, 8, 16, 64}) {
-    std::vector<std::pair<std::int64_t, pmm::GridShape>> shapes;
-    for (auto const& shape : pmm::all_shapes(ranks))
-      shapes.emplace_back(bytes_of(shape), shape);
-    auto const by_bytes = [](auto const& candidate) { return candidate.first; };
-    auto const& [fewest, best] = *std::ranges::min_element(shapes, {}, by_bytes);
-    auto const& [most, worst] = *std::ranges::max_element(shapes, {}, by_bytes);
-    auto const cubic = pmm::near_cubic(ranks);
-    text += fmt::format("{:>8}  {:<12}{:>12}  {:<12}{:>12}  {:<12}{:>12}\n", ranks, best.to_string(),
-                        graph::bytes_text(fewest), cubic.to_string(), graph::bytes_text(bytes_of(cubic)),
-                        worst.to_string(), graph::bytes_text(most));
-  }
-  return text;
-}
-
 void summarize(graph::PartitionReport const& report, std::string const& output, double seconds) {
   auto const& facts = report.facts;
   if (report.metis)
@@ -127,10 +85,7 @@ void summarize(graph::PartitionReport const& report, std::string const& output, 
         "METIS        {} parts: cut {} edges, communication volume {} vertices, balance {:.3f}: {}\n",
         report.metis->num_parts, report.metis->cut, report.metis->volume, report.metis->balance,
         report.metis_file.string()));
-  if (report.statistics) {
-    print(graph::format_statistics(*report.statistics, facts));
-    print(communication_table(facts));
-  }
+  if (report.statistics) print(graph::format_statistics(*report.statistics, facts));
   print(fmt::format("matrix       {} entries ({} self loops), {}\n", facts.num_entries, facts.num_self_loops,
                     facts.is_symmetric ? "symmetric" : "directed"));
   print(fmt::format(

@@ -1,21 +1,259 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant plan: which grid to use, from a model of computation, communication and memory.
+// orthant plan: what an epoch of full-graph training sends and what it holds, on the best grids of a number
+// of ranks. It reads the facts of a store, or counts alone, and needs one process.
 
 #include "cli/commands/subcommands.hpp"
+#include "cli/options/counts.hpp"
+#include "cli/training/train_run.hpp"
+#include "graph/largest_graph.hpp"
+#include "graph/store/store_reader.hpp"
+#include "models/gnn/grid_cost.hpp"
+#include "models/plan/gcn_step.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <fmt/ranges.h>
 
 namespace orthant::cli {
+namespace {
+
+constexpr std::int64_t most_ranks = std::int64_t{1} << 20;
+constexpr std::int64_t most_columns = std::int64_t{1} << 20;
+
+struct PlanOptions {
+  std::string graph;
+  std::int64_t vertices = 0;
+  std::int64_t nonzeros = 0;
+  std::string symmetric = "yes";
+  std::int64_t ranks = 1;
+  std::string widths;
+  std::string norm = "none";
+  bool residual = false;
+  double dropout = 0.5;
+  bool trainable_features = false;
+  std::string schedule = "all";
+  std::string comm_dtype = "fp32";
+  std::int64_t least_width = 16;
+  std::int64_t top = 3;
+  bool arrays = false;
+  bool json = false;
+};
+
+/// A graph of which no more is known: dense features, one class per vertex.
+graph::StoreFacts facts_of_counts(PlanOptions const& o) {
+  if (o.vertices == 0 || o.nonzeros == 0 || o.widths.empty())
+    runtime::throw_user("plan: give either --graph graph.h5 or --vertices N, --nonzeros M and --widths "
+                        "100-128-128-47");
+  if (o.nonzeros < o.vertices)
+    runtime::throw_user("--nonzeros {}: A^ has a self loop of each of the {} vertices, so it has no fewer",
+                        o.nonzeros, o.vertices);
+  graph::StoreFacts facts;
+  facts.num_vertices = o.vertices;
+  facts.num_entries = o.nonzeros - o.vertices;
+  facts.is_symmetric = o.symmetric == "yes";
+  facts.feature_kind = graph::FeatureKind::dense;
+  facts.label_kind = graph::LabelKind::single;
+  return facts;
+}
+
+graph::StoreFacts facts_of_store(runtime::Communicator const& world, PlanOptions const& o) {
+  if (o.vertices > 0 || o.nonzeros > 0)
+    runtime::throw_user("plan: --graph has the counts of its graph; leave out --vertices and --nonzeros");
+  auto const store = graph::GraphStore::open(world, o.graph);
+  std::ignore = models::plan_gcn(store, models::GcnSettings{}); // refuses a graph to train nothing on
+  return store.facts();
+}
+
+/// Of the default network on that graph, or as the user says.
+std::vector<std::int64_t> widths_of(graph::StoreFacts const& facts, PlanOptions const& o) {
+  if (o.widths.empty()) return {facts.num_features, 128, 128, facts.num_classes};
+  auto widths = parse_widths(o.widths);
+  if (!o.graph.empty() && (widths.front() != facts.num_features || widths.back() != facts.num_classes))
+    runtime::throw_user("--widths {}: the graph has {} features and {} classes", o.widths, facts.num_features,
+                        facts.num_classes);
+  return widths;
+}
+
+models::GcnSettings settings_of(std::vector<std::int64_t> const& widths, PlanOptions const& o) {
+  models::GcnSettings settings;
+  settings.hidden_widths.assign(widths.begin() + 1, widths.end() - 1);
+  settings.norm = models::parse_norm(o.norm);
+  settings.has_residuals = o.residual;
+  settings.dropout = o.dropout;
+  settings.trains_features = o.trainable_features;
+  settings.wire = wire_of(o.comm_dtype);
+  return settings;
+}
+
+std::vector<models::Schedule> schedules_of(std::string const& word) {
+  if (word == "all") return {models::Schedule::pmm3d, models::Schedule::rows};
+  return {models::parse_schedule(word)};
+}
+
+/// What was asked, answered grid by grid.
+class Answer {
+ public:
+  Answer(graph::StoreFacts const& facts, std::vector<std::int64_t> const& widths, PlanOptions const& options)
+      : facts_(facts),
+        options_(options),
+        settings_(settings_of(widths, options)),
+        widths_(fmt::format("{}", fmt::join(widths, "-"))) {}
+
+  [[nodiscard]] std::string text() {
+    std::string text;
+    if (!options_.json)
+      text = fmt::format(
+          "A {} of {} vertices and {} non-zeros on {} rank{}; the wire carries {}\n"
+          "per epoch and rank of the busiest rank: 10^6 bytes sent, calls; per rank: 10^9 bytes of A^ and of "
+          "all arrays;\ncolumns of the narrowest block that A^ is multiplied by\n\n"
+          "{:<9}{:<14}{:>12}{:>7}{:>12}{:>12}{:>9}\n",
+          "GCN " + widths_, facts_.num_vertices, models::num_adjacency_entries(facts_), options_.ranks,
+          options_.ranks == 1 ? "" : "s", options_.comm_dtype, "schedule", "grid", "MB sent", "calls",
+          "GB of A^", "GB arrays", "columns");
+    for (auto const schedule : schedules_of(options_.schedule)) {
+      settings_.schedule = schedule;
+      auto costs =
+          models::costs_of_grids(static_cast<int>(options_.ranks), facts_, settings_, options_.least_width);
+      if (costs.empty()) {
+        refuse_or_note(schedule);
+        continue;
+      }
+      if (std::ssize(costs) > options_.top) costs.resize(static_cast<std::size_t>(options_.top));
+      for (auto const& cost : costs)
+        text += options_.json ? json_of(cost) : line_of(cost);
+      if (options_.arrays && !options_.json) tables_ += arrays_of(costs.front());
+    }
+    return text + notes_ + tables_;
+  }
+
+ private:
+  static constexpr double mega = 1e6;
+  static constexpr double giga = 1e9;
+
+  static std::string line_of(models::GridCost const& cost) {
+    return fmt::format("{:<9}{:<14}{:>12.1f}{:>7}{:>12.3f}{:>12.3f}{:>9}\n", models::name_of(cost.schedule),
+                       cost.shape.to_string(), static_cast<double>(cost.sent_bytes) / mega, cost.num_calls,
+                       static_cast<double>(cost.adjacency_bytes) / giga,
+                       static_cast<double>(cost.array_bytes) / giga, cost.narrowest_part);
+  }
+
+  [[nodiscard]] pmm::StepPlan list_of_first_rank(models::GridCost const& cost) const {
+    return models::list_of_rank(cost.shape, {}, facts_, models::plan_gcn(facts_, settings_), settings_);
+  }
+
+  static nlohmann::ordered_json json_of(models::BytesByLabel const& arrays) {
+    auto table = nlohmann::ordered_json::object();
+    for (auto const& [label, bytes] : arrays)
+      table[label] = bytes;
+    return table;
+  }
+
+  [[nodiscard]] std::string json_of(models::GridCost const& cost) const {
+    nlohmann::ordered_json line{{"schedule", std::string(models::name_of(cost.schedule))},
+                                {"grid", cost.shape.to_string()},
+                                {"ranks", options_.ranks},
+                                {"vertices", facts_.num_vertices},
+                                {"nonzeros", models::num_adjacency_entries(facts_)},
+                                {"widths", widths_},
+                                {"comm_dtype", options_.comm_dtype},
+                                {"sent_bytes", cost.sent_bytes},
+                                {"calls", cost.num_calls},
+                                {"adjacency_bytes", cost.adjacency_bytes},
+                                {"array_bytes", cost.array_bytes},
+                                {"loading_bytes", cost.loading_bytes},
+                                {"narrowest_part", cost.narrowest_part}};
+    if (options_.arrays) {
+      auto const step = list_of_first_rank(cost);
+      line["arrays"] = json_of(models::arrays_by_label(step));
+      line["loading_arrays"] = json_of(models::loading_arrays_by_label(step));
+    }
+    return line.dump() + "\n";
+  }
+
+  [[nodiscard]] std::string arrays_of(models::GridCost const& cost) const {
+    auto text = fmt::format("\narrays of rank 0, schedule {} on {}, in 10^9 bytes\n",
+                            models::name_of(cost.schedule), cost.shape.to_string());
+    auto const add = [&](models::BytesByLabel const& arrays) {
+      for (auto const& [label, bytes] : arrays)
+        text += fmt::format("{:>12.6f}  {}\n", static_cast<double>(bytes) / giga, label);
+    };
+    auto const step = list_of_first_rank(cost);
+    add(models::arrays_by_label(step));
+    text += "of single operations, while the graph is read\n";
+    add(models::loading_arrays_by_label(step));
+    return text;
+  }
+
+  void refuse_or_note(models::Schedule schedule) {
+    auto const what =
+        fmt::format("no grid of {} ranks keeps parts of {} columns in the schedule {}; ask for "
+                    "less than --least-width {}",
+                    options_.ranks, options_.least_width, models::name_of(schedule), options_.least_width);
+    if (options_.schedule != "all") runtime::throw_user("plan: {}", what);
+    if (!options_.json) notes_ += what + "\n";
+  }
+
+  graph::StoreFacts const& facts_;
+  PlanOptions const& options_;
+  models::GcnSettings settings_;
+  std::string widths_;
+  std::string notes_;
+  std::string tables_;
+};
+
+int run(PlanOptions const& options, Context& context) {
+  auto const& world = context.world();
+  auto facts = options.graph.empty() ? facts_of_counts(options) : facts_of_store(world, options);
+  auto const widths = widths_of(facts, options);
+  facts.num_features = widths.front();
+  facts.num_classes = widths.back();
+  if (options.trainable_features && facts.feature_kind == graph::FeatureKind::sparse)
+    runtime::throw_user("{}: sparse features cannot be trained; leave out --trainable-features",
+                        options.graph);
+  auto const text = Answer(facts, widths, options).text(); // every rank, so that all refuse alike
+  if (!world.is_root()) return runtime::exit_done;
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+  return runtime::exit_done;
+}
+
+} // namespace
 
 std::unique_ptr<Command> make_plan() {
-  auto command = std::make_unique<Command>("plan", "Choose a grid by a cost model (not built yet)");
-  command->later("--graph", "Store to plan for");
-  command->later("--stats", "Or its size as N,NNZ,D,C");
-  command->later("--machine", "Name of a machine, or machine.toml");
-  command->later("--ranks", "Number of ranks");
-  command->later("--mode", "full or minibatch");
-  command->later("--json", "Machine-readable output");
+  auto command = std::make_unique<Command>(
+      "plan", "Show what training would send and hold on the best grids of any number of ranks");
+  auto const o = std::make_shared<PlanOptions>();
+  command->input("--graph", o->graph, "Store to plan for; or give its counts");
+  command->option("--vertices", o->vertices, "Vertices of the graph", whole_number(1, graph::most_vertices));
+  command->option("--nonzeros", o->nonzeros, "Non-zeros of A^, with a self loop of every vertex",
+                  whole_number(1, graph::most_edges));
+  command->option("--symmetric", o->symmetric, "Whether A is its own transpose: yes or no",
+                  one_of({"yes", "no"}));
+  command->option("--ranks", o->ranks, "Number of ranks to plan for", whole_number(1, most_ranks));
+  command->begin_group("Model");
+  command->option("--widths", o->widths,
+                  "Widths from features to classes, such as 100-128-128-47 (with --graph 128 hidden columns "
+                  "twice, unless given)");
+  command->option("--norm", o->norm, "Normalisation in each hidden layer: rms or none",
+                  one_of({"rms", "none"}));
+  command->flag("--residual", o->residual,
+                "Add each layer's input to its output where they are equally wide");
+  command->option("--dropout", o->dropout, "Probability that an activation is dropped", in_range(0, 0.999));
+  command->flag("--trainable-features", o->trainable_features, "Learn the input features, too");
+  command->begin_group("Planning");
+  command->option("--schedule", o->schedule, "pmm3d, rows or all of them", one_of({"pmm3d", "rows", "all"}));
+  command->option("--comm-dtype", o->comm_dtype, "Numbers on the wire: fp32, bf16 or fp16",
+                  one_of({"fp32", "bf16", "fp16"}));
+  command->option(
+      "--least-width", o->least_width,
+      "Least columns per rank of the widest aggregation: grids that split it further are left out",
+      whole_number(1, most_columns));
+  command->option("--top", o->top, "Grids to show for each schedule", whole_number(1));
+  command->flag("--arrays", o->arrays, "Also show the arrays of the best grids, added up by label");
+  command->flag("--json", o->json, "Print one JSON object a grid and line");
   command->set_needs_device(false);
-  command->set_run([](Context&) -> int { refuse_unbuilt("orthant plan"); });
+  command->set_run([o](Context& context) { return run(*o, context); });
   return command;
 }
 

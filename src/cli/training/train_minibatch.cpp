@@ -8,9 +8,12 @@
 #include "models/batches/mini_batch.hpp"
 #include "models/gnn/gcn_weights.hpp"
 #include "models/gnn/memory_estimate.hpp"
+#include "models/plan/choose_schedule.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/files/staged_file.hpp"
+
+#include <algorithm>
 
 namespace orthant::cli {
 namespace {
@@ -38,19 +41,19 @@ template<class T>
 int train(TrainOptions const& options, Context& context) {
   auto const& world = context.world();
   MemoryMeter const meter;
-  auto const model_settings = model_of(options);
+  auto model_settings = model_of(options);
   pmm::set_gemm_threads(1);
   pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
   if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
-  if (options.schedule == "rows")
-    runtime::throw_user("--schedule rows trains on the full graph; give --mode full, or leave it out");
-
   auto const store = open_graph_of(world, options);
   auto const settings = training_of(options);
   auto const batches = batches_of(options);
+  auto of_batch = store.facts(); // weights weigh more against the rows of a batch
+  of_batch.num_vertices = std::min(of_batch.num_vertices, batches.batch_size);
+  model_settings.schedule = models::choose_schedule(options.schedule, of_batch, model_settings, grid.shape());
   auto const has_full_graph = settings.eval_every > 0 || batches.num_full_epochs > 0;
   auto const estimate = models::estimate_mini_batch_memory<T>(
       grid, store.facts(), models::plan_gcn(store, model_settings), model_settings, settings.optimizer,

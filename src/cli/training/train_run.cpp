@@ -11,10 +11,6 @@
 namespace orthant::cli {
 namespace {
 
-runtime::Wire wire_of(std::string const& word) {
-  return word == "bf16" ? runtime::Wire::bf16 : word == "fp16" ? runtime::Wire::fp16 : runtime::Wire::native;
-}
-
 nlohmann::ordered_json done_record(models::TrainResult const& result, MemoryMeter::Taken const& memory) {
   nlohmann::ordered_json record{{"loss", result.last_loss},
                                 {"median_epoch_seconds", result.median_epoch_seconds},
@@ -44,6 +40,10 @@ std::string bytes_text(std::int64_t bytes) {
   if (bytes < std::int64_t{10} << 20) return fmt::format("{:.1f} KiB", value / 0x1p10);
   if (bytes < std::int64_t{10} << 30) return fmt::format("{:.1f} MiB", value / 0x1p20);
   return fmt::format("{:.1f} GiB", value / 0x1p30);
+}
+
+runtime::Wire wire_of(std::string const& word) {
+  return word == "bf16" ? runtime::Wire::bf16 : word == "fp16" ? runtime::Wire::fp16 : runtime::Wire::native;
 }
 
 models::GcnSettings model_of(TrainOptions const& o) {

@@ -18,6 +18,8 @@
 
 namespace orthant::cli {
 
+/// Of --comm-dtype: fp32 is the scalar of training.
+[[nodiscard]] runtime::Wire wire_of(std::string const& word);
 /// What the options ask for.
 [[nodiscard]] models::GcnSettings model_of(TrainOptions const& options);
 [[nodiscard]] models::TrainSettings training_of(TrainOptions const& options);

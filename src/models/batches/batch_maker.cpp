@@ -42,6 +42,21 @@ pmm::SparseBlock<T> to_sparse_block(sampling::SampledBlock<T> const& from) {
   return result;
 }
 
+/// How many of the ascending positions lie in each of the slabs of these sizes, the first of which begins at
+/// `begin`.
+std::vector<std::int64_t> counts_of_slabs(std::vector<std::int32_t> const& positions, std::int64_t begin,
+                                          std::vector<std::int64_t> const& sizes) {
+  std::vector<std::int64_t> counts;
+  auto first = std::ranges::lower_bound(positions, begin);
+  for (auto const size : sizes) {
+    begin += size;
+    auto const end = std::lower_bound(first, positions.end(), begin);
+    counts.push_back(end - first);
+    first = end;
+  }
+  return counts;
+}
+
 /// to[i,:] := from[rows[i],:]
 template<class T>
 void gather_rows(std::span<T const> from, std::vector<std::int32_t> const& rows, std::int64_t num_columns,
@@ -74,7 +89,18 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
   for_each_vertex_matrix(plan_, [&](pmm::Placement const& placement) {
     add_range(placement.layout.rows, placement.layout.row_order);
   });
-  for (auto const& layer : plan_.layers) {
+  for (auto& layer : plan_.layers) {
+    if (layer.owners) {
+      // The sampler has the transpose anyway.
+      layer.owners->backward = pmm::Flow::transpose;
+      auto const& roles = layer.owners->roles;
+      auto const rows = pmm::block_rows(grid.shape(), grid.coordinates(), roles, num_vertices_);
+      auto const columns = pmm::block_columns(grid.shape(), grid.coordinates(), roles, num_vertices_);
+      owned_rows_ = builder_.add_ranges(graph::Order::p1, rows);
+      owned_columns_ = builder_.add_ranges(graph::Order::p1, columns);
+      blocks_.push_back(builder_.add_block(rows, columns));
+      continue;
+    }
     if (layer.is_residual)
       for (auto const& layout : {layer.input.layout, layer.output.layout})
         builder_.add_other_positions(range_of(layout.rows, layout.row_order));
@@ -185,7 +211,8 @@ GcnPlan BatchMaker<T>::plan_of(sampling::Batch<T> const& sample) const {
     placement.own_rows = own(placement.layout.rows, placement.layout.row_order);
   });
   for (auto& layer : plan.layers)
-    layer.adjacency.own_columns = own(layer.adjacency.layout.columns, layer.adjacency.layout.column_order);
+    if (!layer.owners)
+      layer.adjacency.own_columns = own(layer.adjacency.layout.columns, layer.adjacency.layout.column_order);
   return plan;
 }
 
@@ -210,9 +237,31 @@ std::vector<std::int64_t> BatchMaker<T>::positions_of(pmm::Layout const& layout,
 }
 
 template<class T>
+pmm::CellSizes BatchMaker<T>::cells_of(GcnLayerPlan const& layer, sampling::Batch<T> const& sample) const {
+  auto const& roles = layer.owners->roles;
+  auto const whole = pmm::contiguous_cells(grid_.shape(), grid_.coordinates(), roles, num_vertices_);
+  auto const& rows = sample.vertices[owned_rows_].positions;
+  auto const& columns = sample.vertices[owned_columns_].positions;
+  auto const slab = grid_.coordinate(roles.c);
+  auto const own_slab = std::accumulate(whole.over_c.begin(), whole.over_c.begin() + slab, std::int64_t{0});
+  return {counts_of_slabs(columns, own_slab, whole.over_b), counts_of_slabs(columns, 0, whole.over_c),
+          counts_of_slabs(rows, 0, whole.over_a)};
+}
+
+template<class T>
+Adjacency<T> BatchMaker<T>::adjacency_of(GcnLayerPlan const& layer, sampling::BlockHandle block,
+                                         sampling::Batch<T> const& sample) const {
+  pmm::LocalSpmm<T> forward(to_sparse_block(sample.forward(block)));
+  pmm::LocalSpmm<T> adjoint(to_sparse_block(sample.adjoint(block)));
+  if (layer.owners) return OwnedAdjacency<T>{cells_of(layer, sample), std::move(forward), std::move(adjoint)};
+  return pmm::DistSparse<T>{grid_, layer.adjacency, std::move(forward), std::move(adjoint)};
+}
+
+template<class T>
 ResidualPath<T> BatchMaker<T>::residual_of(GcnLayerPlan const& layer,
                                            sampling::Batch<T> const& sample) const {
   if (!layer.is_residual) return {};
+  if (layer.owners) return ResidualPath<T>::local();
   auto const in = layer.input.layout;
   auto const out = layer.output.layout;
   auto const in_by_out = positions_of(in, out.row_order, sample);
@@ -263,9 +312,7 @@ GcnOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
   operands.features = features_of(operands.plan.features(), batch);
   for (std::size_t l = 0; l < blocks_.size(); ++l) {
     auto const& layer = operands.plan.layers[l];
-    operands.adjacency.push_back(pmm::DistSparse<T>{
-        grid_, layer.adjacency, pmm::LocalSpmm<T>(to_sparse_block(batch.sample.forward(blocks_[l]))),
-        pmm::LocalSpmm<T>(to_sparse_block(batch.sample.adjoint(blocks_[l])))});
+    operands.adjacency.push_back(adjacency_of(layer, blocks_[l], batch.sample));
     operands.output_keys.push_back(keys_of(layer.output, batch));
     operands.residuals.push_back(residual_of(layer, batch.sample));
   }

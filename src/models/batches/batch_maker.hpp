@@ -76,6 +76,10 @@ class BatchMaker {
   /// Where this rank's rows of such a placement lie in the whole graph's numbering of that order.
   [[nodiscard]] std::vector<std::int64_t> positions_of(pmm::Layout const& layout, pmm::IndexOrder order,
                                                        sampling::Batch<T> const& sample) const;
+  /// Sizes of the cells of a batch.
+  [[nodiscard]] pmm::CellSizes cells_of(GcnLayerPlan const& layer, sampling::Batch<T> const& sample) const;
+  [[nodiscard]] Adjacency<T> adjacency_of(GcnLayerPlan const& layer, sampling::BlockHandle block,
+                                          sampling::Batch<T> const& sample) const;
   [[nodiscard]] ResidualPath<T> residual_of(GcnLayerPlan const& layer,
                                             sampling::Batch<T> const& sample) const;
   [[nodiscard]] InputFeatures<T> features_of(pmm::Placement const& placement, HostBatch<T>& batch) const;
@@ -85,8 +89,9 @@ class BatchMaker {
   std::int64_t num_vertices_;
   GcnPlan plan_;
   sampling::BatchBuilder<T> builder_;
-  std::map<RangeKey, std::size_t> ranges_;    // of the builder
-  std::vector<sampling::BlockHandle> blocks_; // [layers]
+  std::map<RangeKey, std::size_t> ranges_;         // of the builder
+  std::vector<sampling::BlockHandle> blocks_;      // [layers]
+  std::size_t owned_rows_ = 0, owned_columns_ = 0; // ranges of the builder, of a block between owners
 
   bool has_sparse_features_;
   std::int64_t num_feature_columns_; // of this rank's block

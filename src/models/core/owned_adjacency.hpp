@@ -36,10 +36,4 @@ template<class T>
 void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,
                           std::int64_t num_nonzeros);
 
-/// Rows and columns of A (or A + I, as the normalisation wants it) that these ranges of order p1 list, in
-/// their order; columns are counted along the list. Not collective.
-[[nodiscard]] graph::CsrBlock read_listed_block(graph::GraphStore const& store,
-                                                std::vector<runtime::Range> const& rows,
-                                                std::vector<runtime::Range> const& columns);
-
 } // namespace orthant::models

@@ -56,7 +56,7 @@ GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<T> 
 template<class T>
 void GcnActivation<T>::start(DefaultExec const& exec, pmm::DistMatrix<T> const& layer_input) {
   // F' := F
-  if (residual_.exists()) residual_.forward->run(exec, layer_input, output_);
+  if (residual_.exists()) residual_.bring(exec, layer_input, output_);
 }
 
 template<class T>
@@ -70,7 +70,7 @@ void GcnActivation<T>::forward(DefaultExec const& exec, Dropout const& dropout) 
 
 template<class T>
 void GcnActivation<T>::backward(DefaultExec const& exec, double probability) {
-  if (residual_.exists()) residual_.backward->run(exec, gradient_, residual_gradient_);
+  if (residual_.exists()) residual_.bring_back(exec, gradient_, residual_gradient_);
   if (has_norm())
     return rms_norm_relu_dropout_backward(exec, z_, parameters_.norm_scale, probability, norm_state_,
                                           row_sums_, gradient_, parameters_.norm_scale_gradient, *workspace_);

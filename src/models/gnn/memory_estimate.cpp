@@ -56,8 +56,11 @@ void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, Gc
                          GcnEpochTraits const& traits) {
   pmm::StepPlan blocks(step.shape(), step.coordinates(), step.scalar_bytes(1));
   AdjacencyBlocksPlan adjacency(facts, traits.num_nonzeros);
+  auto const& first = plan.layers.front();
+  if (first.owners)
+    plan_owned_adjacency(blocks, facts, cells_of(blocks, first), traits.num_nonzeros(first.adjacency));
   for (auto const& layer : plan.layers)
-    adjacency.get(blocks, layer.adjacency, layer.is_even);
+    if (!layer.owners) adjacency.get(blocks, layer.adjacency, layer.is_even);
   step.add_array("blocks of the sampler", pmm::bytes_held(blocks) / 2);
 }
 

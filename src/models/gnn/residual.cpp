@@ -39,15 +39,9 @@ ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, GcnLayerPlan co
 }
 
 void plan_residual_arrays(pmm::StepPlan& step, GcnLayerPlan const& plan, GcnEpochTraits const& traits) {
-  if (!plan.is_residual) return;
+  if (!plan.is_residual || plan.owners) return;
   for (auto const is_backward : {false, true})
     plan_relayout_arrays(step, traits.residual_sizes(plan, is_backward));
-}
-
-template<class T>
-ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan) {
-  return {std::make_shared<pmm::Relayout<T> const>(grid, plan.input, plan.output),
-          std::make_shared<pmm::Relayout<T> const>(grid, plan.output, plan.input)};
 }
 
 template<class T>
@@ -67,7 +61,6 @@ void add(DefaultExec const& exec, pmm::DistMatrix<T> const& from, pmm::DistMatri
   template ResidualPath<T> make_residual_path(pmm::ProcessGrid const&, GcnLayerPlan const&,                  \
                                               std::vector<std::int64_t> const&,                              \
                                               std::vector<std::int64_t> const&);                             \
-  template ResidualPath<T> make_residual_path(pmm::ProcessGrid const&, GcnLayerPlan const&);                 \
   template void add(DefaultExec const&, pmm::DistMatrix<T> const&, pmm::DistMatrix<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)

@@ -1,10 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A residual connection around a convolution: F_{l+1} = D + F_l. Input and output of a layer lie on
-// different planes and in different orders of rows (docs/design.md 2.2), so F travels to where the output
-// lies, and dF_{l+1} back: one all_to_all of the group each way. Both only need what is there before the
-// layer's products start.
+// A residual connection around a convolution: F_{l+1} = D + F_l. In the schedule pmm3d, input and output of a
+// layer lie on different planes and in different orders of rows (docs/design.md 2.2), so F travels to where
+// the output lies, and dF_{l+1} back: one all_to_all of the group each way. Both only need what is there
+// before the layer's products start. In the schedule rows both have the same owner.
 
 #include "models/plan/gcn_step.hpp"
 #include "pmm/matrix/relayout.hpp"
@@ -19,8 +19,28 @@ template<class T>
 struct ResidualPath {
   std::shared_ptr<pmm::Relayout<T> const> forward;  // plan.input -> plan.output
   std::shared_ptr<pmm::Relayout<T> const> backward; // plan.output -> plan.input
+  bool is_local = false;                            // both lie alike: each rank copies what it has
 
-  [[nodiscard]] bool exists() const { return forward != nullptr; }
+  [[nodiscard]] static ResidualPath local() { return {nullptr, nullptr, true}; }
+  [[nodiscard]] bool exists() const { return is_local || forward != nullptr; }
+  /// F to where the output lies, and dF' back. Collective over the group unless local. Enqueue on exec.
+  void bring(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
+             pmm::DistMatrix<T> const& to) const {
+    run(exec, forward, from, to);
+  }
+  void bring_back(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
+                  pmm::DistMatrix<T> const& to) const {
+    run(exec, backward, from, to);
+  }
+
+ private:
+  void run(runtime::DefaultExec const& exec, std::shared_ptr<pmm::Relayout<T> const> const& relayout,
+           pmm::DistMatrix<T> const& from, pmm::DistMatrix<T> const& to) const {
+    if (is_local)
+      Kokkos::deep_copy(exec, to.storage(), from.storage());
+    else
+      relayout->run(exec, from, to);
+  }
 };
 
 /// `input_rows`: for each row of this rank's output block its row of the input; `output_rows`: for each row
@@ -29,10 +49,6 @@ template<class T>
 [[nodiscard]] ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
                                                  std::vector<std::int64_t> const& input_rows,
                                                  std::vector<std::int64_t> const& output_rows);
-/// Where input and output have their rows in the same order. Not collective.
-template<class T>
-[[nodiscard]] ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan);
-
 /// Lists the arrays of make_residual_path().
 void plan_residual_arrays(pmm::StepPlan& step, GcnLayerPlan const& plan, GcnEpochTraits const& traits);
 

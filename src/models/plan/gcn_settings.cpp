@@ -36,6 +36,14 @@ GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
   return shape;
 }
 
+GcnPlan plan_gcn(graph::StoreFacts const& facts, GcnSettings const& settings) {
+  auto plan = plan_gcn(shape_of(facts, settings), settings.order);
+  if (settings.trains_features)
+    (plan.projection ? plan.projection->input : plan.layers.front().input).layout.storage =
+        pmm::Storage::flat_sharded;
+  return plan;
+}
+
 GcnPlan plan_gcn(graph::GraphStore const& store, GcnSettings const& settings) {
   auto const& facts = store.facts();
   if (facts.feature_kind == graph::FeatureKind::none)
@@ -49,11 +57,7 @@ GcnPlan plan_gcn(graph::GraphStore const& store, GcnSettings const& settings) {
   if (is_sparse && settings.trains_features)
     runtime::throw_user("{}: sparse features cannot be trained; leave out --trainable-features",
                         store.name());
-  auto plan = plan_gcn(shape_of(facts, settings), settings.order);
-  if (settings.trains_features)
-    (plan.projection ? plan.projection->input : plan.layers.front().input).layout.storage =
-        pmm::Storage::flat_sharded;
-  return plan;
+  return plan_gcn(facts, settings);
 }
 
 } // namespace orthant::models

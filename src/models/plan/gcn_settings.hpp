@@ -52,7 +52,10 @@ struct GcnSettings {
 /// The shape of the model that `settings` ask for on a graph of those counts.
 [[nodiscard]] GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings);
 
-/// The model that `settings` ask for on this graph. Throws UserError where the store has no features or no
+/// The model that `settings` ask for on a graph of those counts.
+[[nodiscard]] GcnPlan plan_gcn(graph::StoreFacts const& facts, GcnSettings const& settings);
+
+/// The same on the graph of a store. Throws UserError where the store has no features or no
 /// labels, naming the partition flags that give them.
 [[nodiscard]] GcnPlan plan_gcn(graph::GraphStore const& store, GcnSettings const& settings);
 

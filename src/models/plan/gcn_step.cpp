@@ -95,7 +95,8 @@ class EpochList {
   }
 
   [[nodiscard]] GcnLayerAggregates between_owners(GcnLayerPlan const& layer) const {
-    return aggregates_of(layer, cells_of(step_, layer), settings_.wire, traits_.needed);
+    return aggregates_of(layer, traits_.cells ? *traits_.cells : cells_of(step_, layer), settings_.wire,
+                         traits_.needed);
   }
   void aggregate(GcnLayerPlan const& layer, std::int64_t entries) {
     if (layer.owners) return plan_aggregate(step_, between_owners(layer).forward, entries);
@@ -107,7 +108,7 @@ class EpochList {
   }
 
   void plan_residual(GcnLayerPlan const& layer, bool is_backward) {
-    if (layer.is_residual) plan_relayout(step_, traits_.residual_sizes(layer, is_backward));
+    if (layer.is_residual && !layer.owners) plan_relayout(step_, traits_.residual_sizes(layer, is_backward));
   }
 
   void backward_linear(LinearPlan const& linear, std::optional<std::int64_t> entries,
@@ -150,7 +151,7 @@ GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& s
   };
   traits.residual_sizes = [=, has_two_orders = facts.has_two_orders()](GcnLayerPlan const& layer,
                                                                        bool is_backward) {
-    auto const orders = has_two_orders && !layer.owners ? pmm::RowOrders::independent : pmm::RowOrders::equal;
+    auto const orders = has_two_orders ? pmm::RowOrders::independent : pmm::RowOrders::equal;
     return is_backward ? pmm::expected_sizes(shape, coordinates, layer.output, layer.input, orders)
                        : pmm::expected_sizes(shape, coordinates, layer.input, layer.output, orders);
   };
@@ -176,25 +177,5 @@ void plan_evaluation(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const
   EpochList(step, plan, settings, traits).forward();
   pmm::plan_scores(step, plan.logits(), traits.loss);
 }
-
-template<class T>
-std::array<std::int64_t, 3> predict_epoch_bytes(pmm::GridShape const& shape, GcnPlan const& plan,
-                                                GcnSettings const& settings) {
-  GcnEpochTraits traits;
-  traits.keeps_first_aggregate = keeps_first_aggregate(plan) && settings.dropout == 0;
-  std::array<std::int64_t, 3> sum{};
-  for (int rank = 0; rank < shape.num_ranks(); ++rank) {
-    pmm::StepPlan step(shape, pmm::coordinates_of(shape, rank), sizeof(T));
-    plan_epoch(step, plan, settings, traits);
-    for (std::size_t i = 0; i < sum.size(); ++i)
-      sum[i] += pmm::bytes_along(step, name_of(pmm::spatial_axes[i])).counted;
-  }
-  return sum;
-}
-
-template std::array<std::int64_t, 3> predict_epoch_bytes<float>(pmm::GridShape const&, GcnPlan const&,
-                                                                GcnSettings const&);
-template std::array<std::int64_t, 3> predict_epoch_bytes<double>(pmm::GridShape const&, GcnPlan const&,
-                                                                 GcnSettings const&);
 
 } // namespace orthant::models

@@ -11,7 +11,6 @@
 #include "pmm/matrix/relayout_sizes.hpp"
 #include "pmm/rows/row_loss.hpp"
 
-#include <array>
 #include <functional>
 #include <optional>
 
@@ -28,7 +27,8 @@ struct GcnEpochTraits {
   bool has_sparse_features = false;
   bool keeps_first_aggregate = false; // A^ F0 of an earlier epoch
   pmm::LossKind loss = pmm::LossKind::softmax;
-  bool counts_rows = false; // of a batch, together with its loss
+  bool counts_rows = false;            // of a batch, together with its loss
+  std::optional<pmm::CellSizes> cells; // of a batch between owners; else contiguous
   CountNonzeros num_nonzeros = [](pmm::Placement const&) { return std::int64_t{0}; };
   /// What this rank moves for the residual of a layer: where the row orders put each row decides, not the
   /// layout. `is_backward`: for dF. Residuals of no size make no call.
@@ -58,13 +58,5 @@ void plan_epoch(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& set
 /// Lists forward pass and scores.
 void plan_evaluation(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
                      GcnEpochTraits const& traits);
-
-/// Bytes that the ledgers of x, y and z count in an epoch after the first, without evaluation: summed over
-/// the ranks of the grid, none of which need exist. Residuals travel over the whole group, which is not
-/// counted here. Softmax loss. T is the scalar of training. Cost: O(ranks x layers x
-/// the largest axis).
-template<class T>
-[[nodiscard]] std::array<std::int64_t, 3>
-predict_epoch_bytes(pmm::GridShape const& shape, GcnPlan const& plan, GcnSettings const& settings);
 
 } // namespace orthant::models

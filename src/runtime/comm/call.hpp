@@ -41,7 +41,7 @@ struct Call {
   bool on_device = false;
   int peer = -1; // root, destination or source
   int tag = 0;
-  void const* send = nullptr; // null: in place
+  void const* send = nullptr; // null: in place, or nothing to send
   void* receive = nullptr;
   std::int64_t send_count = 0; // elements, whole buffer
   std::int64_t receive_count = 0;

@@ -95,7 +95,7 @@ class EncodedExchange final : public Exchange {
 
 /// How the buffers are divided among ranks.
 void EncodedExchange::divide() {
-  auto const num_send = call_.send == nullptr ? call_.receive_count : call_.send_count;
+  auto const num_send = call_.send_count; // 0 of a rank that has nothing to gather, whose buffer may be null
   auto const num_ranks = static_cast<std::int64_t>(size());
   auto const parts_or = [&](std::span<std::int64_t const> counts, std::int64_t equal) {
     return counts.empty() ? Counts(size(), equal) : Counts(counts.begin(), counts.end());

@@ -30,7 +30,7 @@ class StagedExchange final : public Exchange {
     }
     if (call_.receive != nullptr) {
       receive_ = lend_pinned(receive_bytes());
-      if (call_.send == nullptr) // in place
+      if (call_.send == nullptr && call_.send_count > 0) // in place
         call_.stream.copy(receive_.data(), call_.receive, receive_bytes(), CopyDirection::to_host);
       host_call.receive = receive_.data();
     }

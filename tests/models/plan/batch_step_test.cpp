@@ -65,8 +65,7 @@ TEST_P(BatchStep, ListsWhatAnEpochOfBatchesCommunicatesAndMultiplies) {
   for (auto const& the_case : step_cases()) {
     SCOPED_TRACE(the_case.name);
     auto settings = the_case.settings;
-    settings.trains_features = false;                          // batches do not
-    if (settings.schedule == models::Schedule::rows) continue; // full graph only
+    settings.trains_features = false; // batches do not
     auto const store = the_case.store(world_);
     if (store.facts().num_vertices < batches.batch_size) continue;
     batches.num_accumulated = settings.dropout > 0 ? 2 : 1;

@@ -110,6 +110,8 @@ models::GcnEpochTraits traits_of_operands(graph::GraphStore const& store, models
       if (operands.plan.layers[l].adjacency == placement) return num_nonzeros_of(operands.adjacency[l]);
     return operands.features.is_sparse ? *num_nonzeros_of(operands.features.sparse) : 0;
   };
+  if (auto const* const owned = std::get_if<models::OwnedAdjacency<T>>(&operands.adjacency.front()))
+    traits.cells = owned->sizes;
   traits.residual_sizes = [&](models::GcnLayerPlan const& layer, bool is_backward) {
     auto const path = operands.residual(static_cast<std::size_t>(layer.index));
     return (is_backward ? path.backward : path.forward)->sizes();

@@ -294,6 +294,27 @@ TEST_P(WireOnGrids, EqualsItsDefinitionToTheBit) {
 
 INSTANTIATE_TEST_SUITE_P(Grids, WireOnGrids, ::testing::ValuesIn(grids_4d(world_size())), GridName{});
 
+/// A View of nothing has no memory: that is no operation in place.
+TEST(Wire, ARankWithoutNumbersTakesPart) {
+  Communicator const world(MPI_COMM_WORLD, "world");
+  auto const size = static_cast<std::size_t>(world.size());
+  for (auto const wire : both_wires) {
+    std::vector<float> part(world.rank() == 0 ? 0 : 3, static_cast<float>(world.rank()));
+    std::vector<std::int64_t> counts(size, 3);
+    counts[0] = 0;
+    std::span<float const> const in = part.empty() ? std::span<float const>() : std::span<float const>(part);
+    std::vector<float> whole(3 * (size - 1), -1);
+    all_gatherv(host, world, in, whole, counts, wire);
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      EXPECT_EQ(whole[i], static_cast<float>(i / 3 + 1));
+
+    std::vector<float> sum(part.size(), -1);
+    std::span<float> const out = sum.empty() ? std::span<float>() : std::span<float>(sum);
+    reduce_scatterv(host, world, whole, out, counts, Reduction::sum, wire);
+    EXPECT_EQ(sum, std::vector<float>(part.size(), static_cast<float>(world.rank() * world.size())));
+  }
+}
+
 TEST(Wire, EqualsItsDefinitionOnLongBuffers) {
   Communicator const world(MPI_COMM_WORLD, "world");
 

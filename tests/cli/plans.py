@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""orthant plan: grids for graphs and ranks that do not exist, and for a store."""
+
+import json
+import os
+import re
+import tempfile
+import time
+
+from program import expect_mistake, expect_success, require
+
+PAPERS = ["--vertices", "111059956", "--nonzeros", "1726745828", "--symmetric", "no", "--widths", "128-128-128-172", "--dropout", "0"]
+
+
+def plan(ranks, arguments):
+    done = expect_success(ranks, ["plan", *arguments, "--json"])
+    return [json.loads(line) for line in done.stdout.splitlines()], done
+
+
+def plan_of_counts(ranks):
+    """The figures of the table of expected bytes (tests/models/plan/grid_cost_test.cpp), as text and as JSON."""
+    begin = time.monotonic()
+    text = expect_success(ranks, ["plan", *PAPERS, "--ranks", "2048", "--schedule", "rows", "--least-width", "32"])
+    require(time.monotonic() - begin < 20, "takes longer than a few seconds", text)
+    rows = [line.split() for line in text.stdout.splitlines() if line.startswith("rows ")]
+    require(len(rows) == 3, "does not show three grids", text)
+    require(rows[0][:3] == ["rows", "1x16x4x32", "5276.0"] and rows[0][-1] == "32", "shows other figures", text)
+    lines, done = plan(ranks, [*PAPERS, "--ranks", "2048", "--least-width", "1", "--top", "1", "--comm-dtype", "bf16"])
+    require([line["schedule"] for line in lines] == ["pmm3d", "rows"], "has not one grid a schedule", done)
+    lines, done = plan(ranks, [*PAPERS, "--ranks", "2048", "--schedule", "pmm3d", "--least-width", "1", "--top", "2"])
+    require(lines[0]["grid"] == "1x16x8x16" and abs(lines[0]["sent_bytes"] / 1e6 - 6177.71) < 0.01, "sends other bytes", done)
+    require(lines[0]["sent_bytes"] <= lines[1]["sent_bytes"], "is not in order", done)
+
+
+def plan_of_options(ranks):
+    """Each option of the model changes the figures as it must."""
+    def first(*arguments):
+        lines, done = plan(ranks, ["--vertices", "100000", "--nonzeros", "2000000", "--widths", "100-128-128-47", "--ranks", "16",
+                                   "--schedule", "rows", "--top", "1", *arguments])
+        require(len(lines) == 1, "shows not one grid", done)
+        return lines[0], done
+    base, done = first() # with dropout, as train
+    without, done = first("--dropout", "0")
+    require(without["sent_bytes"] < base["sent_bytes"], "keeps no A^ F0 without dropout", done)
+    for arguments, key, grows in ((["--trainable-features"], "sent_bytes", True), (["--comm-dtype", "bf16"], "sent_bytes", False),
+                                  (["--symmetric", "no"], "adjacency_bytes", True), (["--norm", "rms"], "array_bytes", True),
+                                  (["--residual"], "calls", True)):
+        line, done = first(*arguments)
+        require(line[key] > base[key] if grows else line[key] < base[key], f"{arguments} does not change {key}", done)
+    line, done = first("--arrays")
+    require(sum(line["arrays"].values()) == line["array_bytes"], "loses arrays", done)
+    require("orthant::models::csr/columns" in line["arrays"], "has no columns of A^", done)
+    require(line["loading_arrays"], "reads nothing of the store", done)
+    text = expect_success(ranks, ["plan", "--vertices", "100", "--nonzeros", "500", "--widths", "16-8", "--ranks", "4", "--arrays"])
+    require(text.stdout.count("arrays of rank 0") == 2, "does not show the arrays of both schedules", text)
+
+
+def plan_of_store(ranks):
+    """A store says its own counts, and the default network."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = os.path.join(folder, "ring.h5")
+        expect_success(ranks, ["generate", "--kind", "ring", "--vertices", "300", "--features", "9", "--classes", "4",
+                               "-o", folder + "/ring"])
+        expect_success(ranks, ["partition", "--input", folder + "/ring", "-o", store])
+        of_store, done = plan(ranks, ["--graph", store, "--ranks", "6"])
+        of_counts, _ = plan(ranks, ["--vertices", "300", "--nonzeros", "900", "--widths", "9-128-128-4", "--ranks", "6"])
+        require(of_store == of_counts, f"differs from {of_counts}", done)
+        expect_mistake(ranks, ["plan", "--graph", store, "--widths", "9-16-5"], r"--widths 9-16-5: the graph has 9 features and 4 classes")
+        expect_mistake(ranks, ["plan", "--graph", store, "--vertices", "300"], r"--graph has the counts of its graph")
+        bare = os.path.join(folder, "bare.h5")
+        expect_success(ranks, ["generate", "--kind", "ring", "--vertices", "300", "--features", "0", "-o", folder + "/bare"])
+        expect_success(ranks, ["partition", "--input", folder + "/bare", "-o", bare])
+        expect_mistake(ranks, ["plan", "--graph", bare], r"has no features")
+
+
+def plan_without_grids(ranks):
+    """A schedule whose grids are all too narrow is named."""
+    narrow = ["plan", "--vertices", "1000", "--nonzeros", "5000", "--widths", "8-8-8-8-8", "--ranks", "64",
+              "--dropout", "0", "--least-width", "8"]
+    done = expect_success(ranks, narrow)
+    require(re.search(r"^no grid of 64 ranks .*schedule pmm3d.*--least-width 8$", done.stdout, re.M), "does not say so", done)
+    expect_mistake(ranks, [*narrow, "--schedule", "pmm3d"], r"no grid of 64 ranks")
