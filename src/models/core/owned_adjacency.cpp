@@ -72,7 +72,7 @@ OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid, GraphStore 
     keep_needed(needed, pattern);
     block.rows = {0, std::ssize(block.row_offsets) - 1};
     block.columns_range = {0, needed.num_columns(made.sizes)};
-    auto const csr = to_csr<T>(block);
+    auto const csr = to_csr<T>(std::exchange(block, {}));
     auto const forward =
         scaled(csr, kept(needed.over_a, needed.over_c, read_listed_scales(store, rows, columns)));
     // A^^T = diag(s) A^T diag(r) for A^ = diag(r) A diag(s).
