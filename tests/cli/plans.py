@@ -44,7 +44,7 @@ def plan_of_options(ranks):
     require(without["sent_bytes"] < base["sent_bytes"], "keeps no A^ F0 without dropout", done)
     for arguments, key, grows in ((["--trainable-features"], "sent_bytes", True), (["--comm-dtype", "bf16"], "sent_bytes", False),
                                   (["--symmetric", "no"], "adjacency_bytes", True), (["--norm", "rms"], "array_bytes", True),
-                                  (["--residual"], "calls", True)):
+                                  (["--residual"], "array_bytes", True)):
         line, done = first(*arguments)
         require(line[key] > base[key] if grows else line[key] < base[key], f"{arguments} does not change {key}", done)
     line, done = first("--arrays")

@@ -103,14 +103,14 @@ class Answer {
   [[nodiscard]] std::string text() {
     std::string text;
     if (!options_.json)
-      text = fmt::format(
-          "A {} of {} vertices and {} non-zeros on {} rank{}; the wire carries {}\n"
-          "per epoch and rank of the busiest rank: 10^6 bytes sent, calls; per rank: 10^9 bytes of A^ and of "
-          "all arrays;\ncolumns of the narrowest block that A^ is multiplied by\n\n"
-          "{:<9}{:<14}{:>12}{:>7}{:>12}{:>12}{:>9}\n",
-          "GCN " + widths_, facts_.num_vertices, models::num_adjacency_entries(facts_), options_.ranks,
-          options_.ranks == 1 ? "" : "s", options_.comm_dtype, "schedule", "grid", "MB sent", "calls",
-          "GB of A^", "GB arrays", "columns");
+      text = fmt::format("A {} of {} vertices and {} non-zeros on {} rank{}; the wire carries {}\n"
+                         "MB sent: 10^6 bytes per epoch of the rank that sends most; GB: 10^9 bytes of the "
+                         "rank that holds most;\n"
+                         "columns: of the narrowest block that A^ is multiplied by\n\n"
+                         "{:<9}{:<14}{:>12}{:>7}{:>12}{:>12}{:>9}\n",
+                         "GCN " + widths_, facts_.num_vertices, models::num_adjacency_entries(facts_),
+                         options_.ranks, options_.ranks == 1 ? "" : "s", options_.comm_dtype, "schedule",
+                         "grid", "MB sent", "calls", "GB of A^", "GB arrays", "columns");
     for (auto const schedule : schedules_of(options_.schedule)) {
       settings_.schedule = schedule;
       auto costs =
@@ -251,7 +251,7 @@ std::unique_ptr<Command> make_plan() {
       whole_number(1, most_columns));
   command->option("--top", o->top, "Grids to show for each schedule", whole_number(1));
   command->flag("--arrays", o->arrays, "Also show the arrays of the best grids, added up by label");
-  command->flag("--json", o->json, "Print one JSON object a grid and line");
+  command->flag("--json", o->json, "Print one JSON object per grid");
   command->set_needs_device(false);
   command->set_run([o](Context& context) { return run(*o, context); });
   return command;
