@@ -25,6 +25,8 @@ MISTAKES = [
     (["train", "--model", "gat"], r"'gat' is not built yet"),
     (["train", "--resume", "auto"], r"--resume: is not built yet"),
     (["train", "--gemm-math", "tf23"], r"'tf23' is none of fp32, tf32, bf16; did you mean 'tf32'"),
+    (["train", "--gather", "al"], r"'al' is none of auto, all, needed; did you mean 'all'"),
+    (["train", "--dataset", "karate", "--gather", "needed"], r"--gather needed .*needs --schedule rows"),
     (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "35"], r"a batch of 35 vertices, but the graph has 34"),
     (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "1"],
      r"a batch (needs at least 2 vertices|of 1 vertices for 2 ranks along x)"),

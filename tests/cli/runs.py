@@ -147,6 +147,18 @@ def gemm_math(ranks):
             expect_mistake(ranks, command + ["--gemm-math", "tf32"], r"--gemm-math tf32 needs a build")
 
 
+def gather(ranks):
+    """Which rows move between owners of vertices is said, with the share that was found."""
+    few = ["train", "--dataset", "ring:vertices=200,features=4,classes=3", "--epochs", "1", "--grid", f"1x{ranks}x1x1"]
+    rows = ["--schedule", "rows"]
+    for arguments, expected in ((rows, ["needed"]), ([*rows, "--gather", "needed"], ["needed"]),
+                                ([*rows, "--gather", "all"], []), ([], [])):
+        text = expect_success(ranks, few + arguments).stdout
+        found = re.findall(r"^gather +(\w+) rows along x \(coverage [01]\.\d{3}\)$", text, re.M)
+        if found != (expected if ranks > 1 else []):
+            raise Failure(f"{arguments}: {found}\n{text}")
+
+
 def trace(ranks):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")

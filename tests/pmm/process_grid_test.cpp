@@ -193,6 +193,25 @@ TEST_P(ProcessGridTest, PiecesCoverAMatrixOnceAndDifferByAtMostOneRow) {
       }
 }
 
+/// data 2 x (2 x 3 x 1) with 4 experts and 2 stages: rank = y + 3 (x + 2 (0 + e + 4 (d + 2 p))), by hand.
+TEST(GridShape, ExpertsAndStagesNestOutsideTheGroup) {
+  GridShape const shape{2, 2, 3, 1, 4, 2};
+  EXPECT_EQ(shape.num_ranks(), 96);
+  EXPECT_EQ(shape.to_string(), "2x2x3x1, expert 4, pipe 2");
+  Coordinates const at{.data = 1, .x = 1, .y = 2, .z = 0, .expert = 3, .pipe = 1};
+  auto const rank = 2 + 3 * (1 + 2 * (3 + 4 * (1 + 2 * 1)));
+  EXPECT_EQ(rank_of(shape, at), rank);
+  for (int r = 0; r < shape.num_ranks(); ++r)
+    EXPECT_EQ(rank_of(shape, coordinates_of(shape, r)), r);
+  EXPECT_EQ(coordinates_of(shape, rank), at);
+  EXPECT_EQ(rank_within(shape, at, {Axis::expert, Axis::data}), 3 + 4 * 1);
+  EXPECT_EQ(shape.size({Axis::expert, Axis::data}), 8);
+  EXPECT_EQ(name_of({Axis::data, Axis::expert}), "expert+data");
+  EXPECT_EQ(rank_within(shape, at, group_axes), 2 + 3 * 1);
+  Layout const over_expert{Axis::expert, Axis::y};
+  EXPECT_THROW(static_cast<void>(over_expert.third()), runtime::Error);
+}
+
 /// 23 x 10, rows on x of 2, columns on y of 3, cut along z of 4; every number worked out by hand.
 TEST(Block, IsTheOneWorkedOutByHand) {
   GridShape const shape{1, 2, 3, 4};

@@ -45,6 +45,7 @@ int train(TrainOptions const& options, Context& context) {
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
   models::Gcn<T> model(grid, store, model_settings);
   if (!options.init_from.empty()) models::load_weights(grid, options.init_from, model.parameters());
+  describe_gather(context, plan, model.needed_rows().get());
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
       model.num_parameters(), options.compute_dtype);
 

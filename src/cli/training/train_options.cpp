@@ -74,6 +74,10 @@ void add_computing(Command& command, TrainOptions& o) {
       "sends less)",
       one_of({"auto", "pmm3d", "rows"}));
   command.option(
+      "--gather", o.gather,
+      "Rows that move between owners of vertices: all, needed (those with a neighbor there), or auto",
+      one_of({"auto", "all", "needed"}));
+  command.option(
       "--device-graph", o.device_graph,
       "On a device: replay full-graph epochs without dropout as one recorded graph: on or off (does "
       "nothing on the host)",

@@ -6,6 +6,7 @@
 #include "runtime/machine/process_memory.hpp"
 
 #include <array>
+#include <fmt/ranges.h>
 
 namespace orthant::cli {
 namespace {
@@ -57,6 +58,9 @@ models::GcnSettings model_of(TrainOptions const& o) {
   settings.trains_features = o.trainable_features;
   settings.feature_norm = models::parse_feature_norm(o.feature_norm);
   settings.order = models::parse_product_order(o.order);
+  settings.gather = pmm::parse_gather(o.gather);
+  if (settings.gather == pmm::Gather::needed && o.schedule != "rows")
+    runtime::throw_user("--gather needed moves rows between owners of vertices: it needs --schedule rows");
   settings.overlaps = o.overlap == "on";
   settings.wire = wire_of(o.comm_dtype);
   settings.seed = static_cast<std::uint64_t>(o.seed);
@@ -135,6 +139,20 @@ void describe_grid(Context const& context, pmm::ProcessGrid const& grid, models:
   auto const num_ranks = grid.world().size();
   say(context, "grid      {} (data x X x Y x Z) on {} rank{}, schedule {}\n", grid.shape().to_string(),
       num_ranks, num_ranks == 1 ? "" : "s", models::name_of(schedule));
+}
+
+void describe_gather(Context const& context, models::GcnPlan const& plan, pmm::NeededRows const* needed) {
+  auto const& owners = plan.layers.front().owners;
+  if (needed == nullptr || !owners) return;
+  std::vector<std::string> parts;
+  auto const add = [&](pmm::Axis axis, std::optional<double> coverage, bool moves_needed) {
+    if (coverage)
+      parts.push_back(fmt::format("{} rows along {} (coverage {:.3f})", moves_needed ? "needed" : "all",
+                                  name_of(axis), *coverage));
+  };
+  add(owners->roles.c, needed->coverage_c, needed->over_c.has_value());
+  add(owners->roles.a, needed->coverage_a, needed->over_a.has_value());
+  if (!parts.empty()) say(context, "gather    {}\n", fmt::join(parts, ", "));
 }
 
 EpochLines::EpochLines(Context& context, std::int64_t num_epochs)

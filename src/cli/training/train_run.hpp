@@ -41,6 +41,9 @@ void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions 
                    models::Schedule schedule);
 void describe_graph(Context const& context, graph::GraphStore const& store);
 void describe_grid(Context const& context, pmm::ProcessGrid const& grid, models::Schedule schedule);
+/// Which rows move between owners of vertices, and the share that was found; nothing if all rows were asked
+/// for.
+void describe_gather(Context const& context, models::GcnPlan const& plan, pmm::NeededRows const* needed);
 
 /// A line of metrics and a line (or the bar) of progress for every epoch.
 class EpochLines {

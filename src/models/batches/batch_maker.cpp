@@ -253,7 +253,8 @@ Adjacency<T> BatchMaker<T>::adjacency_of(GcnLayerPlan const& layer, sampling::Bl
                                          sampling::Batch<T> const& sample) const {
   pmm::LocalSpmm<T> forward(to_sparse_block(sample.forward(block)));
   pmm::LocalSpmm<T> adjoint(to_sparse_block(sample.adjoint(block)));
-  if (layer.owners) return OwnedAdjacency<T>{cells_of(layer, sample), std::move(forward), std::move(adjoint)};
+  if (layer.owners)
+    return OwnedAdjacency<T>{cells_of(layer, sample), std::move(forward), std::move(adjoint), nullptr};
   return pmm::DistSparse<T>{grid_, layer.adjacency, std::move(forward), std::move(adjoint)};
 }
 

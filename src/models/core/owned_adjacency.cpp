@@ -24,6 +24,12 @@ graph::Scales swapped(graph::Scales scales) {
   return scales;
 }
 
+graph::Scales kept(std::optional<pmm::NeededSlabs> const& of_rows,
+                   std::optional<pmm::NeededSlabs> const& of_columns, graph::Scales scales) {
+  return {pmm::keep_needed(of_rows, std::move(scales.rows)),
+          pmm::keep_needed(of_columns, std::move(scales.columns))};
+}
+
 } // namespace
 
 void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,
@@ -48,22 +54,33 @@ void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, p
 
 template<class T>
 OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid, GraphStore const& store,
-                                       pmm::Roles const& roles) {
+                                       pmm::Roles const& roles, pmm::Gather gather) {
   auto const& shape = grid.shape();
   auto const n = store.facts().num_vertices;
   auto const rows = pmm::block_rows(shape, grid.coordinates(), roles, n);
   auto const columns = pmm::block_columns(shape, grid.coordinates(), roles, n);
   OwnedAdjacency<T> made;
   made.sizes = pmm::contiguous_cells(shape, grid.coordinates(), roles, n);
+  auto const self_loops =
+      store.facts().adds_self_loops() ? graph::SelfLoops::added : graph::SelfLoops::as_given;
+  auto block =
+      runtime::together(grid.group(), [&] { return read_listed_block(store, rows, columns, self_loops); });
+  pmm::HostPattern const pattern{block.row_offsets, block.columns};
+  auto const needed = pmm::plan_needed_rows(grid, roles, made.sizes, pattern, gather);
+  made.needed = std::make_shared<pmm::NeededRows const>(needed);
   runtime::together(grid.group(), [&] {
-    auto const self_loops =
-        store.facts().adds_self_loops() ? graph::SelfLoops::added : graph::SelfLoops::as_given;
-    auto const csr = to_csr<T>(read_listed_block(store, rows, columns, self_loops));
-    auto const forward = scaled(csr, read_listed_scales(store, rows, columns));
+    keep_needed(needed, pattern);
+    block.rows = {0, std::ssize(block.row_offsets) - 1};
+    block.columns_range = {0, needed.num_columns(made.sizes)};
+    auto const csr = to_csr<T>(std::exchange(block, {}));
+    auto const forward =
+        scaled(csr, kept(needed.over_a, needed.over_c, read_listed_scales(store, rows, columns)));
     // A^^T = diag(s) A^T diag(r) for A^ = diag(r) A diag(s).
-    auto const backward = backward_flow(store.facts()) == pmm::Flow::forward
-                              ? scaled(csr, swapped(read_listed_scales(store, columns, rows)))
-                              : pmm::transposed(forward);
+    auto const backward =
+        backward_flow(store.facts()) == pmm::Flow::forward
+            ? scaled(csr,
+                     swapped(kept(needed.over_c, needed.over_a, read_listed_scales(store, columns, rows))))
+            : pmm::transposed(forward);
     made.forward = pmm::LocalSpmm<T>(forward, pmm::Contents::fixed);
     made.backward = pmm::LocalSpmm<T>(backward, pmm::Contents::fixed);
   });
@@ -71,8 +88,8 @@ OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid, GraphStore 
 }
 
 template OwnedAdjacency<float> read_owned_adjacency(pmm::ProcessGrid const&, GraphStore const&,
-                                                    pmm::Roles const&);
+                                                    pmm::Roles const&, pmm::Gather);
 template OwnedAdjacency<double> read_owned_adjacency(pmm::ProcessGrid const&, GraphStore const&,
-                                                     pmm::Roles const&);
+                                                     pmm::Roles const&, pmm::Gather);
 
 } // namespace orthant::models

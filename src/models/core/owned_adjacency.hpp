@@ -7,6 +7,8 @@
 #include "graph/store/store_reader.hpp"
 #include "pmm/aggregate/aggregate.hpp"
 
+#include <memory>
+
 namespace orthant::models {
 
 template<class T>
@@ -14,6 +16,7 @@ struct OwnedAdjacency {
   pmm::CellSizes sizes;
   pmm::LocalSpmm<T> forward;  // A^[c,a]
   pmm::LocalSpmm<T> backward; // its transpose, or the same pattern with the scales of the transpose
+  std::shared_ptr<pmm::NeededRows const> needed; // null: all rows move
 };
 
 /// The way of the adjoint: the same one if the pattern is symmetric, else the transposed one.
@@ -22,10 +25,12 @@ struct OwnedAdjacency {
 }
 
 /// Reads this rank's block of the whole graph; cells are contiguous in order p1. From a store of two orders a
-/// rank reads all columns of its rows, and keeps those of its cells. Collective over the grid's group.
+/// rank reads all columns of its rows, and keeps those of its cells; `gather` says which rows the aggregations
+/// move. Collective over the grid's group.
 template<class T>
 [[nodiscard]] OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid,
-                                                     graph::GraphStore const& store, pmm::Roles const& roles);
+                                                     graph::GraphStore const& store, pmm::Roles const& roles,
+                                                     pmm::Gather gather = pmm::Gather::all);
 
 /// Lists the arrays that it makes, for cells of these sizes.
 void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,

@@ -36,8 +36,8 @@ class OwnedAggregation final : public Aggregation<T> {
  public:
   OwnedAggregation(pmm::ProcessGrid const& grid, GcnLayerAggregates const& plans,
                    OwnedAdjacency<T> const& adjacency, std::shared_ptr<pmm::Workspace<T>> const& workspace)
-      : forward_(grid, plans.forward, adjacency.forward, workspace),
-        backward_(grid, plans.backward, adjacency.backward, workspace) {}
+      : forward_(grid, plans.forward, adjacency.forward, workspace, adjacency.needed),
+        backward_(grid, plans.backward, adjacency.backward, workspace, adjacency.needed) {}
 
   void forward(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                pmm::DistMatrix<T> const& to) override {
@@ -60,8 +60,9 @@ std::unique_ptr<Aggregation<T>> make_aggregation(pmm::ProcessGrid const& grid, G
                                                  std::shared_ptr<pmm::Workspace<T>> workspace) {
   if (auto* const owned = std::get_if<OwnedAdjacency<T>>(&adjacency)) {
     ORTHANT_REQUIRE(plan.owners, "layer ", plan.index, " has no owners of vertices");
-    return std::make_unique<OwnedAggregation<T>>(grid, aggregates_of(plan, owned->sizes, wire), *owned,
-                                                 workspace);
+    auto const needed = owned->needed ? owned->needed->counts() : pmm::NeededCountsOfAxes{};
+    return std::make_unique<OwnedAggregation<T>>(grid, aggregates_of(plan, owned->sizes, wire, needed),
+                                                 *owned, workspace);
   }
   ORTHANT_REQUIRE(!plan.owners, "layer ", plan.index, " is one of owners of vertices");
   return std::make_unique<ProductAggregation<T>>(

@@ -124,6 +124,8 @@ void Gcn<T>::rebind(GcnOperands<T> operands) {
   head_.reset();
   head_gradient_ = {};
   plan_ = operands.plan;
+  auto const* const owned = std::get_if<OwnedAdjacency<T>>(&operands.adjacency.front());
+  needed_rows_ = owned != nullptr ? owned->needed : nullptr;
   input_.bind(std::move(operands.features), settings_.input_dropout());
   reserve_scratch();
   make_layers(operands);

@@ -63,6 +63,8 @@ class Gcn final : public Network<T> {
   [[nodiscard]] std::int64_t num_parameters() const { return parameters_->num_numbers(); }
   [[nodiscard]] std::shared_ptr<GcnParameters<T>> const& shared_parameters() const { return parameters_; }
   [[nodiscard]] GcnPlan const& plan() const { return plan_; }
+  /// What moves between owners of vertices (schedule rows); null: all rows.
+  [[nodiscard]] std::shared_ptr<pmm::NeededRows const> const& needed_rows() const { return needed_rows_; }
   [[nodiscard]] runtime::Wire wire() const override { return settings_.wire; }
   [[nodiscard]] bool repeats_itself() const override {
     return settings_.dropout == 0 && settings_.wire == runtime::Wire::native;
@@ -88,6 +90,7 @@ class Gcn final : public Network<T> {
   GcnSettings settings_;
   std::shared_ptr<GcnParameters<T>> parameters_;
   GcnPlan plan_;
+  std::shared_ptr<pmm::NeededRows const> needed_rows_;
   GcnInput<T> input_;
 
   // Memory, and what lies in it.

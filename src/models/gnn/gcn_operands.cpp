@@ -52,7 +52,7 @@ GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::Gra
   AdjacencyBlocks<T> blocks(grid, store);
   std::optional<OwnedAdjacency<T>> owned; // one block for all layers
   if (auto const& owners = plan.layers.front().owners)
-    owned = read_owned_adjacency<T>(grid, store, owners->roles);
+    owned = read_owned_adjacency<T>(grid, store, owners->roles, settings.gather);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
     operands.adjacency.push_back(owned ? Adjacency<T>(*owned) : blocks.get(layer.adjacency, layer.is_even));

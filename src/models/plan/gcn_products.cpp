@@ -24,13 +24,14 @@ pmm::CellSizes cells_of(pmm::StepPlan const& step, GcnLayerPlan const& p) {
   return contiguous_cells(step.shape(), step.coordinates(), p.owners.value().roles, p.input.extents.rows);
 }
 
-GcnLayerAggregates aggregates_of(GcnLayerPlan const& p, pmm::CellSizes const& cells, runtime::Wire wire) {
+GcnLayerAggregates aggregates_of(GcnLayerPlan const& p, pmm::CellSizes const& cells, runtime::Wire wire,
+                                 pmm::NeededCountsOfAxes const& needed) {
   auto const& [roles, backward] = p.owners.value();
   auto const width = p.aggregated_width();
   auto const [forward_formula, backward_formula] =
       p.aggregates_first ? std::pair("H = A F", "dF = A^T dH") : std::pair("Q = A U", "dU = A^T dQ");
-  return {{forward_formula, p.adjacency, roles, cells, width, pmm::Flow::forward, wire},
-          {backward_formula, p.adjacency, roles, cells, width, backward, wire}};
+  return {{forward_formula, p.adjacency, roles, cells, width, pmm::Flow::forward, wire, needed},
+          {backward_formula, p.adjacency, roles, cells, width, backward, wire, needed}};
 }
 
 LinearProducts products_of(LinearPlan const& p, runtime::Wire wire) {

@@ -17,14 +17,16 @@ struct GcnLayerProducts {
 /// Results travel in `wire`, except the gradients of weights, which are never rounded.
 [[nodiscard]] GcnLayerProducts products_of(GcnLayerPlan const& plan, runtime::Wire wire);
 
-/// The aggregations of one convolution between owners of vertices, whose cells have these sizes.
+/// The aggregations of one convolution between owners of vertices, whose cells have these sizes and of which
+/// so many rows move.
 struct GcnLayerAggregates {
   pmm::AggregatePlan forward, backward;
 };
 /// The cells of the rank of the list, of the whole graph.
 [[nodiscard]] pmm::CellSizes cells_of(pmm::StepPlan const& step, GcnLayerPlan const& plan);
 [[nodiscard]] GcnLayerAggregates aggregates_of(GcnLayerPlan const& plan, pmm::CellSizes const& cells,
-                                               runtime::Wire wire);
+                                               runtime::Wire wire,
+                                               pmm::NeededCountsOfAxes const& needed = {});
 
 /// Of an input projection or a head.
 struct LinearProducts {

@@ -30,6 +30,7 @@ struct GcnSettings {
   FeatureNorm feature_norm = FeatureNorm::none;
   ProductOrder order = ProductOrder::automatic;
   Schedule schedule = Schedule::pmm3d;
+  pmm::Gather gather = pmm::Gather::all; // in the schedule rows
   bool overlaps = true;
   runtime::Wire wire = runtime::Wire::native;
   std::uint64_t seed = 0;

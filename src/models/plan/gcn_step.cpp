@@ -95,7 +95,8 @@ class EpochList {
   }
 
   [[nodiscard]] GcnLayerAggregates between_owners(GcnLayerPlan const& layer) const {
-    return aggregates_of(layer, traits_.cells ? *traits_.cells : cells_of(step_, layer), settings_.wire);
+    return aggregates_of(layer, traits_.cells ? *traits_.cells : cells_of(step_, layer), settings_.wire,
+                         traits_.needed);
   }
   void aggregate(GcnLayerPlan const& layer, std::int64_t entries) {
     if (layer.owners) return plan_aggregate(step_, between_owners(layer).forward, entries);

@@ -34,6 +34,7 @@ struct GcnEpochTraits {
   /// layout. `is_backward`: for dF. Residuals of no size make no call.
   std::function<pmm::RelayoutSizes(GcnLayerPlan const&, bool is_backward)> residual_sizes =
       [](GcnLayerPlan const&, bool) { return pmm::RelayoutSizes{}; };
+  pmm::NeededCountsOfAxes needed; // rows that move between owners of vertices; empty: all
 
   /// Non-zeros of this rank's block of the features; empty if they are dense.
   [[nodiscard]] std::optional<std::int64_t> num_feature_nonzeros(GcnPlan const& plan) const {
@@ -41,8 +42,8 @@ struct GcnEpochTraits {
   }
 };
 
-/// Those of an epoch after the first on one rank, if non-zeros fall evenly on blocks, and rows at random on
-/// the two orders.
+/// Those of an epoch after the first on one rank, if non-zeros fall evenly on blocks, rows at random on the
+/// two orders, and all rows move between owners.
 [[nodiscard]] GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& shape,
                                        pmm::Coordinates const& coordinates, GcnPlan const& plan,
                                        GcnSettings const& settings);

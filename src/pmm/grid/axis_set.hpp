@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The axes of the process grid, and sets of them. A set is fused to one axis: its group holds the ranks that
-// differ on these axes only, in the order of the grid's ranks (Y fastest, then X, Z, data). The empty set is
+// differ on these axes only, in the order of the grid's ranks (Y fastest, then X, Z, expert, data, pipe). The empty set is
 // an axis of one rank: a matrix whose columns are split over it has whole rows.
 
 #include <array>
@@ -13,10 +13,13 @@
 
 namespace orthant::pmm {
 
-enum class Axis : std::uint8_t { x, y, z, data };
+/// x, y and z split matrices. Ranks along expert hold different experts and ranks along data the same
+/// parameters; both have batches of their own, so replicas of what is no expert's are those of {expert, data}.
+/// Ranks along pipe hold different layers.
+enum class Axis : std::uint8_t { x, y, z, data, expert, pipe };
 inline constexpr std::array spatial_axes{Axis::x, Axis::y, Axis::z};
 /// In the order in which they count ranks, the fastest first.
-inline constexpr std::array nested_axes{Axis::y, Axis::x, Axis::z, Axis::data};
+inline constexpr std::array nested_axes{Axis::y, Axis::x, Axis::z, Axis::expert, Axis::data, Axis::pipe};
 
 [[nodiscard]] std::string_view name_of(Axis axis);
 
@@ -54,7 +57,7 @@ class AxisSet {
   std::uint8_t bits_ = 0;
 };
 
-/// All ranks of one data group.
+/// All ranks that share one batch and the same layers.
 inline constexpr AxisSet group_axes{Axis::x, Axis::y, Axis::z};
 
 /// "x", "group" for group_axes, "none" for no axis, and otherwise the names in nested order: "z+data".

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ranges>
 #include <tuple>
 
 namespace orthant::pmm {
@@ -37,6 +38,10 @@ std::string_view name_of(Axis axis) {
     return "z";
   case Axis::data:
     return "data";
+  case Axis::expert:
+    return "expert";
+  case Axis::pipe:
+    return "pipe";
   }
   return "unknown";
 }
@@ -60,6 +65,10 @@ int GridShape::size(Axis axis) const {
     return z;
   case Axis::data:
     return data;
+  case Axis::expert:
+    return expert;
+  case Axis::pipe:
+    return pipe;
   }
   return 0;
 }
@@ -72,7 +81,10 @@ int GridShape::size(AxisSet axes) const {
 }
 
 std::string GridShape::to_string() const {
-  return fmt::format("{}x{}x{}x{}", data, x, y, z);
+  auto text = fmt::format("{}x{}x{}x{}", data, x, y, z);
+  if (expert > 1) text += fmt::format(", expert {}", expert);
+  if (pipe > 1) text += fmt::format(", pipe {}", pipe);
+  return text;
 }
 
 GridShape parse_grid(std::string_view text, int num_ranks) {
@@ -123,6 +135,10 @@ int& Coordinates::along(Axis axis) {
     return y;
   case Axis::z:
     return z;
+  case Axis::expert:
+    return expert;
+  case Axis::pipe:
+    return pipe;
   case Axis::data:
     break;
   }
@@ -130,16 +146,19 @@ int& Coordinates::along(Axis axis) {
 }
 
 Coordinates coordinates_of(GridShape const& shape, int rank) {
-  Coordinates c;
-  c.y = rank % shape.y;
-  c.x = rank / shape.y % shape.x;
-  c.z = rank / (shape.y * shape.x) % shape.z;
-  c.data = rank / (shape.y * shape.x * shape.z);
-  return c;
+  Coordinates coordinates;
+  for (auto const axis : nested_axes) {
+    coordinates.along(axis) = rank % shape.size(axis);
+    rank /= shape.size(axis);
+  }
+  return coordinates;
 }
 
-int rank_of(GridShape const& shape, Coordinates const& c) {
-  return c.y + shape.y * (c.x + shape.x * (c.z + shape.z * c.data));
+int rank_of(GridShape const& shape, Coordinates const& coordinates) {
+  auto rank = 0;
+  for (auto const axis : nested_axes | std::views::reverse)
+    rank = rank * shape.size(axis) + coordinates.along(axis);
+  return rank;
 }
 
 int rank_within(GridShape const& shape, Coordinates const& coordinates, AxisSet axes) {

@@ -1,9 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The four-dimensional grid of ranks, data x X x Y x Z, and a communicator per set of axes.
+// The grid of ranks, data x X x Y x Z and, for language models, expert and pipe; and a communicator per set of
+// axes.
 //
-//   rank = y + Y (x + X (z + Z d))          Y fastest, then X, Z, data
+//   rank = y + Y (x + X (z + Z (e + E (d + D p))))          Y fastest, then X, Z, expert, data, pipe
 //
 // so neighbours on Y are the nearest ranks of a node (Plexus, arXiv 2505.04083, section 3.1). Any
 // factorisation works.
@@ -26,12 +27,14 @@ struct GridShape {
   int x = 1;
   int y = 1;
   int z = 1;
+  int expert = 1;
+  int pipe = 1;
 
-  [[nodiscard]] int num_ranks() const { return data * x * y * z; }
+  [[nodiscard]] int num_ranks() const { return data * x * y * z * expert * pipe; }
   [[nodiscard]] int size(Axis axis) const;
   /// Ranks of a group over these axes: their product.
   [[nodiscard]] int size(AxisSet axes) const;
-  /// "1x2x3x1": data, X, Y, Z.
+  /// "1x2x3x1": data, X, Y, Z; with experts or stages "1x2x3x1, expert 4, pipe 2".
   [[nodiscard]] std::string to_string() const;
   friend bool operator==(GridShape const&, GridShape const&) = default;
 };
@@ -53,6 +56,8 @@ struct Coordinates {
   int x = 0;
   int y = 0;
   int z = 0;
+  int expert = 0;
+  int pipe = 0;
   [[nodiscard]] int along(Axis axis) const;
   [[nodiscard]] int& along(Axis axis);
   friend bool operator==(Coordinates const&, Coordinates const&) = default;
@@ -86,7 +91,7 @@ class ProcessGrid {
   /// its communicator: collective over these ranks, which must ask for their sets in the same order. From one
   /// thread only.
   [[nodiscard]] Communicator const& over(AxisSet axes) const;
-  /// The X x Y x Z ranks of this rank's data group.
+  /// The X x Y x Z ranks that share this rank's batch and layers.
   [[nodiscard]] Communicator const& group() const { return over(group_axes); }
   [[nodiscard]] Communicator const& world() const { return world_; }
   /// Those that have been made so far.

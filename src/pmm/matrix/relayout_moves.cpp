@@ -38,9 +38,7 @@ std::vector<Rectangle> rectangles_of(Block const& block, Storage storage) {
 
 /// Coordinates of a rank of this rank's group.
 Coordinates member(ProcessGrid const& grid, int group_rank) {
-  auto coordinates = coordinates_of(grid.shape(), group_rank);
-  coordinates.data = grid.coordinate(Axis::data);
-  return coordinates;
+  return member_of(grid.shape(), grid.coordinates(), group_axes, group_rank);
 }
 
 /// What the rank at `source` gives to the one at `target`, in an order that both derive.
@@ -153,9 +151,8 @@ int copy_for(GridShape const& shape, Placement const& from, Placement const& to,
   return (rank_within(shape, reader, other) + shape.size(other) * own_copy) % shape.size(third);
 }
 
-int group_rank_of(GridShape const& shape, Coordinates coordinates) {
-  coordinates.data = 0;
-  return rank_of(shape, coordinates);
+int group_rank_of(GridShape const& shape, Coordinates const& coordinates) {
+  return rank_within(shape, coordinates, group_axes);
 }
 
 bool moves_nothing(GridShape const& shape, Layout const& from, Layout const& to) {

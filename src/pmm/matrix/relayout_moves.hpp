@@ -38,6 +38,6 @@ struct Moves {
                            Coordinates const& reader, Coordinates const& owner);
 
 /// Rank within its group of X x Y x Z.
-[[nodiscard]] int group_rank_of(GridShape const& shape, Coordinates coordinates);
+[[nodiscard]] int group_rank_of(GridShape const& shape, Coordinates const& coordinates);
 
 } // namespace orthant::pmm::detail

@@ -104,8 +104,7 @@ RelayoutSizes expected_sizes(GridShape const& shape, Coordinates const& coordina
   auto const target_width = block_of(shape, coordinates, to).columns.size();
   auto kept = 0.0, packed = 0.0, unpacked = 0.0, sent = 0.0, received = 0.0;
   for (int rank = 0; rank < shape.size(group_axes); ++rank) {
-    auto other = coordinates_of(shape, rank);
-    other.data = coordinates.data;
+    auto const other = member_of(shape, coordinates, group_axes, rank);
     auto const in = relayout.between(other, coordinates);
     if (other == coordinates) {
       auto const is_whole = in.num_columns == source_width && in.num_columns == target_width;

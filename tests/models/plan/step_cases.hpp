@@ -99,7 +99,7 @@ std::int64_t num_nonzeros_of(models::Adjacency<T> const& adjacency) {
   return *num_nonzeros_of(std::get<pmm::DistSparse<T>>(adjacency));
 }
 
-/// The blocks' non-zeros, and where residuals go.
+/// The blocks' non-zeros, where residuals go, and which rows move between owners.
 template<class T>
 models::GcnEpochTraits traits_of_operands(graph::GraphStore const& store, models::GcnSettings const& settings,
                                           models::GcnOperands<T> const& operands,
@@ -116,6 +116,8 @@ models::GcnEpochTraits traits_of_operands(graph::GraphStore const& store, models
     auto const path = operands.residual(static_cast<std::size_t>(layer.index));
     return (is_backward ? path.backward : path.forward)->sizes();
   };
+  auto const* const owned = std::get_if<models::OwnedAdjacency<T>>(&operands.adjacency.front());
+  if (owned != nullptr && owned->needed) traits.needed = owned->needed->counts();
   return traits;
 }
 

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/aggregate/aggregate_steps.hpp"
+
+#include <numeric>
+#include <tuple>
+
+namespace orthant::pmm {
+namespace {
+
+using Counts = std::vector<std::int64_t>;
+
+Counts times(Counts counts, std::int64_t factor) {
+  for (auto& count : counts)
+    count *= factor;
+  return counts;
+}
+
+std::int64_t sum_of(Counts const& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+std::int64_t sum_before(Counts const& counts, int end) {
+  return std::accumulate(counts.begin(), counts.begin() + end, std::int64_t{0});
+}
+
+/// What a rank keeps of an exchange is not sent.
+std::int64_t num_leaving(Counts const& counts, int rank) {
+  return sum_of(counts) - counts[static_cast<std::size_t>(rank)];
+}
+
+/// Whether there is anything to send is asked of a whole group, never of one rank's share.
+SlabExchange slab_exchange(GridShape const& shape, Axis axis, Counts const& slab_rows,
+                           std::optional<NeededCounts> const& needed, std::int64_t part) {
+  SlabExchange exchange;
+  exchange.axis = axis;
+  exchange.must_run = shape.size(axis) > 1 && sum_of(slab_rows) * part > 0;
+  exchange.moves_needed = needed.has_value();
+  exchange.of_block = times(needed ? needed->touched : slab_rows, part);
+  if (needed) exchange.of_slab = times(needed->asked, part);
+  return exchange;
+}
+
+} // namespace
+
+std::int64_t SlabExchange::num_of_block() const {
+  return sum_of(of_block);
+}
+
+std::int64_t SlabExchange::num_of_slab() const {
+  return sum_of(of_slab);
+}
+
+AggregateSteps::AggregateSteps(GridShape const& shape, Coordinates const& coordinates,
+                               AggregatePlan const& plan)
+    : width(plan.width),
+      num_parts(shape.size(plan.roles.b)) {
+  auto const& [roles, sizes, needed] = std::tie(plan.roles, plan.sizes, plan.needed);
+  auto const b = coordinates.along(roles.b);
+  num_own = sizes.over_b[static_cast<std::size_t>(b)];
+  num_slab = sum_of(sizes.over_b);
+  part = runtime::balanced_range(width, num_parts, b).size();
+
+  must_exchange = num_parts > 1 && num_slab * width > 0;
+  for (int i = 0; i < num_parts; ++i)
+    columns.push_back(num_own * runtime::balanced_range(width, num_parts, i).size());
+  rows = times(sizes.over_b, part);
+
+  auto const over_c = slab_exchange(shape, roles.c, sizes.over_c, needed.over_c, part);
+  auto const over_a = slab_exchange(shape, roles.a, sizes.over_a, needed.over_a, part);
+  auto const num_columns = needed.over_c ? sum_of(needed.over_c->touched) : sizes.num_columns();
+  auto const num_rows = needed.over_a ? sum_of(needed.over_a->touched) : sizes.num_rows();
+  auto const is_forward = plan.flow == Flow::forward;
+  gather = is_forward ? over_c : over_a;
+  sum = is_forward ? over_a : over_c;
+  num_inner = is_forward ? num_columns : num_rows;
+  num_outer = is_forward ? num_rows : num_columns;
+  slab_begin = sum_before(is_forward ? sizes.over_c : sizes.over_a, coordinates.along(gather.axis));
+}
+
+void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_nonzeros) {
+  AggregateSteps const steps(step.shape(), step.coordinates(), plan);
+  auto const place = [&](Axis axis) { return step.coordinates().along(axis); };
+  auto const bytes = [&](std::int64_t count) { return step.wire_bytes(count, plan.wire); };
+  using runtime::Operation;
+  auto const exchange = [&](Axis axis, Counts const& sent) {
+    step.add_call(Operation::all_to_all, axis, bytes(num_leaving(sent, place(axis))));
+  };
+  auto const& [gather, sum] = std::tie(steps.gather, steps.sum);
+
+  if (steps.must_exchange) exchange(plan.roles.b, steps.columns);
+  if (gather.must_run && gather.moves_needed)
+    exchange(gather.axis, gather.of_slab);
+  else if (gather.must_run)
+    step.add_call(Operation::all_gather, gather.axis, bytes(steps.num_operand()));
+  LocalProduct product;
+  product.formula = plan.formula;
+  product.form = plan.flow == Flow::forward ? Form::product : Form::right_grad;
+  product.left = plan.matrix;
+  product.is_sparse = true;
+  product.m = steps.num_outer;
+  product.k = steps.num_inner;
+  product.n = steps.part;
+  product.num_nonzeros = num_nonzeros;
+  step.add_product(std::move(product));
+  if (sum.must_run && sum.moves_needed)
+    exchange(sum.axis, sum.of_block);
+  else if (sum.must_run)
+    step.add_call(Operation::reduce_scatter, sum.axis, bytes(steps.num_partial()));
+  if (steps.must_exchange) exchange(plan.roles.b, steps.rows);
+}
+
+} // namespace orthant::pmm

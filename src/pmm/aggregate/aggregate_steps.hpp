@@ -1,0 +1,63 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The five steps of an aggregation (aggregate.hpp) of one rank, without its numbers: what the runner runs and
+// what a list holds.
+
+#include "pmm/aggregate/needed_rows.hpp"
+#include "pmm/cost/step_plan.hpp"
+
+namespace orthant::pmm {
+
+/// Which way rows travel: gathered over c and summed over a, or the other way round.
+enum class Flow : std::uint8_t { forward, transpose };
+
+/// Step 2 or step 4: rows between the block of this rank and the slabs of the ranks of an axis, either all
+/// of them (all_gather, reduce_scatter) or those that blocks touch (all_to_all).
+struct SlabExchange {
+  Axis axis{};
+  bool must_run = false;
+  bool moves_needed = false;
+  std::vector<std::int64_t> of_block; // [ranks of the axis] elements of each slab that the block has
+  std::vector<std::int64_t> of_slab;  // of the own slab that each block has; empty unless moves_needed
+
+  [[nodiscard]] std::int64_t num_of_block() const;
+  [[nodiscard]] std::int64_t num_of_slab() const;
+};
+
+/// An aggregation by name, without its block: what a list of a step holds.
+struct AggregatePlan {
+  std::string formula; // "H = A F"
+  Placement matrix;    // A, for whoever reads the list
+  Roles roles;
+  CellSizes sizes;
+  std::int64_t width = 0;
+  Flow flow = Flow::forward;
+  Wire wire = Wire::native;
+  NeededCountsOfAxes needed{}; // of Flow::forward, whatever the flow
+};
+
+struct AggregateSteps {
+  AggregateSteps(GridShape const& shape, Coordinates const& coordinates, AggregatePlan const& plan);
+
+  [[nodiscard]] std::int64_t num_operand() const { return num_inner * part; } // elements after step 2
+  [[nodiscard]] std::int64_t num_partial() const { return num_outer * part; } // elements after step 3
+  [[nodiscard]] std::int64_t num_in_slab() const { return num_slab * part; }
+
+  std::int64_t num_own = 0;   // n
+  std::int64_t num_slab = 0;  // n_ac
+  std::int64_t num_inner = 0; // rows of the operand: columns of the block
+  std::int64_t num_outer = 0; // rows of the partial result
+  std::int64_t width = 0;     // w
+  std::int64_t part = 0;      // w_b
+  int num_parts = 1;          // ranks of b
+  bool must_exchange = false;
+  std::int64_t slab_begin = 0;             // row of a whole operand where the own slab begins
+  std::vector<std::int64_t> columns, rows; // [ranks of b] elements that this rank sends in step 1, and gets
+  SlabExchange gather, sum;
+};
+
+/// Lists one run: exchanges, gather, local product with a block of that many non-zeros, sum.
+void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_nonzeros);
+
+} // namespace orthant::pmm

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/aggregate/row_lists.hpp"
+
+#include "pmm/kernels/host_parts.hpp"
+
+#include <algorithm>
+
+namespace orthant::pmm {
+namespace {
+
+using runtime::LocalColumn;
+using runtime::Offset;
+
+/// Element (i, j) of the picked rows, and runs of them.
+template<class T>
+struct Picked {
+  T const* rows;
+  LocalColumn const* list;
+  std::int64_t width;
+  T* picked;
+
+  KOKKOS_FUNCTION void element(std::int64_t i, std::int64_t j) const {
+    picked[i * width + j] = rows[list[i] * width + j];
+  }
+  void row(std::int64_t i) const { std::copy_n(rows + list[i] * width, width, picked + i * width); }
+};
+
+template<class T>
+struct Sums {
+  T const* parts;
+  Offset const* offsets;
+  Offset const* addends;
+  std::int64_t width;
+  T* sums;
+
+  KOKKOS_FUNCTION void element(std::int64_t i, std::int64_t j) const {
+    auto sum = T{0};
+    for (auto k = offsets[i]; k < offsets[i + 1]; ++k)
+      sum += parts[addends[k] * width + j];
+    sums[i * width + j] = sum;
+  }
+  /// Addend after addend: each is read in one go.
+  void row(std::int64_t i) const {
+    auto* const sum = sums + i * width;
+    std::fill_n(sum, width, T{0});
+    for (auto k = offsets[i]; k < offsets[i + 1]; ++k) {
+      auto const* const addend = parts + addends[k] * width;
+      for (std::int64_t j = 0; j < width; ++j)
+        sum[j] += addend[j];
+    }
+  }
+};
+
+/// Rows on host processors, elements on a device.
+template<class Rows>
+void for_each(DefaultExec const& exec, char const* label, std::int64_t num_rows, Rows const& rows) {
+  if constexpr (runs_on_host) {
+    for_each_part(exec, label, num_rows, [=](std::int64_t begin, std::int64_t end) {
+      for (auto i = begin; i < end; ++i)
+        rows.row(i);
+    });
+  } else {
+    Kokkos::parallel_for(
+        label, Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, num_rows * rows.width),
+        KOKKOS_LAMBDA(std::int64_t k) { rows.element(k / rows.width, k % rows.width); });
+  }
+}
+
+} // namespace
+
+template<class T>
+void pick_rows(DefaultExec const& exec, Vector<T> const& rows, Vector<LocalColumn> const& list,
+               std::int64_t width, Vector<T> const& picked) {
+  for_each(exec, "orthant::pmm::pick_rows", static_cast<std::int64_t>(list.extent(0)),
+           Picked<T>{rows.data(), list.data(), width, picked.data()});
+}
+
+template<class T>
+void add_rows(DefaultExec const& exec, Vector<T> const& parts, Vector<Offset> const& offsets,
+              Vector<Offset> const& addends, std::int64_t width, Vector<T> const& sums) {
+  for_each(exec, "orthant::pmm::add_rows", static_cast<std::int64_t>(offsets.extent(0)) - 1,
+           Sums<T>{parts.data(), offsets.data(), addends.data(), width, sums.data()});
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void pick_rows(DefaultExec const&, Vector<T> const&, Vector<LocalColumn> const&, std::int64_t,    \
+                          Vector<T> const&);                                                                 \
+  template void add_rows(DefaultExec const&, Vector<T> const&, Vector<Offset> const&, Vector<Offset> const&, \
+                         std::int64_t, Vector<T> const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::pmm
