@@ -13,7 +13,7 @@ constexpr double bytes_per_second = 10e9;
 
 double communication_seconds(graph::StoreFacts const& facts, GcnSettings const& settings,
                              pmm::GridShape const& shape) {
-  auto const plan = plan_gcn(shape_of(facts, settings), settings.order);
+  auto const plan = plan_gcn(facts, settings);
   pmm::Coordinates const first; // larger parts come first
   pmm::StepPlan step(shape, first, sizeof(float));
   plan_epoch(step, plan, settings, traits_of(facts, shape, first, plan, settings));
