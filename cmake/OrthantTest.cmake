@@ -1,8 +1,9 @@
 # Tests that run on several ranks.
 #
 # orthant_add_test(NAME runtime.random SOURCES random_test.cpp LINK orthant::runtime RANKS 1 2 4
-#                  [LABELS slow ..] [TIMEOUT seconds] [DEFINITIONS X=1 ..])
-#   builds one executable with tests/support/mpi_main.cpp and adds one ctest entry a rank count: runtime.random.np1 ..
+#                  [LARGE_RANKS 3 8] [LABELS slow ..] [TIMEOUT seconds] [DEFINITIONS X=1 ..])
+#   builds one executable with tests/support/mpi_main.cpp and adds one ctest entry per rank count: runtime.random.np1 ..
+#   LARGE_RANKS have the label large, which the default suite leaves out.
 #   The labels always hold the part of the name before the first dot. An entry of which every test was skipped is
 #   reported as skipped.
 #
@@ -57,7 +58,7 @@ function(_orthant_configure_test entry name ranks timeout labels)
 endfunction()
 
 function(orthant_add_test)
-  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "SOURCES;LINK;RANKS;LABELS;DEFINITIONS" ${ARGN})
+  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "SOURCES;LINK;RANKS;LARGE_RANKS;LABELS;DEFINITIONS" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME OR NOT arg_SOURCES OR NOT arg_RANKS)
     message(FATAL_ERROR "orthant_add_test(NAME .. SOURCES .. RANKS ..): bad call for '${arg_NAME}' ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -66,10 +67,14 @@ function(orthant_add_test)
   target_link_libraries(${target} PRIVATE ${arg_LINK} orthant_test_main orthant_warnings)
   target_compile_definitions(${target} PRIVATE ${arg_DEFINITIONS})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
-  foreach(ranks IN LISTS arg_RANKS)
+  foreach(ranks IN LISTS arg_RANKS arg_LARGE_RANKS)
     set(entry ${arg_NAME}.np${ranks})
+    set(labels ${arg_LABELS})
+    if(ranks IN_LIST arg_LARGE_RANKS)
+      list(APPEND labels large)
+    endif()
     add_test(NAME ${entry} COMMAND ${ORTHANT_MPIRUN} ${ranks} $<TARGET_FILE:${target}>)
-    _orthant_configure_test(${entry} ${arg_NAME} ${ranks} "${arg_TIMEOUT}" "${arg_LABELS}")
+    _orthant_configure_test(${entry} ${arg_NAME} ${ranks} "${arg_TIMEOUT}" "${labels}")
     set_property(TEST ${entry} APPEND PROPERTY ENVIRONMENT "ASAN_OPTIONS=${_asan_options}:detect_leaks=1")
     set_tests_properties(${entry} PROPERTIES SKIP_REGULAR_EXPRESSION "orthant: every test was skipped")
   endforeach()

@@ -2,12 +2,15 @@
 //
 // The schedule rows: the block that a rank reads beside the whole matrix, and bytes: of grids that do not
 // exist against closed forms, and beside those of pmm3d and of Plexus's schedule.
+#include "models/batches/mini_batch.hpp"
+#include "models/gnn/gcn_weights.hpp"
 #include "models/plan/choose_schedule.hpp"
 #include "models/plan/gcn_step.hpp"
 #include "models_fixture.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <limits>
 
@@ -103,12 +106,73 @@ TEST_P(OwnedBlock, IsThePartOfTheMatrixThatTheRolesName) {
     }
 }
 
+class RowsOnBatches : public ::testing::TestWithParam<std::array<int, 4>> {
+ protected:
+  /// Losses, norms and scores of a training on batches.
+  std::vector<double> trained(graph::GraphStore const& store, models::GcnSettings settings,
+                              models::MiniBatchSettings const& batches, models::Schedule schedule) {
+    settings.schedule = schedule;
+    models::TrainSettings training;
+    training.num_epochs = 3;
+    training.eval_every = 3;
+    models::MiniBatchGcn<double> trainer(grid_, store, settings, training, batches);
+    std::vector<double> numbers;
+    trainer.run([&](runtime::EpochRecord const& record) {
+      numbers.push_back(record.loss);
+      numbers.insert(numbers.end(), record.grad_norms.begin(), record.grad_norms.end());
+      if (auto const score = record.score("test_acc")) numbers.push_back(*score);
+    });
+    return numbers;
+  }
+
+  runtime::Communicator world_{MPI_COMM_WORLD, "world"};
+  pmm::ProcessGrid grid_{world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}};
+};
+
+TEST_P(RowsOnBatches, TrainAsBetweenPlanes) {
+  models::GcnSettings plain;
+  plain.set_layers(3, 9);
+  plain.dropout = 0.4;
+  plain.seed = 11;
+  auto with_parts = plain;
+  with_parts.norm = models::Norm::rms;
+  with_parts.has_residuals = with_parts.has_head = true;
+  with_parts.projected_width = 9;
+  with_parts.set_layers(2, 9);
+  models::MiniBatchSettings whole_batches; // some cells are empty on many ranks
+  whole_batches.batch_size = 16;
+  auto strata = whole_batches;
+  strata.batch_size = 50;
+  strata.train_fraction = 0.5;
+  strata.num_accumulated = 2;
+  strata.num_full_epochs = 1;
+  std::string const graph = "sbm:vertices=203,edges=900,features=13,classes=5";
+  for (auto const& text : {graph, graph + ",directed=1"})
+    for (auto const permutation : {graph::PermutationKind::twofold, graph::PermutationKind::single})
+      for (auto const& settings : {plain, with_parts})
+        for (auto const& batches : {whole_batches, strata}) {
+          auto const store = store_of_dataset(world_, text, permutation);
+          auto const expected = trained(store, settings, batches, models::Schedule::pmm3d);
+          auto const found = trained(store, settings, batches, models::Schedule::rows);
+          EXPECT_GT(expected.front(), 0);
+          EXPECT_THAT(found, ::testing::Pointwise(::testing::DoubleNear(1e-10), expected));
+        }
+}
+
 int world_size_here() {
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   return size;
 }
 
+/// Of one data group, and of two.
+std::vector<std::array<int, 4>> grids_of_batches() {
+  auto grids = grids_4d(world_size_here());
+  std::erase_if(grids, [](std::array<int, 4> const& shape) { return shape[0] > 2; });
+  return grids;
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGrids, RowsOnBatches, ::testing::ValuesIn(grids_of_batches()), GridName());
 INSTANTIATE_TEST_SUITE_P(AllGrids, OwnedBlock, ::testing::ValuesIn(grids_3d(world_size_here())), GridName());
 
 /// Bytes that all ranks of a grid that does not exist send in an epoch.
@@ -222,6 +286,26 @@ graph::StoreFacts facts_of(std::int64_t n, std::int64_t entries, std::int64_t fe
   facts.label_kind = graph::LabelKind::single;
   facts.is_symmetric = true;
   return facts;
+}
+
+TEST(TrainedFeatures, HaveTheOrderOfTheirSchedule) {
+  models::GcnSettings settings;
+  settings.trains_features = true;
+  auto facts = facts_of(100, 400, 8, 3);
+  facts.permutation = graph::PermutationKind::twofold;
+  auto const of_planes = models::order_of_features(settings, facts);
+  settings.schedule = models::Schedule::rows;
+  auto const of_owners = models::order_of_features(settings, facts);
+  ASSERT_EQ(of_planes.size(), 1U);
+  ASSERT_EQ(of_owners.size(), 1U);
+  EXPECT_EQ(of_planes[0].first, of_owners[0].first);
+  EXPECT_NE(of_planes[0].second, of_owners[0].second);
+  EXPECT_EQ(models::record_of(settings, facts).back(), of_owners[0]);
+  facts.permutation = graph::PermutationKind::single; // both orders are one
+  EXPECT_TRUE(models::order_of_features(settings, facts).empty());
+  settings.trains_features = false;
+  facts.permutation = graph::PermutationKind::twofold;
+  EXPECT_TRUE(models::order_of_features(settings, facts).empty());
 }
 
 TEST(ChooseSchedule, TakesWhatCostsLess) {

@@ -25,7 +25,7 @@ struct PlanOptions {
   std::string graph;
   std::int64_t vertices = 0;
   std::int64_t nonzeros = 0;
-  std::string symmetric = "yes";
+  std::string symmetric; // empty: yes
   std::int64_t ranks = 1;
   std::string widths;
   std::string norm = "none";
@@ -51,7 +51,7 @@ graph::StoreFacts facts_of_counts(PlanOptions const& o) {
   graph::StoreFacts facts;
   facts.num_vertices = o.vertices;
   facts.num_entries = o.nonzeros - o.vertices;
-  facts.is_symmetric = o.symmetric == "yes";
+  facts.is_symmetric = o.symmetric != "no";
   facts.feature_kind = graph::FeatureKind::dense;
   facts.label_kind = graph::LabelKind::single;
   return facts;
@@ -60,6 +60,8 @@ graph::StoreFacts facts_of_counts(PlanOptions const& o) {
 graph::StoreFacts facts_of_store(runtime::Communicator const& world, PlanOptions const& o) {
   if (o.vertices > 0 || o.nonzeros > 0)
     runtime::throw_user("plan: --graph has the counts of its graph; leave out --vertices and --nonzeros");
+  if (!o.symmetric.empty())
+    runtime::throw_user("plan: --graph knows whether its graph is symmetric; leave out --symmetric");
   auto const store = graph::GraphStore::open(world, o.graph);
   std::ignore = models::plan_gcn(store, models::GcnSettings{}); // refuses a graph to train nothing on
   return store.facts();

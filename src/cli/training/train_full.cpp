@@ -33,6 +33,9 @@ int train(TrainOptions const& options, Context& context) {
   auto const store = open_graph_of(world, options);
   model_settings.schedule =
       models::choose_schedule(options.schedule, store.facts(), model_settings, grid.shape());
+  if (!options.init_from.empty())
+    models::require_architecture(world, options.init_from,
+                                 models::order_of_features(model_settings, store.facts()));
   auto const plan = models::plan_gcn(store, model_settings);
   auto const estimate =
       models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
@@ -59,7 +62,8 @@ int train(TrainOptions const& options, Context& context) {
     if (auto const sign = models::sign_of_divergence(trainer.evaluate()); !sign.empty())
       models::throw_diverged("the weights are not saved: " + sign);
   if (!options.save_weights.empty())
-    models::save_weights(grid, options.save_weights, model.parameters(), models::record_of(model_settings));
+    models::save_weights(grid, options.save_weights, model.parameters(),
+                         models::record_of(model_settings, store.facts()));
   auto const taken = meter.taken(world);
   report(context, result);
   say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),

@@ -48,6 +48,9 @@ int train(TrainOptions const& options, Context& context) {
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
+  if (options.gather == "needed")
+    runtime::throw_user("--gather needed works on the full graph; leave it out with --mode minibatch");
+
   auto const store = open_graph_of(world, options);
   auto const settings = training_of(options);
   auto const batches = batches_of(options);
@@ -76,7 +79,8 @@ int train(TrainOptions const& options, Context& context) {
   lines.finish();
 
   if (!options.save_weights.empty())
-    models::save_weights(grid, options.save_weights, trainer.parameters(), models::record_of(model_settings));
+    models::save_weights(grid, options.save_weights, trainer.parameters(),
+                         models::record_of(model_settings, store.facts()));
   auto const taken = meter.taken(world);
   report(context, result);
   say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),

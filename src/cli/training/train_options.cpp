@@ -71,7 +71,7 @@ void add_computing(Command& command, TrainOptions& o) {
   command.option(
       "--schedule", o.schedule,
       "Communication: pmm3d (products on three axes), rows (each vertex has one owner) or auto (what "
-      "sends less)",
+      "costs less)",
       one_of({"auto", "pmm3d", "rows"}));
   command.option(
       "--gather", o.gather,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/store/listed_block.hpp"
 
+#include "runtime/error.hpp"
+
 #include <algorithm>
 #include <numeric>
 #include <span>
@@ -67,8 +69,9 @@ class ListedEntries {
   bool has_values_ = false;
 };
 
-/// Columns are read in slabs of about that many entries.
+/// Columns are read in slabs of about that many entries, and of no more columns.
 constexpr std::int64_t entries_per_slab = std::int64_t{1} << 22;
+constexpr std::int64_t columns_per_slab = std::int64_t{1} << 20;
 
 /// Ranges of columns of the stored matrix that hold all of the listed ones.
 Ranges stored_columns(graph::StoreFacts const& facts, Ranges const& rows, Ranges const& columns) {
@@ -76,8 +79,9 @@ Ranges stored_columns(graph::StoreFacts const& facts, Ranges const& rows, Ranges
   auto const n = facts.num_vertices;
   auto const entries = static_cast<double>(facts.num_entries + n) * static_cast<double>(total_size(rows)) /
                        static_cast<double>(std::max<std::int64_t>(n, 1));
-  auto const num_slabs = std::clamp<std::int64_t>(static_cast<std::int64_t>(entries) / entries_per_slab + 1,
-                                                  1, std::max<std::int64_t>(n, 1));
+  auto const num_slabs = std::clamp<std::int64_t>(
+      std::max(static_cast<std::int64_t>(entries) / entries_per_slab, n / columns_per_slab) + 1, 1,
+      std::max<std::int64_t>(n, 1));
   Ranges slabs;
   for (std::int64_t i = 0; i < num_slabs; ++i)
     slabs.push_back(runtime::balanced_range(n, num_slabs, i));
@@ -123,6 +127,7 @@ std::int64_t ListPlaces::operator()(std::int64_t position) const {
 
 CsrBlock read_listed_block(GraphStore const& store, Ranges const& rows, Ranges const& columns,
                            SelfLoops self_loops) {
+  ORTHANT_REQUIRE(total_size(columns) <= std::int64_t{1} << 31, total_size(columns), " columns in a block");
   ListPlaces const list(columns);
   ListedEntries entries(total_size(rows));
   for (auto const& stored : stored_columns(store.facts(), rows, columns)) {

@@ -19,9 +19,11 @@ void for_each_vertex_matrix(GcnPlan& plan, Visit const& visit) {
     visit((*linear)->input);
     visit((*linear)->output);
   }
-  for (auto& layer : plan.layers)
-    for (auto* const placement : {&layer.adjacency, &layer.input, &layer.middle, &layer.output})
+  for (auto& layer : plan.layers) {
+    if (!layer.owners) visit(layer.adjacency); // between owners it is a block of lists
+    for (auto* const placement : {&layer.input, &layer.middle, &layer.output})
       visit(*placement);
+  }
 }
 
 template<class T>

@@ -19,9 +19,22 @@ Architecture architecture_of(GcnSettings const& settings) {
           {"trained_features", yes_or_no(settings.trains_features)}};
 }
 
+Architecture order_of_features(GcnSettings const& settings, graph::StoreFacts const& facts) {
+  if (!settings.trains_features || !facts.has_two_orders()) return {};
+  return {{"order_of_features",
+           settings.schedule == Schedule::rows ? "p1, of --schedule rows" : "p2, of --schedule pmm3d"}};
+}
+
 Architecture record_of(GcnSettings const& settings) {
   auto record = architecture_of(settings);
   record.emplace_back("feature_norm", settings.feature_norm == FeatureNorm::row ? "row" : "none");
+  return record;
+}
+
+Architecture record_of(GcnSettings const& settings, graph::StoreFacts const& facts) {
+  auto record = record_of(settings);
+  for (auto const& part : order_of_features(settings, facts))
+    record.push_back(part);
   return record;
 }
 

@@ -14,8 +14,13 @@ namespace orthant::models {
 /// The parts that must be those of the model: model, layers, norm, residual, input_projection, head, bias,
 /// trained_features.
 [[nodiscard]] Architecture architecture_of(GcnSettings const& settings);
-/// What a file records: the same, and feature_norm.
+/// What a file records: the same, and feature_norm; of a training on a store also the order of the rows of
+/// trained features.
 [[nodiscard]] Architecture record_of(GcnSettings const& settings);
+[[nodiscard]] Architecture record_of(GcnSettings const& settings, graph::StoreFacts const& facts);
+/// Of that record what a training must share with the file that it starts from: the order of the rows of trained
+/// features, which depends on the schedule if the store has two orders.
+[[nodiscard]] Architecture order_of_features(GcnSettings const& settings, graph::StoreFacts const& facts);
 
 /// The architecture that a weights file holds.
 struct WeightsFacts {

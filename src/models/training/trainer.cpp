@@ -159,6 +159,8 @@ std::optional<runtime::EpochRecord> Trainer<T>::train_epoch(TrainProgress& progr
   phases_.clear();
   step_losses_.clear();
 
+  ORTHANT_REQUIRE(progress.step < batches_.num_steps(), "a start at step ", progress.step, " of an epoch of ",
+                  batches_.num_steps());
   wait_for_default_queue();
   auto const begin = Clock::now();
   while (true) {

@@ -55,7 +55,11 @@ CommunicatedBytes sum_of_difference(pmm::ProcessGrid const& grid, CommunicatedBy
                   after.along[2] - before.along[2], after.along[3] - before.along[3],
                   after.counted - before.counted,   after.sent - before.sent};
   runtime::all_reduce(runtime::host, grid.world(), sums);
-  return {{sums[0], sums[1], sums[2], sums[3]}, sums[4], sums[5]};
+  CommunicatedBytes sum;
+  std::copy_n(sums.begin(), 4, sum.along.begin());
+  sum.counted = sums[4];
+  sum.sent = sums[5];
+  return sum;
 }
 
 TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settings, EpochWork const& work,

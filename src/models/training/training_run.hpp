@@ -67,7 +67,7 @@ struct TrainResult {
 /// Bytes over the communicators of a grid: counted along each axis (by pmm::Axis), counted over all
 /// communicators, and sent over all.
 struct CommunicatedBytes {
-  std::array<std::int64_t, 4> along{};
+  std::array<std::int64_t, pmm::nested_axes.size()> along{};
   std::int64_t counted = 0;
   std::int64_t sent = 0;
 };
