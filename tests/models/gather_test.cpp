@@ -71,23 +71,10 @@ TEST_P(GatherTest, LossesAreThoseOfWholeSlabs) {
 TEST_P(GatherTest, AnEpochCallsWhatTheListSays) {
   for (auto const& the_case : cases()) {
     SCOPED_TRACE(the_case.name);
-    auto const& settings = the_case.settings;
-    auto const store = the_case.store(world_);
-    auto const plan = models::plan_gcn(store, settings);
-    auto const operands = models::make_full_graph_operands<float>(grid_, store, plan, settings);
-    auto step = step_of<float>(grid_);
-    plan_epoch(step, plan, settings, traits_of_operands(store, settings, operands, grid_));
-    models::Gcn<float> model(grid_, store, settings);
+    models::Gcn<float> const model(grid_, the_case.store(world_), the_case.settings);
     EXPECT_EQ(model.needed_rows()->over_c.has_value(), grid_.size(pmm::Axis::z) > 1);
     EXPECT_EQ(model.needed_rows()->over_a.has_value(), grid_.size(pmm::Axis::x) > 1);
-    auto loss = models::make_vertex_loss<float>(grid_, store, plan.logits());
-    models::Trainer<float> trainer(grid_, model, loss, {});
-    static_cast<void>(trainer.train_epoch(1));
-    clear_ledgers(grid_);
-
-    static_cast<void>(trainer.train_epoch(2));
-
-    EXPECT_EQ(counted_calls(grid_), planned_calls(step));
+    expect_listed_epoch<float>(grid_, the_case);
   }
 }
 

@@ -2,11 +2,11 @@
 #include "models/core/graph_operands.hpp"
 
 #include "models/core/device_copy.hpp"
+#include "pmm/matrix/relayout.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace orthant::models {
 namespace {
@@ -133,48 +133,21 @@ void plan_block_keys(pmm::StepPlan& step, Placement const& placement) {
 
 namespace {
 
-/// This rank's rows in order p1 of features that are stored in order p2: each rank of the group reads a share
-/// of the file and sends every row to its owner. Collective over the group.
-std::vector<float> exchange_features(pmm::ProcessGrid const& grid, graph::GraphStore const& store, Range own,
-                                     Range columns) {
-  auto const& group = grid.group();
-  auto const n = store.facts().num_vertices;
-  auto const width = columns.size();
-  auto const share = pmm::part_of(grid.shape(), grid.coordinates(), pmm::group_axes, n);
-  std::vector<std::int64_t> positions;
-  std::vector<float> rows;
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(group.size()));
-  runtime::together(group, [&] {
-    auto const unsorted = store.read_other_positions(graph::Order::p2, share);
-    auto const values = store.read_features(graph::Order::p2, share, columns);
-    std::vector<std::size_t> order(unsorted.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    // Owners ascend with positions where cells nest in the order of ranks; in any case equal owners come together.
-    auto const owner_of = [&](std::size_t i) {
-      return pmm::part_holding(grid.shape(), pmm::group_axes, n, unsorted[i]);
-    };
-    std::ranges::stable_sort(order, {}, owner_of);
-    for (auto const i : order) {
-      ++counts[static_cast<std::size_t>(owner_of(i))];
-      positions.push_back(unsorted[i]);
-      auto const row = values.begin() + static_cast<std::ptrdiff_t>(i) * width;
-      rows.insert(rows.end(), row, row + width);
-    }
-  });
-  auto received_counts = counts;
-  runtime::all_to_all(runtime::host, group, counts, received_counts);
-  std::vector<std::int64_t> received(static_cast<std::size_t>(own.size()));
-  runtime::all_to_allv(runtime::host, group, positions, counts, received, received_counts);
-  for (auto* const list : {&counts, &received_counts})
-    for (auto& count : *list)
-      count *= width;
-  std::vector<float> arrived(received.size() * static_cast<std::size_t>(width));
-  runtime::all_to_allv(runtime::host, group, rows, counts, arrived, received_counts);
-  std::vector<float> in_place(arrived.size());
-  for (std::size_t i = 0; i < received.size(); ++i)
-    std::copy_n(arrived.begin() + static_cast<std::ptrdiff_t>(i) * width, width,
-                in_place.begin() + (received[i] - own.begin) * width);
-  return in_place;
+/// Features in order p1 of a store that has them in order p2: each rank reads as many contiguous rows as it
+/// owns, and one relayout brings every row to its owner.
+template<class T>
+pmm::DistMatrix<T> read_reordered_features(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                           Placement const& placement, FeatureNorm norm) {
+  auto stored = placement;
+  stored.layout.row_order = order_p2;
+  auto const source = read_dense_features<T>(grid, store, stored, norm);
+  pmm::DistMatrix<T> features(grid, placement, "orthant::models::features");
+  auto const source_rows = runtime::together(
+      grid.group(), [&] { return store.read_other_positions(graph::Order::p1, features.block().rows); });
+  runtime::DefaultExec const exec;
+  pmm::Relayout<T>(grid, stored, placement, source_rows).run(exec, source, features);
+  runtime::compat::fence(exec, "orthant::models::read_reordered_features/the source is let go");
+  return features;
 }
 
 } // namespace
@@ -182,15 +155,13 @@ std::vector<float> exchange_features(pmm::ProcessGrid const& grid, graph::GraphS
 template<class T>
 pmm::DistMatrix<T> read_dense_features(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                        Placement const& placement, FeatureNorm norm) {
+  auto const order = order_of(placement.layout.row_order);
+  if (order == graph::Order::p1 && store.facts().has_two_orders())
+    return read_reordered_features<T>(grid, store, placement, norm);
   pmm::DistMatrix<T> features(grid, placement, "orthant::models::features");
   auto const block = features.block();
-  auto const order = order_of(placement.layout.row_order);
-  auto const is_exchanged =
-      order == graph::Order::p1 && store.facts().has_two_orders() && placement.layout.rows == pmm::group_axes;
-  auto const values = is_exchanged ? exchange_features(grid, store, block.rows, block.columns)
-                                   : runtime::together(grid.group(), [&] {
-                                       return store.read_features(order, block.rows, block.columns);
-                                     });
+  auto const values =
+      runtime::together(grid.group(), [&] { return store.read_features(order, block.rows, block.columns); });
   auto const num_columns = static_cast<std::size_t>(block.columns.size());
   std::vector<double> factors(static_cast<std::size_t>(block.rows.size()), 1.0);
   if (norm == FeatureNorm::row) {

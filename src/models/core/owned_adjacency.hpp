@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one block of A^ that a rank has where every vertex has one owner (pmm/aggregate/cells.hpp): it serves
+// The one block of A^ that a rank has if every vertex has one owner (pmm/aggregate/cells.hpp): it serves
 // all layers, and both directions if the pattern of A is symmetric.
 
 #include "graph/store/store_reader.hpp"

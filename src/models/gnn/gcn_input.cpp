@@ -47,6 +47,11 @@ void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, pm
     return plan_sparse_features(step, placement, *num_nonzeros, facts.features_have_values, norm);
   auto whole = placement;
   whole.layout.storage = pmm::Storage::replicated;
+  if (placement.layout.row_order == order_p1 && facts.has_two_orders()) {
+    auto const bytes = step.scalar_bytes(step.block(whole).size());
+    step.add_array("features in the order of the store", bytes, pmm::Lifetime::operation);
+    step.add_array("features on their way", 2 * bytes, pmm::Lifetime::operation);
+  }
   if (placement.layout.storage != pmm::Storage::flat_sharded)
     return plan_dense_features(step, whole,
                                keeps_first_aggregate ? pmm::Lifetime::first_step : pmm::Lifetime::training);

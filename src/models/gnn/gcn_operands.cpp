@@ -27,17 +27,23 @@ bool has_output_keys(GcnPlan const& plan, GcnSettings const& settings, std::size
 
 } // namespace
 
+void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
+                    GcnEpochTraits const& traits) {
+  auto const& first = plan.layers.front();
+  if (first.owners) // one block for all layers
+    return plan_owned_adjacency(step, facts, cells_of(step, first), traits.num_nonzeros(first.adjacency));
+  AdjacencyBlocksPlan blocks(facts, traits.num_nonzeros);
+  for (auto const& layer : plan.layers)
+    blocks.get(step, layer.adjacency, layer.is_even);
+}
+
 void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                    GcnSettings const& settings, GcnEpochTraits const& traits) {
   plan_input_features(step, facts, plan.features(), settings.feature_norm, traits.num_feature_nonzeros(plan),
                       traits.keeps_first_aggregate);
-  AdjacencyBlocksPlan blocks(facts, traits.num_nonzeros);
-  auto const& first = plan.layers.front();
-  if (first.owners)
-    plan_owned_adjacency(step, facts, cells_of(step, first), traits.num_nonzeros(first.adjacency));
+  plan_adjacency(step, facts, plan, traits);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
-    if (!layer.owners) blocks.get(step, layer.adjacency, layer.is_even);
     if (has_output_keys(plan, settings, l)) plan_block_keys(step, layer.output);
     plan_residual_arrays(step, layer, traits);
   }
@@ -53,9 +59,10 @@ GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::Gra
   std::optional<OwnedAdjacency<T>> owned; // one block for all layers
   if (auto const& owners = plan.layers.front().owners)
     owned = read_owned_adjacency<T>(grid, store, owners->roles, settings.gather);
+  for (auto const& layer : plan.layers)
+    operands.adjacency.push_back(owned ? Adjacency<T>(*owned) : blocks.get(layer.adjacency, layer.is_even));
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
-    operands.adjacency.push_back(owned ? Adjacency<T>(*owned) : blocks.get(layer.adjacency, layer.is_even));
     operands.output_keys.push_back(
         has_output_keys(plan, settings, l) ? read_block_keys(grid, store, layer.output) : BlockKeys{});
     operands.residuals.push_back(layer.is_residual ? read_residual_path<T>(grid, store, layer)

@@ -34,6 +34,10 @@ template<class T>
                                                       graph::GraphStore const& store, GcnPlan const& plan,
                                                       GcnSettings const& settings);
 
+/// Lists the blocks of A^ of all layers.
+void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
+                    GcnEpochTraits const& traits);
+
 /// Lists the arrays of make_full_graph_operands().
 void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                    GcnSettings const& settings, GcnEpochTraits const& traits);

@@ -69,13 +69,7 @@ std::int64_t adjacency_bytes(pmm::StepPlan const& step, graph::StoreFacts const&
                              GcnSettings const& settings) {
   auto const traits = traits_of(facts, step.shape(), step.coordinates(), plan, settings);
   pmm::StepPlan blocks(step.shape(), step.coordinates(), step.scalar_bytes(1));
-  AdjacencyBlocksPlan adjacency(facts, traits.num_nonzeros);
-  auto const& first = plan.layers.front();
-  if (first.owners)
-    plan_owned_adjacency(blocks, facts, cells_of(blocks, first), traits.num_nonzeros(first.adjacency));
-  else
-    for (auto const& layer : plan.layers)
-      adjacency.get(blocks, layer.adjacency, layer.is_even);
+  plan_adjacency(blocks, facts, plan, traits);
   return bytes_held(blocks);
 }
 

@@ -51,16 +51,17 @@ void plan_targets_and_parameters(pmm::StepPlan& step, graph::StoreFacts const& f
   plan_parameter_arrays(step, parameters_of(plan, settings));
 }
 
+/// A sampled block has its transpose beside it: between owners, too, where a whole symmetric block has none.
+graph::StoreFacts with_transposes(graph::StoreFacts facts, GcnPlan const& plan) {
+  if (plan.layers.front().owners) facts.is_symmetric = false;
+  return facts;
+}
+
 /// What a sampler keeps of A^ in the host's memory: the pattern of each block, one way.
 void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                          GcnEpochTraits const& traits) {
   pmm::StepPlan blocks(step.shape(), step.coordinates(), step.scalar_bytes(1));
-  AdjacencyBlocksPlan adjacency(facts, traits.num_nonzeros);
-  auto const& first = plan.layers.front();
-  if (first.owners)
-    plan_owned_adjacency(blocks, facts, cells_of(blocks, first), traits.num_nonzeros(first.adjacency));
-  for (auto const& layer : plan.layers)
-    if (!layer.owners) adjacency.get(blocks, layer.adjacency, layer.is_even);
+  plan_adjacency(blocks, with_transposes(facts, plan), plan, traits);
   step.add_array("blocks of the sampler", pmm::bytes_held(blocks) / 2);
 }
 
@@ -127,7 +128,8 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
                         traits.num_feature_nonzeros(plan), false);
   }
   if constexpr (pmm::runs_on_host) plan_sampled_blocks(step, facts, plan, traits);
-  plan_operands(step, of_batch, batch_plan, settings, batch_traits); // the batch has as many numbers
+  // The batch has as many numbers.
+  plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, settings, batch_traits);
   plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan));
   return {bytes_held(step), peak_bytes(step), messages, library_bytes};
 }

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which schedule a network trains with where the user leaves it open: the one whose calls and bytes cost
-// less, by the lists of both.
+// Which schedule a network trains with if the user leaves it open: the one whose calls and bytes cost less, by
+// the lists of both.
 
 #include "models/plan/gcn_settings.hpp"
 

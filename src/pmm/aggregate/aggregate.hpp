@@ -13,9 +13,9 @@
 // A rank sends (G_c - 1) u + (G_a - 1) u + 2 (G_b - 1) / G_b u words, u = N w / P, and three axes serve this
 // one operation alone: whatever else is done with rows is local.
 //
-// The adjoint dF := A^T dH runs the same five steps. If the pattern of A is symmetric, `same` multiplies by
-// the same block, whose row and column scales changed places; else `transpose` gathers over a and sums over
-// c, with the transposed block. Both send equally much. Source: derived for Orthant; the idea of whole rows
+// The adjoint dF := A^T dH runs the same five steps. If the pattern of A is symmetric, the same block serves:
+// Flow::forward again, with the scales of rows and columns exchanged. Otherwise Flow::transpose gathers over a
+// and sums over c, with the transposed block. Both send equally much. Source: derived for Orthant; the idea of whole rows
 // between layers is that of hpcgroup/plexus ("hybrid"), which permutes rows where cells.hpp orders them.
 //
 // Steps 2 and 4 may move only the rows that blocks touch (needed_rows.hpp): as exchanges over their axes, of

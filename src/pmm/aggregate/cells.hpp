@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who owns which rows where every rank has whole rows (docs/design.md 2.2): rank (x, y, z) owns a cell, and
+// Who owns which rows if every rank has whole rows (docs/design.md 2.2): rank (x, y, z) owns a cell, and
 // the cells of a group of ranks partition the rows. A block of a square matrix A over these rows belongs to
 // the roles (a, b, c) that x, y and z play:
 //

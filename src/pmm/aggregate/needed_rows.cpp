@@ -71,10 +71,9 @@ RowsOfOthers rows_of_others(Counts const& touched, Counts const& slab_rows, int 
   return {of_others(touched), of_others(slab_rows)};
 }
 
-// Measured on one host (2 ranks, slabs of 26 MB, Open MPI 4.1, on busy processors): an all_gather takes 0.6 to
-// 0.7 of the time in which all its rows are picked and exchanged; a reduce_scatter takes more than four times
-// that in which all its rows are exchanged and added. So the one bound is right for step 2, and careful for
-// step 4.
+// Seen on one busy host (2 ranks, slabs of 26 MB, Open MPI 4.1): an all_gather took 0.6 to 0.7 of the time in
+// which all its rows are picked and exchanged; a reduce_scatter took three to five times as long as exchanging
+// and adding all its rows. So the bound fits step 2 and is careful for step 4.
 bool moves_needed(Gather gather, std::optional<double> coverage) {
   return coverage && (gather == Gather::needed || *coverage < most_coverage);
 }

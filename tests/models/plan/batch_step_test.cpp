@@ -79,13 +79,7 @@ TEST_P(BatchStep, ListsWhatAnEpochOfBatchesCommunicatesAndMultiplies) {
 
     trainer.run([](runtime::EpochRecord const&) {});
 
-    EXPECT_EQ(counted_calls(grid_), planned_calls(list));
-    runtime::FlopCount planned;
-    for (auto const& product : products_of(list))
-      (product.is_sparse ? planned.sparse : planned.dense) += product.flops();
-    EXPECT_EQ(world_.instruments().flops.dense - before.dense, planned.dense);
-    EXPECT_EQ(world_.instruments().flops.sparse - before.sparse, planned.sparse);
-    EXPECT_GT(runtime::all_reduced(world_, planned.sparse), 0);
+    expect_listed(grid_, before, list);
   }
 }
 

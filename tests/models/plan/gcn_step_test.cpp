@@ -6,7 +6,6 @@
 #include "models/plan/gcn_step.hpp"
 
 #include "models/plan/step_cases.hpp"
-#include "models/training/trainer.hpp"
 #include "support/grids.hpp"
 
 #include <gtest/gtest.h>
@@ -28,28 +27,7 @@ class GcnStep : public ::testing::TestWithParam<std::array<int, 3>> {
 TEST_P(GcnStep, ListsWhatAnEpochCommunicatesAndMultiplies) {
   for (auto const& the_case : step_cases()) {
     SCOPED_TRACE(the_case.name);
-    auto const& settings = the_case.settings;
-    auto const store = the_case.store(world_);
-    auto const plan = models::plan_gcn(store, settings);
-    auto const operands = models::make_full_graph_operands<float>(grid_, store, plan, settings);
-    auto step = step_of<float>(grid_);
-    plan_epoch(step, plan, settings, traits_of_operands(store, settings, operands, grid_));
-    models::Gcn<float> model(grid_, store, settings);
-    auto loss = models::make_vertex_loss<float>(grid_, store, plan.logits());
-    models::Trainer<float> trainer(grid_, model, loss, {});
-    static_cast<void>(trainer.train_epoch(1));
-    clear_ledgers(grid_);
-    auto const before = world_.instruments().flops;
-
-    static_cast<void>(trainer.train_epoch(2));
-
-    EXPECT_EQ(counted_calls(grid_), planned_calls(step));
-    runtime::FlopCount planned;
-    for (auto const& product : products_of(step))
-      (product.is_sparse ? planned.sparse : planned.dense) += product.flops();
-    EXPECT_EQ(world_.instruments().flops.dense - before.dense, planned.dense);
-    EXPECT_EQ(world_.instruments().flops.sparse - before.sparse, planned.sparse);
-    EXPECT_GT(runtime::all_reduced(world_, planned.dense), 0);
+    expect_listed_epoch<float>(grid_, the_case);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "models/models_fixture.hpp"
 #include "models/plan/gcn_step.hpp"
 #include "models/plan/graph_recipe.hpp"
+#include "models/training/trainer.hpp"
 #include "support/dist_checks.hpp"
 
 #include <optional>
@@ -119,6 +120,41 @@ models::GcnEpochTraits traits_of_operands(graph::GraphStore const& store, models
   auto const* const owned = std::get_if<models::OwnedAdjacency<T>>(&operands.adjacency.front());
   if (owned != nullptr && owned->needed) traits.needed = owned->needed->counts();
   return traits;
+}
+
+/// Calls and flops since `before` are those of the list.
+inline void expect_listed(pmm::ProcessGrid const& grid, runtime::FlopCount const& before,
+                          pmm::StepPlan const& list) {
+  EXPECT_EQ(counted_calls(grid), planned_calls(list));
+  runtime::FlopCount planned;
+  for (auto const& product : products_of(list))
+    (product.is_sparse ? planned.sparse : planned.dense) += product.flops();
+  auto const& flops = grid.world().instruments().flops;
+  EXPECT_EQ(flops.dense - before.dense, planned.dense);
+  EXPECT_EQ(flops.sparse - before.sparse, planned.sparse);
+  EXPECT_GT(runtime::all_reduced(grid.world(), planned.dense), 0);
+  EXPECT_GT(runtime::all_reduced(grid.world(), planned.sparse), 0);
+}
+
+/// Trains two epochs of the full graph, and expects what is listed of the second.
+template<class T>
+void expect_listed_epoch(pmm::ProcessGrid const& grid, StepCase const& the_case) {
+  auto const& settings = the_case.settings;
+  auto const store = the_case.store(grid.world());
+  auto const plan = models::plan_gcn(store, settings);
+  auto const operands = models::make_full_graph_operands<T>(grid, store, plan, settings);
+  auto step = step_of<T>(grid);
+  plan_epoch(step, plan, settings, traits_of_operands(store, settings, operands, grid));
+  models::Gcn<T> model(grid, store, settings);
+  auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
+  models::Trainer<T> trainer(grid, model, loss, {});
+  static_cast<void>(trainer.train_epoch(1));
+  clear_ledgers(grid);
+  auto const before = grid.world().instruments().flops;
+
+  static_cast<void>(trainer.train_epoch(2));
+
+  expect_listed(grid, before, step);
 }
 
 } // namespace orthant::testing
