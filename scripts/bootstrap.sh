@@ -21,6 +21,7 @@ Installs the Debian packages that are missing (as root), or names them for an ad
   --kokkos-archive FILE  build Kokkos from this .tar.gz (a path or a file:// address) instead of fetching the release
   --arch NAME            device architecture as Kokkos names it (HOPPER90, AMD_GFX90A, ..); default: this machine's
   --prefix DIR           where built packages go (default: .deps in the source tree); Kokkos to DIR/kokkos-KIND
+  --slurm                Slurm and munge as well: the tests with the label slurm start a private one
   --no-packages          leave the Debian packages alone (libraries come from modules, Spack, ..)
   -h, --help             this text
 
@@ -39,6 +40,7 @@ archive=
 architecture=
 prefix=${ORTHANT_PREFIX:-$repository/.deps}
 with_packages=yes
+with_slurm=no
 while [ $# -gt 0 ]; do
   case $1 in
   --kokkos | --kokkos-archive | --arch | --prefix)
@@ -52,6 +54,7 @@ while [ $# -gt 0 ]; do
     shift 2
     ;;
   --no-packages) with_packages=no && shift ;;
+  --slurm) with_slurm=yes && shift ;;
   -h | --help) usage && exit 0 ;;
   *) fail "unknown option '$1'; see --help" ;;
   esac
@@ -71,6 +74,7 @@ programs=(g++:g++ cmake:cmake ninja:ninja-build mpirun:openmpi-bin clang-format:
   h5diff:hdf5-tools curl:curl)
 libraries=(libopenmpi-dev libhdf5-openmpi-dev libmetis-dev libopenblas-dev zlib1g-dev libzip-dev libcli11-dev
   libtomlplusplus-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev)
+slurm=(slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins libpmix2)
 optional=(ccache ca-certificates unzip) # installed along, never demanded
 
 # Whether CMake would find a Kokkos other than Debian's.
@@ -115,6 +119,7 @@ check_packages() {
   done
   local needed=("${libraries[@]}")
   if [ "$kokkos" = debian ] && ! has_own_kokkos; then needed+=(libtrilinos-kokkos-dev); fi
+  if [ "$with_slurm" = yes ]; then needed+=("${slurm[@]}"); fi
   mapfile -t -O "${#wanted[@]}" wanted < <(missing_of "${needed[@]}")
   if [ ${#wanted[@]} -eq 0 ]; then return; fi
   if [ "$(id -u)" -ne 0 ]; then

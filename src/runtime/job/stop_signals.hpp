@@ -1,0 +1,33 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Signals that ask a long job to end: SIGUSR1 (what a scheduler is told to send before the time limit), SIGTERM
+// and SIGINT. While this object lives, the first of them is noted, and the job asks for it where it can stop. A
+// second SIGTERM or SIGINT ends the process at once.
+
+#include <array>
+#include <csignal>
+
+namespace orthant::runtime {
+
+class StopSignals {
+ public:
+  /// Catches the signals. One object at a time.
+  StopSignals();
+  /// Signals do again what they did before.
+  ~StopSignals();
+  StopSignals(StopSignals const&) = delete;
+  StopSignals& operator=(StopSignals const&) = delete;
+
+  /// The last signal that came, or 0.
+  [[nodiscard]] int received() const;
+
+ private:
+  static constexpr std::array<int, 3> signals{SIGUSR1, SIGTERM, SIGINT};
+  std::array<struct sigaction, signals.size()> before_{};
+};
+
+/// "SIGUSR1", "SIGTERM", "SIGINT", or "a signal".
+[[nodiscard]] char const* name_of_signal(int signal);
+
+} // namespace orthant::runtime

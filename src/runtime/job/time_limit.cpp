@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/job/time_limit.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace orthant::runtime {
+namespace {
+
+std::optional<double> parse_number(std::string_view text) {
+  double number = 0;
+  auto const* const end = text.data() + text.size();
+  auto const parsed = std::from_chars(text.data(), end, number);
+  if (text.empty() || parsed.ec != std::errc{} || parsed.ptr != end || !std::isfinite(number) || number < 0)
+    return std::nullopt;
+  return number;
+}
+
+/// Whole numbers with colons between them, at least two; the last counts seconds, the one before it minutes, ..
+std::optional<double> parse_clock(std::string_view text) {
+  double seconds = 0;
+  int num_parts = 0;
+  while (true) {
+    auto const colon = text.find(':');
+    auto const part = text.substr(0, colon);
+    if (part.empty() || !std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; }))
+      return std::nullopt;
+    seconds = 60 * seconds + parse_number(part).value_or(0);
+    ++num_parts;
+    if (colon == std::string_view::npos) break;
+    text.remove_prefix(colon + 1);
+  }
+  if (num_parts < 2 || num_parts > 3) return std::nullopt;
+  return seconds;
+}
+
+std::optional<double> parse_days_and_clock(std::string_view text) {
+  auto const dash = text.find('-');
+  if (dash == std::string_view::npos) return parse_clock(text);
+  auto const days = parse_number(text.substr(0, dash));
+  auto const clock = parse_clock(text.substr(dash + 1));
+  if (!days || !clock) return std::nullopt;
+  return 86400 * *days + *clock;
+}
+
+std::optional<double> parse_with_unit(std::string_view text) {
+  constexpr std::array<std::pair<std::string_view, double>, 5> units{
+      {{"min", 60}, {"m", 60}, {"s", 1}, {"h", 3600}, {"d", 86400}}};
+  for (auto const& [unit, seconds] : units) {
+    if (!text.ends_with(unit)) continue;
+    auto const number = parse_number(text.substr(0, text.size() - unit.size()));
+    return number ? std::optional(*number * seconds) : std::nullopt;
+  }
+  return parse_number(text);
+}
+
+std::string ask_squeue(std::string const& job) {
+  // The id is Slurm's own; nothing but digits reaches the shell.
+  if (job.empty() || !std::ranges::all_of(job, [](char c) { return c >= '0' && c <= '9'; })) return {};
+  auto const command = "squeue -h -j " + job + " -o %L 2>/dev/null";
+  auto* const pipe = ::popen(command.c_str(), "r"); // NOLINT(cert-env33-c)
+  if (pipe == nullptr) return {};
+  std::array<char, 64> line{};
+  std::string text =
+      std::fgets(line.data(), static_cast<int>(line.size()), pipe) != nullptr ? line.data() : "";
+  ::pclose(pipe);
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' '))
+    text.pop_back();
+  return text;
+}
+
+} // namespace
+
+double parse_duration(std::string_view option, std::string_view text) {
+  auto const seconds =
+      text.find(':') != std::string_view::npos ? parse_days_and_clock(text) : parse_with_unit(text);
+  if (!seconds || *seconds <= 0)
+    throw_user("{} {}: not a time; give one such as 90s, 15min, 2h, 1:30:00 or 2-12:00:00", option, text);
+  return *seconds;
+}
+
+std::optional<double> parse_slurm_time(std::string_view text) {
+  return parse_days_and_clock(text);
+}
+
+TimeSources time_sources() {
+  TimeSources sources;
+  sources.getenv = [](char const* name) { return std::getenv(name); };
+  sources.squeue_time_left = ask_squeue;
+  sources.now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return sources;
+}
+
+std::optional<double> slurm_end_time(TimeSources const& sources) {
+  if (auto const* const end = sources.getenv("SLURM_JOB_END_TIME"))
+    if (auto const seconds = parse_number(end)) return seconds;
+  auto const* const job = sources.getenv("SLURM_JOB_ID");
+  if (job == nullptr) return std::nullopt;
+  auto const left = parse_slurm_time(sources.squeue_time_left(job));
+  return left ? std::optional(sources.now + *left) : std::nullopt;
+}
+
+} // namespace orthant::runtime

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "runtime/job/stop_signals.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace orthant::runtime {
+namespace {
+
+/// How a child process ends that runs `body`: as waitpid tells it.
+template<class Body>
+int end_of_child(Body const& body) {
+  auto const child = ::fork();
+  if (child == 0) {
+    body();
+    ::_exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST(StopSignals, NoteTheFirstAndLetTheProcessGoOn) {
+  for (auto const signal : {SIGUSR1, SIGTERM, SIGINT}) {
+    StopSignals const signals;
+    EXPECT_EQ(signals.received(), 0);
+    std::raise(signal);
+    EXPECT_EQ(signals.received(), signal) << name_of_signal(signal);
+  }
+}
+
+TEST(StopSignals, ASecondSigtermOrSigintEndsTheProcessAtOnce) {
+  for (auto const first : {SIGTERM, SIGINT})
+    for (auto const second : {SIGTERM, SIGINT}) {
+      auto const status = end_of_child([&] {
+        StopSignals const signals;
+        std::raise(first);
+        std::raise(second);
+      });
+      ASSERT_TRUE(WIFSIGNALED(status));
+      EXPECT_EQ(WTERMSIG(status), second);
+    }
+}
+
+TEST(StopSignals, ASchedulersWarningMayBeRepeatedAndFollowedByOneSigterm) {
+  auto const status = end_of_child([] {
+    StopSignals const signals;
+    std::raise(SIGUSR1);
+    std::raise(SIGUSR1);
+    std::raise(SIGTERM);
+  });
+  EXPECT_TRUE(WIFEXITED(status));
+}
+
+TEST(StopSignals, DoWhatTheyDidBeforeOnceTheObjectIsGone) {
+  auto const status = end_of_child([] {
+    { StopSignals const signals; }
+    std::raise(SIGUSR1);
+  });
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGUSR1);
+}
+
+} // namespace
+} // namespace orthant::runtime
