@@ -5,7 +5,8 @@ import re
 
 from program import expect_success, require
 
-COMMANDS = ["generate", "partition", "export", "train", "evaluate", "plan", "train-lm", "bench collectives", "bench spmm",
+COMMANDS = ["generate", "partition", "export", "train", "evaluate", "export-weights",
+            "import-weights", "plan", "train-lm", "bench collectives", "bench spmm",
             "bench gemm", "bench epoch", "info"]
 
 

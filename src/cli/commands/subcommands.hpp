@@ -13,6 +13,8 @@ namespace orthant::cli {
 std::unique_ptr<Command> make_generate();
 std::unique_ptr<Command> make_partition();
 std::unique_ptr<Command> make_export();
+std::unique_ptr<Command> make_export_weights();
+std::unique_ptr<Command> make_import_weights();
 std::unique_ptr<Command> make_train();
 std::unique_ptr<Command> make_evaluate();
 std::unique_ptr<Command> make_plan();

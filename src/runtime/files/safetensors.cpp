@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/files/safetensors.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/files/staged_file.hpp"
+#include "runtime/numbers/checked.hpp"
+#include "runtime/numbers/wire.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+namespace orthant::runtime {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
+
+constexpr std::int64_t most_header_bytes = 100'000'000; // as the format's own library has it
+constexpr std::int64_t length_bytes = 8;
+
+struct NamedType {
+  std::string_view name;
+  TensorType type;
+  std::int64_t num_bytes;
+};
+constexpr std::array<NamedType, 4> types{{{"F16", TensorType::float16, 2},
+                                          {"BF16", TensorType::bfloat16, 2},
+                                          {"F32", TensorType::float32, 4},
+                                          {"F64", TensorType::float64, 8}}};
+
+NamedType const& named(TensorType type) {
+  return *std::ranges::find(types, type, &NamedType::type);
+}
+
+/// What is wrong with a file: "w.safetensors: .."
+class Complaint {
+ public:
+  explicit Complaint(std::filesystem::path const& path) : path_(path.string()) {}
+  template<class... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
+    throw_user("{}: {}", path_, fmt::format(format, std::forward<Args>(args)...));
+  }
+
+ private:
+  std::string path_;
+};
+
+/// The header as JSON. A name that is there twice is refused: readers would differ in which one they take.
+nlohmann::json parse_header(std::string const& text, Complaint const& complaint) {
+  std::vector<std::set<std::string>> names; // of the objects that are open
+  auto const refuse_repeats = [&](int /*depth*/, nlohmann::json::parse_event_t event,
+                                  nlohmann::json& parsed) {
+    using Event = nlohmann::json::parse_event_t;
+    if (event == Event::object_start) names.emplace_back();
+    if (event == Event::object_end) names.pop_back();
+    if (event == Event::key && !names.back().insert(parsed.get<std::string>()).second)
+      complaint.refuse("its header has '{}' twice", parsed.get<std::string>());
+    return true;
+  };
+  try {
+    auto header = nlohmann::json::parse(text, refuse_repeats);
+    if (!header.is_object()) complaint.refuse("its header is no JSON object");
+    return header;
+  } catch (nlohmann::json::exception const&) {
+    complaint.refuse("its header is no JSON: this is no safetensors file, or a damaged one");
+  }
+}
+
+/// A list of whole numbers that are not negative.
+std::vector<std::int64_t> counts_of(nlohmann::json const& list, std::string const& tensor, char const* what,
+                                    Complaint const& complaint) {
+  std::vector<std::int64_t> counts;
+  auto const is_count = [](nlohmann::json const& one) {
+    return one.is_number_unsigned() && one.get<std::uint64_t>() <= std::uint64_t{INT64_MAX};
+  };
+  if (!list.is_array() || !std::ranges::all_of(list, is_count))
+    complaint.refuse("the {} of '{}' is no list of counts", what, tensor);
+  for (auto const& one : list)
+    counts.push_back(one.get<std::int64_t>());
+  return counts;
+}
+
+TensorMetadata metadata_of(nlohmann::json const& header, Complaint const& complaint) {
+  TensorMetadata metadata;
+  auto const found = header.find("__metadata__");
+  if (found == header.end()) return metadata;
+  if (!found->is_object()) complaint.refuse("its __metadata__ is no JSON object");
+  for (auto const& [key, text] : found->items()) {
+    if (!text.is_string()) complaint.refuse("'{}' of its __metadata__ is no text", key);
+    metadata[key] = text.get<std::string>();
+  }
+  return metadata;
+}
+
+struct Place {
+  Tensor tensor;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+Place place_of(std::string const& name, nlohmann::json const& entry, Complaint const& complaint) {
+  for (auto const* const key : {"dtype", "shape", "data_offsets"})
+    if (!entry.is_object() || !entry.contains(key)) complaint.refuse("'{}' has no {}", name, key);
+  Place place;
+  place.tensor.name = name;
+  auto const type =
+      std::ranges::find_if(types, [&](auto const& each) { return entry["dtype"] == each.name; });
+  if (type == types.end())
+    complaint.refuse("'{}' is of the type {}; F16, BF16, F32 and F64 are read", name, entry["dtype"].dump());
+  place.tensor.type = type->type;
+  place.tensor.shape = counts_of(entry["shape"], name, "shape", complaint);
+  auto const offsets = counts_of(entry["data_offsets"], name, "data_offsets", complaint);
+  if (offsets.size() != 2 || offsets[0] > offsets[1])
+    complaint.refuse("the data_offsets of '{}' are no range", name);
+  place.begin = offsets[0];
+  place.end = offsets[1];
+  auto wanted = std::int64_t{0};
+  try {
+    wanted = checked_product(place.tensor.num_elements(), type->num_bytes, "the bytes of " + name);
+  } catch (UserError const& error) {
+    complaint.refuse("{}", error.what());
+  }
+  if (place.end - place.begin != wanted)
+    complaint.refuse("'{}' has {} bytes, but its shape needs {}", name, place.end - place.begin, wanted);
+  return place;
+}
+
+std::vector<std::byte> read_bytes(std::filesystem::path const& path, std::int64_t offset,
+                                  std::int64_t num_bytes) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(num_bytes));
+  file.seekg(offset);
+  file.read(reinterpret_cast<char*>(bytes.data()), num_bytes);
+  if (!file) throw_user("{}: cannot read {} bytes from byte {} on", path.string(), num_bytes, offset);
+  return bytes;
+}
+
+template<class Stored, class T, class Convert>
+void convert(std::span<std::byte const> bytes, std::vector<T>& numbers, Convert const& to_number) {
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    Stored stored;
+    std::copy_n(bytes.data() + i * sizeof(Stored), sizeof(Stored), reinterpret_cast<std::byte*>(&stored));
+    numbers[i] = static_cast<T>(to_number(stored));
+  }
+}
+
+} // namespace
+
+std::int64_t Tensor::num_elements() const {
+  std::int64_t product = 1;
+  for (auto const extent : shape)
+    product = checked_product(product, extent, "the size of " + name);
+  return product;
+}
+
+SafetensorsFile::SafetensorsFile(std::filesystem::path path) : path_(std::move(path)) {
+  Complaint const complaint(path_);
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path_, error)) complaint.refuse("there is no such file");
+  auto const size = static_cast<std::int64_t>(std::filesystem::file_size(path_));
+  if (size < length_bytes) complaint.refuse("{} bytes are too few for a safetensors file", size);
+  auto const length = read_bytes(path_, 0, length_bytes);
+  std::uint64_t header_bytes = 0;
+  std::copy(length.begin(), length.end(), reinterpret_cast<std::byte*>(&header_bytes));
+  if (header_bytes > std::uint64_t{most_header_bytes} ||
+      static_cast<std::int64_t>(header_bytes) > size - length_bytes)
+    complaint.refuse("a header of {} bytes does not fit: this is no safetensors file, or it is cut off",
+                     header_bytes);
+  auto const data = length_bytes + static_cast<std::int64_t>(header_bytes);
+  auto const text = read_bytes(path_, length_bytes, data - length_bytes);
+  auto const header =
+      parse_header(std::string(reinterpret_cast<char const*>(text.data()), text.size()), complaint);
+  metadata_ = metadata_of(header, complaint);
+
+  std::vector<Place> places;
+  for (auto const& [name, entry] : header.items())
+    if (name != "__metadata__") places.push_back(place_of(name, entry, complaint));
+  // By offset, each begins where the one before it ends, and the last one ends with the file.
+  auto by_offset = places;
+  std::ranges::sort(by_offset, {}, [](Place const& place) { return std::pair(place.begin, place.end); });
+  std::int64_t end = 0;
+  for (auto const& place : by_offset) {
+    if (place.begin != end)
+      complaint.refuse("'{}' begins at byte {} of the data, not at {}", place.tensor.name, place.begin, end);
+    end = place.end;
+  }
+  if (end != size - data)
+    complaint.refuse("its tensors take {} bytes, but {} follow its header", end, size - data);
+  for (auto& place : places) {
+    offsets_.push_back(data + place.begin);
+    tensors_.push_back(std::move(place.tensor));
+  }
+}
+
+template<class T>
+std::vector<T> SafetensorsFile::read(std::string const& name) const {
+  auto const found = std::ranges::find(tensors_, name, &Tensor::name);
+  if (found == tensors_.end()) throw_user("{}: there is no tensor '{}' in it", path_.string(), name);
+  auto const bytes = read_bytes(path_, offsets_[static_cast<std::size_t>(found - tensors_.begin())],
+                                found->num_elements() * named(found->type).num_bytes);
+  std::vector<T> numbers(static_cast<std::size_t>(found->num_elements()));
+  switch (found->type) {
+  case TensorType::float16:
+    convert<std::uint16_t>(bytes, numbers, decode_fp16);
+    break;
+  case TensorType::bfloat16:
+    convert<std::uint16_t>(bytes, numbers, decode_bf16);
+    break;
+  case TensorType::float32:
+    convert<float>(bytes, numbers, std::identity());
+    break;
+  case TensorType::float64:
+    convert<double>(bytes, numbers, std::identity());
+    break;
+  }
+  return numbers;
+}
+
+template<class T>
+void write_safetensors(std::filesystem::path const& path, std::vector<Tensor> const& tensors,
+                       TensorMetadata const& metadata,
+                       std::function<std::vector<T>(std::size_t)> const& numbers_of) {
+  auto const type = sizeof(T) == 4 ? TensorType::float32 : TensorType::float64;
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  std::int64_t end = 0;
+  for (auto const& tensor : tensors) {
+    ORTHANT_REQUIRE(tensor.type == type, "tensor ", tensor.name, " of another type than its numbers");
+    auto const begin = end;
+    end += tensor.num_elements() * named(type).num_bytes;
+    header[tensor.name] = {
+        {"dtype", named(type).name}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+  }
+  auto text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' '); // so that the numbers are aligned
+  auto const header_bytes = static_cast<std::uint64_t>(text.size());
+
+  StagedFile staged(path, "weights");
+  auto& file = staged.file();
+  file.reserve(length_bytes + static_cast<std::int64_t>(header_bytes) + end);
+  file.write_at(0, std::as_bytes(std::span(&header_bytes, 1)));
+  file.write_at(length_bytes, std::as_bytes(std::span(text)));
+  auto offset = length_bytes + static_cast<std::int64_t>(header_bytes);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    auto const numbers = numbers_of(i);
+    ORTHANT_REQUIRE(static_cast<std::int64_t>(numbers.size()) == tensors[i].num_elements(), "tensor ",
+                    tensors[i].name, " has ", numbers.size(), " numbers");
+    file.write_at(offset, std::as_bytes(std::span(numbers)));
+    offset += static_cast<std::int64_t>(numbers.size() * sizeof(T));
+  }
+  staged.publish();
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template std::vector<T> SafetensorsFile::read(std::string const&) const;                                   \
+  template void write_safetensors(std::filesystem::path const&, std::vector<Tensor> const&,                  \
+                                  TensorMetadata const&, std::function<std::vector<T>(std::size_t)> const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::runtime

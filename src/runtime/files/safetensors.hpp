@@ -1,0 +1,65 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The safetensors format of weights (github.com/huggingface/safetensors, "Format"), little-endian:
+//
+//   8 bytes             n, the length of the header
+//   n bytes             JSON: {"NAME": {"dtype": "F32", "shape": [..], "data_offsets": [begin, end]}, ..,
+//                              "__metadata__": {"KEY": "TEXT", ..}}
+//   the rest            the tensors' numbers, row-major, without gaps; offsets count from its first byte
+//
+// A file comes from anywhere: whatever it says is checked before a number is read.
+
+#include "runtime/unique_handle.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace orthant::runtime {
+
+enum class TensorType : std::uint8_t { float16, bfloat16, float32, float64 };
+
+struct Tensor {
+  std::string name;
+  TensorType type = TensorType::float32;
+  std::vector<std::int64_t> shape;
+
+  [[nodiscard]] std::int64_t num_elements() const;
+};
+
+using TensorMetadata = std::map<std::string, std::string>;
+
+class SafetensorsFile {
+ public:
+  /// Reads the header. Throws UserError, naming the file and what is wrong, if it is not such a file, is cut
+  /// off, or holds a tensor of another type than TensorType.
+  explicit SafetensorsFile(std::filesystem::path path);
+
+  /// In the order of the file's names.
+  [[nodiscard]] std::vector<Tensor> const& tensors() const { return tensors_; }
+  [[nodiscard]] TensorMetadata const& metadata() const { return metadata_; }
+  /// All numbers of a tensor, row-major, converted from 16 bits or between the others. Throws UserError if
+  /// there is none of that name or the file has become shorter.
+  template<class T>
+  [[nodiscard]] std::vector<T> read(std::string const& name) const;
+
+ private:
+  std::filesystem::path path_;
+  std::vector<Tensor> tensors_;
+  std::vector<std::int64_t> offsets_; // of each tensor in the file, bytes
+  TensorMetadata metadata_;
+};
+
+/// Writes a file that gets its name when it is complete. `numbers_of(i)` returns the numbers of tensor i, which
+/// are of type T, and is called once for each in their order. Throws UserError if it cannot be written.
+template<class T>
+void write_safetensors(std::filesystem::path const& path, std::vector<Tensor> const& tensors,
+                       TensorMetadata const& metadata,
+                       std::function<std::vector<T>(std::size_t)> const& numbers_of);
+
+} // namespace orthant::runtime

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""export-weights and import-weights: weights_exchange.py PROGRAM
+
+The exported file is read here, byte by byte, and a GCN is computed from it in plain Python as PyTorch Geometric
+defines it (GCNConv: D^-1/2 (A + I) D^-1/2 x W^T + b). Its losses must be those of `orthant evaluate`.
+"""
+
+import gzip
+import json
+import math
+import os
+import struct
+import subprocess
+import tempfile
+
+from program import attempt_all, expect_mistake, expect_success, require
+
+GENERATE = ["generate", "--kind", "sbm", "--vertices", "60", "--edges", "200", "--features", "5", "--classes", "3",
+            "--format", "ogb"]
+
+
+def read_safetensors(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + length])
+    about = header.pop("__metadata__", {})
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        code = {"F32": "f", "F64": "d"}[entry["dtype"]]
+        numbers = struct.unpack(f"<{(end - begin) // struct.calcsize(code)}{code}", data[begin:end])
+        shape = entry["shape"]
+        tensors[name] = (numbers if len(shape) == 1
+                         else [numbers[row * shape[1]:(row + 1) * shape[1]] for row in range(shape[0])])
+    return tensors, about
+
+
+def write_safetensors(path, tensors):
+    """Of {name: (dtype, shape, bytes)}."""
+    header, end, data = {}, 0, b""
+    for name, (dtype, shape, numbers) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + len(numbers)]}
+        end += len(numbers)
+        data += numbers
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def floats(*shape, value=0.1):
+    count = math.prod(shape)
+    return "F32", list(shape), struct.pack(f"<{count}f", *[value] * count)
+
+
+def table(folder, name, kind=float):
+    with gzip.open(os.path.join(folder, name), "rt") as file:
+        return [[kind(word) for word in line.split(",")] for line in file]
+
+
+def losses_in_python(folder, tensors):
+    """Cross entropy of a GCN with these weights, mean over each split."""
+    features = table(folder, "raw/node-feat.csv.gz")
+    labels = [int(row[0]) for row in table(folder, "raw/node-label.csv.gz")]
+    neighbors = [{v} for v in range(len(labels))]  # with the self loop
+    for u, v in table(folder, "raw/edge.csv.gz", int):
+        neighbors[u].add(v)
+        neighbors[v].add(u)
+    scale = [1 / math.sqrt(len(near)) for near in neighbors]
+
+    rows, layer = features, 0
+    while f"convs.{layer}.lin.weight" in tensors:
+        weight, bias = tensors[f"convs.{layer}.lin.weight"], tensors[f"convs.{layer}.bias"]
+        mapped = [[sum(x * w for x, w in zip(row, out)) for out in weight] for row in rows]
+        rows = [[scale[v] * sum(scale[u] * mapped[u][j] for u in near) + bias[j] for j in range(len(bias))]
+                for v, near in enumerate(neighbors)]
+        layer += 1
+        if f"convs.{layer}.lin.weight" in tensors:
+            rows = [[max(x, 0.0) for x in row] for row in rows]
+
+    result = {}
+    for split in ("train", "valid", "test"):
+        chosen = [row[0] for row in table(folder, f"split/random/{split}.csv.gz", int)]
+        terms = [math.log(sum(map(math.exp, rows[v]))) - rows[v][labels[v]] for v in chosen]
+        result[split] = sum(terms) / len(terms)
+    return result
+
+
+def evaluated(store, weights, scratch):
+    metrics = os.path.join(scratch, "evaluate.jsonl")
+    if os.path.exists(metrics):
+        os.remove(metrics)
+    expect_success(1, ["evaluate", "--graph", store, "--weights", weights, "--metrics", metrics])
+    with open(metrics) as file:
+        event = [json.loads(line) for line in file][-1]
+    return {"train": event["train_loss"], "valid": event["val_loss"], "test": event["test_loss"]}
+
+
+def exchanged_weights_are_those_of_pytorch_geometric(ranks, dtype):
+    with tempfile.TemporaryDirectory() as scratch:
+        graph, store, weights, tensors, back = (os.path.join(scratch, name) for name in
+                                                ("g", "g.h5", "w.h5", "w.safetensors", "back.h5"))
+        expect_success(1, GENERATE + ["-o", graph])
+        expect_success(1, ["partition", "--input", graph, "-o", store])
+        expect_success(ranks, ["train", "--graph", store, "--epochs", "20", "--hidden", "7", "--compute-dtype", dtype,
+                               "--save-weights", weights])
+        done = expect_success(ranks, ["export-weights", weights, "-o", tensors])
+        read, about = read_safetensors(tensors)
+        shapes = {name: [len(x), len(x[0])] if isinstance(x, list) else [len(x)] for name, x in read.items()}
+        require(shapes == {"convs.0.lin.weight": [7, 5], "convs.0.bias": [7], "convs.1.lin.weight": [7, 7],
+                           "convs.1.bias": [7], "convs.2.lin.weight": [3, 7], "convs.2.bias": [3]}, f"has {shapes}", done)
+        require(about["format"] == "pt" and about["layers"] == "3", f"says {about}", done)
+
+        expected = losses_in_python(graph, read)
+        found = evaluated(store, weights, scratch)
+        for split, loss in expected.items():
+            require(abs(found[split] - loss) < 1e-5 * abs(loss), f"{split}: {found[split]}, Python has {loss}", done)
+
+        done = expect_success(ranks, ["import-weights", tensors, "-o", back])
+        same = subprocess.run(["h5diff", weights, back], capture_output=True, text=True, check=False)
+        require(same.returncode == 0, f"the way there and back changes: {same.stdout}", done)
+
+
+def weights_that_do_not_fit_are_refused(_):
+    with tempfile.TemporaryDirectory() as scratch:
+        path, output = os.path.join(scratch, "w.safetensors"), os.path.join(scratch, "w.h5")
+        first = {"convs.0.lin.weight": floats(4, 3), "convs.0.bias": floats(4)}
+        cases = [
+            ({"lin.weight": floats(4, 3)}, "'lin.weight' is no parameter of a GCN"),
+            ({"convs.x.bias": floats(4)}, "'convs.x.bias' is no parameter"),
+            ({}, "there is no convs.0.lin.weight"),
+            ({"convs.1.lin.weight": floats(4, 3)}, "there is no convs.0.lin.weight"),
+            ({"convs.0.lin.weight": floats(4)}, "is no matrix"),
+            ({"convs.0.lin.weight": floats(4, 0)}, "is no matrix"),
+            ({**first, "convs.0.bias": floats(4, 1)}, "is no vector"),
+            ({**first, "convs.0.bias": floats(3)}, "convs.0.bias has 3 numbers, not 4"),
+            ({**first, "convs.1.lin.weight": floats(2, 5), "convs.1.bias": floats(2)},
+             "convs.1.lin.weight takes 5 columns, but the part before it gives 4"),
+            ({**first, "convs.1.lin.weight": floats(2, 4)}, "convs.1.bias is missing"),
+            ({**first, "convs.2.lin.weight": floats(2, 4), "convs.2.bias": floats(2)}, "more layers than the 1"),
+            ({"convs.0.lin.weight": ("I64", [1, 1], bytes(8))}, "of the type"),
+        ]
+        for tensors, message in cases:
+            write_safetensors(path, tensors)
+            expect_mistake(1, ["import-weights", path, "-o", output], message)
+            if os.path.exists(output):
+                raise AssertionError(f"{message}: wrote {output}")
+        write_safetensors(path, first)
+        expect_mistake(1, ["import-weights", path], "-o FILE")
+        expect_mistake(1, ["import-weights", "-o", output], "name the file")
+        expect_mistake(1, ["import-weights", path, "-o", path], "")
+        expect_mistake(1, ["export-weights", path, "-o", output], "w.safetensors")
+        expect_mistake(1, ["export-weights", "-o", output], "name the weights")
+        expect_success(1, ["import-weights", path, "-o", output])
+
+
+def halves_become_single_precision(_):
+    with tempfile.TemporaryDirectory() as scratch:
+        path, weights, again = (os.path.join(scratch, name) for name in ("w.safetensors", "w.h5", "again.safetensors"))
+        write_safetensors(path, {"convs.0.lin.weight": ("F16", [2, 1], struct.pack("<2e", 1.5, -0.25)),
+                                 "convs.0.bias": ("BF16", [2], struct.pack("<2H", 0x3F80, 0xC000))})
+        done = expect_success(2, ["import-weights", path, "-o", weights])
+        expect_success(1, ["export-weights", weights, "-o", again])
+        tensors, _ = read_safetensors(again)
+        require(tensors == {"convs.0.lin.weight": [(1.5,), (-0.25,)], "convs.0.bias": (1.0, -2.0)}, f"has {tensors}", done)
+
+
+def main():
+    return attempt_all([(1, (exchanged_weights_are_those_of_pytorch_geometric, "fp32")),
+                        (3, (exchanged_weights_are_those_of_pytorch_geometric, "fp64")),
+                        (1, (weights_that_do_not_fit_are_refused,)), (2, (halves_become_single_precision,))])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
