@@ -68,7 +68,7 @@ MiniBatchGcn<T>::MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore co
       grid, network_, batch_loss_,
       std::make_unique<BatchMaker<T>>(grid, store, sampler_, plan_, features,
                                       read_vertex_targets(grid, store, plan_.logits())),
-      sampler_, batch_settings, num_sampled_epochs_, full_loss_.num_rows(0));
+      sampler_, batch_settings, num_sampled_epochs_, full_loss_.num_rows(pmm::loss_row_group));
   trainer_ = std::make_unique<Trainer<T>>(grid, network_, batch_loss_, *batches_, settings, update_);
 }
 

@@ -72,7 +72,7 @@ template<class T>
 double Trainer<T>::enqueue_batch(std::int64_t epoch, std::int64_t k, runtime::PhaseTimes& phases) {
   auto const dropout_key = batches_.next(epoch, phases);
   auto const& logits = network_.forward(exec_, Pass::training, dropout_key, phases);
-  auto const divisor = nominal_count_ ? *nominal_count_ : loss_.num_rows(0);
+  auto const divisor = nominal_count_ ? *nominal_count_ : loss_.num_rows(pmm::loss_row_group);
   auto const scale = gradient_scale(network_.wire(), loss_, divisor);
   {
     ScopedTimer const timer(grid_.world().instruments(), phases, "loss");
@@ -192,7 +192,7 @@ Scores Trainer<T>::evaluate() {
   DefaultExec const exec;
   runtime::PhaseTimes phases; // evaluation is no part of an epoch
   auto const& logits = network_.forward(exec, Pass::evaluation, 0, phases);
-  return loss_.evaluate(exec, logits);
+  return scores_of(loss_.evaluate(exec, logits));
 }
 
 template<class T>

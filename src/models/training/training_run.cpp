@@ -23,7 +23,7 @@ char const* text_of_not_finite(double loss) {
 void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainProgress& progress) {
   auto const& [train, valid, test] = scores;
   record.scores = {{"train_acc", train.accuracy()}};
-  auto const add = [&](char const* name, pmm::SplitMetrics const& of, double value) {
+  auto const add = [&](char const* name, SplitScore const& of, double value) {
     if (of.num_counted > 0) record.scores.emplace_back(name, value);
   };
   add("val_acc", valid, valid.accuracy());
