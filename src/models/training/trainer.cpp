@@ -24,8 +24,8 @@ std::vector<runtime::Communicator const*> communicators_of(pmm::ProcessGrid cons
   return all;
 }
 
-/// Nothing passes through the host: there is nobody to talk to, or device memory is sent by the device. Where
-/// the group's ranks have a device each, so have those of every axis.
+/// Nothing passes through the host: the group has one rank, or the device sends its own memory. If each rank of
+/// the group has a device of its own, so has each rank of every axis.
 bool stays_on_device(pmm::ProcessGrid const& grid) {
   return grid.group().size() == 1 || grid.group().works_on_streams();
 }
@@ -49,7 +49,9 @@ Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowL
       nominal_count_(batches_.nominal_count()),
       settings_(settings),
       update_(update ? std::move(update)
-                     : std::make_shared<ParameterUpdate<T>>(grid, network.parameters(), settings)),
+                     : std::make_shared<ParameterUpdate<T>>(
+                           grid, network.parameters(),
+                           with_num_steps(settings, settings.num_epochs * batches_.num_steps()))),
       queue_(runtime::training_queue()),
       exec_(has_one_batch() ? runtime::compat::instance_on<DefaultExec>(queue_.native()) : DefaultExec()),
       recorded_(queue_) {
@@ -166,6 +168,7 @@ std::optional<runtime::EpochRecord> Trainer<T>::train_epoch(TrainProgress& progr
   while (true) {
     auto result = train_step(progress.epoch, progress.step);
     record.grad_norms = std::move(result.norms);
+    record.learning_rate = result.learning_rate;
     step_losses_.push_back(result.count == 0 ? 0.0 : result.sum / result.count);
     progress.loss_sum += result.sum;
     progress.loss_count += result.count;

@@ -37,6 +37,16 @@ void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainProgres
 
 } // namespace
 
+TrainSettings with_num_steps(TrainSettings settings, std::int64_t num_steps) {
+  auto& schedule = settings.optimizer.schedule;
+  schedule.num_steps = num_steps;
+  if (schedule.num_warmup_steps > 0 && schedule.num_warmup_steps >= num_steps)
+    runtime::throw_user(
+        "--warmup-steps {} of a training of {} steps; leave at least one step after the warm-up",
+        schedule.num_warmup_steps, num_steps);
+  return settings;
+}
+
 CommunicatedBytes communicated_bytes(pmm::ProcessGrid const& grid) {
   CommunicatedBytes bytes;
   for (auto const& [axes, comm] : grid.communicators()) {
