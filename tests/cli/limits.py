@@ -24,6 +24,7 @@ REPEAT = (0, 1_000_000)
 WHOLE_NUMBERS = [
     ("train", "--layers", 1, 10_000), ("train", "--hidden", 1, 2**20), ("train", "--epochs", 0, 10**9),
     ("train", "--seed", *SEED), ("train", "--batch", 1, VERTICES), ("train", "--accumulate", 1, LARGEST),
+    ("train", "--warmup-steps", 0, LARGEST),
     ("train", "--finish-full", 0, 10**9), ("train", "--eval-every", 0, 10**9),
     ("generate", "--vertices", 2, VERTICES), ("generate", "--edges", 0, EDGES), ("generate", "--features", 0, COLUMNS),
     ("generate", "--classes", 1, COLUMNS), ("generate", "--seed", *SEED),
@@ -37,6 +38,7 @@ WHOLE_NUMBERS = [
 # command, option, how its bounds are told
 NUMBERS = [
     ("train", "--lr", "more than 0 and at most 1e+38"), ("train", "--dropout", "at least 0 and at most 0.999"),
+    ("train", "--min-lr", "at least 0 and at most 1e+38"),
     ("train", "--weight-decay", "at least 0 and at most 1e+30"),
     ("train", "--weight-decay-first-layer", "at least 0 and at most 1e+30"),
     ("train", "--clip-norm", "more than 0 and at most 1e+30"),

@@ -170,6 +170,20 @@ def trace(ranks):
             raise Failure("the trace knows no all_reduce")
 
 
+def rates(ranks):
+    """The learning rate of every epoch is in the metrics, also of one that warms up and decays."""
+    for options, expected in (([], [0.01] * 5),
+                              (["--lr-schedule", "linear", "--warmup-steps", "2", "--lr", "0.04", "--min-lr", "0.01"],
+                               [0.02, 0.04, 0.03, 0.02, 0.01])):
+        with tempfile.TemporaryDirectory() as folder:
+            metrics = os.path.join(folder, "run.jsonl")
+            expect_success(ranks, ["train", "--dataset", "karate", "--epochs", "5", "--metrics", metrics, *options])
+            with open(metrics, encoding="utf-8") as file:
+                found = [line["lr"] for line in map(json.loads, file) if line["event"] == "epoch"]
+            if len(found) != 5 or max(abs(a - b) for a, b in zip(found, expected)) > 1e-16:
+                raise Failure(f"learning rates {found}")
+
+
 def parts(ranks):
     """A network with every part is trained, and evaluated from its weights alone."""
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the text of a file must and must not hold: licence line, include guard, no machine's paths, nothing unfinished."""
+"""What the text of a file must and must not hold: licence line, include guard, no machine's paths, nothing unfinished,
+no names that belong to a higher folder."""
 
 import re
 
@@ -10,6 +11,14 @@ EVERYWHERE = {
     r"(?<![\w.$}])/(?:work|root|home|Users|scratch)/|(?<![\w.$}])/tmp/": "a path of one machine",
     r"pypi\.org|npmjs\.|crates\.io|proxy\.golang|index-url": "a package registry",
     r"\b(?:TODO|FIXME|XXX)\b": "unfinished work",
+}
+# What vertices have is named in graph and models: a language model stands on these folders, too.
+WITHOUT_VERTICES = (("src", "pmm"), ("src", "runtime"))
+OF_VERTICES = {
+    r"\b(?:train|valid|val|test)_(?:acc|loss|mask|rows|split)|\b(?:no|num)_splits?\b": "a split of vertices",
+    r"\b[Aa]ccurac(?:y|ies)\b": "a score that models name",
+    r"\b[Ss]trat(?:um|a)\b": "a stratum of sampling",
+    r"\borders?[ _]p[12]\b": "an order of vertices",
 }
 IN_HEADERS = {r"^\s*using namespace\b": "`using namespace` in a header"}
 VAGUE_NAMES = {"utils", "util", "misc", "common", "helpers", "helper"}
@@ -29,6 +38,8 @@ def check(root):
             patterns.update(IN_HEADERS)
             if "#pragma once" not in head:
                 problems.append(f"{path}:1: no #pragma once at the top")
+        if path.parts[:2] in WITHOUT_VERTICES:
+            patterns.update(OF_VERTICES)
         if path.stem in VAGUE_NAMES:
             problems.append(f"{path}:1: the name says nothing about what is inside")
         for pattern, what in patterns.items():

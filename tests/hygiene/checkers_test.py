@@ -130,6 +130,15 @@ class Text(unittest.TestCase):
             self.assertEqual(1, len(problems_of(check_text.check, src__pmm__a_hpp=text)), text)
         self.assertEqual(1, len(problems_of(check_text.check, src__pmm__utils_cpp=self.LICENCE)))
 
+    def test_vertices_are_named_above_pmm_and_runtime(self):
+        for words in ("train_loss", "val_acc", "test_mask", "num_splits", "no_split", "the accuracy", "a stratum", "in order p1"):
+            text = self.LICENCE + f"// {words}\n"
+            for folder in ("pmm", "runtime"):
+                found = problems_of(check_text.check, **{f"src__{folder}__a_cpp": text})
+                self.assertEqual(1, len(found), (words, found))
+            self.assertEqual([], problems_of(check_text.check, src__models__a_cpp=text))
+        self.assertEqual([], problems_of(check_text.check, src__pmm__a_cpp=self.LICENCE + "// split, latest_loss, substrate, p1\n"))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -94,10 +94,11 @@ std::vector<double> steps(models::OptimizerSettings const& settings, double weig
   runtime::Vector<double> const gradient("gradient", 2);
   runtime::Vector<double> const none("none", 0);
   auto const scale = models::to_vector<double>("scale", std::vector{0.5});
+  runtime::Vector<double> const rate("rate", 1);
   models::Optimizer<double> optimizer(settings, {{none, none, 0}, {value, gradient, weight_decay}});
   for (int t = 0; t < 3; ++t) {
     Kokkos::deep_copy(gradient, models::to_vector<double>("gradient", std::vector{0.5 + t, -1.0}));
-    optimizer.step(exec, runtime::number_at(scale, 0));
+    optimizer.step(exec, runtime::number_at(scale, 0), runtime::number_at(rate, 0));
     exec.fence();
   }
   auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), value);
@@ -106,34 +107,38 @@ std::vector<double> steps(models::OptimizerSettings const& settings, double weig
 
 TEST(Optimizer, FollowsTheFormulas) {
   for (auto const kind :
-       {models::OptimizerKind::sgd, models::OptimizerKind::adam, models::OptimizerKind::adamw}) {
-    models::OptimizerSettings settings;
-    settings.kind = kind;
-    settings.learning_rate = 0.1;
-    auto const found = steps(settings, 0.2);
+       {models::OptimizerKind::sgd, models::OptimizerKind::adam, models::OptimizerKind::adamw})
+    for (bool const decays : {false, true}) {
+      models::OptimizerSettings settings;
+      settings.kind = kind;
+      settings.learning_rate = 0.1;
+      if (decays) settings.schedule = {models::RateDecay::linear, 2, 0.02, 3};
+      auto const rates = decays ? std::array{0.05, 0.1, 0.02} : std::array{0.1, 0.1, 0.1};
+      auto const found = steps(settings, 0.2);
 
-    for (std::size_t i = 0; i < 2; ++i) {
-      auto w = i == 0 ? 1.0 : -2.0;
-      auto m = 0.0;
-      auto v = 0.0;
-      for (int t = 1; t <= 3; ++t) {
-        auto g = 0.5 * (i == 0 ? 0.5 + (t - 1) : -1.0);
-        if (kind == models::OptimizerKind::adamw)
-          w -= 0.1 * 0.2 * w;
-        else
-          g += 0.2 * w;
-        if (kind == models::OptimizerKind::sgd) {
-          m = 0.9 * m + g;
-          w -= 0.1 * m;
-          continue;
+      for (std::size_t i = 0; i < 2; ++i) {
+        auto w = i == 0 ? 1.0 : -2.0;
+        auto m = 0.0;
+        auto v = 0.0;
+        for (int t = 1; t <= 3; ++t) {
+          auto const rate = rates[static_cast<std::size_t>(t - 1)];
+          auto g = 0.5 * (i == 0 ? 0.5 + (t - 1) : -1.0);
+          if (kind == models::OptimizerKind::adamw)
+            w -= rate * 0.2 * w;
+          else
+            g += 0.2 * w;
+          if (kind == models::OptimizerKind::sgd) {
+            m = 0.9 * m + g;
+            w -= rate * m;
+            continue;
+          }
+          m = 0.9 * m + 0.1 * g;
+          v = 0.999 * v + 0.001 * g * g;
+          w -= rate * (m / (1 - std::pow(0.9, t))) / (std::sqrt(v / (1 - std::pow(0.999, t))) + 1e-8);
         }
-        m = 0.9 * m + 0.1 * g;
-        v = 0.999 * v + 0.001 * g * g;
-        w -= 0.1 * (m / (1 - std::pow(0.9, t))) / (std::sqrt(v / (1 - std::pow(0.999, t))) + 1e-8);
+        EXPECT_NEAR(found[i], w, 1e-12);
       }
-      EXPECT_NEAR(found[i], w, 1e-12);
     }
-  }
 }
 
 TEST(Training, EndsWithEpochAndLayerWhereTheLossIsNotFinite) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A training that goes on elsewhere, from the parameters and the optimiser's state of another, goes on as that
-// one would have.
+// A training that goes on elsewhere, from the parameters and the optimizer's state of another, goes on as that
+// one would have; its learning rate, too.
 #include "models/batches/mini_batch.hpp"
 
 #include "models_fixture.hpp"
@@ -44,7 +44,8 @@ struct Training {
            models::TrainSettings const& settings)
       : network(grid, store, model),
         loss(models::make_vertex_loss<double>(grid, store, network.plan().logits())),
-        update(std::make_shared<Update>(grid, network.parameters(), settings)),
+        update(std::make_shared<Update>(grid, network.parameters(),
+                                        models::with_num_steps(settings, settings.num_epochs))),
         trainer(grid, network, loss, settings, update) {}
   models::Gcn<double> network;
   pmm::RowLoss<double> loss;
@@ -74,6 +75,8 @@ TEST_P(Resume, TheOptimisersStateByNameIsAllThatTheNextStepsNeed) {
     settings.optimizer.kind = kind;
     settings.optimizer.momentum = momentum;
     settings.weight_decay = 0.01;
+    settings.num_epochs = 7;
+    settings.optimizer.schedule = {models::RateDecay::linear, 2, 1e-3};
     Training first(grid_, store_, small_model(), settings);
     for (std::int64_t epoch = 1; epoch <= 3; ++epoch)
       static_cast<void>(first.trainer.train_epoch(epoch));
@@ -92,7 +95,9 @@ TEST_P(Resume, TheOptimisersStateByNameIsAllThatTheNextStepsNeed) {
 
     for (std::int64_t epoch = 4; epoch <= 7; ++epoch) {
       auto const expected = first.trainer.train_epoch(epoch);
-      EXPECT_NEAR(second.trainer.train_epoch(epoch).loss, expected.loss, rounding) << "epoch " << epoch;
+      auto const found = second.trainer.train_epoch(epoch);
+      EXPECT_NEAR(found.loss, expected.loss, rounding) << "epoch " << epoch;
+      EXPECT_EQ(found.learning_rate, expected.learning_rate) << "epoch " << epoch;
     }
     EXPECT_EQ(second.update->num_steps(), 7);
   }
@@ -120,6 +125,7 @@ void expect_continued(Run const& whole, Run const& first, Run const& second) {
     auto const& expected = whole.records[e];
     EXPECT_EQ(records[e].epoch, expected.epoch);
     EXPECT_NEAR(records[e].loss, expected.loss, rounding) << "epoch " << expected.epoch;
+    EXPECT_EQ(records[e].learning_rate, expected.learning_rate) << "epoch " << expected.epoch;
     ASSERT_EQ(records[e].grad_norms.size(), expected.grad_norms.size());
     for (std::size_t l = 0; l < expected.grad_norms.size(); ++l)
       EXPECT_NEAR(records[e].grad_norms[l], expected.grad_norms[l], rounding);
@@ -140,6 +146,7 @@ TEST_P(Resume, TheFullGraphGoesOnAfterAnyEpoch) {
   models::TrainSettings settings;
   settings.num_epochs = 6;
   settings.eval_every = 2;
+  settings.optimizer.schedule = {models::RateDecay::cosine, 3, 1e-3};
   Training training(grid_, store_, small_model(), settings);
   auto const whole = run_until(training.trainer, 100);
   EXPECT_EQ(whole.result.progress.epoch, 7);
@@ -161,6 +168,7 @@ TEST_P(Resume, MiniBatchesGoOnAfterAnyStep) {
   models::TrainSettings settings;
   settings.num_epochs = 4;
   settings.eval_every = 2;
+  settings.optimizer.schedule = {models::RateDecay::cosine, 3, 1e-3};
   auto model = small_model();
   model.trains_features = false;
   for (std::int64_t const num_accumulated : {1, 2}) {

@@ -169,6 +169,7 @@ TEST(DeviceGraph, AReplayedEpochTrainsLikeAPlainOne) {
       models::TrainSettings settings;
       settings.num_epochs = 8;
       settings.eval_every = 3;
+      settings.optimizer.schedule = {models::RateDecay::cosine, 3, 1e-3};
       if (clip_norm > 0) settings.clip_norm = clip_norm;
       models::Gcn<double> network(grid, store, model);
       auto loss = models::make_vertex_loss<double>(grid, store, network.plan().logits());
@@ -190,8 +191,12 @@ TEST(DeviceGraph, AReplayedEpochTrainsLikeAPlainOne) {
       auto const plain = train(false);
       auto const replayed = train(true);
 
+      EXPECT_EQ(plain[2].learning_rate, 0.01);
+      EXPECT_EQ(plain.back().learning_rate, 1e-3);
       for (std::size_t e = 0; e < plain.size(); ++e) {
         EXPECT_EQ(replayed[e].phases.seconds("step") > 0, e > 0) << "epoch " << e + 1 << " is a replayed one";
+        EXPECT_EQ(replayed[e].learning_rate, plain[e].learning_rate)
+            << "the rate is not recorded with the step";
         EXPECT_NEAR(replayed[e].loss, plain[e].loss, 1e-12) << "epoch " << e + 1;
         EXPECT_EQ(replayed[e].score("val_acc"), plain[e].score("val_acc"));
         for (std::size_t l = 0; l < plain[e].grad_norms.size(); ++l)

@@ -102,7 +102,7 @@ models::Scores scores_of(models::Gcn<double>& model, pmm::ProcessGrid const& gri
                          graph::GraphStore const& store) {
   auto loss = models::make_vertex_loss<double>(grid, store, model.plan().logits());
   runtime::PhaseTimes phases;
-  return loss.evaluate({}, model.forward({}, models::Pass::evaluation, 0, phases));
+  return models::scores_of(loss.evaluate({}, model.forward({}, models::Pass::evaluation, 0, phases)));
 }
 
 TEST(WeightsFile, TellsThePartsOfItsModel) {

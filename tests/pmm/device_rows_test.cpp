@@ -122,18 +122,18 @@ struct SoftmaxCase {
   std::int64_t num_rows = 23;
   std::int64_t num_columns;
   std::vector<T> logits;
-  std::vector<std::int8_t> splits;
+  std::vector<std::int8_t> groups;
   std::vector<std::int32_t> classes;
   RowTargets targets;
 
   explicit SoftmaxCase(std::int64_t columns) : num_columns(columns), logits(integers<T>(73, 23 * columns)) {
     for (std::int64_t i = 0; i < num_rows; ++i) {
-      splits.push_back(static_cast<std::int8_t>(static_cast<int>(mixed(74, i) % 4) - 1));
+      groups.push_back(static_cast<std::int8_t>(static_cast<int>(mixed(74, i) % 4) - 1));
       classes.push_back(static_cast<std::int32_t>(mixed(75, i) % static_cast<std::uint64_t>(columns + 1)) -
                         1);
     }
     if (columns > 1) logits[0] = -std::numeric_limits<T>::infinity();
-    targets.splits = device_copy(splits);
+    targets.groups = device_copy(groups);
     targets.classes = device_copy(classes);
   }
   [[nodiscard]] T at(std::int64_t i, std::int64_t j) const {
@@ -182,16 +182,16 @@ TYPED_TEST(DeviceRowsTest, SoftmaxInOnePassAndInThreeFollowTheFormula) {
       auto const sums = to_host(packed_numbers);
       for (std::int64_t i = 0; i < of.num_rows; ++i) {
         auto const row = static_cast<std::size_t>(i);
-        auto const is_trained = of.splits[row] == 0 && of.classes[row] >= 0;
+        auto const carries_loss = of.groups[row] == 0 && of.classes[row] >= 0;
         auto const sum = of.sum(i);
         auto const largest = of.largest(i);
-        if (is_trained) {
+        if (carries_loss) {
           EXPECT_NEAR(static_cast<double>(sums[2 * row]), sum, tolerance * sum);
           EXPECT_EQ(sums[2 * row + 1], of.at(i, of.classes[row]) - largest);
         }
         for (std::int64_t j = 0; j < num_columns; ++j) {
           auto const share = std::exp(static_cast<double>(of.at(i, j) - largest)) / sum;
-          auto const expected = is_trained ? 0.125 * (share - (j == of.classes[row] ? 1 : 0)) : 0.0;
+          auto const expected = carries_loss ? 0.125 * (share - (j == of.classes[row] ? 1 : 0)) : 0.0;
           EXPECT_NEAR(
               static_cast<double>(
                   gradient[row * static_cast<std::size_t>(num_columns) + static_cast<std::size_t>(j)]),

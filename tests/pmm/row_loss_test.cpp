@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Losses, their gradients and accuracies against serial loops and finite differences; bias and norms; on
-// every grid.
+// Losses, their gradients and scores of groups of rows against serial loops and finite differences; bias and
+// norms; on every grid.
 #include "pmm/rows/row_loss.hpp"
 
 #include "pmm/rows/bias.hpp"
@@ -18,15 +18,17 @@ namespace {
 
 using namespace orthant::pmm;
 
-/// Whole targets: about a third of the rows in each split, some in none, some without label.
+/// Whole targets: about as many rows in each group as in none, some without label.
 struct WholeTargets {
-  std::vector<std::int8_t> splits;
+  std::vector<std::int8_t> groups;
   std::vector<std::int32_t> classes;
   Dense indicator;
 
-  WholeTargets(std::int64_t rows, std::int64_t num_classes) : indicator(rows, num_classes) {
+  WholeTargets(std::int64_t rows, std::int64_t num_classes, int num_groups = max_row_groups)
+      : indicator(rows, num_classes) {
     for (std::int64_t i = 0; i < rows; ++i) {
-      splits.push_back(static_cast<std::int8_t>(static_cast<int>(mixed(51, i) % 4) - 1));
+      groups.push_back(static_cast<std::int8_t>(
+          static_cast<int>(mixed(51, i) % static_cast<std::uint64_t>(num_groups + 1)) - 1));
       classes.push_back(mixed(52, i) % 5 == 0 ? -1
                                               : static_cast<std::int32_t>(
                                                     mixed(53, i) % static_cast<std::uint64_t>(num_classes)));
@@ -38,7 +40,7 @@ struct WholeTargets {
   [[nodiscard]] RowTargets part(Block const& block) const {
     auto const rows = block.stored_rows;
     RowTargets targets;
-    targets.splits = device_copy(std::vector(splits.begin() + rows.begin, splits.begin() + rows.end));
+    targets.groups = device_copy(std::vector(groups.begin() + rows.begin, groups.begin() + rows.end));
     targets.classes = device_copy(std::vector(classes.begin() + rows.begin, classes.begin() + rows.end));
     targets.indicator = Matrix<std::int8_t>("indicator", static_cast<std::size_t>(rows.size()),
                                             static_cast<std::size_t>(block.columns.size()));
@@ -51,15 +53,15 @@ struct WholeTargets {
     return targets;
   }
 
-  [[nodiscard]] int split(std::int64_t i) const { return splits[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] int group(std::int64_t i) const { return groups[static_cast<std::size_t>(i)]; }
   [[nodiscard]] int label(std::int64_t i) const { return classes[static_cast<std::size_t>(i)]; }
 };
 
-/// Labelled rows, correct ones and the mean loss of one split, serially.
-SplitMetrics serial_softmax(Dense const& logits, WholeTargets const& targets, int split) {
-  SplitMetrics metrics;
+/// Labelled rows, correct ones and the mean loss of one group, serially.
+GroupScore serial_softmax(Dense const& logits, WholeTargets const& targets, int group) {
+  GroupScore metrics;
   for (std::int64_t i = 0; i < logits.rows; ++i) {
-    if (targets.split(i) != split || targets.label(i) < 0) continue;
+    if (targets.group(i) != group || targets.label(i) < 0) continue;
     metrics.loss += softmax_loss(logits, i, targets.label(i));
     metrics.num_correct += arg_max(logits, i) == targets.label(i) ? 1 : 0;
     ++metrics.num_counted;
@@ -68,12 +70,12 @@ SplitMetrics serial_softmax(Dense const& logits, WholeTargets const& targets, in
   return metrics;
 }
 
-SplitMetrics serial_binary(Dense const& logits, WholeTargets const& targets, int split) {
-  SplitMetrics metrics;
+GroupScore serial_binary(Dense const& logits, WholeTargets const& targets, int group) {
+  GroupScore metrics;
   for (std::int64_t i = 0; i < logits.rows; ++i)
     for (std::int64_t j = 0; j < logits.columns; ++j) {
       auto const y = targets.indicator(i, j);
-      if (targets.split(i) != split || y < 0) continue;
+      if (targets.group(i) != group || y < 0) continue;
       metrics.loss += binary_loss(logits(i, j), y);
       metrics.num_correct += (logits(i, j) > 0) == (y > 0) ? 1 : 0;
       ++metrics.num_counted;
@@ -82,11 +84,11 @@ SplitMetrics serial_binary(Dense const& logits, WholeTargets const& targets, int
   return metrics;
 }
 
-/// The training loss as RowLoss means it: over rows, and over all classes where several are right.
-double serial_training_loss(Dense const& logits, WholeTargets const& targets, LossKind kind) {
+/// The loss of group 0 as RowLoss means it: over rows, and over all classes where several are right.
+double serial_loss(Dense const& logits, WholeTargets const& targets, LossKind kind) {
   if (kind == LossKind::softmax) return serial_softmax(logits, targets, 0).loss;
   auto const metrics = serial_binary(logits, targets, 0);
-  auto const num_rows = std::count(targets.splits.begin(), targets.splits.end(), 0);
+  auto const num_rows = std::count(targets.groups.begin(), targets.groups.end(), 0);
   return num_rows == 0 ? 0
                        : metrics.loss * static_cast<double>(metrics.num_counted) /
                              static_cast<double>(num_rows * logits.columns);
@@ -124,17 +126,17 @@ TEST_P(RowLossTest, LossAndGradientEqualSerialOnes) {
     auto const logits =
         make_dense(num_rows, num_columns, [](auto i, auto j) { return 4 * small_real(60, i, j); });
     WholeTargets const targets(num_rows, num_columns);
-    auto const loss = serial_training_loss(logits, targets, kind);
+    auto const loss = serial_loss(logits, targets, kind);
     // Central differences of the serial loss: error h^2/6 |f'''| + 2^-53/h, about 1e-10 at h = 1e-5.
     auto const gradient = make_dense(num_rows, num_columns, [&](auto i, auto j) {
       auto moved = logits;
       moved(i, j) = logits(i, j) + 1e-5;
-      auto const above = serial_training_loss(moved, targets, kind);
+      auto const above = serial_loss(moved, targets, kind);
       moved(i, j) = logits(i, j) - 1e-5;
-      return (above - serial_training_loss(moved, targets, kind)) / 2e-5;
+      return (above - serial_loss(moved, targets, kind)) / 2e-5;
     });
     for_each_placement(shape, [&](Placement const& placement) {
-      RowLoss<double> row_loss(grid_, placement, kind);
+      RowLoss<double> row_loss(grid_, placement, kind, max_row_groups);
       row_loss.set_targets(targets.part(block_of(grid_, placement)));
       auto const z = distributed<double>(grid_, placement, logits);
       auto const dz = stained<double>(grid_, placement);
@@ -161,17 +163,17 @@ TEST_P(RowLossTest, ABatchIsCountedWithItsLoss) {
     WholeTargets const whole(shape.rows, shape.columns);
     for_each_placement(shape, [&](Placement const& placement) {
       auto const targets = whole.part(block_of(grid_, placement));
-      auto const splits = host_copy(targets.splits);
+      auto const groups = host_copy(targets.groups);
       auto const classes = host_copy(targets.classes);
       auto const z = distributed<double>(grid_, placement, logits);
       auto const dz = stained<double>(grid_, placement);
-      RowLoss<double> row_loss(grid_, placement, kind);
+      RowLoss<double> row_loss(grid_, placement, kind, max_row_groups);
       row_loss.set_targets(targets);
       auto const num_rows = row_loss.num_rows(0);
       auto const loss = row_loss.loss_and_gradient(exec_, z, dz);
       clear_ledgers(grid_);
 
-      row_loss.set_batch_targets(targets, {{splits.data(), splits.size()}, {classes.data(), classes.size()}});
+      row_loss.set_batch_targets(targets, {{groups.data(), groups.size()}, {classes.data(), classes.size()}});
 
       EXPECT_EQ(counted_calls(grid_), CallTotals{}) << "nothing is communicated";
       EXPECT_THROW(static_cast<void>(row_loss.num_rows(0)), runtime::Error);
@@ -183,36 +185,39 @@ TEST_P(RowLossTest, ABatchIsCountedWithItsLoss) {
   }
 }
 
-TEST_P(RowLossTest, MetricsOfAllSplitsEqualSerialOnes) {
+TEST_P(RowLossTest, ScoresOfAllGroupsEqualSerialOnes) {
   // Integers: many ties, across ranks too.
-  for (auto const& [shape, kind] : shapes_and_kinds()) {
-    auto const [num_rows, num_columns] = shape;
-    auto const logits =
-        make_dense(num_rows, num_columns, [](auto i, auto j) { return small_integer(61, i, j); });
-    WholeTargets const targets(num_rows, num_columns);
-    for_each_placement(shape, [&](Placement const& placement) {
-      RowLoss<double> row_loss(grid_, placement, kind);
-      row_loss.set_targets(targets.part(block_of(grid_, placement)));
-      clear_ledgers(grid_);
+  for (auto const& [shape, kind] : shapes_and_kinds())
+    for (int num_groups = 1; num_groups <= max_row_groups; ++num_groups) {
+      auto const [num_rows, num_columns] = shape;
+      auto const logits =
+          make_dense(num_rows, num_columns, [](auto i, auto j) { return small_integer(61, i, j); });
+      WholeTargets const targets(num_rows, num_columns, num_groups);
+      for_each_placement(shape, [&](Placement const& placement) {
+        SCOPED_TRACE(::testing::Message() << num_groups << " groups, " << placement.to_string());
+        RowLoss<double> row_loss(grid_, placement, kind, num_groups);
+        row_loss.set_targets(targets.part(block_of(grid_, placement)));
+        clear_ledgers(grid_);
 
-      auto const metrics = row_loss.evaluate(exec_, distributed<double>(grid_, placement, logits));
+        auto const scores = row_loss.evaluate(exec_, distributed<double>(grid_, placement, logits));
 
-      auto step = step_of<double>(grid_);
-      plan_scores(step, placement, kind);
-      EXPECT_EQ(counted_calls(grid_), planned_calls(step)) << placement.to_string();
-      for (int split = 0; split < num_splits; ++split) {
-        auto const expected = kind == LossKind::softmax ? serial_softmax(logits, targets, split)
-                                                        : serial_binary(logits, targets, split);
-        auto const& result = metrics[static_cast<std::size_t>(split)];
-        EXPECT_EQ(result.num_counted, expected.num_counted) << placement.to_string();
-        EXPECT_EQ(result.num_correct, expected.num_correct) << placement.to_string();
-        EXPECT_NEAR(result.loss, expected.loss, 1e-13) << placement.to_string();
-        if (kind == LossKind::softmax) {
-          EXPECT_EQ(row_loss.num_rows(split), expected.num_counted);
+        auto step = step_of<double>(grid_);
+        plan_scores(step, placement, kind, num_groups);
+        EXPECT_EQ(counted_calls(grid_), planned_calls(step));
+        ASSERT_EQ(scores.size(), static_cast<std::size_t>(num_groups));
+        for (int group = 0; group < num_groups; ++group) {
+          auto const expected = kind == LossKind::softmax ? serial_softmax(logits, targets, group)
+                                                          : serial_binary(logits, targets, group);
+          auto const& result = scores[static_cast<std::size_t>(group)];
+          EXPECT_EQ(result.num_counted, expected.num_counted);
+          EXPECT_EQ(result.num_correct, expected.num_correct);
+          EXPECT_NEAR(result.loss, expected.loss, 1e-13);
+          if (kind == LossKind::softmax) {
+            EXPECT_EQ(row_loss.num_rows(group), expected.num_counted);
+          }
         }
-      }
-    });
-  }
+      });
+    }
 }
 
 TEST_P(RowLossTest, HugeLogitsNeitherOverflowNorLoseTheLoss) {
@@ -221,7 +226,7 @@ TEST_P(RowLossTest, HugeLogitsNeitherOverflowNorLoseTheLoss) {
   auto const block = block_of(grid_, placement);
   auto const num_rows = static_cast<std::size_t>(block.stored_rows.size());
   RowTargets targets;
-  targets.splits = device_copy(std::vector<std::int8_t>(num_rows, 0));
+  targets.groups = device_copy(std::vector<std::int8_t>(num_rows, 0));
   targets.classes = device_copy(std::vector<std::int32_t>(num_rows, 0));
   RowLoss<float> row_loss(grid_, placement, LossKind::softmax);
   row_loss.set_targets(targets);
@@ -244,7 +249,7 @@ TEST_P(RowLossTest, NaNReachesTheLossOnEveryRank) {
   Placement const placement{{Axis::x, Axis::z}, {9, 4}};
   auto const num_rows = static_cast<std::size_t>(block_of(grid_, placement).stored_rows.size());
   RowTargets targets;
-  targets.splits = device_copy(std::vector<std::int8_t>(num_rows, 0));
+  targets.groups = device_copy(std::vector<std::int8_t>(num_rows, 0));
   targets.classes = device_copy(std::vector<std::int32_t>(num_rows, 1));
   RowLoss<double> row_loss(grid_, placement, LossKind::softmax);
   row_loss.set_targets(targets);
@@ -255,11 +260,11 @@ TEST_P(RowLossTest, NaNReachesTheLossOnEveryRank) {
   EXPECT_EQ(here, 1);
 }
 
-TEST_P(RowLossTest, AnEmptyTrainingSplitGivesZero) {
+TEST_P(RowLossTest, AnEmptyGroupGivesZero) {
   Placement const placement{{Axis::x, Axis::y}, {4, 3}};
   auto const num_rows = static_cast<std::size_t>(block_of(grid_, placement).stored_rows.size());
   RowTargets targets;
-  targets.splits = device_copy(std::vector<std::int8_t>(num_rows, no_split));
+  targets.groups = device_copy(std::vector<std::int8_t>(num_rows, no_row_group));
   targets.classes = device_copy(std::vector<std::int32_t>(num_rows, 1));
   RowLoss<double> row_loss(grid_, placement, LossKind::softmax);
   row_loss.set_targets(targets);
@@ -268,12 +273,14 @@ TEST_P(RowLossTest, AnEmptyTrainingSplitGivesZero) {
   EXPECT_EQ(row_loss.num_rows(0), 0);
   EXPECT_EQ(row_loss.loss_and_gradient(exec_, z, z), 0);
   EXPECT_EQ(largest_error(z, Dense(4, 3)), 0);
-  EXPECT_EQ(row_loss.evaluate(exec_, z)[0].accuracy(), 0);
+  auto const [num_counted, num_correct, loss] = row_loss.evaluate(exec_, z).at(0);
+  EXPECT_EQ(num_counted + num_correct, 0);
+  EXPECT_EQ(loss, 0);
 }
 
 TEST_P(RowLossTest, ADenominatorOfSeveralGroupsScalesLossAndGradient) {
   auto const logits = make_dense(29, 7, [](auto i, auto j) { return small_real(63, i, j); });
-  WholeTargets const targets(29, 7);
+  WholeTargets const targets(29, 7, 1);
   Placement const placement{{Axis::z, Axis::y}, extents};
   RowLoss<double> row_loss(grid_, placement, LossKind::softmax);
   row_loss.set_targets(targets.part(block_of(grid_, placement)));
@@ -293,16 +300,37 @@ TEST_P(RowLossTest, ADenominatorOfSeveralGroupsScalesLossAndGradient) {
 TEST_P(RowLossTest, BadTargetsAreRefusedOnAllRanks) {
   Placement const placement{{Axis::x, Axis::y}, {6, 3}};
   auto const rows = block_of(grid_, placement).stored_rows;
-  std::vector<std::int8_t> const splits(static_cast<std::size_t>(rows.size()), 0);
+  std::vector<std::int8_t> const groups(static_cast<std::size_t>(rows.size()), 0);
   std::vector<std::int32_t> classes(static_cast<std::size_t>(rows.size()), 2);
   if (rows.contains(5)) classes.back() = 3; // beyond the classes, known on some ranks only
-  RowTargets targets{device_copy(splits), device_copy(classes), {}};
+  RowTargets targets{device_copy(groups), device_copy(classes), {}};
   RowLoss<double> row_loss(grid_, placement, LossKind::softmax);
   EXPECT_THROW(row_loss.set_targets(targets), runtime::Error);
   auto const z = stained<double>(grid_, placement);
   EXPECT_THROW(static_cast<void>(row_loss.evaluate(exec_, z)), runtime::Error) << "no targets";
   EXPECT_THROW(RowLoss<double>(grid_, {{Axis::x, Axis::y, Storage::flat_sharded}, {6, 3}}, LossKind::softmax),
                runtime::Error);
+}
+
+TEST_P(RowLossTest, RowsOfAGroupThatTheLossDoesNotHaveAreRefused) {
+  Placement const placement{{Axis::x, Axis::y}, {16, 3}}; // rows on every rank
+  auto const num_rows = static_cast<std::size_t>(block_of(grid_, placement).stored_rows.size());
+  std::vector<std::int32_t> const classes(num_rows, 2);
+  for (int num_groups = 1; num_groups <= max_row_groups; ++num_groups)
+    for (auto const group : {-2, -1, num_groups - 1, num_groups}) {
+      std::vector<std::int8_t> const groups(num_rows, static_cast<std::int8_t>(group));
+      RowTargets const targets{device_copy(groups), device_copy(classes), {}};
+      RowLoss<double> loss(grid_, placement, LossKind::softmax, num_groups);
+      if (group == -1 || group == num_groups - 1) {
+        EXPECT_NO_THROW(loss.set_targets(targets)) << group << " of " << num_groups;
+        EXPECT_NO_THROW(loss.set_batch_targets(targets, {groups, classes}));
+      } else {
+        EXPECT_THROW(loss.set_targets(targets), runtime::Error) << group << " of " << num_groups;
+        EXPECT_THROW(loss.set_batch_targets(targets, {groups, classes}), runtime::Error);
+      }
+    }
+  for (int const num_groups : {0, max_row_groups + 1})
+    EXPECT_THROW(RowLoss<double>(grid_, placement, LossKind::softmax, num_groups), runtime::Error);
 }
 
 TEST_P(RowLossTest, BiasIsAddedAndItsGradientSummed) {

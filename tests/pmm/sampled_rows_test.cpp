@@ -184,16 +184,16 @@ TEST_P(SampledRowsTest, TheLossIsThatOfAllRows) {
     for (auto const& sample : samples()) {
       auto const z = make_dense(sample.size(), 5, [](auto i, auto j) { return small_real(8, i, j); });
       auto const label = [](std::int64_t i) { return static_cast<std::int32_t>(mixed(9, i) % 5); };
-      auto const is_trained = [](std::int64_t i) { return mixed(10, i) % 3 != 0; };
+      auto const carries_loss = [](std::int64_t i) { return mixed(10, i) % 3 != 0; };
       auto const logits = distributed<double>(grid_, rows_of(sample, {r, k, Storage::replicated, p1}, 5), z);
-      std::vector<std::int8_t> splits;
+      std::vector<std::int8_t> groups;
       std::vector<std::int32_t> classes;
       for (auto i = logits.block().rows.begin; i < logits.block().rows.end; ++i) {
-        splits.push_back(is_trained(i) ? 0 : no_split);
+        groups.push_back(carries_loss(i) ? 0 : no_row_group);
         classes.push_back(label(i));
       }
       loss.rebind(logits.placement());
-      loss.set_targets({device_copy(splits), device_copy(classes), {}});
+      loss.set_targets({device_copy(groups), device_copy(classes), {}});
       auto const gradient = stained<double>(grid_, logits.placement());
 
       auto const value = loss.loss_and_gradient(exec_, logits, gradient);
@@ -201,7 +201,7 @@ TEST_P(SampledRowsTest, TheLossIsThatOfAllRows) {
       auto sum = 0.0;
       auto count = 0;
       for (std::int64_t i = 0; i < z.rows; ++i)
-        if (is_trained(i)) {
+        if (carries_loss(i)) {
           sum += softmax_loss(z, i, label(i));
           ++count;
         }

@@ -77,7 +77,7 @@ int run(EvaluateOptions const& options, Context& context) {
   runtime::PhaseTimes phases;
   runtime::DefaultExec const exec;
   auto const& logits = model.forward(exec, models::Pass::evaluation, 0, phases);
-  auto const scores = loss.evaluate(exec, logits);
+  auto const scores = models::scores_of(loss.evaluate(exec, logits));
   if (auto const sign = models::sign_of_divergence(scores); !sign.empty())
     runtime::throw_user("{} on {}: {}; the weights have diverged, or features are too large", options.weights,
                         options.graph, sign);

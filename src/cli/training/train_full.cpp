@@ -23,7 +23,7 @@ int train(TrainOptions const& options, Context& context) {
   auto const& world = context.world();
   MemoryMeter const meter;
   auto model_settings = model_of(options);
-  auto const settings = training_of(options);
+  auto const settings = models::with_num_steps(training_of(options), options.epochs);
   pmm::set_gemm_threads(1);
   pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
   if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");

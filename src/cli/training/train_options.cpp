@@ -49,6 +49,21 @@ void add_optimiser(Command& command, TrainOptions& o) {
   command.option("--seed", o.seed, "Seed of all randomness", whole_number(0));
 }
 
+/// Of training alone: an epoch is timed at one rate.
+void add_rate_schedule(Command& command, TrainOptions& o) {
+  command.option(
+      "--lr-schedule", o.lr_schedule,
+      "The learning rate after the warm-up: constant, or linear or cosine decay to --min-lr in the "
+      "last step",
+      one_of({"constant", "linear", "cosine"}));
+  command.option(
+      "--warmup-steps", o.warmup_steps,
+      "Steps over which the learning rate rises from 0 to --lr (an epoch on the full graph is one)",
+      whole_number(0));
+  command.option("--min-lr", o.min_lr, "Learning rate of the last step, at most --lr",
+                 in_range(0, largest_rate));
+}
+
 void add_mini_batch(Command& command, TrainOptions& o) {
   command.begin_group("Mini-batch");
   command.option("--batch", o.batch, "Vertices for each group and batch",
@@ -102,6 +117,7 @@ void add_options(Command& command, TrainOptions& o) {
   add_grid(command, o);
   add_model(command, o);
   add_optimiser(command, o);
+  add_rate_schedule(command, o);
   add_mini_batch(command, o);
   command.begin_group("Running");
   command.option("--eval-every", o.eval_every, "Epochs between evaluations; 0 for never",

@@ -37,6 +37,9 @@ struct TrainOptions {
   // optimiser
   std::string optimizer = "adam";
   double lr = 0.01;
+  std::string lr_schedule = "constant";
+  std::int64_t warmup_steps = 0;
+  double min_lr = 0;
   double weight_decay = 0;
   std::optional<double> weight_decay_first_layer;
   std::optional<double> clip_norm;

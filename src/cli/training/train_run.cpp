@@ -32,6 +32,15 @@ nlohmann::ordered_json done_record(models::TrainResult const& result, MemoryMete
   return record;
 }
 
+models::RateSchedule schedule_of(TrainOptions const& o) {
+  models::RateSchedule const schedule{models::parse_rate_decay(o.lr_schedule), o.warmup_steps, o.min_lr};
+  if (o.min_lr > 0 && schedule.decay == models::RateDecay::constant)
+    runtime::throw_user(
+        "--min-lr is what the learning rate decays to: it needs --lr-schedule linear or cosine");
+  if (o.min_lr > o.lr) runtime::throw_user("--min-lr {} is more than --lr {}", o.min_lr, o.lr);
+  return schedule;
+}
+
 } // namespace
 
 std::string bytes_text(std::int64_t bytes) {
@@ -71,6 +80,7 @@ models::TrainSettings training_of(TrainOptions const& o) {
   models::TrainSettings settings;
   settings.optimizer.kind = models::parse_optimizer(o.optimizer);
   settings.optimizer.learning_rate = o.lr;
+  settings.optimizer.schedule = schedule_of(o);
   settings.weight_decay = o.weight_decay;
   settings.weight_decay_first_layer = o.weight_decay_first_layer;
   settings.clip_norm = o.clip_norm;

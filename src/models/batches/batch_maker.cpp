@@ -85,7 +85,7 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
       num_feature_columns_(pmm::block_of(grid, plan.features()).columns.size()),
       num_label_columns_(static_cast<std::int64_t>(targets.indicator.extent(1))),
       targets_(targets),
-      splits_(targets.splits),
+      splits_(targets.groups),
       classes_(targets.classes),
       indicator_(runtime::Vector<std::int8_t>(targets.indicator.data(), targets.indicator.size())) {
   for_each_vertex_matrix(plan_, [&](pmm::Placement const& placement) {

@@ -38,7 +38,7 @@ struct HostBatch {
   sampling::Batch<T> sample;
   std::vector<T> dense_features; // [rows x columns of the block], row-major
   HostSparseRows<T> sparse_features;
-  std::vector<std::int8_t> splits;    // [rows of the logits], as in RowTargets
+  std::vector<std::int8_t> splits;    // [rows of the logits], the groups of RowTargets
   std::vector<std::int32_t> classes;  // [rows] or empty
   std::vector<std::int8_t> indicator; // [rows x classes of the block] or empty
   double seconds = 0;                 // that fill() took

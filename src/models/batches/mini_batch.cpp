@@ -41,17 +41,18 @@ MiniBatchGcn<T>::MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore co
                               GcnSettings const& model_settings, TrainSettings const& settings,
                               MiniBatchSettings const& batch_settings)
     : grid_(grid),
-      settings_(settings),
       num_sampled_epochs_(settings.num_epochs - batch_settings.num_full_epochs),
       sampler_((require_trainable(grid, model_settings, settings, batch_settings),
                 sampling_of(grid, model_settings, batch_settings)),
                store.facts().num_vertices, store.facts().split_sizes[0]),
+      settings_(with_num_steps(settings,
+                               num_sampled_epochs_ * sampler_.num_steps() + batch_settings.num_full_epochs)),
       plan_(plan_gcn(store, model_settings)),
       parameters_(std::make_shared<GcnParameters<T>>(grid, plan_, model_settings)),
       full_loss_(make_vertex_loss<T>(grid, store, plan_.logits())),
       batch_loss_(full_loss_),
       network_(grid, model_settings, parameters_),
-      update_(std::make_shared<ParameterUpdate<T>>(grid, parameters_->list(), settings)) {
+      update_(std::make_shared<ParameterUpdate<T>>(grid, parameters_->list(), settings_)) {
   ORTHANT_ASSERT_SAME(grid.world(), model_settings.seed);
   ORTHANT_ASSERT_SAME(grid.world(), batch_settings.batch_size);
   ORTHANT_ASSERT_SAME(grid.world(), num_parameters());
@@ -68,7 +69,7 @@ MiniBatchGcn<T>::MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore co
       grid, network_, batch_loss_,
       std::make_unique<BatchMaker<T>>(grid, store, sampler_, plan_, features,
                                       read_vertex_targets(grid, store, plan_.logits())),
-      sampler_, batch_settings, num_sampled_epochs_, full_loss_.num_rows(0));
+      sampler_, batch_settings, num_sampled_epochs_, full_loss_.num_rows(pmm::loss_row_group));
   trainer_ = std::make_unique<Trainer<T>>(grid, network_, batch_loss_, *batches_, settings, update_);
 }
 

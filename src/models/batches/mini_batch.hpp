@@ -63,9 +63,9 @@ class MiniBatchGcn {
   };
 
   pmm::ProcessGrid const& grid_;
-  TrainSettings settings_;
   std::int64_t num_sampled_epochs_;
   sampling::VertexSampler sampler_;
+  TrainSettings settings_;
   GcnPlan plan_;
   std::shared_ptr<GcnParameters<T>> parameters_;
   pmm::RowLoss<T> full_loss_;

@@ -26,14 +26,14 @@ void require_targets(graph::GraphStore const& store) {
 pmm::RowTargets read_targets(graph::GraphStore const& store, pmm::Placement const& logits,
                              pmm::Block const& block) {
   auto const order = order_of(logits.layout.row_order);
-  std::vector<std::int8_t> splits(static_cast<std::size_t>(block.stored_rows.size()), pmm::no_split);
+  std::vector<std::int8_t> splits(static_cast<std::size_t>(block.stored_rows.size()), pmm::no_row_group);
   for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test}) {
     auto const mask = store.read_mask(split, order, block.stored_rows);
     for (std::size_t i = 0; i < splits.size(); ++i)
       if (mask[i] != 0) splits[i] = static_cast<std::int8_t>(split);
   }
   pmm::RowTargets targets;
-  targets.splits = to_vector<std::int8_t>("orthant::models::splits", splits);
+  targets.groups = to_vector<std::int8_t>("orthant::models::splits", splits);
   if (store.facts().label_kind == graph::LabelKind::single) {
     targets.classes =
         to_vector<std::int32_t>("orthant::models::classes", store.read_labels(order, block.stored_rows));
@@ -49,6 +49,13 @@ pmm::RowTargets read_targets(graph::GraphStore const& store, pmm::Placement cons
 }
 
 } // namespace
+
+Scores scores_of(std::span<pmm::GroupScore const> groups) {
+  Scores scores;
+  for (std::size_t s = 0; s < groups.size(); ++s)
+    scores.at(s) = SplitScore{groups[s]};
+  return scores;
+}
 
 pmm::LossKind loss_kind_of(graph::StoreFacts const& facts) {
   return facts.label_kind == graph::LabelKind::single ? pmm::LossKind::softmax : pmm::LossKind::binary;
@@ -78,9 +85,9 @@ template<class T>
 pmm::RowLoss<T> make_vertex_loss(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                  pmm::Placement const& logits) {
   auto const targets = read_vertex_targets(grid, store, logits);
-  pmm::RowLoss<T> loss(grid, logits, loss_kind_of(store.facts()));
+  pmm::RowLoss<T> loss(grid, logits, loss_kind_of(store.facts()), num_splits);
   loss.set_targets(targets);
-  if (loss.num_rows(static_cast<int>(graph::Split::train)) == 0)
+  if (loss.num_rows(pmm::loss_row_group) == 0)
     runtime::throw_user(
         "{}: the training mask is empty: no training vertex has a label; partition it with another "
         "--split NAME or with --random-split a,b,c",

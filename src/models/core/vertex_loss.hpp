@@ -1,19 +1,33 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loss and accuracy of a graph's vertices: softmax cross-entropy where each has one class, binary
-// cross-entropy where it may have several. The loss is the mean over the labelled vertices of a split
-// (several classes: over their known entries).
+// Loss and accuracy of a graph's vertices: softmax cross-entropy if each has one class, binary cross-entropy
+// if it may have several. The splits of the vertices are the groups of rows of the loss: train, which carries
+// the loss, valid and test. The loss is the mean over the labelled vertices of a split (several classes: over
+// their known entries).
 
 #include "graph/store/store_reader.hpp"
 #include "pmm/rows/row_loss.hpp"
 
 #include <array>
+#include <span>
 
 namespace orthant::models {
 
-/// Loss and accuracy of train, valid and test; indexed by graph::Split.
-using Scores = std::array<pmm::SplitMetrics, pmm::num_splits>;
+/// The loss has a group of rows for each split, by the number of graph::Split.
+inline constexpr int num_splits = 3;
+static_assert(static_cast<int>(graph::Split::train) == pmm::loss_row_group);
+
+/// Loss and accuracy of one split.
+struct SplitScore : pmm::GroupScore {
+  [[nodiscard]] double accuracy() const {
+    return num_counted == 0 ? 0.0 : static_cast<double>(num_correct) / static_cast<double>(num_counted);
+  }
+};
+/// Of train, valid and test; indexed by graph::Split.
+using Scores = std::array<SplitScore, num_splits>;
+/// The scores of a loss by split. A split without a group of rows has counted nothing.
+[[nodiscard]] Scores scores_of(std::span<pmm::GroupScore const> groups);
 
 /// The loss of vertices with such labels.
 [[nodiscard]] pmm::LossKind loss_kind_of(graph::StoreFacts const& facts);
@@ -23,13 +37,13 @@ void plan_vertex_loss_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts
                              pmm::Placement const& logits);
 
 /// What the vertices of this rank's rows of such logits should be. Collective over the grid's group. Throws
-/// UserError where the store has no labels or no split.
+/// UserError if the store has no labels or no split.
 [[nodiscard]] pmm::RowTargets read_vertex_targets(pmm::ProcessGrid const& grid,
                                                   graph::GraphStore const& store,
                                                   pmm::Placement const& logits);
 
 /// The loss of a store's vertices, for logits of that placement. Reads the targets of this rank's rows.
-/// Collective over the grid's group. Throws UserError where the store has no labels, no split, or no labelled
+/// Collective over the grid's group. Throws UserError if the store has no labels, no split, or no labelled
 /// training vertex.
 template<class T>
 [[nodiscard]] pmm::RowLoss<T> make_vertex_loss(pmm::ProcessGrid const& grid, graph::GraphStore const& store,

@@ -175,7 +175,7 @@ void plan_epoch(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& set
 void plan_evaluation(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
                      GcnEpochTraits const& traits) {
   EpochList(step, plan, settings, traits).forward();
-  pmm::plan_scores(step, plan.logits(), traits.loss);
+  pmm::plan_scores(step, plan.logits(), traits.loss, num_splits);
 }
 
 } // namespace orthant::models

@@ -16,12 +16,12 @@ class BatchSource {
  public:
   virtual ~BatchSource() = default;
 
-  /// Of an epoch.
+  /// The number of steps of an epoch.
   [[nodiscard]] virtual std::int64_t num_steps() const = 0;
-  /// K, of each data group.
+  /// K, the batches per step and data group.
   [[nodiscard]] virtual std::int64_t num_accumulated() const = 0;
   /// About how many rows the loss of a step is over: gradients are divided by it until the step's batches
-  /// have been counted. None if all steps and all groups have one and the same batch, whose count is known.
+  /// have been counted. It is absent if all steps and all groups have one and the same batch, whose count is known.
   [[nodiscard]] virtual std::optional<std::int64_t> nominal_count() const = 0;
 
   /// The next batch is the first one of that step: epochs from 1, steps from 0.

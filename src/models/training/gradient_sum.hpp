@@ -22,14 +22,14 @@ void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& len
 template<class T>
 class GradientSum {
  public:
-  /// Of parameters whose gradients stay where they are. `grid` must outlive it.
+  /// For parameters whose gradients stay where they are. `grid` must outlive it.
   GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
               std::int64_t num_accumulated);
 
   /// Takes the gradients of batch k of K, k in order. Enqueues on exec.
   void add(runtime::DefaultExec const& exec, std::int64_t k);
   /// gradients := the sum, after the last batch. Collective over the data axis: one all_reduce, or nothing
-  /// where it has one group.
+  /// if it has one group.
   void finish(runtime::DefaultExec const& exec);
 
  private:
@@ -38,7 +38,7 @@ class GradientSum {
 
   pmm::ProcessGrid const& grid_;
   std::vector<runtime::Vector<T>> gradients_;
-  runtime::Vector<T> sum_; // of all gradients; empty where a step is one batch
+  runtime::Vector<T> sum_; // of all gradients; empty if a step is one batch
 };
 
 extern template class GradientSum<float>;

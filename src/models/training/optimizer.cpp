@@ -20,11 +20,13 @@ using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
 template<class T>
 struct BeginStep {
   Number<double> gradient_scale;
+  Number<double> learning_rate;
   Vector<double> num_steps;
   Vector<StepFactors<T>> factors;
   double beta1;
   double beta2;
-  double learning_rate;
+  double largest_rate;
+  RateSchedule schedule;
   bool is_sgd;
 
   KOKKOS_FUNCTION void operator()(std::int64_t) const {
@@ -32,9 +34,11 @@ struct BeginStep {
     num_steps(0) = t;
     auto const correction1 = is_sgd ? 1 : 1 - runtime::compat::pow(beta1, t);
     auto const correction2 = is_sgd ? 1 : 1 - runtime::compat::pow(beta2, t);
+    auto const rate = learning_rate_at(schedule, largest_rate, t);
+    learning_rate() = rate;
     auto& next = factors(0);
     next.gradient_scale = static_cast<T>(gradient_scale());
-    next.step_size = static_cast<T>(learning_rate / correction1);
+    next.step_size = static_cast<T>(rate / correction1);
     next.inverse_correction2 = static_cast<T>(1 / correction2);
   }
 };
@@ -44,10 +48,11 @@ struct AdamUpdate {
   T beta1;
   T beta2;
   T epsilon;
+  Number<double> learning_rate;
 
   KOKKOS_FUNCTION void operator()(ShardPointers<T> const& shard, StepFactors<T> const& factors,
                                   std::int64_t i) const {
-    auto const w = shard.value[i] * shard.shrink;
+    auto const w = shard.value[i] * static_cast<T>(1 - learning_rate() * shard.decoupled_decay);
     auto const g = shard.gradient[i] * factors.gradient_scale + shard.coupled_decay * w;
     auto const m = beta1 * shard.first[i] + (T{1} - beta1) * g;
     auto const v = beta2 * shard.second[i] + (T{1} - beta2) * g * g;
@@ -135,6 +140,8 @@ Optimizer<T>::Optimizer(OptimizerSettings const& settings, std::vector<Parameter
       parameters_(parameters),
       num_steps_("orthant::models::num_steps", 1),
       factors_("orthant::models::step_factors", 1) {
+  ORTHANT_REQUIRE(settings.schedule.decay == RateDecay::constant || settings.schedule.num_steps >= 0,
+                  "the learning rate decays over a number of steps that is not known");
   auto const [has_first, has_second] = moments_of(settings_);
   auto const is_coupled = settings_.kind != OptimizerKind::adamw;
   std::int64_t end = 0;
@@ -148,8 +155,7 @@ Optimizer<T>::Optimizer(OptimizerSettings const& settings, std::vector<Parameter
     shards_.push_back({end, parameter.value.data(), parameter.gradient.data(),
                        has_first ? moments_.back().first.data() : nullptr,
                        has_second ? moments_.back().second.data() : nullptr,
-                       static_cast<T>(is_coupled ? decay : 0),
-                       static_cast<T>(is_coupled ? 1 : 1 - settings_.learning_rate * decay)});
+                       static_cast<T>(is_coupled ? decay : 0), is_coupled ? 0 : decay});
   }
   if constexpr (!pmm::runs_on_host) device_shards_ = to_vector<Shard>("orthant::models::shards", shards_);
 }
@@ -173,18 +179,19 @@ void Optimizer<T>::update(DefaultExec const& exec, char const* label, Update con
 }
 
 template<class T>
-void Optimizer<T>::step(DefaultExec const& exec, Number<double> const& gradient_scale) {
+void Optimizer<T>::step(DefaultExec const& exec, Number<double> const& gradient_scale,
+                        Number<double> const& learning_rate) {
   auto const is_sgd = settings_.kind == OptimizerKind::sgd;
   auto const as_scalar = [](double number) { return static_cast<T>(number); };
   Kokkos::parallel_for("orthant::models::begin_step", Policy(exec, 0, 1),
-                       BeginStep<T>{gradient_scale, num_steps_, factors_, settings_.beta1, settings_.beta2,
-                                    settings_.learning_rate, is_sgd});
+                       BeginStep<T>{gradient_scale, learning_rate, num_steps_, factors_, settings_.beta1,
+                                    settings_.beta2, settings_.learning_rate, settings_.schedule, is_sgd});
   if (is_sgd)
     update(exec, "orthant::models::sgd_step", SgdUpdate<T>{as_scalar(settings_.momentum)});
   else
-    update(
-        exec, "orthant::models::adam_step",
-        AdamUpdate<T>{as_scalar(settings_.beta1), as_scalar(settings_.beta2), as_scalar(settings_.epsilon)});
+    update(exec, "orthant::models::adam_step",
+           AdamUpdate<T>{as_scalar(settings_.beta1), as_scalar(settings_.beta2), as_scalar(settings_.epsilon),
+                         learning_rate});
 }
 
 template<class T>

@@ -9,10 +9,11 @@
 //           w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
 //   adamw   w -= lr wd w, then adam with wd = 0
 //
-// t and the scale are in the memory of the kernels: a step reads and writes nothing of the host's, and may be
-// replayed. The values, m, v and t are all that a training needs to go on elsewhere. Sources: Kingma & Ba
+// lr is that of step t (learning_rate.hpp). t, lr and the scale are in the memory of the kernels: a step reads
+// and writes nothing of the host's, and may be replayed. The values, m, v and t are all that a training needs to go on elsewhere. Sources: Kingma & Ba
 // (arXiv 1412.6980), Loshchilov & Hutter (arXiv 1711.05101).
 
+#include "models/training/learning_rate.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/number.hpp"
 
@@ -30,7 +31,8 @@ enum class OptimizerKind : std::uint8_t { adam, adamw, sgd };
 
 struct OptimizerSettings {
   OptimizerKind kind = OptimizerKind::adam;
-  double learning_rate = 0.01;
+  double learning_rate = 0.01; // the largest
+  RateSchedule schedule;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
@@ -49,8 +51,8 @@ struct ParameterShard {
 void plan_optimizer_arrays(pmm::StepPlan& step, OptimizerSettings const& settings,
                            std::vector<std::int64_t> const& lengths);
 
-/// An array that the optimiser keeps for a parameter: m and v, by the names that PyTorch gives them. Of as
-/// many numbers as the parameter's piece on this rank, in the same order. A copy shares the numbers.
+/// An array that the optimiser keeps for a parameter: m and v, by the names that PyTorch gives them. It has
+/// as many numbers as the parameter's piece on this rank, in the same order. A copy shares the numbers.
 template<class T>
 struct OptimizerArray {
   std::string name; // "exp_avg", "exp_avg_sq"; sgd: "momentum_buffer"
@@ -64,10 +66,10 @@ struct ShardPointers {
   std::int64_t end = 0; // of its numbers, counted over all parameters
   T* value = nullptr;
   T const* gradient = nullptr;
-  T* first = nullptr; // moments; null where there are none
+  T* first = nullptr; // moments; null if there are none
   T* second = nullptr;
-  T coupled_decay = 0; // added to the gradient
-  T shrink = 1;        // 1 - lr wd, multiplies the value
+  T coupled_decay = 0;        // added to the gradient
+  double decoupled_decay = 0; // 1 - lr times it multiplies the value
 };
 
 /// What the update of all parameters has in common, and what differs from step to step.
@@ -82,12 +84,15 @@ struct StepFactors {
 template<class T>
 class Optimizer {
  public:
-  /// Moments are allocated here, zero; none for sgd without momentum.
+  /// Moments are allocated here, zero; none for sgd without momentum. Error if the rate decays over a number of
+  /// steps that is not known.
   Optimizer(OptimizerSettings const& settings, std::vector<ParameterShard<T>> const& parameters);
 
   /// One update of every parameter. `gradient_scale`, which kernels read, multiplies the gradients first
-  /// (clipping). Two kernels (on the host: one a parameter). Enqueues on exec; does not fence.
-  void step(runtime::DefaultExec const& exec, runtime::Number<double> const& gradient_scale);
+  /// (clipping); the learning rate of this step goes to `learning_rate`. Two kernels (on the host: one per
+  /// parameter). Enqueues on exec; does not fence.
+  void step(runtime::DefaultExec const& exec, runtime::Number<double> const& gradient_scale,
+            runtime::Number<double> const& learning_rate);
 
   /// The arrays of parameter `p`: none for sgd without momentum. Writing to them sets the state.
   [[nodiscard]] std::vector<OptimizerArray<T>> arrays(std::size_t p) const;

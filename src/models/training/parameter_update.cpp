@@ -64,7 +64,7 @@ void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std
                           clip_norm_.value_or(0));
   }
   ScopedTimer const timer(instruments, phases, "optimizer");
-  optimizer_.step(exec, numbers_.scale());
+  optimizer_.step(exec, numbers_.scale(), numbers_.learning_rate());
 }
 
 template<class T>
@@ -78,6 +78,7 @@ typename ParameterUpdate<T>::Result ParameterUpdate<T>::finish(runtime::DefaultE
   result.loss = numbers.loss;
   result.sum = numbers.sum;
   result.count = numbers.count;
+  result.learning_rate = numbers.learning_rate;
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
     if (!parameters_[p].is_vector()) result.norms.push_back(numbers.norms[p]);
     if (result.diverged.empty() && !std::isfinite(numbers.norms[p])) result.diverged = parameters_[p].name;

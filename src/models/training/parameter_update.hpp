@@ -33,16 +33,16 @@ struct StateArray {
 template<class T>
 class ParameterUpdate {
  public:
-  /// Of parameters whose values and gradients stay where they are. `grid` must outlive it.
+  /// For parameters whose values and gradients stay where they are. `grid` must outlive it.
   ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> parameters,
                   TrainSettings const& settings);
 
   /// Where the step's loss goes, and the count of what it is of.
   [[nodiscard]] StepNumbers const& numbers() const { return numbers_; }
 
-  /// Updates the parameters by their gradients, clipped. Where `nominal_count` is given, gradients were
-  /// divided by it in place of numbers().count(), which is made up for; and so is `gradient_scale`, which
-  /// they were multiplied by. Phases "norms" and "optimizer". Enqueues on exec; does not fence. Collective
+  /// Updates the parameters by their gradients, clipped. If `nominal_count` is given, the gradients were
+  /// divided by it instead of by the count of numbers().sums(). They were multiplied by `gradient_scale`. The
+  /// update makes up for both. Phases "norms" and "optimizer". Enqueues on exec; does not fence. Collective
   /// over the grid's group.
   void run(runtime::DefaultExec const& exec, std::optional<std::int64_t> nominal_count,
            runtime::PhaseTimes& phases, double gradient_scale = 1);
@@ -52,13 +52,14 @@ class ParameterUpdate {
     double loss = 0; // of the last pass
     double sum = 0;  // of numbers().sums()
     double count = 0;
+    double learning_rate = 0;
     std::vector<double> norms; // of the matrices' gradients, before clipping
     std::string diverged;      // the first parameter whose gradient is not finite; empty: none
   };
   /// Fences exec, and brings the numbers of run() and of before it to the host.
   [[nodiscard]] Result finish(runtime::DefaultExec const& exec);
 
-  /// Throws Error, naming the parameter, where one has grown so large that the square of its norm is not
+  /// Throws Error, naming the parameter, if one has grown so large that the square of its norm is not
   /// finite in T: products of such numbers are not. After the last step, before anybody takes the parameters
   /// for a result. Fences exec. Collective over the grid's group.
   void require_bounded_parameters(runtime::DefaultExec const& exec) const;

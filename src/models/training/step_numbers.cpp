@@ -21,7 +21,7 @@ struct AddToSums {
   }
 };
 
-/// One work item: there are a few norms a layer.
+/// One work item: there are a few norms per layer.
 struct FinishNorms {
   Vector<double> norms;
   Vector<double> sums;
@@ -75,7 +75,7 @@ StepNumbers::OnHost StepNumbers::read(DefaultExec const& exec) const {
     numbers = on_host_.data();
   }
   runtime::compat::fence(exec, "orthant::models::StepNumbers/the end of a step");
-  return {numbers[0], numbers[2], numbers[3], {numbers + first_norm, num_norms()}};
+  return {numbers[0], numbers[2], numbers[3], numbers[5], {numbers + first_norm, num_norms()}};
 }
 
 } // namespace orthant::models

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The single numbers of a training step: loss, gradients' norms, the factor of clipping. Kernels write them
+// The single numbers of a training step: loss, gradients' norms, the factor of clipping, the learning rate. Kernels write them
 // and kernels read them; the host gets them all in one copy at the end of the step.
 
 #include "pmm/cost/step_plan.hpp"
@@ -27,6 +27,8 @@ class StepNumbers {
   [[nodiscard]] runtime::Vector<double> sums() const { return part(2, 2); }
   /// What the gradients are multiplied by.
   [[nodiscard]] runtime::Number<double> scale() const { return runtime::number_at(numbers_, 4); }
+  /// What the optimizer used in this step.
+  [[nodiscard]] runtime::Number<double> learning_rate() const { return runtime::number_at(numbers_, 5); }
   /// [num_norms] squared norms of the gradients, and then norms.
   [[nodiscard]] runtime::Vector<double> norms() const { return part(first_norm, num_norms()); }
   [[nodiscard]] std::size_t num_norms() const { return numbers_.extent(0) - first_norm; }
@@ -35,10 +37,10 @@ class StepNumbers {
   /// exec.
   void add_to_sums(runtime::DefaultExec const& exec, std::int64_t k, double weight) const;
 
-  /// norms() := factor times the roots of norms(); scale() := factor, where clip_norm is positive at most as
-  /// much as makes the norm of all gradients together that. The factor: 1, or where nominal_count is positive
-  /// nominal_count over the count of sums(), 0 of nothing; and divided by gradient_scale. Clipping multiplies
-  /// by clip_norm / (norm + 1e-6), as PyTorch's clip_grad_norm_ does. Enqueues on exec.
+  /// norms() := factor times the roots of norms(); scale() := factor. The factor is 1 / gradient_scale; if
+  /// nominal_count is positive, it is multiplied by nominal_count over the count of sums(), or by 0 if that
+  /// count is 0. If clip_norm is positive and the norm of all gradients together is larger, scale() is also
+  /// multiplied by clip_norm / (norm + 1e-6), as PyTorch's clip_grad_norm_ does. Enqueues on exec.
   void finish_norms(runtime::DefaultExec const& exec, double nominal_count, double gradient_scale,
                     double clip_norm) const;
 
@@ -47,20 +49,21 @@ class StepNumbers {
     double loss = 0;
     double sum = 0;
     double count = 0;
+    double learning_rate = 0;
     std::span<double const> norms; // until the next read()
   };
   /// Waits for all that was enqueued on exec. One copy, one fence.
   [[nodiscard]] OnHost read(runtime::DefaultExec const& exec) const;
 
  private:
-  static constexpr std::size_t first_norm = 5;
+  static constexpr std::size_t first_norm = 6;
   friend void plan_step_numbers(pmm::StepPlan& step, std::int64_t num_norms);
   [[nodiscard]] runtime::Vector<double> part(std::size_t begin, std::size_t count) const {
     return runtime::Vector<double>(numbers_.data() + begin, count);
   }
 
   runtime::Vector<double> numbers_;
-  Kokkos::View<double*, runtime::compat::PinnedSpace> on_host_; // numbers_ itself where the host reaches it
+  Kokkos::View<double*, runtime::compat::PinnedSpace> on_host_; // unused if the host reaches numbers_
 };
 
 } // namespace orthant::models

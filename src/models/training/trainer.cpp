@@ -24,8 +24,8 @@ std::vector<runtime::Communicator const*> communicators_of(pmm::ProcessGrid cons
   return all;
 }
 
-/// Nothing passes through the host: there is nobody to talk to, or device memory is sent by the device. Where
-/// the group's ranks have a device each, so have those of every axis.
+/// Nothing passes through the host: the group has one rank, or the device sends its own memory. If each rank of
+/// the group has a device of its own, so has each rank of every axis.
 bool stays_on_device(pmm::ProcessGrid const& grid) {
   return grid.group().size() == 1 || grid.group().works_on_streams();
 }
@@ -49,7 +49,9 @@ Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowL
       nominal_count_(batches_.nominal_count()),
       settings_(settings),
       update_(update ? std::move(update)
-                     : std::make_shared<ParameterUpdate<T>>(grid, network.parameters(), settings)),
+                     : std::make_shared<ParameterUpdate<T>>(
+                           grid, network.parameters(),
+                           with_num_steps(settings, settings.num_epochs * batches_.num_steps()))),
       queue_(runtime::training_queue()),
       exec_(has_one_batch() ? runtime::compat::instance_on<DefaultExec>(queue_.native()) : DefaultExec()),
       recorded_(queue_) {
@@ -72,7 +74,7 @@ template<class T>
 double Trainer<T>::enqueue_batch(std::int64_t epoch, std::int64_t k, runtime::PhaseTimes& phases) {
   auto const dropout_key = batches_.next(epoch, phases);
   auto const& logits = network_.forward(exec_, Pass::training, dropout_key, phases);
-  auto const divisor = nominal_count_ ? *nominal_count_ : loss_.num_rows(0);
+  auto const divisor = nominal_count_ ? *nominal_count_ : loss_.num_rows(pmm::loss_row_group);
   auto const scale = gradient_scale(network_.wire(), loss_, divisor);
   {
     ScopedTimer const timer(grid_.world().instruments(), phases, "loss");
@@ -166,6 +168,7 @@ std::optional<runtime::EpochRecord> Trainer<T>::train_epoch(TrainProgress& progr
   while (true) {
     auto result = train_step(progress.epoch, progress.step);
     record.grad_norms = std::move(result.norms);
+    record.learning_rate = result.learning_rate;
     step_losses_.push_back(result.count == 0 ? 0.0 : result.sum / result.count);
     progress.loss_sum += result.sum;
     progress.loss_count += result.count;
@@ -192,7 +195,7 @@ Scores Trainer<T>::evaluate() {
   DefaultExec const exec;
   runtime::PhaseTimes phases; // evaluation is no part of an epoch
   auto const& logits = network_.forward(exec, Pass::evaluation, 0, phases);
-  return loss_.evaluate(exec, logits);
+  return scores_of(loss_.evaluate(exec, logits));
 }
 
 template<class T>

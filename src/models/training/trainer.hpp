@@ -15,7 +15,7 @@
 // On a device the first epoch of one batch runs plainly: kernels are chosen, libraries start, A^ F0 is kept.
 // If the epochs after it are the same but for the numbers (no dropout, and no message passes through the
 // host), the second is recorded, and it and all later ones are launched as a whole. What differs from epoch
-// to epoch, the optimiser's step count and the factor of clipping, is in the device's memory.
+// to epoch, the optimizer's step count, the learning rate and the factor of clipping, is in the device's memory.
 
 #include "models/core/network.hpp"
 #include "models/training/batch_source.hpp"
@@ -34,7 +34,8 @@ template<class T>
 class Trainer {
  public:
   /// `batches` makes `network` and `loss` ready for each batch. `update`: the optimiser of another training
-  /// with the same parameters, which takes turns with this one; null: its own. All references must outlive
+  /// with the same parameters, which takes turns with this one and knows the steps of both (with_num_steps);
+  /// null: its own. All references must outlive
   /// the trainer.
   Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowLoss<T>& loss, BatchSource& batches,
           TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update = nullptr);
@@ -55,7 +56,7 @@ class Trainer {
   [[nodiscard]] Scores evaluate();
 
   /// One epoch of run(), from the step where the progress is, which goes along. Loss of all its steps, norms
-  /// of the gradients of the last (one per matrix), seconds and phases; none if it was told to stop before
+  /// of the gradients (one per matrix) and learning rate of the last, seconds and phases; none if it was told to stop before
   /// the last step. Collective over the grid's group and data axis.
   std::optional<runtime::EpochRecord> train_epoch(TrainProgress& progress, StopRequest const& should_stop);
   /// A whole epoch.

@@ -23,7 +23,7 @@ char const* text_of_not_finite(double loss) {
 void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainProgress& progress) {
   auto const& [train, valid, test] = scores;
   record.scores = {{"train_acc", train.accuracy()}};
-  auto const add = [&](char const* name, pmm::SplitMetrics const& of, double value) {
+  auto const add = [&](char const* name, SplitScore const& of, double value) {
     if (of.num_counted > 0) record.scores.emplace_back(name, value);
   };
   add("val_acc", valid, valid.accuracy());
@@ -36,6 +36,16 @@ void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainProgres
 }
 
 } // namespace
+
+TrainSettings with_num_steps(TrainSettings settings, std::int64_t num_steps) {
+  auto& schedule = settings.optimizer.schedule;
+  schedule.num_steps = num_steps;
+  if (schedule.num_warmup_steps > 0 && schedule.num_warmup_steps >= num_steps)
+    runtime::throw_user(
+        "--warmup-steps {} of a training of {} steps; leave at least one step after the warm-up",
+        schedule.num_warmup_steps, num_steps);
+  return settings;
+}
 
 CommunicatedBytes communicated_bytes(pmm::ProcessGrid const& grid) {
   CommunicatedBytes bytes;

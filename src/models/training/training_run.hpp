@@ -23,10 +23,13 @@ struct TrainSettings {
       weight_decay_first_layer;    // in place of weight_decay, for layer 0; biases are never decayed
   std::optional<double> clip_norm; // of all gradients together
   std::int64_t num_epochs = 100;
-  std::int64_t eval_every = 10; // 0: never; the last epoch is always evaluated otherwise
-  bool uses_device_graph =
-      true; // full graph, on a device: replay the epochs where nothing but numbers changes
+  std::int64_t eval_every = 10;  // 0: never; the last epoch is always evaluated otherwise
+  bool uses_device_graph = true; // full graph, on a device: replay the epochs if nothing but numbers changes
 };
+
+/// The same settings for a training of that many steps in all, over which the learning rate decays. Throws
+/// UserError if its warm-up leaves none of them.
+[[nodiscard]] TrainSettings with_num_steps(TrainSettings settings, std::int64_t num_steps);
 
 /// The epoch with the best validation accuracy (the first of several), among those evaluated.
 struct BestEpoch {
@@ -57,7 +60,7 @@ using StopRequest = std::function<bool(TrainProgress const&)>;
 
 struct TrainResult {
   TrainProgress progress;          // behind the last step
-  double median_epoch_seconds = 0; // of this run; the first epoch left out where there are others
+  double median_epoch_seconds = 0; // of this run, without the first epoch if there are others
   double last_loss = 0;
   std::array<std::int64_t, 3> epoch_bytes{}; // communicated over x, y, z in an epoch, sum over ranks
   std::int64_t epoch_data_bytes = 0;         // over the data axis
@@ -71,14 +74,14 @@ struct CommunicatedBytes {
   std::int64_t counted = 0;
   std::int64_t sent = 0;
 };
-/// Of this rank, so far.
+/// Those of this rank since its start.
 [[nodiscard]] CommunicatedBytes communicated_bytes(pmm::ProcessGrid const& grid);
-/// Between two moments, summed over the ranks. Collective over the grid's world.
+/// The difference between two moments, summed over the ranks. Collective over the grid's world.
 [[nodiscard]] CommunicatedBytes sum_of_difference(pmm::ProcessGrid const& grid,
                                                   CommunicatedBytes const& before,
                                                   CommunicatedBytes const& after);
 
-/// The two halves of an epoch, and what is asked of the parameters in the end.
+/// The two halves of an epoch, and the check of the parameters after the last one.
 struct EpochWork {
   /// The steps of an epoch from where the progress is, which goes along. A record of loss, norms, seconds and
   /// phases; none if it was told to stop before the last step.

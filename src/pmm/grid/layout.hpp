@@ -16,8 +16,8 @@
 // The rows of a sampled batch lie where those of the whole graph do, so their blocks are unequal: such a
 // placement carries this rank's own range in place of the balanced one.
 //
-// A layout also names the order in which rows and columns are numbered, such as one of several orders of a
-// graph's vertices. Orders are names to compare; nothing here knows what they mean.
+// A layout also names the order in which rows and columns are numbered, if there is more
+// than one. Orders are names to compare; nothing here knows what they mean.
 
 #include "pmm/grid/process_grid.hpp"
 #include "runtime/range.hpp"
@@ -52,7 +52,7 @@ struct Layout {
   /// The axes of the group that neither rows nor columns are split over: where this matrix communicates.
   /// Throws Error if rows and columns share an axis, or are split over data.
   [[nodiscard]] AxisSet third() const;
-  /// "[x,y] flat-sharded over z, rows in order p1".
+  /// "[x,y] flat-sharded over z, rows in order shuffled".
   [[nodiscard]] std::string to_string() const;
   friend bool operator==(Layout const&, Layout const&) = default;
 };
@@ -63,7 +63,7 @@ struct Extents {
   friend bool operator==(Extents const&, Extents const&) = default;
 };
 
-/// The rows or columns of one part of an axis where the parts are no balanced cut: a sample of vertices
+/// The rows or columns of one part of an axis where the parts are no balanced cut: a sample of rows
 /// leaves each part as many as it happens to hold. Only the ranks of that part know it.
 struct OwnRange {
   int part = 0; // place along the axis
@@ -78,7 +78,7 @@ struct Placement {
   std::optional<OwnRange> own_rows = std::nullopt; // else balanced
   std::optional<OwnRange> own_columns = std::nullopt;
 
-  /// "2708 x 16 [x,y] flat-sharded over z, orders p2/natural".
+  /// "2708 x 16 [x,y] flat-sharded over z, orders shuffled/natural".
   [[nodiscard]] std::string to_string() const;
   friend bool operator==(Placement const&, Placement const&) = default;
 };

@@ -41,7 +41,7 @@ struct HostActivationBackward {
 };
 
 /// The three passes of a softmax loss (row_loss_kernels.hpp) on rows. With a gradient, rows without label
-/// or not of split 0 do not count: they cost nothing but the zeros of their gradient.
+/// or not of group 0 do not count: they cost nothing but the zeros of their gradient.
 template<class T>
 struct HostSoftmax {
   std::size_t num_columns = 0;
@@ -49,7 +49,7 @@ struct HostSoftmax {
   T* row_max = nullptr;                  // [rows]
   T* packed = nullptr;                   // [rows x 2] sum_j exp(z_ij - m_i), z_iy - m_i
   T* gradient = nullptr;                 // null: no gradient, and all rows count; may be the logits
-  std::int8_t const* splits = nullptr;   // [rows]
+  std::int8_t const* groups = nullptr;   // [rows]
   std::int32_t const* classes = nullptr; // [rows]
   std::int64_t first_class = 0;
   T scale = 0;
@@ -63,7 +63,7 @@ struct HostRowKernels {
   void (*activate_backward)(HostActivationBackward<T> const&, std::int64_t begin, std::int64_t end);
   /// row_max(i) := the largest of row i, -infinity of none. A NaN is no maximum.
   void (*find_maxima)(HostSoftmax<T> const&, std::int64_t begin, std::int64_t end);
-  /// packed, and gradient(i, j) := exp(z_ij - m_i) where there is one. A NaN reaches the sum.
+  /// packed, and gradient(i, j) := exp(z_ij - m_i) if there is one. A NaN reaches the sum.
   void (*sum_exponentials)(HostSoftmax<T> const&, std::int64_t begin, std::int64_t end);
   /// gradient(i, j) := scale (gradient(i, j) / packed(i, 0) - [j = y_i]), 0 in rows that do not count.
   void (*finish_gradient)(HostSoftmax<T> const&, std::int64_t begin, std::int64_t end);

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A bias: one number a column, split as the columns are and replicated over the two other axes.
+// A bias: one number per column, split as the columns are and replicated over the two other axes.
 //
 //   Z[r,c] := Z[r,c] + 1 b[c]^T          db[c] := sum_r dZ[r,c]^T 1
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <tuple>
 
 namespace orthant::pmm {
 
@@ -16,7 +17,7 @@ using runtime::Reduction;
 
 namespace {
 
-/// Of `count` sums over rows, or over entries, in double: as RowLoss::reduce_sums does.
+/// Lists the calls of RowLoss::reduce_sums for `count` sums, in double.
 void plan_sums(StepPlan& step, Layout const& layout, LossKind kind, std::int64_t count) {
   auto const bytes = count * static_cast<std::int64_t>(sizeof(double));
   if (kind == LossKind::binary) step.add_call(Operation::all_reduce, layout.columns, bytes);
@@ -39,14 +40,14 @@ void plan_loss(StepPlan& step, Placement const& logits, LossKind kind, bool coun
   plan_sums(step, logits.layout, kind, counts_rows ? 2 : 1);
 }
 
-void plan_scores(StepPlan& step, Placement const& logits, LossKind kind) {
+void plan_scores(StepPlan& step, Placement const& logits, LossKind kind, int num_groups) {
   if (kind == LossKind::softmax) {
     plan_softmax(step, logits);
     step.add_call(Operation::all_reduce, logits.layout.columns,
                   step.block(logits).stored_rows.size() *
                       static_cast<std::int64_t>(sizeof(runtime::ValueIndex<double>)));
   }
-  plan_sums(step, logits.layout, kind, 3 * num_splits);
+  plan_sums(step, logits.layout, kind, std::int64_t{3} * num_groups);
 }
 
 void plan_loss_arrays(StepPlan& step, Placement const& logits, LossKind kind) {
@@ -58,9 +59,11 @@ void plan_loss_arrays(StepPlan& step, Placement const& logits, LossKind kind) {
 }
 
 template<class T>
-RowLoss<T>::RowLoss(ProcessGrid const& grid, Placement const& logits, LossKind kind)
+RowLoss<T>::RowLoss(ProcessGrid const& grid, Placement const& logits, LossKind kind, int num_groups)
     : grid_(&grid),
-      kind_(kind) {
+      kind_(kind),
+      num_groups_(num_groups) {
+  ORTHANT_REQUIRE(1 <= num_groups && num_groups <= max_row_groups, num_groups, " groups of rows");
   rebind(logits);
 }
 
@@ -86,7 +89,7 @@ void RowLoss<T>::rebind(Placement const& logits) {
 template<class T>
 void RowLoss<T>::check(RowTargets const& targets) const {
   auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
-  ORTHANT_REQUIRE(targets.splits.extent(0) == num_rows, targets.splits.extent(0), " splits for ", num_rows,
+  ORTHANT_REQUIRE(targets.groups.extent(0) == num_rows, targets.groups.extent(0), " groups for ", num_rows,
                   " rows of ", placement_.to_string());
   if (kind_ == LossKind::binary)
     ORTHANT_REQUIRE(targets.indicator.extent(0) == num_rows &&
@@ -102,8 +105,9 @@ template<class T>
 typename RowLoss<T>::LocalCounts RowLoss<T>::count(RowTargets const& targets) const {
   auto const is_single = kind_ == LossKind::softmax;
   LocalCounts result;
-  result.num_bad = detail::count_bad_rows(DefaultExec(), targets, is_single ? placement_.extents.columns : 0);
-  if (result.num_bad > 0) return result; // a split out of range would be counted out of range
+  result.num_bad =
+      detail::count_bad_rows(DefaultExec(), targets, num_groups_, is_single ? placement_.extents.columns : 0);
+  if (result.num_bad > 0) return result; // a group out of range would be counted out of range
   auto const sums = detail::count_rows(DefaultExec(), targets, is_single);
   std::copy_n(sums.counted, result.counted.size(), result.counted.begin());
   return result;
@@ -113,17 +117,17 @@ template<class T>
 typename RowLoss<T>::LocalCounts RowLoss<T>::count(HostTargets const& rows) const {
   auto const is_single = kind_ == LossKind::softmax;
   auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
-  ORTHANT_REQUIRE(rows.splits.size() == num_rows && (!is_single || rows.classes.size() == num_rows),
-                  rows.splits.size(), " splits and ", rows.classes.size(), " classes on the host for ",
+  ORTHANT_REQUIRE(rows.groups.size() == num_rows && (!is_single || rows.classes.size() == num_rows),
+                  rows.groups.size(), " groups and ", rows.classes.size(), " classes on the host for ",
                   num_rows, " rows");
   LocalCounts result;
-  for (std::size_t i = 0; i < rows.splits.size(); ++i) {
-    auto const split = rows.splits[i];
+  for (std::size_t i = 0; i < rows.groups.size(); ++i) {
+    auto const group = rows.groups[i];
     auto const label = is_single ? rows.classes[i] : 0;
-    if (split < no_split || split >= num_splits || label < -1 || label >= placement_.extents.columns)
+    if (group < no_row_group || group >= num_groups_ || label < -1 || label >= placement_.extents.columns)
       ++result.num_bad;
-    else if (split >= 0 && label >= 0)
-      result.counted[static_cast<std::size_t>(split)] += 1;
+    else if (group >= 0 && label >= 0)
+      result.counted[static_cast<std::size_t>(group)] += 1;
   }
   return result;
 }
@@ -137,14 +141,14 @@ void RowLoss<T>::set_targets(RowTargets const& targets) {
     require_valid(local);
   });
   use(targets, local);
-  auto& counts = local.counted;
+  auto const counts = std::span(local.counted).first(static_cast<std::size_t>(num_groups_));
   // Every rank of the class axis has counted the same rows.
   runtime::all_reduce(runtime::host, grid_->over(placement_.layout.rows), counts);
   if (placement_.layout.storage == Storage::row_sharded)
     runtime::all_reduce(runtime::host, grid_->over(placement_.layout.third()), counts);
   num_rows_.emplace();
-  for (std::size_t s = 0; s < counts.size(); ++s)
-    (*num_rows_)[s] = static_cast<std::int64_t>(counts[s]);
+  for (auto const count : counts)
+    num_rows_->push_back(static_cast<std::int64_t>(count));
 }
 
 template<class T>
@@ -157,22 +161,22 @@ void RowLoss<T>::set_batch_targets(RowTargets const& targets, HostTargets const&
 
 template<class T>
 void RowLoss<T>::require_valid(LocalCounts const& local) const {
-  ORTHANT_REQUIRE(local.num_bad == 0, local.num_bad, " rows have a split beyond ", num_splits - 1,
-                  " or a class beyond the ", placement_.extents.columns, " of the logits");
+  ORTHANT_REQUIRE(local.num_bad == 0, local.num_bad, " rows have a group beyond the ", num_groups_,
+                  " of the loss or a class beyond the ", placement_.extents.columns, " of the logits");
 }
 
 template<class T>
 void RowLoss<T>::use(RowTargets const& targets, LocalCounts const& local) {
   targets_ = targets;
   has_targets_ = true;
-  num_local_train_rows_ = local.counted[0];
+  num_local_loss_rows_ = local.counted[loss_row_group];
   num_rows_.reset();
 }
 
 template<class T>
-std::int64_t RowLoss<T>::num_rows(int split) const {
+std::int64_t RowLoss<T>::num_rows(int group) const {
   ORTHANT_REQUIRE(num_rows_, "the rows of a batch, or of nothing, are not counted over the ranks");
-  return (*num_rows_)[static_cast<std::size_t>(split)];
+  return num_rows_->at(static_cast<std::size_t>(group));
 }
 
 template<class T>
@@ -192,7 +196,7 @@ void RowLoss<T>::reduce_sums(runtime::Stream const& stream, Buffer const& sums) 
   if (layout.storage == Storage::row_sharded) runtime::all_reduce(stream, grid_->over(layout.third()), sums);
 }
 
-/// On host processors. Where a rank has all classes, a few rows at a time stay in the first cache from the
+/// On host processors. If a rank has all classes, a few rows at a time stay in the first cache from the
 /// first pass to the last.
 template<class T>
 void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient,
@@ -202,7 +206,7 @@ void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logit
   auto const& class_comm = grid_->over(placement_.layout.columns);
   auto const num_rows = block_.stored_rows.size();
   host_rows::HostSoftmax<T> const task{logits.extent(1),        logits.data(),        row_max_.data(),
-                                       sum_and_target_.data(),  gradient.data(),      targets_.splits.data(),
+                                       sum_and_target_.data(),  gradient.data(),      targets_.groups.data(),
                                        targets_.classes.data(), block_.columns.begin, scale};
   auto const has_gradient = gradient.data() != nullptr;
   if (class_comm.size() == 1) {
@@ -228,7 +232,7 @@ void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logit
 }
 
 /// row_max := max_j z_ij, sum_and_target := {sum_j exp(z_ij - m_i), z_iy - m_i}, over all classes; and the
-/// gradient, where it is not empty: then of training rows only.
+/// gradient if it is not empty: then of the rows of group 0 only.
 template<class T>
 void RowLoss<T>::run_softmax(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient,
                              T scale) {
@@ -277,10 +281,10 @@ void RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const&
     detail::softmax_loss(exec, targets_, sum_and_target_, sum);
   }
   if (loss.extent(0) > 1) {
-    // Of a binary loss the class axis is summed over, too: its first rank counts.
+    // A binary loss is summed over the class axis, too: its first rank counts.
     auto const counts = kind_ == LossKind::softmax || grid_->coordinate(placement_.layout.columns) == 0;
     Kokkos::parallel_for("orthant::pmm::set_count", detail::RowPolicy(exec, 0, 1),
-                         detail::SetNumber{runtime::number_at(loss, 1), counts ? num_local_train_rows_ : 0});
+                         detail::SetNumber{runtime::number_at(loss, 1), counts ? num_local_loss_rows_ : 0});
   }
   reduce_sums(exec, loss);
   Kokkos::parallel_for("orthant::pmm::scale_loss", detail::RowPolicy(exec, 0, 1),
@@ -297,11 +301,10 @@ double RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> cons
 }
 
 template<class T>
-std::array<SplitMetrics, num_splits> RowLoss<T>::evaluate(DefaultExec const& exec,
-                                                          DistMatrix<T> const& logits) {
+std::vector<GroupScore> RowLoss<T>::evaluate(DefaultExec const& exec, DistMatrix<T> const& logits) {
   require_planned(logits);
   auto const z = logits.local();
-  detail::SplitSums sums;
+  detail::GroupSums sums;
   if (kind_ == LossKind::binary) {
     sums = detail::score_binary(exec, z, targets_);
   } else {
@@ -311,21 +314,18 @@ std::array<SplitMetrics, num_splits> RowLoss<T>::evaluate(DefaultExec const& exe
     sums = detail::score_softmax(exec, targets_, sum_and_target_, row_arg_max_);
   }
 
-  std::array<double, 3 * num_splits> flat{};
-  for (std::size_t s = 0; s < num_splits; ++s) {
-    flat[3 * s] = sums.loss[s];
-    flat[3 * s + 1] = sums.correct[s];
-    flat[3 * s + 2] = sums.counted[s];
-  }
+  std::vector<double> flat;
+  for (int g = 0; g < num_groups_; ++g)
+    flat.insert(flat.end(), {sums.loss[g], sums.correct[g], sums.counted[g]});
   reduce_sums(runtime::host, std::span(flat));
 
-  std::array<SplitMetrics, num_splits> metrics;
-  for (std::size_t s = 0; s < num_splits; ++s) {
-    auto const counted = flat[3 * s + 2];
-    metrics[s] = {static_cast<std::int64_t>(counted), static_cast<std::int64_t>(flat[3 * s + 1]),
-                  counted == 0 ? 0.0 : flat[3 * s] / counted};
+  std::vector<GroupScore> scores;
+  for (std::size_t at = 0; at < flat.size(); at += 3) {
+    auto const [loss, correct, counted] = std::tuple(flat[at], flat[at + 1], flat[at + 2]);
+    scores.push_back({static_cast<std::int64_t>(counted), static_cast<std::int64_t>(correct),
+                      counted == 0 ? 0.0 : loss / counted});
   }
-  return metrics;
+  return scores;
 }
 
 template class RowLoss<float>;

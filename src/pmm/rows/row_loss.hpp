@@ -1,21 +1,22 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Losses and accuracies of logits[r,c]: a row a vertex (or token), classes split over axis c, replicated
-// over the third or row-sharded.
+// Losses of logits[r,c] and counts of correct predictions. The classes are split over axis c; over the third
+// axis the logits are replicated or row-sharded.
 //
 // Softmax cross-entropy of row i with label y, m_i = max_j z_ij, s_i = sum_j exp(z_ij - m_i):
 //   loss_i = log s_i - (z_iy - m_i)          dz_ij = (exp(z_ij - m_i) / s_i - [j = y]) / n
-// The max, then {s, z_y - m} packed, are reduced over the class axis; one pair of numbers a split over the
-// row axis.
+// The max, then {s, z_y - m} packed, are reduced over the class axis; over the row axis go a few sums per
+// group.
 //
 // Binary cross-entropy with logits, y in {0, 1} an entry, C classes:
 //   loss_i = 1/C sum_j max(z, 0) - z y + log(1 + exp(-|z|))          dz_ij = (sigmoid(z) - y) / (n C)
 // An unknown entry (-1) counts nothing, neither loss nor gradient.
 //
-// Every row belongs to at most one split (train, valid, test); n is the global number of rows of the split
-// that have a label. The loss of a split is the mean over those. Sums over rows are in double. Source: Plexus
-// (arXiv 2505.04083), section 3.2; the reductions are packed here.
+// Every row belongs to one group or to none. n is the global number of rows of the group that have a label,
+// and the loss of the group is the mean over those. Group 0 carries the loss: its rows alone have a gradient.
+// The others are only scored. What a group stands for is for the caller to say. A mask is one group. Sums over
+// rows are in double. Source: Plexus (arXiv 2505.04083), section 3.2; the reductions are packed here.
 
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
@@ -24,22 +25,24 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace orthant::pmm {
 
-inline constexpr int num_splits = 3; // train, valid, test
-inline constexpr std::int8_t no_split = -1;
+inline constexpr int max_row_groups = 3; // as many as a kernel sums at once
+inline constexpr int loss_row_group = 0;
+inline constexpr std::int8_t no_row_group = -1;
 
 /// What the rows of this rank's logits, its stored_rows, should be. Never written.
 struct RowTargets {
-  Vector<std::int8_t> splits;             // [rows] 0 train, 1 valid, 2 test, no_split = in none
+  Vector<std::int8_t> groups;             // [rows] 0 .. number of groups - 1, or no_row_group
   Vector<std::int32_t> classes;           // [rows] global class, -1 = no label; single label
   runtime::Matrix<std::int8_t> indicator; // [rows x classes of the block] 1, 0, -1 = unknown; multi-label
 };
 
-/// The same rows in host memory, for whoever has them there.
+/// The same rows in host memory.
 struct HostTargets {
-  std::span<std::int8_t const> splits;
+  std::span<std::int8_t const> groups;
   std::span<std::int32_t const> classes;
 };
 
@@ -48,51 +51,50 @@ enum class LossKind : std::uint8_t { softmax, binary };
 /// Lists the collectives of RowLoss::loss_and_gradient, and of RowLoss::evaluate. `counts_rows`: the rows of
 /// a batch are counted over the ranks together with its loss.
 void plan_loss(StepPlan& step, Placement const& logits, LossKind kind, bool counts_rows = false);
-void plan_scores(StepPlan& step, Placement const& logits, LossKind kind);
+void plan_scores(StepPlan& step, Placement const& logits, LossKind kind, int num_groups = 1);
 
 /// Lists the arrays of a RowLoss.
 void plan_loss_arrays(StepPlan& step, Placement const& logits, LossKind kind);
 
-struct SplitMetrics {
-  std::int64_t num_counted = 0; // labelled rows of the split; multi-label: known entries
+/// The loss of a group of rows, and its correct predictions.
+struct GroupScore {
+  std::int64_t num_counted = 0; // labelled rows of the group; multi-label: known entries
   std::int64_t num_correct = 0; // arg-max is the label (ties: the smallest class); multi-label: sign is right
   double loss = 0;              // mean
-  [[nodiscard]] double accuracy() const {
-    return num_counted == 0 ? 0.0 : static_cast<double>(num_correct) / static_cast<double>(num_counted);
-  }
 };
 
-/// Scratch is allocated at construction and where rebind() finds more rows than before; calls allocate
-/// nothing. Collective functions: over the logits' row and class axes (and the third where row-sharded), all
+/// Scratch is allocated at construction and if rebind() finds more rows than before; calls allocate
+/// nothing. Collective functions: over the logits' row and class axes (and the third if row-sharded), all
 /// ranks in the same order.
 template<class T>
 class RowLoss {
  public:
-  /// For logits of that placement, not flat-sharded (Error). No targets yet. `grid` must outlive it.
-  RowLoss(ProcessGrid const& grid, Placement const& logits, LossKind kind);
+  /// For logits of that placement, not flat-sharded, and 1 to max_row_groups groups of rows (Error otherwise).
+  /// No targets yet. `grid` must outlive it.
+  RowLoss(ProcessGrid const& grid, Placement const& logits, LossKind kind, int num_groups = 1);
 
   /// Takes logits of another placement, such as the next batch's, of the same classes. No targets yet.
   /// Scratch grows only. Not collective.
   void rebind(Placement const& logits);
 
   /// Sets and counts the targets; those of another batch replace them. Throws Error, the same on all ranks,
-  /// where their lengths are not those of the logits, or a split or a class is out of range. Collective over
+  /// if their lengths are not those of the logits, or if a group or a class is out of range. Collective over
   /// the grid's group. Waits for kernels that check and count.
   void set_targets(RowTargets const& targets);
   /// Sets the targets of one batch of many, whose rows this rank also has in host memory, and checks and
-  /// counts them there. Not collective, and waits for nothing: num_rows() is not known, and the labelled
-  /// training rows are counted with the loss. Throws Error, on this rank alone, as set_targets() does.
+  /// counts them there. Not collective, and waits for nothing: num_rows() is not known, and the labelled rows
+  /// of group 0 are counted with the loss. Throws Error, on this rank alone, as set_targets() does.
   void set_batch_targets(RowTargets const& targets, HostTargets const& rows);
 
-  /// Labelled rows of the split on all ranks. Error after set_batch_targets().
-  [[nodiscard]] std::int64_t num_rows(int split) const;
+  /// Labelled rows of the group on all ranks. Error after set_batch_targets().
+  [[nodiscard]] std::int64_t num_rows(int group) const;
 
-  /// The training loss; gradient := its derivative by the logits (zero outside the training rows). `gradient`
-  /// has the placement of `logits` and may be the same matrix. `num_counted` replaces n where other groups
-  /// train on rows of the same step (a data axis, accumulated batches): losses and gradients then add up. 0
-  /// and a zero gradient where n is 0. The gradient, not the loss, is multiplied by `gradient_scale`. The
-  /// loss goes to loss(0), of an array of one number; if it is one of two, the labelled training rows on all
-  /// ranks go to loss(1). Enqueues on exec; does not fence.
+  /// The loss of group 0; gradient := its derivative by the logits (zero outside the rows of group 0).
+  /// `gradient` has the placement of `logits` and may be the same matrix. `num_counted` replaces n if a step
+  /// has rows elsewhere, too (a data axis, accumulated batches): losses and gradients then add up. Loss and
+  /// gradient are 0 if n is 0. The gradient, not the loss, is multiplied by `gradient_scale`. The loss goes to
+  /// loss(0) of an array of one number; if the array has two, the number of labelled rows of group 0 on all
+  /// ranks goes to loss(1). Enqueues on exec; does not fence.
   void loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits, DistMatrix<T> const& gradient,
                          std::int64_t num_counted, Vector<double> const& loss, double gradient_scale = 1);
   /// The same with the loss brought to the host, for tests and tools: allocates, and fences exec.
@@ -100,23 +102,22 @@ class RowLoss {
                                          DistMatrix<T> const& gradient, std::int64_t num_counted);
   [[nodiscard]] double loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
                                          DistMatrix<T> const& gradient) {
-    return loss_and_gradient(exec, logits, gradient, num_rows(0));
+    return loss_and_gradient(exec, logits, gradient, num_rows(loss_row_group));
   }
 
-  /// Loss and accuracy of all three splits in one pass; multi-label: means over known entries. Leaves the
-  /// logits as they are. Fences exec.
-  [[nodiscard]] std::array<SplitMetrics, num_splits> evaluate(DefaultExec const& exec,
-                                                              DistMatrix<T> const& logits);
+  /// The score of every group, in one pass; multi-label: means over known entries. Leaves the logits as they
+  /// are. Fences exec.
+  [[nodiscard]] std::vector<GroupScore> evaluate(DefaultExec const& exec, DistMatrix<T> const& logits);
 
   /// The power of two that brings a gradient of `num_counted` rows to about one: the largest that is at most
   /// n (binary: n C). The same on all ranks; to multiply by it is exact.
   [[nodiscard]] double scale_to_one(std::int64_t num_counted) const;
 
  private:
-  /// What is wrong with the rows, and how many there are of each split, on this rank.
+  /// What is wrong with the rows, and how many there are of each group, on this rank.
   struct LocalCounts {
     std::int64_t num_bad = 0;
-    std::array<double, num_splits> counted{};
+    std::array<double, max_row_groups> counted{};
   };
   [[nodiscard]] LocalCounts count(RowTargets const& targets) const;
   [[nodiscard]] LocalCounts count(HostTargets const& rows) const;
@@ -134,11 +135,12 @@ class RowLoss {
   ProcessGrid const* grid_;
   Placement placement_;
   LossKind kind_;
+  int num_groups_;
   Block block_;
   RowTargets targets_;
   bool has_targets_ = false;
-  std::optional<std::array<std::int64_t, num_splits>> num_rows_; // on all ranks; none of a batch
-  double num_local_train_rows_ = 0;
+  std::optional<std::vector<std::int64_t>> num_rows_; // of each group on all ranks; none of a batch
+  double num_local_loss_rows_ = 0;
   Vector<T> row_scalars_;                            // memory of row_max_ and sum_and_target_
   Vector<runtime::ValueIndex<T>> row_value_indices_; // memory of row_arg_max_
   Vector<T> row_max_;                                // [rows]

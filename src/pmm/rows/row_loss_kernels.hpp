@@ -5,8 +5,8 @@
 // those that return a number fence. Those of softmax are for devices (row_teams.hpp; host processors have
 // row_kernels_host.hpp) and run anywhere.
 //
-// A device moves 0.92 GB for softmax_in_one_pass() on 2,450,000 x 47 floats where all rows are trained, 0.22
-// ms at 4.3 TB/s; a row that is not costs its zeros only.
+// A device moves 0.92 GB for softmax_in_one_pass() on 2,450,000 x 47 floats if all rows carry the loss,
+// 0.22 ms at 4.3 TB/s; a row that does not costs its zeros only.
 
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/packs.hpp"
@@ -17,18 +17,18 @@
 
 namespace orthant::pmm::detail {
 
-/// Sums over rows, in double: loss, correct and counted of each split.
-struct SplitSums {
-  double loss[num_splits];
-  double correct[num_splits];
-  double counted[num_splits];
+/// Sums over rows, in double: loss, correct and counted of each group.
+struct GroupSums {
+  double loss[max_row_groups];
+  double correct[max_row_groups];
+  double counted[max_row_groups];
 
-  KOKKOS_FUNCTION SplitSums() {
-    for (int s = 0; s < num_splits; ++s)
+  KOKKOS_FUNCTION GroupSums() {
+    for (int s = 0; s < max_row_groups; ++s)
       loss[s] = correct[s] = counted[s] = 0;
   }
-  KOKKOS_FUNCTION SplitSums& operator+=(SplitSums const& other) {
-    for (int s = 0; s < num_splits; ++s) {
+  KOKKOS_FUNCTION GroupSums& operator+=(GroupSums const& other) {
+    for (int s = 0; s < max_row_groups; ++s) {
       loss[s] += other.loss[s];
       correct[s] += other.correct[s];
       counted[s] += other.counted[s];
@@ -40,8 +40,8 @@ struct SplitSums {
 } // namespace orthant::pmm::detail
 
 template<>
-struct Kokkos::reduction_identity<orthant::pmm::detail::SplitSums> {
-  KOKKOS_FUNCTION static orthant::pmm::detail::SplitSums sum() { return {}; }
+struct Kokkos::reduction_identity<orthant::pmm::detail::GroupSums> {
+  KOKKOS_FUNCTION static orthant::pmm::detail::GroupSums sum() { return {}; }
 };
 
 namespace orthant::pmm::detail {
@@ -54,40 +54,40 @@ KOKKOS_INLINE_FUNCTION std::size_t at(std::int64_t i) {
 }
 
 inline std::int64_t num_rows_of(RowTargets const& targets) {
-  return static_cast<std::int64_t>(targets.splits.extent(0));
+  return static_cast<std::int64_t>(targets.groups.extent(0));
 }
 
 template<class Body>
-SplitSums sum_over_rows(DefaultExec const& exec, char const* label, std::int64_t num_rows, Body const& body) {
-  SplitSums sums;
-  Kokkos::parallel_reduce(label, RowPolicy(exec, 0, num_rows), body, Kokkos::Sum<SplitSums>(sums));
+GroupSums sum_over_rows(DefaultExec const& exec, char const* label, std::int64_t num_rows, Body const& body) {
+  GroupSums sums;
+  Kokkos::parallel_reduce(label, RowPolicy(exec, 0, num_rows), body, Kokkos::Sum<GroupSums>(sums));
   return sums;
 }
 
-/// Rows whose split or class is out of range; classes are looked at where num_classes > 0.
-inline std::int64_t count_bad_rows(DefaultExec const& exec, RowTargets const& targets,
+/// Rows whose group or class is out of range; classes are looked at if num_classes > 0.
+inline std::int64_t count_bad_rows(DefaultExec const& exec, RowTargets const& targets, int num_groups,
                                    std::int64_t num_classes) {
-  auto const splits = targets.splits;
+  auto const groups = targets.groups;
   auto const classes = targets.classes;
   std::int64_t num_bad = 0;
   Kokkos::parallel_reduce(
       "orthant::pmm::count_bad_rows", RowPolicy(exec, 0, num_rows_of(targets)),
       KOKKOS_LAMBDA(std::int64_t i, std::int64_t & sum) {
-        auto const is_split = no_split <= splits(at(i)) && splits(at(i)) < num_splits;
+        auto const is_group = no_row_group <= groups(at(i)) && groups(at(i)) < num_groups;
         auto const is_class = num_classes == 0 || (-1 <= classes(at(i)) && classes(at(i)) < num_classes);
-        sum += is_split && is_class ? 0 : 1;
+        sum += is_group && is_class ? 0 : 1;
       },
       num_bad);
   return num_bad;
 }
 
-/// counted[s] := rows of split s, with a label where `must_have_class`.
-inline SplitSums count_rows(DefaultExec const& exec, RowTargets const& targets, bool must_have_class) {
-  auto const splits = targets.splits;
+/// counted[s] := rows of group s, with a label if `must_have_class`.
+inline GroupSums count_rows(DefaultExec const& exec, RowTargets const& targets, bool must_have_class) {
+  auto const groups = targets.groups;
   auto const classes = targets.classes;
   return sum_over_rows(
-      exec, "orthant::pmm::count_rows", num_rows_of(targets), KOKKOS_LAMBDA(std::int64_t i, SplitSums & sum) {
-        if (splits(at(i)) >= 0 && (!must_have_class || classes(at(i)) >= 0)) sum.counted[splits(at(i))] += 1;
+      exec, "orthant::pmm::count_rows", num_rows_of(targets), KOKKOS_LAMBDA(std::int64_t i, GroupSums & sum) {
+        if (groups(at(i)) >= 0 && (!must_have_class || classes(at(i)) >= 0)) sum.counted[groups(at(i))] += 1;
       });
 }
 
@@ -109,7 +109,7 @@ void find_row_maxima(DefaultExec const& exec, Matrix<T> const& logits, Vector<T>
                num_items(rows), RowMaxima<T>{rows, row_max.data()});
 }
 
-/// A row is a work item on host processors, a thread's with its lanes on a device.
+/// A row is one work item on host processors, and belongs to a thread with its lanes on a device.
 template<class T>
 struct RowArgMaxima {
   using Found = runtime::ValueIndex<T>;
@@ -137,7 +137,7 @@ struct RowArgMaxima {
   }
 };
 
-/// The same with its class, the smallest of equals; a class beyond all where there is none.
+/// The same with its class, the smallest of equals; a class beyond all if there is none.
 template<class T>
 void find_row_arg_maxima(DefaultExec const& exec, Matrix<T> const& logits, std::int64_t first_class,
                          Vector<runtime::ValueIndex<T>> const& arg_max) {
@@ -169,16 +169,16 @@ void sum_exponentials(DefaultExec const& exec, Matrix<T> const& logits, Vector<T
                RowExponentials<T>{rows, row_max.data(), packed.data()});
 }
 
-/// loss := the sum of loss_i over the rows of split 0.
+/// loss := the sum of loss_i over the rows of group 0.
 template<class T>
 void softmax_loss(DefaultExec const& exec, RowTargets const& targets, Matrix<T> const& packed,
                   runtime::Number<double> const& loss) {
-  auto const splits = targets.splits;
+  auto const groups = targets.groups;
   auto const classes = targets.classes;
   Kokkos::parallel_reduce(
       "orthant::pmm::softmax_loss", RowPolicy(exec, 0, num_rows_of(targets)),
       KOKKOS_LAMBDA(std::int64_t i, double& sum) {
-        if (splits(at(i)) == 0 && classes(at(i)) >= 0)
+        if (groups(at(i)) == loss_row_group && classes(at(i)) >= 0)
           sum += static_cast<double>(math::log(packed(at(i), 0)) - packed(at(i), 1));
       },
       loss);
@@ -192,14 +192,14 @@ struct RowGradients {
   T scale;
   T* gradient;
   KOKKOS_FUNCTION void operator()(RowTeam const& team, std::int64_t row) const {
-    if (rows.is_trained(row))
+    if (rows.carries_loss(row))
       rows.write_gradient(team, row, row_max[row], packed[2 * row], scale, gradient);
     else
       rows.write_zeros(team, row, gradient);
   }
 };
 
-/// gradient := scale (exp(z - m) / s - [j = y]) in rows of split 0, else 0. May alias the logits.
+/// gradient := scale (exp(z - m) / s - [j = y]) in rows of group 0, else 0. May alias the logits.
 template<class T>
 void softmax_gradient(DefaultExec const& exec, Matrix<T> const& logits, Vector<T> const& row_max,
                       Matrix<T> const& packed, RowTargets const& targets, std::int64_t first_class, T scale,
@@ -216,7 +216,7 @@ struct WholeSoftmaxRows {
   T scale;
   T* gradient; // null: not wanted
   KOKKOS_FUNCTION void operator()(RowTeam const& team, std::int64_t row) const {
-    if (gradient != nullptr && !rows.is_trained(row)) return rows.write_zeros(team, row, gradient);
+    if (gradient != nullptr && !rows.carries_loss(row)) return rows.write_zeros(team, row, gradient);
     auto const shift = rows.maximum(team, row);
     auto const sum = rows.sum_of_exponentials(team, row, shift);
     rows.pack(team, row, shift, sum, packed);
@@ -224,8 +224,8 @@ struct WholeSoftmaxRows {
   }
 };
 
-/// sum_exponentials() and, where `gradient` is not empty, softmax_gradient(), by a rank that has all classes:
-/// reads the logits once. With a gradient `packed` is left alone in rows that are not trained.
+/// sum_exponentials() and, if `gradient` is not empty, softmax_gradient(), by a rank that has all classes:
+/// reads the logits once. With a gradient `packed` is left alone in rows without loss.
 template<class T>
 void softmax_in_one_pass(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets,
                          Matrix<T> const& packed, T scale, Matrix<T> const& gradient) {
@@ -234,20 +234,20 @@ void softmax_in_one_pass(DefaultExec const& exec, Matrix<T> const& logits, RowTa
                WholeSoftmaxRows<T>{rows, packed.data(), scale, gradient.data()});
 }
 
-/// Loss, correct and counted of each split from complete rows.
+/// Loss, correct and counted of each group from complete rows.
 template<class T>
-SplitSums score_softmax(DefaultExec const& exec, RowTargets const& targets, Matrix<T> const& packed,
+GroupSums score_softmax(DefaultExec const& exec, RowTargets const& targets, Matrix<T> const& packed,
                         Vector<runtime::ValueIndex<T>> const& arg_max) {
-  auto const splits = targets.splits;
+  auto const groups = targets.groups;
   auto const classes = targets.classes;
   return sum_over_rows(
       exec, "orthant::pmm::score_softmax", num_rows_of(targets),
-      KOKKOS_LAMBDA(std::int64_t i, SplitSums & sum) {
-        auto const split = splits(at(i));
-        if (split < 0 || classes(at(i)) < 0) return;
-        sum.loss[split] += static_cast<double>(math::log(packed(at(i), 0)) - packed(at(i), 1));
-        sum.correct[split] += arg_max(at(i)).index == classes(at(i)) ? 1 : 0;
-        sum.counted[split] += 1;
+      KOKKOS_LAMBDA(std::int64_t i, GroupSums & sum) {
+        auto const group = groups(at(i));
+        if (group < 0 || classes(at(i)) < 0) return;
+        sum.loss[group] += static_cast<double>(math::log(packed(at(i), 0)) - packed(at(i), 1));
+        sum.correct[group] += arg_max(at(i)).index == classes(at(i)) ? 1 : 0;
+        sum.counted[group] += 1;
       });
 }
 
@@ -257,12 +257,12 @@ KOKKOS_INLINE_FUNCTION T binary_loss_of(T x, T y) {
   return (x > T{0} ? x : T{0}) - x * y + math::log(T{1} + math::exp(-math::fabs(x)));
 }
 
-/// One entry after the other: a row a work item on host processors, an entry on a device, where neighbours
-/// then read neighbouring numbers.
+/// One entry after the other. A work item is a row on host processors, and an entry on a device: neighbouring
+/// work items then read neighbouring numbers.
 template<class T>
 struct BinaryGradients {
   Matrix<T> logits;
-  Vector<std::int8_t> splits;
+  Vector<std::int8_t> groups;
   Matrix<std::int8_t> indicator;
   T scale;
   Matrix<T> gradient;
@@ -271,7 +271,7 @@ struct BinaryGradients {
   KOKKOS_FUNCTION void entry(std::int64_t i, std::int64_t j, double& sum) const {
     auto const x = logits(at(i), at(j));
     auto const label = indicator(at(i), at(j));
-    if (splits(at(i)) != 0 || label < 0) {
+    if (groups(at(i)) != loss_row_group || label < 0) {
       gradient(at(i), at(j)) = T{0};
       return;
     }
@@ -297,7 +297,7 @@ inline std::int64_t num_binary_items(std::int64_t num_rows, std::int64_t num_col
   return runs_on_host ? num_rows : num_rows * num_columns;
 }
 
-/// loss := the sum over known labels in rows of split 0; gradient := scale (sigmoid(z) - y) there, else 0.
+/// loss := the sum over known labels in rows of group 0; gradient := scale (sigmoid(z) - y) there, else 0.
 /// May alias the logits.
 template<class T>
 void binary_loss_and_gradient(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets,
@@ -306,7 +306,7 @@ void binary_loss_and_gradient(DefaultExec const& exec, Matrix<T> const& logits, 
   Kokkos::parallel_reduce(
       "orthant::pmm::binary_loss_and_gradient",
       RowPolicy(exec, 0, num_binary_items(num_rows_of(targets), num_columns)),
-      BinaryGradients<T>{logits, targets.splits, targets.indicator, scale, gradient, Divisor(num_columns)},
+      BinaryGradients<T>{logits, targets.groups, targets.indicator, scale, gradient, Divisor(num_columns)},
       loss);
 }
 
@@ -314,20 +314,20 @@ void binary_loss_and_gradient(DefaultExec const& exec, Matrix<T> const& logits, 
 template<class T>
 struct BinaryScores {
   Matrix<T> logits;
-  Vector<std::int8_t> splits;
+  Vector<std::int8_t> groups;
   Matrix<std::int8_t> indicator;
   Divisor num_columns;
 
-  KOKKOS_FUNCTION void entry(std::int64_t i, std::int64_t j, SplitSums& sum) const {
-    auto const split = splits(at(i));
-    auto const label = split < 0 ? std::int8_t{-1} : indicator(at(i), at(j));
+  KOKKOS_FUNCTION void entry(std::int64_t i, std::int64_t j, GroupSums& sum) const {
+    auto const group = groups(at(i));
+    auto const label = group < 0 ? std::int8_t{-1} : indicator(at(i), at(j));
     if (label < 0) return;
     auto const x = logits(at(i), at(j));
-    sum.loss[split] += static_cast<double>(binary_loss_of(x, static_cast<T>(label)));
-    sum.correct[split] += (x > T{0}) == (label == 1) ? 1 : 0;
-    sum.counted[split] += 1;
+    sum.loss[group] += static_cast<double>(binary_loss_of(x, static_cast<T>(label)));
+    sum.correct[group] += (x > T{0}) == (label == 1) ? 1 : 0;
+    sum.counted[group] += 1;
   }
-  KOKKOS_FUNCTION void operator()(std::int64_t item, SplitSums& sum) const {
+  KOKKOS_FUNCTION void operator()(std::int64_t item, GroupSums& sum) const {
     if constexpr (runs_on_host) {
       for (std::int64_t j = 0; j < num_columns.value(); ++j)
         entry(item, j, sum);
@@ -351,13 +351,13 @@ struct SetNumber {
   KOKKOS_FUNCTION void operator()(std::int64_t) const { to() = number; }
 };
 
-/// Loss, correct and counted entries of each split, of this rank's classes.
+/// Loss, correct and counted entries of each group, of this rank's classes.
 template<class T>
-SplitSums score_binary(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets) {
+GroupSums score_binary(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets) {
   auto const num_columns = static_cast<std::int64_t>(logits.extent(1));
   return sum_over_rows(exec, "orthant::pmm::score_binary",
                        num_binary_items(num_rows_of(targets), num_columns),
-                       BinaryScores<T>{logits, targets.splits, targets.indicator, Divisor(num_columns)});
+                       BinaryScores<T>{logits, targets.groups, targets.indicator, Divisor(num_columns)});
 }
 
 } // namespace orthant::pmm::detail

@@ -14,8 +14,8 @@ namespace orthant::pmm::detail {
 
 namespace math = runtime::compat;
 
-/// A reduction over the lanes of a thread whose identity is that of none, where Kokkos::Max takes the
-/// smallest finite number. A NaN is no maximum.
+/// A maximum over the lanes of a thread. Its identity is -infinity; that of Kokkos::Max is the smallest
+/// finite number. A NaN is no maximum.
 template<class T>
 class Largest {
  public:
@@ -66,21 +66,21 @@ template<class T>
 struct SoftmaxRows {
   T const* logits;
   std::int64_t num_columns;
-  std::int8_t const* splits;
+  std::int8_t const* groups;
   std::int32_t const* classes;
   std::int64_t first_class;
 
   SoftmaxRows(Matrix<T> const& z, RowTargets const& targets, std::int64_t first)
       : logits(z.data()),
         num_columns(static_cast<std::int64_t>(z.extent(1))),
-        splits(targets.splits.data()),
+        groups(targets.groups.data()),
         classes(targets.classes.data()),
         first_class(first) {}
 
-  [[nodiscard]] KOKKOS_FUNCTION bool is_trained(std::int64_t row) const {
-    return splits[row] == 0 && classes[row] >= 0;
+  [[nodiscard]] KOKKOS_FUNCTION bool carries_loss(std::int64_t row) const {
+    return groups[row] == loss_row_group && classes[row] >= 0;
   }
-  /// Column of the row's class, beyond all columns where another rank has it.
+  /// Column of the row's class, beyond all columns if another rank has it.
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t target(std::int64_t row) const {
     auto const column = static_cast<std::int64_t>(classes[row]) - first_class;
     return column < 0 ? num_columns : column;
@@ -107,7 +107,7 @@ struct SoftmaxRows {
     return total;
   }
 
-  /// {s_i, z_iy - m_i}; 0 where another rank has the class.
+  /// {s_i, z_iy - m_i}; the second is 0 if another rank has the class.
   KOKKOS_FUNCTION void pack(RowTeam const& team, std::int64_t row, T shift, T sum, T* packed) const {
     auto const column = target(row);
     Kokkos::single(Kokkos::PerThread(team), [&] {

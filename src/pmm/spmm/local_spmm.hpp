@@ -6,7 +6,7 @@
 //   C[i,:] := r_i sum_j v_ij s_j B[j,:]            r, v and s each 1 where they are absent
 //
 // A block of a sampled batch scales all but its self loops, which then lie apart, and scales columns by the
-// group (stratum) g of the row:
+// group g of the row:
 //
 //   C[i,:] := r_i sum_j v_ij s_{g_i,j} B[j,:] + d_i B[self_i,:]
 //

@@ -34,8 +34,10 @@ using PinnedSpace = Kokkos::HostSpace;
 #endif
 
 #if KOKKOS_VERSION >= 30700
+using Kokkos::cos;
 using Kokkos::pow;
 #else
+using Kokkos::Experimental::cos;
 using Kokkos::Experimental::pow;
 #endif
 

@@ -54,13 +54,10 @@ std::optional<double> EpochRecord::score(std::string_view name) const {
 }
 
 Json to_json(EpochRecord const& record) {
-  Json json{{"epoch", record.epoch},
-            {"loss", record.loss},
-            {"grad_norms", record.grad_norms},
-            {"seconds", record.seconds},
-            {"comm_bytes", record.comm_bytes},
-            {"sent_bytes", record.sent_bytes},
-            {"phases", record.phases.to_json()}};
+  Json json{{"epoch", record.epoch},           {"loss", record.loss},
+            {"grad_norms", record.grad_norms}, {"lr", record.learning_rate},
+            {"seconds", record.seconds},       {"comm_bytes", record.comm_bytes},
+            {"sent_bytes", record.sent_bytes}, {"phases", record.phases.to_json()}};
   for (auto const& [name, value] : record.scores)
     json[name] = value;
   return json;

@@ -4,8 +4,8 @@
 // The machine-readable record of a run (docs/design.md, section 4), one JSON object a line:
 //
 //   {"event":"run", version, configuration, grid, ranks, backends, seed}
-//   {"event":"epoch","epoch":1,"loss":..,"grad_norms":[..],"seconds":..,"comm_bytes":..,"sent_bytes":..,"phases":{..},
-//   scores}
+//   {"event":"epoch","epoch":1,"loss":..,"grad_norms":[..],"lr":..,"seconds":..,"comm_bytes":..,"sent_bytes":..,
+//   "phases":{..}, scores}
 //   {"event":"done", ..}
 //
 // Doubles are written with as many digits as reading them back to the bit needs; NaN and infinity, which JSON
@@ -32,6 +32,7 @@ struct EpochRecord {
   std::int64_t epoch = 0; // from 1
   double loss = 0;
   std::vector<double> grad_norms; // one per matrix that is trained
+  double learning_rate = 0;       // of the last step
   double seconds = 0;
   std::int64_t comm_bytes = 0; // sum over ranks of the ledgers' bytes
   std::int64_t sent_bytes = 0; // sum over ranks of the ledgers' sent bytes

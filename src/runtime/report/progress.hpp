@@ -3,8 +3,8 @@
 //
 // Progress of a loop, on rank 0: a bar on a terminal, else one aligned line for each unit that is reported.
 //
-//   epoch  40/200 [####----------------] loss 1.234567  val_acc 0.713000  12.3 epoch/s  ETA 0:13
-//   epoch  40/200  loss 1.234567  val_acc 0.713000  12.3 epoch/s  ETA 0:13
+//   epoch  40/200 [####----------------] loss 1.234567  score 0.713000  12.3 epoch/s  ETA 0:13
+//   epoch  40/200  loss 1.234567  score 0.713000  12.3 epoch/s  ETA 0:13
 
 #include <chrono>
 #include <cstdint>

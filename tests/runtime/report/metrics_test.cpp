@@ -33,13 +33,15 @@ TEST(Metrics, EpochKeysComeInOrderAndAbsentOnesStayAway) {
   record.epoch = 3;
   record.loss = 0.1;
   record.grad_norms = {1, 2.5};
+  record.learning_rate = 0.005;
   record.seconds = 0.25;
   record.comm_bytes = 9'007'199'254'740'993; // beyond a double's integers
   record.sent_bytes = 17;
   record.phases.add("forward", 0.125);
-  EXPECT_EQ(to_json(record).dump(),
-            R"({"epoch":3,"loss":0.1,"grad_norms":[1.0,2.5],"seconds":0.25,"comm_bytes":9007199254740993,)"
-            R"("sent_bytes":17,"phases":{"forward":0.125}})");
+  EXPECT_EQ(
+      to_json(record).dump(),
+      R"({"epoch":3,"loss":0.1,"grad_norms":[1.0,2.5],"lr":0.005,"seconds":0.25,"comm_bytes":9007199254740993,)"
+      R"("sent_bytes":17,"phases":{"forward":0.125}})");
 
   record.scores = {{"val_acc", 0.5}, {"accuracy", 2.0}};
   EXPECT_TRUE(
