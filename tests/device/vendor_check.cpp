@@ -27,6 +27,9 @@ namespace {
 
 using orthant::pmm::GemmMath;
 using orthant::pmm::Transpose;
+using orthant::runtime::Bf16Number;
+using orthant::runtime::Fp16Number;
+using orthant::runtime::SumOf;
 namespace vendor = orthant::pmm::vendor;
 
 template<class T>
@@ -62,7 +65,7 @@ std::vector<T> small_integers(std::size_t count, unsigned seed) {
   std::vector<T> numbers(count);
   for (auto& number : numbers) {
     seed = seed * 1664525U + 1013904223U;
-    number = static_cast<T>(static_cast<int>(seed >> 16) % 17 - 8);
+    number = static_cast<T>(static_cast<SumOf<T>>(static_cast<int>(seed >> 16) % 17 - 8));
   }
   return numbers;
 }
@@ -79,8 +82,10 @@ bool agrees(std::string const& what, std::vector<T> const& expected, std::vector
   return true;
 }
 
-template<class T>
+/// C := 2 op(A) op(B) - C. A result of 16 bits is the exact number, rounded once.
+template<class Operand, class Result>
 bool gemm_is_right(vendor::Gemm const& gemm, std::string const& name, Transpose ta, Transpose tb) {
+  using Sum = SumOf<Result>;
   constexpr std::int64_t m = 37, n = 20, k = 29, wider = 3; // rows lie `wider` numbers further apart
   auto const rows_of = [](Transpose t, std::int64_t rows, std::int64_t columns) {
     return t == Transpose::yes ? columns : rows;
@@ -88,25 +93,26 @@ bool gemm_is_right(vendor::Gemm const& gemm, std::string const& name, Transpose 
   auto const a_rows = rows_of(ta, m, k), a_stride = m + k - a_rows + wider;
   auto const b_rows = rows_of(tb, k, n), b_stride = k + n - b_rows + wider;
   constexpr auto c_stride = n + wider;
-  auto const a = small_integers<T>(static_cast<std::size_t>(a_rows * a_stride), 1);
-  auto const b = small_integers<T>(static_cast<std::size_t>(b_rows * b_stride), 2);
-  auto expected = small_integers<T>(static_cast<std::size_t>(m * c_stride), 3);
-  DeviceArray<T> const device_a(a), device_b(b), device_c(expected);
-  auto const at = [](std::vector<T> const& matrix, std::int64_t stride, Transpose t, std::int64_t i,
+  auto const a = small_integers<Operand>(static_cast<std::size_t>(a_rows * a_stride), 1);
+  auto const b = small_integers<Operand>(static_cast<std::size_t>(b_rows * b_stride), 2);
+  auto expected = small_integers<Result>(static_cast<std::size_t>(m * c_stride), 3);
+  DeviceArray<Operand> const device_a(a), device_b(b);
+  DeviceArray<Result> const device_c(expected);
+  auto const at = [](std::vector<Operand> const& matrix, std::int64_t stride, Transpose t, std::int64_t i,
                      std::int64_t j) {
     return matrix[static_cast<std::size_t>(t == Transpose::yes ? j * stride + i : i * stride + j)];
   };
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < n; ++j) {
-      T sum = 0;
+      Sum sum = 0;
       for (std::int64_t l = 0; l < k; ++l)
         sum += at(a, a_stride, ta, i, l) * at(b, b_stride, tb, l, j);
       auto& number = expected[static_cast<std::size_t>(i * c_stride + j)];
-      number = 2 * sum - number;
+      number = Result(2 * sum - number);
     }
-  gemm.multiply(vendor::GemmProduct<T>{m, n, k, T{2}, vendor::GemmOperand<T>{device_a.data(), a_stride, ta},
-                                       vendor::GemmOperand<T>{device_b.data(), b_stride, tb}, T{-1},
-                                       device_c.data(), c_stride});
+  gemm.multiply(vendor::GemmProduct<Operand, Result>{
+      m, n, k, Sum{2}, vendor::GemmOperand<Operand>{device_a.data(), a_stride, ta},
+      vendor::GemmOperand<Operand>{device_b.data(), b_stride, tb}, Sum{-1}, device_c.data(), c_stride});
   return agrees(name + (ta == Transpose::yes ? " A^T" : " A") + (tb == Transpose::yes ? " B^T" : " B"),
                 expected, device_c.on_host());
 }
@@ -160,15 +166,29 @@ bool fp32_keeps_its_digits() {
   return agrees("gemm fp32 rounds no operand", a, device_c.on_host());
 }
 
+template<class Operand, class Result>
+bool gemm_is_right_transposed(vendor::Gemm const& gemm, std::string const& name) {
+  auto right = true;
+  for (auto const ta : {Transpose::no, Transpose::yes})
+    for (auto const tb : {Transpose::no, Transpose::yes})
+      right = gemm_is_right<Operand, Result>(gemm, "gemm " + name, ta, tb) && right;
+  return right;
+}
+
 template<class T>
 bool gemm_is_right(GemmMath math, std::string const& name) {
   vendor::Gemm const gemm(math, nullptr);
   auto right = slabs_are_right<T>(gemm, "gemm " + name);
   right = !vendor::is_capturing(nullptr) && right;
-  for (auto const ta : {Transpose::no, Transpose::yes})
-    for (auto const tb : {Transpose::no, Transpose::yes})
-      right = gemm_is_right<T>(gemm, "gemm " + name, ta, tb) && right;
-  return right;
+  return gemm_is_right_transposed<T, T>(gemm, name) && right;
+}
+
+bool gemm_of_16_bits_is_right() {
+  vendor::Gemm const gemm(GemmMath::fp32, nullptr);
+  auto right = gemm_is_right_transposed<Bf16Number, float>(gemm, "bf16 to fp32");
+  right = gemm_is_right_transposed<Bf16Number, Bf16Number>(gemm, "bf16 to bf16") && right;
+  right = gemm_is_right_transposed<Fp16Number, float>(gemm, "fp16 to fp32") && right;
+  return gemm_is_right_transposed<Fp16Number, Fp16Number>(gemm, "fp16 to fp16") && right;
 }
 
 /// Rows of 0 to 200 non-zeros.
@@ -216,6 +236,7 @@ bool all_is_right() {
   auto right = gemm_is_right<float>(GemmMath::fp32, "fp32");
   right = gemm_is_right<double>(GemmMath::fp32, "fp64") && right;
   right = fp32_keeps_its_digits() && right;
+  right = gemm_of_16_bits_is_right() && right;
 #if !defined(ORTHANT_ENABLE_HIP)
   right = gemm_is_right<float>(GemmMath::tf32, "tf32") && right;
   right = gemm_is_right<float>(GemmMath::bf16, "bf16") && right;

@@ -40,7 +40,8 @@ struct LocalProduct {
   std::string formula;    // "H = A F"
   Form form{};
   Placement left;
-  bool is_sparse = false; // the left operand is a CSR block
+  bool is_sparse = false;             // the left operand is a CSR block
+  Wire operand_format = Wire::native; // what the operands are held in; native is the scalar of training
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
@@ -69,7 +70,7 @@ class StepPlan {
   [[nodiscard]] std::int64_t scalar_bytes(std::int64_t num_elements) const {
     return num_elements * scalar_bytes_;
   }
-  /// Bytes of that many numbers on the wire.
+  /// Bytes of that many numbers in that format, on the wire or in memory.
   [[nodiscard]] std::int64_t wire_bytes(std::int64_t num_elements, Wire wire) const {
     return runtime::encoding_of(wire).encoded_bytes(num_elements, scalar_bytes_);
   }

@@ -1,15 +1,22 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dense product of one rank: C := alpha op(A) op(B) + beta C, row-major. On the host through OpenBLAS
-// (local_gemm_openblas.cpp), on a device through its vendor's library (local_gemm_device.cpp).
+// Dense product of one rank, row-major:
+//
+//   C := alpha op(A) op(B) + beta C
+//
+// On the host it goes through OpenBLAS (local_gemm_openblas.cpp), on a device through the vendor's library
+// (local_gemm_device.cpp). Operands of 16 bits are multiplied and summed in fp32. On the host they are converted
+// tile by tile first (tiled_gemm.cpp).
 
 #include "pmm/vendor/gemm_options.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/error.hpp"
+#include "runtime/numbers/number16.hpp"
 #include "runtime/range.hpp"
 
 #include <cstdint>
+#include <type_traits>
 
 namespace orthant::pmm {
 
@@ -42,15 +49,23 @@ struct Panel {
   }
 };
 
-/// Enqueues on exec; does not fence. Extents must agree (Error); an empty inner extent gives beta C. Where
-/// beta is 0, C is not read. On a device, a stream's first product and the first A^T B of a shape wait and
-/// allocate. Cost: 2 m n k flop.
-template<class T>
-void local_gemm(runtime::DefaultExec const& exec, T alpha, Transpose transpose_a, Panel<T> const& a,
-                Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c);
+/// Enqueues on exec; does not fence. Extents must agree (Error); an empty inner extent gives beta C. C is not
+/// read if beta is 0. On a device, a stream's first product and the first A^T B of a shape wait and allocate.
+///
+/// Operand: float, double, runtime::Bf16Number or runtime::Fp16Number. Result: the same, or float for operands
+/// of 16 bits. A result of 16 bits is rounded once, and
+///
+///   |error|  <=  k eps sum_l |a_il| |b_lj|  +  u |c_ij|
+///
+/// with eps = 2^-23 for sums in fp32 (the products of 16-bit operands are exact in fp32), and u = 2^-8 for bf16,
+/// 2^-11 for fp16 and 0 for a result of 32 bits. Cost: 2 m n k flop.
+template<class Operand, class Result = Operand>
+void local_gemm(runtime::DefaultExec const& exec, runtime::SumOf<Result> alpha, Transpose transpose_a,
+                Panel<Operand> const& a, Transpose transpose_b, Panel<Operand> const& b,
+                runtime::SumOf<Result> beta, std::type_identity_t<Panel<Result>> const& c);
 
 /// What fp32 products multiply in, for the whole program: chosen once, before the first product. Throws Error
-/// where this build has not that arithmetic.
+/// if this build does not have that arithmetic.
 void set_gemm_math(GemmMath math);
 
 /// fp32 everywhere; the others on CUDA devices.
@@ -65,10 +80,10 @@ struct GemmExtents {
   std::int64_t m, n, k;
 };
 
-/// Extents of C [m x n] := op(A) [m x k] op(B) [k x n]. Throws Error where the operands disagree.
-template<class T>
-GemmExtents gemm_extents(Transpose transpose_a, Panel<T> const& a, Transpose transpose_b, Panel<T> const& b,
-                         Panel<T> const& c) {
+/// Extents of C [m x n] := op(A) [m x k] op(B) [k x n]. Throws Error if the operands disagree.
+template<class Operand, class Result>
+GemmExtents gemm_extents(Transpose transpose_a, Panel<Operand> const& a, Transpose transpose_b,
+                         Panel<Operand> const& b, Panel<Result> const& c) {
   auto const m = transpose_a == Transpose::yes ? a.num_columns : a.num_rows;
   auto const k = transpose_a == Transpose::yes ? a.num_rows : a.num_columns;
   auto const k_of_b = transpose_b == Transpose::yes ? b.num_columns : b.num_rows;

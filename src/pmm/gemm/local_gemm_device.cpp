@@ -16,14 +16,17 @@ namespace {
 
 using detail::GemmExtents;
 using detail::GemmSlabs;
+using runtime::Bf16Number;
 using runtime::DefaultExec;
+using runtime::Fp16Number;
+using runtime::SumOf;
 
 /// Long sums in slabs or in one call of the library: the choices so far, and the memory of the slabs.
 template<class T>
 class SlabChoices {
  public:
   /// Whether the product is done, in slabs. The first of a shape tries both, which waits and allocates; never
-  /// while a graph is captured, and only where C is not added to.
+  /// while a graph is captured, and only if C is not added to.
   bool multiply(DefaultExec const& exec, vendor::Gemm const& library, vendor::GemmProduct<T> const& product) {
     if (product.a.transpose == Transpose::no || product.b.transpose == Transpose::yes) return false;
     auto const wanted = detail::wanted_gemm_tiles(static_cast<std::int64_t>(exec.concurrency()));
@@ -132,16 +135,16 @@ StreamLibrary& library_of(DefaultExec const& exec) {
   return *of_streams.back();
 }
 
-template<class T>
-vendor::GemmProduct<T> as_product(GemmExtents const& extents, T alpha, Transpose transpose_a,
-                                  Panel<T> const& a, Transpose transpose_b, Panel<T> const& b, T beta,
-                                  Panel<T> const& c) {
+template<class Operand, class Result>
+vendor::GemmProduct<Operand, Result>
+as_product(GemmExtents const& extents, SumOf<Result> alpha, Transpose transpose_a, Panel<Operand> const& a,
+           Transpose transpose_b, Panel<Operand> const& b, SumOf<Result> beta, Panel<Result> const& c) {
   return {extents.m,
           extents.n,
           extents.k,
           alpha,
-          vendor::GemmOperand<T>{a.data, a.row_stride, transpose_a},
-          vendor::GemmOperand<T>{b.data, b.row_stride, transpose_b},
+          vendor::GemmOperand<Operand>{a.data, a.row_stride, transpose_a},
+          vendor::GemmOperand<Operand>{b.data, b.row_stride, transpose_b},
           beta,
           c.data,
           c.row_stride};
@@ -149,7 +152,7 @@ vendor::GemmProduct<T> as_product(GemmExtents const& extents, T alpha, Transpose
 
 /// C := beta C, the product with an empty inner extent.
 template<class T>
-void scale(DefaultExec const& exec, T beta, Panel<T> const& c) {
+void scale(DefaultExec const& exec, SumOf<T> beta, Panel<T> const& c) {
   auto* const data = c.data;
   auto const width = c.num_columns;
   auto const row_stride = c.row_stride;
@@ -158,7 +161,7 @@ void scale(DefaultExec const& exec, T beta, Panel<T> const& c) {
       Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, c.num_rows * width),
       KOKKOS_LAMBDA(std::int64_t i) {
         auto& number = data[i / width * row_stride + i % width];
-        number = beta == T{0} ? T{0} : beta * number;
+        number = beta == SumOf<T>{0} ? T{0} : T(beta * number);
       });
 }
 
@@ -180,15 +183,19 @@ template void library_gemm(DefaultExec const&, double, Transpose, Panel<double> 
 
 } // namespace detail
 
-template<class T>
-void local_gemm(DefaultExec const& exec, T alpha, Transpose transpose_a, Panel<T> const& a,
-                Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c) {
+template<class Operand, class Result>
+void local_gemm(DefaultExec const& exec, SumOf<Result> alpha, Transpose transpose_a, Panel<Operand> const& a,
+                Transpose transpose_b, Panel<Operand> const& b, SumOf<Result> beta,
+                std::type_identity_t<Panel<Result>> const& c) {
   auto const extents = detail::gemm_extents(transpose_a, a, transpose_b, b, c);
   if (extents.m == 0 || extents.n == 0) return;
   if (extents.k == 0) return scale(exec, beta, c);
   auto& library = library_of(exec);
   auto const product = as_product(extents, alpha, transpose_a, a, transpose_b, b, beta, c);
-  if (!library.template slabs<T>().multiply(exec, library.gemm(), product)) library.gemm().multiply(product);
+  // The library cuts long sums of 16-bit numbers by itself.
+  if constexpr (!runtime::is_16_bit<Operand>)
+    if (library.template slabs<Operand>().multiply(exec, library.gemm(), product)) return;
+  library.gemm().multiply(product);
 }
 
 void set_gemm_math(GemmMath math) {
@@ -207,5 +214,13 @@ template void local_gemm(DefaultExec const&, float, Transpose, Panel<float> cons
                          Panel<float> const&, float, Panel<float> const&);
 template void local_gemm(DefaultExec const&, double, Transpose, Panel<double> const&, Transpose,
                          Panel<double> const&, double, Panel<double> const&);
+template void local_gemm<Bf16Number, float>(DefaultExec const&, float, Transpose, Panel<Bf16Number> const&,
+                                            Transpose, Panel<Bf16Number> const&, float, Panel<float> const&);
+template void local_gemm(DefaultExec const&, float, Transpose, Panel<Bf16Number> const&, Transpose,
+                         Panel<Bf16Number> const&, float, Panel<Bf16Number> const&);
+template void local_gemm<Fp16Number, float>(DefaultExec const&, float, Transpose, Panel<Fp16Number> const&,
+                                            Transpose, Panel<Fp16Number> const&, float, Panel<float> const&);
+template void local_gemm(DefaultExec const&, float, Transpose, Panel<Fp16Number> const&, Transpose,
+                         Panel<Fp16Number> const&, float, Panel<Fp16Number> const&);
 
 } // namespace orthant::pmm

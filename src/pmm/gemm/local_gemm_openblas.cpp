@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/gemm/blas_library.hpp"
 #include "pmm/gemm/local_gemm.hpp"
+#include "pmm/gemm/tiled_gemm.hpp"
 
 #include <algorithm>
 #include <cblas.h>
@@ -12,6 +13,9 @@ extern "C" [[gnu::weak]] void openblas_set_num_threads(int);
 
 namespace orthant::pmm {
 namespace {
+
+using runtime::Bf16Number;
+using runtime::Fp16Number;
 
 blasint as_blas(std::int64_t extent) {
   ORTHANT_REQUIRE(extent <= std::numeric_limits<blasint>::max(), "matrix extent ", extent);
@@ -81,11 +85,10 @@ Panel<T> transposed(Panel<T> const& b) {
   return result;
 }
 
-} // namespace
-
+/// Operands that OpenBLAS takes as they are.
 template<class T>
-void local_gemm(runtime::DefaultExec const& exec, T alpha, Transpose transpose_a, Panel<T> const& a,
-                Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c) {
+void library_gemm(runtime::DefaultExec const& exec, T alpha, Transpose transpose_a, Panel<T> const& a,
+                  Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c) {
   auto const [m, n, k] = detail::gemm_extents(transpose_a, a, transpose_b, b, c);
   if (m == 0 || n == 0) return;
   runtime::compat::fence(exec, "orthant::pmm::local_gemm/BLAS reads on the host");
@@ -112,6 +115,18 @@ void local_gemm(runtime::DefaultExec const& exec, T alpha, Transpose transpose_a
   gemm(as_blas(transpose_a), as_blas(transpose_b), {m, n, k}, alpha, a, b, beta, c);
 }
 
+} // namespace
+
+template<class Operand, class Result>
+void local_gemm(runtime::DefaultExec const& exec, runtime::SumOf<Result> alpha, Transpose transpose_a,
+                Panel<Operand> const& a, Transpose transpose_b, Panel<Operand> const& b,
+                runtime::SumOf<Result> beta, std::type_identity_t<Panel<Result>> const& c) {
+  if constexpr (runtime::is_16_bit<Operand>)
+    detail::tiled_gemm(exec, alpha, transpose_a, a, transpose_b, b, beta, c);
+  else
+    library_gemm(exec, alpha, transpose_a, a, transpose_b, b, beta, c);
+}
+
 void set_gemm_math(GemmMath math) {
   ORTHANT_REQUIRE(has_gemm_math(math), "the host multiplies in fp32 only");
 }
@@ -129,5 +144,15 @@ template void local_gemm(runtime::DefaultExec const&, float, Transpose, Panel<fl
                          Panel<float> const&, float, Panel<float> const&);
 template void local_gemm(runtime::DefaultExec const&, double, Transpose, Panel<double> const&, Transpose,
                          Panel<double> const&, double, Panel<double> const&);
+template void local_gemm<Bf16Number, float>(runtime::DefaultExec const&, float, Transpose,
+                                            Panel<Bf16Number> const&, Transpose, Panel<Bf16Number> const&,
+                                            float, Panel<float> const&);
+template void local_gemm(runtime::DefaultExec const&, float, Transpose, Panel<Bf16Number> const&, Transpose,
+                         Panel<Bf16Number> const&, float, Panel<Bf16Number> const&);
+template void local_gemm<Fp16Number, float>(runtime::DefaultExec const&, float, Transpose,
+                                            Panel<Fp16Number> const&, Transpose, Panel<Fp16Number> const&,
+                                            float, Panel<float> const&);
+template void local_gemm(runtime::DefaultExec const&, float, Transpose, Panel<Fp16Number> const&, Transpose,
+                         Panel<Fp16Number> const&, float, Panel<Fp16Number> const&);
 
 } // namespace orthant::pmm

@@ -78,10 +78,10 @@ class DistMatrix {
   Vector<T> storage_;
 };
 
-/// Lists the array of a matrix of that placement.
+/// Lists the array of a matrix of that placement. `format`: of its numbers; native is the scalar of training.
 inline void plan_matrix(StepPlan& step, Placement const& placement, std::string label,
-                        Lifetime lifetime = Lifetime::training) {
-  step.add_array(std::move(label), step.scalar_bytes(step.block(placement).num_padded), lifetime);
+                        Lifetime lifetime = Lifetime::training, Wire format = Wire::native) {
+  step.add_array(std::move(label), step.wire_bytes(step.block(placement).num_padded, format), lifetime);
 }
 
 /// matrix(row, column) := value_at(row, column), global indices; `value_at` runs in kernels. Padding stays

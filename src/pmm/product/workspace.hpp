@@ -20,6 +20,12 @@ enum class Slot : std::uint8_t { left, right, result, sums };
 
 inline constexpr std::size_t num_slots = 4;
 
+/// How many numbers of `larger_bytes` each hold so many of `smaller_bytes`.
+[[nodiscard]] constexpr std::int64_t num_holding(std::int64_t num_elements, std::int64_t smaller_bytes,
+                                                 std::int64_t larger_bytes) {
+  return (num_elements * smaller_bytes + larger_bytes - 1) / larger_bytes;
+}
+
 template<class T>
 class Workspace {
  public:
@@ -36,6 +42,18 @@ class Workspace {
     auto const length = static_cast<std::size_t>(num_elements);
     ORTHANT_REQUIRE(length <= buffer.extent(0), length, " elements were not reserved");
     return runtime::Vector<T>(buffer.data(), length);
+  }
+
+  /// The same for numbers of another type, no larger than T: a buffer of floats holds twice as many numbers of 16
+  /// bits.
+  template<class U>
+  void reserve_as(Slot slot, std::int64_t num_elements) {
+    reserve(slot, num_holding(num_elements, sizeof(U), sizeof(T)));
+  }
+  template<class U>
+  [[nodiscard]] runtime::Vector<U> lend_as(Slot slot, std::int64_t num_elements) const {
+    auto const numbers = lend(slot, num_holding(num_elements, sizeof(U), sizeof(T)));
+    return runtime::Vector<U>(reinterpret_cast<U*>(numbers.data()), static_cast<std::size_t>(num_elements));
   }
 
   [[nodiscard]] std::int64_t num_bytes() const {

@@ -5,6 +5,7 @@
 // (vendor_gemm_cuda.cpp) or hipBLAS (vendor_gemm_hip.cpp). Needs neither Kokkos nor MPI.
 
 #include "pmm/vendor/gemm_options.hpp"
+#include "runtime/numbers/number16.hpp"
 #include "runtime/unique_handle.hpp"
 
 #include <cstdint>
@@ -19,17 +20,18 @@ struct GemmOperand {
   Transpose transpose = Transpose::no;
 };
 
-/// C [m x n] := alpha op(A) [m x k] op(B) [k x n] + beta C, all row-major.
-template<class T>
+/// C [m x n] := alpha op(A) [m x k] op(B) [k x n] + beta C, all row-major. Operands of 16 bits are multiplied
+/// and summed in fp32; a result of 16 bits is rounded once.
+template<class Operand, class Result = Operand>
 struct GemmProduct {
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
-  T alpha = 1;
-  GemmOperand<T> a;
-  GemmOperand<T> b;
-  T beta = 0;
-  T* c = nullptr;
+  runtime::SumOf<Result> alpha = 1;
+  GemmOperand<Operand> a;
+  GemmOperand<Operand> b;
+  runtime::SumOf<Result> beta = 0;
+  Result* c = nullptr;
   std::int64_t c_row_stride = 0;
 };
 
@@ -51,9 +53,10 @@ class Gemm {
   Gemm(GemmMath math, void* stream);
 
   /// Enqueues on the stream. Does not wait or allocate. m, n and k are positive; extents and strides below
-  /// 2^31 (Error). C is not read where beta is 0.
-  void multiply(GemmProduct<float> const& product) const;
-  void multiply(GemmProduct<double> const& product) const;
+  /// 2^31 (Error). C is not read if beta is 0. Operands: float, double, Bf16Number or Fp16Number. The result is
+  /// of the same type, or float if the operands have 16 bits.
+  template<class Operand, class Result>
+  void multiply(GemmProduct<Operand, Result> const& product) const;
   /// The same for all products of a batch, of which `first` is the first.
   void multiply(GemmProduct<float> const& first, GemmBatch const& batch) const;
   void multiply(GemmProduct<double> const& first, GemmBatch const& batch) const;

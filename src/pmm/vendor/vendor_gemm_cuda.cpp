@@ -4,9 +4,19 @@
 #include "pmm/vendor/vendor_gemm_extents.hpp"
 
 #include <cublas_v2.h>
+#include <type_traits>
 
 namespace orthant::pmm::vendor {
+
+template<>
+inline constexpr NumberType number_type<runtime::Bf16Number> = CUDA_R_16BF;
+template<>
+inline constexpr NumberType number_type<runtime::Fp16Number> = CUDA_R_16F;
+
 namespace {
+
+using runtime::Bf16Number;
+using runtime::Fp16Number;
 
 #define ORTHANT_CHECK_CUBLAS(call) check((call), CUBLAS_STATUS_SUCCESS, #call)
 
@@ -20,7 +30,10 @@ cublasOperation_t operation(Transpose transpose) {
 /// fp32: fused multiply-adds in fp32. The handle's math mode stays the default, which lets no tensor core
 /// round what the compute type does not. Not the pedantic type, which only forbids faster kernels of the same
 /// arithmetic. Atomics stay forbidden (the handle's default), so that a product repeats to the bit.
+template<class Operand>
 cublasComputeType_t compute_type(GemmMath math) {
+  if (std::is_same_v<Operand, double>) return CUBLAS_COMPUTE_64F;
+  if (runtime::is_16_bit<Operand>) return CUBLAS_COMPUTE_32F; // products of 16-bit numbers are exact in fp32
   switch (math) {
   case GemmMath::tf32:
     return CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -31,14 +44,14 @@ cublasComputeType_t compute_type(GemmMath math) {
   }
 }
 
-template<class T>
-void multiply_one(void* library, GemmProduct<T> const& p, cublasComputeType_t compute) {
+template<class Operand, class Result>
+void multiply_one(void* library, GemmProduct<Operand, Result> const& p, cublasComputeType_t compute) {
   auto const extents = column_major_extents(p);
   ORTHANT_CHECK_CUBLAS(cublasGemmEx(static_cast<cublasHandle_t>(library), operation(p.b.transpose),
                                     operation(p.a.transpose), extents.rows, extents.columns, extents.inner,
-                                    &p.alpha, p.b.data, number_type<T>, extents.leading_of_b, p.a.data,
-                                    number_type<T>, extents.leading_of_a, &p.beta, p.c, number_type<T>,
-                                    extents.leading_of_c, compute, CUBLAS_GEMM_DEFAULT));
+                                    &p.alpha, p.b.data, number_type<Operand>, extents.leading_of_b, p.a.data,
+                                    number_type<Operand>, extents.leading_of_a, &p.beta, p.c,
+                                    number_type<Result>, extents.leading_of_c, compute, CUBLAS_GEMM_DEFAULT));
 }
 
 template<class T>
@@ -76,22 +89,30 @@ Gemm::Gemm(GemmMath math, void* stream) : math_(math) {
   // is captured.
   ORTHANT_CHECK_CUBLAS(cublasSetStream(handle, static_cast<Stream>(stream)));
   ORTHANT_CHECK_CUBLAS(cublasSetWorkspace(handle, workspace, workspace_bytes));
+  // Without this a 16-bit result may be the sum of partial sums that are rounded to 16 bits themselves.
+  ORTHANT_CHECK_CUBLAS(cublasSetMathMode(
+      handle,
+      static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
 }
 
-void Gemm::multiply(GemmProduct<float> const& product) const {
-  multiply_one(handle_.get(), product, compute_type(math_));
+template<class Operand, class Result>
+void Gemm::multiply(GemmProduct<Operand, Result> const& product) const {
+  multiply_one(handle_.get(), product, compute_type<Operand>(math_));
 }
 
-void Gemm::multiply(GemmProduct<double> const& product) const {
-  multiply_one(handle_.get(), product, CUBLAS_COMPUTE_64F);
-}
+template void Gemm::multiply(GemmProduct<float> const&) const;
+template void Gemm::multiply(GemmProduct<double> const&) const;
+template void Gemm::multiply(GemmProduct<Bf16Number> const&) const;
+template void Gemm::multiply(GemmProduct<Fp16Number> const&) const;
+template void Gemm::multiply(GemmProduct<Bf16Number, float> const&) const;
+template void Gemm::multiply(GemmProduct<Fp16Number, float> const&) const;
 
 void Gemm::multiply(GemmProduct<float> const& first, GemmBatch const& batch) const {
-  multiply_all(handle_.get(), first, batch, compute_type(math_));
+  multiply_all(handle_.get(), first, batch, compute_type<float>(math_));
 }
 
 void Gemm::multiply(GemmProduct<double> const& first, GemmBatch const& batch) const {
-  multiply_all(handle_.get(), first, batch, CUBLAS_COMPUTE_64F);
+  multiply_all(handle_.get(), first, batch, compute_type<double>(math_));
 }
 
 bool is_capturing(void* stream) {

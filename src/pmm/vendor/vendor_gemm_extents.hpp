@@ -33,8 +33,8 @@ inline int as_library_int(std::int64_t number) {
 }
 
 /// Throws Error as as_library_int().
-template<class T>
-ColumnMajorExtents column_major_extents(GemmProduct<T> const& product) {
+template<class Operand, class Result>
+ColumnMajorExtents column_major_extents(GemmProduct<Operand, Result> const& product) {
   return {as_library_int(product.n),
           as_library_int(product.m),
           as_library_int(product.k),

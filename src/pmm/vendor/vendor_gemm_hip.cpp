@@ -3,10 +3,23 @@
 #include "pmm/vendor/vendor_gemm.hpp"
 #include "pmm/vendor/vendor_gemm_extents.hpp"
 
+#define HIPBLAS_V2 // hipblasGemmEx as hipBLAS 3 has it
 #include <hipblas/hipblas.h>
+#include <type_traits>
 
 namespace orthant::pmm::vendor {
+
+#if hipblasVersionMajor >= 2 // and with it a HIP that knows bf16
+template<>
+inline constexpr NumberType number_type<runtime::Bf16Number> = HIP_R_16BF;
+template<>
+inline constexpr NumberType number_type<runtime::Fp16Number> = HIP_R_16F;
+#endif
+
 namespace {
+
+using runtime::Bf16Number;
+using runtime::Fp16Number;
 
 #define ORTHANT_CHECK_HIPBLAS(call) check((call), HIPBLAS_STATUS_SUCCESS, #call)
 
@@ -21,6 +34,24 @@ void multiply_one(Function gemm, void* library, GemmProduct<T> const& p) {
                              operation(p.a.transpose), extents.rows, extents.columns, extents.inner, &p.alpha,
                              p.b.data, extents.leading_of_b, p.a.data, extents.leading_of_a, &p.beta, p.c,
                              extents.leading_of_c));
+}
+
+/// Operands of 16 bits, summed in fp32.
+template<class Operand, class Result>
+void multiply_16_bit(void* library, GemmProduct<Operand, Result> const& p) {
+#if hipblasVersionMajor >= 2
+  auto const extents = column_major_extents(p);
+  ORTHANT_CHECK_HIPBLAS(
+      hipblasGemmEx(static_cast<hipblasHandle_t>(library), operation(p.b.transpose), operation(p.a.transpose),
+                    extents.rows, extents.columns, extents.inner, &p.alpha, p.b.data, number_type<Operand>,
+                    extents.leading_of_b, p.a.data, number_type<Operand>, extents.leading_of_a, &p.beta, p.c,
+                    number_type<Result>, extents.leading_of_c, HIPBLAS_COMPUTE_32F, HIPBLAS_GEMM_DEFAULT));
+#else
+  static_cast<void>(library);
+  static_cast<void>(p);
+  runtime::throw_internal("products of 16-bit numbers need hipBLAS 2 or newer",
+                          std::source_location::current());
+#endif
 }
 
 template<class T, class Function>
@@ -43,8 +74,8 @@ void Gemm::Destroy::operator()(void* handle) const noexcept {
   static_cast<void>(hipblasDestroy(static_cast<hipblasHandle_t>(handle)));
 }
 
-// hipblasGemmEx, which chooses the arithmetic, has another signature in each major version; ?gemm has not.
-// hipblasSetWorkspace is of hipBLAS 2: the library's own memory is used here.
+// hipblasGemmEx, which chooses the arithmetic, has another signature in hipBLAS 1; ?gemm has not. So only products
+// of 16-bit numbers need hipBLAS 2. hipblasSetWorkspace does, too: the library's own memory is used here.
 Gemm::Gemm(GemmMath math, void* stream) : math_(math) {
   if (math_ != GemmMath::fp32)
     runtime::throw_internal("hipBLAS products are in fp32 only", std::source_location::current());
@@ -54,13 +85,22 @@ Gemm::Gemm(GemmMath math, void* stream) : math_(math) {
   ORTHANT_CHECK_HIPBLAS(hipblasSetStream(handle, static_cast<Stream>(stream)));
 }
 
-void Gemm::multiply(GemmProduct<float> const& product) const {
-  multiply_one(hipblasSgemm, handle_.get(), product);
+template<class Operand, class Result>
+void Gemm::multiply(GemmProduct<Operand, Result> const& product) const {
+  if constexpr (runtime::is_16_bit<Operand>)
+    multiply_16_bit(handle_.get(), product);
+  else if constexpr (std::is_same_v<Operand, double>)
+    multiply_one(hipblasDgemm, handle_.get(), product);
+  else
+    multiply_one(hipblasSgemm, handle_.get(), product);
 }
 
-void Gemm::multiply(GemmProduct<double> const& product) const {
-  multiply_one(hipblasDgemm, handle_.get(), product);
-}
+template void Gemm::multiply(GemmProduct<float> const&) const;
+template void Gemm::multiply(GemmProduct<double> const&) const;
+template void Gemm::multiply(GemmProduct<Bf16Number> const&) const;
+template void Gemm::multiply(GemmProduct<Fp16Number> const&) const;
+template void Gemm::multiply(GemmProduct<Bf16Number, float> const&) const;
+template void Gemm::multiply(GemmProduct<Fp16Number, float> const&) const;
 
 void Gemm::multiply(GemmProduct<float> const& first, GemmBatch const& batch) const {
   multiply_all(hipblasSgemmStridedBatched, handle_.get(), first, batch);

@@ -30,7 +30,7 @@ namespace detail {
 /// Tags above are the backends' own; MPI promises 32,767.
 inline constexpr int max_user_tag = 32'000;
 
-/// `byte`: encoded numbers, which a backend moves and never reduces.
+/// `byte`: encoded or 16-bit numbers, which a backend moves and never reduces.
 enum class DataType : std::uint8_t { float32, float64, int32, int64, float32_index, float64_index, byte };
 
 struct Call {

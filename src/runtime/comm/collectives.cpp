@@ -72,6 +72,8 @@ void check(Communicator const& comm, Call const& call) {
     require(carries_wire && call.type == DataType::float32 && call.reduction == Reduction::sum,
             ": the 16-bit wire carries float and sums only");
   }
+  require(call.type != DataType::byte || !(reduces(call) || call.operation == Operation::exclusive_scan),
+          ": bytes have no sum");
   if (is_arg_max(call))
     require(call.operation == Operation::all_reduce && call.reduction == Reduction::max,
             ": pairs of value and index know the arg-max only");

@@ -6,10 +6,10 @@
 // Common to all: `stream` is `host`, or any Kokkos execution space (runtime/arrays/views.hpp); the operation is
 // ordered with it, and device buffers are complete when the stream reaches that point. Every rank of the
 // group calls the same operations in the same order. Buffers are contiguous (std::span, std::vector,
-// Kokkos::View) of float, double, int32 or int64, one type and one length on all ranks unless counts say
-// otherwise. Host buffers are complete on return. The `start_` forms return a request: the buffers are lent
-// until `wait()`. A group of one does nothing but copy, and counts nothing. Each throws Error where MPI or
-// NCCL reports one.
+// Kokkos::View) of float, double, int32, int64 or std::byte (which has no sum), one type and one length on all
+// ranks unless counts say otherwise. Host buffers are complete on return. The `start_` forms return a request:
+// the buffers are lent until `wait()`. A group of one does nothing but copy, and counts nothing. Each throws Error
+// where MPI or NCCL reports one.
 //
 // Bytes counted: see ledger.hpp. `Wire::bf16`/`fp16` send 16 bits a number (docs/design.md, section 6):
 // each addend is rounded once, summed in fp32 in rank order, and the result rounded once, the same bits on
@@ -19,6 +19,7 @@
 #include "runtime/comm/communicator.hpp"
 #include "runtime/error.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <source_location>
@@ -35,6 +36,8 @@ constexpr DataType data_type_of() {
     return DataType::float32;
   else if constexpr (std::is_same_v<T, double>)
     return DataType::float64;
+  else if constexpr (std::is_same_v<T, std::byte>)
+    return DataType::byte;
   else if constexpr (std::is_same_v<T, ValueIndex<float>>)
     return DataType::float32_index;
   else if constexpr (std::is_same_v<T, ValueIndex<double>>)
@@ -43,7 +46,7 @@ constexpr DataType data_type_of() {
     return DataType::int32;
   else {
     static_assert(std::is_integral_v<T> && std::is_signed_v<T> && sizeof(T) == 8,
-                  "collectives carry float, double, int32, int64 and ValueIndex");
+                  "collectives carry float, double, int32, int64, bytes and ValueIndex");
     return DataType::int64;
   }
 }

@@ -266,6 +266,10 @@ void expect_refusals(Communicator const& comm) {
   EXPECT_THAT(message_of([&] { all_reduce(host, comm, pairs, Reduction::sum); }), HasSubstr("all_reduce"));
   EXPECT_THAT(message_of([&] { broadcast(host, comm, pairs, 0); }), HasSubstr("broadcast"));
 
+  std::vector<std::byte> bytes(3);
+  EXPECT_THAT(message_of([&] { all_reduce(host, comm, bytes); }), HasSubstr("bytes have no sum"));
+  EXPECT_THAT(message_of([&] { exclusive_scan(comm, bytes); }), HasSubstr("bytes have no sum"));
+
   Kokkos::View<float**, Kokkos::LayoutRight, Kokkos::HostSpace> matrix("orthant::testing::matrix", 4, 4);
   auto const column = Kokkos::subview(matrix, Kokkos::ALL, 1);
   EXPECT_THROW(all_reduce(host, comm, column), Error) << "not contiguous";
@@ -281,6 +285,27 @@ TEST(Collectives, RefuseBadCallsAndNameTheOperation) {
 
   expect_refusals(world);
   expect_refusals(alone);
+}
+
+TEST(Collectives, GatherBytesOfUnequalParts) {
+  Communicator const world(MPI_COMM_WORLD, "world");
+  auto const size = static_cast<std::size_t>(world.size());
+  std::vector<std::int64_t> counts(size);
+  std::vector<std::byte> expected;
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    counts[rank] = static_cast<std::int64_t>(2 * rank + 1);
+    expected.resize(expected.size() + 2 * rank + 1, static_cast<std::byte>(200 + rank));
+  }
+  auto const rank = static_cast<std::size_t>(world.rank());
+  std::vector<std::byte> const part(2 * rank + 1, static_cast<std::byte>(200 + rank));
+  std::vector<std::byte> whole(expected.size());
+  world.ledger().clear();
+
+  auto request = start_all_gatherv(host, world, part, whole, counts);
+  request.wait();
+
+  EXPECT_EQ(whole, expected);
+  EXPECT_EQ(world.ledger().total().bytes, size == 1 ? 0 : std::ssize(expected));
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 //
 // The two 16-bit formats against their definitions: every one of the 65,536 codes, and rounding decided by
 // distances in double precision.
+#include "runtime/numbers/number16.hpp"
 #include "runtime/numbers/wire.hpp"
 
 #include <algorithm>
@@ -128,6 +129,27 @@ INSTANTIATE_TEST_SUITE_P(All, WireFormat,
                          [](auto const& format) {
                            return format.param.wire == Wire::bf16 ? "bf16" : "fp16";
                          });
+
+template<class Number>
+void expect_same_as_the_wire(Wire wire) {
+  static_assert(sizeof(Number) == 2 && std::is_trivial_v<Number> && is_16_bit<Number>);
+  static_assert(std::is_same_v<SumOf<Number>, float> && std::is_same_v<SumOf<double>, double>);
+  EXPECT_EQ(format_of<Number>, wire);
+  EXPECT_EQ(float(Number{0}), 0.0F);
+  for (std::uint32_t code = 0; code < num_codes; ++code) {
+    Number number;
+    number.bits = static_cast<std::uint16_t>(code);
+    auto const value = decode(wire, number.bits);
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(float(number)), std::bit_cast<std::uint32_t>(value)) << code;
+    auto const between = value * 1.001F;
+    EXPECT_EQ(Number(between).bits, encode(wire, between)) << code;
+  }
+}
+
+TEST(WireFormat, NumbersInMemoryAreThoseOfTheWire) {
+  expect_same_as_the_wire<Bf16Number>(Wire::bf16);
+  expect_same_as_the_wire<Fp16Number>(Wire::fp16);
+}
 
 } // namespace
 } // namespace orthant::testing
