@@ -45,7 +45,7 @@ class GatherTest : public ::testing::TestWithParam<std::array<int, 3>> {
 };
 
 TEST(Gather, CasesAreThere) {
-  EXPECT_EQ(cases().size(), 9U);
+  EXPECT_EQ(cases().size(), 12U);
 }
 
 TEST_P(GatherTest, LossesAreThoseOfWholeSlabs) {

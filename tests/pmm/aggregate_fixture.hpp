@@ -138,14 +138,17 @@ class CellsFixture : public ::testing::TestWithParam<std::array<int, 3>> {
                       [&](auto i, auto j) { return whole(vertices[static_cast<std::size_t>(i)], j); });
   }
 
-  /// Runs it, and returns the calls that were counted. `needed`: null for all rows.
+  /// Runs it, and returns the calls that were counted. `needed`: null for all rows. `hidden_axes`: as in the
+  /// plan; if it is given, step 1 is prefetched.
   CallTotals expect_aggregate(Cells const& cells, pmm::Roles const& roles, pmm::Flow flow,
                               pmm::LocalSpmm<double> const& block, Dense const& from, Dense const& expected,
-                              std::shared_ptr<pmm::NeededRows const> const& needed = nullptr) {
+                              std::shared_ptr<pmm::NeededRows const> const& needed = nullptr,
+                              pmm::AxisSet hidden_axes = {}) {
     auto const n = from.rows;
     pmm::AggregatePlan plan{"H = A F",        {}, roles, sizes_of(cells, roles), from.columns, flow,
                             pmm::Wire::native};
     if (needed) plan.needed = needed->counts();
+    plan.hidden_axes = hidden_axes;
     pmm::Aggregate<double> aggregate(grid_, plan, block, workspace_, needed);
     auto const placement = owned(cells, n, from.columns);
     auto const in = distributed<double>(grid_, placement, renumbered(cells, from));
@@ -155,6 +158,7 @@ class CellsFixture : public ::testing::TestWithParam<std::array<int, 3>> {
     auto const before = world_.instruments().flops.sparse;
     clear_ledgers(grid_);
 
+    if (hidden_axes != pmm::AxisSet{}) aggregate.prefetch(exec_, in);
     aggregate.run(exec_, in, out);
 
     EXPECT_EQ(largest_error(out, renumbered(cells, expected)), 0) << from.columns << " columns";

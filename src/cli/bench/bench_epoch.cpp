@@ -271,6 +271,7 @@ int bench(EpochOptions const& options, Context& context) {
   auto const store = open_graph_of(world, options.train);
   model_settings.schedule =
       models::choose_schedule(options.train.schedule, store.facts(), model_settings, grid.shape());
+  model_settings.hidden_axes = hidden_axes(grid, options.train.overlap);
   auto const plan = models::plan_gcn(store, model_settings);
   auto settings = training_of(options.train);
   auto const estimate =

@@ -33,6 +33,7 @@ int train(TrainOptions const& options, Context& context) {
   auto const store = open_graph_of(world, options);
   model_settings.schedule =
       models::choose_schedule(options.schedule, store.facts(), model_settings, grid.shape());
+  model_settings.hidden_axes = hidden_axes(grid, options.overlap);
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from,
                                  models::order_of_features(model_settings, store.facts()));

@@ -24,7 +24,7 @@ models::MiniBatchSettings batches_of(TrainOptions const& o) {
   settings.num_accumulated = o.accumulate;
   if (o.batch_train_fraction > 0) settings.train_fraction = o.batch_train_fraction;
   settings.num_full_epochs = o.finish_full;
-  settings.prefetch = o.overlap == "on" ? models::Prefetch::next_batch : models::Prefetch::none;
+  settings.prefetch = o.overlap != "off" ? models::Prefetch::next_batch : models::Prefetch::none;
   return settings;
 }
 
@@ -57,6 +57,7 @@ int train(TrainOptions const& options, Context& context) {
   auto of_batch = store.facts(); // weights weigh more against the rows of a batch
   of_batch.num_vertices = std::min(of_batch.num_vertices, batches.batch_size);
   model_settings.schedule = models::choose_schedule(options.schedule, of_batch, model_settings, grid.shape());
+  model_settings.hidden_axes = hidden_axes(grid, options.overlap);
   auto const has_full_graph = settings.eval_every > 0 || batches.num_full_epochs > 0;
   auto const estimate = models::estimate_mini_batch_memory<T>(
       grid, store.facts(), models::plan_gcn(store, model_settings), model_settings, settings.optimizer,

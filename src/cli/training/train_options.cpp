@@ -80,7 +80,11 @@ void add_computing(Command& command, TrainOptions& o) {
   add_gemm_math_option(command, o.gemm_math);
   command.option("--comm-dtype", o.comm_dtype, "Numbers on the wire: fp32, bf16 or fp16",
                  one_of({"fp32", "bf16", "fp16"}));
-  command.option("--overlap", o.overlap, "Communicate while computing: on or off", one_of({"on", "off"}));
+  command.option(
+      "--overlap", o.overlap,
+      "Communicate while computing: auto (where processors do not move the data themselves), on or "
+      "off",
+      one_of({"auto", "on", "off"}));
   command.option("--order", o.order, "Order of a layer's products: auto, aggregate or transform first",
                  one_of({"auto", "aggregate", "transform"}));
   command.option(

@@ -70,10 +70,22 @@ models::GcnSettings model_of(TrainOptions const& o) {
   settings.gather = pmm::parse_gather(o.gather);
   if (settings.gather == pmm::Gather::needed && o.schedule != "rows")
     runtime::throw_user("--gather needed moves rows between owners of vertices: it needs --schedule rows");
-  settings.overlaps = o.overlap == "on";
+  settings.overlaps = o.overlap != "off";
   settings.wire = wire_of(o.comm_dtype);
   settings.seed = static_cast<std::uint64_t>(o.seed);
   return settings;
+}
+
+pmm::AxisSet hidden_axes(pmm::ProcessGrid const& grid, std::string const& overlap) {
+  if (overlap == "on") return pmm::group_axes;
+  if (overlap == "off" || !pmm::runs_on_host || grid.world().is_on_one_node()) return {};
+  pmm::AxisSet axes;
+  for (auto const axis : pmm::spatial_axes) {
+    auto const reaches_others = grid.over(axis).is_on_one_node() ? 0 : 1;
+    if (runtime::all_reduced(grid.world(), reaches_others, runtime::Reduction::max) > 0)
+      axes = axes.with(axis);
+  }
+  return axes;
 }
 
 models::TrainSettings training_of(TrainOptions const& o) {

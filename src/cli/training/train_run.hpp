@@ -22,6 +22,10 @@ namespace orthant::cli {
 [[nodiscard]] runtime::Wire wire_of(std::string const& word);
 /// What the options ask for.
 [[nodiscard]] models::GcnSettings model_of(TrainOptions const& options);
+/// Axes along which the schedule rows sends while it multiplies: of `overlap` "on" all, of "off" none, of
+/// "auto" on host processors those that reach other nodes. Within a node processors move the data themselves,
+/// and on a device messages wait in the stream of the products. The same on all ranks. Collective.
+[[nodiscard]] pmm::AxisSet hidden_axes(pmm::ProcessGrid const& grid, std::string const& overlap);
 [[nodiscard]] models::TrainSettings training_of(TrainOptions const& options);
 /// Throws UserError where --comm-dtype does not go with --compute-dtype.
 void require_fitting_types(TrainOptions const& options);

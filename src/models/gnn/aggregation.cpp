@@ -24,6 +24,7 @@ class ProductAggregation final : public Aggregation<T> {
                 pmm::DistMatrix<T> const& to) override {
     backward_.run(exec, adjacency_, from, to);
   }
+  void prefetch_backward(DefaultExec const&, pmm::DistMatrix<T> const&) override {}
 
  private:
   pmm::DistSparse<T> adjacency_;
@@ -46,6 +47,9 @@ class OwnedAggregation final : public Aggregation<T> {
   void backward(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                 pmm::DistMatrix<T> const& to) override {
     backward_.run(exec, from, to);
+  }
+  void prefetch_backward(DefaultExec const& exec, pmm::DistMatrix<T> const& from) override {
+    backward_.prefetch(exec, from);
   }
 
  private:

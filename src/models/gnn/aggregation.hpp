@@ -27,6 +27,9 @@ class Aggregation {
                        pmm::DistMatrix<T> const& to) = 0;
   virtual void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                         pmm::DistMatrix<T> const& to) = 0;
+  /// Begins to send `from` ahead of backward(), if it need not be multiplied first. Until then it must not
+  /// change, and the workspace is lent.
+  virtual void prefetch_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from) = 0;
 };
 
 /// For the layer that `plan` describes, whose messages travel in `wire`. `grid` must outlive it. Throws Error

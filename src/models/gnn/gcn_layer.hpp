@@ -28,7 +28,7 @@ struct GcnScratch {
   GrowingVector<T> middle{"orthant::models::middle"};
   std::shared_ptr<pmm::Workspace<T>> workspace = std::make_shared<pmm::Workspace<T>>();
   std::shared_ptr<pmm::Workspace<T>> overlapped =
-      std::make_shared<pmm::Workspace<T>>(); // of a product under way
+      std::make_shared<pmm::Workspace<T>>(); // of a product beside which others run
 };
 
 /// Memory that a layer has to itself: what the backward pass reads.

@@ -143,7 +143,8 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
   require_countable(shape);
   GcnPlan plan;
   auto const has_owners = shape.schedule == Schedule::rows;
-  OwnerRoles const owners{{}, shape.is_symmetric ? pmm::Flow::forward : pmm::Flow::transpose};
+  OwnerRoles const owners{
+      {}, shape.is_symmetric ? pmm::Flow::forward : pmm::Flow::transpose, shape.hidden_axes};
   // Owners have whole rows: all three axes cut them.
   auto const first = has_owners ? Roles{pmm::group_axes, {}, {}} : Roles{};
   auto roles = first;

@@ -55,13 +55,15 @@ struct GcnShape {
   bool has_residuals = false;     // around layers that are as wide as what they read, features left out
   bool has_input_dropout = false; // else A^ F0 is the same every epoch
   Schedule schedule = Schedule::pmm3d;
-  bool is_symmetric = false; // the pattern of A: rows go back as they came
+  bool is_symmetric = false;  // the pattern of A: rows go back as they came
+  pmm::AxisSet hidden_axes{}; // schedule rows: whose messages travel while products are computed
 };
 
 /// How a layer of the schedule rows aggregates.
 struct OwnerRoles {
   pmm::Roles roles;
   pmm::Flow backward = pmm::Flow::transpose;
+  pmm::AxisSet hidden_axes{};
 };
 
 struct GcnLayerPlan {

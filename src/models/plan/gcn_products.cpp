@@ -26,12 +26,12 @@ pmm::CellSizes cells_of(pmm::StepPlan const& step, GcnLayerPlan const& p) {
 
 GcnLayerAggregates aggregates_of(GcnLayerPlan const& p, pmm::CellSizes const& cells, runtime::Wire wire,
                                  pmm::NeededCountsOfAxes const& needed) {
-  auto const& [roles, backward] = p.owners.value();
+  auto const& [roles, backward, hidden_axes] = p.owners.value();
   auto const width = p.aggregated_width();
   auto const [forward_formula, backward_formula] =
       p.aggregates_first ? std::pair("H = A F", "dF = A^T dH") : std::pair("Q = A U", "dU = A^T dQ");
-  return {{forward_formula, p.adjacency, roles, cells, width, pmm::Flow::forward, wire, needed},
-          {backward_formula, p.adjacency, roles, cells, width, backward, wire, needed}};
+  return {{forward_formula, p.adjacency, roles, cells, width, pmm::Flow::forward, wire, needed, hidden_axes},
+          {backward_formula, p.adjacency, roles, cells, width, backward, wire, needed, hidden_axes}};
 }
 
 LinearProducts products_of(LinearPlan const& p, runtime::Wire wire) {

@@ -33,6 +33,7 @@ GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
   shape.has_input_dropout = settings.input_dropout() > 0;
   shape.schedule = settings.schedule;
   shape.is_symmetric = facts.is_symmetric;
+  shape.hidden_axes = settings.hidden_axes;
   return shape;
 }
 

@@ -31,7 +31,10 @@ struct GcnSettings {
   ProductOrder order = ProductOrder::automatic;
   Schedule schedule = Schedule::pmm3d;
   pmm::Gather gather = pmm::Gather::all; // in the schedule rows
-  bool overlaps = true;
+  bool overlaps = true;                  // reductions of products run while others are computed
+  /// In the schedule rows: whose messages travel while products are computed. It pays where processors do not
+  /// move the data themselves.
+  pmm::AxisSet hidden_axes{};
   runtime::Wire wire = runtime::Wire::native;
   std::uint64_t seed = 0;
 

@@ -17,15 +17,25 @@ void reserve_buffers(Work& work, AggregateSteps const& steps) {
   auto const own = steps.num_own * steps.width;
   auto const slab = steps.num_in_slab();
   auto const& [gather, sum] = std::tie(steps.gather, steps.sum);
-  if (steps.must_exchange) work.reserve(Slot::left, std::max(own, slab));
+  if (steps.must_exchange) work.reserve(Slot::left, sum.in_chunks ? own : std::max(own, slab));
   if (steps.must_exchange || gather.must_run)
     work.reserve(Slot::right, std::max(steps.must_exchange ? own : 0, steps.num_operand()));
-  if (steps.must_exchange || sum.must_run) work.reserve(Slot::result, steps.num_partial());
   if (gather.moves_needed) {
     work.reserve(Slot::left, gather.num_of_slab());
     work.reserve(Slot::result, slab);
   }
+  if (sum.in_chunks) {
+    work.reserve(Slot::left, sum.num_of_slab());
+    work.reserve(Slot::result, std::max(2 * steps.num_in_chunk(), slab));
+    return;
+  }
+  if (steps.must_exchange || sum.must_run) work.reserve(Slot::result, steps.num_partial());
   if (sum.moves_needed) work.reserve(Slot::right, sum.num_of_slab());
+}
+
+template<class T>
+Vector<T> part_of(Vector<T> const& numbers, Range range) {
+  return Vector<T>(numbers.data() + range.begin, static_cast<std::size_t>(range.size()));
 }
 
 } // namespace
@@ -58,89 +68,172 @@ NeededSlabs const& Aggregate<T>::needed_over(Axis axis) const {
 }
 
 template<class T>
-Vector<T> Aggregate<T>::gathered(DefaultExec const& exec, Vector<T> const& from) {
+void Aggregate<T>::require_own(DistMatrix<T> const& matrix) const {
+  ORTHANT_REQUIRE(matrix.block().rows.size() == steps_.num_own && matrix.extents().columns == steps_.width &&
+                      matrix.block().columns.size() == steps_.width,
+                  "an aggregation of ", steps_.num_own, " own rows of ", steps_.width, " columns, not of ",
+                  matrix.placement().to_string());
+}
+
+template<class T>
+Vector<T> Aggregate<T>::operand_of(Vector<T> const& from) const {
+  return steps_.must_exchange || steps_.gather.must_run ? workspace_->lend(Slot::right, steps_.num_operand())
+                                                        : from;
+}
+
+template<class T>
+Vector<T> Aggregate<T>::own_slab_of(Vector<T> const& from) const {
   auto const& s = steps_;
-  auto const own = s.num_own * s.width;
-  auto const operand =
-      s.must_exchange || s.gather.must_run ? workspace_->lend(Slot::right, s.num_operand()) : from;
+  if (s.num_parts == 1) return from;
+  if (s.gather.moves_needed) return workspace_->lend(Slot::result, s.num_in_slab());
+  auto const begin = s.slab_begin * s.part; // where a gather of whole slabs wants it
+  return part_of(operand_of(from), {begin, begin + s.num_in_slab()});
+}
 
-  // 1: columns out, rows in, to where a gather of whole slabs wants the own one
-  auto own_slab = from;
-  if (s.num_parts > 1)
-    own_slab = s.gather.moves_needed ? workspace_->lend(Slot::result, s.num_in_slab())
-                                     : Vector<T>(operand.data() + s.slab_begin * s.part,
-                                                 static_cast<std::size_t>(s.num_in_slab()));
-  if (s.must_exchange) {
-    auto const columns = workspace_->lend(Slot::left, own);
-    split_columns(exec, from, s.num_own, s.width, s.num_parts, columns);
-    runtime::all_to_allv(exec, grid_->over(roles_.b), columns, s.columns, own_slab, s.rows, wire_);
-  }
-  if (!s.gather.must_run) return operand;
+template<class T>
+void Aggregate<T>::prefetch(DefaultExec const& exec, DistMatrix<T> const& from) {
+  auto const& s = steps_;
+  require_own(from);
+  ORTHANT_REQUIRE(!is_prefetched_, "an operand is prefetched twice at once");
+  is_prefetched_ = true;
+  if (!s.must_exchange) return;
+  // 1: columns out, rows in
+  auto const& over = grid_->over(roles_.b);
+  auto const columns = workspace_->lend(Slot::left, s.num_own * s.width);
+  auto const own_slab = own_slab_of(from.storage());
+  split_columns(exec, from.storage(), s.num_own, s.width, s.num_parts, columns);
+  if (s.hides_exchange)
+    exchange_ = runtime::start_all_to_allv(exec, over, columns, s.columns, own_slab, s.rows, wire_);
+  else
+    runtime::all_to_allv(exec, over, columns, s.columns, own_slab, s.rows, wire_);
+}
 
+template<class T>
+void Aggregate<T>::gather(DefaultExec const& exec, Vector<T> const& own_slab, Vector<T> const& operand) {
+  auto const& gather = steps_.gather;
+  if (!gather.must_run) return;
   // 2: the slabs of all ranks of the axis, one after the other, or what the block touches of them
-  auto const& over = grid_->over(s.gather.axis);
-  if (s.gather.moves_needed) {
-    auto const picked = workspace_->lend(Slot::left, s.gather.num_of_slab());
-    pick_rows(exec, own_slab, needed_over(s.gather.axis).asked, s.part, picked);
-    runtime::all_to_allv(exec, over, picked, s.gather.of_slab, operand, s.gather.of_block, wire_);
+  auto const& over = grid_->over(gather.axis);
+  if (gather.moves_needed) {
+    auto const picked = workspace_->lend(Slot::left, gather.num_of_slab());
+    pick_rows(exec, own_slab, needed_over(gather.axis).asked, steps_.part, picked);
+    runtime::all_to_allv(exec, over, picked, gather.of_slab, operand, gather.of_block, wire_);
   } else {
-    runtime::all_gatherv(exec, over, own_slab, operand, s.gather.of_block, wire_);
+    runtime::all_gatherv(exec, over, own_slab, operand, gather.of_block, wire_);
   }
-  return operand;
+}
+
+/// product := those rows of the block's matrix, times the operand. It has no other rows.
+template<class T>
+void Aggregate<T>::multiply(DefaultExec const& exec, Range rows, Vector<T> const& operand,
+                            Vector<T> const& product) {
+  if (rows.size() == 0) return;
+  // The kernel counts rows from the first of all, and writes those of the range alone.
+  Matrix<T> const all_rows(product.data() - rows.begin * steps_.part,
+                           static_cast<std::size_t>(steps_.num_outer), static_cast<std::size_t>(steps_.part));
+  block_.apply(exec, rows, as_matrix(operand, steps_.num_inner, steps_.part), all_rows);
 }
 
 template<class T>
-void Aggregate<T>::multiply(DefaultExec const& exec, Vector<T> const& operand, Vector<T> const& partial) {
-  grid_->world().instruments().flops.sparse += 2 * block_.block().csr.num_nonzeros() * steps_.part;
-  block_.apply(exec, {0, steps_.num_outer}, as_matrix(operand, steps_.num_inner, steps_.part),
-               as_matrix(partial, steps_.num_outer, steps_.part));
-}
-
-template<class T>
-void Aggregate<T>::sum(DefaultExec const& exec, Vector<T> const& partial, Vector<T> const& to) {
+Vector<T> Aggregate<T>::summed(DefaultExec const& exec, Vector<T> const& operand, Vector<T> const& to) {
   auto const& s = steps_;
+  if (s.sum.in_chunks) return summed_in_chunks(exec, operand, to);
+
+  // 3: P := A[c,a] F_a
+  auto const partial =
+      s.must_exchange || s.sum.must_run ? workspace_->lend(Slot::result, s.num_partial()) : to;
+  multiply(exec, {0, s.num_outer}, operand, partial);
+  if (!s.sum.must_run) return partial;
 
   // 4: the sum of this rank's slab over the ranks of the axis
-  auto sum = partial;
-  if (s.sum.must_run) {
-    auto const& over = grid_->over(s.sum.axis);
-    sum = s.must_exchange ? workspace_->lend(Slot::left, s.num_in_slab()) : to;
-    if (s.sum.moves_needed) {
-      auto const& needed = needed_over(s.sum.axis);
-      auto const addends = workspace_->lend(Slot::right, s.sum.num_of_slab());
-      runtime::all_to_allv(exec, over, partial, s.sum.of_block, addends, s.sum.of_slab, wire_);
-      add_rows(exec, addends, needed.addend_offsets, needed.addends, s.part, sum);
-    } else {
-      runtime::reduce_scatterv(exec, over, partial, sum, s.sum.of_block, runtime::Reduction::sum, wire_);
-    }
+  auto const& over = grid_->over(s.sum.axis);
+  auto const sum = s.must_exchange ? workspace_->lend(Slot::left, s.num_in_slab()) : to;
+  if (s.sum.moves_needed) {
+    auto const& needed = needed_over(s.sum.axis);
+    auto const addends = workspace_->lend(Slot::right, s.sum.num_of_slab());
+    runtime::all_to_allv(exec, over, partial, s.sum.of_block, addends, s.sum.of_slab, wire_);
+    add_rows(exec, addends, needed.addend_offsets, needed.addends, s.part, sum);
+  } else {
+    runtime::reduce_scatterv(exec, over, partial, sum, s.sum.of_block, runtime::Reduction::sum, wire_);
   }
+  return sum;
+}
 
-  // 5: rows out, columns in
-  if (s.must_exchange) {
-    auto const columns = workspace_->lend(Slot::right, s.num_own * s.width);
-    runtime::all_to_allv(exec, grid_->over(roles_.b), sum, s.rows, columns, s.columns, wire_);
-    join_columns(exec, columns, s.num_own, s.width, s.num_parts, to);
+/// Multiplies the rows of the slab `step` ranks further on, and sends them there. What the rank as far behind
+/// sends is its addend.
+template<class T>
+void Aggregate<T>::send_chunk(DefaultExec const& exec, int step, Vector<T> const& operand,
+                              Vector<T> const& addends) {
+  auto const& s = steps_;
+  auto const& over = grid_->over(s.sum.axis);
+  auto const target = (over.rank() + step) % over.size();
+  auto const source = (over.rank() - step + over.size()) % over.size();
+  auto const rows = range_of(s.sum.of_block, target);
+  auto const addend = range_of(s.sum.of_slab, source);
+
+  auto& chunk = chunks_[static_cast<std::size_t>(step % 2)];
+  chunk.request.wait(); // of the chunk before the last one, which was in the same place
+  auto const begin = step % 2 * s.num_in_chunk();
+  auto const product =
+      part_of(workspace_->lend(Slot::result, 2 * s.num_in_chunk()), {begin, begin + rows.size()});
+  multiply(exec, {rows.begin / s.part, rows.end / s.part}, operand, product);
+
+  chunk.sent.assign(static_cast<std::size_t>(over.size()), 0);
+  chunk.received.assign(static_cast<std::size_t>(over.size()), 0);
+  chunk.sent[static_cast<std::size_t>(target)] = rows.size();
+  chunk.received[static_cast<std::size_t>(source)] = addend.size();
+  chunk.request = runtime::start_all_to_allv(exec, over, product, chunk.sent, part_of(addends, addend),
+                                             chunk.received, wire_);
+}
+
+template<class T>
+Vector<T> Aggregate<T>::summed_in_chunks(DefaultExec const& exec, Vector<T> const& operand,
+                                         Vector<T> const& to) {
+  auto const& s = steps_;
+  auto const& over = grid_->over(s.sum.axis);
+
+  // 3 and 4: a slab is sent while the next one is multiplied. This rank's own one goes the same way, last, so
+  // that a 16-bit wire rounds it, too.
+  auto const addends = workspace_->lend(Slot::left, s.sum.num_of_slab());
+  for (int step = 1; step <= over.size(); ++step)
+    send_chunk(exec, step, operand, addends);
+  for (auto& chunk : chunks_)
+    chunk.request.wait();
+
+  auto const sum = s.must_exchange || s.rounds_sum ? workspace_->lend(Slot::result, s.num_in_slab()) : to;
+  if (s.sum.moves_needed) {
+    auto const& needed = needed_over(s.sum.axis);
+    add_rows(exec, addends, needed.addend_offsets, needed.addends, s.part, sum);
+  } else {
+    add_slabs(exec, addends, over.size(), s.part, sum);
   }
+  if (!s.rounds_sum) return sum;
+  auto const& own = chunks_[static_cast<std::size_t>(over.size() % 2)].sent; // of the last chunk
+  runtime::all_to_allv(exec, over, sum, own, to, own, wire_);
+  return to;
+}
+
+template<class T>
+void Aggregate<T>::return_columns(DefaultExec const& exec, Vector<T> const& slab, Vector<T> const& to) {
+  auto const& s = steps_;
+  if (!s.must_exchange) return;
+  // 5: rows out, columns in
+  auto const columns = workspace_->lend(Slot::right, s.num_own * s.width);
+  runtime::all_to_allv(exec, grid_->over(roles_.b), slab, s.rows, columns, s.columns, wire_);
+  join_columns(exec, columns, s.num_own, s.width, s.num_parts, to);
 }
 
 template<class T>
 void Aggregate<T>::run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to) {
-  auto const& s = steps_;
-  auto const require_own = [&](DistMatrix<T> const& matrix) {
-    ORTHANT_REQUIRE(matrix.block().rows.size() == s.num_own && matrix.extents().columns == s.width &&
-                        matrix.block().columns.size() == s.width,
-                    "an aggregation of ", s.num_own, " own rows of ", s.width, " columns, not of ",
-                    matrix.placement().to_string());
-  };
   require_own(from);
   require_own(to);
-
-  auto const operand = gathered(exec, from.storage());
-  // 3: P := A[c,a] F_a
-  auto const partial =
-      s.must_exchange || s.sum.must_run ? workspace_->lend(Slot::result, s.num_partial()) : to.storage();
-  multiply(exec, operand, partial);
-  sum(exec, partial, to.storage());
+  if (!is_prefetched_) prefetch(exec, from);
+  exchange_.wait();
+  is_prefetched_ = false;
+  auto const operand = operand_of(from.storage());
+  gather(exec, own_slab_of(from.storage()), operand);
+  grid_->world().instruments().flops.sparse += 2 * block_.block().csr.num_nonzeros() * steps_.part;
+  return_columns(exec, summed(exec, operand, to.storage()), to.storage());
 }
 
 template class Aggregate<float>;

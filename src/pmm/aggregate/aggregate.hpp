@@ -18,6 +18,17 @@
 // and sums over c, with the transposed block. Both send equally much. Source: derived for Orthant; the idea of whole rows
 // between layers is that of hpcgroup/plexus ("hybrid"), which permutes rows where cells.hpp orders them.
 //
+// Messages may travel while products are computed (AggregatePlan::hidden_axes). Along the axis of step 4, the
+// rows of one slab are multiplied while those of the slab before are sent, this rank's own slab last. Every
+// rank keeps the addends of its slab, and adds them in the order of the ranks once all are there:
+//
+//   for i = 1, .., G:   P_i := A[slab (rank + i) mod G, :] F_a, sent to that rank behind the product of P_(i+1)
+//   H_slab := sum over ranks, in order, of what they sent
+//
+// So two chunks of P and the addends of one slab take the place of P. Step 1 may be started ahead of a run. No
+// sum is split: results differ from those of a reduce_scatter by its order of addition alone, which MPI and NCCL
+// choose; if only two numbers are added, or on a 16-bit wire, or if only needed rows move, they do not differ.
+//
 // Steps 2 and 4 may move only the rows that blocks touch (needed_rows.hpp): as exchanges over their axes, of
 // which step 4 adds what it receives in the order of the ranks. On a 16-bit wire each addend is rounded once,
 // this rank's own one, too, and the sum is in fp32 until step 5.
@@ -26,7 +37,9 @@
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/workspace.hpp"
 #include "pmm/spmm/local_spmm.hpp"
+#include "runtime/comm/collectives.hpp"
 
+#include <array>
 #include <memory>
 
 namespace orthant::pmm {
@@ -50,11 +63,30 @@ class Aggregate {
   /// is complete on return.
   void run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to);
 
+  /// Step 1 ahead of run(), which then does not repeat it: under way during other work if b is one of the
+  /// hidden axes, else complete on return. Until then `from` must not change, and the workspace is lent.
+  /// Collective as run().
+  void prefetch(DefaultExec const& exec, DistMatrix<T> const& from);
+
  private:
-  /// Steps 1 and 2, step 3, and steps 4 and 5.
-  [[nodiscard]] Vector<T> gathered(DefaultExec const& exec, Vector<T> const& from);
-  void multiply(DefaultExec const& exec, Vector<T> const& operand, Vector<T> const& partial);
-  void sum(DefaultExec const& exec, Vector<T> const& partial, Vector<T> const& to);
+  /// A chunk of step 4 on its way.
+  struct Chunk {
+    std::vector<std::int64_t> sent, received; // [ranks of the axis] elements, all 0 but one; lent to:
+    runtime::Request request;
+  };
+
+  void require_own(DistMatrix<T> const& matrix) const;
+  [[nodiscard]] Vector<T> operand_of(Vector<T> const& from) const;
+  /// Where step 1 leaves the rows of this rank's slab.
+  [[nodiscard]] Vector<T> own_slab_of(Vector<T> const& from) const;
+  /// Step 2. Steps 3 and 4, at once or in chunks: this rank's slab of the result. Step 5.
+  void gather(DefaultExec const& exec, Vector<T> const& own_slab, Vector<T> const& operand);
+  [[nodiscard]] Vector<T> summed(DefaultExec const& exec, Vector<T> const& operand, Vector<T> const& to);
+  [[nodiscard]] Vector<T> summed_in_chunks(DefaultExec const& exec, Vector<T> const& operand,
+                                           Vector<T> const& to);
+  void return_columns(DefaultExec const& exec, Vector<T> const& slab, Vector<T> const& to);
+  void multiply(DefaultExec const& exec, Range rows, Vector<T> const& operand, Vector<T> const& product);
+  void send_chunk(DefaultExec const& exec, int step, Vector<T> const& operand, Vector<T> const& addends);
   /// Those of the axis of step 2 or of step 4.
   [[nodiscard]] NeededSlabs const& needed_over(Axis axis) const;
 
@@ -65,6 +97,9 @@ class Aggregate {
   LocalSpmm<T> block_;
   std::shared_ptr<Workspace<T>> workspace_;
   std::shared_ptr<NeededRows const> needed_;
+  bool is_prefetched_ = false;
+  runtime::Request exchange_; // of step 1
+  std::array<Chunk, 2> chunks_;
 };
 
 extern template class Aggregate<float>;

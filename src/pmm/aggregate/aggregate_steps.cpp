@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/aggregate/aggregate_steps.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <tuple>
 
@@ -50,6 +51,15 @@ std::int64_t SlabExchange::num_of_slab() const {
   return sum_of(of_slab);
 }
 
+Range range_of(Counts const& counts, int rank) {
+  auto const begin = sum_before(counts, rank);
+  return {begin, begin + counts[static_cast<std::size_t>(rank)]};
+}
+
+std::int64_t AggregateSteps::num_in_chunk() const {
+  return std::ranges::max(sum.of_block);
+}
+
 AggregateSteps::AggregateSteps(GridShape const& shape, Coordinates const& coordinates,
                                AggregatePlan const& plan)
     : width(plan.width),
@@ -75,6 +85,12 @@ AggregateSteps::AggregateSteps(GridShape const& shape, Coordinates const& coordi
   num_inner = is_forward ? num_columns : num_rows;
   num_outer = is_forward ? num_rows : num_columns;
   slab_begin = sum_before(is_forward ? sizes.over_c : sizes.over_a, coordinates.along(gather.axis));
+
+  hides_exchange = must_exchange && plan.hidden_axes.contains(roles.b);
+  sum.in_chunks = sum.must_run && plan.hidden_axes.contains(sum.axis);
+  if (sum.in_chunks && !sum.moves_needed) sum.of_slab = Counts(sum.of_block.size(), num_in_slab());
+  // Step 5 would round the sum anyway.
+  rounds_sum = sum.in_chunks && !sum.moves_needed && !must_exchange && plan.wire != Wire::native;
 }
 
 void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_nonzeros) {
@@ -102,7 +118,12 @@ void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_
   product.n = steps.part;
   product.num_nonzeros = num_nonzeros;
   step.add_product(std::move(product));
-  if (sum.must_run && sum.moves_needed)
+  if (sum.in_chunks) {
+    for (int i = 0; i < step.shape().size(sum.axis); ++i) // this rank's own chunk goes nowhere
+      step.add_call(Operation::all_to_all, sum.axis,
+                    i == place(sum.axis) ? 0 : bytes(sum.of_block[static_cast<std::size_t>(i)]));
+    if (steps.rounds_sum) step.add_call(Operation::all_to_all, sum.axis, 0);
+  } else if (sum.must_run && sum.moves_needed)
     exchange(sum.axis, sum.of_block);
   else if (sum.must_run)
     step.add_call(Operation::reduce_scatter, sum.axis, bytes(steps.num_partial()));

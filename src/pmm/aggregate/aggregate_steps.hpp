@@ -13,17 +13,22 @@ namespace orthant::pmm {
 enum class Flow : std::uint8_t { forward, transpose };
 
 /// Step 2 or step 4: rows between the block of this rank and the slabs of the ranks of an axis, either all
-/// of them (all_gather, reduce_scatter) or those that blocks touch (all_to_all).
+/// of them (all_gather, reduce_scatter) or those that blocks touch (all_to_all). Step 4 may send the rows of
+/// each slab as soon as they are multiplied (all_to_all).
 struct SlabExchange {
   Axis axis{};
   bool must_run = false;
   bool moves_needed = false;
+  bool in_chunks = false;             // of step 4: a chunk is the rows of one slab
   std::vector<std::int64_t> of_block; // [ranks of the axis] elements of each slab that the block has
-  std::vector<std::int64_t> of_slab;  // of the own slab that each block has; empty unless moves_needed
+  std::vector<std::int64_t> of_slab;  // of the own slab that each block has; empty unless exchanged
 
   [[nodiscard]] std::int64_t num_of_block() const;
   [[nodiscard]] std::int64_t num_of_slab() const;
 };
+
+/// The part of a rank, if the parts of ranks lie one after the other.
+[[nodiscard]] Range range_of(std::vector<std::int64_t> const& counts, int rank);
 
 /// An aggregation by name, without its block: what a list of a step holds.
 struct AggregatePlan {
@@ -35,6 +40,7 @@ struct AggregatePlan {
   Flow flow = Flow::forward;
   Wire wire = Wire::native;
   NeededCountsOfAxes needed{}; // of Flow::forward, whatever the flow
+  AxisSet hidden_axes{};       // whose messages travel while products are computed
 };
 
 struct AggregateSteps {
@@ -43,6 +49,8 @@ struct AggregateSteps {
   [[nodiscard]] std::int64_t num_operand() const { return num_inner * part; } // elements after step 2
   [[nodiscard]] std::int64_t num_partial() const { return num_outer * part; } // elements after step 3
   [[nodiscard]] std::int64_t num_in_slab() const { return num_slab * part; }
+  /// Elements of the largest chunk of step 4.
+  [[nodiscard]] std::int64_t num_in_chunk() const;
 
   std::int64_t num_own = 0;   // n
   std::int64_t num_slab = 0;  // n_ac
@@ -52,6 +60,8 @@ struct AggregateSteps {
   std::int64_t part = 0;      // w_b
   int num_parts = 1;          // ranks of b
   bool must_exchange = false;
+  bool hides_exchange = false;             // step 1 may be under way during other work
+  bool rounds_sum = false;                 // after step 4 in chunks, as a reduce_scatter does
   std::int64_t slab_begin = 0;             // row of a whole operand where the own slab begins
   std::vector<std::int64_t> columns, rows; // [ranks of b] elements that this rank sends in step 1, and gets
   SlabExchange gather, sum;

@@ -51,6 +51,32 @@ struct Sums {
   }
 };
 
+template<class T>
+struct SlabSums {
+  T const* slabs;
+  std::int64_t num_slabs;
+  std::int64_t num_rows;
+  std::int64_t width;
+  T* sums;
+
+  KOKKOS_FUNCTION void element(std::int64_t i, std::int64_t j) const {
+    auto sum = T{0};
+    for (std::int64_t slab = 0; slab < num_slabs; ++slab)
+      sum += slabs[(slab * num_rows + i) * width + j];
+    sums[i * width + j] = sum;
+  }
+  /// Slab after slab: the row of each is read in one go.
+  void row(std::int64_t i) const {
+    auto* const sum = sums + i * width;
+    std::fill_n(sum, width, T{0});
+    for (std::int64_t slab = 0; slab < num_slabs; ++slab) {
+      auto const* const addend = slabs + (slab * num_rows + i) * width;
+      for (std::int64_t j = 0; j < width; ++j)
+        sum[j] += addend[j];
+    }
+  }
+};
+
 /// Rows on host processors, elements on a device.
 template<class Rows>
 void for_each(DefaultExec const& exec, char const* label, std::int64_t num_rows, Rows const& rows) {
@@ -82,11 +108,20 @@ void add_rows(DefaultExec const& exec, Vector<T> const& parts, Vector<Offset> co
            Sums<T>{parts.data(), offsets.data(), addends.data(), width, sums.data()});
 }
 
+template<class T>
+void add_slabs(DefaultExec const& exec, Vector<T> const& slabs, std::int64_t num_slabs, std::int64_t width,
+               Vector<T> const& sums) {
+  auto const num_rows = static_cast<std::int64_t>(sums.extent(0)) / width;
+  for_each(exec, "orthant::pmm::add_slabs", num_rows,
+           SlabSums<T>{slabs.data(), num_slabs, num_rows, width, sums.data()});
+}
+
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void pick_rows(DefaultExec const&, Vector<T> const&, Vector<LocalColumn> const&, std::int64_t,    \
                           Vector<T> const&);                                                                 \
   template void add_rows(DefaultExec const&, Vector<T> const&, Vector<Offset> const&, Vector<Offset> const&, \
-                         std::int64_t, Vector<T> const&);
+                         std::int64_t, Vector<T> const&);                                                    \
+  template void add_slabs(DefaultExec const&, Vector<T> const&, std::int64_t, std::int64_t, Vector<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE
