@@ -21,6 +21,8 @@ bool has_company(GridShape const& shape, Placement const& placement, Block const
 BlockRead::BlockRead(GridShape const& shape, Coordinates const& coordinates, Placement const& placement)
     : block(block_of(shape, coordinates, placement)),
       must_gather(placement.layout.storage != Storage::replicated && has_company(shape, placement, block)) {
+  ORTHANT_REQUIRE(placement.layout.storage != Storage::partial,
+                  "a sum is read before it is taken: ", placement.to_string());
   if (!must_gather) return;
   counts = piece_counts(shape, coordinates, placement);
   num_gathered = sum_of(counts);
@@ -29,7 +31,7 @@ BlockRead::BlockRead(GridShape const& shape, Coordinates const& coordinates, Pla
 BlockWrite::BlockWrite(GridShape const& shape, Coordinates const& coordinates, Placement const& placement,
                        std::int64_t wanted_chunks)
     : block(block_of(shape, coordinates, placement)),
-      must_reduce(has_company(shape, placement, block)) {
+      must_reduce(placement.layout.storage != Storage::partial && has_company(shape, placement, block)) {
   ORTHANT_REQUIRE(wanted_chunks >= 1, "a result in ", wanted_chunks, " chunks");
   if (!must_reduce) return;
   if (placement.layout.storage == Storage::replicated) {
