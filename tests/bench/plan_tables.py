@@ -28,7 +28,7 @@ STRUCTURES = {
     "activations": ("output", "aggregated", "activated", "inverse_rms", "passed", "projected", "logits"),
     "gradients of activations": ("gradient", "middle", "row_sums", "residual_gradient"),
     "workspace": ("workspace",),
-    "parameters": ("weight", "bias", "norm_scale"),
+    "parameters": ("weight", "bias", "norm_scale", "parameter"),
     "optimizer": ("first_moment", "second_moment", "num_steps", "step_"),
     "targets and loss": ("classes", "splits", "label_indicator", "RowLoss/"),
     "ids of vertices": ("original_ids",),

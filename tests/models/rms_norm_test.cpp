@@ -3,6 +3,7 @@
 // The fused kernels of RMSNorm, ReLU and dropout against the formulas, on every grid.
 #include "models/core/rms_norm.hpp"
 
+#include "pmm/rows/bias.hpp"
 #include "pmm/rows/column_sums.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
@@ -104,6 +105,7 @@ void RmsNorm::run(models::Dropout const& dropout, models::Write write, pmm::Exte
   models::rms_norm_relu_dropout<double>({}, z, scale, dropout, keys, state, result, write);
   models::rms_norm_relu_dropout_backward<double>({}, z, scale, dropout.probability, state, row_sums, gradient,
                                                  scale_gradient, work);
+  pmm::reduce_sums({}, gradient, scale_gradient);
 
   auto expected = reference(dropout, extents);
   if (write == models::Write::add)

@@ -106,6 +106,43 @@ TEST_P(OwnedBlock, IsThePartOfTheMatrixThatTheRolesName) {
     }
 }
 
+TEST_P(OwnedBlock, BelongsToNetworksWhoseParametersHaveTheSameBitsOnAllRanks) {
+  models::GcnSettings settings;
+  settings.schedule = models::Schedule::rows;
+  settings.norm = models::Norm::rms;
+  settings.has_head = true;
+  settings.projected_width = 9;
+  settings.set_layers(2, 9);
+  auto const store = store_of_dataset(world_, "sbm:vertices=101,edges=600,features=13,classes=5");
+  models::Gcn<float> model(grid_, store, settings);
+  auto loss = models::make_vertex_loss<float>(grid_, store, model.plan().logits());
+  models::Trainer<float> trainer(grid_, model, loss, {});
+  for (std::int64_t epoch = 1; epoch <= 3; ++epoch)
+    static_cast<void>(trainer.train_epoch(epoch));
+  static_cast<void>(trainer.evaluate()); // reads what the last update wrote
+
+  auto const expect_same = [&](runtime::Vector<float> const& numbers) {
+    auto const host = host_copy(numbers);
+    std::vector<float> const here(host.data(), host.data() + host.extent(0));
+    auto of_first = here;
+    runtime::broadcast(runtime::host, world_, of_first, 0);
+    EXPECT_FALSE(here.empty());
+    EXPECT_EQ(here, of_first);
+  };
+  auto const& parameters = *model.shared_parameters();
+  for (auto const& layer :
+       {parameters.projection(), parameters.layer(0), parameters.layer(1), parameters.head()}) {
+    expect_same(layer.weight.storage());
+    expect_same(layer.bias.local());
+  }
+  expect_same(parameters.layer(1).norm_scale.local());
+  // Every number is updated by one rank.
+  for (auto const& parameter : model.parameters())
+    EXPECT_EQ(runtime::all_reduced(world_, static_cast<std::int64_t>(parameter.value().extent(0))),
+              parameter.num_numbers())
+        << parameter.name;
+}
+
 class RowsOnBatches : public ::testing::TestWithParam<std::array<int, 4>> {
  protected:
   /// Losses, norms and scores of a training on batches.
@@ -268,9 +305,9 @@ TEST(RowsSchedule, SentBytesOf1024RanksAreTheClosedForms) {
 
   auto const units = 2 * n * 32 + 2 * n * 16; // both layers transform first, so both go both ways
   auto const activations = (31 + 7) * units + 2 * 3 * units / 4;
-  // W of 64 x 32 is gathered once and dW scattered; that of layer 1, 512 numbers padded to one per rank, is
-  // gathered twice. Two norms; the loss.
-  auto const weights = 1023 * (2 * 64 * 32 + 3 * 1024);
+  // Both weights, 2,048 and 512 numbers, are padded to 3 per rank, gathered once and their gradients summed
+  // once. Two norms; the loss.
+  auto const weights = 1023 * 2 * 3 * 1024;
   auto const doubles = 2 * 1023 * (2 + 1);
   EXPECT_EQ(sent, 4 * (activations + weights) + 8 * doubles);
 }

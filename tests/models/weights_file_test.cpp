@@ -33,13 +33,17 @@ models::GcnSettings model_with_all_parts(std::uint64_t seed) {
   return settings;
 }
 
-/// Saves formula-made parameters on every grid, and loads each file on every grid: each number is the
-/// formula's of its global row and column, to the bit.
+/// Saves formula-made parameters on every grid, and loads each file on every grid, perhaps for another schedule:
+/// each number is the formula's of its global row and column, to the bit.
 template<class T>
-void expect_travels_between_all_grids(runtime::Communicator const& world, models::GcnSettings const& settings,
+void expect_travels_between_all_grids(runtime::Communicator const& world, models::GcnSettings settings,
+                                      models::Schedule saved_for, models::Schedule loaded_for,
                                       std::vector<std::int64_t> const& widths) {
   test::ScratchFolder const folder(MPI_COMM_WORLD);
   auto const store = store_of_dataset(world, "sbm:vertices=60,edges=200,features=5,classes=3");
+  settings.schedule = loaded_for;
+  auto const plan_to_load = models::plan_gcn(store, settings);
+  settings.schedule = saved_for;
   auto const plan = models::plan_gcn(store, settings);
   std::vector<std::unique_ptr<pmm::ProcessGrid>> grids;
   for (auto const& [x, y, z] : grids_3d(world.size()))
@@ -55,7 +59,7 @@ void expect_travels_between_all_grids(runtime::Communicator const& world, models
     EXPECT_TRUE(facts.has_bias);
     EXPECT_EQ(facts.feature_norm, models::FeatureNorm::row);
     for (auto const& other : grids) {
-      models::GcnParameters<T> loaded(*other, plan, settings);
+      models::GcnParameters<T> loaded(*other, plan_to_load, settings);
       EXPECT_GT(num_not_formula(loaded.list()), 0) << "there is nothing to load";
       models::load_weights(*other, file, loaded.list());
       EXPECT_EQ(num_not_formula(loaded.list()), 0)
@@ -68,10 +72,13 @@ TEST(WeightsFile, TravelsBetweenAllGrids) {
   runtime::Communicator const world(MPI_COMM_WORLD, "world");
   auto settings = model_of(7, 1);
   settings.feature_norm = models::FeatureNorm::row;
-  expect_travels_between_all_grids<float>(world, settings, {5, 7, 7, 3});
+  using enum models::Schedule;
+  expect_travels_between_all_grids<float>(world, settings, pmm3d, pmm3d, {5, 7, 7, 3});
+  expect_travels_between_all_grids<float>(world, settings, pmm3d, rows, {5, 7, 7, 3});
   settings = model_with_all_parts(1);
   settings.feature_norm = models::FeatureNorm::row;
-  expect_travels_between_all_grids<double>(world, settings, {7, 7, 7});
+  expect_travels_between_all_grids<double>(world, settings, pmm3d, pmm3d, {7, 7, 7});
+  expect_travels_between_all_grids<double>(world, settings, rows, pmm3d, {7, 7, 7});
 }
 
 /// The file's array is the matrix in row-major order: element [i,j] of "layer1.weight" is what a reader of

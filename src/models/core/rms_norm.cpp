@@ -289,8 +289,6 @@ void rms_norm_relu_dropout_backward(DefaultExec const& exec, pmm::DistMatrix<T> 
   } else {
     backward_on_device(exec, z, scale, probability, state, row_sums, gradient, scale_gradient, work);
   }
-  if (z.block().columns.size() > 0)
-    runtime::all_reduce(exec, z.grid().over(z.layout().rows), scale_gradient.local());
 }
 
 void plan_rms_norm(pmm::StepPlan& step, pmm::Placement const& z) {
@@ -298,14 +296,6 @@ void plan_rms_norm(pmm::StepPlan& step, pmm::Placement const& z) {
   if (num_rows > 0)
     step.add_call(runtime::Operation::all_reduce, z.layout.columns,
                   step.wire_bytes(num_rows, runtime::Wire::native));
-}
-
-void plan_rms_norm_backward(pmm::StepPlan& step, pmm::Placement const& z) {
-  plan_rms_norm(step, z); // one number per row, as forward
-  auto const num_columns = step.block(z).columns.size();
-  if (num_columns > 0)
-    step.add_call(runtime::Operation::all_reduce, z.layout.rows,
-                  step.wire_bytes(num_columns, runtime::Wire::native));
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

@@ -43,8 +43,8 @@ void rms_norm_relu_dropout(runtime::DefaultExec const& exec, pmm::DistMatrix<T> 
 
 /// gradient, which holds dd, := dz, and scale_gradient := dg, for the z, state and probability of dropout of
 /// the forward pass; row_sums is lent, a number a row, `work` has room for partial sums of z's columns
-/// (reserve_column_sums). Collective over the column axis (a number a row) and
-/// over the row axis (a number a column). Enqueues on exec.
+/// (reserve_column_sums). dg is that of this rank's rows: the caller sums it over the row axis. Collective over
+/// the column axis (a number a row). Enqueues on exec.
 template<class T>
 void rms_norm_relu_dropout_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& z,
                                     pmm::DistVector<T> const& scale, double probability,
@@ -52,8 +52,7 @@ void rms_norm_relu_dropout_backward(runtime::DefaultExec const& exec, pmm::DistM
                                     pmm::DistMatrix<T> const& gradient,
                                     pmm::DistVector<T> const& scale_gradient, pmm::Workspace<T> const& work);
 
-/// Lists the collectives of the two functions, for a z of that placement.
+/// Lists the collectives of either function, for a z of that placement.
 void plan_rms_norm(pmm::StepPlan& step, pmm::Placement const& z);
-void plan_rms_norm_backward(pmm::StepPlan& step, pmm::Placement const& z);
 
 } // namespace orthant::models

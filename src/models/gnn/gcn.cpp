@@ -199,6 +199,10 @@ pmm::DistMatrix<T> const& Gcn<T>::forward(DefaultExec const& exec, Pass pass, st
   auto& instruments = grid_.world().instruments();
   dropout_in_use_ = pass == Pass::training ? settings_.dropout : 0.0;
   step_in_use_ = step;
+  if (parameters_->are_in_one_array()) {
+    ScopedTimer const timer(instruments, phases, "parameters");
+    parameters_->gather(exec);
+  }
   forward_input(exec, phases);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     auto const is_residual = plan_.layers[l].is_residual;
@@ -264,6 +268,10 @@ void Gcn<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& phases) {
     auto const& input_gradient = backward_layer(exec, l);
     if (l < activations_.size()) activations_[l].finish_backward(exec, input_gradient);
     if (l == 0) backward_input(exec, input_gradient);
+  }
+  if (parameters_->are_in_one_array()) {
+    ScopedTimer const timer(instruments, phases, "parameters");
+    parameters_->sum_gradients(exec);
   }
 }
 

@@ -71,9 +71,11 @@ void GcnActivation<T>::forward(DefaultExec const& exec, Dropout const& dropout) 
 template<class T>
 void GcnActivation<T>::backward(DefaultExec const& exec, double probability) {
   if (residual_.exists()) residual_.bring_back(exec, gradient_, residual_gradient_);
-  if (has_norm())
-    return rms_norm_relu_dropout_backward(exec, z_, parameters_.norm_scale, probability, norm_state_,
-                                          row_sums_, gradient_, parameters_.norm_scale_gradient, *workspace_);
+  if (has_norm()) {
+    rms_norm_relu_dropout_backward(exec, z_, parameters_.norm_scale, probability, norm_state_, row_sums_,
+                                   gradient_, parameters_.norm_scale_gradient, *workspace_);
+    return parameters_.reduce(exec, gradient_, parameters_.norm_scale_gradient);
+  }
   if (parameters_.bias.length() > 0)
     relu_dropout_backward_sum(exec, z_.local(), probability, gradient_.local(),
                               parameters_.bias_gradient.local(), *workspace_);

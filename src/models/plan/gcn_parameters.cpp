@@ -26,14 +26,17 @@ void draw_weight(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& wei
       });
 }
 
-} // namespace
+/// Parameters in one array begin at multiples of so many numbers, as arrays of their own would: kernels load
+/// 16 bytes at once.
+constexpr std::int64_t numbers_apart = 16;
 
-std::int64_t PlannedParameter::length(pmm::GridShape const& shape,
-                                      pmm::Coordinates const& coordinates) const {
-  auto const block = pmm::block_of(shape, coordinates, placement);
-  auto const is_vector = role == ParameterRole::bias || role == ParameterRole::norm_scale;
-  return is_vector ? block.columns.size() : block.num_padded;
+template<class T>
+runtime::Vector<T> part_of(runtime::Vector<T> const& array, std::int64_t begin, std::int64_t count) {
+  return Kokkos::subview(array,
+                         std::pair(static_cast<std::size_t>(begin), static_cast<std::size_t>(begin + count)));
 }
+
+} // namespace
 
 std::vector<PlannedParameter> parameters_of(GcnPlan const& plan, GcnSettings const& settings) {
   std::vector<PlannedParameter> all;
@@ -47,20 +50,42 @@ std::vector<PlannedParameter> parameters_of(GcnPlan const& plan, GcnSettings con
     if (is_normalised(plan, settings, l)) all.push_back({ParameterRole::norm_scale, plan.layers[l].output});
   }
   if (plan.head) add(plan.head->weight);
+  if (plan.layers.front().owners) {
+    std::int64_t place = 0;
+    for (auto& parameter : all) {
+      parameter.place = place;
+      place += (parameter.num_numbers() + numbers_apart - 1) / numbers_apart * numbers_apart;
+    }
+  }
   if (settings.trains_features) all.push_back({ParameterRole::embedding, plan.features()});
   return all;
 }
 
+std::int64_t length_of_all(std::vector<PlannedParameter> const& parameters) {
+  std::int64_t length = 0;
+  for (auto const& parameter : parameters)
+    if (parameter.place) length = *parameter.place + parameter.num_numbers();
+  return length;
+}
+
 std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
                                      std::vector<PlannedParameter> const& parameters) {
+  pmm::FlatCut const cut(step.shape(), step.coordinates(), length_of_all(parameters));
   std::vector<std::int64_t> lengths;
-  for (auto const& parameter : parameters)
-    lengths.push_back(parameter.length(step.shape(), step.coordinates()));
+  for (auto const& parameter : parameters) {
+    auto const block = step.block(parameter.placement);
+    lengths.push_back(parameter.place         ? cut.own_part(*parameter.place, parameter.num_numbers()).size()
+                      : parameter.is_vector() ? block.columns.size()
+                                              : block.num_padded);
+  }
   return lengths;
 }
 
 void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedParameter> const& parameters) {
-  for (auto const& [role, placement] : parameters) {
+  pmm::plan_flat_values(step, length_of_all(parameters), "orthant::models::parameters");
+  pmm::plan_flat_sums(step, length_of_all(parameters), "orthant::models::parameter_gradients");
+  for (auto const& [role, placement, place] : parameters) {
+    if (place) continue;
     auto const add_both = [&, columns = placement.layout.columns,
                            length = placement.extents.columns](std::string const& label) {
       plan_vector(step, columns, length, label);
@@ -86,52 +111,96 @@ void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedParameter> co
 
 template<class T>
 GcnParameters<T>::GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& plan,
-                                GcnSettings const& settings) {
-  if (plan.projection) projection_ = make(grid, "input", projection_index, plan.projection->weight, settings);
+                                GcnSettings const& settings)
+    : grid_(grid),
+      planned_(parameters_of(plan, settings)),
+      values_(grid, length_of_all(planned_), "orthant::models::parameters"),
+      gradients_(grid, length_of_all(planned_), "orthant::models::parameter_gradients") {
+  if (plan.projection) projection_ = make("input", projection_index, settings);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    auto const& layer = plan.layers[l];
-    layers_.push_back(make(grid, "layer" + std::to_string(l), layer.index, layer.weight, settings));
-    if (is_normalised(plan, settings, l)) add_norm(grid, layer, layers_.back());
+    auto const index = plan.layers[l].index;
+    layers_.push_back(make("layer" + std::to_string(l), index, settings));
+    if (is_normalised(plan, settings, l)) add_norm(index, layers_.back());
   }
-  if (plan.head)
-    head_ = make(grid, "head", static_cast<std::int64_t>(plan.layers.size()), plan.head->weight, settings);
+  if (plan.head) head_ = make("head", static_cast<std::int64_t>(plan.layers.size()), settings);
 }
 
 template<class T>
-GcnLayerParameters<T> GcnParameters<T>::make(pmm::ProcessGrid const& grid, std::string const& name,
-                                             std::int64_t index, pmm::Placement const& weight,
+Parameter<T> GcnParameters<T>::add(std::string const& name, std::int64_t layer, std::string const& label) {
+  auto const& planned = planned_[list_.size()];
+  auto const& [layout, extents, own_rows, own_columns, own_piece] = planned.placement;
+  Parameter<T> whole;
+  whole.name = name;
+  whole.role = planned.role;
+  whole.layer = layer;
+  if (planned.place) {
+    list_.push_back(place_in_array(whole, planned));
+    return whole;
+  }
+  if (planned.is_vector()) {
+    whole.vector = pmm::DistVector<T>(grid_, layout.columns, extents.columns, label);
+    whole.vector_gradient = pmm::DistVector<T>(grid_, layout.columns, extents.columns, label + "_gradient");
+  } else {
+    whole.matrix = pmm::DistMatrix<T>(grid_, planned.placement, label);
+    whole.matrix_gradient = pmm::DistMatrix<T>(grid_, planned.placement, label + "_gradient");
+  }
+  list_.push_back(whole);
+  return whole;
+}
+
+template<class T>
+Parameter<T> GcnParameters<T>::place_in_array(Parameter<T>& whole, PlannedParameter const& planned) {
+  auto const place = planned.place.value();
+  auto const count = planned.num_numbers();
+  pmm::FlatCut const cut(grid_.shape(), grid_.coordinates(), length_of_all(planned_));
+  auto const own = cut.own_part(place, count);
+  auto const place_in_piece = own.size() == 0 ? 0 : place + own.begin - cut.piece.begin;
+  auto const values = part_of(values_.whole(), place, count);
+  auto const addends = part_of(gradients_.whole(), place, count);
+  auto const own_values = part_of(values_.piece(), place_in_piece, own.size());
+  auto const own_gradient = part_of(gradients_.piece(), place_in_piece, own.size());
+  auto piece = whole;
+  if (planned.is_vector()) {
+    auto const length = planned.placement.extents.columns;
+    whole.vector = pmm::DistVector<T>(grid_, length, values);
+    whole.vector_gradient = pmm::DistVector<T>(grid_, length, addends);
+    piece.vector = pmm::DistVector<T>(grid_, length, own_values, own);
+    piece.vector_gradient = pmm::DistVector<T>(grid_, length, own_gradient, own);
+  } else {
+    auto placement = planned.placement;
+    whole.matrix = pmm::DistMatrix<T>(grid_, placement, values);
+    placement.layout.storage = pmm::Storage::partial;
+    whole.matrix_gradient = pmm::DistMatrix<T>(grid_, placement, addends);
+    placement.layout.storage = pmm::Storage::flat_sharded;
+    placement.own_piece = own;
+    piece.matrix = pmm::DistMatrix<T>(grid_, placement, own_values);
+    piece.matrix_gradient = pmm::DistMatrix<T>(grid_, placement, own_gradient);
+  }
+  return piece;
+}
+
+template<class T>
+GcnLayerParameters<T> GcnParameters<T>::make(std::string const& name, std::int64_t index,
                                              GcnSettings const& settings) {
   GcnLayerParameters<T> made;
-  made.weight = pmm::DistMatrix<T>(grid, weight, "orthant::models::weight");
-  made.weight_gradient = pmm::DistMatrix<T>(grid, weight, "orthant::models::weight_gradient");
+  auto const weight = add(name + ".weight", index, "orthant::models::weight");
+  made.weight = weight.matrix;
+  made.weight_gradient = weight.matrix_gradient;
   draw_weight(runtime::DefaultExec(), made.weight, settings.seed, static_cast<std::uint32_t>(index));
-  list_.push_back(
-      {name + ".weight", ParameterRole::weight, index, made.weight, made.weight_gradient, {}, {}});
   if (settings.has_bias) {
-    auto const axis = weight.layout.columns;
-    auto const length = weight.extents.columns;
-    made.bias = pmm::DistVector<T>(grid, axis, length, "orthant::models::bias");
-    made.bias_gradient = pmm::DistVector<T>(grid, axis, length, "orthant::models::bias_gradient");
-    list_.push_back({name + ".bias", ParameterRole::bias, index, {}, {}, made.bias, made.bias_gradient});
+    auto const bias = add(name + ".bias", index, "orthant::models::bias");
+    made.bias = bias.vector;
+    made.bias_gradient = bias.vector_gradient;
   }
   return made;
 }
 
 template<class T>
-void GcnParameters<T>::add_norm(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
-                                GcnLayerParameters<T>& layer) {
-  auto const axis = plan.output.layout.columns;
-  auto const length = plan.output.extents.columns;
-  layer.norm_scale = pmm::DistVector<T>(grid, axis, length, "orthant::models::norm_scale");
-  layer.norm_scale_gradient = pmm::DistVector<T>(grid, axis, length, "orthant::models::norm_scale_gradient");
+void GcnParameters<T>::add_norm(std::int64_t index, GcnLayerParameters<T>& layer) {
+  auto const scale = add("layer" + std::to_string(index) + ".norm", index, "orthant::models::norm_scale");
+  layer.norm_scale = scale.vector;
+  layer.norm_scale_gradient = scale.vector_gradient;
   Kokkos::deep_copy(layer.norm_scale.local(), T{1});
-  list_.push_back({"layer" + std::to_string(plan.index) + ".norm",
-                   ParameterRole::norm_scale,
-                   plan.index,
-                   {},
-                   {},
-                   layer.norm_scale,
-                   layer.norm_scale_gradient});
 }
 
 template<class T>

@@ -3,11 +3,18 @@
 //
 // What a GCN learns: weights and biases with their gradients. They know of no graph, so several networks may
 // share them: one on mini-batches, one on the whole graph.
+//
+// In the schedule rows all weights, biases and scales of norms lie in one array, one after the other
+// (pmm/matrix/flat_array.hpp). A pass gathers it before it begins, and sums all gradients at its end. Kernels
+// use whole parameters, and leave addends of gradients; the optimiser and files know this rank's pieces.
 
 #include "models/core/parameter.hpp"
 #include "models/plan/gcn_settings.hpp"
+#include "pmm/matrix/flat_array.hpp"
+#include "pmm/rows/bias.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,15 +24,23 @@ namespace orthant::models {
 struct PlannedParameter {
   ParameterRole role = ParameterRole::weight;
   pmm::Placement placement;
+  std::optional<std::int64_t> place = std::nullopt; // of its first number in the array of all parameters
 
-  /// This rank's numbers, with padding.
-  [[nodiscard]] std::int64_t length(pmm::GridShape const& shape, pmm::Coordinates const& coordinates) const;
+  [[nodiscard]] bool is_vector() const {
+    return role == ParameterRole::bias || role == ParameterRole::norm_scale;
+  }
+  /// Numbers of the whole parameter.
+  [[nodiscard]] std::int64_t num_numbers() const {
+    return (is_vector() ? 1 : placement.extents.rows) * placement.extents.columns;
+  }
 };
 /// In the order of GcnParameters::list().
 [[nodiscard]] std::vector<PlannedParameter> parameters_of(GcnPlan const& plan, GcnSettings const& settings);
-/// The lengths of all of them on this rank.
+/// This rank's numbers of each, with padding.
 [[nodiscard]] std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
                                                    std::vector<PlannedParameter> const& parameters);
+/// Of the array of all parameters, without padding; 0 if each has an array of its own.
+[[nodiscard]] std::int64_t length_of_all(std::vector<PlannedParameter> const& parameters);
 /// Lists their arrays, of features that are trained the gradient.
 void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedParameter> const& parameters);
 
@@ -35,6 +50,17 @@ struct GcnLayerParameters {
   pmm::DistMatrix<T> weight, weight_gradient;
   pmm::DistVector<T> bias, bias_gradient;             // empty without a bias
   pmm::DistVector<T> norm_scale, norm_scale_gradient; // empty without a norm
+
+  /// Whether gradients are addends, which GcnParameters sums.
+  [[nodiscard]] bool has_partial_gradients() const {
+    return weight_gradient.layout().storage == pmm::Storage::partial;
+  }
+  /// `sums` := its sum over all ranks that have rows of `gradient`, unless gradients are addends. Collective
+  /// over these ranks.
+  void reduce(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient,
+              pmm::DistVector<T> const& sums) const {
+    if (!has_partial_gradients()) pmm::reduce_sums(exec, gradient, sums);
+  }
 };
 
 template<class T>
@@ -46,6 +72,15 @@ class GcnParameters {
 
   /// Trains these features too: the last of list(). Once.
   void add_features(pmm::DistMatrix<T> const& features);
+
+  /// Whether they lie in one array.
+  [[nodiscard]] bool are_in_one_array() const { return values_.whole().extent(0) > 0; }
+  /// If they do: brings all of them to all ranks, after pieces have changed and before a pass. Enqueues on
+  /// exec. Collective over z, x and y.
+  void gather(runtime::DefaultExec const& exec) const { values_.gather(exec); }
+  /// If they do: sums the gradients that a pass left on all ranks. Enqueues on exec. Collective over y, x and
+  /// z.
+  void sum_gradients(runtime::DefaultExec const& exec) const { gradients_.sum(exec); }
 
   [[nodiscard]] std::size_t num_layers() const { return layers_.size(); }
   [[nodiscard]] GcnLayerParameters<T> const& layer(std::size_t l) const { return layers_[l]; }
@@ -63,10 +98,17 @@ class GcnParameters {
   [[nodiscard]] std::int64_t num_numbers() const;
 
  private:
-  GcnLayerParameters<T> make(pmm::ProcessGrid const& grid, std::string const& name, std::int64_t index,
-                             pmm::Placement const& weight, GcnSettings const& settings);
-  void add_norm(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, GcnLayerParameters<T>& layer);
+  GcnLayerParameters<T> make(std::string const& name, std::int64_t index, GcnSettings const& settings);
+  void add_norm(std::int64_t index, GcnLayerParameters<T>& layer);
+  /// Adds the next one of the plan, zero, to list(). Returns it as kernels use it.
+  Parameter<T> add(std::string const& name, std::int64_t layer, std::string const& label);
+  /// Puts it in the array of all, which has this rank's piece of it, too; that is returned.
+  Parameter<T> place_in_array(Parameter<T>& whole, PlannedParameter const& planned);
 
+  pmm::ProcessGrid const& grid_;
+  std::vector<PlannedParameter> planned_; // in the order of list_
+  pmm::FlatValues<T> values_;             // of all parameters, if they are in one array
+  pmm::FlatSums<T> gradients_;
   GcnLayerParameters<T> projection_;
   std::vector<GcnLayerParameters<T>> layers_;
   GcnLayerParameters<T> head_;

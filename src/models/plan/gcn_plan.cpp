@@ -50,7 +50,7 @@ void place_with_owners(GcnLayerPlan& layer, OwnerRoles const& owners, std::int64
   Layout const whole_rows{pmm::group_axes, {}, Storage::replicated, order_p1, pmm::natural_order};
   layer.owners = owners;
   layer.adjacency = {Layout{owners.roles.c, owners.roles.a, Storage::replicated, order_p1, order_p1}, {n, n}};
-  layer.weight = {Layout{{}, {}, Storage::flat_sharded}, {in, out}};
+  layer.weight = {Layout{{}, {}}, {in, out}};
   layer.input = {whole_rows, {n, in}};
   layer.output = {whole_rows, {n, out}};
   layer.middle = layer.aggregates_first ? layer.input : layer.output;
@@ -67,16 +67,16 @@ bool aggregating_first_is_cheaper(GcnShape const& shape, std::size_t layer) {
   return forward + backward <= 2 * out;
 }
 
-/// Rows of `from` times a weight, whose third axis is that of the rows.
-LinearPlan plan_linear(pmm::Placement const& input, pmm::AxisSet output_axis, std::int64_t out) {
+/// Rows of `from` times a weight of that storage, whose third axis is that of the rows.
+LinearPlan plan_linear(pmm::Placement const& input, pmm::AxisSet output_axis, std::int64_t out,
+                       Storage weight) {
   auto const natural = pmm::natural_order;
   auto const& layout = input.layout;
   auto const& extents = input.extents;
-  return {
-      input,
-      {Layout{layout.columns, output_axis, Storage::flat_sharded, natural, natural}, {extents.columns, out}},
-      {Layout{layout.rows, output_axis, Storage::replicated, layout.row_order, natural},
-       {extents.rows, out}}};
+  return {input,
+          {Layout{layout.columns, output_axis, weight, natural, natural}, {extents.columns, out}},
+          {Layout{layout.rows, output_axis, Storage::replicated, layout.row_order, natural},
+           {extents.rows, out}}};
 }
 
 /// Every count of numbers and bytes that follows from the shape is less than this product.
@@ -147,6 +147,7 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
       {}, shape.is_symmetric ? pmm::Flow::forward : pmm::Flow::transpose, shape.hidden_axes};
   // Owners have whole rows: all three axes cut them.
   auto const first = has_owners ? Roles{pmm::group_axes, {}, {}} : Roles{};
+  auto const weight = has_owners ? Storage::replicated : Storage::flat_sharded;
   auto roles = first;
   for (std::size_t l = 0; l + 1 < shape.widths.size(); ++l) {
     auto const n = shape.num_vertices;
@@ -174,10 +175,11 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
     auto features = plan.layers.front().input;
     features.layout.columns = first.c;
     features.extents.columns = *shape.projected_features;
-    plan.projection = plan_linear(features, first.b, shape.widths.front());
+    plan.projection = plan_linear(features, first.b, shape.widths.front(), weight);
   }
   // logits[a,c] := sum_b F_L[a,b] W_out[b,c]
-  if (shape.head_classes) plan.head = plan_linear(plan.layers.back().output, roles.c, *shape.head_classes);
+  if (shape.head_classes)
+    plan.head = plan_linear(plan.layers.back().output, roles.c, *shape.head_classes, weight);
   return plan;
 }
 

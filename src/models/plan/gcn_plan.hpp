@@ -15,7 +15,8 @@
 //
 // That is the schedule pmm3d. In the schedule rows every vertex has one owner, which holds its whole rows of
 // every activation, and the axes serve the aggregation alone (pmm/aggregate/aggregate.hpp); all matrices of
-// vertices are F[{x,y,z},-] in order p1, and weights W[-,-] are flat-sharded over all ranks.
+// vertices are F[{x,y,z},-] in order p1. Every rank reads whole weights W[-,-] and leaves an addend of their
+// gradients (gcn_parameters.hpp gathers and sums them).
 //
 // An input projection and a head are one product each, around the layers, with the roles of the first layer
 // and those after the last (ScaleGNN, arXiv 2604.02651):

@@ -5,18 +5,29 @@ namespace orthant::models {
 
 using pmm::Form;
 
+namespace {
+
+/// Where dW lies. All ranks have addends of that of a weight that they read whole: their sum is taken with all
+/// others.
+pmm::Placement gradient_of(pmm::Placement weight) {
+  if (weight.layout.storage == pmm::Storage::replicated) weight.layout.storage = pmm::Storage::partial;
+  return weight;
+}
+
+} // namespace
+
 GcnLayerProducts products_of(GcnLayerPlan const& p, runtime::Wire wire) {
   pmm::ProductOptions const rounded{.result_wire = wire};
   if (p.aggregates_first)
     return {.aggregate = {"H = A F", Form::product, p.adjacency, p.input, p.middle, rounded},
             .transform = {"Q = H W", Form::product, p.middle, p.weight, p.output, rounded},
             .aggregate_back = {"dF = A^T dH", Form::right_grad, p.adjacency, p.middle, p.input, rounded},
-            .weight_back = {"dW = H^T dQ", Form::right_grad, p.middle, p.output, p.weight, {}},
+            .weight_back = {"dW = H^T dQ", Form::right_grad, p.middle, p.output, gradient_of(p.weight), {}},
             .transform_back = {"dH = dQ W^T", Form::left_grad, p.output, p.weight, p.middle, rounded}};
   return {.aggregate = {"Q = A U", Form::product, p.adjacency, p.middle, p.output, rounded},
           .transform = {"U = F W", Form::product, p.input, p.weight, p.middle, rounded},
           .aggregate_back = {"dU = A^T dQ", Form::right_grad, p.adjacency, p.output, p.middle, rounded},
-          .weight_back = {"dW = F^T dU", Form::right_grad, p.input, p.middle, p.weight, {}},
+          .weight_back = {"dW = F^T dU", Form::right_grad, p.input, p.middle, gradient_of(p.weight), {}},
           .transform_back = {"dF = dU W^T", Form::left_grad, p.middle, p.weight, p.input, rounded}};
 }
 
@@ -38,7 +49,7 @@ LinearProducts products_of(LinearPlan const& p, runtime::Wire wire) {
   pmm::ProductOptions const rounded{.result_wire = wire};
   return {.product = {"C = A W", Form::product, p.input, p.weight, p.output, rounded},
           .input_back = {"dA = dC W^T", Form::left_grad, p.output, p.weight, p.input, rounded},
-          .weight_back = {"dW = A^T dC", Form::right_grad, p.input, p.output, p.weight, {}}};
+          .weight_back = {"dW = A^T dC", Form::right_grad, p.input, p.output, gradient_of(p.weight), {}}};
 }
 
 } // namespace orthant::models

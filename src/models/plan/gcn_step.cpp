@@ -19,9 +19,12 @@ class EpochList {
       : step_(step),
         plan_(plan),
         settings_(settings),
-        traits_(traits) {}
+        traits_(traits),
+        has_owners_(plan.layers.front().owners.has_value()),
+        num_parameters_(length_of_all(parameters_of(plan, settings))) {}
 
   void forward() {
+    pmm::plan_flat_gather(step_, num_parameters_);
     if (plan_.projection) {
       step_.begin_layer(projection_layer);
       plan_product(step_, products_of(*plan_.projection, settings_.wire).product,
@@ -47,6 +50,7 @@ class EpochList {
       backward_linear(*plan_.projection, traits_.num_feature_nonzeros(plan_),
                       plan_.features().layout.storage == pmm::Storage::flat_sharded);
     }
+    pmm::plan_flat_sum(step_, num_parameters_);
   }
 
  private:
@@ -81,8 +85,11 @@ class EpochList {
     auto const has_input_gradient = needs_input_gradient(plan_, l);
     step_.begin_layer(layer.index);
     plan_residual(layer, true);
-    if (is_normalised(plan_, settings_, l)) plan_rms_norm_backward(step_, layer.output);
-    if (settings_.has_bias) plan_sum_rows(step_, layer.output);
+    if (is_normalised(plan_, settings_, l)) {
+      plan_rms_norm(step_, layer.output); // a number per row, as forward
+      plan_column_sums(layer.output);
+    }
+    if (settings_.has_bias) plan_column_sums(layer.output);
     if (layer.aggregates_first) {
       if (has_input_gradient) plan_product(step_, products.transform_back);
       plan_product(step_, products.weight_back);
@@ -107,6 +114,11 @@ class EpochList {
     plan_product(step_, products_of(layer, settings_.wire).aggregate_back, entries);
   }
 
+  /// The gradient of a number per column. Between owners it is an addend.
+  void plan_column_sums(pmm::Placement const& gradient) {
+    if (!has_owners_) plan_sum_rows(step_, gradient);
+  }
+
   void plan_residual(GcnLayerPlan const& layer, bool is_backward) {
     if (layer.is_residual && !layer.owners) plan_relayout(step_, traits_.residual_sizes(layer, is_backward));
   }
@@ -114,7 +126,7 @@ class EpochList {
   void backward_linear(LinearPlan const& linear, std::optional<std::int64_t> entries,
                        bool has_input_gradient) {
     auto const products = products_of(linear, settings_.wire);
-    if (settings_.has_bias) plan_sum_rows(step_, linear.output);
+    if (settings_.has_bias) plan_column_sums(linear.output);
     if (has_input_gradient) plan_product(step_, products.input_back);
     plan_product(step_, products.weight_back, entries);
   }
@@ -123,6 +135,8 @@ class EpochList {
   GcnPlan const& plan_;
   GcnSettings const& settings_;
   GcnEpochTraits const& traits_;
+  bool has_owners_;
+  std::int64_t num_parameters_; // in one array
 };
 
 } // namespace

@@ -35,7 +35,8 @@ void plan_gradient_sum_array(pmm::StepPlan& step, std::vector<std::int64_t> cons
 }
 
 void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths) {
-  step.add_call(runtime::Operation::all_reduce, pmm::Axis::data, step.scalar_bytes(sum_of(lengths)));
+  if (auto const length = sum_of(lengths); length > 0)
+    step.add_call(runtime::Operation::all_reduce, pmm::Axis::data, step.scalar_bytes(length));
 }
 
 template<class T>

@@ -27,7 +27,8 @@ std::string Layout::to_string() const {
   auto const third_axis = pmm::name_of(third());
   auto const how = storage == Storage::replicated     ? fmt::format("replicated over {}", third_axis)
                    : storage == Storage::flat_sharded ? fmt::format("flat-sharded over {}", third_axis)
-                                                      : fmt::format("row-sharded over {}", third_axis);
+                   : storage == Storage::row_sharded  ? fmt::format("row-sharded over {}", third_axis)
+                                                      : fmt::format("partial over {}", third_axis);
   auto const granules = row_granule == 1 && column_granule == 1
                             ? std::string()
                             : fmt::format(", granules {}/{}", row_granule, column_granule);
@@ -41,8 +42,10 @@ std::string Placement::to_string() const {
                               part->part)
                 : std::string();
   };
-  return fmt::format("{} x {} {}{}{}", extents.rows, extents.columns, layout.to_string(),
-                     own("rows", own_rows), own("columns", own_columns));
+  auto const piece =
+      own_piece ? fmt::format(", own piece {}..{}", own_piece->begin, own_piece->end) : std::string();
+  return fmt::format("{} x {} {}{}{}{}", extents.rows, extents.columns, layout.to_string(),
+                     own("rows", own_rows), own("columns", own_columns), piece);
 }
 
 Range part_of(GridShape const& shape, Coordinates const& coordinates, AxisSet axes, std::int64_t count,
@@ -92,9 +95,15 @@ Block block_of(GridShape const& shape, Coordinates const& coordinates, Placement
   auto const third = layout.third();
   switch (layout.storage) {
   case Storage::replicated:
+  case Storage::partial:
     block.num_stored = block.num_padded = block.size();
     break;
   case Storage::flat_sharded: {
+    if (placement.own_piece) {
+      block.first = placement.own_piece->begin;
+      block.num_stored = block.num_padded = placement.own_piece->size();
+      break;
+    }
     auto const parts = static_cast<std::int64_t>(shape.size(third));
     block.num_padded = (block.size() + parts - 1) / parts;
     block.first = std::min(rank_within(shape, coordinates, third) * block.num_padded, block.size());
@@ -114,6 +123,7 @@ Block block_of(GridShape const& shape, Coordinates const& coordinates, Placement
 
 std::vector<std::int64_t> piece_counts(GridShape const& shape, Coordinates const& coordinates,
                                        Placement const& placement) {
+  ORTHANT_REQUIRE(!placement.own_piece, "a piece is known to its own rank only: ", placement.to_string());
   auto const third = placement.layout.third();
   std::vector<std::int64_t> counts;
   for (int part = 0; part < shape.size(third); ++part)

@@ -12,9 +12,11 @@
 //   replicated     every rank has all of it
 //   flat_sharded   its row-major memory is cut in equal pieces (the last ones padded), one per rank
 //   row_sharded    its rows are split once more, in balanced parts
+//   partial        every rank has an addend of it, which whoever reads the block sums first
 //
 // The rows of a sampled batch lie where those of the whole graph do, so their blocks are unequal: such a
-// placement carries this rank's own range in place of the balanced one.
+// placement carries this rank's own range in place of the balanced one. So does a flat shard that is a part of
+// a longer array (pmm/matrix/flat_array.hpp), whose cuts do not fall on equal pieces of this matrix.
 //
 // A layout also names the order in which rows and columns are numbered, if there is more
 // than one. Orders are names to compare; nothing here knows what they mean.
@@ -33,7 +35,7 @@ namespace orthant::pmm {
 
 using runtime::Range;
 
-enum class Storage : std::uint8_t { replicated, flat_sharded, row_sharded };
+enum class Storage : std::uint8_t { replicated, flat_sharded, row_sharded, partial };
 struct IndexOrder {
   std::string_view name; // of a lifetime without end
   friend constexpr auto operator<=>(IndexOrder const&, IndexOrder const&) = default;
@@ -77,6 +79,8 @@ struct Placement {
   Extents extents;
   std::optional<OwnRange> own_rows = std::nullopt; // else balanced
   std::optional<OwnRange> own_columns = std::nullopt;
+  std::optional<Range> own_piece =
+      std::nullopt; // elements of the block; else equal pieces. Flat-sharded only
 
   /// "2708 x 16 [x,y] flat-sharded over z, orders shuffled/natural".
   [[nodiscard]] std::string to_string() const;
@@ -119,7 +123,7 @@ struct Block {
 }
 
 /// Elements that each rank of the third axis stores (padded if flat-sharded): counts of the collectives of
-/// the rank at `coordinates`. Replicated: each has them all.
+/// the rank at `coordinates`. Replicated: each has them all. Throws Error if the placement has an own piece.
 [[nodiscard]] std::vector<std::int64_t> piece_counts(GridShape const& shape, Coordinates const& coordinates,
                                                      Placement const& placement);
 

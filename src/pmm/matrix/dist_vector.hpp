@@ -6,6 +6,8 @@
 
 #include "pmm/matrix/dist_matrix.hpp"
 
+#include <optional>
+
 namespace orthant::pmm {
 
 template<class T>
@@ -21,19 +23,36 @@ class DistVector {
         range_(part_of(grid.shape(), grid.coordinates(), axes, length, granule)),
         local_(label, static_cast<std::size_t>(range_.size())) {}
 
+  /// A whole vector on lent memory, or with `own` that part of it, which no other rank of the group has. As
+  /// many numbers as `storage` has (Error), which is left as it is.
+  DistVector(ProcessGrid const& grid, std::int64_t length, Vector<T> storage,
+             std::optional<Range> own = std::nullopt)
+      : grid_(&grid),
+        axes_({}),
+        length_(length),
+        range_(own.value_or(Range{0, length})),
+        is_piece_(own.has_value()),
+        local_(std::move(storage)) {
+    ORTHANT_REQUIRE(range_.size() == static_cast<std::int64_t>(local_.extent(0)), "storage of ",
+                    local_.extent(0), " for ", range_.size(), " numbers");
+  }
+
   [[nodiscard]] ProcessGrid const& grid() const { return *grid_; }
   [[nodiscard]] AxisSet axes() const { return axes_; }
   [[nodiscard]] std::int64_t length() const { return length_; }
   /// Global indices that this rank holds.
   [[nodiscard]] Range range() const { return range_; }
   [[nodiscard]] Vector<T> const& local() const { return local_; }
-  [[nodiscard]] bool is_first_replica() const { return grid_->coordinate(group_axes.without(axes_)) == 0; }
+  [[nodiscard]] bool is_first_replica() const {
+    return is_piece_ || grid_->coordinate(group_axes.without(axes_)) == 0;
+  }
 
  private:
   ProcessGrid const* grid_ = nullptr;
   AxisSet axes_ = Axis::x;
   std::int64_t length_ = 0;
   Range range_;
+  bool is_piece_ = false;
   Vector<T> local_;
 };
 

@@ -42,6 +42,8 @@ struct WriteSums {
 BlockRead::BlockRead(GridShape const& shape, Coordinates const& coordinates, Placement const& placement)
     : block(block_of(shape, coordinates, placement)),
       must_gather(!is_replicated(placement) && has_company(shape, placement, block)) {
+  ORTHANT_REQUIRE(placement.layout.storage != Storage::partial,
+                  "a sum is read before it is taken: ", placement.to_string());
   if (!must_gather) return;
   counts = piece_counts(shape, coordinates, placement);
   num_gathered = sum_of(counts);
@@ -50,7 +52,7 @@ BlockRead::BlockRead(GridShape const& shape, Coordinates const& coordinates, Pla
 BlockWrite::BlockWrite(GridShape const& shape, Coordinates const& coordinates, Placement const& placement,
                        ProductOptions const& options)
     : block(block_of(shape, coordinates, placement)),
-      must_reduce(has_company(shape, placement, block)),
+      must_reduce(placement.layout.storage != Storage::partial && has_company(shape, placement, block)),
       sums_lie_apart(must_reduce &&
                      (options.update == Update::add || options.result_format != Wire::native)) {
   ORTHANT_REQUIRE(options.num_chunks >= 1, "a result in ", options.num_chunks, " chunks");

@@ -5,7 +5,7 @@
 // axis only.
 //
 //   reading   replicated: nothing        sharded: all_gather
-//   writing   replicated: all_reduce     sharded: reduce_scatter
+//   writing   replicated: all_reduce     sharded: reduce_scatter     partial: nothing, the caller sums
 //
 // A third axis of one rank moves nothing and needs no buffer. If the result keeps its old numbers (Update::add) or
 // has 16 bits, the sums over the third axis are formed in the workspace first:
