@@ -14,16 +14,17 @@ namespace {
 /// `Work`: a Workspace or a WorkspacePlan.
 template<class Work>
 void reserve_buffers(Work& work, AggregateSteps const& steps) {
-  auto const own = steps.num_own * steps.width;
-  auto const slab = steps.num_in_slab();
-  auto const& [gather, sum] = std::tie(steps.gather, steps.sum);
-  if (steps.must_exchange) work.reserve(Slot::left, std::max(own, slab));
-  if (steps.must_exchange || gather.must_run)
-    work.reserve(Slot::right, std::max(steps.must_exchange ? own : 0, steps.num_operand()));
-  if (steps.must_exchange || sum.must_run) work.reserve(Slot::result, steps.num_partial());
+  auto const& [from, to, gather, sum] = std::tie(steps.from, steps.to, steps.gather, steps.sum);
+  if (from.must_exchange) work.reserve(Slot::left, from.num_own * steps.width);
+  if (to.must_exchange) {
+    work.reserve(Slot::left, steps.num_in_slab(to));
+    work.reserve(Slot::right, to.num_own * steps.width);
+  }
+  if (from.must_exchange || gather.must_run) work.reserve(Slot::right, steps.num_operand());
+  if (to.must_exchange || sum.must_run) work.reserve(Slot::result, steps.num_partial());
   if (gather.moves_needed) {
     work.reserve(Slot::left, gather.num_of_slab());
-    work.reserve(Slot::result, slab);
+    work.reserve(Slot::result, steps.num_in_slab(from));
   }
   if (sum.moves_needed) work.reserve(Slot::right, sum.num_of_slab());
 }
@@ -60,20 +61,19 @@ NeededSlabs const& Aggregate<T>::needed_over(Axis axis) const {
 template<class T>
 Vector<T> Aggregate<T>::gathered(DefaultExec const& exec, Vector<T> const& from) {
   auto const& s = steps_;
-  auto const own = s.num_own * s.width;
   auto const operand =
-      s.must_exchange || s.gather.must_run ? workspace_->lend(Slot::right, s.num_operand()) : from;
+      s.from.must_exchange || s.gather.must_run ? workspace_->lend(Slot::right, s.num_operand()) : from;
 
   // 1: columns out, rows in, to where a gather of whole slabs wants the own one
   auto own_slab = from;
   if (s.num_parts > 1)
-    own_slab = s.gather.moves_needed ? workspace_->lend(Slot::result, s.num_in_slab())
+    own_slab = s.gather.moves_needed ? workspace_->lend(Slot::result, s.num_in_slab(s.from))
                                      : Vector<T>(operand.data() + s.slab_begin * s.part,
-                                                 static_cast<std::size_t>(s.num_in_slab()));
-  if (s.must_exchange) {
-    auto const columns = workspace_->lend(Slot::left, own);
-    split_columns(exec, from, s.num_own, s.width, s.num_parts, columns);
-    runtime::all_to_allv(exec, grid_->over(roles_.b), columns, s.columns, own_slab, s.rows, wire_);
+                                                 static_cast<std::size_t>(s.num_in_slab(s.from)));
+  if (s.from.must_exchange) {
+    auto const columns = workspace_->lend(Slot::left, s.from.num_own * s.width);
+    split_columns(exec, from, s.from.num_own, s.width, s.num_parts, columns);
+    runtime::all_to_allv(exec, grid_->over(roles_.b), columns, s.from.columns, own_slab, s.from.rows, wire_);
   }
   if (!s.gather.must_run) return operand;
 
@@ -104,7 +104,7 @@ void Aggregate<T>::sum(DefaultExec const& exec, Vector<T> const& partial, Vector
   auto sum = partial;
   if (s.sum.must_run) {
     auto const& over = grid_->over(s.sum.axis);
-    sum = s.must_exchange ? workspace_->lend(Slot::left, s.num_in_slab()) : to;
+    sum = s.to.must_exchange ? workspace_->lend(Slot::left, s.num_in_slab(s.to)) : to;
     if (s.sum.moves_needed) {
       auto const& needed = needed_over(s.sum.axis);
       auto const addends = workspace_->lend(Slot::right, s.sum.num_of_slab());
@@ -116,29 +116,29 @@ void Aggregate<T>::sum(DefaultExec const& exec, Vector<T> const& partial, Vector
   }
 
   // 5: rows out, columns in
-  if (s.must_exchange) {
-    auto const columns = workspace_->lend(Slot::right, s.num_own * s.width);
-    runtime::all_to_allv(exec, grid_->over(roles_.b), sum, s.rows, columns, s.columns, wire_);
-    join_columns(exec, columns, s.num_own, s.width, s.num_parts, to);
+  if (s.to.must_exchange) {
+    auto const columns = workspace_->lend(Slot::right, s.to.num_own * s.width);
+    runtime::all_to_allv(exec, grid_->over(roles_.b), sum, s.to.rows, columns, s.to.columns, wire_);
+    join_columns(exec, columns, s.to.num_own, s.width, s.num_parts, to);
   }
 }
 
 template<class T>
 void Aggregate<T>::run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to) {
   auto const& s = steps_;
-  auto const require_own = [&](DistMatrix<T> const& matrix) {
-    ORTHANT_REQUIRE(matrix.block().rows.size() == s.num_own && matrix.extents().columns == s.width &&
+  auto const require_own = [&](DistMatrix<T> const& matrix, OwnRows const& own) {
+    ORTHANT_REQUIRE(matrix.block().rows.size() == own.num_own && matrix.extents().columns == s.width &&
                         matrix.block().columns.size() == s.width,
-                    "an aggregation of ", s.num_own, " own rows of ", s.width, " columns, not of ",
+                    "an aggregation of ", own.num_own, " own rows of ", s.width, " columns, not of ",
                     matrix.placement().to_string());
   };
-  require_own(from);
-  require_own(to);
+  require_own(from, s.from);
+  require_own(to, s.to);
 
   auto const operand = gathered(exec, from.storage());
   // 3: P := A[c,a] F_a
   auto const partial =
-      s.must_exchange || s.sum.must_run ? workspace_->lend(Slot::result, s.num_partial()) : to.storage();
+      s.to.must_exchange || s.sum.must_run ? workspace_->lend(Slot::result, s.num_partial()) : to.storage();
   multiply(exec, operand, partial);
   sum(exec, partial, to.storage());
 }
