@@ -58,10 +58,18 @@ struct GcnShape {
   bool is_symmetric = false; // the pattern of A: rows go back as they came
 };
 
+/// The block of a layer that keeps a part of the vertices, known once it is read.
+struct KeptBlock {
+  pmm::CellSizes cells;
+  pmm::NeededCountsOfAxes needed; // rows that move; empty: all
+  std::int64_t num_nonzeros = 0;
+};
+
 /// How a layer of the schedule rows aggregates.
 struct OwnerRoles {
   pmm::Roles roles;
   pmm::Flow backward = pmm::Flow::transpose;
+  std::optional<KeptBlock> kept{}; // else all vertices, or those of a batch
 };
 
 struct GcnLayerPlan {
