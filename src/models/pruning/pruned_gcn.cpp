@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/pruning/pruned_gcn.hpp"
 
-#include <algorithm>
-
 namespace orthant::models {
 
 template<class T>

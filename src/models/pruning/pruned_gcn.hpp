@@ -32,7 +32,6 @@ class PrunedGcn {
   [[nodiscard]] std::vector<Parameter<T>>& parameters() { return parameters_->list(); }
   [[nodiscard]] std::int64_t num_parameters() const { return parameters_->num_numbers(); }
   /// On the rows that are kept.
-  [[nodiscard]] Gcn<T> const& network() const { return pruned_->network; }
   [[nodiscard]] Trainer<T>& trainer() { return pruned_->trainer; }
 
  private:

@@ -3,7 +3,6 @@
 
 #include "models/core/device_copy.hpp"
 #include "pmm/aggregate/row_lists.hpp"
-#include "runtime/comm/together.hpp"
 
 #include <algorithm>
 
