@@ -159,6 +159,38 @@ def gather(ranks):
             raise Failure(f"{arguments}: {found}\n{text}")
 
 
+def prune(ranks):
+    """What a pruned step keeps is said, the losses stay, and auto prunes what is worth it."""
+    with tempfile.TemporaryDirectory() as folder:
+        def trained(share, *arguments):
+            metrics = os.path.join(folder, "metrics.jsonl")
+            graph = f"ring:vertices=200,features=4,classes=3,train={share},valid=0.1,test=0.1"
+            text = expect_success(ranks, ["train", "--dataset", graph, "--epochs", "3", "--eval-every", "1", "--grid",
+                                          f"1x{ranks}x1x1", "--metrics", metrics, *arguments]).stdout
+            with open(metrics, encoding="utf-8") as file:
+                lines = [json.loads(line) for line in file]
+            os.remove(metrics)
+            said = re.findall(r"^ +layer (\d): (\d+) rows, (\d+) non-zeros$", text, re.M)
+            kept = lines[0].get("kept", [])
+            if [(str(l), str(layer["rows"]), str(layer["nonzeros"])) for l, layer in enumerate(kept)] != said:
+                raise Failure(f"{kept}\n{text}")
+            return kept, [line[name] for line in lines if line["event"] == "epoch" for name in ("loss", "val_loss", "test_loss")]
+
+        rows = ["--schedule", "rows"]
+        _, losses = trained(0.02, *rows)
+        for arguments in (["--prune", "on"], ["--prune", "auto"]):
+            kept, found = trained(0.02, *rows, *arguments)
+            # 4 vertices of a ring; each has 3 non-zeros in its row, and a layer adds a neighbor on either side.
+            if len(kept) != 3 or kept[2] != {"rows": 4, "nonzeros": 12} or not 4 < kept[1]["rows"] < kept[0]["rows"] <= 20:
+                raise Failure(f"{arguments}: {kept}")
+            if any(abs(a - b) > 1e-5 for a, b in zip(losses, found, strict=True)):
+                raise Failure(f"{arguments}: {losses} {found}")
+        for share, arguments in ((0.8, [*rows, "--prune", "auto"]), (0.02, ["--schedule", "pmm3d", "--prune", "auto"]),
+                                 (0.02, [*rows, "--prune", "off"])):
+            if trained(share, *arguments)[0]:
+                raise Failure(f"{share} {arguments}: pruned")
+
+
 def trace(ranks):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")

@@ -10,6 +10,8 @@
 #include "models/gnn/gcn_weights.hpp"
 #include "models/gnn/memory_estimate.hpp"
 #include "models/plan/choose_schedule.hpp"
+#include "models/pruning/pruned_arrays.hpp"
+#include "models/pruning/pruned_gcn.hpp"
 #include "models/training/trainer.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
@@ -17,6 +19,31 @@
 
 namespace orthant::cli {
 namespace {
+
+/// Which rows a training step keeps; none: all. `auto` takes what promises a gain and fits; the estimate
+/// becomes that of the choice. Collective. Throws UserError if what was asked for does not fit.
+template<class T>
+std::optional<models::PrunedRows>
+choose_pruning(Context const& context, TrainOptions const& options, pmm::ProcessGrid const& grid,
+               graph::GraphStore const& store, models::GcnSettings const& model,
+               models::TrainSettings const& settings, models::MemoryEstimate& estimate) {
+  auto const prune = models::parse_prune(options.prune);
+  if (prune == models::Prune::off || model.schedule != models::Schedule::rows) return std::nullopt;
+  auto const is_asked_for = prune == models::Prune::on;
+  auto const plan = models::plan_gcn(store, model);
+  auto rows = models::find_pruned_rows(grid, store, plan);
+  if (!is_asked_for && rows.share() > models::most_kept) return std::nullopt;
+  auto const pruned = models::estimate_pruned_memory<T>(grid, store.facts(), plan, model, settings.optimizer,
+                                                        rows, settings.eval_every > 0, estimate);
+  try {
+    if (!options.force_memory) require_memory(context, "train --prune", pruned);
+  } catch (runtime::UserError const&) {
+    if (is_asked_for) throw;
+    return std::nullopt;
+  }
+  estimate = pruned;
+  return rows;
+}
 
 template<class T>
 int train(TrainOptions const& options, Context& context) {
@@ -38,42 +65,53 @@ int train(TrainOptions const& options, Context& context) {
     models::require_architecture(world, options.init_from,
                                  models::order_of_features(model_settings, store.facts()));
   auto const plan = models::plan_gcn(store, model_settings);
-  auto const estimate =
-      models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
+  auto estimate = models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
   if (!options.force_memory) require_memory(context, "train", estimate);
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
+  auto pruned = choose_pruning<T>(context, options, grid, store, model_settings, settings, estimate);
+  auto const* const kept = pruned ? &*pruned : nullptr;
   auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
 
+  auto const run = [&](auto& model, auto& trainer, pmm::NeededRows const* needed) {
+    if (!options.init_from.empty()) models::load_weights(grid, options.init_from, model.parameters());
+    describe_gather(context, plan, needed);
+    if (kept != nullptr) describe_pruning(context, *kept);
+    say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
+        model.num_parameters(), options.compute_dtype);
+
+    // Nothing can be refused from here on.
+    begin_metrics(context, grid, options, model_settings.schedule, kept);
+    pruned.reset();
+    EpochLines lines(context, options.epochs);
+    auto const result = trainer.run([&](runtime::EpochRecord const& epoch) { lines.write(epoch); });
+    lines.finish();
+
+    if (!options.save_weights.empty() && options.eval_every == 0)
+      if (auto const sign = models::sign_of_divergence(trainer.evaluate()); !sign.empty())
+        models::throw_diverged("the weights are not saved: " + sign);
+    if (!options.save_weights.empty())
+      models::save_weights(grid, options.save_weights, model.parameters(),
+                           models::record_of(model_settings, store.facts()));
+    auto const taken = meter.taken(world);
+    report(context, result);
+    say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),
+        bytes_text(predicted));
+    if constexpr (!pmm::runs_on_host)
+      say(context, "memory of the device  {} in arrays per rank (predicted {}), {} less free\n",
+          bytes_text(taken.device_arrays), bytes_text(estimate.arrays), bytes_text(taken.device));
+    end_metrics(context, result, taken);
+    return runtime::exit_done;
+  };
+  if (pruned) {
+    models::PrunedGcn<T> model(grid, store, model_settings, settings, *pruned);
+    return run(model, model, nullptr);
+  }
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
   models::Gcn<T> model(grid, store, model_settings);
-  if (!options.init_from.empty()) models::load_weights(grid, options.init_from, model.parameters());
-  describe_gather(context, plan, model.needed_rows().get());
-  say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
-      model.num_parameters(), options.compute_dtype);
-
-  begin_metrics(context, grid, options, model_settings.schedule); // nothing can be refused from here on
   models::Trainer<T> trainer(grid, model, loss, settings);
-  EpochLines lines(context, options.epochs);
-  auto const result = trainer.run([&](runtime::EpochRecord const& epoch) { lines.write(epoch); });
-  lines.finish();
-
-  if (!options.save_weights.empty() && options.eval_every == 0)
-    if (auto const sign = models::sign_of_divergence(trainer.evaluate()); !sign.empty())
-      models::throw_diverged("the weights are not saved: " + sign);
-  if (!options.save_weights.empty())
-    models::save_weights(grid, options.save_weights, model.parameters(),
-                         models::record_of(model_settings, store.facts()));
-  auto const taken = meter.taken(world);
-  report(context, result);
-  say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),
-      bytes_text(predicted));
-  if constexpr (!pmm::runs_on_host)
-    say(context, "memory of the device  {} in arrays per rank (predicted {}), {} less free\n",
-        bytes_text(taken.device_arrays), bytes_text(estimate.arrays), bytes_text(taken.device));
-  end_metrics(context, result, taken);
-  return runtime::exit_done;
+  return run(model, trainer, model.needed_rows().get());
 }
 
 } // namespace
@@ -101,6 +139,7 @@ pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks) {
 
 int train_full(TrainOptions const& options, Context& context) {
   require_fitting_types(options);
+  require_prunable(options);
   choose_gemm_math(options.gemm_math, options.compute_dtype);
   return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
 }

@@ -97,6 +97,7 @@ int train(TrainOptions const& options, Context& context) {
 
 int train_minibatch(TrainOptions const& options, Context& context) {
   require_fitting_types(options);
+  require_prunable(options);
   choose_gemm_math(options.gemm_math, options.compute_dtype);
   return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
 }

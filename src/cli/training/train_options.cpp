@@ -127,6 +127,10 @@ void add_options(Command& command, TrainOptions& o) {
   command.option("--eval-every", o.eval_every, "Epochs between evaluations; 0 for never",
                  whole_number(0, most_epochs));
   add_computing(command, o);
+  command.option(
+      "--prune", o.prune,
+      "Leave out of full-graph steps what no training vertex depends on (schedule rows): on, off or auto",
+      one_of({"on", "off", "auto"}));
   add_weights(command, o);
 }
 

@@ -61,6 +61,7 @@ struct TrainOptions {
   std::string order = "auto";
   std::string schedule = "auto";
   std::string gather = "auto";
+  std::string prune = "off";
   std::string device_graph = "on";
   bool force_memory = false;
 

@@ -135,12 +135,23 @@ void require_fitting_types(TrainOptions const& o) {
                         o.compute_dtype);
 }
 
+void require_prunable(TrainOptions const& o) {
+  if (o.prune != "on") return;
+  if (o.mode == "minibatch")
+    runtime::throw_user("--prune on works on the full graph; leave it out with --mode minibatch");
+  if (o.schedule != "rows")
+    runtime::throw_user("--prune on leaves out rows of owners of vertices: it needs --schedule rows");
+}
+
 void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options,
-                   models::Schedule schedule) {
+                   models::Schedule schedule, models::PrunedRows const* pruned) {
   auto record = context.run_record;
   record["grid"] = grid.shape().to_string();
   record["schedule"] = std::string(models::name_of(schedule));
   record["seed"] = options.seed;
+  if (pruned != nullptr)
+    for (auto const& layer : pruned->layers)
+      record["kept"].push_back({{"rows", layer.num_rows}, {"nonzeros", layer.num_nonzeros}});
   context.metrics.write("run", record);
 }
 
@@ -175,6 +186,14 @@ void describe_gather(Context const& context, models::GcnPlan const& plan, pmm::N
   add(owners->roles.c, needed->coverage_c, needed->over_c.has_value());
   add(owners->roles.a, needed->coverage_a, needed->over_a.has_value());
   if (!parts.empty()) say(context, "gather    {}\n", fmt::join(parts, ", "));
+}
+
+void describe_pruning(Context const& context, models::PrunedRows const& pruned) {
+  say(context, "prune     of {} rows and {} non-zeros per layer a training step keeps\n",
+      pruned.whole.num_rows, pruned.whole.num_nonzeros);
+  for (std::size_t l = 0; l < pruned.layers.size(); ++l)
+    say(context, "          layer {}: {} rows, {} non-zeros\n", l, pruned.layers[l].num_rows,
+        pruned.layers[l].num_nonzeros);
 }
 
 EpochLines::EpochLines(Context& context, std::int64_t num_epochs)

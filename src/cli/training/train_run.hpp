@@ -9,6 +9,7 @@
 #include "cli/training/train_options.hpp"
 #include "graph/store/store_reader.hpp"
 #include "models/plan/gcn_settings.hpp"
+#include "models/pruning/pruned_rows.hpp"
 #include "models/training/trainer.hpp"
 #include "runtime/report/progress.hpp"
 
@@ -29,6 +30,8 @@ namespace orthant::cli {
 [[nodiscard]] models::TrainSettings training_of(TrainOptions const& options);
 /// Throws UserError where --comm-dtype does not go with --compute-dtype.
 void require_fitting_types(TrainOptions const& options);
+/// Throws UserError if rows are to be pruned where there are no owners of all of them.
+void require_prunable(TrainOptions const& options);
 
 /// Results go to stdout of rank 0.
 template<class... Args>
@@ -40,14 +43,17 @@ void say(Context const& context, fmt::format_string<Args...> format, Args&&... a
 /// "12.3 MiB".
 [[nodiscard]] std::string bytes_text(std::int64_t bytes);
 
-/// The first line of the metrics.
+/// The first line of the metrics. `pruned`: which rows a training step keeps; null: all.
 void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options,
-                   models::Schedule schedule);
+                   models::Schedule schedule, models::PrunedRows const* pruned = nullptr);
 void describe_graph(Context const& context, graph::GraphStore const& store);
 void describe_grid(Context const& context, pmm::ProcessGrid const& grid, models::Schedule schedule);
 /// Which rows move between owners of vertices, and the share that was found; nothing if all rows were asked
 /// for.
 void describe_gather(Context const& context, models::GcnPlan const& plan, pmm::NeededRows const* needed);
+
+/// How many rows and non-zeros each layer keeps in a training step.
+void describe_pruning(Context const& context, models::PrunedRows const& pruned);
 
 /// A line of metrics and a line (or the bar) of progress for every epoch.
 class EpochLines {

@@ -44,21 +44,6 @@ pmm::SparseBlock<T> to_sparse_block(sampling::SampledBlock<T> const& from) {
   return result;
 }
 
-/// How many of the ascending positions lie in each of the slabs of these sizes, the first of which begins at
-/// `begin`.
-std::vector<std::int64_t> counts_of_slabs(std::vector<std::int32_t> const& positions, std::int64_t begin,
-                                          std::vector<std::int64_t> const& sizes) {
-  std::vector<std::int64_t> counts;
-  auto first = std::ranges::lower_bound(positions, begin);
-  for (auto const size : sizes) {
-    begin += size;
-    auto const end = std::lower_bound(first, positions.end(), begin);
-    counts.push_back(end - first);
-    first = end;
-  }
-  return counts;
-}
-
 /// to[i,:] := from[rows[i],:]
 template<class T>
 void gather_rows(std::span<T const> from, std::vector<std::int32_t> const& rows, std::int64_t num_columns,
@@ -246,8 +231,8 @@ pmm::CellSizes BatchMaker<T>::cells_of(GcnLayerPlan const& layer, sampling::Batc
   auto const& columns = sample.vertices[owned_columns_].positions;
   auto const slab = grid_.coordinate(roles.c);
   auto const own_slab = std::accumulate(whole.over_c.begin(), whole.over_c.begin() + slab, std::int64_t{0});
-  return {counts_of_slabs(columns, own_slab, whole.over_b), counts_of_slabs(columns, 0, whole.over_c),
-          counts_of_slabs(rows, 0, whole.over_a)};
+  return {pmm::counts_by_slab(columns, whole.over_b, own_slab), pmm::counts_by_slab(columns, whole.over_c),
+          pmm::counts_by_slab(rows, whole.over_a)};
 }
 
 template<class T>

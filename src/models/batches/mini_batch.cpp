@@ -60,8 +60,8 @@ MiniBatchGcn<T>::MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore co
   if (settings.eval_every > 0 || batch_settings.num_full_epochs > 0) {
     auto operands = make_full_graph_operands<T>(grid, store, plan_, model_settings);
     features = operands.features;
-    full_ = std::make_unique<FullGraph>(grid, model_settings, parameters_, std::move(operands), full_loss_,
-                                        settings, update_);
+    full_ = std::make_unique<TrainedGcn<T>>(grid, model_settings, parameters_, std::move(operands),
+                                            full_loss_, settings, update_);
   } else {
     features = read_input_features<T>(grid, store, plan_.features(), model_settings.feature_norm);
   }

@@ -15,7 +15,7 @@
 // same ranks; every group then does the same, and group 0's weights are the result.
 
 #include "models/batches/gcn_batches.hpp"
-#include "models/training/trainer.hpp"
+#include "models/gnn/trained_gcn.hpp"
 
 #include <memory>
 
@@ -49,19 +49,6 @@ class MiniBatchGcn {
   [[nodiscard]] std::vector<double> const& step_losses() const { return trainer_->step_losses(); }
 
  private:
-  /// The whole graph: for evaluation, and the last epochs.
-  struct FullGraph {
-    FullGraph(pmm::ProcessGrid const& grid, GcnSettings const& model_settings,
-              std::shared_ptr<GcnParameters<T>> parameters, GcnOperands<T> operands, pmm::RowLoss<T>& loss,
-              TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update)
-        : network(grid, model_settings, std::move(parameters)),
-          trainer(grid, network, loss, settings, std::move(update)) {
-      network.rebind(std::move(operands));
-    }
-    Gcn<T> network;
-    Trainer<T> trainer;
-  };
-
   pmm::ProcessGrid const& grid_;
   std::int64_t num_sampled_epochs_;
   sampling::VertexSampler sampler_;
@@ -72,7 +59,7 @@ class MiniBatchGcn {
   pmm::RowLoss<T> batch_loss_; // in the same scratch
   Gcn<T> network_;             // on batches
   std::shared_ptr<ParameterUpdate<T>> update_;
-  std::unique_ptr<FullGraph> full_;
+  std::unique_ptr<TrainedGcn<T>> full_; // on the whole graph: for evaluation, and the last epochs
   std::unique_ptr<GcnBatches<T>> batches_;
   std::unique_ptr<Trainer<T>> trainer_; // on batches
 };

@@ -32,8 +32,8 @@ graph::Scales kept(std::optional<pmm::NeededSlabs> const& of_rows,
 
 } // namespace
 
-void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,
-                          std::int64_t num_nonzeros) {
+void plan_made_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,
+                         std::int64_t num_nonzeros, pmm::Flow backward) {
   auto const num_rows = sizes.num_rows();
   auto const num_columns = sizes.num_columns();
   auto const plan_scales = [&](std::int64_t rows, std::int64_t columns) {
@@ -42,54 +42,80 @@ void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, p
   };
   auto const by_rows = facts.normalization != graph::Normalization::none;
   auto const by_columns = facts.normalization == graph::Normalization::symmetric;
-  step.add_array("entries as they are read", num_nonzeros * graph::listed_entry_bytes,
-                 pmm::Lifetime::operation);
   plan_csr(step, num_rows, num_nonzeros, facts.is_weighted);
   plan_scales(by_rows ? num_rows : 0, by_columns ? num_columns : 0);
-  if (backward_flow(facts) == pmm::Flow::forward)
+  if (backward == pmm::Flow::forward)
     plan_scales(by_columns ? num_rows : 0, by_rows ? num_columns : 0);
   else
     plan_transposed(step, num_columns, num_nonzeros, facts.is_weighted);
 }
 
-template<class T>
-OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid, GraphStore const& store,
-                                       pmm::Roles const& roles, pmm::Gather gather) {
+void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,
+                          std::int64_t num_nonzeros) {
+  step.add_array("entries as they are read", num_nonzeros * graph::listed_entry_bytes,
+                 pmm::Lifetime::operation);
+  plan_made_adjacency(step, facts, sizes, num_nonzeros, backward_flow(facts));
+}
+
+OwnedBlock read_owned_block(pmm::ProcessGrid const& grid, GraphStore const& store, pmm::Roles const& roles) {
   auto const& shape = grid.shape();
   auto const n = store.facts().num_vertices;
   auto const rows = pmm::block_rows(shape, grid.coordinates(), roles, n);
   auto const columns = pmm::block_columns(shape, grid.coordinates(), roles, n);
-  OwnedAdjacency<T> made;
-  made.sizes = pmm::contiguous_cells(shape, grid.coordinates(), roles, n);
   auto const self_loops =
       store.facts().adds_self_loops() ? graph::SelfLoops::added : graph::SelfLoops::as_given;
-  auto block =
-      runtime::together(grid.group(), [&] { return read_listed_block(store, rows, columns, self_loops); });
-  pmm::HostPattern const pattern{block.row_offsets, block.columns};
+  OwnedBlock block;
+  block.sizes = pmm::contiguous_cells(shape, grid.coordinates(), roles, n);
+  runtime::together(grid.group(), [&] {
+    block.csr = read_listed_block(store, rows, columns, self_loops);
+    block.scales = read_listed_scales(store, rows, columns);
+    if (backward_flow(store.facts()) == pmm::Flow::forward)
+      block.transposed_scales = read_listed_scales(store, columns, rows);
+  });
+  return block;
+}
+
+template<class T>
+OwnedAdjacency<T> make_owned_adjacency(pmm::ProcessGrid const& grid, pmm::Roles const& roles,
+                                       OwnedBlock block, pmm::Gather gather, pmm::Flow backward) {
+  OwnedAdjacency<T> made;
+  made.sizes = block.sizes;
+  auto& csr = block.csr;
+  pmm::HostPattern const pattern{csr.row_offsets, csr.columns};
   auto const needed = pmm::plan_needed_rows(grid, roles, made.sizes, pattern, gather);
   made.needed = std::make_shared<pmm::NeededRows const>(needed);
   runtime::together(grid.group(), [&] {
     keep_needed(needed, pattern);
-    block.rows = {0, std::ssize(block.row_offsets) - 1};
-    block.columns_range = {0, needed.num_columns(made.sizes)};
-    auto const csr = to_csr<T>(std::exchange(block, {}));
-    auto const forward =
-        scaled(csr, kept(needed.over_a, needed.over_c, read_listed_scales(store, rows, columns)));
+    csr.rows = {0, std::ssize(csr.row_offsets) - 1};
+    csr.columns_range = {0, needed.num_columns(made.sizes)};
+    auto const kernels_block = to_csr<T>(std::exchange(csr, {}));
+    auto const forward = scaled(kernels_block, kept(needed.over_a, needed.over_c, std::move(block.scales)));
     // A^^T = diag(s) A^T diag(r) for A^ = diag(r) A diag(s).
-    auto const backward =
-        backward_flow(store.facts()) == pmm::Flow::forward
-            ? scaled(csr,
-                     swapped(kept(needed.over_c, needed.over_a, read_listed_scales(store, columns, rows))))
+    auto const of_adjoint =
+        backward == pmm::Flow::forward
+            ? scaled(kernels_block,
+                     swapped(kept(needed.over_c, needed.over_a, std::move(block.transposed_scales))))
             : pmm::transposed(forward);
     made.forward = pmm::LocalSpmm<T>(forward, pmm::Contents::fixed);
-    made.backward = pmm::LocalSpmm<T>(backward, pmm::Contents::fixed);
+    made.backward = pmm::LocalSpmm<T>(of_adjoint, pmm::Contents::fixed);
   });
   return made;
 }
 
-template OwnedAdjacency<float> read_owned_adjacency(pmm::ProcessGrid const&, GraphStore const&,
-                                                    pmm::Roles const&, pmm::Gather);
-template OwnedAdjacency<double> read_owned_adjacency(pmm::ProcessGrid const&, GraphStore const&,
-                                                     pmm::Roles const&, pmm::Gather);
+template<class T>
+OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid, GraphStore const& store,
+                                       pmm::Roles const& roles, pmm::Gather gather) {
+  return make_owned_adjacency<T>(grid, roles, read_owned_block(grid, store, roles), gather,
+                                 backward_flow(store.facts()));
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template OwnedAdjacency<T> make_owned_adjacency(pmm::ProcessGrid const&, pmm::Roles const&, OwnedBlock,    \
+                                                  pmm::Gather, pmm::Flow);                                   \
+  template OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const&, GraphStore const&,                \
+                                                  pmm::Roles const&, pmm::Gather);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::models

@@ -24,15 +24,34 @@ struct OwnedAdjacency {
   return facts.is_symmetric ? pmm::Flow::forward : pmm::Flow::transpose;
 }
 
+/// A block as it is read, on the host.
+struct OwnedBlock {
+  pmm::CellSizes sizes;
+  graph::CsrBlock csr;
+  graph::Scales scales;            // of A^: of the rows and the columns of the block
+  graph::Scales transposed_scales; // if A is symmetric, of A^^T: its rows are those of the block's columns
+};
+
 /// Reads this rank's block of the whole graph; cells are contiguous in order p1. From a store of two orders a
-/// rank reads all columns of its rows, and keeps those of its cells; `gather` says which rows the aggregations
-/// move. Collective over the grid's group.
+/// rank reads all columns of its rows, and keeps those of its cells. Collective over the grid's group.
+[[nodiscard]] OwnedBlock read_owned_block(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                          pmm::Roles const& roles);
+/// The block as aggregations use it. `gather` says which rows they move; `backward` is the way of the adjoint:
+/// Flow::forward needs a symmetric pattern. Collective over the grid's group.
+template<class T>
+[[nodiscard]] OwnedAdjacency<T> make_owned_adjacency(pmm::ProcessGrid const& grid, pmm::Roles const& roles,
+                                                     OwnedBlock block, pmm::Gather gather,
+                                                     pmm::Flow backward);
+
+/// Both for the whole graph.
 template<class T>
 [[nodiscard]] OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid,
                                                      graph::GraphStore const& store, pmm::Roles const& roles,
                                                      pmm::Gather gather = pmm::Gather::all);
 
-/// Lists the arrays that it makes, for cells of these sizes.
+/// Lists the arrays of make_owned_adjacency(), for cells of these sizes; and those of both for the whole graph.
+void plan_made_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,
+                         std::int64_t num_nonzeros, pmm::Flow backward);
 void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,
                           std::int64_t num_nonzeros);
 

@@ -76,7 +76,9 @@ std::unique_ptr<Aggregation<T>> make_aggregation(pmm::ProcessGrid const& grid, G
 void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnLayerPlan const& plan) {
   auto const wire = runtime::Wire::native; // buffers hold numbers as they are
   if (plan.owners) {
-    auto const plans = aggregates_of(plan, cells_of(step, plan), wire);
+    auto const& kept = plan.owners->kept;
+    auto const plans =
+        aggregates_of(plan, cells_of(step, plan), wire, kept ? kept->needed : pmm::NeededCountsOfAxes{});
     plan_buffers(work, step, plans.forward);
     plan_buffers(work, step, plans.backward);
     return;

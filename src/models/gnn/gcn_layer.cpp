@@ -23,8 +23,8 @@ void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, b
   if (needs_input_gradient) gradient = std::max(gradient, step.block(layer.input).num_padded);
   middle = std::max(middle, step.block(layer.middle).num_padded);
   auto const products = products_of(layer, runtime::Wire::native);
-  plan_buffers(workspace, step, products.transform);
-  plan_buffers(layer.owners ? overlapped : workspace, step, products.weight_back);
+  for (auto const& product : {products.transform, products.weight_back})
+    plan_buffers(workspace, step, product);
   plan_aggregation_buffers(workspace, step, layer);
   plan_buffers(overlapped, step, products.transform_back);
   pmm::reserve_column_sums(workspace, output.stored_rows.size(), output.columns.size());
@@ -67,7 +67,7 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
                           : pmm::DistMatrix<T>()),
       aggregation_(make_aggregation<T>(grid, p, options.wire, std::move(adjacency), scratch.workspace)),
       transform_(grid, products.transform, scratch.workspace),
-      weight_back_(grid, products.weight_back, p.owners ? scratch.overlapped : scratch.workspace),
+      weight_back_(grid, products.weight_back, scratch.workspace),
       transform_back_(grid, products.transform_back, scratch.overlapped) {
   auto const& block = output_.block();
   pmm::reserve_column_sums(*workspace_, block.stored_rows.size(), block.columns.size());
@@ -110,18 +110,15 @@ pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec
       transform_back_.start(exec, output_gradient_, parameters_.weight, middle_gradient_);
       if (!options_.overlaps) transform_back_.finish();
     }
-    if (plan_.owners && options_.needs_input_gradient && options_.overlaps) {
-      // dH is whole: its columns are sent while dW is computed, and dW is summed while dH is aggregated.
+    auto const prefetches = plan_.owners && options_.needs_input_gradient && options_.overlaps;
+    if (prefetches) {
+      // dH is whole: its columns are sent while dW is computed.
       transform_back_.finish();
       aggregation_->prefetch_backward(exec, middle_gradient_);
-      weight_back_.start(exec, middle_, output_gradient_, parameters_.weight_gradient);
-      aggregation_->backward(exec, middle_gradient_, input_gradient_);
-      weight_back_.finish();
-      return input_gradient_;
     }
     weight_back_.run(exec, middle_, output_gradient_, parameters_.weight_gradient);
     if (!options_.needs_input_gradient) return input_gradient_;
-    if (options_.overlaps) transform_back_.finish();
+    if (options_.overlaps && !prefetches) transform_back_.finish();
     // dF[a,b] := sum_c A^[c,a]^T dH[c,b]
     aggregation_->backward(exec, middle_gradient_, input_gradient_);
     return input_gradient_;

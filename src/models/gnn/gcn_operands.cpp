@@ -20,12 +20,11 @@ ResidualPath<T> read_residual_path(pmm::ProcessGrid const& grid, graph::GraphSto
   return make_residual_path<T>(grid, layer, other_rows(layer.output), other_rows(layer.input));
 }
 
-/// Whether the rows of layer l's output need the ids that dropout is keyed by.
+} // namespace
+
 bool has_output_keys(GcnPlan const& plan, GcnSettings const& settings, std::size_t l) {
   return settings.dropout > 0 && is_activated(plan, l);
 }
-
-} // namespace
 
 void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                     GcnEpochTraits const& traits) {
@@ -52,12 +51,20 @@ void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan 
 template<class T>
 GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                         GcnPlan const& plan, GcnSettings const& settings) {
+  auto features = read_input_features<T>(grid, store, plan.features(), settings.feature_norm);
+  return make_full_graph_operands<T>(grid, store, plan, settings, std::move(features), std::nullopt);
+}
+
+template<class T>
+GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                        GcnPlan const& plan, GcnSettings const& settings,
+                                        InputFeatures<T> features, std::optional<OwnedAdjacency<T>> owned) {
   GcnOperands<T> operands;
   operands.plan = plan;
-  operands.features = read_input_features<T>(grid, store, plan.features(), settings.feature_norm);
+  operands.features = std::move(features);
   AdjacencyBlocks<T> blocks(grid, store);
-  std::optional<OwnedAdjacency<T>> owned; // one block for all layers
-  if (auto const& owners = plan.layers.front().owners)
+  // One block for all layers.
+  if (auto const& owners = plan.layers.front().owners; owners && !owned)
     owned = read_owned_adjacency<T>(grid, store, owners->roles, settings.gather);
   for (auto const& layer : plan.layers)
     operands.adjacency.push_back(owned ? Adjacency<T>(*owned) : blocks.get(layer.adjacency, layer.is_even));
@@ -71,9 +78,14 @@ GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::Gra
   return operands;
 }
 
-template GcnOperands<float> make_full_graph_operands(pmm::ProcessGrid const&, graph::GraphStore const&,
-                                                     GcnPlan const&, GcnSettings const&);
-template GcnOperands<double> make_full_graph_operands(pmm::ProcessGrid const&, graph::GraphStore const&,
-                                                      GcnPlan const&, GcnSettings const&);
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const&, graph::GraphStore const&,        \
+                                                   GcnPlan const&, GcnSettings const&);                      \
+  template GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const&, graph::GraphStore const&,        \
+                                                   GcnPlan const&, GcnSettings const&, InputFeatures<T>,     \
+                                                   std::optional<OwnedAdjacency<T>>);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::models

@@ -9,6 +9,7 @@
 #include "models/gnn/residual.hpp"
 #include "models/plan/gcn_settings.hpp"
 
+#include <optional>
 #include <vector>
 
 namespace orthant::models {
@@ -28,11 +29,20 @@ struct GcnOperands {
   }
 };
 
+/// Whether the rows of layer l's output need the ids that dropout is keyed by.
+[[nodiscard]] bool has_output_keys(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);
+
 /// Those of the whole graph. Reads this rank's blocks: collective over the grid's group.
 template<class T>
 [[nodiscard]] GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid,
                                                       graph::GraphStore const& store, GcnPlan const& plan,
                                                       GcnSettings const& settings);
+/// The same with features that have been read, and the block of owners, if it has been.
+template<class T>
+[[nodiscard]] GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid,
+                                                      graph::GraphStore const& store, GcnPlan const& plan,
+                                                      GcnSettings const& settings, InputFeatures<T> features,
+                                                      std::optional<OwnedAdjacency<T>> owned);
 
 /// Lists the blocks of A^ of all layers.
 void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,

@@ -39,7 +39,12 @@ ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, GcnLayerPlan co
 }
 
 void plan_residual_arrays(pmm::StepPlan& step, GcnLayerPlan const& plan, GcnEpochTraits const& traits) {
-  if (!plan.is_residual || plan.owners) return;
+  if (!plan.is_residual) return;
+  if (plan.owners) {
+    if (plan.owners->kept)
+      plan_row_selection(step, step.block(plan.output).rows.size(), step.block(plan.input).rows.size());
+    return;
+  }
   for (auto const is_backward : {false, true})
     plan_relayout_arrays(step, traits.residual_sizes(plan, is_backward));
 }

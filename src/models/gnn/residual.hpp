@@ -7,6 +7,7 @@
 // before the layer's products start. In the schedule rows both have the same owner.
 
 #include "models/plan/gcn_step.hpp"
+#include "pmm/aggregate/row_lists.hpp"
 #include "pmm/matrix/relayout.hpp"
 
 #include <memory>
@@ -14,23 +15,34 @@
 
 namespace orthant::models {
 
-/// The way of F from input to output of one layer, and back. Empty: the layer has no residual connection.
+/// The way of F from input to output of one layer, and back. Empty: the layer has no residual connection. If
+/// the output keeps fewer rows than the input, only those travel, and the others have no gradient from it.
 template<class T>
 struct ResidualPath {
   std::shared_ptr<pmm::Relayout<T> const> forward;  // plan.input -> plan.output
   std::shared_ptr<pmm::Relayout<T> const> backward; // plan.output -> plan.input
   bool is_local = false;                            // both lie alike: each rank copies what it has
+  std::shared_ptr<pmm::RowSelection const>
+      kept{}; // local: rows of the input that the output keeps; null: all
 
-  [[nodiscard]] static ResidualPath local() { return {nullptr, nullptr, true}; }
+  [[nodiscard]] static ResidualPath local(std::shared_ptr<pmm::RowSelection const> kept = nullptr) {
+    return {nullptr, nullptr, true, std::move(kept)};
+  }
   [[nodiscard]] bool exists() const { return is_local || forward != nullptr; }
   /// F to where the output lies, and dF' back. Collective over the group unless local. Enqueue on exec.
   void bring(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
              pmm::DistMatrix<T> const& to) const {
-    run(exec, forward, from, to);
+    if (kept)
+      select_rows(exec, *kept, from.storage(), from.extents().columns, to.storage());
+    else
+      run(exec, forward, from, to);
   }
   void bring_back(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                   pmm::DistMatrix<T> const& to) const {
-    run(exec, backward, from, to);
+    if (kept)
+      spread_rows(exec, *kept, from.storage(), from.extents().columns, to.storage());
+    else
+      run(exec, backward, from, to);
   }
 
  private:

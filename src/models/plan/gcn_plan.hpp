@@ -60,11 +60,19 @@ struct GcnShape {
   pmm::AxisSet hidden_axes{}; // schedule rows: whose messages travel while products are computed
 };
 
+/// The block of a layer that keeps a part of the vertices, known once it is read.
+struct KeptBlock {
+  pmm::CellSizes cells;
+  pmm::NeededCountsOfAxes needed; // rows that move; empty: all
+  std::int64_t num_nonzeros = 0;
+};
+
 /// How a layer of the schedule rows aggregates.
 struct OwnerRoles {
   pmm::Roles roles;
   pmm::Flow backward = pmm::Flow::transpose;
   pmm::AxisSet hidden_axes{};
+  std::optional<KeptBlock> kept{}; // else all vertices, or those of a batch
 };
 
 struct GcnLayerPlan {

@@ -32,12 +32,15 @@ GcnLayerProducts products_of(GcnLayerPlan const& p, runtime::Wire wire) {
 }
 
 pmm::CellSizes cells_of(pmm::StepPlan const& step, GcnLayerPlan const& p) {
+  if (auto const& kept = p.owners.value().kept) return kept->cells;
   return contiguous_cells(step.shape(), step.coordinates(), p.owners.value().roles, p.input.extents.rows);
 }
 
 GcnLayerAggregates aggregates_of(GcnLayerPlan const& p, pmm::CellSizes const& cells, runtime::Wire wire,
                                  pmm::NeededCountsOfAxes const& needed) {
-  auto const& [roles, backward, hidden_axes] = p.owners.value();
+  auto const roles = p.owners.value().roles;
+  auto const backward = p.owners->backward;
+  auto const hidden_axes = p.owners->hidden_axes;
   auto const width = p.aggregated_width();
   auto const [forward_formula, backward_formula] =
       p.aggregates_first ? std::pair("H = A F", "dF = A^T dH") : std::pair("Q = A U", "dU = A^T dQ");

@@ -22,7 +22,7 @@ struct GcnLayerProducts {
 struct GcnLayerAggregates {
   pmm::AggregatePlan forward, backward;
 };
-/// The cells of the rank of the list, of the whole graph.
+/// The cells of the rank of the list: of what the layer keeps of the graph, or of the whole graph.
 [[nodiscard]] pmm::CellSizes cells_of(pmm::StepPlan const& step, GcnLayerPlan const& plan);
 [[nodiscard]] GcnLayerAggregates aggregates_of(GcnLayerPlan const& plan, pmm::CellSizes const& cells,
                                                runtime::Wire wire,

@@ -65,7 +65,7 @@ class EpochList {
   void forward_layer(std::size_t l) {
     auto const& layer = plan_.layers[l];
     auto const products = products_of(layer, settings_.wire);
-    auto const entries = traits_.num_nonzeros(layer.adjacency);
+    auto const entries = entries_of_adjacency(layer);
     step_.begin_layer(layer.index);
     plan_residual(layer, false);
     if (layer.aggregates_first) {
@@ -81,7 +81,7 @@ class EpochList {
   void backward_layer(std::size_t l) {
     auto const& layer = plan_.layers[l];
     auto const products = products_of(layer, settings_.wire);
-    auto const entries = traits_.num_nonzeros(layer.adjacency);
+    auto const entries = entries_of_adjacency(layer);
     auto const has_input_gradient = needs_input_gradient(plan_, l);
     step_.begin_layer(layer.index);
     plan_residual(layer, true);
@@ -101,7 +101,13 @@ class EpochList {
     }
   }
 
+  [[nodiscard]] std::int64_t entries_of_adjacency(GcnLayerPlan const& layer) const {
+    if (layer.owners && layer.owners->kept) return layer.owners->kept->num_nonzeros;
+    return traits_.num_nonzeros(layer.adjacency);
+  }
   [[nodiscard]] GcnLayerAggregates between_owners(GcnLayerPlan const& layer) const {
+    if (auto const& kept = layer.owners->kept)
+      return aggregates_of(layer, kept->cells, settings_.wire, kept->needed);
     return aggregates_of(layer, traits_.cells ? *traits_.cells : cells_of(step_, layer), settings_.wire,
                          traits_.needed);
   }

@@ -14,22 +14,21 @@ namespace {
 /// `Work`: a Workspace or a WorkspacePlan.
 template<class Work>
 void reserve_buffers(Work& work, AggregateSteps const& steps) {
-  auto const own = steps.num_own * steps.width;
-  auto const slab = steps.num_in_slab();
-  auto const& [gather, sum] = std::tie(steps.gather, steps.sum);
-  if (steps.must_exchange) work.reserve(Slot::left, sum.in_chunks ? own : std::max(own, slab));
-  if (steps.must_exchange || gather.must_run)
-    work.reserve(Slot::right, std::max(steps.must_exchange ? own : 0, steps.num_operand()));
+  auto const& [from, to, gather, sum] = std::tie(steps.from, steps.to, steps.gather, steps.sum);
+  if (from.must_exchange) work.reserve(Slot::left, from.num_own * steps.width);
+  if (to.must_exchange) work.reserve(Slot::right, to.num_own * steps.width);
+  if (from.must_exchange || gather.must_run) work.reserve(Slot::right, steps.num_operand());
   if (gather.moves_needed) {
     work.reserve(Slot::left, gather.num_of_slab());
-    work.reserve(Slot::result, slab);
+    work.reserve(Slot::result, steps.num_in_slab(from));
   }
   if (sum.in_chunks) {
     work.reserve(Slot::left, sum.num_of_slab());
-    work.reserve(Slot::result, std::max(2 * steps.num_in_chunk(), slab));
+    work.reserve(Slot::result, std::max(2 * steps.num_in_chunk(), steps.num_in_slab(to)));
     return;
   }
-  if (steps.must_exchange || sum.must_run) work.reserve(Slot::result, steps.num_partial());
+  if (to.must_exchange) work.reserve(Slot::left, steps.num_in_slab(to));
+  if (to.must_exchange || sum.must_run) work.reserve(Slot::result, steps.num_partial());
   if (sum.moves_needed) work.reserve(Slot::right, sum.num_of_slab());
 }
 
@@ -68,44 +67,45 @@ NeededSlabs const& Aggregate<T>::needed_over(Axis axis) const {
 }
 
 template<class T>
-void Aggregate<T>::require_own(DistMatrix<T> const& matrix) const {
-  ORTHANT_REQUIRE(matrix.block().rows.size() == steps_.num_own && matrix.extents().columns == steps_.width &&
+void Aggregate<T>::require_own(DistMatrix<T> const& matrix, OwnRows const& own) const {
+  ORTHANT_REQUIRE(matrix.block().rows.size() == own.num_own && matrix.extents().columns == steps_.width &&
                       matrix.block().columns.size() == steps_.width,
-                  "an aggregation of ", steps_.num_own, " own rows of ", steps_.width, " columns, not of ",
+                  "an aggregation of ", own.num_own, " own rows of ", steps_.width, " columns, not of ",
                   matrix.placement().to_string());
 }
 
 template<class T>
 Vector<T> Aggregate<T>::operand_of(Vector<T> const& from) const {
-  return steps_.must_exchange || steps_.gather.must_run ? workspace_->lend(Slot::right, steps_.num_operand())
-                                                        : from;
+  return steps_.from.must_exchange || steps_.gather.must_run
+             ? workspace_->lend(Slot::right, steps_.num_operand())
+             : from;
 }
 
 template<class T>
 Vector<T> Aggregate<T>::own_slab_of(Vector<T> const& from) const {
   auto const& s = steps_;
   if (s.num_parts == 1) return from;
-  if (s.gather.moves_needed) return workspace_->lend(Slot::result, s.num_in_slab());
+  if (s.gather.moves_needed) return workspace_->lend(Slot::result, s.num_in_slab(s.from));
   auto const begin = s.slab_begin * s.part; // where a gather of whole slabs wants it
-  return part_of(operand_of(from), {begin, begin + s.num_in_slab()});
+  return part_of(operand_of(from), {begin, begin + s.num_in_slab(s.from)});
 }
 
 template<class T>
 void Aggregate<T>::prefetch(DefaultExec const& exec, DistMatrix<T> const& from) {
   auto const& s = steps_;
-  require_own(from);
+  require_own(from, s.from);
   ORTHANT_REQUIRE(!is_prefetched_, "an operand is prefetched twice at once");
   is_prefetched_ = true;
-  if (!s.must_exchange) return;
+  if (!s.from.must_exchange) return;
   // 1: columns out, rows in
   auto const& over = grid_->over(roles_.b);
-  auto const columns = workspace_->lend(Slot::left, s.num_own * s.width);
+  auto const columns = workspace_->lend(Slot::left, s.from.num_own * s.width);
   auto const own_slab = own_slab_of(from.storage());
-  split_columns(exec, from.storage(), s.num_own, s.width, s.num_parts, columns);
+  split_columns(exec, from.storage(), s.from.num_own, s.width, s.num_parts, columns);
   if (s.hides_exchange)
-    exchange_ = runtime::start_all_to_allv(exec, over, columns, s.columns, own_slab, s.rows, wire_);
+    exchange_ = runtime::start_all_to_allv(exec, over, columns, s.from.columns, own_slab, s.from.rows, wire_);
   else
-    runtime::all_to_allv(exec, over, columns, s.columns, own_slab, s.rows, wire_);
+    runtime::all_to_allv(exec, over, columns, s.from.columns, own_slab, s.from.rows, wire_);
 }
 
 template<class T>
@@ -141,13 +141,13 @@ Vector<T> Aggregate<T>::summed(DefaultExec const& exec, Vector<T> const& operand
 
   // 3: P := A[c,a] F_a
   auto const partial =
-      s.must_exchange || s.sum.must_run ? workspace_->lend(Slot::result, s.num_partial()) : to;
+      s.to.must_exchange || s.sum.must_run ? workspace_->lend(Slot::result, s.num_partial()) : to;
   multiply(exec, {0, s.num_outer}, operand, partial);
   if (!s.sum.must_run) return partial;
 
   // 4: the sum of this rank's slab over the ranks of the axis
   auto const& over = grid_->over(s.sum.axis);
-  auto const sum = s.must_exchange ? workspace_->lend(Slot::left, s.num_in_slab()) : to;
+  auto const sum = s.to.must_exchange ? workspace_->lend(Slot::left, s.num_in_slab(s.to)) : to;
   if (s.sum.moves_needed) {
     auto const& needed = needed_over(s.sum.axis);
     auto const addends = workspace_->lend(Slot::right, s.sum.num_of_slab());
@@ -200,7 +200,8 @@ Vector<T> Aggregate<T>::summed_in_chunks(DefaultExec const& exec, Vector<T> cons
   for (auto& chunk : chunks_)
     chunk.request.wait();
 
-  auto const sum = s.must_exchange || s.rounds_sum ? workspace_->lend(Slot::result, s.num_in_slab()) : to;
+  auto const sum =
+      s.to.must_exchange || s.rounds_sum ? workspace_->lend(Slot::result, s.num_in_slab(s.to)) : to;
   if (s.sum.moves_needed) {
     auto const& needed = needed_over(s.sum.axis);
     add_rows(exec, addends, needed.addend_offsets, needed.addends, s.part, sum);
@@ -216,17 +217,17 @@ Vector<T> Aggregate<T>::summed_in_chunks(DefaultExec const& exec, Vector<T> cons
 template<class T>
 void Aggregate<T>::return_columns(DefaultExec const& exec, Vector<T> const& slab, Vector<T> const& to) {
   auto const& s = steps_;
-  if (!s.must_exchange) return;
+  if (!s.to.must_exchange) return;
   // 5: rows out, columns in
-  auto const columns = workspace_->lend(Slot::right, s.num_own * s.width);
-  runtime::all_to_allv(exec, grid_->over(roles_.b), slab, s.rows, columns, s.columns, wire_);
-  join_columns(exec, columns, s.num_own, s.width, s.num_parts, to);
+  auto const columns = workspace_->lend(Slot::right, s.to.num_own * s.width);
+  runtime::all_to_allv(exec, grid_->over(roles_.b), slab, s.to.rows, columns, s.to.columns, wire_);
+  join_columns(exec, columns, s.to.num_own, s.width, s.num_parts, to);
 }
 
 template<class T>
 void Aggregate<T>::run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to) {
-  require_own(from);
-  require_own(to);
+  require_own(from, steps_.from);
+  require_own(to, steps_.to);
   if (!is_prefetched_) prefetch(exec, from);
   exchange_.wait();
   is_prefetched_ = false;

@@ -58,7 +58,8 @@ class Aggregate {
   Aggregate(ProcessGrid const& grid, AggregatePlan const& plan, LocalSpmm<T> block,
             std::shared_ptr<Workspace<T>> workspace, std::shared_ptr<NeededRows const> needed = nullptr);
 
-  /// to := the block's matrix times `from`, both [n x w] on this rank (Error), not overlapping.
+  /// to := the block's matrix times `from`, both [n x w] on this rank (Error; a block that keeps other rows
+  /// than columns has an n for each), not overlapping.
   /// Collective over the group's three axes, aggregations in the same order. Enqueues on exec; on the host it
   /// is complete on return.
   void run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to);
@@ -75,7 +76,7 @@ class Aggregate {
     runtime::Request request;
   };
 
-  void require_own(DistMatrix<T> const& matrix) const;
+  void require_own(DistMatrix<T> const& matrix, OwnRows const& own) const;
   [[nodiscard]] Vector<T> operand_of(Vector<T> const& from) const;
   /// Where step 1 leaves the rows of this rank's slab.
   [[nodiscard]] Vector<T> own_slab_of(Vector<T> const& from) const;

@@ -41,6 +41,19 @@ SlabExchange slab_exchange(GridShape const& shape, Axis axis, Counts const& slab
   return exchange;
 }
 
+/// `over_b`: rows of the cells (a, b', c).
+OwnRows own_rows(Counts const& over_b, int b, std::int64_t width, std::int64_t part) {
+  auto const num_parts = std::ssize(over_b);
+  OwnRows own;
+  own.num_own = over_b[static_cast<std::size_t>(b)];
+  own.num_slab = sum_of(over_b);
+  own.must_exchange = num_parts > 1 && own.num_slab * width > 0;
+  for (std::int64_t i = 0; i < num_parts; ++i)
+    own.columns.push_back(own.num_own * runtime::balanced_range(width, num_parts, i).size());
+  own.rows = times(over_b, part);
+  return own;
+}
+
 } // namespace
 
 std::int64_t SlabExchange::num_of_block() const {
@@ -66,31 +79,26 @@ AggregateSteps::AggregateSteps(GridShape const& shape, Coordinates const& coordi
       num_parts(shape.size(plan.roles.b)) {
   auto const& [roles, sizes, needed] = std::tie(plan.roles, plan.sizes, plan.needed);
   auto const b = coordinates.along(roles.b);
-  num_own = sizes.over_b[static_cast<std::size_t>(b)];
-  num_slab = sum_of(sizes.over_b);
   part = runtime::balanced_range(width, num_parts, b).size();
-
-  must_exchange = num_parts > 1 && num_slab * width > 0;
-  for (int i = 0; i < num_parts; ++i)
-    columns.push_back(num_own * runtime::balanced_range(width, num_parts, i).size());
-  rows = times(sizes.over_b, part);
 
   auto const over_c = slab_exchange(shape, roles.c, sizes.over_c, needed.over_c, part);
   auto const over_a = slab_exchange(shape, roles.a, sizes.over_a, needed.over_a, part);
   auto const num_columns = needed.over_c ? sum_of(needed.over_c->touched) : sizes.num_columns();
   auto const num_rows = needed.over_a ? sum_of(needed.over_a->touched) : sizes.num_rows();
   auto const is_forward = plan.flow == Flow::forward;
+  from = own_rows(is_forward ? sizes.over_b : sizes.rows_of_b(), b, width, part);
+  to = own_rows(is_forward ? sizes.rows_of_b() : sizes.over_b, b, width, part);
   gather = is_forward ? over_c : over_a;
   sum = is_forward ? over_a : over_c;
   num_inner = is_forward ? num_columns : num_rows;
   num_outer = is_forward ? num_rows : num_columns;
   slab_begin = sum_before(is_forward ? sizes.over_c : sizes.over_a, coordinates.along(gather.axis));
 
-  hides_exchange = must_exchange && plan.hidden_axes.contains(roles.b);
+  hides_exchange = from.must_exchange && plan.hidden_axes.contains(roles.b);
   sum.in_chunks = sum.must_run && plan.hidden_axes.contains(sum.axis);
-  if (sum.in_chunks && !sum.moves_needed) sum.of_slab = Counts(sum.of_block.size(), num_in_slab());
+  if (sum.in_chunks && !sum.moves_needed) sum.of_slab = Counts(sum.of_block.size(), num_in_slab(to));
   // Step 5 would round the sum anyway.
-  rounds_sum = sum.in_chunks && !sum.moves_needed && !must_exchange && plan.wire != Wire::native;
+  rounds_sum = sum.in_chunks && !sum.moves_needed && !to.must_exchange && plan.wire != Wire::native;
 }
 
 void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_nonzeros) {
@@ -103,7 +111,7 @@ void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_
   };
   auto const& [gather, sum] = std::tie(steps.gather, steps.sum);
 
-  if (steps.must_exchange) exchange(plan.roles.b, steps.columns);
+  if (steps.from.must_exchange) exchange(plan.roles.b, steps.from.columns);
   if (gather.must_run && gather.moves_needed)
     exchange(gather.axis, gather.of_slab);
   else if (gather.must_run)
@@ -127,7 +135,7 @@ void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_
     exchange(sum.axis, sum.of_block);
   else if (sum.must_run)
     step.add_call(Operation::reduce_scatter, sum.axis, bytes(steps.num_partial()));
-  if (steps.must_exchange) exchange(plan.roles.b, steps.rows);
+  if (steps.to.must_exchange) exchange(plan.roles.b, steps.to.rows);
 }
 
 } // namespace orthant::pmm

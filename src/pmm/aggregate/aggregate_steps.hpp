@@ -43,27 +43,32 @@ struct AggregatePlan {
   AxisSet hidden_axes{};       // whose messages travel while products are computed
 };
 
+/// The rows that are aggregated, or what becomes of them: where they lie before and after an exchange over b.
+struct OwnRows {
+  std::int64_t num_own = 0;  // n
+  std::int64_t num_slab = 0; // n_ac
+  bool must_exchange = false;
+  std::vector<std::int64_t> columns, rows; // [ranks of b] elements of the own rows, and of the own columns
+};
+
 struct AggregateSteps {
   AggregateSteps(GridShape const& shape, Coordinates const& coordinates, AggregatePlan const& plan);
 
   [[nodiscard]] std::int64_t num_operand() const { return num_inner * part; } // elements after step 2
   [[nodiscard]] std::int64_t num_partial() const { return num_outer * part; } // elements after step 3
-  [[nodiscard]] std::int64_t num_in_slab() const { return num_slab * part; }
+  [[nodiscard]] std::int64_t num_in_slab(OwnRows const& own) const { return own.num_slab * part; }
   /// Elements of the largest chunk of step 4.
   [[nodiscard]] std::int64_t num_in_chunk() const;
 
-  std::int64_t num_own = 0;   // n
-  std::int64_t num_slab = 0;  // n_ac
-  std::int64_t num_inner = 0; // rows of the operand: columns of the block
-  std::int64_t num_outer = 0; // rows of the partial result
-  std::int64_t width = 0;     // w
-  std::int64_t part = 0;      // w_b
-  int num_parts = 1;          // ranks of b
-  bool must_exchange = false;
-  bool hides_exchange = false;             // step 1 may be under way during other work
-  bool rounds_sum = false;                 // after step 4 in chunks, as a reduce_scatter does
-  std::int64_t slab_begin = 0;             // row of a whole operand where the own slab begins
-  std::vector<std::int64_t> columns, rows; // [ranks of b] elements that this rank sends in step 1, and gets
+  OwnRows from, to;            // before step 1, and after step 5
+  std::int64_t num_inner = 0;  // rows of the operand: columns of the block
+  std::int64_t num_outer = 0;  // rows of the partial result
+  std::int64_t width = 0;      // w
+  std::int64_t part = 0;       // w_b
+  int num_parts = 1;           // ranks of b
+  bool hides_exchange = false; // step 1 may be under way during other work
+  bool rounds_sum = false;     // after step 4 in chunks, as a reduce_scatter does
+  std::int64_t slab_begin = 0; // row of a whole operand where the own slab begins
   SlabExchange gather, sum;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/aggregate/cells.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 namespace orthant::pmm {
@@ -71,6 +72,19 @@ std::vector<Range> block_columns(GridShape const& shape, Coordinates const& coor
 std::vector<Range> block_rows(GridShape const& shape, Coordinates const& coordinates, Roles const& roles,
                               std::int64_t num_rows) {
   return merged(cells_of(shape, coordinates, roles.a, roles.b, num_rows));
+}
+
+std::vector<std::int64_t> counts_by_slab(std::vector<runtime::LocalColumn> const& places,
+                                         std::vector<std::int64_t> const& slab_rows, std::int64_t begin) {
+  std::vector<std::int64_t> counts;
+  auto first = std::ranges::lower_bound(places, begin);
+  for (auto const size : slab_rows) {
+    begin += size;
+    auto const end = std::lower_bound(first, places.end(), begin);
+    counts.push_back(end - first);
+    first = end;
+  }
+  return counts;
 }
 
 } // namespace orthant::pmm

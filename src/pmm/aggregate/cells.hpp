@@ -27,14 +27,19 @@ struct Roles {
   friend bool operator==(Roles const&, Roles const&) = default;
 };
 
-/// How many rows the cells have that the rank (a, b, c) deals with: all that it must know of the others.
+/// How many rows the cells have that the rank (a, b, c) deals with: all that it must know of the others. The
+/// columns of a block may be other rows than its rows are: each of them a part of the cells (kept_rows.hpp).
 struct CellSizes {
-  std::vector<std::int64_t> over_b; // [ranks of b] rows of cell (a, b', c)
-  std::vector<std::int64_t> over_c; // [ranks of c] rows of the cells (a, *, c') together
-  std::vector<std::int64_t> over_a; // [ranks of a] rows of the cells (a', *, c) together
+  std::vector<std::int64_t> over_b;        // [ranks of b] columns in cell (a, b', c)
+  std::vector<std::int64_t> over_c;        // [ranks of c] columns in the cells (a, *, c') together
+  std::vector<std::int64_t> over_a;        // [ranks of a] rows in the cells (a', *, c) together
+  std::vector<std::int64_t> rows_over_b{}; // [ranks of b] rows in cell (a, b', c); empty: as columns
 
   [[nodiscard]] std::int64_t num_columns() const; // of the block
   [[nodiscard]] std::int64_t num_rows() const;    // of the block
+  [[nodiscard]] std::vector<std::int64_t> const& rows_of_b() const {
+    return rows_over_b.empty() ? over_b : rows_over_b;
+  }
   friend bool operator==(CellSizes const&, CellSizes const&) = default;
 };
 
@@ -49,5 +54,11 @@ struct CellSizes {
                                                Roles const& roles, std::int64_t num_rows);
 [[nodiscard]] std::vector<Range> block_rows(GridShape const& shape, Coordinates const& coordinates,
                                             Roles const& roles, std::int64_t num_rows);
+
+/// How many of the ascending places lie in each of the slabs of these sizes, the first of which begins at
+/// `begin`.
+[[nodiscard]] std::vector<std::int64_t> counts_by_slab(std::vector<runtime::LocalColumn> const& places,
+                                                       std::vector<std::int64_t> const& slab_rows,
+                                                       std::int64_t begin = 0);
 
 } // namespace orthant::pmm

@@ -45,19 +45,6 @@ Places touched_rows(HostPattern const& pattern) {
   return places_where(std::ssize(offsets) - 1, [&](std::size_t i) { return offsets[i] < offsets[i + 1]; });
 }
 
-/// How many of the ascending places lie in each slab.
-Counts counts_by_slab(Places const& places, Counts const& slab_rows) {
-  Counts counts(slab_rows.size());
-  auto slab = std::size_t{0};
-  auto end = slab_rows.empty() ? 0 : slab_rows[0];
-  for (auto const place : places) {
-    while (place >= end)
-      end += slab_rows[++slab];
-    ++counts[slab];
-  }
-  return counts;
-}
-
 /// Rows in the slabs of others: those that this rank touches, and all.
 struct RowsOfOthers {
   std::int64_t touched = 0;

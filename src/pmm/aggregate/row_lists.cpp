@@ -4,6 +4,8 @@
 #include "pmm/kernels/host_parts.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <string>
 
 namespace orthant::pmm {
 namespace {
@@ -114,6 +116,38 @@ void add_slabs(DefaultExec const& exec, Vector<T> const& slabs, std::int64_t num
   auto const num_rows = static_cast<std::int64_t>(sums.extent(0)) / width;
   for_each(exec, "orthant::pmm::add_slabs", num_rows,
            SlabSums<T>{slabs.data(), num_slabs, num_rows, width, sums.data()});
+}
+
+namespace {
+
+template<class Number>
+Vector<Number> to_device(char const* label, std::vector<Number> const& numbers) {
+  Vector<Number> view(Kokkos::view_alloc(std::string(label), Kokkos::WithoutInitializing), numbers.size());
+  Kokkos::deep_copy(view, Kokkos::View<Number const*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
+                              numbers.data(), numbers.size()));
+  return view;
+}
+
+constexpr auto rows_label = "orthant::pmm::RowSelection/rows";
+constexpr auto offsets_label = "orthant::pmm::RowSelection/offsets";
+constexpr auto places_label = "orthant::pmm::RowSelection/places";
+
+} // namespace
+
+RowSelection make_row_selection(std::vector<LocalColumn> const& rows, std::int64_t num_rows) {
+  std::vector<Offset> offsets(static_cast<std::size_t>(num_rows) + 1);
+  for (auto const row : rows)
+    offsets[static_cast<std::size_t>(row) + 1] = 1;
+  std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
+  std::vector<Offset> places(rows.size());
+  std::iota(places.begin(), places.end(), Offset{0});
+  return {to_device(rows_label, rows), to_device(offsets_label, offsets), to_device(places_label, places)};
+}
+
+void plan_row_selection(StepPlan& step, std::int64_t num_selected, std::int64_t num_rows) {
+  step.add_array(rows_label, num_selected * std::int64_t{sizeof(LocalColumn)});
+  step.add_array(offsets_label, (num_rows + 1) * std::int64_t{sizeof(Offset)});
+  step.add_array(places_label, num_selected * std::int64_t{sizeof(Offset)});
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

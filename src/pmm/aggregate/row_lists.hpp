@@ -7,6 +7,8 @@
 #include "pmm/matrix/dist_matrix.hpp"
 #include "runtime/range.hpp"
 
+#include <vector>
+
 namespace orthant::pmm {
 
 /// picked[i] := rows[list[i]], rows of `width` numbers. Not overlapping. Enqueues on exec; does not fence.
@@ -25,5 +27,31 @@ void add_rows(DefaultExec const& exec, Vector<T> const& parts, Vector<runtime::O
 template<class T>
 void add_slabs(DefaultExec const& exec, Vector<T> const& slabs, std::int64_t num_slabs, std::int64_t width,
                Vector<T> const& sums);
+
+/// Some rows of a matrix.
+struct RowSelection {
+  Vector<runtime::LocalColumn> rows; // places of those that are selected, ascending
+  Vector<runtime::Offset> offsets;   // [rows of the matrix + 1] into:
+  Vector<runtime::Offset> places;    // for each row of the matrix its place among those selected, or none
+};
+
+/// `rows`: ascending places in a matrix of so many rows.
+[[nodiscard]] RowSelection make_row_selection(std::vector<runtime::LocalColumn> const& rows,
+                                              std::int64_t num_rows);
+/// Lists its arrays.
+void plan_row_selection(StepPlan& step, std::int64_t num_selected, std::int64_t num_rows);
+
+/// selected := those rows of `all`, and all := `selected` in those rows and 0 in the others. Not overlapping.
+/// Enqueue on exec; do not fence.
+template<class T>
+void select_rows(DefaultExec const& exec, RowSelection const& selection, Vector<T> const& all,
+                 std::int64_t width, Vector<T> const& selected) {
+  pick_rows(exec, all, selection.rows, width, selected);
+}
+template<class T>
+void spread_rows(DefaultExec const& exec, RowSelection const& selection, Vector<T> const& selected,
+                 std::int64_t width, Vector<T> const& all) {
+  add_rows(exec, selected, selection.offsets, selection.places, width, all);
+}
 
 } // namespace orthant::pmm

@@ -23,6 +23,7 @@ struct GraphRecipe {
   graph::LabelKind labels = graph::LabelKind::single;
   graph::PermutationKind permutation = graph::PermutationKind::twofold;
   graph::Normalization normalization = graph::Normalization::symmetric;
+  std::int64_t train_every = 3; // vertices 0, 3, 6, .. train
 };
 
 inline constexpr std::int64_t num_classes = 6;
@@ -113,7 +114,10 @@ inline std::unique_ptr<graph::GraphSource> open_recipe(runtime::Communicator con
   parts.split = {"thirds", [=] {
                    graph::SplitShare split;
                    for (auto row = rows.begin; row < rows.end; ++row)
-                     (row % 3 == 0 ? split.train : row % 3 == 1 ? split.valid : split.test).push_back(row);
+                     (row % recipe.train_every == 0 ? split.train
+                      : row % 3 == 1                ? split.valid
+                                                    : split.test)
+                         .push_back(row);
                    return split;
                  }};
   return graph::assemble_source(std::move(parts));

@@ -1,0 +1,28 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// A GCN on operands that never change, and its training: of the whole graph, or of the rows that are kept of
+// it. Several of them may share parameters and the optimiser's state, and take turns.
+
+#include "models/gnn/gcn.hpp"
+#include "models/training/trainer.hpp"
+
+#include <memory>
+
+namespace orthant::models {
+
+template<class T>
+struct TrainedGcn {
+  /// All references must outlive it. Not collective.
+  TrainedGcn(pmm::ProcessGrid const& grid, GcnSettings const& model_settings,
+             std::shared_ptr<GcnParameters<T>> parameters, GcnOperands<T> operands, pmm::RowLoss<T>& loss,
+             TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update)
+      : network(grid, model_settings, std::move(parameters)),
+        trainer(grid, network, loss, settings, std::move(update)) {
+    network.rebind(std::move(operands));
+  }
+  Gcn<T> network;
+  Trainer<T> trainer;
+};
+
+} // namespace orthant::models

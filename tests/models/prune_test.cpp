@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Training on the rows that training vertices depend on, beside training on all rows: the same losses,
+// gradients, weights and scores to 1e-12, on every grid. And the list of a pruned step beside the ledgers, the
+// counted arithmetic and the arrays that are allocated.
+#include "models/pruning/pruned_arrays.hpp"
+#include "models/pruning/pruned_gcn.hpp"
+
+#include "models/plan/step_cases.hpp"
+#include "support/grids.hpp"
+#include "support/live_arrays.hpp"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+
+namespace orthant::testing {
+namespace {
+
+using pmm::Lifetime;
+
+/// Graphs of few neighbors, so that layers keep a part of the rows.
+std::vector<StepCase> cases() {
+  std::vector<StepCase> all;
+  GraphRecipe const graph{.num_vertices = 203, .num_edges = 150, .num_features = 13, .train_every = 11};
+  auto const add = [&](std::string name, auto const& change_settings, auto const& change_graph) {
+    StepCase next;
+    next.name = std::move(name);
+    next.settings.schedule = models::Schedule::rows;
+    next.settings.set_layers(3, 9);
+    next.settings.dropout = 0;
+    next.settings.seed = 11;
+    change_settings(next.settings);
+    next.settings.set_layers(next.settings.num_layers(), 9);
+    next.recipe = graph;
+    change_graph(*next.recipe);
+    all.push_back(std::move(next));
+  };
+  auto const same = [](auto&) {};
+  auto const with_all_parts = [](auto& s) {
+    s.norm = models::Norm::rms;
+    s.has_residuals = s.has_head = true;
+    s.projected_width = 9;
+    s.dropout = 0.4;
+  };
+  auto const is_directed = [](auto& g) { g.is_directed = true; };
+  add("plain", same, same);
+  add(
+      "dropout", [](auto& s) { s.dropout = 0.4; }, same);
+  add(
+      "norm, aggregate first",
+      [](auto& s) {
+        s.norm = models::Norm::rms;
+        s.order = models::ProductOrder::aggregate_first;
+      },
+      same);
+  add(
+      "residual, transform first",
+      [](auto& s) {
+        s.has_residuals = true;
+        s.dropout = 0.4;
+        s.order = models::ProductOrder::transform_first;
+      },
+      same);
+  add("all parts, directed", with_all_parts, is_directed);
+  add(
+      "no self loops, several classes per vertex, residual", [](auto& s) { s.has_residuals = true; },
+      [](auto& g) {
+        g.normalization = graph::Normalization::none;
+        g.labels = graph::LabelKind::multi;
+        g.is_directed = true;
+      });
+  add(
+      "trained features, directed",
+      [](auto& s) {
+        s.trains_features = true;
+        s.dropout = 0.4;
+      },
+      is_directed);
+  add(
+      "trained features, all parts",
+      [&](auto& s) {
+        with_all_parts(s);
+        s.trains_features = true;
+      },
+      same);
+  add(
+      "needed rows, directed, weighted, one order", [](auto& s) { s.gather = pmm::Gather::needed; },
+      [](auto& g) {
+        g.is_directed = g.is_weighted = true;
+        g.normalization = graph::Normalization::row;
+        g.permutation = graph::PermutationKind::single;
+      });
+  auto const with_sparse_features = [](auto& g) {
+    g.num_features = 40;
+    g.features_per_vertex = 4;
+  };
+  add(
+      "sparse features",
+      [](auto& s) {
+        s.dropout = 0.4;
+        s.feature_norm = models::FeatureNorm::row;
+      },
+      with_sparse_features);
+  add(
+      "a pattern of features, projection", [](auto& s) { s.projected_width = 9; },
+      [&](auto& g) {
+        with_sparse_features(g);
+        g.has_feature_values = false;
+      });
+  add("three training vertices", with_all_parts, [](auto& g) { g.train_every = 101; });
+  add(
+      "two layers, one training vertex",
+      [](auto& s) {
+        s.set_layers(2, 9);
+        s.gather = pmm::Gather::needed;
+      },
+      [](auto& g) { g.train_every = 1000; });
+  add(
+      "everything trains", [](auto& s) { s.has_residuals = true; }, [](auto& g) { g.train_every = 1; });
+  return all;
+}
+
+class PruneTest : public ::testing::TestWithParam<std::array<int, 3>> {
+ protected:
+  models::PrunedRows rows_of(graph::GraphStore const& store, models::GcnSettings const& settings) const {
+    return models::find_pruned_rows(grid_, store, models::plan_gcn(store, settings));
+  }
+
+  runtime::Communicator world_{MPI_COMM_WORLD, "world"};
+  pmm::ProcessGrid grid_{world_, {1, GetParam()[0], GetParam()[1], GetParam()[2]}};
+};
+
+/// Of all epochs: losses, norms of gradients, scores; then what the last step left: values and gradients.
+struct Course {
+  std::vector<double> numbers;
+  std::vector<double> parameters;
+};
+
+template<class Model, class Trainer>
+Course course_of(Model& model, Trainer& trainer) {
+  Course course;
+  auto& numbers = course.numbers;
+  trainer.run([&](runtime::EpochRecord const& record) {
+    numbers.push_back(record.loss);
+    numbers.insert(numbers.end(), record.grad_norms.begin(), record.grad_norms.end());
+    for (auto const* const name : {"train_acc", "val_acc", "test_acc", "val_loss", "test_loss"})
+      if (auto const score = record.score(name)) numbers.push_back(*score);
+  });
+  for (auto const& parameter : model.parameters())
+    for (auto const& view : {parameter.value(), parameter.gradient()}) {
+      auto const host = host_copy(view);
+      course.parameters.insert(course.parameters.end(), host.data(), host.data() + host.extent(0));
+    }
+  return course;
+}
+
+void expect_near(std::vector<double> const& found, std::vector<double> const& expected, char const* what) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    EXPECT_NEAR(found[i], expected[i], 1e-12) << what << " " << i;
+}
+
+TEST_P(PruneTest, TrainsAsOnAllRows) {
+  for (auto const& the_case : cases()) {
+    SCOPED_TRACE(the_case.name);
+    auto const store = the_case.store(world_);
+    models::TrainSettings training;
+    training.num_epochs = 4;
+    training.eval_every = 2;
+    training.weight_decay = 1e-3;
+    training.optimizer.kind = models::OptimizerKind::sgd;
+    training.optimizer.learning_rate = 0.1;
+    models::Gcn<double> full(grid_, store, the_case.settings);
+    auto loss = models::make_vertex_loss<double>(grid_, store, full.plan().logits());
+    models::Trainer<double> trainer(grid_, full, loss, training);
+    auto const expected = course_of(full, trainer);
+
+    models::PrunedGcn<double> pruned(grid_, store, the_case.settings, training,
+                                     rows_of(store, the_case.settings));
+    auto const found = course_of(pruned, pruned);
+
+    expect_near(found.numbers, expected.numbers, "number");
+    expect_near(found.parameters, expected.parameters, "parameter");
+    EXPECT_GT(expected.numbers.front(), 0);
+    EXPECT_GT(expected.numbers.at(1), 1e-6) << "the first weight has no gradient";
+  }
+}
+
+TEST_P(PruneTest, AdamFollowsTheSameCourse) {
+  auto const the_case = cases().at(4); // all parts
+  auto const store = the_case.store(world_);
+  models::TrainSettings training;
+  training.num_epochs = 6;
+  training.eval_every = 0;
+  auto const expected = train<double>(grid_, store, the_case.settings, training);
+  models::PrunedGcn<double> pruned(grid_, store, the_case.settings, training,
+                                   rows_of(store, the_case.settings));
+  std::vector<runtime::EpochRecord> found;
+  pruned.run([&](runtime::EpochRecord const& record) { found.push_back(record); });
+
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t epoch = 0; epoch < found.size(); ++epoch)
+    EXPECT_NEAR(found[epoch].loss, expected[epoch].loss, 1e-12) << "epoch " << epoch;
+  EXPECT_GT(pruned.evaluate()[0].num_counted, 0) << "all rows are read when they are asked for";
+}
+
+/// Serial sets, by places in order p1.
+TEST_P(PruneTest, KeepsWhatTrainingVerticesDependOn) {
+  for (auto const& the_case : cases()) {
+    SCOPED_TRACE(the_case.name);
+    auto const store = the_case.store(world_);
+    auto const plan = models::plan_gcn(store, the_case.settings);
+    auto const rows = rows_of(store, the_case.settings);
+    auto const n = store.facts().num_vertices;
+    auto const csr = store.read_block(graph::Parity::even, {0, n}, {0, n});
+    auto columns = csr.columns; // places in p1
+    if (store.facts().has_two_orders()) {
+      auto const places = store.read_other_positions(graph::Order::p2, {0, n});
+      for (auto& column : columns)
+        column = static_cast<std::int32_t>(places[static_cast<std::size_t>(column)]);
+    }
+    auto const mask = store.read_mask(graph::Split::train, graph::Order::p1, {0, n});
+    std::vector<bool> is_kept(mask.begin(), mask.end());
+    auto const own = pmm::part_of(grid_.shape(), grid_.coordinates(), pmm::group_axes, n);
+    auto const kept_here = [&] {
+      std::vector<runtime::LocalColumn> places;
+      for (auto v = own.begin; v < own.end; ++v)
+        if (is_kept[static_cast<std::size_t>(v)])
+          places.push_back(static_cast<runtime::LocalColumn>(v - own.begin));
+      return places;
+    };
+    EXPECT_EQ(rows.kept.back().own, kept_here());
+    for (auto l = plan.layers.size(); l-- > 0;) {
+      auto inputs = plan.layers[l].is_residual ? is_kept : std::vector<bool>(is_kept.size());
+      auto num_nonzeros = std::int64_t{0};
+      for (std::size_t i = 0; i < is_kept.size(); ++i)
+        for (auto k = csr.row_offsets[i]; is_kept[i] && k < csr.row_offsets[i + 1]; ++k, ++num_nonzeros)
+          inputs[static_cast<std::size_t>(columns[static_cast<std::size_t>(k)])] = true;
+      EXPECT_EQ(rows.layers[l].num_nonzeros, num_nonzeros) << "layer " << l;
+      EXPECT_EQ(rows.layers[l].num_rows, std::ranges::count(is_kept, true)) << "layer " << l;
+      is_kept = inputs;
+      if (l == 0 && the_case.settings.trains_features) is_kept.assign(is_kept.size(), true);
+      EXPECT_EQ(rows.kept[l].own, kept_here()) << "F_" << l;
+    }
+  }
+}
+
+TEST(Prune, LeavesOutMostRowsOfThisGraph) {
+  runtime::Communicator const world(MPI_COMM_WORLD, "world");
+  pmm::ProcessGrid const grid(world, {1, world.size(), 1, 1});
+  auto const share = [&](StepCase const& the_case) {
+    auto const store = the_case.store(world);
+    return models::find_pruned_rows(grid, store, models::plan_gcn(store, the_case.settings)).share();
+  };
+  auto const all = cases();
+  EXPECT_LT(share(all.front()), 0.5);
+  EXPECT_LT(share(all.at(11)), 0.1);
+  EXPECT_EQ(share(all.back()), 1);
+}
+
+template<class T>
+struct ListedOperands {
+  models::GcnPlan plan;
+  models::GcnOperands<T> operands;
+  models::GcnEpochTraits whole_traits, pruned_traits;
+};
+
+/// Operands are made once more, for their counts.
+template<class T>
+ListedOperands<T> listed_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                  models::GcnSettings const& settings, models::PrunedRows const& rows) {
+  ListedOperands<T> listed;
+  auto& plan = listed.plan;
+  plan = models::plan_gcn(store, settings);
+  auto const full = models::make_full_graph_operands<T>(grid, store, plan, settings);
+  auto const whole = std::get<models::OwnedAdjacency<T>>(full.adjacency.front());
+  listed.operands = models::make_pruned_operands<T>(grid, store, plan, settings, rows, full.features, whole);
+  auto const count = [](models::GcnOperands<T> const& operands, std::int64_t of_adjacency) {
+    auto const of_features = operands.features.is_sparse ? *num_nonzeros_of(operands.features.sparse) : 0;
+    return [=, adjacency = operands.plan.layers.front().adjacency.layout](pmm::Placement const& placement) {
+      return placement.layout == adjacency ? of_adjacency : of_features;
+    };
+  };
+  auto const of_adjacency = whole.forward.block().csr.num_nonzeros();
+  listed.whole_traits = models::traits_of(store.facts(), grid.shape(), grid.coordinates(), plan, settings);
+  listed.whole_traits.needed = whole.needed->counts();
+  listed.pruned_traits = listed.whole_traits;
+  listed.whole_traits.num_nonzeros = count(full, of_adjacency);
+  listed.pruned_traits.num_nonzeros = count(listed.operands, of_adjacency);
+  return listed;
+}
+
+TEST_P(PruneTest, AStepIsWhatIsListed) {
+  for (auto const& the_case : cases()) {
+    SCOPED_TRACE(the_case.name);
+    auto const& settings = the_case.settings;
+    auto const store = the_case.store(world_);
+    auto const rows = rows_of(store, settings);
+    auto const listed = listed_operands<float>(grid_, store, settings, rows);
+    auto step = step_of<float>(grid_);
+    plan_epoch(step, listed.operands.plan, settings, listed.pruned_traits);
+    models::TrainSettings training;
+    training.eval_every = 0;
+    models::PrunedGcn<float> model(grid_, store, settings, training, rows);
+    static_cast<void>(model.trainer().train_epoch(1));
+    clear_ledgers(grid_);
+    auto const before = world_.instruments().flops;
+
+    static_cast<void>(model.trainer().train_epoch(2));
+
+    expect_listed(grid_, before, step);
+  }
+}
+
+TEST_P(PruneTest, ArraysAreThoseThatAreListed) {
+  if (!pmm::runs_on_host) GTEST_SKIP() << "a device's libraries and sparse kernels have arrays of their own";
+  for (auto const& the_case : cases())
+    for (auto const eval_every : {0, 1}) {
+      if (the_case.settings.gather != pmm::Gather::all) continue; // the lists of needed rows are not listed
+      SCOPED_TRACE(the_case.name);
+      auto const& settings = the_case.settings;
+      auto const store = the_case.store(world_);
+      auto const rows = rows_of(store, settings);
+      models::TrainSettings training;
+      training.eval_every = eval_every;
+      auto step = step_of<float>(grid_);
+      {
+        auto const listed = listed_operands<float>(grid_, store, settings, rows);
+        plan_pruned_arrays(step, store.facts(),
+                           {listed.plan, listed.operands.plan, listed.whole_traits, listed.pruned_traits},
+                           settings, training.optimizer, eval_every > 0);
+      }
+      LiveArrays const live;
+
+      models::PrunedGcn<float> model(grid_, store, settings, training, rows);
+      EXPECT_EQ(live.by_label(), live.planned(step, {Lifetime::training, Lifetime::first_step}));
+
+      for (std::int64_t epoch = 1; epoch <= 2; ++epoch)
+        static_cast<void>(model.trainer().train_epoch(epoch));
+      if (eval_every > 0) static_cast<void>(model.evaluate());
+      EXPECT_EQ(live.by_label(), live.planned(step, {Lifetime::training}));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGrids, PruneTest, ::testing::ValuesIn(grids_3d(world_size())), GridName{});
+
+} // namespace
+} // namespace orthant::testing
