@@ -24,7 +24,7 @@ def plan_of_counts(ranks):
     require(time.monotonic() - begin < 20, "takes longer than a few seconds", text)
     rows = [line.split() for line in text.stdout.splitlines() if line.startswith("rows ")]
     require(len(rows) == 3, "does not show three grids", text)
-    require(rows[0][:3] == ["rows", "1x16x4x32", "5276.0"] and rows[0][-1] == "32", "shows other figures", text)
+    require(rows[0][:3] == ["rows", "1x32x4x16", "5275.8"] and rows[0][-1] == "32", "shows other figures", text)
     lines, done = plan(ranks, [*PAPERS, "--ranks", "2048", "--least-width", "1", "--top", "1", "--comm-dtype", "bf16"])
     require([line["schedule"] for line in lines] == ["pmm3d", "rows"], "has not one grid a schedule", done)
     lines, done = plan(ranks, [*PAPERS, "--ranks", "2048", "--schedule", "pmm3d", "--least-width", "1", "--top", "2"])

@@ -53,8 +53,9 @@ struct Training {
   models::Trainer<double> trainer;
 };
 
-models::GcnSettings small_model() {
+models::GcnSettings small_model(models::Schedule schedule = models::Schedule::pmm3d) {
   models::GcnSettings model;
+  model.schedule = schedule;
   model.set_layers(3, 9);
   model.norm = models::Norm::rms;
   model.trains_features = true;
@@ -65,19 +66,22 @@ models::GcnSettings small_model() {
 
 TEST_P(Resume, TheOptimisersStateByNameIsAllThatTheNextStepsNeed) {
   if (grid_.size(pmm::Axis::data) > 1) GTEST_SKIP() << "full-graph training has no data axis";
-  for (auto const& [kind, momentum, names] :
-       {std::tuple(OptimizerKind::adam, 0.9, std::vector<std::string>{"exp_avg", "exp_avg_sq"}),
-        std::tuple(OptimizerKind::adamw, 0.9, std::vector<std::string>{"exp_avg", "exp_avg_sq"}),
-        std::tuple(OptimizerKind::sgd, 0.9, std::vector<std::string>{"momentum_buffer"}),
-        std::tuple(OptimizerKind::sgd, 0.0, std::vector<std::string>{})}) {
-    SCOPED_TRACE(::testing::Message() << "optimizer " << static_cast<int>(kind) << ", " << momentum);
+  using enum models::Schedule;
+  for (auto const& [kind, momentum, names, schedule] :
+       {std::tuple(OptimizerKind::adam, 0.9, std::vector<std::string>{"exp_avg", "exp_avg_sq"}, pmm3d),
+        std::tuple(OptimizerKind::adamw, 0.9, std::vector<std::string>{"exp_avg", "exp_avg_sq"}, rows),
+        std::tuple(OptimizerKind::adamw, 0.9, std::vector<std::string>{"exp_avg", "exp_avg_sq"}, pmm3d),
+        std::tuple(OptimizerKind::sgd, 0.9, std::vector<std::string>{"momentum_buffer"}, pmm3d),
+        std::tuple(OptimizerKind::sgd, 0.0, std::vector<std::string>{}, pmm3d)}) {
+    SCOPED_TRACE(::testing::Message() << "optimizer " << static_cast<int>(kind) << ", " << momentum << ", "
+                                      << models::name_of(schedule));
     models::TrainSettings settings;
     settings.optimizer.kind = kind;
     settings.optimizer.momentum = momentum;
     settings.weight_decay = 0.01;
     settings.num_epochs = 7;
     settings.optimizer.schedule = {models::RateDecay::linear, 2, 1e-3};
-    Training first(grid_, store_, small_model(), settings);
+    Training first(grid_, store_, small_model(schedule), settings);
     for (std::int64_t epoch = 1; epoch <= 3; ++epoch)
       static_cast<void>(first.trainer.train_epoch(epoch));
 
@@ -90,7 +94,7 @@ TEST_P(Resume, TheOptimisersStateByNameIsAllThatTheNextStepsNeed) {
       EXPECT_EQ(state[i].array.numbers.extent(0), parameter.value().extent(0));
     }
     EXPECT_EQ(first.update->num_steps(), 3);
-    Training second(grid_, store_, small_model(), settings);
+    Training second(grid_, store_, small_model(schedule), settings);
     copy_state(first.network.parameters(), *first.update, second.network.parameters(), *second.update);
 
     for (std::int64_t epoch = 4; epoch <= 7; ++epoch) {
