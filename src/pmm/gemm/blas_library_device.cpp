@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where Kokkos's default execution space is a device: its vendor's library multiplies.
+// If Kokkos's default execution space is a device, the vendor's library multiplies.
 #include "pmm/gemm/blas_library.hpp"
 
 #include "runtime/arrays/views.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/gemm/blas_library.hpp"
 
-// OpenBLAS's alone. They are weak, so that another BLAS may take its place.
+// Only OpenBLAS has these functions. They are weak, so that another BLAS may take its place.
 extern "C" {
 [[gnu::weak]] char* openblas_get_corename();
 [[gnu::weak]] char* openblas_get_config();

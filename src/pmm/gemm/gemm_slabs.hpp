@@ -97,7 +97,7 @@ struct SumGroups {
 };
 
 /// C [m x n] := alpha (sum_s P_s + the rest) + beta C. Enqueues on exec; does not wait or allocate. `partial`
-/// holds the P_s one behind the other and is overwritten. Where beta is 0, C is not read.
+/// holds the P_s one behind the other and is overwritten. C is not read if beta is 0.
 template<class T>
 void sum_slabs(runtime::DefaultExec const& exec, std::int64_t num_slabs, T* partial, GemmRest<T> const& rest,
                T alpha, T beta, Panel<T> const& c) {

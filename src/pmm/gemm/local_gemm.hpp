@@ -58,7 +58,7 @@ struct Panel {
 ///   |error|  <=  k eps sum_l |a_il| |b_lj|  +  u |c_ij|
 ///
 /// with eps = 2^-23 for sums in fp32 (the products of 16-bit operands are exact in fp32), and u = 2^-8 for bf16,
-/// 2^-11 for fp16 and 0 for a result of 32 bits. Cost: 2 m n k flop.
+/// 2^-11 for fp16 (at least 2^-25 in all) and 0 for other results. Cost: 2 m n k flop.
 template<class Operand, class Result = Operand>
 void local_gemm(runtime::DefaultExec const& exec, runtime::SumOf<Result> alpha, Transpose transpose_a,
                 Panel<Operand> const& a, Transpose transpose_b, Panel<Operand> const& b,

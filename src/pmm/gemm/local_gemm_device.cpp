@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where Kokkos's default execution space is a device; takes the place of local_gemm_openblas.cpp.
+// Takes the place of local_gemm_openblas.cpp if Kokkos's default execution space is a device.
 #include "pmm/gemm/gemm_slabs.hpp"
 #include "pmm/gemm/local_gemm_library.hpp"
 #include "pmm/vendor/shortest_run.hpp"
@@ -88,7 +88,7 @@ class SlabChoices {
   }
 
   std::vector<Choice> choices_;
-  runtime::Vector<T> partial_; // empty until slabs are tried, and again where they were never faster
+  runtime::Vector<T> partial_; // empty until slabs are tried, and again if they were never faster
 };
 
 /// What a stream's products need.
@@ -112,8 +112,8 @@ class StreamLibrary {
   SlabChoices<double> double_;
 };
 
-/// Of this rank's device. A stream's part is made by its first product; all go before Kokkos does: a library
-/// must not be closed after its device.
+/// The libraries of this rank's device. A stream's first product opens its library. All are closed before Kokkos is
+/// finalized, because a library must not be closed after its device.
 struct Libraries {
   GemmMath math = GemmMath::fp32;
   std::vector<std::unique_ptr<StreamLibrary>> of_streams;
@@ -208,7 +208,7 @@ bool has_gemm_math(GemmMath math) {
   return math == GemmMath::fp32 || std::string_view(DefaultExec::name()) == "Cuda";
 }
 
-void set_gemm_threads(int) {} // no product is the host's
+void set_gemm_threads(int) {} // the host multiplies nothing
 
 template void local_gemm(DefaultExec const&, float, Transpose, Panel<float> const&, Transpose,
                          Panel<float> const&, float, Panel<float> const&);

@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-// OpenBLAS's alone: another BLAS takes its number of threads from the environment.
+// Only OpenBLAS has this function. Another BLAS takes its number of threads from the environment.
 extern "C" [[gnu::weak]] void openblas_set_num_threads(int);
 
 namespace orthant::pmm {

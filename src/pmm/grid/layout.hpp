@@ -37,7 +37,7 @@ using runtime::Range;
 
 enum class Storage : std::uint8_t { replicated, flat_sharded, row_sharded, partial };
 struct IndexOrder {
-  std::string_view name; // of a lifetime without end
+  std::string_view name; // must live as long as the program
   friend constexpr auto operator<=>(IndexOrder const&, IndexOrder const&) = default;
 };
 inline constexpr IndexOrder natural_order{"natural"};
@@ -65,11 +65,11 @@ struct Extents {
   friend bool operator==(Extents const&, Extents const&) = default;
 };
 
-/// The rows or columns of one part of an axis where the parts are no balanced cut: a sample of rows
-/// leaves each part as many as it happens to hold. Only the ranks of that part know it.
+/// The rows or columns of one part of an axis if the parts are not a balanced cut: a sample of rows leaves
+/// each part with as many as it happens to hold. Only the ranks of that part know the range.
 struct OwnRange {
   int part = 0; // place along the axis
-  Range range;  // numbered as the matrix's owner likes, within the part
+  Range range;  // within the part; the owner of the matrix chooses the numbers
   friend bool operator==(OwnRange const&, OwnRange const&) = default;
 };
 
@@ -92,10 +92,10 @@ struct Placement {
 struct Block {
   Range rows;
   Range columns;
-  Range stored_rows;           // of the piece where it is whole rows (replicated, row_sharded), else `rows`
+  Range stored_rows;           // of the piece if it is whole rows (replicated, row_sharded), else `rows`
   std::int64_t first = 0;      // of the piece within the block
   std::int64_t num_stored = 0; // elements of the piece; without padding
-  std::int64_t num_padded = 0; // length of the piece's memory, equal along the third axis where flat-sharded
+  std::int64_t num_padded = 0; // length of the piece's memory, equal along the third axis if flat-sharded
 
   /// The largest number if there are more elements: those of A^ on few ranks, which nobody stores as such.
   [[nodiscard]] std::int64_t size() const {

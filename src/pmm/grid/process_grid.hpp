@@ -39,7 +39,7 @@ struct GridShape {
   friend bool operator==(GridShape const&, GridShape const&) = default;
 };
 
-/// Parses "DxXxYxZ", or "auto" (near_cubic). Throws UserError where the text is no grid or has not
+/// Parses "DxXxYxZ", or "auto" (near_cubic). Throws UserError if the text is not a grid of
 /// `num_ranks` ranks.
 [[nodiscard]] GridShape parse_grid(std::string_view text, int num_ranks);
 
@@ -67,11 +67,11 @@ struct Coordinates {
 [[nodiscard]] int rank_of(GridShape const& shape, Coordinates const& coordinates);
 /// The place in the group over these axes, in nested order.
 [[nodiscard]] int rank_within(GridShape const& shape, Coordinates const& coordinates, AxisSet axes);
-/// The member at place `rank` of the group over these axes that the rank at `coordinates` is in.
+/// The member at place `rank` of the group over these axes that contains the rank at `coordinates`.
 [[nodiscard]] Coordinates member_of(GridShape const& shape, Coordinates coordinates, AxisSet axes, int rank);
 
-/// Owns the communicators, each of which is made when it is first asked for. Not copied: a communicator is a
-/// costly thing to make.
+/// Owns the communicators, each of which is made when it is first asked for. It cannot be copied, because
+/// communicators are costly to make.
 class ProcessGrid {
  public:
   /// `world` must have shape.num_ranks() ranks (Error) and outlive the grid. Not collective.
@@ -94,7 +94,7 @@ class ProcessGrid {
   /// The X x Y x Z ranks that share this rank's batch and layers.
   [[nodiscard]] Communicator const& group() const { return over(group_axes); }
   [[nodiscard]] Communicator const& world() const { return world_; }
-  /// Those that have been made so far.
+  /// The communicators that have been made so far.
   [[nodiscard]] std::map<AxisSet, Communicator> const& communicators() const { return communicators_; }
 
  private:

@@ -63,8 +63,8 @@ class DistMatrix {
 
   /// This rank's piece, [num_padded], padding (zero) at its end.
   [[nodiscard]] Vector<T> const& storage() const { return storage_; }
-  /// The piece as a matrix, [stored_rows x columns of the block]; a flat shard only where it is the whole
-  /// block (Error). Shares the memory, and does not keep it alive.
+  /// The piece as a matrix, [stored_rows x columns of the block]. A flat shard must be the whole block (Error).
+  /// Shares the memory, and does not keep it alive.
   [[nodiscard]] Matrix<T> local() const {
     ORTHANT_REQUIRE(layout().storage != Storage::flat_sharded || grid_->size(layout().third()) == 1,
                     "a flat shard is no matrix: ", placement_.to_string());

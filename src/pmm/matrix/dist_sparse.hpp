@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A sparse matrix over the grid: this rank's block in CSR, replicated over the third axis, and its transpose
-// where adjoints need it. Always a left operand: C := A B, and dB := A^T dC.
+// if adjoints need it. It is always a left operand: C := A B, and dB := A^T dC.
 
 #include "pmm/grid/layout.hpp"
 #include "pmm/spmm/local_spmm.hpp"
@@ -12,7 +12,7 @@
 
 namespace orthant::pmm {
 
-/// Whether A^T is kept too (4 bytes a non-zero more for a pattern).
+/// Whether A^T is kept too, which takes 4 bytes more per non-zero of a pattern.
 enum class Adjoint : std::uint8_t { none, kept };
 
 template<class T>
@@ -21,7 +21,7 @@ class DistSparse {
   DistSparse() = default;
 
   /// `block`: this rank's rows and columns, local indices; its numbers must not change. Builds the transpose
-  /// where it is kept. Throws Error where the block has not the placement's extents or the layout is sharded.
+  /// if it is kept. Throws Error if the block does not have the placement's extents or the layout is sharded.
   /// Not collective.
   DistSparse(ProcessGrid const& grid, Placement const& placement, SparseBlock<T> const& block,
              Adjoint adjoint)
@@ -48,7 +48,7 @@ class DistSparse {
   [[nodiscard]] Placement const& placement() const { return placement_; }
   [[nodiscard]] Block const& block() const { return block_; }
   [[nodiscard]] LocalSpmm<T> const& forward() const { return forward_; }
-  /// Throws Error where it was not kept.
+  /// Throws Error if it was not kept.
   [[nodiscard]] LocalSpmm<T> const& adjoint() const {
     ORTHANT_REQUIRE(adjoint_.block().csr.num_rows == block_.columns.size() &&
                         adjoint_.block().csr.num_columns == block_.rows.size(),

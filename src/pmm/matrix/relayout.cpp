@@ -53,8 +53,8 @@ std::int64_t place_of(Block const& block, std::int64_t row, std::int64_t column)
   return (row - block.rows.begin) * block.columns.size() + column - block.columns.begin - block.first;
 }
 
-/// A run is a thread's, whose vector lanes copy neighbouring numbers; rows of a few hundred numbers keep all
-/// of a team busy.
+/// One thread copies a run, and its vector lanes copy neighboring numbers. Rows of a few hundred numbers keep a
+/// whole team busy.
 template<class T>
 struct CopyRuns {
   Runs runs;
@@ -79,7 +79,7 @@ struct CopyRuns {
   }
 };
 
-/// On host processors: a run is a team's.
+/// On host processors a team copies a run.
 template<class T>
 struct CopyRunsOnHost {
   using TeamPolicy = Kokkos::TeamPolicy<DefaultExec>;

@@ -4,12 +4,12 @@
 // The same matrix in another placement: other axes, another storage, or another order of rows. Residual
 // connections need it, because a GNN layer's input and output lie on different planes (docs/design.md 2.2).
 //
-// Equal orders: every rank takes the intersections of its new piece with the others' old pieces; among equal
-// copies it takes its own, else one that spreads the load (on a cubic grid a permutation of the ranks). Other
-// row order: the rows that each rank asks of each other are agreed once, at set-up. Rows that are a sample of
-// a larger matrix's, lying where that one's do: nothing is agreed, since both sides of a message list its
-// rows by their positions in the larger matrix. Always one all_to_all of the X x Y x Z group, and none at all
-// where every piece is there already.
+// If the orders are equal, every rank takes the intersections of its new piece with the others' old pieces. Of equal
+// copies it takes its own, or else one that spreads the load (on a cubic grid a permutation of the ranks). If the row
+// orders differ, the ranks agree once, at set-up, which rows each of them asks of each other rank. Rows that are a
+// sample of a larger matrix need no agreement: both sides of a message list its rows by their positions in the larger
+// matrix.
+// A relayout makes one all_to_all of the X x Y x Z group, or no call if every piece is in its place already.
 
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/matrix/relayout_sizes.hpp"
@@ -39,7 +39,7 @@ using MovesByRank = std::vector<std::vector<Move>>; // in the group's order
 } // namespace detail
 
 /// Where sampled rows lie in the larger matrix, whose balanced blocks own them. Positions are its rows,
-/// numbered in the order of `from` or of `to`; where the orders are equal the two are the same.
+/// numbered in the order of `from` or of `to`. If the orders are equal, the two are the same.
 struct SampledRows {
   std::int64_t num_positions = 0;               // rows of the larger matrix
   std::span<std::int64_t const> from_in_target; // [rows of this rank in `from`] position in the order of `to`

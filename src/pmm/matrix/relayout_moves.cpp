@@ -16,8 +16,8 @@ struct Rectangle {
   Range columns;
 };
 
-/// What a piece covers, in the order of its memory: at most three rectangles, of which a flat shard's first
-/// and last are parts of a row.
+/// The rectangles that a piece covers, in the order of its memory. There are at most three; the first and the last
+/// one of a flat shard are parts of a row.
 std::vector<Rectangle> rectangles_of(Block const& block, Storage storage) {
   auto const width = block.columns.size();
   if (block.num_stored == 0) return {};
@@ -72,7 +72,7 @@ bool has_equal_blocks(GridShape const& shape, Layout const& a, Layout const& b) 
          a.column_granule == b.column_granule;
 }
 
-/// Rows that this rank asks of each other one, for its own rows in ascending order.
+/// The rows that this rank asks of each other rank, for its own rows in ascending order.
 MovesByRank asked_moves(ProcessGrid const& grid, Placement const& from, Placement const& to,
                         Counts const& source_rows) {
   auto const& shape = grid.shape();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The relayout of sampled rows, which nothing is agreed on for: both sides of a message list its rows by
+// The relayout of sampled rows. The ranks need not agree on anything first: both sides of a message list its rows by
 // their positions in the larger matrix.
 #include "pmm/matrix/relayout_moves.hpp"
 
@@ -18,7 +18,7 @@ std::vector<std::size_t> sorted_by_position(std::span<std::int64_t const> positi
   return order;
 }
 
-/// Every position is in part `part` of the balanced cut.
+/// Throws Error unless every position is in `part`, a part of the balanced cut.
 void require_in_part(std::span<std::int64_t const> positions, Range part, Placement const& placement) {
   for (auto const position : positions)
     ORTHANT_REQUIRE(part.contains(position), "a sampled row at ", position,
@@ -63,7 +63,7 @@ MovesByRank sampled_sends(ProcessGrid const& grid, Placement const& from, Placem
   return moves;
 }
 
-/// Rows of this rank in `to` and whom it takes them from, by their positions in the order of `to`.
+/// Rows of this rank in `to` and the ranks that it takes them from, by their positions in the order of `to`.
 MovesByRank sampled_receives(ProcessGrid const& grid, Placement const& from, Placement const& to,
                              SampledRows const& rows) {
   auto const& shape = grid.shape();

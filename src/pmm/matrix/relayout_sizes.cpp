@@ -9,7 +9,7 @@
 namespace orthant::pmm {
 namespace {
 
-/// What one rank gives another, in the mean.
+/// What one rank gives another on average.
 struct ExpectedMove {
   double num_rows = 0;
   double share = 0; // of the target's rows
@@ -18,7 +18,7 @@ struct ExpectedMove {
   [[nodiscard]] double num_elements() const { return num_rows * static_cast<double>(num_columns); }
 };
 
-/// Rows that follow one another in a run: of whole rows as many as fit, of parts of rows one.
+/// The number of rows in a run: as many whole rows as fit, or a part of one row.
 double rows_per_run(bool is_contiguous, std::int64_t num_columns) {
   if (!is_contiguous || num_columns == 0) return 1;
   return static_cast<double>(std::max<std::int64_t>(1, longest_run / num_columns));
@@ -55,15 +55,15 @@ class ExpectedRelayout {
     return move;
   }
 
-  /// Independent orders read no neighbours one after the other.
+  /// If the orders are independent, rows that are read one after the other do not lie side by side.
   [[nodiscard]] double packed_runs(ExpectedMove const& move, bool reads_whole_rows) const {
     auto const follows = reads_whole_rows && orders_ == RowOrders::equal;
     return std::ceil(move.num_rows / rows_per_run(follows, move.num_columns)) *
            runs_per_row(move.num_columns);
   }
 
-  /// Neighbours among the target's rows come from one source with probability `share`: runs end where they
-  /// do not, or at the longest run.
+  /// Two neighbors among the target's rows come from the same source with probability `share`. If they do not, a
+  /// run ends between them; and no run is longer than the longest.
   [[nodiscard]] double unpacked_runs(ExpectedMove const& move, bool writes_whole_rows) const {
     auto const most = rows_per_run(writes_whole_rows, move.num_columns);
     auto const pieces = runs_per_row(move.num_columns);

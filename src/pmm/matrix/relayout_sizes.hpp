@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much a relayout moves on one rank. Where the row orders put each row decides it, so it is exact only
-// once the orders are known. Before that it can be expected: with two orders, rows lie at random.
+// How much a relayout moves on one rank. It depends on where the row orders put each row, so it is exact only once
+// the orders are known. Before that, only its mean is known: under two different orders the rows lie at random.
 
 #include "pmm/cost/step_plan.hpp"
 

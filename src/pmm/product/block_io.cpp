@@ -11,7 +11,7 @@ std::int64_t sum_of(std::vector<std::int64_t> const& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
 
-/// Whether the third axis has anything to say about this block.
+/// Whether the ranks of the third axis communicate: there are several, and the block has elements.
 bool has_company(GridShape const& shape, Placement const& placement, Block const& block) {
   return shape.size(placement.layout.third()) > 1 && block.size() > 0;
 }

@@ -20,7 +20,7 @@ enum class Slot : std::uint8_t { left, right, result, sums };
 
 inline constexpr std::size_t num_slots = 4;
 
-/// How many numbers of `larger_bytes` each hold so many of `smaller_bytes`.
+/// How many numbers of `larger_bytes` each hold `num_elements` numbers of `smaller_bytes` each.
 [[nodiscard]] constexpr std::int64_t num_holding(std::int64_t num_elements, std::int64_t smaller_bytes,
                                                  std::int64_t larger_bytes) {
   return (num_elements * smaller_bytes + larger_bytes - 1) / larger_bytes;
