@@ -4,7 +4,8 @@
 // A residual connection around a convolution: F_{l+1} = D + F_l. In the schedule pmm3d, input and output of a
 // layer lie on different planes and in different orders of rows (docs/design.md 2.2), so F travels to where
 // the output lies, and dF_{l+1} back: one all_to_all of the group each way. Both only need what is there
-// before the layer's products start. In the schedule rows both have the same owner.
+// before the layer's products start. In the schedule rows both have the same owner: F is read and dF_{l+1} is kept
+// where they lie, and nothing is copied.
 
 #include "models/plan/gcn_step.hpp"
 #include "pmm/matrix/relayout.hpp"
@@ -19,27 +20,18 @@ template<class T>
 struct ResidualPath {
   std::shared_ptr<pmm::Relayout<T> const> forward;  // plan.input -> plan.output
   std::shared_ptr<pmm::Relayout<T> const> backward; // plan.output -> plan.input
-  bool is_local = false;                            // both lie alike: each rank copies what it has
+  bool is_local = false;                            // both lie alike, and there is no way to go
 
   [[nodiscard]] static ResidualPath local() { return {nullptr, nullptr, true}; }
   [[nodiscard]] bool exists() const { return is_local || forward != nullptr; }
-  /// F to where the output lies, and dF' back. Collective over the group unless local. Enqueue on exec.
+  /// F to where the output lies, and dF' back. Not of a local one. Collective over the group. Enqueue on exec.
   void bring(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
              pmm::DistMatrix<T> const& to) const {
-    run(exec, forward, from, to);
+    forward->run(exec, from, to);
   }
   void bring_back(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                   pmm::DistMatrix<T> const& to) const {
-    run(exec, backward, from, to);
-  }
-
- private:
-  void run(runtime::DefaultExec const& exec, std::shared_ptr<pmm::Relayout<T> const> const& relayout,
-           pmm::DistMatrix<T> const& from, pmm::DistMatrix<T> const& to) const {
-    if (is_local)
-      Kokkos::deep_copy(exec, to.storage(), from.storage());
-    else
-      relayout->run(exec, from, to);
+    backward->run(exec, from, to);
   }
 };
 
@@ -52,8 +44,9 @@ template<class T>
 /// Lists the arrays of make_residual_path().
 void plan_residual_arrays(pmm::StepPlan& step, GcnLayerPlan const& plan, GcnEpochTraits const& traits);
 
-/// to := to + from, of equal placements (Error). Enqueues on exec.
+/// sum := x + y, of equal placements (Error); may be one of them. Enqueues on exec.
 template<class T>
-void add(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from, pmm::DistMatrix<T> const& to);
+void add(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x, pmm::DistMatrix<T> const& y,
+         pmm::DistMatrix<T> const& sum);
 
 } // namespace orthant::models
