@@ -9,7 +9,6 @@
 #include "models/gnn/gcn.hpp"
 #include "models/gnn/gcn_weights.hpp"
 #include "models/gnn/memory_estimate.hpp"
-#include "models/plan/choose_schedule.hpp"
 #include "models/training/trainer.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
@@ -31,8 +30,7 @@ int train(TrainOptions const& options, Context& context) {
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
   auto const store = open_graph_of(world, options);
-  model_settings.schedule =
-      models::choose_schedule(options.schedule, store.facts(), model_settings, grid.shape());
+  model_settings.schedule = schedule_of(grid, store.facts(), model_settings, options);
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from,
                                  models::order_of_features(model_settings, store.facts()));

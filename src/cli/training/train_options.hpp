@@ -57,6 +57,7 @@ struct TrainOptions {
   std::string overlap = "on";
   std::string order = "auto";
   std::string schedule = "auto";
+  std::string spmm_table;
   std::string gather = "auto";
   std::string device_graph = "on";
   bool force_memory = false;
