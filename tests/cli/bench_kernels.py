@@ -36,6 +36,32 @@ def spmm(ranks, dtype, number_bytes):
             require_close(line, kind + "_share", line[kind + "_gb_per_s"] / line["stream_gb_per_s"])
 
 
+def spmm_table(ranks):
+    """What --table writes: the times of the lines, by width, with their origin; train and plan read it."""
+    with tempfile.TemporaryDirectory() as folder:
+        table = os.path.join(folder, "table.json")
+        base = ["--vertices", "300", "--edges", "2000", "--repeat", "2", "--table", table] + TINY_ROOFLINE
+        for widths, expected in ([], [4, 8, 16, 32, 64, 128]), (["--widths", "9,2", "--forms", "transposed,product"], [2, 9]):
+            lines = bench_lines(ranks, base + widths, of="spmm")
+            with open(table, encoding="utf-8") as file:
+                written = json.load(file)
+            of_lines = {line["width"]: line["seconds_per_nonzero_and_column"] for line in lines if line["form"] == "product"}
+            of_table = {point["width"]: point["seconds_per_nonzero_and_column"] for point in written["times"]}
+            if of_table != of_lines or list(of_table) != expected:
+                raise Failure(f"the table {written}, the lines {lines}")
+            if (written["dtype"], written["version"]) != ("fp32", lines[0]["version"]) or not written["processor"]:
+                raise Failure(f"the table {written}")
+            for line in lines:  # rows are split over the ranks: one has at least its share
+                share = line["seconds"] / line["width"] / line["nonzeros"]
+                if not share <= line["seconds_per_nonzero_and_column"] * 1.0000001 <= share * ranks * 1.0001:
+                    raise Failure(f"odd line {line}")
+        expect_success(ranks, ["plan", "--vertices", "100", "--nonzeros", "500", "--widths", "16-8", "--ranks", "4",
+                               "--spmm-table", table])
+        expect_success(ranks, ["train", "--dataset", "karate", "--epochs", "1", "--spmm-table", table])
+        expect_mistake(ranks, ["bench", "spmm", *base, "--forms", "transposed"], r"--table holds times of the product")
+        expect_mistake(ranks, ["bench", "spmm", "--table", os.path.join(folder, "none", "table.json")], r"the table file '.*none/table\.json'")
+
+
 def spmm_graphs(ranks):
     """Non-zeros: both directions of every edge and a self loop a vertex; --directed one direction."""
     few = ["--widths", "4", "--repeat", "1"] + TINY_ROOFLINE

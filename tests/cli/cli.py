@@ -5,21 +5,21 @@
 
 import sys
 
-from bench_kernels import bench_store, epoch_of, gemm, sparse_features, spmm, spmm_graphs
+from bench_kernels import bench_store, epoch_of, gemm, sparse_features, spmm, spmm_graphs, spmm_table
 from help_pages import COMMANDS, help_of, info, overview, version
 from mistakes import MISTAKES, environment_mistake, files, mistakes
-from plans import plan_of_counts, plan_of_options, plan_of_store, plan_without_grids
+from plans import plan_of_counts, plan_of_options, plan_of_store, plan_of_times, plan_without_grids
 from program import attempt_all
 from runs import bench, bench_grid, gather, gemm_math, hang, parts, precedence, prune, rates, trace
 
 PARTS = {
     "help": [(help_of, command) for command in COMMANDS] + [(overview,), (version,)],
     "run": [(hang,), (info,), (bench,), (bench_grid,), (precedence,), (gemm_math,), (gather,), (prune,), (trace,), (parts,), (rates,)],
-    "bench": [(spmm, "fp32", 4), (spmm, "fp64", 8), (spmm_graphs,), (gemm, "fp32", 4), (gemm, "fp64", 8),
+    "bench": [(spmm, "fp32", 4), (spmm, "fp64", 8), (spmm_graphs,), (spmm_table,), (gemm, "fp32", 4), (gemm, "fp64", 8),
               (epoch_of, [], 12), (epoch_of, ["--dropout", "0", "--overlap", "off", "--compute-dtype", "fp64"], 6),
               (epoch_of, ["--trainable-features", "--order", "aggregate", "--device-graph", "off"], 28, 2 * 3 * (6 * 8 + 8 * 3)),
               (sparse_features,), (bench_store,)],
-    "plan": [(plan_of_counts,), (plan_of_options,), (plan_of_store,), (plan_without_grids,)],
+    "plan": [(plan_of_counts,), (plan_of_options,), (plan_of_store,), (plan_of_times,), (plan_without_grids,)],
     "mistakes": [(mistakes, arguments, pattern) for arguments, pattern in MISTAKES] + [(files,), (environment_mistake,)],
 }
 

@@ -73,6 +73,48 @@ def plan_of_store(ranks):
         expect_mistake(ranks, ["plan", "--graph", bare], r"has no features")
 
 
+def write_table(folder, name, points, dtype="fp32"):
+    path = os.path.join(folder, name)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"table": "spmm_times", "format": 1, "processor": "a processor", "date": "2026-11-22", "dtype": dtype, "version": "0",
+                   "times": [{"width": width, "seconds_per_nonzero_and_column": seconds} for width, seconds in points]}, file)
+    return path
+
+
+def plan_of_times(ranks):
+    """A table of times orders the grids; anything else in its place is one line."""
+    with tempfile.TemporaryDirectory() as folder:
+        base = ["--vertices", "2449029", "--nonzeros", "126167053", "--widths", "100-128-128-47", "--dropout", "0", "--ranks", "16",
+                "--schedule", "rows", "--least-width", "1", "--top", "1"]
+        (assumed,), done = plan(ranks, base)
+        # Four products of an epoch: 8 columns twice and 3 twice, or whole rows.
+        cheap = write_table(folder, "cheap.json", [(1, 1e-30)])
+        (by_bytes,), _ = plan(ranks, [*base, "--spmm-table", cheap])
+        require(by_bytes["grid"] == assumed["grid"], f"differs from {by_bytes}", done)
+        floor = write_table(folder, "floor.json", [(128, 1e-8)])
+        (wide,), done = plan(ranks, [*base, "--spmm-table", floor])
+        require(wide["grid"].split("x")[2] == "1" and wide["narrowest_part"] == 47, "splits dear columns", done)
+        products = 126167053 / 16 * 2 * (128 + 128) * 1e-8  # 47 columns cost as much as 128
+        require(abs(wide["spmm_seconds"] / products - 1) < 1e-3, f"not {products} s of products", done)
+        calls = 50e-6 * wide["calls"] + wide["sent_bytes"] / 10e9
+        require(abs(wide["seconds"] - wide["spmm_seconds"] - calls) < 1e-9, "seconds do not add up", done)
+        text = expect_success(ranks, ["plan", *base, "--spmm-table", floor])
+        require("SpMM ms: of an epoch's products with A^, as measured on a processor;" in text.stdout, "does not name the table", text)
+        wrong = os.path.join(folder, "wrong.json")
+        for content in ("", "{", "[1, 2]", '{"table": "spmm_times", "format": 1}'):
+            with open(wrong, "w", encoding="utf-8") as file:
+                file.write(content)
+            expect_mistake(ranks, ["plan", *base, "--spmm-table", wrong], r"cannot use the table '.*wrong\.json': .*bench spmm --table")
+        expect_mistake(ranks, ["plan", *base, "--spmm-table", folder], r"cannot read the table")
+        double = write_table(folder, "double.json", [(4, 1e-9)], "fp64")
+        train = ["train", "--dataset", "karate", "--epochs", "1", "--spmm-table"]
+        for command in (["plan", *base, "--spmm-table"], train):
+            expect_mistake(ranks, [*command, double], r"its times are those of fp64, and training computes in fp32")
+        expect_mistake(ranks, [*train, cheap, "--schedule", "rows"], r"--spmm-table .*needs --schedule auto")
+        done = expect_success(ranks, [*train, cheap])
+        require("schedule " in done.stdout, "names no schedule", done)
+
+
 def plan_without_grids(ranks):
     """A schedule whose grids are all too narrow is named."""
     narrow = ["plan", "--vertices", "1000", "--nonzeros", "5000", "--widths", "8-8-8-8-8", "--ranks", "64",

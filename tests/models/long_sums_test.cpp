@@ -32,8 +32,8 @@ TEST(LongSums, TheScaleOfANorm) {
   pmm::Workspace<float> work;
   pmm::reserve_column_sums(work, num_rows, 1);
 
-  models::rms_norm_relu_dropout_backward<float>({}, z, scale, 0, state, row_sums, gradient, scale_gradient,
-                                                work);
+  models::rms_norm_relu_dropout_backward<float>({}, z, scale, 0, state, row_sums, gradient, gradient,
+                                                scale_gradient, work);
 
   auto const sum = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), scale_gradient.local());
   EXPECT_EQ(sum(0), static_cast<float>(num_rows));

@@ -59,6 +59,9 @@ Expected reference(models::Dropout const& dropout, pmm::Extents const& extents) 
   return expected;
 }
 
+/// What d is added to, and whether dz takes the place of dd.
+enum class Addend { none, in_result, elsewhere };
+
 class RmsNorm : public ::testing::TestWithParam<std::array<int, 3>> {
  protected:
   RmsNorm()
@@ -71,16 +74,18 @@ class RmsNorm : public ::testing::TestWithParam<std::array<int, 3>> {
         make_dense(extents.rows, extents.columns, [&](auto i, auto j) { return number_at(seed, i, j); }));
   }
 
-  void run(models::Dropout const& dropout, models::Write write, pmm::Extents const& extents) const;
+  void run(models::Dropout const& dropout, Addend where, pmm::Extents const& extents) const;
 
   runtime::Communicator world_;
   pmm::ProcessGrid grid_;
 };
 
-void RmsNorm::run(models::Dropout const& dropout, models::Write write, pmm::Extents const& extents) const {
+void RmsNorm::run(models::Dropout const& dropout, Addend where, pmm::Extents const& extents) const {
   auto const z = matrix(1, extents);
-  auto const result = matrix(4, extents);
-  auto const gradient = matrix(3, extents);
+  auto const addend = matrix(4, extents);
+  auto const result = where == Addend::in_result ? addend : matrix(5, extents);
+  auto const upper_gradient = matrix(3, extents);
+  auto const gradient = where == Addend::elsewhere ? matrix(6, extents) : upper_gradient;
   auto const rows = z.block().rows;
   auto const columns = z.block().columns;
   pmm::DistVector<double> const scale(grid_, pmm::Axis::x, extents.columns, "scale");
@@ -102,13 +107,14 @@ void RmsNorm::run(models::Dropout const& dropout, models::Write write, pmm::Exte
   pmm::Workspace<double> work;
   pmm::reserve_column_sums(work, rows.size(), columns.size());
 
-  models::rms_norm_relu_dropout<double>({}, z, scale, dropout, keys, state, result, write);
-  models::rms_norm_relu_dropout_backward<double>({}, z, scale, dropout.probability, state, row_sums, gradient,
-                                                 scale_gradient, work);
+  models::rms_norm_relu_dropout<double>({}, z, scale, dropout, keys, state,
+                                        where == Addend::none ? nullptr : &addend, result);
+  models::rms_norm_relu_dropout_backward<double>({}, z, scale, dropout.probability, state, row_sums,
+                                                 upper_gradient, gradient, scale_gradient, work);
   pmm::reduce_sums({}, gradient, scale_gradient);
 
   auto expected = reference(dropout, extents);
-  if (write == models::Write::add)
+  if (where != Addend::none)
     for (std::int64_t i = 0; i < extents.rows; ++i)
       for (std::int64_t j = 0; j < extents.columns; ++j)
         expected.result(i, j) += number_at(4, i, j);
@@ -127,10 +133,10 @@ TEST_P(RmsNorm, FollowsTheFormulasForwardAndBackward) {
   for (auto const& extents : {pmm::Extents{11, 45}, pmm::Extents{11, 4}, pmm::Extents{3, 1},
                               pmm::Extents{11, 128}, pmm::Extents{200, 100}})
     for (auto const probability : {0.0, 0.4})
-      for (auto const write : {models::Write::replace, models::Write::add}) {
+      for (auto const where : {Addend::none, Addend::in_result, Addend::elsewhere}) {
         SCOPED_TRACE(::testing::Message() << extents.rows << " x " << extents.columns << ", p = "
-                                          << probability << ", write " << static_cast<int>(write));
-        run({probability, runtime::RandomStream(7, runtime::Purpose::dropout, 2, 1)}, write, extents);
+                                          << probability << ", addend " << static_cast<int>(where));
+        run({probability, runtime::RandomStream(7, runtime::Purpose::dropout, 2, 1)}, where, extents);
       }
 }
 

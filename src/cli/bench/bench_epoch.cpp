@@ -15,7 +15,6 @@
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
 #include "models/gnn/memory_estimate.hpp"
-#include "models/plan/choose_schedule.hpp"
 #include "models/plan/gcn_step.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/machine/process_memory.hpp"
@@ -269,8 +268,7 @@ int bench(EpochOptions const& options, Context& context) {
   pmm::set_gemm_threads(1); // as training
   pmm::ProcessGrid const grid(world, full_graph_shape(options.train.grid, world.size()));
   auto const store = open_graph_of(world, options.train);
-  model_settings.schedule =
-      models::choose_schedule(options.train.schedule, store.facts(), model_settings, grid.shape());
+  model_settings.schedule = schedule_of(grid, store.facts(), model_settings, options.train);
   model_settings.hidden_axes = hidden_axes(grid, options.train.overlap);
   auto const plan = models::plan_gcn(store, model_settings);
   auto settings = training_of(options.train);

@@ -3,11 +3,12 @@
 // orthant bench spmm: the sparse product of one rank, as training calls it (pattern and scales, or values
 // where the graph has weights), on the blocks of a grid, all ranks at once; on a device in turn with
 // Orthant's kernel alone and with the library's fastest algorithm. One JSON line a form and width. Bytes and
-// operations are sums over ranks.
+// operations are sums over ranks. --table writes what narrow products cost (models/plan/spmm_times.hpp).
 
 #include "cli/bench/bench.hpp"
 #include "cli/bench/roofline.hpp"
 #include "cli/bench/spmm_bytes.hpp"
+#include "cli/commands/build_info.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/options/counts.hpp"
 #include "cli/training/memory_check.hpp"
@@ -15,9 +16,16 @@
 #include "graph/largest_graph.hpp"
 #include "graph/partition/partition.hpp"
 #include "models/core/graph_operands.hpp"
+#include "models/plan/spmm_times.hpp"
 #include "pmm/grid/process_grid.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "runtime/arrays/huge_pages.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/files/staged_file.hpp"
+#include "runtime/machine/processor.hpp"
+
+#include <ctime>
+#include <map>
 
 namespace orthant::cli {
 namespace {
@@ -36,15 +44,17 @@ struct SpmmOptions {
   std::string dtype = "fp32";
   std::int64_t repeat = 0;
   bool force_memory = false;
+  std::string table;
   RooflineOptions roofline;
 };
 
 constexpr std::int64_t most_width = 65536;
 
-std::vector<std::int64_t> parse_widths(std::vector<std::string> const& words) {
-  if (words.empty()) return {16, 32, 47, 64, 100, 128, 256};
+std::vector<std::int64_t> widths_of(SpmmOptions const& o) {
+  if (o.widths.empty() && !o.table.empty()) return {4, 8, 16, 32, 64, 128};
+  if (o.widths.empty()) return {16, 32, 47, 64, 100, 128, 256};
   std::vector<std::int64_t> widths;
-  for (auto const& word : words)
+  for (auto const& word : o.widths)
     widths.push_back(parse_count("--widths", word, most_width));
   return widths;
 }
@@ -80,6 +90,29 @@ void describe_ways(nlohmann::ordered_json& line, std::string const& chosen,
   line["own_ratio"] = seconds[0].median / seconds[1].median;
 }
 
+std::string date_of_today() {
+  auto const now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, sizeof "2026-01-31"> text{};
+  std::strftime(text.data(), text.size(), "%F", &utc);
+  return text.data();
+}
+
+/// `seconds` per non-zero and column by width.
+void write_table(SpmmOptions const& o, std::map<std::int64_t, double> const& seconds) {
+  models::SpmmTimes times;
+  for (auto const& [width, of_column] : seconds)
+    times.points.push_back({width, of_column});
+  times.processor = runtime::find_processor().name;
+  times.date = date_of_today();
+  times.dtype = o.dtype;
+  times.version = version();
+  runtime::StagedFile file(o.table, "table");
+  file.file().append(models::text_of(times));
+  file.publish();
+}
+
 /// One rank's product, and the sums over ranks that its speed is counted in.
 template<class T>
 nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpmm<T> const& kernel,
@@ -109,6 +142,7 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
   auto const seconds = all_seconds.front();
 
   auto const mine = bytes_of(kernel.block(), width);
+  auto const most_nonzeros = runtime::all_reduced(world, csr.num_nonzeros(), runtime::Reduction::max);
   std::array sums{mine.gathered, mine.compulsory, static_cast<double>(csr.num_nonzeros())};
   runtime::all_reduce(runtime::host, world, std::span(sums));
   auto const [gathered, compulsory, nonzeros] = sums;
@@ -124,7 +158,9 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
       {"compulsory_bytes", static_cast<std::int64_t>(compulsory)},
       {"gathered_gb_per_s", gathered_rate},
       {"compulsory_gb_per_s", compulsory_rate},
-      {"gflop_per_s", giga_per_second(2 * nonzeros * static_cast<double>(width), seconds.median)}};
+      {"gflop_per_s", giga_per_second(2 * nonzeros * static_cast<double>(width), seconds.median)},
+      {"seconds_per_nonzero_and_column",
+       seconds.median / (static_cast<double>(most_nonzeros) * static_cast<double>(width))}};
   roofline.describe(line);
   line["gathered_share"] = gathered_rate / roofline.stream_gb_per_s;
   line["compulsory_share"] = compulsory_rate / roofline.stream_gb_per_s;
@@ -136,13 +172,19 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
 template<class T>
 int bench(SpmmOptions const& options, Context& context) {
   auto const& world = context.world();
-  auto const widths = parse_widths(options.widths);
+  auto const widths = widths_of(options);
   auto const shape = options.grid.empty() ? pmm::GridShape{1, world.size(), 1, 1}
                                           : pmm::parse_grid(options.grid, world.size());
   if (shape.data != 1)
     runtime::throw_user("--grid {}: a block of the whole graph has no data axis; the first factor must be 1",
                         shape.to_string());
   pmm::ProcessGrid const grid(world, shape);
+  auto const forms = options.forms.empty() ? std::vector<std::string>{"product"} : options.forms;
+  if (!options.table.empty()) {
+    if (std::ranges::find(forms, "product") == forms.end())
+      runtime::throw_user("--table holds times of the product: add it to --forms, or leave that out");
+    runtime::require_writable(world, options.table, "table");
+  }
   auto const store = open_graph(world, options);
   auto const& facts = store.facts();
   auto record = context.run_record;
@@ -164,7 +206,7 @@ int bench(SpmmOptions const& options, Context& context) {
   if (options.graph.empty()) head["edges"] = options.edges; // before repeats are merged and reverses added
   head["symmetric"] = facts.is_symmetric;
   head["dtype"] = options.dtype;
-  auto const forms = options.forms.empty() ? std::vector<std::string>{"product"} : options.forms;
+  std::map<std::int64_t, double> table;
   for (auto const& form : forms)
     for (auto const width : widths) {
       auto line = head;
@@ -173,7 +215,12 @@ int bench(SpmmOptions const& options, Context& context) {
       line.update(measure(world, form == "product" ? matrix.forward() : matrix.adjoint(), width, roofline,
                           options.repeat));
       print_line(context, line);
+      if (form == "product") table[width] = line["seconds_per_nonzero_and_column"].get<double>();
     }
+  if (!options.table.empty())
+    runtime::together(world, [&] {
+      if (world.is_root()) write_table(options, table);
+    });
   return runtime::exit_done;
 }
 
@@ -196,10 +243,13 @@ std::unique_ptr<Command> make_bench_spmm() {
                   one_of({"none", "single", "double", "cluster"}));
   command->option("--grid", o->grid,
                   "Cut A^ over X (rows) and Y (columns) of this grid DxXxYxZ; otherwise rows over all ranks");
-  command->option("--widths", o->widths, "Columns of B; 16,32,47,64,100,128,256 where none is named");
+  command->option("--widths", o->widths,
+                  "Columns of B; 16,32,47,64,100,128,256 where none is named, 4,8,16,32,64,128 with --table");
   command->option("--forms", o->forms, "product (A^ B), transposed (A^^T B); product where none is named",
                   one_of({"product", "transposed"}));
   command->option("--dtype", o->dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
+  command->output("--table", o->table,
+                  "Write the times of the product by width to this file, for train and plan --spmm-table");
   add_force_memory_option(*command, o->force_memory);
   add_repeat_option(*command, o->repeat);
   add_options(*command, o->roofline);

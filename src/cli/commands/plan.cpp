@@ -38,6 +38,7 @@ struct PlanOptions {
   std::int64_t top = 3;
   bool arrays = false;
   bool json = false;
+  std::string spmm_table;
 };
 
 /// A graph of which no more is known: dense features, one class per vertex.
@@ -96,27 +97,33 @@ std::vector<models::Schedule> schedules_of(std::string const& word) {
 /// What was asked, answered grid by grid.
 class Answer {
  public:
-  Answer(graph::StoreFacts const& facts, std::vector<std::int64_t> const& widths, PlanOptions const& options)
+  Answer(graph::StoreFacts const& facts, std::vector<std::int64_t> const& widths, PlanOptions const& options,
+         models::SpmmTimes const& times)
       : facts_(facts),
         options_(options),
+        times_(times),
         settings_(settings_of(widths, options)),
         widths_(fmt::format("{}", fmt::join(widths, "-"))) {}
 
   [[nodiscard]] std::string text() {
     std::string text;
     if (!options_.json)
-      text = fmt::format("A {} of {} vertices and {} non-zeros on {} rank{}; the wire carries {}\n"
-                         "MB sent: 10^6 bytes per epoch of the rank that sends most; GB: 10^9 bytes of the "
-                         "rank that holds most;\n"
-                         "columns: of the narrowest block that A^ is multiplied by\n\n"
-                         "{:<9}{:<14}{:>12}{:>7}{:>12}{:>12}{:>9}\n",
-                         "GCN " + widths_, facts_.num_vertices, models::num_adjacency_entries(facts_),
-                         options_.ranks, options_.ranks == 1 ? "" : "s", options_.comm_dtype, "schedule",
-                         "grid", "MB sent", "calls", "GB of A^", "GB arrays", "columns");
+      text = fmt::format(
+          "A {} of {} vertices and {} non-zeros on {} rank{}; the wire carries {}\n"
+          "MB sent: 10^6 bytes per epoch of the rank that sends most; GB: 10^9 bytes of the "
+          "rank that holds most;\n"
+          "SpMM ms: of an epoch's products with A^, {};\n"
+          "columns: of the narrowest block that A^ is multiplied by\n\n"
+          "{:<9}{:<14}{:>12}{:>7}{:>12}{:>12}{:>12}{:>9}\n",
+          "GCN " + widths_, facts_.num_vertices, models::num_adjacency_entries(facts_), options_.ranks,
+          options_.ranks == 1 ? "" : "s", options_.comm_dtype,
+          options_.spmm_table.empty() ? "by an assumed table" : "as measured on " + times_.processor,
+          "schedule", "grid", "MB sent", "calls", "GB of A^", "GB arrays", "SpMM ms", "columns");
     for (auto const schedule : schedules_of(options_.schedule)) {
       settings_.schedule = schedule;
-      auto costs =
-          models::costs_of_grids(static_cast<int>(options_.ranks), facts_, settings_, options_.least_width);
+      auto costs = models::costs_of_grids(
+          static_cast<int>(options_.ranks), facts_, settings_, options_.least_width, times_,
+          options_.spmm_table.empty() ? models::GridOrder::by_bytes : models::GridOrder::by_seconds);
       if (costs.empty()) {
         refuse_or_note(schedule);
         continue;
@@ -132,12 +139,14 @@ class Answer {
  private:
   static constexpr double mega = 1e6;
   static constexpr double giga = 1e9;
+  static constexpr double milliseconds_per_second = 1e3;
 
   static std::string line_of(models::GridCost const& cost) {
-    return fmt::format("{:<9}{:<14}{:>12.1f}{:>7}{:>12.3f}{:>12.3f}{:>9}\n", models::name_of(cost.schedule),
-                       cost.shape.to_string(), static_cast<double>(cost.sent_bytes) / mega, cost.num_calls,
-                       static_cast<double>(cost.adjacency_bytes) / giga,
-                       static_cast<double>(cost.array_bytes) / giga, cost.narrowest_part);
+    return fmt::format(
+        "{:<9}{:<14}{:>12.1f}{:>7}{:>12.3f}{:>12.3f}{:>12.1f}{:>9}\n", models::name_of(cost.schedule),
+        cost.shape.to_string(), static_cast<double>(cost.sent_bytes) / mega, cost.num_calls,
+        static_cast<double>(cost.adjacency_bytes) / giga, static_cast<double>(cost.array_bytes) / giga,
+        cost.spmm_seconds * milliseconds_per_second, cost.narrowest_part);
   }
 
   [[nodiscard]] pmm::StepPlan list_of_first_rank(models::GridCost const& cost) const {
@@ -164,7 +173,9 @@ class Answer {
                                 {"adjacency_bytes", cost.adjacency_bytes},
                                 {"array_bytes", cost.array_bytes},
                                 {"loading_bytes", cost.loading_bytes},
-                                {"narrowest_part", cost.narrowest_part}};
+                                {"narrowest_part", cost.narrowest_part},
+                                {"spmm_seconds", cost.spmm_seconds},
+                                {"seconds", cost.seconds}};
     if (options_.arrays) {
       auto const step = list_of_first_rank(cost);
       line["arrays"] = json_of(models::arrays_by_label(step));
@@ -198,6 +209,7 @@ class Answer {
 
   graph::StoreFacts const& facts_;
   PlanOptions const& options_;
+  models::SpmmTimes const& times_;
   models::GcnSettings settings_;
   std::string widths_;
   std::string notes_;
@@ -213,7 +225,8 @@ int run(PlanOptions const& options, Context& context) {
   if (options.trainable_features && facts.feature_kind == graph::FeatureKind::sparse)
     runtime::throw_user("{}: sparse features cannot be trained; leave out --trainable-features",
                         options.graph);
-  auto const text = Answer(facts, widths, options).text(); // every rank, so that all refuse alike
+  auto const times = models::read_spmm_times(world, options.spmm_table, "fp32");
+  auto const text = Answer(facts, widths, options, times).text(); // every rank, so that all refuse alike
   if (!world.is_root()) return runtime::exit_done;
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
@@ -251,6 +264,9 @@ std::unique_ptr<Command> make_plan() {
       "--least-width", o->least_width,
       "Least columns per rank of the widest aggregation: grids that split it further are left out",
       whole_number(1, most_columns));
+  command->input(
+      "--spmm-table", o->spmm_table,
+      "Times of narrow products (bench spmm --table): grids are ordered by calls, bytes and these");
   command->option("--top", o->top, "Grids to show for each schedule", whole_number(1));
   command->flag("--arrays", o->arrays, "Also show the arrays of the best grids, added up by label");
   command->flag("--json", o->json, "Print one JSON object per grid");

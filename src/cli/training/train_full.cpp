@@ -9,7 +9,6 @@
 #include "models/gnn/gcn.hpp"
 #include "models/gnn/gcn_weights.hpp"
 #include "models/gnn/memory_estimate.hpp"
-#include "models/plan/choose_schedule.hpp"
 #include "models/pruning/pruned_arrays.hpp"
 #include "models/pruning/pruned_gcn.hpp"
 #include "models/training/trainer.hpp"
@@ -58,8 +57,7 @@ int train(TrainOptions const& options, Context& context) {
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
   auto const store = open_graph_of(world, options);
-  model_settings.schedule =
-      models::choose_schedule(options.schedule, store.facts(), model_settings, grid.shape());
+  model_settings.schedule = schedule_of(grid, store.facts(), model_settings, options);
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from,

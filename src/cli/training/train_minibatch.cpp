@@ -8,7 +8,6 @@
 #include "models/batches/mini_batch.hpp"
 #include "models/gnn/gcn_weights.hpp"
 #include "models/gnn/memory_estimate.hpp"
-#include "models/plan/choose_schedule.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/files/staged_file.hpp"
@@ -54,9 +53,9 @@ int train(TrainOptions const& options, Context& context) {
   auto const store = open_graph_of(world, options);
   auto const settings = training_of(options);
   auto const batches = batches_of(options);
-  auto of_batch = store.facts(); // weights weigh more against the rows of a batch
-  of_batch.num_vertices = std::min(of_batch.num_vertices, batches.batch_size);
-  model_settings.schedule = models::choose_schedule(options.schedule, of_batch, model_settings, grid.shape());
+  // Weights weigh more against the rows of a batch.
+  auto const of_batch = models::facts_of_batch(store.facts(), batches.batch_size);
+  model_settings.schedule = schedule_of(grid, of_batch, model_settings, options);
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);
   auto const has_full_graph = settings.eval_every > 0 || batches.num_full_epochs > 0;
   auto const estimate = models::estimate_mini_batch_memory<T>(

@@ -92,6 +92,8 @@ void add_computing(Command& command, TrainOptions& o) {
       "Communication: pmm3d (products on three axes), rows (each vertex has one owner) or auto (what "
       "costs less)",
       one_of({"auto", "pmm3d", "rows"}));
+  command.input("--spmm-table", o.spmm_table,
+                "Times of narrow products for --schedule auto (bench spmm --table writes them)");
   command.option(
       "--gather", o.gather,
       "Rows that move between owners of vertices: all, needed (those with a neighbor there), or auto",

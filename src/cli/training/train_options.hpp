@@ -60,6 +60,7 @@ struct TrainOptions {
   std::string overlap = "auto";
   std::string order = "auto";
   std::string schedule = "auto";
+  std::string spmm_table;
   std::string gather = "auto";
   std::string prune = "off";
   std::string device_graph = "on";

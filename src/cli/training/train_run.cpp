@@ -70,6 +70,8 @@ models::GcnSettings model_of(TrainOptions const& o) {
   settings.gather = pmm::parse_gather(o.gather);
   if (settings.gather == pmm::Gather::needed && o.schedule != "rows")
     runtime::throw_user("--gather needed moves rows between owners of vertices: it needs --schedule rows");
+  if (!o.spmm_table.empty() && o.schedule != "auto")
+    runtime::throw_user("--spmm-table decides between schedules: it needs --schedule auto");
   settings.overlaps = o.overlap != "off";
   settings.wire = wire_of(o.comm_dtype);
   settings.seed = static_cast<std::uint64_t>(o.seed);
@@ -86,6 +88,12 @@ pmm::AxisSet hidden_axes(pmm::ProcessGrid const& grid, std::string const& overla
       axes = axes.with(axis);
   }
   return axes;
+}
+
+models::Schedule schedule_of(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
+                             models::GcnSettings const& settings, TrainOptions const& o) {
+  auto const times = models::read_spmm_times(grid.world(), o.spmm_table, o.compute_dtype);
+  return models::choose_schedule(o.schedule, facts, settings, grid.shape(), times);
 }
 
 models::TrainSettings training_of(TrainOptions const& o) {

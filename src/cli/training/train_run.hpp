@@ -8,7 +8,7 @@
 #include "cli/options/command.hpp"
 #include "cli/training/train_options.hpp"
 #include "graph/store/store_reader.hpp"
-#include "models/plan/gcn_settings.hpp"
+#include "models/plan/choose_schedule.hpp"
 #include "models/pruning/pruned_rows.hpp"
 #include "models/training/trainer.hpp"
 #include "runtime/report/progress.hpp"
@@ -28,6 +28,9 @@ namespace orthant::cli {
 /// and on a device messages wait in the stream of the products. The same on all ranks. Collective.
 [[nodiscard]] pmm::AxisSet hidden_axes(pmm::ProcessGrid const& grid, std::string const& overlap);
 [[nodiscard]] models::TrainSettings training_of(TrainOptions const& options);
+/// Of --schedule, by the times of --spmm-table if it is auto. Collective.
+[[nodiscard]] models::Schedule schedule_of(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
+                                           models::GcnSettings const& settings, TrainOptions const& options);
 /// Throws UserError where --comm-dtype does not go with --compute-dtype.
 void require_fitting_types(TrainOptions const& options);
 /// Throws UserError if rows are to be pruned where there are no owners of all of them.

@@ -24,12 +24,7 @@ T keep_scale(double probability) {
   return static_cast<T>(1 / (1 - probability));
 }
 
-/// Kernels of host processors, which draw many blocks of random bits at once (row_kernels_host.hpp).
-template<class T>
-pmm::host_rows::HostRowKernels<T> const& host_kernels() {
-  static auto const kernels = pmm::host_rows::best_row_kernels<T>();
-  return kernels;
-}
+using pmm::host_rows::best_row_kernels; // they draw many blocks of random bits at once
 
 /// Whether some elements, but not all, are dropped: what those kernels can do.
 bool is_drawn_on_host(double probability) {
@@ -51,7 +46,7 @@ void set_mask(pmm::host_rows::HostActivation<T>& task, Dropout const& dropout, s
 template<class T>
 void activate_on_host(DefaultExec const& exec, char const* label, std::int64_t num_rows,
                       pmm::host_rows::HostActivation<T> const& task) {
-  auto const kernel = host_kernels<T>().activate;
+  auto const kernel = best_row_kernels<T>().activate;
   pmm::for_each_part(exec, label, num_rows,
                      [=](std::int64_t begin, std::int64_t end) { kernel(task, begin, end); });
 }
@@ -117,7 +112,7 @@ template<class T>
 void backward_on_host(DefaultExec const& exec, char const* label, Matrix<T> const& activation,
                       double probability, Matrix<T> const& gradient, Vector<T> const& column_sums) {
   constexpr std::int64_t columns_apart = 16; // no two threads write in one cache line's worth of sums
-  auto const kernel = host_kernels<T>().activate_backward;
+  auto const kernel = best_row_kernels<T>().activate_backward;
   auto const num_columns = static_cast<std::int64_t>(gradient.extent(1));
   pmm::host_rows::HostActivationBackward<T> const task{static_cast<std::int64_t>(gradient.extent(0)),
                                                        num_columns,

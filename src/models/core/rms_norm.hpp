@@ -21,9 +21,6 @@ namespace orthant::models {
 
 inline constexpr double rms_epsilon = 1e-6;
 
-/// Whether a result replaces what is there or is added to it.
-enum class Write : std::uint8_t { replace, add };
-
 /// What the backward pass reads beside z; of a block of that many rows and columns, or longer.
 template<class T>
 struct RmsNormState {
@@ -33,23 +30,24 @@ struct RmsNormState {
   [[nodiscard]] static std::int64_t words_of(std::int64_t num_columns) { return (num_columns + 31) / 32; }
 };
 
-/// result := d, or += d; fills `state`. z and result lie alike, replicated, and share no memory; `scale` lies
-/// as their columns do (Error). Collective over the column axis: one all_reduce of a number a row. Enqueues
-/// on exec.
+/// result := d, or addend + d in the same pass; fills `state`. `addend` may be null: none, or the result. All lie as z,
+/// replicated; z and result share no memory; `scale` lies as their columns do (Error). Collective over the column axis:
+/// one all_reduce of a number per row. Enqueues on exec.
 template<class T>
 void rms_norm_relu_dropout(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& z,
                            pmm::DistVector<T> const& scale, Dropout const& dropout, BlockKeys const& keys,
-                           RmsNormState<T> const& state, pmm::DistMatrix<T> const& result, Write write);
+                           RmsNormState<T> const& state, pmm::DistMatrix<T> const* addend,
+                           pmm::DistMatrix<T> const& result);
 
-/// gradient, which holds dd, := dz, and scale_gradient := dg, for the z, state and probability of dropout of
-/// the forward pass; row_sums is lent, a number a row, `work` has room for partial sums of z's columns
-/// (reserve_column_sums). dg is that of this rank's rows: the caller sums it over the row axis. Collective over
-/// the column axis (a number a row). Enqueues on exec.
+/// z_gradient := dz from gradient, which holds dd, and scale_gradient := dg, for the z, state and probability
+/// of dropout of the forward pass. z_gradient may be the gradient. row_sums is lent, a number per row; `work`
+/// has room for partial sums of z's columns (reserve_column_sums). dg is that of this rank's rows: the caller
+/// sums it over the row axis. Collective over the column axis (a number per row). Enqueues on exec.
 template<class T>
 void rms_norm_relu_dropout_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& z,
                                     pmm::DistVector<T> const& scale, double probability,
                                     RmsNormState<T> const& state, runtime::Vector<T> const& row_sums,
-                                    pmm::DistMatrix<T> const& gradient,
+                                    pmm::DistMatrix<T> const& gradient, pmm::DistMatrix<T> const& z_gradient,
                                     pmm::DistVector<T> const& scale_gradient, pmm::Workspace<T> const& work);
 
 /// Lists the collectives of either function, for a z of that placement.

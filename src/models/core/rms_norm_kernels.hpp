@@ -6,7 +6,7 @@
 // more:
 //
 //   SquareRow                      reads z                                            1.25 GB   0.29 ms
-//   NormaliseRow                   reads z, writes the result (reads it, where added to)   2.51 GB   0.58 ms
+//   NormaliseRow                   reads z, writes the result (and reads an addend)   2.51 GB   0.58 ms
 //                                  with all columns on one rank it takes the place of SquareRow
 //   GradientRowSum, GradientPack   read z and dd; the second writes dz                6.27 GB   1.46 ms
 //
@@ -88,7 +88,7 @@ struct SquareRow {
   }
 };
 
-/// inverse_rms(i) := r_i; result := d or += d; passed. inverse_rms(i) holds the sum of squares where other
+/// inverse_rms(i) := r_i; result := d or addend + d; passed. inverse_rms(i) holds the sum of squares where other
 /// ranks have columns too.
 template<class T>
 struct NormaliseRow {
@@ -104,8 +104,8 @@ struct NormaliseRow {
   T* inverse_rms;
   std::uint8_t* passed; // the bytes of RmsNormState::passed
   std::int64_t words_per_row;
+  PackedArray<T const> addend; // empty: none
   PackedArray<T> result;
-  bool adds;
 
   KOKKOS_FUNCTION void operator()(RowTeam const& team, std::int64_t row) const {
     auto const squares = has_squares ? inverse_rms[row] : sum_of_squares(team, z, row, num_columns);
@@ -129,7 +129,8 @@ struct NormaliseRow {
       auto const first = row * num_columns + column;
       auto pack = z.load(first, left);
       auto const factors = scale.load(column, left);
-      auto const before = adds ? result.load(first, left) : Pack<T>{};
+      auto const adds = !addend.is_empty();
+      auto const before = adds ? addend.load(first, left) : Pack<T>{};
       for (int k = 0; k < pack_size; ++k) {
         auto const bit = static_cast<unsigned>(half) + static_cast<unsigned>(k);
         auto const n = r * pack.number[k] * factors.number[k];
@@ -188,14 +189,15 @@ struct GradientRowSum {
   }
 };
 
-/// gradient, which holds dd, := dz; returns dn r z, the terms of dg.
+/// z_gradient := dz; returns dn r z, the terms of dg.
 template<class T>
 struct GradientPack {
   static constexpr bool only_loads = false;
 
   GradientSource<T> source;
-  PackedArray<T> gradient;
-  T const* row_sums; // t
+  PackedArray<T const> gradient; // dd
+  PackedArray<T> z_gradient;     // may be the gradient
+  T const* row_sums;             // t
   T inverse_width;
 
   KOKKOS_FUNCTION Pack<T> operator()(std::int64_t first, std::int64_t count) const {
@@ -219,7 +221,7 @@ struct GradientPack {
       dz.number[k] = r * (dn * g.number[k] - z.number[k] * along);
       place.step(num_columns);
     }
-    gradient.store(first, count, dz);
+    z_gradient.store(first, count, dz);
     return terms;
   }
 };

@@ -27,31 +27,26 @@ bool is_finite(DefaultExec const& exec, pmm::DistMatrix<T> const& matrix) {
 }
 
 /// What the layers of a network use in turn.
-struct ScratchOfLayers {
-  GcnScratchPlan layers;
-  GcnActivationScratchPlan activations;
-
-  ScratchOfLayers(pmm::StepPlan const& step, GcnPlan const& plan, GcnSettings const& settings) {
-    if (plan.projection) plan_linear_buffers(layers, step, *plan.projection);
-    for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-      layers.add(step, plan.layers[l], needs_input_gradient(plan, l));
-      activations.add(step, plan.layers[l], is_normalised(plan, settings, l));
-    }
-    if (!plan.head) return;
-    plan_linear_buffers(layers, step, *plan.head);
-    // The gradient of the logits, while that of the head's input is written.
-    layers.middle = std::max(layers.middle, step.block(plan.head->output).num_padded);
+GcnScratchPlan scratch_of(pmm::StepPlan const& step, GcnPlan const& plan, GcnSettings const& settings) {
+  GcnScratchPlan scratch;
+  if (plan.projection) plan_linear_buffers(scratch, step, *plan.projection);
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    scratch.add(step, plan.layers[l], needs_input_gradient(plan, l));
+    plan_activation_scratch(scratch, step, plan.layers[l], is_normalised(plan, settings, l));
   }
-};
+  if (!plan.head) return scratch;
+  plan_linear_buffers(scratch, step, *plan.head);
+  // The gradient of the logits, while that of the head's input is written.
+  scratch.middle = std::max(scratch.middle, step.block(plan.head->output).num_padded);
+  return scratch;
+}
 
 } // namespace
 
 void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
                          std::optional<std::int64_t> num_feature_nonzeros) {
   if (settings.input_dropout() > 0) plan_dropped_features(step, plan.features(), num_feature_nonzeros);
-  ScratchOfLayers const scratch(step, plan, settings);
-  scratch.layers.list(step);
-  scratch.activations.list(step);
+  scratch_of(step, plan, settings).list(step);
   if (plan.projection) plan_matrix(step, plan.projection->output, "orthant::models::projected");
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     plan_layer_arrays(step, plan.layers[l]);
@@ -107,11 +102,11 @@ void Gcn<T>::require_fitting(GcnOperands<T> const& operands) const {
 
 template<class T>
 void Gcn<T>::reserve_scratch() {
-  ScratchOfLayers const needed({grid_.shape(), grid_.coordinates(), sizeof(T)}, plan_, settings_);
-  static_cast<void>(scratch_.gradient.reserve(needed.layers.gradient));
-  static_cast<void>(scratch_.middle.reserve(needed.layers.middle));
-  static_cast<void>(activation_scratch_.residual_gradient.reserve(needed.activations.residual_gradient));
-  static_cast<void>(activation_scratch_.row_sums.reserve(needed.activations.row_sums));
+  auto const needed = scratch_of({grid_.shape(), grid_.coordinates(), sizeof(T)}, plan_, settings_);
+  static_cast<void>(scratch_.gradient.reserve(needed.gradient));
+  static_cast<void>(scratch_.residual_gradient.reserve(needed.residual_gradient));
+  static_cast<void>(scratch_.row_sums.reserve(needed.row_sums));
+  static_cast<void>(scratch_.middle.reserve(needed.middle));
 }
 
 template<class T>
@@ -150,7 +145,7 @@ void Gcn<T>::make_layers(GcnOperands<T> const& operands) {
                          scratch_, memory_[l]);
     if (is_activated(plan_, l))
       activations_.emplace_back(layers_[l], parameters_->layer(l), operands.output_keys[l],
-                                operands.residual(l), activation_scratch_, activated_memory_[l]);
+                                operands.residual(l), scratch_, activated_memory_[l]);
   }
   if (!plan_.head) return;
   options.needs_input_gradient = true;
@@ -256,18 +251,18 @@ void Gcn<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& phases) {
   auto& instruments = grid_.world().instruments();
   if (head_) {
     ScopedTimer const timer(instruments, phases, "backward");
-    head_->backward(exec, hidden(layers_.size()), head_gradient_, layers_.back().output_gradient());
+    head_->backward(exec, hidden(layers_.size()), head_gradient_, activations_.back().gradient());
   }
   for (auto l = layers_.size(); l-- > 0;) {
     if (l < activations_.size()) {
       ScopedTimer const timer(instruments, phases, "activation");
-      // dF' of this layer lies where the dF of the layer above does.
+      // dF' of this layer lies where the layer above left its dF.
       activations_[l].backward(exec, dropout_in_use_);
     }
     ScopedTimer const timer(instruments, phases, "backward");
-    auto const& input_gradient = backward_layer(exec, l);
-    if (l < activations_.size()) activations_[l].finish_backward(exec, input_gradient);
-    if (l == 0) backward_input(exec, input_gradient);
+    auto const* gradient = &backward_layer(exec, l);
+    if (l < activations_.size()) gradient = &activations_[l].finish_backward(exec, *gradient);
+    if (l == 0) backward_input(exec, *gradient);
   }
   if (parameters_->are_in_one_array()) {
     ScopedTimer const timer(instruments, phases, "parameters");

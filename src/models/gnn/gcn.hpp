@@ -95,7 +95,6 @@ class Gcn final : public Network<T> {
 
   // Memory, and what lies in it.
   GcnScratch<T> scratch_;
-  GcnActivationScratch<T> activation_scratch_;
   std::vector<GcnLayerMemory<T>> memory_;                // [layers]
   std::vector<GcnActivationMemory<T>> activated_memory_; // [layers]
   GrowingVector<T> projected_{"orthant::models::projected"};

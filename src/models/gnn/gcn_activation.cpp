@@ -7,14 +7,11 @@ namespace orthant::models {
 
 using runtime::DefaultExec;
 
-void GcnActivationScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool has_norm) {
-  if (layer.is_residual) residual_gradient = std::max(residual_gradient, step.block(layer.input).num_padded);
-  if (has_norm) row_sums = std::max(row_sums, step.block(layer.output).rows.size());
-}
-
-void GcnActivationScratchPlan::list(pmm::StepPlan& step) const {
-  step.add_array("orthant::models::residual_gradient", step.scalar_bytes(residual_gradient));
-  step.add_array("orthant::models::row_sums", step.scalar_bytes(row_sums));
+void plan_activation_scratch(GcnScratchPlan& scratch, pmm::StepPlan const& step, GcnLayerPlan const& layer,
+                             bool has_norm) {
+  if (layer.is_residual)
+    scratch.residual_gradient = std::max(scratch.residual_gradient, step.block(layer.input).num_padded);
+  if (has_norm) scratch.row_sums = std::max(scratch.row_sums, step.block(layer.output).rows.size());
 }
 
 void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, bool has_norm) {
@@ -28,14 +25,15 @@ void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, bool
 
 template<class T>
 GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<T> parameters, BlockKeys keys,
-                                ResidualPath<T> residual, GcnActivationScratch<T>& scratch,
+                                ResidualPath<T> residual, GcnScratch<T>& scratch,
                                 GcnActivationMemory<T>& memory)
     : parameters_(std::move(parameters)),
       keys_(std::move(keys)),
       residual_(std::move(residual)),
       z_(layer.output()),
-      gradient_(layer.output_gradient()),
+      z_gradient_(layer.output_gradient()),
       output_(z_),
+      gradient_(z_gradient_),
       workspace_(layer.workspace()) {
   auto const& grid = z_.grid();
   if (has_norm() || residual_.exists())
@@ -46,46 +44,55 @@ GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<T> 
     norm_state_ = {memory.inverse_rms.reserve(num_rows), memory.passed.reserve(num_words)};
     row_sums_ = scratch.row_sums.reserve(num_rows);
   }
-  if (residual_.exists()) {
-    auto const& input = layer.plan().input;
-    residual_gradient_ = pmm::DistMatrix<T>(
-        grid, input, scratch.residual_gradient.reserve(pmm::block_of(grid, input).num_padded));
-  }
+  if (!residual_.exists()) return;
+  auto const& input = layer.plan().input;
+  auto const length = pmm::block_of(grid, input).num_padded;
+  if (residual_.is_local)
+    gradient_ = pmm::DistMatrix<T>(grid, input, scratch.gradient.reserve(length));
+  else
+    residual_gradient_ = pmm::DistMatrix<T>(grid, input, scratch.residual_gradient.reserve(length));
 }
 
 template<class T>
 void GcnActivation<T>::start(DefaultExec const& exec, pmm::DistMatrix<T> const& layer_input) {
-  // F' := F
-  if (residual_.exists()) residual_.bring(exec, layer_input, output_);
+  if (!residual_.exists()) return;
+  addend_ = residual_.is_local ? layer_input : output_;
+  if (!residual_.is_local) residual_.bring(exec, layer_input, output_);
 }
 
 template<class T>
 void GcnActivation<T>::forward(DefaultExec const& exec, Dropout const& dropout) {
   if (has_norm())
-    return rms_norm_relu_dropout(exec, z_, parameters_.norm_scale, dropout, keys_, norm_state_, output_,
-                                 residual_.exists() ? Write::add : Write::replace);
+    return rms_norm_relu_dropout(exec, z_, parameters_.norm_scale, dropout, keys_, norm_state_,
+                                 residual_.exists() ? &addend_ : nullptr, output_);
   bias_relu_dropout(exec, z_.local(), parameters_.bias.local(), dropout, keys_);
-  if (residual_.exists()) add(exec, z_, output_);
+  if (residual_.exists()) add(exec, addend_, z_, output_);
 }
 
 template<class T>
 void GcnActivation<T>::backward(DefaultExec const& exec, double probability) {
-  if (residual_.exists()) residual_.bring_back(exec, gradient_, residual_gradient_);
+  if (residual_.exists() && !residual_.is_local) residual_.bring_back(exec, gradient_, residual_gradient_);
   if (has_norm()) {
     rms_norm_relu_dropout_backward(exec, z_, parameters_.norm_scale, probability, norm_state_, row_sums_,
-                                   gradient_, parameters_.norm_scale_gradient, *workspace_);
-    return parameters_.reduce(exec, gradient_, parameters_.norm_scale_gradient);
+                                   gradient_, z_gradient_, parameters_.norm_scale_gradient, *workspace_);
+    return parameters_.reduce(exec, z_gradient_, parameters_.norm_scale_gradient);
   }
+  // The kernels below work in place.
+  if (residual_.is_local) Kokkos::deep_copy(exec, z_gradient_.storage(), gradient_.storage());
   if (parameters_.bias.length() > 0)
-    relu_dropout_backward_sum(exec, z_.local(), probability, gradient_.local(),
+    relu_dropout_backward_sum(exec, z_.local(), probability, z_gradient_.local(),
                               parameters_.bias_gradient.local(), *workspace_);
   else
-    relu_dropout_backward(exec, z_.local(), probability, gradient_.local());
+    relu_dropout_backward(exec, z_.local(), probability, z_gradient_.local());
 }
 
 template<class T>
-void GcnActivation<T>::finish_backward(DefaultExec const& exec, pmm::DistMatrix<T> const& input_gradient) {
-  if (residual_.exists()) add(exec, residual_gradient_, input_gradient);
+pmm::DistMatrix<T> const& GcnActivation<T>::finish_backward(DefaultExec const& exec,
+                                                            pmm::DistMatrix<T> const& input_gradient) {
+  if (!residual_.exists()) return input_gradient;
+  auto const& sum = residual_.is_local ? gradient_ : input_gradient;
+  add(exec, input_gradient, residual_.is_local ? gradient_ : residual_gradient_, sum);
+  return sum;
 }
 
 template class GcnActivation<float>;

@@ -6,7 +6,9 @@
 //
 //   N = rms(Z) g      D = dropout(relu(N))      F' = D + F, F what the layer read
 //
-// With both absent F' takes Z's place. With a norm Z is kept for the backward pass; with a residual alone D.
+// With both absent F' takes Z's place. With a norm Z is kept for the backward pass; with a residual alone D. F is
+// added by the kernel that writes F'. Backward, dZ takes the place of dF', except for a residual within the rank: then
+// dF' stays where it is, until dF is added to it, and dZ has memory of its own.
 
 #include "models/core/rms_norm.hpp"
 #include "models/gnn/gcn_layer.hpp"
@@ -22,23 +24,9 @@ struct GcnActivationMemory {
   GrowingVector<std::uint32_t> passed{"orthant::models::passed"};
 };
 
-/// Memory that the activations of all layers use in turn.
-template<class T>
-struct GcnActivationScratch {
-  GrowingVector<T> residual_gradient{"orthant::models::residual_gradient"}; // dF' where F lies
-  GrowingVector<T> row_sums{"orthant::models::row_sums"};
-};
-
-/// The same before it exists. The longest of what the activations need.
-struct GcnActivationScratchPlan {
-  std::int64_t residual_gradient = 0; // numbers
-  std::int64_t row_sums = 0;
-
-  void add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool has_norm);
-  /// Lists the arrays.
-  void list(pmm::StepPlan& step) const;
-};
-
+/// Adds to `scratch` what the activation of a layer needs.
+void plan_activation_scratch(GcnScratchPlan& scratch, pmm::StepPlan const& step, GcnLayerPlan const& layer,
+                             bool has_norm);
 /// Lists the memory that the activation of a layer has to itself.
 void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, bool has_norm);
 
@@ -48,18 +36,22 @@ class GcnActivation {
   /// Of `layer`, whose output and gradient it shares; made anew for each graph or batch. `scratch` has its
   /// full size already. Not collective.
   GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<T> parameters, BlockKeys keys,
-                ResidualPath<T> residual, GcnActivationScratch<T>& scratch, GcnActivationMemory<T>& memory);
+                ResidualPath<T> residual, GcnScratch<T>& scratch, GcnActivationMemory<T>& memory);
 
-  /// Brings F to where F' lies, ahead of the layer's products. Collective over the group where residual.
+  /// Of a residual: brings F to where F' lies, ahead of the layer's products, unless it lies there. Collective over
+  /// the group.
   void start(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& layer_input);
   /// F' from Z. Collective over the column axis where there is a norm.
   void forward(runtime::DefaultExec const& exec, Dropout const& dropout);
 
-  /// dZ from dF', in place, and dg, for the probability of the last forward(). A residual sends dF' to where
+  /// dF', for the layer above to write.
+  [[nodiscard]] pmm::DistMatrix<T> const& gradient() const { return gradient_; }
+  /// The layer's dZ from dF', and dg, for the probability of the last forward(). A residual sends dF' to where
   /// F lies first. Collective.
   void backward(runtime::DefaultExec const& exec, double probability);
-  /// dF += dF', once the layer has written its dF.
-  void finish_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& input_gradient);
+  /// dF + dF', once the layer has written its dF; it lies where dF' of the layer below is read.
+  pmm::DistMatrix<T> const& finish_backward(runtime::DefaultExec const& exec,
+                                            pmm::DistMatrix<T> const& input_gradient);
 
   /// F', by the rows of the next layer's input.
   [[nodiscard]] pmm::DistMatrix<T> const& output() const { return output_; }
@@ -70,7 +62,9 @@ class GcnActivation {
   GcnLayerParameters<T> parameters_;
   BlockKeys keys_;
   ResidualPath<T> residual_;
-  pmm::DistMatrix<T> z_, gradient_, output_, residual_gradient_;
+  pmm::DistMatrix<T> z_, z_gradient_, output_, gradient_;
+  pmm::DistMatrix<T> addend_;            // F, where there is a residual
+  pmm::DistMatrix<T> residual_gradient_; // dF' where F lies, if that is elsewhere
   RmsNormState<T> norm_state_;
   runtime::Vector<T> row_sums_;
   std::shared_ptr<pmm::Workspace<T>> workspace_; // of the layer: what the two do never overlaps

@@ -15,6 +15,12 @@ runtime::Vector<T> lent(pmm::ProcessGrid const& grid, pmm::Placement const& plac
   return memory.reserve(pmm::block_of(grid, placement).num_padded);
 }
 
+template<class T>
+GrowingVector<T>& gradient_memory(GcnLayerPlan const& plan, GcnScratch<T>& scratch) {
+  auto const is_local = plan.is_residual && plan.owners && !plan.owners->kept;
+  return is_local ? scratch.residual_gradient : scratch.gradient;
+}
+
 } // namespace
 
 void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient) {
@@ -32,6 +38,8 @@ void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, b
 
 void GcnScratchPlan::list(pmm::StepPlan& step) const {
   step.add_array("orthant::models::gradient", step.scalar_bytes(gradient));
+  step.add_array("orthant::models::residual_gradient", step.scalar_bytes(residual_gradient));
+  step.add_array("orthant::models::row_sums", step.scalar_bytes(row_sums));
   step.add_array("orthant::models::middle", step.scalar_bytes(middle));
   workspace.list(step);
   overlapped.list(step);
@@ -61,10 +69,11 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
       middle_(grid, p.middle, lent(grid, p.middle, p.aggregates_first ? memory.middle : scratch.middle)),
       middle_gradient_(grid, p.middle, lent(grid, p.middle, scratch.middle)),
       output_(grid, p.output, lent(grid, p.output, memory.output)),
-      output_gradient_(grid, p.output, lent(grid, p.output, scratch.gradient)),
-      input_gradient_(options.needs_input_gradient
-                          ? pmm::DistMatrix<T>(grid, p.input, lent(grid, p.input, scratch.gradient))
-                          : pmm::DistMatrix<T>()),
+      output_gradient_(grid, p.output, lent(grid, p.output, gradient_memory(p, scratch))),
+      input_gradient_(
+          options.needs_input_gradient
+              ? pmm::DistMatrix<T>(grid, p.input, lent(grid, p.input, gradient_memory(p, scratch)))
+              : pmm::DistMatrix<T>()),
       aggregation_(make_aggregation<T>(grid, p, options.wire, std::move(adjacency), scratch.workspace)),
       transform_(grid, products.transform, scratch.workspace),
       weight_back_(grid, products.weight_back, scratch.workspace),

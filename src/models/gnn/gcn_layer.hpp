@@ -20,11 +20,14 @@
 
 namespace orthant::models {
 
-/// Memory that all layers use in turn, as long as the largest needs. `gradient`: dQ, then dF. `middle`: U, dU
-/// or dH.
+/// Memory that all layers use in turn, as long as the largest needs. `gradient`: what comes from the layer above, then
+/// dQ, then dF. `middle`: U, dU or dH. The activations use `residual_gradient` and `row_sums`; but if a layer has a
+/// residual within the rank, dQ and then dF lie in `residual_gradient`, and what comes from above stays.
 template<class T>
 struct GcnScratch {
   GrowingVector<T> gradient{"orthant::models::gradient"};
+  GrowingVector<T> residual_gradient{"orthant::models::residual_gradient"};
+  GrowingVector<T> row_sums{"orthant::models::row_sums"};
   GrowingVector<T> middle{"orthant::models::middle"};
   std::shared_ptr<pmm::Workspace<T>> workspace = std::make_shared<pmm::Workspace<T>>();
   std::shared_ptr<pmm::Workspace<T>> overlapped =
@@ -41,6 +44,8 @@ struct GcnLayerMemory {
 /// The same before it exists. The longest of what the layers need.
 struct GcnScratchPlan {
   std::int64_t gradient = 0; // numbers
+  std::int64_t residual_gradient = 0;
+  std::int64_t row_sums = 0;
   std::int64_t middle = 0;
   pmm::WorkspacePlan workspace;
   pmm::WorkspacePlan overlapped;

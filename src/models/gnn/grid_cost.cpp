@@ -74,7 +74,7 @@ std::int64_t adjacency_bytes(pmm::StepPlan const& step, graph::StoreFacts const&
 }
 
 GridCost cost_of_plan(pmm::GridShape const& shape, graph::StoreFacts const& facts, GcnPlan const& plan,
-                      GcnSettings const& settings) {
+                      GcnSettings const& settings, SpmmTimes const& times) {
   GridCost cost;
   cost.schedule = settings.schedule;
   cost.shape = shape;
@@ -87,6 +87,8 @@ GridCost cost_of_plan(pmm::GridShape const& shape, graph::StoreFacts const& fact
     cost.num_calls = std::max(cost.num_calls, static_cast<std::int64_t>(calls_of(step).size()));
     cost.array_bytes = std::max(cost.array_bytes, bytes_held(step));
     cost.loading_bytes = std::max(cost.loading_bytes, peak_bytes(step));
+    cost.spmm_seconds = std::max(cost.spmm_seconds, spmm_seconds(step, times));
+    cost.seconds = std::max(cost.seconds, step_seconds(step, times));
     cost.adjacency_bytes = std::max(cost.adjacency_bytes, adjacency_bytes(step, facts, plan, settings));
   }
   return cost;
@@ -128,19 +130,24 @@ std::int64_t sent_bytes_of(pmm::StepPlan const& step) {
 }
 
 GridCost cost_of_grid(pmm::GridShape const& shape, graph::StoreFacts const& facts,
-                      GcnSettings const& settings) {
-  return cost_of_plan(shape, facts, plan_gcn(facts, settings), settings);
+                      GcnSettings const& settings, SpmmTimes const& times) {
+  return cost_of_plan(shape, facts, plan_gcn(facts, settings), settings, times);
 }
 
 std::vector<GridCost> costs_of_grids(int num_ranks, graph::StoreFacts const& facts,
-                                     GcnSettings const& settings, std::int64_t least_width) {
+                                     GcnSettings const& settings, std::int64_t least_width,
+                                     SpmmTimes const& times, GridOrder order) {
   auto const plan = plan_gcn(facts, settings);
   require_countable(num_ranks, facts, plan);
   std::vector<GridCost> costs;
   for (auto const& shape : pmm::all_shapes(num_ranks))
     if (has_wide_parts(aggregations_of(shape, facts, plan, settings), least_width))
-      costs.push_back(cost_of_plan(shape, facts, plan, settings));
+      costs.push_back(cost_of_plan(shape, facts, plan, settings, times));
 
+  if (order == GridOrder::by_seconds) {
+    std::ranges::stable_sort(costs, {}, &GridCost::seconds);
+    return costs;
+  }
   std::ranges::stable_sort(costs, {}, &GridCost::sent_bytes);
   for (auto first = costs.begin(); first != costs.end();) {
     auto const most = static_cast<double>(first->sent_bytes) * (1 + equal_bytes);

@@ -12,7 +12,7 @@
 // of more than 128, those at the first, the middle and the last coordinate of each axis; on two such grids the
 // busiest rank sends at most 5 % more. A test compares with all ranks of small grids.
 
-#include "models/plan/gcn_settings.hpp"
+#include "models/plan/choose_schedule.hpp"
 #include "pmm/cost/step_plan.hpp"
 
 #include <cstdint>
@@ -32,6 +32,8 @@ struct GridCost {
   std::int64_t array_bytes = 0;     // of all arrays that the first step holds
   std::int64_t loading_bytes = 0;   // the most that is held at once until the first step begins
   std::int64_t narrowest_part = 0;  // columns of the narrowest block that A^ is multiplied by in an epoch
+  double spmm_seconds = 0;          // of the sparse products of an epoch
+  double seconds = 0;               // of those, the calls and the sent bytes (step_seconds)
 };
 
 /// All that one rank does and holds: operations of an epoch, arrays of the training. fp32, Adam.
@@ -44,14 +46,20 @@ struct GridCost {
 
 /// For that schedule and grid. Costs a list of O(layers x ranks of the group) operations.
 [[nodiscard]] GridCost cost_of_grid(pmm::GridShape const& shape, graph::StoreFacts const& facts,
-                                    GcnSettings const& settings);
+                                    GcnSettings const& settings,
+                                    SpmmTimes const& times = built_in_spmm_times());
+
+/// What comes first: the fewest sent bytes, and of grids within a thousandth of each other the smallest memory; or the
+/// least `seconds`, where narrow products count.
+enum class GridOrder : std::uint8_t { by_bytes, by_seconds };
 
 /// The costs of all grids of that many ranks whose aggregations are not split in too narrow parts: into at
-/// most W / least_width parts of columns, where W columns are the widest aggregation of an epoch. The fewest
-/// sent bytes come first; of grids within a thousandth of each other, the smallest memory. Throws UserError if
-/// the bytes cannot be counted in 64 bits.
+/// most W / least_width parts of columns, where W columns are the widest aggregation of an epoch. Throws UserError
+/// if the bytes cannot be counted in 64 bits.
 [[nodiscard]] std::vector<GridCost> costs_of_grids(int num_ranks, graph::StoreFacts const& facts,
-                                                   GcnSettings const& settings, std::int64_t least_width);
+                                                   GcnSettings const& settings, std::int64_t least_width,
+                                                   SpmmTimes const& times = built_in_spmm_times(),
+                                                   GridOrder order = GridOrder::by_bytes);
 
 using BytesByLabel = std::vector<std::pair<std::string, std::int64_t>>;
 

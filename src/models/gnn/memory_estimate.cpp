@@ -18,8 +18,8 @@ constexpr std::int64_t library_bytes = std::int64_t{7} << 20;
 constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
 
 /// Of the reductions of an epoch. An asynchronous one keeps a copy of its message, a blocking one (a ring
-/// over P ranks) a P-th of it, never both at once; every large one passes through fragments shared with at
-/// most two neighbours an axis.
+/// over P ranks) a P-th of it, a reduce_scatter a copy and two P-ths, never several at once; every large one
+/// passes through fragments shared with at most two neighbours an axis.
 std::int64_t message_bytes(pmm::StepPlan step, GcnPlan const& plan, GcnSettings settings,
                            GcnEpochTraits const& traits) {
   auto const& shape = step.shape();
@@ -31,7 +31,10 @@ std::int64_t message_bytes(pmm::StepPlan step, GcnPlan const& plan, GcnSettings 
   for (auto const axis : pmm::spatial_axes) {
     num_neighbours += std::min(shape.size(axis) - 1, 2);
     for (auto const& call : calls_of(step)) {
-      if (call.operation != runtime::Operation::all_reduce || call.axis != name_of(axis)) continue;
+      if (call.axis != name_of(axis)) continue;
+      if (call.operation == runtime::Operation::reduce_scatter)
+        copied = std::max(copied, call.bytes + 2 * call.bytes / shape.size(axis));
+      if (call.operation != runtime::Operation::all_reduce) continue;
       largest = std::max(largest, call.bytes);
       copied = std::max(copied, call.bytes / shape.size(axis));
     }
@@ -65,18 +68,21 @@ void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, Gc
   step.add_array("blocks of the sampler", pmm::bytes_held(blocks) / 2);
 }
 
+} // namespace
+
 graph::StoreFacts facts_of_batch(graph::StoreFacts facts, std::int64_t num_vertices) {
+  num_vertices = std::min(num_vertices, facts.num_vertices);
   auto const share = static_cast<double>(num_vertices) / static_cast<double>(facts.num_vertices);
   auto const part = [](std::int64_t count, double of_it) {
     return static_cast<std::int64_t>(static_cast<double>(count) * of_it);
   };
+  auto const num_loops = part(facts.num_self_loops, share);
   facts.num_vertices = num_vertices;
-  facts.num_entries = part(facts.num_entries, share * share);
+  facts.num_entries = num_loops + part(facts.num_entries - facts.num_self_loops, share * share);
+  facts.num_self_loops = num_loops;
   facts.num_feature_entries = part(facts.num_feature_entries, share);
   return facts;
 }
-
-} // namespace
 
 std::int64_t MemoryEstimate::peak() const {
   return libraries + std::max(arrays + messages, loading);
@@ -108,7 +114,7 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
                                           OptimizerSettings const& optimizer, BatchSizes const& batches) {
   auto const& shape = grid.shape();
   auto const& coordinates = grid.coordinates();
-  auto const of_batch = facts_of_batch(facts, std::min(batches.num_vertices, facts.num_vertices));
+  auto const of_batch = facts_of_batch(facts, batches.num_vertices);
   auto const batch_plan = with_num_vertices(plan, of_batch.num_vertices);
   auto const traits = traits_of(facts, shape, coordinates, plan, settings);
   auto const batch_traits = traits_of(of_batch, shape, coordinates, batch_plan, settings);

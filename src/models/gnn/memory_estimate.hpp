@@ -35,6 +35,9 @@ template<class T>
                                              GcnPlan const& plan, GcnSettings const& settings,
                                              OptimizerSettings const& optimizer);
 
+/// Counts of a batch of at most that many vertices, on average: an edge is there if both its ends are.
+[[nodiscard]] graph::StoreFacts facts_of_batch(graph::StoreFacts facts, std::int64_t num_vertices);
+
 /// What decides the memory of mini-batch training beside model and optimiser.
 struct BatchSizes {
   std::int64_t num_vertices = 0;    // of a batch

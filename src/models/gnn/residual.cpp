@@ -10,22 +10,17 @@ using runtime::DefaultExec;
 
 namespace {
 
-/// target := target + source; a number a work item on host processors, a pack on a device.
+/// sum := x + y, on a device.
 template<class T>
-class AddNumbers {
- public:
-  AddNumbers(T const* source, T* target) : source_(source), target_(target) {}
+struct AddPack {
+  pmm::PackedArray<T const> x, y;
+  pmm::PackedArray<T> sum;
 
-  KOKKOS_FUNCTION void operator()(std::int64_t i) const { target_[i] += source_[i]; }
   KOKKOS_FUNCTION void operator()(std::int64_t first, std::int64_t count) const {
-    auto sums = target_.load(first, count);
-    pmm::add(sums, source_.load(first, count));
-    target_.store(first, count, sums);
+    auto pack = x.load(first, count);
+    pmm::add(pack, y.load(first, count));
+    sum.store(first, count, pack);
   }
-
- private:
-  pmm::PackedArray<T const> source_;
-  pmm::PackedArray<T> target_;
 };
 
 } // namespace
@@ -50,23 +45,34 @@ void plan_residual_arrays(pmm::StepPlan& step, GcnLayerPlan const& plan, GcnEpoc
 }
 
 template<class T>
-void add(DefaultExec const& exec, pmm::DistMatrix<T> const& from, pmm::DistMatrix<T> const& to) {
-  ORTHANT_REQUIRE(from.placement() == to.placement(), from.placement().to_string(), " added to ",
-                  to.placement().to_string());
+void add(DefaultExec const& exec, pmm::DistMatrix<T> const& x, pmm::DistMatrix<T> const& y,
+         pmm::DistMatrix<T> const& sum) {
+  ORTHANT_REQUIRE(x.placement() == y.placement() && x.placement() == sum.placement(),
+                  x.placement().to_string(), " and ", y.placement().to_string(), " added to ",
+                  sum.placement().to_string());
   constexpr auto label = "orthant::models::add";
-  AddNumbers<T> const sum(from.storage().data(), to.storage().data());
-  auto const count = to.block().num_stored;
+  T const* const left = x.storage().data();
+  T const* const right = y.storage().data();
+  T* const result = sum.storage().data();
+  auto const count = sum.block().num_stored;
   if constexpr (pmm::runs_on_host)
-    Kokkos::parallel_for(label, Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count), sum);
+    pmm::for_each_part(exec, label, count, [=](std::int64_t begin, std::int64_t end) {
+#pragma GCC ivdep
+      for (auto i = begin; i < end; ++i)
+        result[i] = left[i] + right[i];
+    });
   else
-    pmm::for_each_pack(exec, label, count, sum);
+    pmm::for_each_pack(exec, label, count,
+                       AddPack<T>{pmm::PackedArray<T const>(left), pmm::PackedArray<T const>(right),
+                                  pmm::PackedArray<T>(result)});
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template ResidualPath<T> make_residual_path(pmm::ProcessGrid const&, GcnLayerPlan const&,                  \
                                               std::vector<std::int64_t> const&,                              \
                                               std::vector<std::int64_t> const&);                             \
-  template void add(DefaultExec const&, pmm::DistMatrix<T> const&, pmm::DistMatrix<T> const&);
+  template void add(DefaultExec const&, pmm::DistMatrix<T> const&, pmm::DistMatrix<T> const&,                \
+                    pmm::DistMatrix<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

@@ -4,7 +4,8 @@
 // A residual connection around a convolution: F_{l+1} = D + F_l. In the schedule pmm3d, input and output of a
 // layer lie on different planes and in different orders of rows (docs/design.md 2.2), so F travels to where
 // the output lies, and dF_{l+1} back: one all_to_all of the group each way. Both only need what is there
-// before the layer's products start. In the schedule rows both have the same owner.
+// before the layer's products start. In the schedule rows both have the same owner: F is read and dF_{l+1} is kept
+// where they lie, and nothing is copied.
 
 #include "models/plan/gcn_step.hpp"
 #include "pmm/aggregate/row_lists.hpp"
@@ -21,37 +22,28 @@ template<class T>
 struct ResidualPath {
   std::shared_ptr<pmm::Relayout<T> const> forward;  // plan.input -> plan.output
   std::shared_ptr<pmm::Relayout<T> const> backward; // plan.output -> plan.input
-  bool is_local = false;                            // both lie alike: each rank copies what it has
-  std::shared_ptr<pmm::RowSelection const>
-      kept{}; // local: rows of the input that the output keeps; null: all
+  bool is_local = false;                            // both lie alike, and there is no way to go
+  std::shared_ptr<pmm::RowSelection const> kept{};  // of a rank's rows, those that the output keeps
 
-  [[nodiscard]] static ResidualPath local(std::shared_ptr<pmm::RowSelection const> kept = nullptr) {
-    return {nullptr, nullptr, true, std::move(kept)};
+  [[nodiscard]] static ResidualPath local() { return {nullptr, nullptr, true, nullptr}; }
+  [[nodiscard]] static ResidualPath of_kept_rows(std::shared_ptr<pmm::RowSelection const> kept) {
+    return {nullptr, nullptr, false, std::move(kept)};
   }
-  [[nodiscard]] bool exists() const { return is_local || forward != nullptr; }
-  /// F to where the output lies, and dF' back. Collective over the group unless local. Enqueue on exec.
+  [[nodiscard]] bool exists() const { return is_local || kept != nullptr || forward != nullptr; }
+  /// F to where the output lies, and dF' back. Not of a local one. Collective over the group. Enqueue on exec.
   void bring(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
              pmm::DistMatrix<T> const& to) const {
     if (kept)
       select_rows(exec, *kept, from.storage(), from.extents().columns, to.storage());
     else
-      run(exec, forward, from, to);
+      forward->run(exec, from, to);
   }
   void bring_back(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                   pmm::DistMatrix<T> const& to) const {
     if (kept)
       spread_rows(exec, *kept, from.storage(), from.extents().columns, to.storage());
     else
-      run(exec, backward, from, to);
-  }
-
- private:
-  void run(runtime::DefaultExec const& exec, std::shared_ptr<pmm::Relayout<T> const> const& relayout,
-           pmm::DistMatrix<T> const& from, pmm::DistMatrix<T> const& to) const {
-    if (is_local)
-      Kokkos::deep_copy(exec, to.storage(), from.storage());
-    else
-      relayout->run(exec, from, to);
+      backward->run(exec, from, to);
   }
 };
 
@@ -64,8 +56,9 @@ template<class T>
 /// Lists the arrays of make_residual_path().
 void plan_residual_arrays(pmm::StepPlan& step, GcnLayerPlan const& plan, GcnEpochTraits const& traits);
 
-/// to := to + from, of equal placements (Error). Enqueues on exec.
+/// sum := x + y, of equal placements (Error); may be one of them. Enqueues on exec.
 template<class T>
-void add(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from, pmm::DistMatrix<T> const& to);
+void add(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x, pmm::DistMatrix<T> const& y,
+         pmm::DistMatrix<T> const& sum);
 
 } // namespace orthant::models

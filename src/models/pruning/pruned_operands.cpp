@@ -116,7 +116,7 @@ GcnOperands<T> make_pruned_operands(pmm::ProcessGrid const& grid, graph::GraphSt
       for (auto const row : outputs)
         places.push_back(
             static_cast<runtime::LocalColumn>(std::ranges::lower_bound(inputs, row) - inputs.begin()));
-      operands.residuals.push_back(ResidualPath<T>::local(
+      operands.residuals.push_back(ResidualPath<T>::of_kept_rows(
           std::make_shared<pmm::RowSelection>(pmm::make_row_selection(places, std::ssize(inputs)))));
     }
   }

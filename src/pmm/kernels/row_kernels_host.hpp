@@ -40,6 +40,51 @@ struct HostActivationBackward {
   T scale = 1;
 };
 
+/// RMSNorm, ReLU and dropout of rows (models/core/rms_norm.hpp has the formulas):
+///
+///   result(i, j) := [addend(i, j) +] M keep_scale max(n_ij, 0)      n_ij = r_i z_ij factors(j)
+///
+/// M as in HostActivation: 0 if a word is at most `last_dropped`. All sums over a row are taken in its order.
+template<class T>
+struct HostNorm {
+  std::int64_t num_columns = 0;
+  T const* z = nullptr;
+  T const* factors = nullptr; // [columns]
+  T inverse_width = 0;        // 1 / columns of all ranks
+  T epsilon = 0;
+  T keep_scale = 1;
+  bool has_squares = false;               // inverse_rms holds the sums of squares over all ranks
+  T* inverse_rms = nullptr;               // [rows] := r
+  std::uint32_t* passed = nullptr;        // [rows x words] := a bit per element: M n > 0
+  std::int64_t const* row_keys = nullptr; // [rows], null: M = 1
+  std::uint64_t first_column = 0;
+  std::uint64_t key = 0;
+  std::uint32_t last_dropped = 0;
+  T const* addend = nullptr; // null: none; may be the result
+  T* result = nullptr;
+};
+
+/// dn_ij = keep_scale gradient(i, j) where `passed`, else 0:
+///
+///   row_sums(i) := r_i sum_j dn_ij factors(j) z_ij               factor_gradient(j) := sum_i dn_ij r_i z_ij
+///   z_gradient(i, j) := r_i (dn_ij factors(j) - z_ij r_i row_sums(i) inverse_width)
+template<class T>
+struct HostNormBackward {
+  std::int64_t num_rows = 0;
+  std::int64_t num_columns = 0;
+  T const* z = nullptr;
+  T const* factors = nullptr;
+  T inverse_width = 0;
+  T keep_scale = 1;
+  T const* inverse_rms = nullptr;
+  std::uint32_t const* passed = nullptr;
+  T const* gradient = nullptr;
+  T* row_sums = nullptr;
+  T* z_gradient = nullptr; // may be the gradient
+  T* factor_gradient = nullptr;
+  bool sums_rows = false; // normalise_backward, called for all columns, takes the row sums in passing
+};
+
 /// The three passes of a softmax loss (row_loss_kernels.hpp) on rows. With a gradient, rows without label
 /// or not of group 0 do not count: they cost nothing but the zeros of their gradient.
 template<class T>
@@ -61,6 +106,14 @@ struct HostRowKernels {
   void (*activate)(HostActivation<T> const&, std::int64_t begin, std::int64_t end);
   /// All rows of columns [begin, end).
   void (*activate_backward)(HostActivationBackward<T> const&, std::int64_t begin, std::int64_t end);
+  /// inverse_rms(i) := sum_j z_ij^2, rows [begin, end).
+  void (*square_rows)(HostNorm<T> const&, std::int64_t begin, std::int64_t end);
+  /// The rest, rows [begin, end).
+  void (*normalise)(HostNorm<T> const&, std::int64_t begin, std::int64_t end);
+  /// row_sums, rows [begin, end).
+  void (*sum_norm_gradient)(HostNormBackward<T> const&, std::int64_t begin, std::int64_t end);
+  /// z_gradient and factor_gradient (long_sums.hpp), all rows of columns [begin, end).
+  void (*normalise_backward)(HostNormBackward<T> const&, std::int64_t begin, std::int64_t end);
   /// row_max(i) := the largest of row i, -infinity of none. A NaN is no maximum.
   void (*find_maxima)(HostSoftmax<T> const&, std::int64_t begin, std::int64_t end);
   /// packed, and gradient(i, j) := exp(z_ij - m_i) if there is one. A NaN reaches the sum.
@@ -81,8 +134,9 @@ template<class T>
 [[nodiscard]] std::vector<HostRowKernels<T>> supported_row_kernels();
 
 template<class T>
-[[nodiscard]] HostRowKernels<T> best_row_kernels() {
-  return supported_row_kernels<T>().back();
+[[nodiscard]] HostRowKernels<T> const& best_row_kernels() {
+  static auto const best = supported_row_kernels<T>().back();
+  return best;
 }
 
 } // namespace orthant::pmm::host_rows

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/plan/spmm_times.hpp"
+
+#include "runtime/comm/text_exchange.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+namespace orthant::models {
+namespace {
+
+constexpr auto kind = "spmm_times";
+constexpr std::int64_t format = 1;
+constexpr std::int64_t most_width = std::int64_t{1} << 20;
+
+/// Per non-zero.
+double seconds_of(SpmmTimes::Point const& point) {
+  return static_cast<double>(point.width) * point.seconds;
+}
+
+/// What is wrong with it; empty: nothing.
+std::string fault_of(SpmmTimes const& times, std::string_view dtype) {
+  if (times.points.empty()) return "it has no times";
+  std::int64_t before = 0;
+  for (auto const& [width, seconds] : times.points) {
+    if (width <= before || width > most_width)
+      return fmt::format("width {} after {}: widths increase, and are at most {}", width, before, most_width);
+    if (!std::isfinite(seconds) || seconds <= 0)
+      return fmt::format("{} seconds at width {}: times are above 0", seconds, width);
+    before = width;
+  }
+  if (times.dtype != dtype)
+    return fmt::format("its times are those of {}, and training computes in {}", times.dtype, dtype);
+  return {};
+}
+
+SpmmTimes times_of(nlohmann::json const& json) {
+  SpmmTimes times;
+  for (auto const& point : json.at("times")) {
+    auto const& width = point.at("width");
+    times.points.push_back({width.is_number_integer() ? width.get<std::int64_t>() : 0,
+                            point.at("seconds_per_nonzero_and_column").get<double>()});
+  }
+  times.processor = json.at("processor").get<std::string>();
+  times.date = json.at("date").get<std::string>();
+  times.dtype = json.at("dtype").get<std::string>();
+  times.version = json.at("version").get<std::string>();
+  return times;
+}
+
+} // namespace
+
+double SpmmTimes::seconds(std::int64_t num_nonzeros, std::int64_t width) const {
+  auto const nonzeros = static_cast<double>(num_nonzeros);
+  auto const above = std::ranges::lower_bound(points, width, {}, &Point::width);
+  if (above == points.end()) return nonzeros * static_cast<double>(width) * points.back().seconds;
+  if (above == points.begin()) return nonzeros * seconds_of(points.front());
+  auto const& below = *std::prev(above);
+  auto const part =
+      static_cast<double>(width - below.width) / static_cast<double>(above->width - below.width);
+  return nonzeros * (seconds_of(below) + part * (seconds_of(*above) - seconds_of(below)));
+}
+
+SpmmTimes const& built_in_spmm_times() {
+  // One A100: github.com/hpcgroup/plexus, kernel_curve.json. 0.1 ns: 4 bytes at 40 GB/s, a core of an EPYC (Zen 4).
+  constexpr auto widest = 0.1e-9;
+  static SpmmTimes const times{{{4, 13 * widest},
+                                {8, 7 * widest},
+                                {16, 3.6 * widest},
+                                {32, 1.9 * widest},
+                                {64, 1.28 * widest},
+                                {128, widest}},
+                               "",
+                               "",
+                               "",
+                               ""};
+  return times;
+}
+
+double spmm_seconds(pmm::StepPlan const& step, SpmmTimes const& times) {
+  auto sum = 0.0;
+  for (auto const& product : products_of(step))
+    if (product.is_sparse && product.n > 0) sum += times.seconds(product.num_nonzeros, product.n);
+  return sum;
+}
+
+std::string text_of(SpmmTimes const& times) {
+  auto points = nlohmann::ordered_json::array();
+  for (auto const& [width, seconds] : times.points)
+    points.push_back({{"width", width}, {"seconds_per_nonzero_and_column", seconds}});
+  nlohmann::ordered_json const json{{"table", kind},
+                                    {"format", format},
+                                    {"processor", times.processor},
+                                    {"date", times.date},
+                                    {"dtype", times.dtype},
+                                    {"version", times.version},
+                                    {"times", std::move(points)}};
+  return json.dump(1) + "\n";
+}
+
+SpmmTimes parse_spmm_times(std::string_view text, std::filesystem::path const& path, std::string_view dtype) {
+  auto const refuse = [&](std::string const& fault) {
+    runtime::throw_user("cannot use the table '{}': {}; orthant bench spmm --table writes one", path.string(),
+                        fault);
+  };
+  SpmmTimes times;
+  try {
+    auto const json = nlohmann::json::parse(text);
+    if (json.at("table") != kind || json.at("format") != format) refuse("it is none of this version");
+    times = times_of(json);
+  } catch (nlohmann::json::exception const&) {
+    refuse("it is no table of times of sparse products");
+  }
+  if (auto const fault = fault_of(times, dtype); !fault.empty()) refuse(fault);
+  return times;
+}
+
+SpmmTimes read_spmm_times(runtime::Communicator const& comm, std::filesystem::path const& path,
+                          std::string_view dtype) {
+  if (path.empty()) return built_in_spmm_times();
+  std::string text;
+  runtime::together(comm, [&] {
+    if (!comm.is_root()) return;
+    if (!std::filesystem::is_regular_file(path))
+      runtime::throw_user("cannot read the table '{}': there is no such file", path.string());
+    std::ifstream file(path, std::ios::binary);
+    text.assign(std::istreambuf_iterator<char>(file), {});
+    if (!file.is_open())
+      runtime::throw_user("cannot read the table '{}': it cannot be opened", path.string());
+    std::ignore = parse_spmm_times(text, path, dtype);
+  });
+  runtime::broadcast_text(comm, text, 0);
+  return parse_spmm_times(text, path, dtype);
+}
+
+} // namespace orthant::models

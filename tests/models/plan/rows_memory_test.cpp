@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory of the schedule rows: the listed arrays of a rank beside a short formula, term by term. That the list is
+// what is allocated: training_arrays_test.cpp. With u = N w / P numbers, w columns aggregated at most:
+//
+//   A^        4 nnz / (Ga Gc) + 8 N / Gc; a transpose beside it as much again, with 8 N / Ga
+//   kept      4 N / P (sum of D_l+1, and of D_l where layer l aggregates first)
+//   passing   4 u (Gc operand + Ga partial result + 4 of messages and gradients)
+#include "models/gnn/grid_cost.hpp"
+#include "models/plan/gcn_step.hpp"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <map>
+#include <numeric>
+
+namespace orthant::testing {
+namespace {
+
+struct Graph {
+  char const* name;
+  std::int64_t num_vertices, num_nonzeros;
+  std::vector<std::int64_t> widths;
+  bool is_symmetric;
+};
+Graph const products{"products", 2'449'029, 126'167'053, {100, 128, 128, 47}, true};
+Graph const papers{"papers100M", 111'059'956, 1'726'745'828, {128, 128, 128, 172}, false};
+
+graph::StoreFacts facts_of(Graph const& graph) {
+  graph::StoreFacts facts;
+  facts.num_vertices = graph.num_vertices;
+  facts.num_entries = graph.num_nonzeros - graph.num_vertices;
+  facts.is_symmetric = graph.is_symmetric;
+  facts.feature_kind = graph::FeatureKind::dense;
+  facts.num_features = graph.widths.front();
+  facts.label_kind = graph::LabelKind::single;
+  facts.num_classes = graph.widths.back();
+  return facts;
+}
+
+models::GcnSettings settings_of(Graph const& graph, models::Schedule schedule) {
+  models::GcnSettings settings;
+  settings.hidden_widths.assign(graph.widths.begin() + 1, graph.widths.end() - 1);
+  settings.dropout = 0;
+  settings.schedule = schedule;
+  return settings;
+}
+
+/// In bytes.
+struct Terms {
+  double adjacency = 0;
+  double kept = 0;
+  double passing = 0;
+
+  [[nodiscard]] double sum() const { return adjacency + kept + passing; }
+};
+
+Terms formula(Graph const& graph, models::GcnPlan const& plan, pmm::GridShape const& shape) {
+  auto const n = static_cast<double>(graph.num_vertices);
+  auto const own = n / shape.num_ranks();
+  auto const a = static_cast<double>(shape.x), c = static_cast<double>(shape.z);
+  Terms terms;
+  auto const columns = 4 * static_cast<double>(graph.num_nonzeros) / (a * c);
+  terms.adjacency = columns + 8 * n / c + (graph.is_symmetric ? 0 : columns + 8 * n / a);
+  std::int64_t widest = 0;
+  for (auto const& layer : plan.layers) {
+    auto const in = layer.aggregates_first ? layer.input.extents.columns : 0;
+    terms.kept += 4 * own * static_cast<double>(in + layer.output.extents.columns);
+    widest = std::max(widest, layer.aggregated_width());
+  }
+  terms.passing = 4 * own * static_cast<double>(widest) * (c + a + 4);
+  return terms;
+}
+
+struct Listed {
+  Terms terms;
+  double features = 0; // let go after the first step
+  double rest = 0;
+};
+
+Listed listed(Graph const& graph, models::GcnPlan const& plan, pmm::GridShape const& shape) {
+  auto const step =
+      models::list_of_rank(shape, {}, facts_of(graph), plan, settings_of(graph, models::Schedule::rows));
+  std::map<std::string, double> sums;
+  for (auto const& [label, bytes] : models::arrays_by_label(step))
+    sums[label] = static_cast<double>(bytes);
+  auto const take = [&](std::initializer_list<char const*> labels) {
+    return std::accumulate(labels.begin(), labels.end(), 0.0, [&](double sum, char const* label) {
+      auto const found = sums.find(label);
+      if (found == sums.end()) return sum;
+      sum += found->second;
+      sums.erase(found);
+      return sum;
+    });
+  };
+  Listed result;
+  result.terms.adjacency =
+      take({"orthant::models::csr/columns", "orthant::models::csr/row_offsets", "orthant::pmm::columns",
+            "orthant::pmm::row_offsets", "orthant::models::row_scale", "orthant::models::column_scale"});
+  result.terms.kept = take({"orthant::models::output", "orthant::models::aggregated"});
+  result.terms.passing =
+      take({"orthant::pmm::workspace", "orthant::models::gradient", "orthant::models::middle"});
+  result.features = take({"orthant::models::features"});
+  for (auto const& [label, bytes] : sums)
+    result.rest += bytes;
+  return result;
+}
+
+/// What the formula leaves out, or counts and no array holds.
+Terms differences(Graph const& graph, models::GcnPlan const& plan, pmm::GridShape const& shape) {
+  auto const n = static_cast<double>(graph.num_vertices);
+  auto const own = n / shape.num_ranks();
+  auto const a = static_cast<double>(shape.x), c = static_cast<double>(shape.z);
+  Terms terms;
+  // The scales of rows and columns, which fold the normalisation into the product. Where one block serves both
+  // directions, they are exchanged for the way back, in the order of the other axis: twice as many.
+  terms.adjacency = (graph.is_symmetric ? 2 : 1) * (4 * n / a + 4 * n / c);
+  std::int64_t widest = 0, gradient = 0;
+  for (auto const& layer : plan.layers) {
+    widest = std::max(widest, layer.aggregated_width());
+    gradient = std::max(gradient, layer.output.extents.columns);
+  }
+  auto const u = 4 * own * static_cast<double>(widest);
+  // The four others are the gradient, as wide as the widest output, U or dH, and with columns in parts one exchange;
+  // MPI's messages are no arrays.
+  terms.passing =
+      u * (static_cast<double>(gradient) / static_cast<double>(widest) + 1 + (shape.y > 1 ? 1 : 0) - 4);
+  // Both directions use the same two buffers: with a transpose each is as long as the longer of both.
+  if (!graph.is_symmetric) terms.passing += u * (2 * std::max(a, c) - a - c);
+  // Whole rows need no operand, or no partial result, of their own.
+  if (shape.y == 1 && shape.z == 1 && graph.is_symmetric) terms.passing -= u;
+  if (shape.y == 1 && shape.x == 1 && graph.is_symmetric) terms.passing -= u;
+  if (shape.y == 1 && shape.x == 1 && shape.z == 1 && !graph.is_symmetric) terms.passing -= 2 * u;
+  return terms;
+}
+
+void expect_terms(Graph const& graph, pmm::GridShape const& shape) {
+  SCOPED_TRACE(::testing::Message() << graph.name << " on " << shape.to_string());
+  auto const plan = models::plan_gcn(facts_of(graph), settings_of(graph, models::Schedule::rows));
+  auto const expected = formula(graph, plan, shape);
+  auto const extra = differences(graph, plan, shape);
+  auto const found = listed(graph, plan, shape);
+  // Rows that do not divide: a cell of 38,000 rows or more has one too many, columns and rows of A^ a few.
+  auto const close = 1e-4;
+  // Products with weights gather the widest of them in the same workspace.
+  auto const weight = 4.0 * 128 * 172;
+  EXPECT_NEAR(found.terms.adjacency, expected.adjacency + extra.adjacency, close * found.terms.adjacency);
+  EXPECT_NEAR(found.terms.kept, expected.kept + extra.kept, close * found.terms.kept);
+  EXPECT_NEAR(found.terms.passing, expected.passing + extra.passing, close * found.terms.passing + weight);
+  auto const own = static_cast<double>(graph.num_vertices) / shape.num_ranks();
+  EXPECT_NEAR(found.features, 4 * own * static_cast<double>(graph.widths.front()), close * found.features);
+  // Ids, targets and the loss: 41 bytes per own vertex; parameters and moments.
+  EXPECT_NEAR(found.rest, 41 * own, 2e6);
+}
+
+TEST(MemoryOfRows, IsTheFormulaTermByTerm) {
+  for (auto const& graph : {products, papers})
+    for (auto const& shape : {pmm::GridShape{1, 1, 1, 1},
+                              {1, 4, 1, 1},
+                              {1, 1, 4, 1},
+                              {1, 1, 1, 4},
+                              {1, 2, 2, 2},
+                              {1, 2, 4, 2},
+                              {1, 4, 2, 4},
+                              {1, 2, 8, 1},
+                              {1, 4, 1, 4},
+                              {1, 4, 4, 4},
+                              {1, 2, 8, 4}})
+      expect_terms(graph, shape);
+}
+
+TEST(MemoryOfRows, IsWithinTenPercentOfTheFormula) {
+  auto const expect_close = [](Graph const& graph, pmm::GridShape const& shape) {
+    auto const plan = models::plan_gcn(facts_of(graph), settings_of(graph, models::Schedule::rows));
+    auto const expected = formula(graph, plan, shape).sum();
+    auto const found =
+        models::cost_of_grid(shape, facts_of(graph), settings_of(graph, models::Schedule::rows)).array_bytes;
+    if (shape.y == 1 && (shape.x == 1 || shape.z == 1)) // the operand, or the result, is the matrix itself
+      EXPECT_LE(static_cast<double>(found), expected) << graph.name << " on " << shape.to_string();
+    else
+      EXPECT_NEAR(static_cast<double>(found), expected, 0.1 * expected)
+          << graph.name << " on " << shape.to_string();
+  };
+  for (auto const num_ranks : {8, 16, 64})
+    for (auto const& shape : pmm::all_shapes(num_ranks))
+      expect_close(products, shape);
+  // With a transpose if the axes of A^ are equally long.
+  for (auto const& shape :
+       {pmm::GridShape{1, 2, 2, 2}, {1, 2, 4, 2}, {1, 4, 1, 4}, {1, 4, 4, 4}, {1, 8, 4, 8}})
+    expect_close(papers, shape);
+}
+
+TEST(MemoryOfRows, HoldsOneBlockOfTheAdjacency) {
+  pmm::GridShape const shape{1, 2, 4, 2};
+  auto const of = [&](models::Schedule schedule) {
+    return models::cost_of_grid(shape, facts_of(products), settings_of(products, schedule)).adjacency_bytes;
+  };
+  auto const rows = of(models::Schedule::rows);
+  auto const pmm3d = of(models::Schedule::pmm3d);
+  EXPECT_NEAR(static_cast<double>(rows) / 1e6, 155.56, 0.01);
+  EXPECT_NEAR(static_cast<double>(pmm3d) / 1e6, 437.1, 0.5);
+}
+
+} // namespace
+} // namespace orthant::testing
