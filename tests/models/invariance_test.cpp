@@ -106,8 +106,8 @@ TEST_P(GridInvariance, TwentyEpochsWithDropoutInEveryProductOrder) {
 }
 
 TEST_P(GridInvariance, EveryPermutationOfTheStore) {
-  for (auto const permutation :
-       {graph::PermutationKind::natural, graph::PermutationKind::single, graph::PermutationKind::cluster})
+  for (auto const permutation : {graph::PermutationKind::natural, graph::PermutationKind::single,
+                                 graph::PermutationKind::cluster, graph::PermutationKind::pieces})
     expect_equal_losses(small_model(), short_training(5), graph_text, permutation);
 }
 

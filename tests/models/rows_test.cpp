@@ -76,8 +76,8 @@ TEST_P(OwnedBlock, IsThePartOfTheMatrixThatTheRolesName) {
   for (auto const* const graph :
        {"sbm:vertices=101,edges=600,features=3,classes=2",
         "sbm:vertices=101,edges=600,features=3,classes=2,directed=1", "ring:vertices=5,features=1,classes=2"})
-    for (auto const permutation :
-         {graph::PermutationKind::twofold, graph::PermutationKind::single, graph::PermutationKind::natural}) {
+    for (auto const permutation : {graph::PermutationKind::twofold, graph::PermutationKind::single,
+                                   graph::PermutationKind::natural, graph::PermutationKind::pieces}) {
       auto const store = store_of_dataset(world_, graph, permutation);
       auto const whole = whole_matrix(store);
       auto const n = store.facts().num_vertices;

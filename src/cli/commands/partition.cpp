@@ -85,6 +85,8 @@ void summarize(graph::PartitionReport const& report, std::string const& output, 
         "METIS        {} parts: cut {} edges, communication volume {} vertices, balance {:.3f}: {}\n",
         report.metis->num_parts, report.metis->cut, report.metis->volume, report.metis->balance,
         report.metis_file.string()));
+  if (report.has_pieces_by_id)
+    print("order        pieces are cut from the order of the ids: the graph is too large for METIS\n");
   if (report.statistics) print(graph::format_statistics(*report.statistics, facts));
   print(fmt::format("matrix       {} entries ({} self loops), {}\n", facts.num_entries, facts.num_self_loops,
                     facts.is_symmetric ? "symmetric" : "directed"));
@@ -156,10 +158,11 @@ std::unique_ptr<Command> make_partition() {
   command->option("--format", options->format, "Format of the input: auto, ogb, edgelist, mtx or npy",
                   one_of({"auto", "ogb", "edgelist", "mtx", "npy"}));
   command->output("-o,--output", options->output, "Store to write (HDF5)");
-  command->option(
-      "--permute", options->permute,
-      "Order of the vertices: double (balanced blocks), single, none or cluster (balanced and local)",
-      one_of({"double", "single", "none", "cluster"}));
+  command->option("--permute", options->permute,
+                  "Order of the vertices: double (balanced blocks), single, none, cluster (balanced and "
+                  "local), or pieces "
+                  "(the same for train --schedule rows)",
+                  one_of({"double", "single", "none", "cluster", "pieces"}));
   command->option("--normalize", options->normalize, "sym: D^-1/2 (A+I) D^-1/2; row: D^-1 (A+I); none: A",
                   one_of({"sym", "row", "none"}));
   command->flag("--directed", options->directed,
@@ -185,7 +188,8 @@ std::unique_ptr<Command> make_partition() {
   command->option("--metis", options->metis, "Also write METIS's assignment to this many parts",
                   whole_number(0, std::numeric_limits<std::int32_t>::max()));
   command->option("--seed", options->seed, "Seed of all randomness", whole_number(0));
-  command->flag("--stats", options->stats, "Print balance, degrees and halo volumes");
+  command->flag("--stats", options->stats,
+                "Print degrees, balance of each order for both schedules, needed rows and halo volumes");
   command->flag("--force", options->force, "Replace an output that exists");
   add_force_memory_option(*command, options->force_memory);
   command->set_needs_device(false);

@@ -3,8 +3,11 @@
 
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
+#include "runtime/files/staged_file.hpp"
 
 #include <algorithm>
+#include <fmt/format.h>
+#include <iterator>
 #include <limits>
 #include <metis.h>
 #include <numeric>
@@ -81,15 +84,25 @@ Adjacency make_adjacency(std::int64_t num_vertices, std::vector<std::array<std::
   return graph;
 }
 
-void require_metis_size(std::int64_t num_edges, std::string const& what) {
-  constexpr std::int64_t most = std::numeric_limits<idx_t>::max();
-  if (num_edges > most / 2)
-    runtime::throw_user("{}: METIS counts adjacency entries in 32 bits, so it takes at most {} edges; this "
-                        "graph has {}",
-                        what, most / 2, num_edges);
+namespace {
+constexpr std::int64_t most_metis_vertices = std::numeric_limits<idx_t>::max();
+constexpr std::int64_t most_metis_edges = most_metis_vertices / 2; // each counts at both ends
+} // namespace
+
+bool fits_metis(std::int64_t num_edges, std::int64_t num_vertices) {
+  return num_edges <= most_metis_edges && num_vertices <= most_metis_vertices;
 }
 
-MetisResult partition_with_metis(Adjacency const& graph, std::int64_t num_parts, std::uint64_t seed) {
+void require_metis_size(std::int64_t num_edges, std::int64_t num_vertices, std::string const& what) {
+  if (!fits_metis(num_edges, num_vertices))
+    runtime::throw_user(
+        "{}: METIS counts in 32 bits, so it takes at most {} edges and {} vertices; this graph "
+        "has {} and {}",
+        what, most_metis_edges, most_metis_vertices, num_edges, num_vertices);
+}
+
+MetisResult partition_with_metis(Adjacency const& graph, std::int64_t num_parts, std::uint64_t seed,
+                                 MetisMethod method) {
   auto const n = graph.num_vertices();
   MetisResult result;
   result.num_parts = std::clamp<std::int64_t>(num_parts, 1, n);
@@ -110,9 +123,9 @@ MetisResult partition_with_metis(Adjacency const& graph, std::int64_t num_parts,
     // METIS takes pointers to mutable data and only reads these.
     auto* const offsets = const_cast<idx_t*>(graph.offsets.data());
     auto* const neighbours = const_cast<idx_t*>(graph.neighbours.data());
-    auto const status =
-        METIS_PartGraphKway(&vertices, &constraints, offsets, neighbours, nullptr, nullptr, nullptr, &parts,
-                            nullptr, nullptr, options, &cut, result.parts.data());
+    auto const find = method == MetisMethod::kway ? METIS_PartGraphKway : METIS_PartGraphRecursive;
+    auto const status = find(&vertices, &constraints, offsets, neighbours, nullptr, nullptr, nullptr, &parts,
+                             nullptr, nullptr, options, &cut, result.parts.data());
     ORTHANT_REQUIRE(status == METIS_OK, "METIS: ", name_of_status(status));
   }
   measure(graph, result);
@@ -130,6 +143,20 @@ std::vector<std::int32_t> scatter_parts(runtime::Communicator const& comm, std::
   std::vector<std::int32_t> mine(index(receive_counts[0]));
   runtime::all_to_allv(runtime::host, comm, parts, send_counts, mine, receive_counts);
   return mine;
+}
+
+void write_assignment(std::filesystem::path const& path, std::span<std::int32_t const> parts) {
+  runtime::StagedFile staged(path, "METIS");
+  std::string text;
+  constexpr std::size_t flush_at = std::size_t{1} << 20;
+  for (auto const part : parts) {
+    fmt::format_to(std::back_inserter(text), "{}\n", part);
+    if (text.size() < flush_at) continue;
+    staged.file().append(text);
+    text.clear();
+  }
+  staged.file().append(text);
+  staged.publish();
 }
 
 } // namespace orthant::graph

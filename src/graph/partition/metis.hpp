@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,13 +38,18 @@ struct MetisResult {
   double balance = 1;      // largest part / mean part, in vertices
 };
 
+/// How METIS finds the parts. Bisections number them along a tree: parts of near numbers are near each other
+/// in the graph.
+enum class MetisMethod : std::uint8_t { kway, bisections };
+
 /// Serial; the same parts for the same graph and seed. Error where METIS fails.
 [[nodiscard]] MetisResult partition_with_metis(Adjacency const& graph, std::int64_t num_parts,
-                                               std::uint64_t seed);
+                                               std::uint64_t seed, MetisMethod method = MetisMethod::kway);
 
-/// UserError where METIS cannot take a graph of that many edges (self loops not counted); `what` begins the
-/// message.
-void require_metis_size(std::int64_t num_edges, std::string const& what);
+/// Whether METIS can take a graph of that many edges (self loops not counted) and vertices.
+[[nodiscard]] bool fits_metis(std::int64_t num_edges, std::int64_t num_vertices);
+/// UserError where it cannot; `what` begins the message.
+void require_metis_size(std::int64_t num_edges, std::int64_t num_vertices, std::string const& what);
 
 /// The graph on rank 0 (empty elsewhere). `edges` as of EdgeStore. Collective.
 template<class Edges>
@@ -76,6 +82,9 @@ template<class Edges>
 [[nodiscard]] std::vector<std::int32_t> scatter_parts(runtime::Communicator const& comm,
                                                       std::int64_t num_vertices,
                                                       std::span<std::int32_t const> parts);
+
+/// One part a line, in order of original ids. Not collective.
+void write_assignment(std::filesystem::path const& path, std::span<std::int32_t const> parts);
 
 /// Vertices of a cluster: some thousand clusters, so that they balance blocks, but large enough that most
 /// edges of a graph with locality stay inside, and small enough for a core's cache.

@@ -11,12 +11,9 @@
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
-#include "runtime/files/staged_file.hpp"
 #include "runtime/machine/process_memory.hpp"
 
 #include <algorithm>
-#include <iterator>
-#include <limits>
 #include <mpi.h>
 #include <utility>
 
@@ -61,21 +58,6 @@ class Steps {
   std::string step_;
   double since_ = MPI_Wtime();
 };
-
-/// One part a line, in order of original ids. On rank 0.
-void write_assignment(std::filesystem::path const& path, std::vector<std::int32_t> const& parts) {
-  runtime::StagedFile staged(path, "METIS");
-  std::string text;
-  constexpr std::size_t flush_at = std::size_t{1} << 20;
-  for (auto const part : parts) {
-    fmt::format_to(std::back_inserter(text), "{}\n", part);
-    if (text.size() < flush_at) continue;
-    staged.file().append(text);
-    text.clear();
-  }
-  staged.file().append(text);
-  staged.publish();
-}
 
 template<class Id, bool is_weighted>
 class Partitioner {
@@ -139,15 +121,27 @@ class Partitioner {
   }
 
   Placement place(PermutationKind kind, std::span<std::int64_t const> degrees) {
+    auto const n = report_.facts.num_vertices;
     std::vector<std::int32_t> clusters;
-    if (kind == PermutationKind::cluster) {
+    if (kind == PermutationKind::cluster || kind == PermutationKind::pieces) {
       steps_.begin("finding clusters");
-      auto const n = report_.facts.num_vertices;
       auto const size = vertices_per_cluster(n);
       auto const num_clusters = (n + size - 1) / size;
-      clusters = scatter_parts(comm_, n, run_metis(num_clusters, "--permute cluster").parts);
+      if (kind == PermutationKind::pieces && !fits_metis()) {
+        report_.has_pieces_by_id = true;
+        clusters = clusters_by_id(comm_, n, num_clusters);
+      } else {
+        auto const method = kind == PermutationKind::cluster ? MetisMethod::kway : MetisMethod::bisections;
+        auto const what = fmt::format("--permute {}", name_of(kind));
+        clusters = scatter_parts(comm_, n, run_metis(num_clusters, what, method).parts);
+      }
     }
-    return place_vertices(comm_, report_.facts.num_vertices, kind, options_.seed, degrees, clusters);
+    return place_vertices(comm_, n, kind, options_.seed, degrees, clusters);
+  }
+
+  [[nodiscard]] bool fits_metis() const {
+    auto const num_edges = edges_.num_edges() - edges_.num_self_loops();
+    return num_edges <= options_.most_metis_edges && graph::fits_metis(num_edges, report_.facts.num_vertices);
   }
 
   /// The entries of an edge: A[target, source], and where A is symmetric its mirror image.
@@ -247,13 +241,12 @@ class Partitioner {
     return fetch_block(comm_, n, in_block, rows);
   }
 
-  MetisResult run_metis(std::int64_t num_parts, std::string const& what) {
-    require_metis_size(edges_.num_edges() - edges_.num_self_loops(), what);
-    if (report_.facts.num_vertices > std::numeric_limits<std::int32_t>::max())
-      throw_user("{}: METIS takes at most 2^31-1 vertices", what);
+  MetisResult run_metis(std::int64_t num_parts, std::string const& what,
+                        MetisMethod method = MetisMethod::kway) {
+    require_metis_size(edges_.num_edges() - edges_.num_self_loops(), report_.facts.num_vertices, what);
     auto const graph = gather_adjacency(comm_, edges_, report_.facts.num_vertices);
     return together(comm_, [&] {
-      return comm_.is_root() ? partition_with_metis(graph, num_parts, options_.seed) : MetisResult{};
+      return comm_.is_root() ? partition_with_metis(graph, num_parts, options_.seed, method) : MetisResult{};
     });
   }
 
@@ -275,28 +268,15 @@ class Partitioner {
     GraphStatistics statistics;
     statistics.degrees = measure_degrees(comm_, degrees);
     auto const n = report_.facts.num_vertices;
-    bool const fits_metis = edges_.num_edges() <= std::numeric_limits<std::int32_t>::max() / 2 &&
-                            n <= std::numeric_limits<std::int32_t>::max();
     for (auto const kind : {PermutationKind::natural, PermutationKind::single, PermutationKind::twofold,
-                            PermutationKind::cluster}) {
-      if (kind == PermutationKind::cluster && !fits_metis) continue;
+                            PermutationKind::cluster, PermutationKind::pieces}) {
+      if (kind == PermutationKind::cluster && !fits_metis()) continue;
       auto const placement = place(kind, degrees);
       edges_.set_placement(placement);
       steps_.begin("measuring permutation " + std::string(name_of(kind)));
-      BlockCounts counts(n);
-      auto const add = [&](std::int64_t row, std::int64_t column, float) { counts.add(row, column); };
-      edges_.for_each_edge(
-          false,
-          [&](Placed const& edge) {
-            bool const is_loop = edge.local[0] == edge.other[0]; // counted with the added ones
-            if (!is_loop) for_each_entry(edge, Order::p1, add);
-          },
-          [] {}, steps_.reporter());
-      for (std::size_t i = 0; i < placement.positions[0].size(); ++i)
-        counts.add(placement.of(Order::p1)[i], placement.of(Order::p2)[i]);
-      statistics.permutations.push_back({kind, counts.imbalance(comm_)});
+      statistics.permutations.push_back({kind, count_blocks(placement)});
     }
-    if (!fits_metis) return statistics;
+    if (!fits_metis()) return statistics;
 
     steps_.begin("measuring METIS");
     auto const graph = gather_adjacency(comm_, edges_, n);
@@ -309,6 +289,26 @@ class Partitioner {
         });
     static_cast<void>(steps_.lap());
     return statistics;
+  }
+
+  std::array<GridStatistics, 4> count_blocks(Placement const& placement) {
+    BlockCounts counts(comm_, placement.num_vertices);
+    auto const positions = [](std::array<Id, 2> const& of) {
+      return BlockCounts::Positions{static_cast<std::int64_t>(of[0]), static_cast<std::int64_t>(of[1])};
+    };
+    edges_.for_each_edge(
+        false,
+        [&](Placed const& edge) {
+          if (edge.local[0] == edge.other[0]) return; // counted with the added ones
+          counts.add(positions(edge.local), positions(edge.other));
+          if (report_.facts.is_symmetric) counts.add(positions(edge.other), positions(edge.local));
+        },
+        [&] { counts.deliver(); }, steps_.reporter());
+    for (std::size_t i = 0; i < placement.positions[0].size(); ++i) {
+      BlockCounts::Positions const at{placement.of(Order::p1)[i], placement.of(Order::p2)[i]};
+      counts.add(at, at);
+    }
+    return counts.finish();
   }
 
   StoreWriter& writer_;

@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +41,8 @@ struct PartitionOptions {
   std::int64_t metis_parts = 0; // > 0: METIS's assignment, one part a line in order of ids, beside the store
   bool measures_statistics = false;
   bool uses_wide_ids = false; // 64-bit ids in memory even where 32 bits do: for tests of that path
+  /// Of a graph with more edges, pieces are cut from the order of the ids: for tests of that path.
+  std::int64_t most_metis_edges = std::numeric_limits<std::int64_t>::max();
   /// Called on rank 0 now and then: what is being done, and how much of it (0..1).
   std::function<void(std::string const& step, double fraction)> on_progress;
 };
@@ -54,6 +57,7 @@ struct PartitionReport {
   std::int64_t store_bytes = 0;
   std::int64_t peak_memory_bytes = 0; // resident, summed over ranks
   StoreFacts facts;
+  bool has_pieces_by_id = false; // the graph is too large for METIS
   std::optional<MetisStatistics> metis;
   std::filesystem::path metis_file;
   std::optional<GraphStatistics> statistics;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/partition/placement.hpp"
 
+#include "graph/partition/pieces.hpp"
+#include "graph/store/listed_block.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -137,6 +140,21 @@ std::array<std::vector<std::int64_t>, 2> place_clusters(Communicator const& comm
   return positions;
 }
 
+/// Positions in p1 of vertices in the order of their clusters, and of their ids within these, dealt in pieces.
+std::vector<std::int64_t> place_pieces(Communicator const& comm, std::span<std::int64_t const> degrees,
+                                       std::span<std::int32_t const> clusters) {
+  auto const sums = sum_clusters(comm, degrees, clusters);
+  ListPlaces const position_of(deal_pieces(sums.sizes, sums.degrees));
+  std::vector<std::int64_t> next(sums.sizes.size()); // local order: the place of a cluster's next vertex
+  std::exclusive_scan(sums.sizes.begin(), sums.sizes.end(), next.begin(), std::int64_t{0});
+  std::ranges::transform(next, sums.before, next.begin(), std::plus{});
+  std::vector<std::int64_t> positions;
+  positions.reserve(clusters.size());
+  for (auto const cluster : clusters)
+    positions.push_back(position_of(next[index(cluster)]++));
+  return positions;
+}
+
 std::vector<std::int64_t> deal_positions(Communicator const& comm, std::int64_t num_vertices,
                                          std::uint64_t seed, std::uint32_t draw,
                                          std::span<std::int64_t const> degrees) {
@@ -148,6 +166,16 @@ std::vector<std::int64_t> deal_positions(Communicator const& comm, std::int64_t 
 }
 
 } // namespace
+
+std::vector<std::int32_t> clusters_by_id(Communicator const& comm, std::int64_t num_vertices,
+                                         std::int64_t num_clusters) {
+  auto const mine = runtime::balanced_range(num_vertices, comm.size(), comm.rank());
+  std::vector<std::int32_t> clusters;
+  clusters.reserve(index(mine.size()));
+  for (auto v = mine.begin; v < mine.end; ++v)
+    clusters.push_back(static_cast<std::int32_t>(runtime::balanced_part(num_vertices, num_clusters, v)));
+  return clusters;
+}
 
 Placement place_vertices(Communicator const& comm, std::int64_t num_vertices, PermutationKind kind,
                          std::uint64_t seed, std::span<std::int64_t const> degrees,
@@ -170,7 +198,11 @@ Placement place_vertices(Communicator const& comm, std::int64_t num_vertices, Pe
     }
     return placement;
   }
-  ORTHANT_REQUIRE(kind != PermutationKind::cluster || clusters.size() == num_local);
+  ORTHANT_REQUIRE(kind == PermutationKind::twofold || clusters.size() == num_local);
+  if (kind == PermutationKind::pieces) {
+    placement.positions[0] = place_pieces(comm, degrees, clusters);
+    return placement;
+  }
   placement.has_two_orders = true;
   if (kind == PermutationKind::cluster) {
     placement.positions = place_clusters(comm, seed, degrees, clusters);

@@ -29,7 +29,12 @@ struct Placement {
   }
 };
 
-/// Draws the orders. `degrees` and, for PermutationKind::cluster, `clusters` are this rank's block's.
+/// Clusters of this rank's block of vertices: the order of the ids, cut evenly.
+[[nodiscard]] std::vector<std::int32_t> clusters_by_id(runtime::Communicator const& comm,
+                                                       std::int64_t num_vertices, std::int64_t num_clusters);
+
+/// Draws the orders. `degrees` and, for PermutationKind::cluster and ::pieces, `clusters` are this rank's
+/// block's; for pieces the clusters' numbers ascend along the local order.
 /// Collective; the result does not depend on the number of ranks.
 [[nodiscard]] Placement place_vertices(runtime::Communicator const& comm, std::int64_t num_vertices,
                                        PermutationKind kind, std::uint64_t seed,

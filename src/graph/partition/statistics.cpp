@@ -2,7 +2,6 @@
 #include "graph/partition/statistics.hpp"
 
 #include "graph/partition/permutation.hpp"
-#include "graph/store/tile_grid.hpp"
 #include "runtime/comm/collectives.hpp"
 
 #include <algorithm>
@@ -13,35 +12,6 @@
 namespace orthant::graph {
 
 using runtime::host;
-
-BlockCounts::BlockCounts(std::int64_t num_vertices) : num_vertices_(num_vertices) {
-  for (std::size_t g = 0; g < counts_.size(); ++g)
-    counts_[g].resize(static_cast<std::size_t>(statistics_grids[g] * statistics_grids[g]));
-}
-
-void BlockCounts::add(std::int64_t row, std::int64_t column) {
-  for (std::size_t g = 0; g < counts_.size(); ++g) {
-    auto const p = static_cast<int>(statistics_grids[g]);
-    auto const block = std::int64_t{rank_of_tile_row(num_vertices_, p, row)} * p +
-                       rank_of_tile_row(num_vertices_, p, column);
-    ++counts_[g][static_cast<std::size_t>(block)];
-  }
-}
-
-std::array<double, 4> BlockCounts::imbalance(runtime::Communicator const& comm) {
-  std::array<double, 4> result{};
-  for (std::size_t g = 0; g < counts_.size(); ++g) {
-    runtime::all_reduce(host, comm, counts_[g]);
-    std::int64_t sum = 0;
-    for (auto const count : counts_[g])
-      sum += count;
-    auto const largest = *std::max_element(counts_[g].begin(), counts_[g].end());
-    result[g] = sum == 0 ? 1
-                         : static_cast<double>(largest) * static_cast<double>(counts_[g].size()) /
-                               static_cast<double>(sum);
-  }
-  return result;
-}
 
 DegreeStatistics measure_degrees(runtime::Communicator const& comm, std::span<std::int64_t const> degrees) {
   // Classes are exact up to 1,024, where medians lie.
@@ -86,14 +56,27 @@ std::string format_statistics(GraphStatistics const& statistics, StoreFacts cons
     fmt::format_to(out, "  {:>9} .. {:<9} {:>12}\n", std::int64_t{1} << (power - 1),
                    (std::int64_t{1} << power) - 1, degrees.by_power_of_two[power]);
 
-  fmt::format_to(out, "non-zeros of A+I, largest block / mean block\n  permutation");
-  for (auto const grid : statistics_grids)
-    fmt::format_to(out, "{:>9}", fmt::format("{}x{}", grid, grid));
-  text += '\n';
+  auto const heads = [&](int width) {
+    text += "  permutation";
+    for (auto const grid : statistics_grids)
+      fmt::format_to(out, "{:>{}}", fmt::format("{}x{}", grid, grid), width);
+    text += '\n';
+  };
+  text += "schedule pmm3d: non-zeros of A+I, largest block / mean block\n";
+  heads(9);
   for (auto const& row : statistics.permutations) {
     fmt::format_to(out, "  {:<11}", name_of(row.kind));
-    for (auto const value : row.imbalance)
-      fmt::format_to(out, "{:>9.3f}", value);
+    for (auto const& grid : row.grids)
+      fmt::format_to(out, "{:>9.3f}", grid.pmm3d_balance);
+    text += '\n';
+  }
+  text += "schedule rows: the same, and the shares of other ranks' rows that gather and sum need\n";
+  heads(22);
+  for (auto const& row : statistics.permutations) {
+    fmt::format_to(out, "  {:<11}", name_of(row.kind));
+    for (auto const& grid : row.grids)
+      fmt::format_to(out, "{:>10.3f}{:>6.3f}{:>6.3f}", grid.rows_balance, grid.gather_coverage,
+                     grid.sum_coverage);
     text += '\n';
   }
 

@@ -1,9 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// How evenly A + I falls on the blocks of a grid under each permutation, the distribution of degrees, and
-// what METIS would make of the graph: what `orthant partition --stats` prints.
+// How A + I falls on the blocks of a grid under each permutation, the distribution of degrees, and what METIS
+// would make of the graph: what `orthant partition --stats` prints.
 
+#include "graph/partition/block_counts.hpp"
 #include "graph/store/store_format.hpp"
 #include "runtime/comm/communicator.hpp"
 
@@ -16,24 +17,9 @@
 
 namespace orthant::graph {
 
-inline constexpr std::array<std::int64_t, 4> statistics_grids{2, 4, 8, 16};
-
-/// Counts entries on PxP blocks of balanced ranges.
-class BlockCounts {
- public:
-  explicit BlockCounts(std::int64_t num_vertices);
-  void add(std::int64_t row, std::int64_t column);
-  /// Largest block / mean block for each of statistics_grids, over all ranks' counts. Collective.
-  [[nodiscard]] std::array<double, 4> imbalance(runtime::Communicator const& comm);
-
- private:
-  std::int64_t num_vertices_;
-  std::array<std::vector<std::int64_t>, 4> counts_;
-};
-
 struct PermutationStatistics {
   PermutationKind kind;
-  std::array<double, 4> imbalance; // by statistics_grids
+  std::array<GridStatistics, 4> grids; // by statistics_grids
 };
 
 struct MetisStatistics {

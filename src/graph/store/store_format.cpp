@@ -20,11 +20,12 @@ using Json = nlohmann::ordered_json;
 template<class Enum>
 using Words = std::span<std::pair<std::string_view, Enum> const>;
 
-constexpr std::array<std::pair<std::string_view, PermutationKind>, 4> permutations{
+constexpr std::array<std::pair<std::string_view, PermutationKind>, 5> permutations{
     {{"double", PermutationKind::twofold},
      {"single", PermutationKind::single},
      {"none", PermutationKind::natural},
-     {"cluster", PermutationKind::cluster}}};
+     {"cluster", PermutationKind::cluster},
+     {"pieces", PermutationKind::pieces}}};
 constexpr std::array<std::pair<std::string_view, Normalization>, 3> normalizations{
     {{"sym", Normalization::symmetric}, {"row", Normalization::row}, {"none", Normalization::none}}};
 constexpr std::array<std::pair<std::string_view, FeatureKind>, 3> feature_kinds{

@@ -44,7 +44,7 @@ enum class Parity : std::uint8_t { even, odd };
   return other(row_order(parity));
 }
 
-enum class PermutationKind : std::uint8_t { natural, single, twofold, cluster };
+enum class PermutationKind : std::uint8_t { natural, single, twofold, cluster, pieces };
 
 /// symmetric: D^-1/2 (A + I) D^-1/2.  row: D^-1 (A + I).  D = row sums of A + I, where A is without its own
 /// self loops. none: A as it is, its own self loops kept and none added.
@@ -52,8 +52,8 @@ enum class Normalization : std::uint8_t { symmetric, row, none };
 
 enum class Split : std::uint8_t { train = 0, valid = 1, test = 2 };
 
-/// "double", "single", "none", "cluster" and "sym", "row", "none", as on the command line. UserError on
-/// another.
+/// "double", "single", "none", "cluster", "pieces" and "sym", "row", "none", as on the command line. UserError
+/// on another.
 [[nodiscard]] PermutationKind parse_permutation(std::string_view word);
 [[nodiscard]] Normalization parse_normalization(std::string_view word);
 [[nodiscard]] std::string_view name_of(PermutationKind kind);

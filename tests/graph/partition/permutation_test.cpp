@@ -109,7 +109,7 @@ TEST(Placement, DoesNotDependOnTheRanks) {
     auto const begin = static_cast<std::size_t>(block.begin);
     auto const size = static_cast<std::size_t>(block.size());
     for (auto const kind : {PermutationKind::natural, PermutationKind::single, PermutationKind::twofold,
-                            PermutationKind::cluster}) {
+                            PermutationKind::cluster, PermutationKind::pieces}) {
       auto const whole = place_vertices(self, n, kind, 4, degrees, clusters);
       auto const mine = place_vertices(comm, n, kind, 4, std::span(degrees).subspan(begin, size),
                                        std::span(clusters).subspan(begin, size));
@@ -145,7 +145,8 @@ TEST(Placement, SumsCountsWithoutGatheringThem) {
 
   for (auto const& [kind, scanned_bytes, reduced_bytes] :
        {std::tuple(PermutationKind::twofold, 2 * class_bytes, 2 * class_bytes),
-        std::tuple(PermutationKind::cluster, cluster_bytes, 8 + 2 * cluster_bytes)}) {
+        std::tuple(PermutationKind::cluster, cluster_bytes, 8 + 2 * cluster_bytes),
+        std::tuple(PermutationKind::pieces, cluster_bytes, 8 + 2 * cluster_bytes)}) {
     comm.ledger().clear();
 
     static_cast<void>(place_vertices(comm, n, kind, 4, degrees, clusters));

@@ -57,12 +57,19 @@ class SparseRows final : public FeatureStream {
 
 TEST_F(StoreTest, HoldsKarateUnderEveryPermutation) {
   for (auto const kind : {PermutationKind::natural, PermutationKind::single, PermutationKind::twofold,
-                          PermutationKind::cluster}) {
+                          PermutationKind::cluster, PermutationKind::pieces}) {
     PartitionOptions options;
     options.permutation = kind;
     options.seed = 5;
     check([](Communicator const& c) { return open_dataset(c, "karate"); }, options);
   }
+}
+
+TEST_F(StoreTest, HoldsPiecesOfTheOrderOfTheIds) {
+  PartitionOptions options;
+  options.permutation = PermutationKind::pieces;
+  options.most_metis_edges = 77;
+  check([](Communicator const& c) { return open_dataset(c, "karate"); }, options);
 }
 
 TEST_F(StoreTest, HoldsAPowerLawWithRepeatsAndSelfLoops) {
