@@ -47,7 +47,7 @@ double last_loss_on(pmm::ProcessGrid const& grid) {
     classes.push_back(small_real(1, i, 0) + small_real(1, i, 1) > 0 ? 1 : 0);
   pmm::RowLoss<double> loss(grid, network.z.placement(), pmm::LossKind::softmax);
   loss.set_targets({device_copy(std::vector<std::int8_t>(classes.size(), 0)), device_copy(classes), {}});
-  return models::Trainer<double>(grid, network, loss, {}).run([](auto const&) {}).last_loss;
+  return models::Trainer<double>(grid, network, loss, {}).run([](auto const&) {}).progress.last_loss;
 }
 
 TEST(Network, OfAnotherKindLearnsThroughTheSameLoopOnEveryGrid) {
