@@ -29,6 +29,7 @@ int train(TrainOptions const& options, Context& context) {
   if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
+  Checkpoints checkpoints(context, options);
 
   auto const store = open_graph_of(world, options);
   model_settings.schedule =
@@ -37,8 +38,9 @@ int train(TrainOptions const& options, Context& context) {
     models::require_architecture(world, options.init_from,
                                  models::order_of_features(model_settings, store.facts()));
   auto const plan = models::plan_gcn(store, model_settings);
-  auto const estimate =
-      models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
+  checkpoints.identify(grid, store);
+  auto estimate = models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
+  if (checkpoints.is_on()) estimate.checkpoints = checkpoint_bytes<T>(grid, plan, model_settings);
   if (!options.force_memory) require_memory(context, "train", estimate);
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
@@ -52,10 +54,15 @@ int train(TrainOptions const& options, Context& context) {
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
       model.num_parameters(), options.compute_dtype);
 
-  begin_metrics(context, grid, options, model_settings.schedule); // nothing can be refused from here on
-  models::Trainer<T> trainer(grid, model, loss, settings);
+  auto const update = std::make_shared<models::ParameterUpdate<T>>(grid, model.parameters(), settings);
+  ResumableRun<T> run(checkpoints, grid, store, model.parameters(), *update);
+  begin_metrics(context, grid, options, model_settings.schedule,
+                checkpoints); // nothing is refused from here on
+  models::Trainer<T> trainer(grid, model, loss, settings, update);
   EpochLines lines(context, options.epochs);
-  auto const result = trainer.run([&](runtime::EpochRecord const& epoch) { lines.write(epoch); });
+  auto const result = run.run(
+      trainer, [&](runtime::EpochRecord const& epoch) { lines.write(epoch); },
+      models::record_of(model_settings));
   lines.finish();
 
   if (!options.save_weights.empty() && options.eval_every == 0)
