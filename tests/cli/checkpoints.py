@@ -132,6 +132,7 @@ def mistakes():
     expect_mistake(2, few + place.writing, r"holds checkpoints; give --resume auto")
     for arguments, pattern in ((["--seed", "1"], r"its --seed is 0, here it is 1"),
                                (["--hidden", "16", "--dropout", "0.25"], r"its --hidden is 8, here it is 16; its --dropout"),
+                               (["--clip-norm", "2"], r"its --clip-norm is not given, here it is 2"),
                                (["--norm", "rms"], r"its --norm is none, here it is rms"),
                                (["--optimizer", "sgd"], r"its --optimizer is adam"),
                                (["--compute-dtype", "fp32"], r"--compute-dtype is fp64.*--resume-override precision goes on"),

@@ -58,23 +58,25 @@ std::string group_of(std::string_view option) {
   return {};
 }
 
-models::Identity identity_of(TrainOptions const& o, nlohmann::ordered_json const& configuration,
+models::Identity identity_of(TrainOptions const& o, nlohmann::ordered_json const& run_record,
                              pmm::ProcessGrid const& grid, graph::GraphStore const& store) {
   auto const& facts = store.facts();
-  models::Identity identity{{"number of vertices", fmt::format("{}", facts.num_vertices), {}},
-                            {"number of non-zeros", fmt::format("{}", facts.num_entries), {}},
-                            {"normalization", std::string(graph::name_of(facts.normalization)), {}},
-                            {"fingerprint of the data set", graph::fingerprint_of(grid.world(), store), {}}};
-  for (auto const& [name, value] : configuration.items())
+  models::Identity identity{{"number of vertices", fmt::format("{}", facts.num_vertices)},
+                            {"number of non-zeros", fmt::format("{}", facts.num_entries)},
+                            {"normalization", std::string(graph::name_of(facts.normalization))},
+                            {"fingerprint of the data set", graph::fingerprint_of(grid.world(), store)}};
+  for (auto const& [name, value] : run_record.at("configuration").items())
     if (std::ranges::find(free_options, name) == free_options.end())
-      identity.push_back(
-          {"--" + name, value.is_string() ? value.get<std::string>() : value.dump(), group_of(name)});
+      identity.push_back({"--" + name, value.is_string() ? value.get<std::string>() : value.dump(),
+                          group_of(name), run_record.at("sources").at(name) == "default"});
   if (o.mode == "minibatch") {
-    identity.push_back({"--batch", fmt::format("{}", o.batch), {}});
-    identity.push_back({"number of batches per step (data groups x --accumulate)",
-                        fmt::format("{}", grid.size(pmm::Axis::data) * o.accumulate),
-                        {}});
-    identity.push_back({"--batch-train-fraction", fmt::format("{}", o.batch_train_fraction), {}});
+    auto const num_batches = grid.size(pmm::Axis::data) * o.accumulate;
+    for (auto const& [name, value] :
+         {std::pair(std::string("--batch"), fmt::format("{}", o.batch)),
+          std::pair(std::string("number of batches per step (data groups x --accumulate)"),
+                    fmt::format("{}", num_batches)),
+          std::pair(std::string("--batch-train-fraction"), fmt::format("{}", o.batch_train_fraction))})
+      identity.push_back({name, value, models::if_both_have_it});
   }
   return identity;
 }
@@ -147,7 +149,7 @@ Checkpoints::Checkpoints(Context const& context, TrainOptions const& options)
 void Checkpoints::identify(pmm::ProcessGrid const& grid, graph::GraphStore const& store) {
   if (!is_on()) return;
   auto const& world = context_.world();
-  identity_ = identity_of(options_, context_.run_record.at("configuration"), grid, store);
+  identity_ = identity_of(options_, context_.run_record, grid, store);
   training_ = fmt::format("{:016x}", runtime::draw_token(world));
   auto const fits = [this](auto const& path, auto const& facts) { require_fits(path, facts); };
   if (options_.resume == "auto")

@@ -65,7 +65,7 @@ std::string CheckpointFacts::to_json() const {
             {"training", training}};
   auto& parts = json["identity"] = Json::array();
   for (auto const& part : identity)
-    parts.push_back({{"name", part.name}, {"value", part.value}});
+    parts.push_back({{"name", part.name}, {"value", part.value}, {"group", part.group}});
   json["configuration"] = configuration;
   auto& list = json["tensors"] = Json::array();
   for (auto const& tensor : tensors)
@@ -85,7 +85,8 @@ CheckpointFacts CheckpointFacts::from_json(std::string const& text, std::filesys
     facts.num_steps = json.at("optimizer_steps").get<std::int64_t>();
     facts.training = json.at("training").get<std::string>();
     for (auto const& part : json.at("identity"))
-      facts.identity.push_back({part.at("name").get<std::string>(), part.at("value").get<std::string>(), {}});
+      facts.identity.push_back({part.at("name").get<std::string>(), part.at("value").get<std::string>(),
+                                part.at("group").get<std::string>()});
     facts.configuration = json.at("configuration");
     for (auto const& tensor : json.at("tensors"))
       facts.tensors.push_back({tensor.at("name").get<std::string>(),

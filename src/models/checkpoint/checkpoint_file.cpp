@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <string_view>
 
@@ -117,6 +118,10 @@ void CheckpointOutput<T>::write() {
     for_each_box(
         tensor.place, tensor.row_numbers, [&](auto const& begin, auto const& counts, std::int64_t offset) {
           auto const part = host_numbers_[i].subspan(static_cast<std::size_t>(offset), num_elements(counts));
+          if (!std::ranges::all_of(part, [](T number) { return std::isfinite(number); }))
+            runtime::throw_user("no checkpoint is written: {} holds a number that is infinite or not a "
+                                "number",
+                                tensor.name);
           sums_[i] += runtime::sum_of_box(extents, begin, counts, part);
           file_.write(tensor.name, begin, counts, part);
         });

@@ -35,7 +35,8 @@ class CheckpointOutput {
                    CheckpointFacts facts, TrainingState<T> const& state, Architecture const& architecture);
 
   /// Writes this rank's pieces, sums over them, and waits until they are on the disk. Any thread: it touches
-  /// host memory through pointers only, and neither MPI nor HDF5. Throws UserError if the disk is full.
+  /// host memory through pointers only, and neither MPI nor HDF5. Throws UserError if the disk is full, or if a
+  /// number is not finite.
   void write();
   /// Adds up the checksums, and ends the file's structure. Collective.
   void agree();

@@ -62,6 +62,7 @@ void require_writable_folder(fs::path const& folder, std::int64_t number) {
 void point_latest_to(fs::path const& folder, std::int64_t number) {
   // A link cannot be changed, but another one can take its name.
   auto const latest = folder / "latest";
+  runtime::remove_leftovers(latest);
   runtime::TemporaryPath link(runtime::partial_name(latest, runtime::draw_token()));
   std::error_code error;
   fs::create_symlink(name_of(number), link.path(), error);

@@ -12,15 +12,17 @@
 namespace orthant::models {
 
 struct IdentityPart {
-  std::string name;  // "--dropout"
-  std::string value; // "0.5"
-  std::string group; // the word that allows it to differ ("precision"); empty: nothing does
-  friend bool operator==(IdentityPart const&, IdentityPart const&) = default;
+  std::string name;        // "--dropout"
+  std::string value;       // "0.5"
+  std::string group = {};  // the word that allows it to differ ("precision"); empty: nothing does
+  bool is_default = false; // fits a checkpoint of an older version, which does not have the part
 };
 using Identity = std::vector<IdentityPart>;
 
-/// Throws UserError, which names all differences, unless every part that both have is equal or of a group that
-/// may differ. A part that only one of them has fits: it is of another version, or of no concern to the other.
+/// The group of parts that matter only if both trainings have them.
+inline constexpr auto if_both_have_it = "if both have it";
+
+/// Throws UserError, which names all differences, unless every part is equal or of a group that may differ.
 void require_same_training(std::filesystem::path const& path, Identity const& recorded,
                            Identity const& wanted, std::vector<std::string> const& may_differ);
 

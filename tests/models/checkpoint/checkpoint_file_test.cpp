@@ -205,24 +205,33 @@ TEST(CheckpointFacts, SurviveTheirText) {
 }
 
 TEST(Identity, DifferencesAreNamed) {
-  models::Identity const recorded{{"--dropout", "0.5", ""}, {"--lr", "0.1", ""}, {"--old", "1", ""}};
-  auto const mistake_with = [&](std::string const& dropout, std::string const& lr,
-                                std::vector<std::string> const& may_differ) {
+  models::Identity const recorded{
+      {"--dropout", "0.5"}, {"--lr", "0.1"}, {"--batch", "8", models::if_both_have_it}};
+  auto const message_with = [&](std::string const& dropout, std::string const& lr,
+                                std::vector<std::string> const& may_differ,
+                                models::Identity const& more = {}) {
     return test::message_of([&] {
-      models::require_same_training(
-          "c.h5", recorded, {{"--dropout", dropout, ""}, {"--lr", lr, "learning-rate"}, {"--new", "2", ""}},
-          may_differ);
+      models::Identity wanted{
+          {"--dropout", dropout}, {"--lr", lr, "learning-rate"}, {"--new", "2", "", true}};
+      wanted.insert(wanted.end(), more.begin(), more.end());
+      models::require_same_training("c.h5", recorded, wanted, may_differ);
     });
   };
-  EXPECT_EQ(mistake_with("0.5", "0.1", {}), "no UserError");
-  EXPECT_EQ(mistake_with("0.5", "0.2", {"learning-rate"}), "no UserError");
-  EXPECT_EQ(mistake_with("0.5", "0.2", {"precision"}),
-            "'c.h5' is a checkpoint of another training: its --lr is 0.1, here it is 0.2 (--resume-override "
-            "learning-rate goes on all the same)");
-  EXPECT_EQ(
-      mistake_with("0.3", "0.2", {}),
-      "'c.h5' is a checkpoint of another training: its --dropout is 0.5, here it is 0.3; its --lr is 0.1, "
-      "here it is 0.2");
+  std::string const head = "'c.h5' is a checkpoint of another training: ";
+  EXPECT_EQ(message_with("0.5", "0.1", {}), "no UserError");
+  EXPECT_EQ(message_with("0.5", "0.2", {"learning-rate"}), "no UserError");
+  EXPECT_EQ(message_with("0.5", "0.2", {"precision"}),
+            head + "its --lr is 0.1, here it is 0.2 (--resume-override learning-rate goes on all the same)");
+  EXPECT_EQ(message_with("0.3", "0.2", {}),
+            head + "its --dropout is 0.5, here it is 0.3; its --lr is 0.1, here it is 0.2");
+  EXPECT_EQ(message_with("0.5", "0.1", {}, {{"--clip-norm", "1"}}),
+            head + "its --clip-norm is not given, here it is 1");
+  EXPECT_EQ(message_with("0.5", "0.1", {}, {{"--batch", "9", models::if_both_have_it}}),
+            head + "its --batch is 8, here it is 9");
+  EXPECT_EQ(test::message_of([&] {
+              models::require_same_training("c.h5", {{"--clip-norm", "1"}}, {}, {});
+            }),
+            head + "its --clip-norm is 1, here it is not given");
 }
 
 TEST(CheckpointFolder, KeepsTheNewest) {

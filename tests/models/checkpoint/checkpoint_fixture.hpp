@@ -109,7 +109,7 @@ inline models::CheckpointSettings checkpoints_in(std::string const& folder) {
   settings.interval.epochs = 1;
   settings.is_asynchronous = false;
   settings.facts.training = "0123456789abcdef";
-  settings.facts.identity = {{"--seed", "7", ""}};
+  settings.facts.identity = {{"--seed", "7"}};
   return settings;
 }
 

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <limits>
 
 namespace orthant::testing {
 namespace {
@@ -158,6 +159,24 @@ TEST_F(Checkpointer, WhatCannotBeWrittenDoesNotEndTheTraining) {
               10);
     EXPECT_EQ(test::num_partial_files(folder_), 0);
   }
+}
+
+TEST_F(Checkpointer, NeverWritesWhatIsNotFinite) {
+  FullTraining training(grid_, model_, settings_);
+  models::Checkpointer<double> checkpointer(training.state, checkpoints_in(folder_));
+  models::TrainProgress progress;
+  progress.begin_epoch(2);
+  checkpointer.save(progress);
+  for (auto const& parameter : training.network.parameters())
+    if (parameter.name == "layer1.weight")
+      Kokkos::deep_copy(parameter.value(), std::numeric_limits<double>::infinity());
+  progress.begin_epoch(3);
+
+  checkpointer.save(progress);
+  checkpointer.finish();
+
+  EXPECT_EQ(models::checkpoint_numbers(folder_), (std::vector<std::int64_t>{1}));
+  EXPECT_EQ(test::num_partial_files(folder_), 0);
 }
 
 } // namespace
