@@ -47,10 +47,10 @@ double last_loss_on(pmm::ProcessGrid const& grid) {
     classes.push_back(small_real(1, i, 0) + small_real(1, i, 1) > 0 ? 1 : 0);
   pmm::RowLoss<double> loss(grid, network.z.placement(), pmm::LossKind::softmax);
   loss.set_targets({device_copy(std::vector<std::int8_t>(classes.size(), 0)), device_copy(classes), {}});
-  auto const result = models::Trainer<double>(grid, network, loss, {}).run([](auto const&) {});
-  EXPECT_GT(result.progress.last->at(0).accuracy(), 0.9);
-  EXPECT_EQ(result.progress.last->at(1).num_counted, 0) << "a loss with a mask has one group of rows";
-  return result.last_loss;
+  auto const progress = models::Trainer<double>(grid, network, loss, {}).run([](auto const&) {}).progress;
+  EXPECT_GT(progress.last->at(0).accuracy(), 0.9);
+  EXPECT_EQ(progress.last->at(1).num_counted, 0) << "a loss with a mask has one group of rows";
+  return progress.last_loss;
 }
 
 TEST(Network, OfAnotherKindLearnsThroughTheSameLoopOnEveryGrid) {

@@ -225,15 +225,6 @@ void Command::flag(std::string const& names, bool& value, std::string const& des
   parser_->entries.push_back({&added, value ? "true" : "false", SettingSource::default_value, {}});
 }
 
-void Command::later(std::string const& names, std::string const& description) {
-  auto& added = *parser_->app.add_option_function<std::string>(
-      names, [](std::string const&) {}, description + " (not built yet)");
-  added.group(group_);
-  added.check([](std::string const&) { return std::string("is not built yet"); });
-  description_.options.push_back({name_of(added), ValueKind::text});
-  parser_->entries.push_back({&added, {}, SettingSource::default_value, {}});
-}
-
 std::string Command::summary() const {
   return parser_->app.get_description();
 }

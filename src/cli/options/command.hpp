@@ -94,8 +94,6 @@ class Command {
   [[nodiscard]] std::vector<FileOption> const& files() const { return files_; }
   /// "--residual", or "--bias,!--no-bias".
   void flag(std::string const& names, bool& value, std::string const& description);
-  /// Named in the help; stops with status 2 when given.
-  void later(std::string const& names, std::string const& description);
 
   /// --config and the others that every command takes; called once, after its own options.
   void add_common_options();

@@ -53,6 +53,7 @@ int train(TrainOptions const& options, Context& context) {
   pmm::set_gemm_threads(1);
   pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
   if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
+  Checkpoints checkpoints(context, options);
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
@@ -63,7 +64,9 @@ int train(TrainOptions const& options, Context& context) {
     models::require_architecture(world, options.init_from,
                                  models::order_of_features(model_settings, store.facts()));
   auto const plan = models::plan_gcn(store, model_settings);
+  checkpoints.identify(grid, store);
   auto estimate = models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
+  if (checkpoints.is_on()) estimate.checkpoints = checkpoint_bytes<T>(grid, plan, model_settings);
   if (!options.force_memory) require_memory(context, "train", estimate);
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
@@ -72,18 +75,22 @@ int train(TrainOptions const& options, Context& context) {
   auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
 
-  auto const run = [&](auto& model, auto& trainer, pmm::NeededRows const* needed) {
+  auto const run = [&](auto& model, auto& trainer, models::ParameterUpdate<T>& update,
+                       pmm::NeededRows const* needed) {
     if (!options.init_from.empty()) models::load_weights(grid, options.init_from, model.parameters());
     describe_gather(context, plan, needed);
     if (kept != nullptr) describe_pruning(context, *kept);
     say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
         model.num_parameters(), options.compute_dtype);
 
+    ResumableRun<T> resumable(checkpoints, grid, store, model.parameters(), update);
     // Nothing can be refused from here on.
-    begin_metrics(context, grid, options, model_settings.schedule, kept);
+    begin_metrics(context, grid, options, model_settings.schedule, checkpoints, kept);
     pruned.reset();
     EpochLines lines(context, options.epochs);
-    auto const result = trainer.run([&](runtime::EpochRecord const& epoch) { lines.write(epoch); });
+    auto const result = resumable.run(
+        trainer, [&](runtime::EpochRecord const& epoch) { lines.write(epoch); },
+        models::record_of(model_settings));
     lines.finish();
 
     if (!options.save_weights.empty() && options.eval_every == 0)
@@ -104,12 +111,13 @@ int train(TrainOptions const& options, Context& context) {
   };
   if (pruned) {
     models::PrunedGcn<T> model(grid, store, model_settings, settings, *pruned);
-    return run(model, model, nullptr);
+    return run(model, model, model.update(), nullptr);
   }
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
   models::Gcn<T> model(grid, store, model_settings);
-  models::Trainer<T> trainer(grid, model, loss, settings);
-  return run(model, trainer, model.needed_rows().get());
+  auto const update = std::make_shared<models::ParameterUpdate<T>>(grid, model.parameters(), settings);
+  models::Trainer<T> trainer(grid, model, loss, settings, update);
+  return run(model, trainer, *update, model.needed_rows().get());
 }
 
 } // namespace

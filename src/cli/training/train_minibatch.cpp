@@ -50,6 +50,7 @@ int train(TrainOptions const& options, Context& context) {
   if (options.gather == "needed")
     runtime::throw_user("--gather needed works on the full graph; leave it out with --mode minibatch");
 
+  Checkpoints checkpoints(context, options);
   auto const store = open_graph_of(world, options);
   auto const settings = training_of(options);
   auto const batches = batches_of(options);
@@ -58,14 +59,19 @@ int train(TrainOptions const& options, Context& context) {
   model_settings.schedule = schedule_of(grid, of_batch, model_settings, options);
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);
   auto const has_full_graph = settings.eval_every > 0 || batches.num_full_epochs > 0;
-  auto const estimate = models::estimate_mini_batch_memory<T>(
-      grid, store.facts(), models::plan_gcn(store, model_settings), model_settings, settings.optimizer,
-      {batches.batch_size, batches.num_accumulated, has_full_graph});
+  auto const plan = models::plan_gcn(store, model_settings);
+  checkpoints.identify(grid, store);
+  auto estimate =
+      models::estimate_mini_batch_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer,
+                                            {batches.batch_size, batches.num_accumulated, has_full_graph});
+  if (checkpoints.is_on()) estimate.checkpoints = checkpoint_bytes<T>(grid, plan, model_settings);
   if (!options.force_memory) require_memory(context, "train", estimate);
   models::MiniBatchGcn<T> trainer(grid, store, model_settings, settings, batches);
   if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());
 
-  begin_metrics(context, grid, options, model_settings.schedule);
+  ResumableRun<T> run(checkpoints, grid, store, trainer.parameters(), trainer.update());
+
+  begin_metrics(context, grid, options, model_settings.schedule, checkpoints);
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
   auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
@@ -75,7 +81,9 @@ int train(TrainOptions const& options, Context& context) {
       trainer.num_parameters(), options.compute_dtype);
 
   EpochLines lines(context, options.epochs);
-  auto const result = trainer.run([&](runtime::EpochRecord const& epoch) { lines.write(epoch); });
+  auto const result = run.run(
+      trainer, [&](runtime::EpochRecord const& epoch) { lines.write(epoch); },
+      models::record_of(model_settings));
   lines.finish();
 
   if (!options.save_weights.empty())

@@ -110,9 +110,23 @@ void add_weights(Command& command, TrainOptions& o) {
   command.begin_group("Weights");
   command.input("--init-from", o.init_from, "Start from the weights of this file");
   command.output("--save-weights", o.save_weights, "Write the final weights to this file");
-  command.later("--checkpoint", "Folder of checkpoints");
-  command.later("--checkpoint-every", "Epochs between checkpoints");
-  command.later("--resume", "auto, a checkpoint's path, or never");
+}
+
+void add_checkpoints(Command& command, TrainOptions& o) {
+  command.begin_group("Checkpoints");
+  command.output("--checkpoint", o.checkpoint, "Write checkpoints to this folder, and one at the end");
+  command.option("--checkpoint-every", o.checkpoint_every,
+                 "Epochs between checkpoints, such as 10, or minutes, such as 30min");
+  command.option("--checkpoint-keep", o.checkpoint_keep, "Number of checkpoints that are kept, newest first",
+                 whole_number(1));
+  command.option("--checkpoint-async", o.checkpoint_async,
+                 "Write checkpoints while the training goes on: on or off", one_of({"on", "off"}));
+  command.option("--resume", o.resume,
+                 "Go on from a checkpoint: its path, auto (the newest sound one of --checkpoint, else a new "
+                 "start) or never");
+  command.option("--resume-override", o.resume_override,
+                 "What may differ from the checkpoint: precision, learning-rate or both",
+                 one_of({"precision", "learning-rate"}));
 }
 
 } // namespace
@@ -134,6 +148,7 @@ void add_options(Command& command, TrainOptions& o) {
       "Leave out of full-graph steps what no training vertex depends on (schedule rows): on, off or auto",
       one_of({"on", "off", "auto"}));
   add_weights(command, o);
+  add_checkpoints(command, o);
 }
 
 void add_full_epoch_options(Command& command, TrainOptions& o) {

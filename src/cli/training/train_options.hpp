@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace orthant::cli {
 
@@ -69,6 +70,14 @@ struct TrainOptions {
   // weights
   std::string init_from;
   std::string save_weights;
+
+  // checkpoints
+  std::string checkpoint; // folder
+  std::string checkpoint_every = "30min";
+  std::int64_t checkpoint_keep = 2;
+  std::string checkpoint_async = "on";
+  std::string resume = "never";
+  std::vector<std::string> resume_override;
 };
 
 void add_options(Command& command, TrainOptions& options);

@@ -12,7 +12,7 @@ namespace orthant::cli {
 namespace {
 
 nlohmann::ordered_json done_record(models::TrainResult const& result, MemoryMeter::Taken const& memory) {
-  nlohmann::ordered_json record{{"loss", result.last_loss},
+  nlohmann::ordered_json record{{"loss", result.progress.last_loss},
                                 {"median_epoch_seconds", result.median_epoch_seconds},
                                 {"peak_memory_bytes", memory.resident}};
   if constexpr (!pmm::runs_on_host) {
@@ -152,7 +152,8 @@ void require_prunable(TrainOptions const& o) {
 }
 
 void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options,
-                   models::Schedule schedule, models::PrunedRows const* pruned) {
+                   models::Schedule schedule, Checkpoints const& checkpoints,
+                   models::PrunedRows const* pruned) {
   auto record = context.run_record;
   record["grid"] = grid.shape().to_string();
   record["schedule"] = std::string(models::name_of(schedule));
@@ -160,6 +161,7 @@ void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions 
   if (pruned != nullptr)
     for (auto const& layer : pruned->layers)
       record["kept"].push_back({{"rows", layer.num_rows}, {"nonzeros", layer.num_nonzeros}});
+  checkpoints.prepare_metrics(record);
   context.metrics.write("run", record);
 }
 

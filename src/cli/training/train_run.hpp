@@ -6,6 +6,7 @@
 
 #include "cli/machine/device_memory.hpp"
 #include "cli/options/command.hpp"
+#include "cli/training/checkpoints.hpp"
 #include "cli/training/train_options.hpp"
 #include "graph/store/store_reader.hpp"
 #include "models/plan/choose_schedule.hpp"
@@ -46,9 +47,10 @@ void say(Context const& context, fmt::format_string<Args...> format, Args&&... a
 /// "12.3 MiB".
 [[nodiscard]] std::string bytes_text(std::int64_t bytes);
 
-/// The first line of the metrics. `pruned`: which rows a training step keeps; null: all.
+/// The first line of the metrics. `pruned`: which rows a training step keeps; null: all. Collective.
 void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options,
-                   models::Schedule schedule, models::PrunedRows const* pruned = nullptr);
+                   models::Schedule schedule, Checkpoints const& checkpoints,
+                   models::PrunedRows const* pruned = nullptr);
 void describe_graph(Context const& context, graph::GraphStore const& store);
 void describe_grid(Context const& context, pmm::ProcessGrid const& grid, models::Schedule schedule);
 /// Which rows move between owners of vertices, and the share that was found; nothing if all rows were asked

@@ -5,8 +5,8 @@
 // before it runs: ScaleGNN's overlapped sampling (arXiv 2604.02651), across the ends of epochs too. Two
 // batches are in memory, the one in use and the next.
 
-#include "models/batches/background_task.hpp"
 #include "models/batches/batch_maker.hpp"
+#include "models/core/background_task.hpp"
 #include "runtime/report/timer.hpp"
 #include "sampling/vertex_sampler.hpp"
 

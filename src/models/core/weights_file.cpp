@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/core/weights_file.hpp"
 
+#include "models/core/parameter_boxes.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/hdf5_output.hpp"
 
@@ -8,56 +9,8 @@
 #include <cmath>
 
 namespace orthant::models {
-namespace {
 
 using runtime::Hdf5File;
-
-template<class T>
-Hdf5File::Extents extents_of(Parameter<T> const& parameter) {
-  if (parameter.is_vector()) return {parameter.vector.length()};
-  return {parameter.matrix.extents().rows, parameter.matrix.extents().columns};
-}
-
-std::string shape_text(Hdf5File::Extents const& extents) {
-  return extents.size() == 1   ? fmt::format("{}", extents[0])
-         : extents.size() == 2 ? fmt::format("{} x {}", extents[0], extents[1])
-                               : fmt::format("of {} dimensions", extents.size());
-}
-
-/// work(begin, counts, offset): this rank's piece as boxes of the global array; `offset` is the box's place
-/// in the piece. A piece of a matrix is a run of its block's row-major elements: a part of a row, whole rows,
-/// a part of a row.
-template<class T, class Work>
-void for_each_box(Parameter<T> const& parameter, Work&& work) {
-  if (parameter.is_vector()) {
-    auto const range = parameter.vector.range();
-    if (range.size() > 0)
-      work(Hdf5File::Extents{range.begin}, Hdf5File::Extents{range.size()}, std::int64_t{0});
-    return;
-  }
-  auto const& block = parameter.matrix.block();
-  auto const width = block.columns.size();
-  for (auto done = std::int64_t{0}; done < block.num_stored;) {
-    auto const place = block.first + done;
-    auto const row = place / width;
-    auto const column = place % width;
-    auto const left = block.num_stored - done;
-    auto const is_whole_rows = column == 0 && left >= width;
-    auto const num_rows = is_whole_rows ? left / width : 1;
-    auto const num_columns = is_whole_rows ? width : std::min(width - column, left);
-    work(Hdf5File::Extents{block.rows.begin + row, block.columns.begin + column},
-         Hdf5File::Extents{num_rows, num_columns}, done);
-    done += num_rows * num_columns;
-  }
-}
-
-template<class T>
-bool counts_here(pmm::ProcessGrid const& grid, Parameter<T> const& parameter) {
-  if (grid.coordinate(pmm::Axis::data) != 0) return false;
-  return parameter.is_vector() ? parameter.vector.is_first_replica() : parameter.matrix.is_first_replica();
-}
-
-} // namespace
 
 std::string array_of(std::string const& parameter) {
   return "/parameters/" + parameter;
@@ -90,10 +43,8 @@ void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
       if (!counts_here(grid, parameter)) continue;
       auto const values = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), parameter.value());
       for_each_box(parameter, [&](auto const& begin, auto const& counts, std::int64_t offset) {
-        auto size = std::size_t{1};
-        for (auto const count : counts)
-          size *= static_cast<std::size_t>(count);
-        file.write(array_of(parameter.name), begin, counts, std::span<T const>(values.data() + offset, size));
+        file.write(array_of(parameter.name), begin, counts,
+                   std::span<T const>(values.data() + offset, num_elements(counts)));
       });
     }
   });
@@ -131,10 +82,7 @@ void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
       auto const values = Kokkos::create_mirror_view(parameter.value());
       Kokkos::deep_copy(values, parameter.value()); // the padding of a shard stays as it is
       for_each_box(parameter, [&](auto const& begin, auto const& counts, std::int64_t offset) {
-        auto size = std::size_t{1};
-        for (auto const count : counts)
-          size *= static_cast<std::size_t>(count);
-        std::span<T> const read(values.data() + offset, size);
+        std::span<T> const read(values.data() + offset, num_elements(counts));
         file.read(name, begin, counts, read);
         if (!std::ranges::all_of(read, [](T value) { return std::isfinite(value); }))
           runtime::throw_user("{}: {} holds a weight that is infinite or not a number", path.string(), name);

@@ -85,7 +85,7 @@ graph::StoreFacts facts_of_batch(graph::StoreFacts facts, std::int64_t num_verti
 }
 
 std::int64_t MemoryEstimate::peak() const {
-  return libraries + std::max(arrays + messages, loading);
+  return libraries + std::max(arrays + messages + checkpoints, loading);
 }
 
 void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,

@@ -13,10 +13,11 @@ namespace orthant::models {
 
 /// Bytes on one rank.
 struct MemoryEstimate {
-  std::int64_t arrays = 0;    // that the first step holds: on a device all of its memory, without libraries
-  std::int64_t loading = 0;   // the most that is held until the first step begins, what is read included
-  std::int64_t messages = 0;  // MPI's copies of what is under way
-  std::int64_t libraries = 0; // what BLAS, MPI and HDF5 take on first use
+  std::int64_t arrays = 0;      // that the first step holds: on a device all of its memory, without libraries
+  std::int64_t loading = 0;     // the most that is held until the first step begins, what is read included
+  std::int64_t messages = 0;    // MPI's copies of what is under way
+  std::int64_t checkpoints = 0; // copies on the host
+  std::int64_t libraries = 0;   // what BLAS, MPI and HDF5 take on first use
 
   /// The most there will ever be.
   [[nodiscard]] std::int64_t peak() const;

@@ -31,6 +31,7 @@ class PrunedGcn {
 
   [[nodiscard]] std::vector<Parameter<T>>& parameters() { return parameters_->list(); }
   [[nodiscard]] std::int64_t num_parameters() const { return parameters_->num_numbers(); }
+  [[nodiscard]] ParameterUpdate<T>& update() { return *update_; }
   /// On the rows that are kept.
   [[nodiscard]] Trainer<T>& trainer() { return pruned_->trainer; }
 

@@ -95,7 +95,7 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
     result.epoch_sent_bytes = bytes.sent;
     record.seconds = runtime::all_reduced(grid.world(), record.seconds, runtime::Reduction::max);
     seconds.push_back(record.seconds);
-    result.last_loss = record.loss;
+    progress.last_loss = record.loss;
 
     auto const is_due =
         settings.eval_every > 0 && (epoch % settings.eval_every == 0 || epoch == settings.num_epochs);

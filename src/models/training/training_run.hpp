@@ -44,6 +44,7 @@ struct TrainProgress {
   std::int64_t step = 0;      // of that epoch, from 0
   double loss_sum = 0;        // of that epoch's steps so far: the sum over their rows,
   double loss_count = 0;      // and the number of rows
+  double last_loss = 0;       // of the last whole epoch
   std::optional<Scores> last; // of the last evaluation
   BestEpoch best;
 
@@ -59,9 +60,8 @@ struct TrainProgress {
 using StopRequest = std::function<bool(TrainProgress const&)>;
 
 struct TrainResult {
-  TrainProgress progress;          // behind the last step
-  double median_epoch_seconds = 0; // of this run, without the first epoch if there are others
-  double last_loss = 0;
+  TrainProgress progress;                    // behind the last step
+  double median_epoch_seconds = 0;           // of this run, without the first epoch if there are others
   std::array<std::int64_t, 3> epoch_bytes{}; // communicated over x, y, z in an epoch, sum over ranks
   std::int64_t epoch_data_bytes = 0;         // over the data axis
   std::int64_t epoch_sent_bytes = 0;         // sent over all communicators of the grid

@@ -99,16 +99,29 @@ void Hdf5Output::write_box(std::string const& name, Extents const& begin, Extent
   });
 }
 
+void Hdf5Output::close_structure() {
+  structure_.close(); // from now on everything is recorded
+  if (recording_.is_out_of_memory) throw std::bad_alloc();
+}
+
+void Hdf5Output::write_structure() {
+  for (auto const& [offset, bytes] : recording_.writes)
+    staged_.file().write_at(offset, bytes);
+  staged_.file().set_size(recording_.size);
+}
+
 std::int64_t Hdf5Output::publish() {
   together(*comm_, [&] {
-    structure_.close(); // from now on everything is recorded
-    if (recording_.is_out_of_memory) throw std::bad_alloc();
-    if (!comm_->is_root()) return;
-    for (auto const& [offset, bytes] : recording_.writes)
-      staged_.file().write_at(offset, bytes);
-    staged_.file().set_size(recording_.size);
+    close_structure();
+    if (comm_->is_root()) write_structure();
   });
   staged_.publish(*comm_);
+  return recording_.size;
+}
+
+std::int64_t Hdf5Output::commit() {
+  write_structure();
+  staged_.publish();
   return recording_.size;
 }
 

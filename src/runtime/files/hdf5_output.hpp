@@ -60,6 +60,18 @@ class Hdf5Output {
   /// Writes the structure, and gives the file its name when all of it is on the disk. Returns its size in
   /// bytes. Collective; throws on all ranks if one of them fails.
   std::int64_t publish();
+
+  /// What publish() does, in parts, for writers that agree among ranks by themselves. None of them
+  /// communicates, and those of any thread call no HDF5.
+  /// Any thread, every rank: what it wrote is on the disk.
+  void sync() { staged_.file().sync(); }
+  /// Every rank: HDF5 has no more to say. Arrays may still be written.
+  void close_structure();
+  /// Any thread, rank 0, when the others have done both: writes the structure and gives the file its name.
+  /// Returns its size in bytes.
+  std::int64_t commit();
+  /// The other ranks: rank 0 alone removes the file if it cannot be completed.
+  void leave_to_root() { staged_.keep(); }
   /// The file in memory, to be read.
   [[nodiscard]] Hdf5File take_memory() { return std::move(structure_); }
 
@@ -72,6 +84,7 @@ class Hdf5Output {
   [[nodiscard]] Place const& place_of(std::string const& name) const;
   void write_box(std::string const& name, Extents const& begin, Extents const& counts, Hdf5Type type,
                  std::span<std::byte const> data);
+  void write_structure();
 
   Communicator const* comm_ = nullptr;
   StagedFile staged_;

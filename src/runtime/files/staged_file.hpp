@@ -43,6 +43,8 @@ class StagedFile {
   /// The same for a file that all ranks have written: every rank's data are on the disk before rank 0
   /// renames. Collective; throws on all ranks if one of them fails.
   void publish(Communicator const& comm);
+  /// From now on this object removes nothing: another rank completes the file or removes it.
+  void keep() { temporary_->keep(); }
 
  private:
   StagedFile(std::filesystem::path const& path, std::string purpose, std::uint64_t token);

@@ -57,6 +57,8 @@ class MetricsWriter {
 
   /// True on rank 0 of a writer with a path: elsewhere nobody need put a record together.
   [[nodiscard]] bool is_on() const { return is_on_; }
+  /// Empty if nothing is written.
+  [[nodiscard]] std::string const& path() const { return path_; }
 
   /// One line: {"event":event, fields..}. Nothing where not on. A file system that refuses (full, quota) does
   /// not end a run that may have cost days: it is warned of once, later lines are left out, and close()

@@ -26,6 +26,8 @@ class BackgroundTask {
   /// Lets the thread do the work once. Not while it is under way (Error).
   void start();
   [[nodiscard]] bool is_started() const { return is_started_; }
+  /// Whether wait() would return at once.
+  [[nodiscard]] bool is_done();
   /// Waits for the work of the last start(); what it wrote is this thread's now. Throws what it threw.
   void wait();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/batches/background_task.hpp"
+#include "models/core/background_task.hpp"
 
 #include "runtime/error.hpp"
 
@@ -29,6 +29,11 @@ void BackgroundTask::start() {
     state_ = State::wanted;
   }
   changed_.notify_all();
+}
+
+bool BackgroundTask::is_done() {
+  std::lock_guard const lock(mutex_);
+  return state_ == State::done;
 }
 
 void BackgroundTask::wait() {

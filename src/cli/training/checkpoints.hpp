@@ -1,0 +1,100 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// --checkpoint and --resume of a training: which training it is, where it goes on, and its run.
+
+#include "cli/options/command.hpp"
+#include "cli/training/train_options.hpp"
+#include "graph/store/store_reader.hpp"
+#include "models/checkpoint/checkpointer.hpp"
+#include "models/checkpoint/resume.hpp"
+#include "models/core/vertex_order.hpp"
+#include "models/plan/gcn_settings.hpp"
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace orthant::cli {
+
+class Checkpoints {
+ public:
+  /// Makes the folder of checkpoints if there is none. Throws UserError if the options contradict each other or
+  /// the folder cannot be written. Collective.
+  Checkpoints(Context const& context, TrainOptions const& options);
+
+  /// True if the training writes checkpoints or goes on from one.
+  [[nodiscard]] bool is_on() const { return !options_.checkpoint.empty() || options_.resume != "never"; }
+  /// Decides which training this is. Throws UserError if the checkpoint that it is to go on from is of another
+  /// one. Before anything is said of the training. Collective.
+  void identify(pmm::ProcessGrid const& grid, graph::GraphStore const& store);
+
+  /// The state := that of the checkpoint to go on from. Returns where that is: the very beginning if there is
+  /// none. Collective. Throws UserError.
+  template<class T>
+  [[nodiscard]] models::TrainProgress resume(models::TrainingState<T>& state);
+  /// Removes from the metrics what will be written again, and says in the run's record where it goes on.
+  /// Collective.
+  void prepare_metrics(nlohmann::ordered_json& run_record) const;
+
+  [[nodiscard]] bool writes() const { return !options_.checkpoint.empty(); }
+  /// Of the checkpoints to write, for the state as it was resumed. Collective.
+  [[nodiscard]] models::CheckpointSettings settings(models::Architecture const& architecture) const;
+
+ private:
+  [[nodiscard]] bool was_given(char const* option) const;
+  void require_sensible() const;
+  void require_fits(std::filesystem::path const& path, models::CheckpointFacts const& facts) const;
+
+  Context const& context_;
+  TrainOptions const& options_;
+  models::CheckpointInterval interval_;
+  models::Identity identity_;
+  std::string training_; // a name that no other training has
+  std::optional<models::ResumePoint> resumed_;
+};
+
+/// A training that goes on from a checkpoint if it is to, and writes checkpoints if it is to.
+template<class T>
+class ResumableRun {
+ public:
+  /// Resumes. All references must outlive it. Collective. Throws UserError.
+  ResumableRun(Checkpoints& checkpoints, pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+               std::vector<models::Parameter<T>> const& parameters, models::ParameterUpdate<T>& update)
+      : checkpoints_(checkpoints) {
+    if (!checkpoints.is_on()) return;
+    state_.emplace(grid, parameters, update, models::original_ids_of(store));
+    start_ = checkpoints.resume(*state_);
+  }
+
+  /// trainer.run(), and a checkpoint behind the last step. The architecture is that of the weights. Collective.
+  template<class Trainer>
+  models::TrainResult run(Trainer& trainer, std::function<void(runtime::EpochRecord const&)> const& on_epoch,
+                          models::Architecture const& architecture) {
+    if (!checkpoints_.writes()) return trainer.run(on_epoch, start_);
+    models::Checkpointer<T> checkpointer(*state_, checkpoints_.settings(architecture), start_);
+    auto result = trainer.run(on_epoch, start_, [&](models::TrainProgress const& progress) {
+      checkpointer.after_step(progress);
+      return false;
+    });
+    checkpointer.save(result.progress);
+    checkpointer.finish();
+    return result;
+  }
+
+ private:
+  Checkpoints& checkpoints_;
+  std::optional<models::TrainingState<T>> state_;
+  models::TrainProgress start_;
+};
+
+/// "10": epochs; "30min": minutes. Throws UserError for anything else.
+[[nodiscard]] models::CheckpointInterval parse_interval(std::string const& text);
+
+/// The most bytes that checkpoints take in this rank's host memory beside the training: copies of the
+/// parameters, of two moments, of the best epoch and of the next best one.
+template<class T>
+[[nodiscard]] std::int64_t checkpoint_bytes(pmm::ProcessGrid const& grid, models::GcnPlan const& plan,
+                                            models::GcnSettings const& settings);
+
+} // namespace orthant::cli

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/checkpoint/checkpoint_facts.hpp"
+
+#include "runtime/error.hpp"
+
+#include <charconv>
+
+namespace orthant::models {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(Scores const& scores) {
+  auto list = Json::array();
+  for (auto const& split : scores)
+    list.push_back({{"counted", split.num_counted}, {"correct", split.num_correct}, {"loss", split.loss}});
+  return list;
+}
+
+Scores scores_of(Json const& list) {
+  Scores scores;
+  for (std::size_t s = 0; s < scores.size(); ++s) {
+    auto const& split = list.at(s);
+    scores[s].num_counted = split.at("counted").get<std::int64_t>();
+    scores[s].num_correct = split.at("correct").get<std::int64_t>();
+    scores[s].loss = split.at("loss").get<double>();
+  }
+  return scores;
+}
+
+Json json_of(TrainProgress const& progress) {
+  return {{"epoch", progress.epoch},           {"step", progress.step},
+          {"loss_sum", progress.loss_sum},     {"loss_count", progress.loss_count},
+          {"last_loss", progress.last_loss},   {"last", progress.last ? json_of(*progress.last) : Json()},
+          {"best_epoch", progress.best.epoch}, {"best", json_of(progress.best.scores)}};
+}
+
+TrainProgress progress_of(Json const& json) {
+  TrainProgress progress;
+  progress.epoch = json.at("epoch").get<std::int64_t>();
+  progress.step = json.at("step").get<std::int64_t>();
+  progress.loss_sum = json.at("loss_sum").get<double>();
+  progress.loss_count = json.at("loss_count").get<double>();
+  progress.last_loss = json.at("last_loss").get<double>();
+  if (!json.at("last").is_null()) progress.last = scores_of(json.at("last"));
+  progress.best = {json.at("best_epoch").get<std::int64_t>(), scores_of(json.at("best"))};
+  return progress;
+}
+
+std::uint64_t sum_of(std::string const& digits) {
+  std::uint64_t sum = 0;
+  auto const [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), sum, 16);
+  if (error != std::errc() || end != digits.data() + digits.size())
+    throw std::invalid_argument("a checksum is no number: " + digits);
+  return sum;
+}
+
+} // namespace
+
+std::string CheckpointFacts::to_json() const {
+  Json json{{"format", "orthant checkpoint"},
+            {"version", checkpoint_version},
+            {"progress", json_of(progress)},
+            {"optimizer_steps", num_steps},
+            {"training", training}};
+  auto& parts = json["identity"] = Json::array();
+  for (auto const& part : identity)
+    parts.push_back({{"name", part.name}, {"value", part.value}, {"group", part.group}});
+  json["configuration"] = configuration;
+  auto& list = json["tensors"] = Json::array();
+  for (auto const& tensor : tensors)
+    list.push_back(
+        {{"name", tensor.name}, {"extents", tensor.extents}, {"sum", fmt::format("{:016x}", tensor.sum)}});
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+CheckpointFacts CheckpointFacts::from_json(std::string const& text, std::filesystem::path const& path) {
+  try {
+    auto const json = Json::parse(text);
+    if (auto const version = json.at("version").get<std::int64_t>(); version > checkpoint_version)
+      runtime::throw_user("'{}' is a checkpoint of version {}, and this program reads versions up to {}",
+                          path.string(), version, checkpoint_version);
+    CheckpointFacts facts;
+    facts.progress = progress_of(json.at("progress"));
+    facts.num_steps = json.at("optimizer_steps").get<std::int64_t>();
+    facts.training = json.at("training").get<std::string>();
+    for (auto const& part : json.at("identity"))
+      facts.identity.push_back({part.at("name").get<std::string>(), part.at("value").get<std::string>(),
+                                part.at("group").get<std::string>()});
+    facts.configuration = json.at("configuration");
+    for (auto const& tensor : json.at("tensors"))
+      facts.tensors.push_back({tensor.at("name").get<std::string>(),
+                               tensor.at("extents").get<runtime::Hdf5File::Extents>(),
+                               sum_of(tensor.at("sum").get<std::string>())});
+    return facts;
+  } catch (runtime::Error const&) {
+    throw;
+  } catch (std::exception const& error) {
+    runtime::throw_user("'{}' is damaged: {}", path.string(), runtime::describe(error));
+  }
+}
+
+} // namespace orthant::models

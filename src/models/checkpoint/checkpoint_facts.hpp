@@ -1,0 +1,42 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a checkpoint says beside its numbers: how far the training had come, which training it was, and what
+// arrays there are with their checksums. One JSON text, guarded by a checksum of its own.
+
+#include "models/checkpoint/identity.hpp"
+#include "models/training/training_run.hpp"
+#include "runtime/files/hdf5_file.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace orthant::models {
+
+inline constexpr std::int64_t checkpoint_version = 1;
+
+/// An array of a checkpoint: "/parameters/layer0.weight", "/optimizer/exp_avg/layer0.weight", ..
+struct TensorFacts {
+  std::string name;
+  runtime::Hdf5File::Extents extents;
+  std::uint64_t sum = 0; // runtime/files/array_sum.hpp
+};
+
+struct CheckpointFacts {
+  TrainProgress progress;
+  std::int64_t num_steps = 0; // of the optimizer
+  std::string training;       // a name that no other training has
+  Identity identity;
+  nlohmann::ordered_json configuration; // for people
+  std::vector<TensorFacts> tensors;
+
+  /// The length does not depend on the checksums.
+  [[nodiscard]] std::string to_json() const;
+  /// Throws UserError, which names `path`, if the text is no such JSON or of a newer version.
+  [[nodiscard]] static CheckpointFacts from_json(std::string const& text, std::filesystem::path const& path);
+};
+
+} // namespace orthant::models

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/checkpoint/checkpoint_folder.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/files/folder_entries.hpp"
+#include "runtime/files/staged_file.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace orthant::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "checkpoint-";
+constexpr std::string_view suffix = ".h5";
+
+std::string name_of(std::int64_t number) {
+  return fmt::format("{}{:06}{}", prefix, number, suffix);
+}
+
+/// None for a file that has no name of a checkpoint.
+std::optional<std::int64_t> number_of(std::string const& name) {
+  if (!name.starts_with(prefix) || !name.ends_with(suffix)) return std::nullopt;
+  std::int64_t number = 0;
+  auto const* const end = name.data() + name.size() - suffix.size();
+  auto const read = std::from_chars(name.data() + prefix.size(), end, number);
+  if (read.ec != std::errc() || read.ptr != end || number < 1 || name_of(number) != name) return std::nullopt;
+  return number;
+}
+
+} // namespace
+
+fs::path checkpoint_path(fs::path const& folder, std::int64_t number) {
+  return folder / name_of(number);
+}
+
+std::vector<std::int64_t> checkpoint_numbers(fs::path const& folder) {
+  std::vector<std::int64_t> numbers;
+  std::error_code error;
+  for (auto const& name : runtime::folder_entries(folder, error))
+    if (auto const number = number_of(name)) numbers.push_back(*number);
+  if (error && error != std::errc::no_such_file_or_directory)
+    runtime::throw_user("cannot read the folder of checkpoints '{}': {}", folder.string(), error.message());
+  std::ranges::sort(numbers);
+  return numbers;
+}
+
+void require_writable_folder(fs::path const& folder, std::int64_t number) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    runtime::throw_user("cannot make the folder of checkpoints '{}': {}", folder.string(), error.message());
+  runtime::require_writable(checkpoint_path(folder, number), "checkpoint");
+}
+
+void point_latest_to(fs::path const& folder, std::int64_t number) {
+  // A link cannot be changed, but another one can take its name.
+  auto const latest = folder / "latest";
+  runtime::remove_leftovers(latest);
+  runtime::TemporaryPath link(runtime::partial_name(latest, runtime::draw_token()));
+  std::error_code error;
+  fs::create_symlink(name_of(number), link.path(), error);
+  if (!error) fs::rename(link.path(), latest, error);
+  if (error)
+    runtime::throw_user("cannot let '{}' lead to {}: {}", latest.string(), name_of(number), error.message());
+  link.keep();
+}
+
+void remove_older_checkpoints(fs::path const& folder, std::int64_t newest, std::int64_t num_kept) noexcept {
+  try {
+    auto numbers = checkpoint_numbers(folder);
+    std::erase_if(numbers, [&](std::int64_t number) { return number > newest; });
+    auto const num_older = static_cast<std::int64_t>(numbers.size()) - num_kept;
+    std::error_code ignored;
+    for (std::int64_t i = 0; i < num_older; ++i)
+      fs::remove(checkpoint_path(folder, numbers[static_cast<std::size_t>(i)]), ignored);
+  } catch (...) { // no memory
+  }
+}
+
+} // namespace orthant::models

@@ -1,0 +1,48 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// A training goes on from a checkpoint. One that is damaged is named, and the one before it is used. One of
+// another training is refused.
+
+#include "models/checkpoint/checkpoint_file.hpp"
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+
+namespace orthant::models {
+
+struct ResumePoint {
+  std::filesystem::path path;
+  CheckpointFacts facts;
+};
+
+/// Throws UserError if a training must not go on from a checkpoint with these facts.
+using RequireFits = std::function<void(std::filesystem::path const&, CheckpointFacts const&)>;
+
+/// The newest checkpoint of a folder whose facts are sound; none if there is none. Collective. Throws what
+/// `require_fits` throws.
+[[nodiscard]] std::optional<ResumePoint> find_newest_checkpoint(runtime::Communicator const& comm,
+                                                                std::filesystem::path const& folder,
+                                                                RequireFits const& require_fits);
+
+/// The state := that of the newest checkpoint of a folder that is sound;
+/// each newer one is warned of. None, and the state as it was, if there is none. Collective over the grid's
+/// world. Throws UserError if a checkpoint is of another training.
+template<class T>
+[[nodiscard]] std::optional<ResumePoint>
+resume_newest(std::filesystem::path const& folder, TrainingState<T>& state, RequireFits const& require_fits);
+
+/// The state := that of a checkpoint. Collective over the grid's world. Throws UserError if it is damaged or of
+/// another training.
+template<class T>
+[[nodiscard]] ResumePoint resume_from(std::filesystem::path const& path, TrainingState<T>& state,
+                                      RequireFits const& require_fits);
+
+/// The number that the next checkpoint of a folder gets: behind that of `resumed`, if this is in the folder and
+/// all newer ones are damaged; else behind all. Collective.
+[[nodiscard]] std::int64_t next_checkpoint_number(runtime::Communicator const& comm,
+                                                  std::filesystem::path const& folder,
+                                                  std::filesystem::path const& resumed);
+
+} // namespace orthant::models

@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Trainings that are ended and go on: checkpoints.py PROGRAM PART"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from program import Failure, expect_mistake, expect_success
+
+SKIPPED = 77
+TRAIN = ["train", "--dataset", "sbm:vertices=200,edges=900,features=12,classes=4", "--layers", "2", "--hidden", "8",
+         "--compute-dtype", "fp64", "--eval-every", "2"]
+BATCHES = ["--mode", "minibatch", "--batch", "25"]
+
+
+def check(condition, what):
+    if not condition:
+        raise Failure(what)
+
+
+def events_of(path):
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def losses_of(path, event="epoch"):
+    return {line["epoch"]: line["loss"] for line in events_of(path) if line["event"] == event}
+
+
+def checkpoints_in(folder):
+    return sorted(name for name in os.listdir(folder) if name.startswith("checkpoint-"))
+
+
+def require_equal(found, expected, epochs):
+    check(sorted(found) == list(epochs), f"epochs {sorted(found)}")
+    for epoch in epochs:
+        check(abs(found[epoch] - expected[epoch]) <= 1e-10, f"epoch {epoch}: {found[epoch]}, not {expected[epoch]}")
+
+
+class Place:
+    """A folder for one test, with names of its files."""
+
+    def __init__(self):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.folder = os.path.join(self.scratch.name, "checkpoints")
+        self.metrics = os.path.join(self.scratch.name, "metrics.jsonl")
+        self.writing = ["--checkpoint", self.folder, "--metrics", self.metrics]
+
+    def file(self, name):
+        return os.path.join(self.scratch.name, name)
+
+
+def whole_run(place, epochs, *arguments):
+    path = place.file("whole.jsonl")
+    if os.path.exists(path):
+        os.remove(path)
+    expect_success(2, TRAIN + ["--epochs", str(epochs), "--metrics", path, *arguments])
+    return losses_of(path)
+
+
+def goes_on():
+    """Epochs 1 to 4 on two ranks, then on one, three and two ranks: one gap-free file of metrics."""
+    place = Place()
+    expected = whole_run(place, 10)
+    expect_success(2, TRAIN + place.writing + ["--epochs", "4", "--resume", "auto", "--grid", "1x2x1x1"])
+    text = expect_success(1, TRAIN + place.writing + ["--epochs", "6", "--resume", "auto", "--schedule", "rows"]).stderr
+    check("goes on from" in text and "at epoch 5" in text and "epoch 1/" not in text, f"where does it go on? {text}")
+    expect_success(3, TRAIN + place.writing + ["--epochs", "8", "--resume", os.path.join(place.folder, "latest")])
+    expect_success(2, TRAIN + place.writing + ["--epochs", "10", "--resume", "auto", "--checkpoint-every", "1",
+                                               "--checkpoint-async", "off", "--checkpoint-keep", "3"])
+    events = events_of(place.metrics)
+    check([line["epoch"] for line in events if line["event"] == "epoch"] == list(range(1, 11)), f"{events}")
+    require_equal(losses_of(place.metrics), expected, range(1, 11))
+    runs = [line for line in events if line["event"] == "run"]
+    check(len({line["training"] for line in runs}) == 1, "the training changed its name")
+    check([line.get("resumed", {}).get("epoch") for line in runs] == [None, 5, 7, 9], f"resumed at {runs}")
+    check(len(checkpoints_in(place.folder)) == 3, f"{os.listdir(place.folder)}")
+    done = [line for line in events if line["event"] == "done"][-1]
+    # Nothing is left to do, and the result is that of the run before.
+    expect_success(2, TRAIN + place.writing + ["--epochs", "10", "--resume", "auto"])
+    again = events_of(place.metrics)[-1]
+    check((again["loss"], again["last"], again["best_epoch"]) == (done["loss"], done["last"], done["best_epoch"]),
+          f"{again}, not {done}")
+
+
+def cut_metrics():
+    """What was written behind the checkpoint, and a line that is not complete, is taken out before it comes again."""
+    place = Place()
+    with open(place.metrics, "w", encoding="utf-8") as file:
+        file.write('{"event":"run","command":"other"}\n{"event":"epoch","epoch":7,"loss":1}\n')
+    expected = whole_run(place, 7)
+    expect_success(1, TRAIN + place.writing + ["--epochs", "5", "--checkpoint-every", "1", "--checkpoint-keep", "9"])
+    for name in checkpoints_in(place.folder)[3:]:  # as if it had been killed in epoch 5, within a line
+        os.remove(os.path.join(place.folder, name))
+    with open(place.metrics, "a", encoding="utf-8") as file:
+        file.write('{"event":"epo')
+    expect_success(1, TRAIN + place.writing + ["--epochs", "7", "--resume", "auto"])
+    with open(place.metrics, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    check(lines[1] == '{"event":"epoch","epoch":7,"loss":1}', f"another run lost its lines: {lines[:2]}")
+    epochs = [json.loads(line) for line in lines[2:] if '"event":"epoch"' in line]
+    check([line["epoch"] for line in epochs] == list(range(1, 8)), f"{lines}")
+    require_equal({line["epoch"]: line["loss"] for line in epochs}, expected, range(1, 8))
+    check(sum('"event":"done"' in line for line in lines) == 1, f"a stale end is left: {lines}")
+
+
+def batches():
+    """Mini-batches: other data groups, full epochs behind them, and what does not fit."""
+    place = Place()
+    finish = [*BATCHES, "--accumulate", "2", "--finish-full", "3"]
+    expected = whole_run(place, 7, *finish)
+    expect_success(2, TRAIN + place.writing + BATCHES + ["--epochs", "2", "--grid", "2x1x1x1"])
+    expect_success(2, TRAIN + place.writing + BATCHES + ["--epochs", "4", "--grid", "1x1x2x1", "--accumulate", "2",
+                                                         "--resume", "auto"])
+    expect_mistake(1, TRAIN + place.writing + BATCHES + ["--resume", "auto"],
+                   r"its number of batches per step \(data groups x --accumulate\) is 2, here it is 1")
+    expect_mistake(1, TRAIN + place.writing + ["--mode", "minibatch", "--batch", "50", "--accumulate", "2", "--resume", "auto"],
+                   r"its --batch is 25, here it is 50")
+    expect_success(2, TRAIN + place.writing + ["--epochs", "7", "--resume", "auto"])  # the full graph from here on
+    require_equal(losses_of(place.metrics), expected, range(1, 8))
+
+
+def mistakes():
+    place = Place()
+    few = TRAIN + ["--epochs", "2"]
+    expect_success(1, few + place.writing)
+    auto = ["--checkpoint", place.folder, "--resume", "auto"]
+    expect_mistake(2, few + place.writing, r"holds checkpoints; give --resume auto")
+    for arguments, pattern in ((["--seed", "1"], r"its --seed is 0, here it is 1"),
+                               (["--hidden", "16", "--dropout", "0.25"], r"its --hidden is 8, here it is 16; its --dropout"),
+                               (["--clip-norm", "2"], r"its --clip-norm is not given, here it is 2"),
+                               (["--norm", "rms"], r"its --norm is none, here it is rms"),
+                               (["--optimizer", "sgd"], r"its --optimizer is adam"),
+                               (["--compute-dtype", "fp32"], r"--compute-dtype is fp64.*--resume-override precision goes on"),
+                               (["--lr", "0.5"], r"its --lr is 0\.01, here it is 0\.5 \(--resume-override learning-rate"),
+                               (["--dataset", "sbm:vertices=200,edges=901,features=12,classes=4"], r"number of non-zeros|fingerprint"),
+                               (["--dataset", "karate"], r"its number of vertices is 200, here it is 34")):
+        changed = [word for word in few]
+        for name, value in zip(arguments[::2], arguments[1::2]):
+            if name in changed:
+                changed[changed.index(name) + 1] = value
+            else:
+                changed += [name, value]
+        expect_mistake(2, changed + auto, pattern)
+        expect_mistake(1, changed + ["--resume", os.path.join(place.folder, "latest")], pattern)
+    expect_success(2, TRAIN + auto + ["--epochs", "3", "--lr", "0.5", "--resume-override", "learning-rate"])
+    store = place.file("karate.h5")
+    shutil.copy(os.path.join(place.folder, checkpoints_in(place.folder)[-1]), store)
+    expect_mistake(1, few + ["--checkpoint", store], r"cannot make the folder of checkpoints|cannot read the folder")
+    expect_mistake(1, few + ["--resume", "auto", "--checkpoint", os.path.join(store, "below")], r"folder of checkpoints")
+    with open(place.file("text.h5"), "w", encoding="utf-8") as file:
+        file.write("nothing")
+    expect_mistake(2, few + ["--resume", place.file("text.h5")], r"not an HDF5 file")
+
+
+def damaged():
+    """The newest checkpoint that is sound is used, and each damaged one is named."""
+    place = Place()
+    expected = whole_run(place, 6)
+    expect_success(2, TRAIN + place.writing + ["--epochs", "4", "--checkpoint-every", "1", "--checkpoint-keep", "4"])
+    names = checkpoints_in(place.folder)
+    with open(os.path.join(place.folder, names[3]), "r+b") as file:
+        file.truncate(1000)
+    with open(os.path.join(place.folder, names[2]), "r+b") as file:
+        content = file.read()
+        file.seek(len(content) // 2)
+        file.write(bytes(255 - byte for byte in content[len(content) // 2:len(content) // 2 + 4000]))
+    text = expect_success(2, TRAIN + place.writing + ["--epochs", "6", "--resume", "auto"]).stderr
+    for name in names[2:]:
+        check(any(name in line and "damaged" in line for line in text.splitlines()), f"{name} is not named: {text}")
+    check(names[1] in text and "at epoch 3" in text, text)
+    require_equal(losses_of(place.metrics), expected, range(1, 7))
+
+
+def mounted(folder, options):
+    os.mkdir(folder)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True).returncode != 0:
+        print("may not mount a small file system here")
+        sys.exit(SKIPPED)
+
+
+def disks():
+    """A disk that is full ends no training; one that cannot be written ends it at the start."""
+    place = Place()
+    disk = place.file("disk")
+    mounted(disk, "size=900k")
+    try:
+        big = ["train", "--dataset", "karate", "--layers", "3", "--hidden", "128", "--compute-dtype", "fp64", "--eval-every", "0",
+               "--checkpoint", os.path.join(disk, "c")]
+        for kind in ("on", "off"):
+            done = expect_success(2, big + ["--epochs", "12", "--checkpoint-every", "2", "--checkpoint-async", kind])
+            warnings = [line for line in done.stderr.splitlines() if "goes on without this checkpoint" in line]
+            check(len(warnings) == 1 and ("No space" in warnings[0] or "disk" in warnings[0]), f"warnings: {done.stderr}")
+            check(os.listdir(os.path.join(disk, "c")).count("checkpoint-000001.h5") == 1, f"{os.listdir(disk + '/c')}")
+            check(not any("partial" in name for name in os.listdir(os.path.join(disk, "c"))), "something is left")
+            text = expect_success(1, big + ["--epochs", "3", "--resume", "auto", "--checkpoint-every", "9"]).stderr
+            check("at epoch 3" in text, text)
+            shutil.rmtree(os.path.join(disk, "c"))
+        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        expect_mistake(2, big, r"cannot make the folder of checkpoints .*[Rr]ead-only")
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+PARTS = {"goes_on": [goes_on, cut_metrics], "batches": [batches], "mistakes": [mistakes], "damaged": [damaged], "disks": [disks]}
+
+if __name__ == "__main__":
+    try:
+        for part in PARTS[sys.argv[2]]:
+            part()
+            print(f"ok   {part.__name__}", flush=True)
+    except Failure as failure:
+        sys.exit(f"FAIL {failure}")

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Checkpoints that are taken while a training goes on.
+#include "models/checkpoint/checkpoint_fixture.hpp"
+
+#include "models/checkpoint/checkpoint_folder.hpp"
+
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <limits>
+
+namespace orthant::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Checkpointer : public ::testing::Test {
+ protected:
+  runtime::Communicator world_{MPI_COMM_WORLD, "world"};
+  pmm::ProcessGrid grid_{world_, pmm::near_cubic(world_.size())};
+  test::ScratchFolder scratch_{MPI_COMM_WORLD};
+  std::string folder_ = scratch_.file("checkpoints");
+  models::TrainSettings settings_;
+  models::GcnSettings model_ = model_with_features(models::Schedule::pmm3d);
+
+  Checkpointer() {
+    settings_.num_epochs = 9;
+    settings_.eval_every = 3;
+    if (world_.is_root()) fs::create_directories(folder_);
+    barrier();
+  }
+  void barrier() { ORTHANT_MPI(MPI_Barrier(MPI_COMM_WORLD)); }
+
+  std::vector<double> losses_of(TrainedRun const& run) {
+    std::vector<double> losses;
+    for (auto const& record : run.records)
+      losses.push_back(record.loss);
+    return losses;
+  }
+  /// Losses of all epochs, with checkpoints. `between` is called after every step.
+  std::vector<double> train(models::CheckpointSettings const& settings,
+                            std::function<void(models::TrainProgress const&)> const& between = {}) {
+    FullTraining training(grid_, model_, settings_);
+    models::Checkpointer<double> checkpointer(training.state, settings);
+    auto const run = run_until(training, 1000, {}, [&](auto const& progress) {
+      if (between) between(progress);
+      checkpointer.after_step(progress);
+      return false;
+    });
+    checkpointer.save(run.result.progress);
+    checkpointer.finish();
+    barrier();
+    return losses_of(run);
+  }
+  std::vector<double> train_without() {
+    FullTraining training(grid_, model_, settings_);
+    return losses_of(run_until(training, 1000));
+  }
+};
+
+TEST_F(Checkpointer, DoesNotDisturbTheTraining) {
+  auto const expected = train_without();
+  for (auto const is_asynchronous : {false, true}) {
+    SCOPED_TRACE(is_asynchronous);
+    auto settings = checkpoints_in(folder_);
+    settings.is_asynchronous = is_asynchronous;
+    settings.first_number = is_asynchronous ? 11 : 1;
+
+    auto const losses = train(settings);
+
+    ASSERT_EQ(losses.size(), expected.size());
+    for (std::size_t e = 0; e < losses.size(); ++e)
+      EXPECT_NEAR(losses[e], expected[e], rounding);
+    auto const last = settings.first_number + 8;
+    EXPECT_EQ(models::checkpoint_numbers(folder_), (std::vector<std::int64_t>{last - 1, last}));
+    EXPECT_EQ(fs::read_symlink(fs::path(folder_) / "latest"), models::checkpoint_path("", last));
+    EXPECT_EQ(test::num_partial_files(folder_), 0);
+    auto const facts = models::read_checkpoint_facts(world_, models::checkpoint_path(folder_, last));
+    EXPECT_EQ(facts.progress.epoch, 10);
+    EXPECT_EQ(facts.num_steps, 9);
+    EXPECT_NEAR(facts.progress.last_loss, expected.back(), rounding);
+    EXPECT_EQ(facts.progress.best.epoch % 3, 0);
+    EXPECT_GT(facts.progress.best.epoch, 0);
+  }
+}
+
+TEST_F(Checkpointer, KeepsTheParametersOfTheBestEpoch) {
+  FullTraining training(grid_, model_, settings_);
+  models::Checkpointer<double> checkpointer(training.state, checkpoints_in(folder_));
+  std::vector<std::vector<double>> of_best(training.state.parameters().size());
+  std::int64_t best_epoch = 0;
+  run_until(training, 1000, {}, [&](models::TrainProgress const& progress) {
+    if (progress.best.epoch != best_epoch)
+      for (std::size_t p = 0; p < of_best.size(); ++p)
+        models::copy_to_host(training.state.parameters()[p].value(), of_best[p]);
+    best_epoch = progress.best.epoch;
+    checkpointer.after_step(progress);
+    return false;
+  });
+  checkpointer.finish();
+  FullTraining resumed(grid_, model_, settings_);
+
+  auto const point = models::resume_newest(folder_, resumed.state, allow_all);
+
+  ASSERT_TRUE(point.has_value());
+  EXPECT_EQ(point->facts.progress.best.epoch, best_epoch);
+  ASSERT_TRUE(resumed.state.best());
+  EXPECT_EQ(*resumed.state.best(), of_best);
+}
+
+TEST_F(Checkpointer, IsDueByTheClockOrByEpochs) {
+  auto settings = checkpoints_in(folder_);
+  settings.num_kept = 100;
+  settings.interval.epochs = 4;
+  train(settings);
+  std::vector<std::int64_t> epochs;
+  for (auto const number : models::checkpoint_numbers(folder_))
+    epochs.push_back(
+        models::read_checkpoint_facts(world_, models::checkpoint_path(folder_, number)).progress.epoch);
+  EXPECT_EQ(epochs, (std::vector<std::int64_t>{5, 9, 10})); // the end is saved, too
+
+  settings.folder = folder_ + "/by_time";
+  if (world_.is_root()) fs::create_directories(settings.folder);
+  barrier();
+  settings.interval = {0, std::chrono::duration<double>(0)};
+  train(settings);
+  EXPECT_EQ(models::checkpoint_numbers(settings.folder).size(), 9U);
+
+  settings.folder = folder_ + "/never";
+  if (world_.is_root()) fs::create_directories(settings.folder);
+  barrier();
+  settings.interval = {0, std::chrono::hours(1)};
+  train(settings);
+  EXPECT_EQ(models::checkpoint_numbers(settings.folder).size(), 1U);
+}
+
+TEST_F(Checkpointer, WhatCannotBeWrittenDoesNotEndTheTraining) {
+  auto const expected = train_without();
+  for (auto const is_asynchronous : {false, true}) {
+    auto settings = checkpoints_in(folder_);
+    settings.is_asynchronous = is_asynchronous;
+    settings.first_number = is_asynchronous ? 20 : 1;
+
+    // In epochs 4 to 6 the next checkpoint's name is a folder's.
+    auto const losses = train(settings, [&](models::TrainProgress const& progress) {
+      auto const path = models::checkpoint_path(folder_, settings.first_number + 3);
+      barrier();
+      if (world_.is_root() && progress.epoch == 5) fs::create_directories(path);
+      if (world_.is_root() && progress.epoch == 8) fs::remove_all(path);
+      barrier();
+    });
+
+    ASSERT_EQ(losses.size(), expected.size());
+    for (std::size_t e = 0; e < losses.size(); ++e)
+      EXPECT_NEAR(losses[e], expected[e], rounding);
+    auto const last = settings.first_number + 5; // nine epochs, three of them without
+    EXPECT_EQ(models::checkpoint_numbers(folder_), (std::vector<std::int64_t>{last - 1, last}));
+    EXPECT_EQ(models::read_checkpoint_facts(world_, models::checkpoint_path(folder_, last)).progress.epoch,
+              10);
+    EXPECT_EQ(test::num_partial_files(folder_), 0);
+  }
+}
+
+TEST_F(Checkpointer, NeverWritesWhatIsNotFinite) {
+  FullTraining training(grid_, model_, settings_);
+  models::Checkpointer<double> checkpointer(training.state, checkpoints_in(folder_));
+  models::TrainProgress progress;
+  progress.begin_epoch(2);
+  checkpointer.save(progress);
+  for (auto const& parameter : training.network.parameters())
+    if (parameter.name == "layer1.weight")
+      Kokkos::deep_copy(parameter.value(), std::numeric_limits<double>::infinity());
+  progress.begin_epoch(3);
+
+  checkpointer.save(progress);
+  checkpointer.finish();
+
+  EXPECT_EQ(models::checkpoint_numbers(folder_), (std::vector<std::int64_t>{1}));
+  EXPECT_EQ(test::num_partial_files(folder_), 0);
+}
+
+} // namespace
+} // namespace orthant::testing
