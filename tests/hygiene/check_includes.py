@@ -23,7 +23,7 @@ SUB_FOLDERS = {
     "runtime": ". device numbers observe comm arrays files report machine job",
     "graph": ". text arrays write generate read store partition export",
     "pmm": "grid cost kernels vendor gemm spmm matrix product aggregate rows",
-    "models": "core training checkpoint plan gnn batches pruning",
+    "models": "core training checkpoint plan gnn files batches pruning",
     "cli": "machine options training commands bench .",
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(["<])([^">]+)[">]', re.MULTILINE)

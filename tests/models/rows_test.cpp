@@ -3,7 +3,7 @@
 // The schedule rows: the block that a rank reads beside the whole matrix, and bytes: of grids that do not
 // exist against closed forms, and beside those of pmm3d and of Plexus's schedule.
 #include "models/batches/mini_batch.hpp"
-#include "models/gnn/files/gcn_weights.hpp"
+#include "models/files/gcn_weights.hpp"
 #include "models/plan/choose_schedule.hpp"
 #include "models/plan/gcn_step.hpp"
 #include "models_fixture.hpp"

@@ -7,8 +7,8 @@
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "models/core/vertex_loss.hpp"
-#include "models/gnn/files/gcn_weights.hpp"
-#include "models/gnn/files/predictions.hpp"
+#include "models/files/gcn_weights.hpp"
+#include "models/files/predictions.hpp"
 #include "models/training/training_run.hpp"
 #include "runtime/files/staged_file.hpp"
 

@@ -6,7 +6,7 @@
 #include "cli/training/train_run.hpp"
 #include "graph/generate/dataset.hpp"
 #include "graph/partition/partition.hpp"
-#include "models/gnn/files/gcn_weights.hpp"
+#include "models/files/gcn_weights.hpp"
 #include "models/gnn/gcn.hpp"
 #include "models/gnn/memory_estimate.hpp"
 #include "models/pruning/pruned_arrays.hpp"

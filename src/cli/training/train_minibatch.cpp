@@ -6,7 +6,7 @@
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
 #include "models/batches/mini_batch.hpp"
-#include "models/gnn/files/gcn_weights.hpp"
+#include "models/files/gcn_weights.hpp"
 #include "models/gnn/memory_estimate.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"

@@ -4,7 +4,7 @@
 #include "models/checkpoint/checkpoint_fixture.hpp"
 
 #include "models/checkpoint/checkpoint_folder.hpp"
-#include "models/gnn/files/gcn_weights.hpp"
+#include "models/files/gcn_weights.hpp"
 #include "support/user_messages.hpp"
 
 #include <filesystem>

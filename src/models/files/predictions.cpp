@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/files/predictions.hpp"
+#include "models/files/predictions.hpp"
 
 #include "runtime/comm/together.hpp"
 #include "runtime/files/hdf5_output.hpp"

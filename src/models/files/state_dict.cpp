@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/files/state_dict.hpp"
+#include "models/files/state_dict.hpp"
 
 #include "models/core/weights_file.hpp"
 #include "runtime/comm/together.hpp"
