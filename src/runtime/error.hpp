@@ -17,6 +17,7 @@ namespace orthant::runtime {
 inline constexpr int exit_done = 0;
 inline constexpr int exit_internal = 1;
 inline constexpr int exit_user = 2;
+inline constexpr int exit_requeue = 75; // ended early, with a checkpoint to go on from
 
 class Error : public std::runtime_error {
  public:

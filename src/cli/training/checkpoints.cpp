@@ -6,6 +6,7 @@
 #include "models/plan/gcn_parameters.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/temporary_path.hpp"
+#include "runtime/job/time_limit.hpp"
 #include "runtime/report/metrics_cut.hpp"
 
 #include <algorithm>
@@ -45,6 +46,9 @@ constexpr std::array free_options{std::string_view("graph"),
                                   std::string_view("resume"),
                                   std::string_view("checkpoint-async"),
                                   std::string_view("resume-override"),
+                                  std::string_view("max-walltime"),
+                                  std::string_view("prune"),
+                                  std::string_view("spmm-table"),
                                   std::string_view("config"),
                                   std::string_view("log-level"),
                                   std::string_view("timeout"),
@@ -54,7 +58,8 @@ constexpr std::array free_options{std::string_view("graph"),
 /// The word of --resume-override that lets an option differ, or none.
 std::string group_of(std::string_view option) {
   if (option == "compute-dtype" || option == "gemm-math" || option == "comm-dtype") return "precision";
-  if (option == "lr" || option.starts_with("lr-")) return "learning-rate";
+  if (option == "lr" || option == "lr-schedule" || option == "warmup-steps" || option == "min-lr")
+    return "learning-rate";
   return {};
 }
 
@@ -117,9 +122,13 @@ void Checkpoints::require_sensible() const {
   if (options_.checkpoint.empty()) {
     for (auto const* option : {"checkpoint-every", "checkpoint-keep", "checkpoint-async"})
       if (was_given(option)) throw_user("--{} needs --checkpoint and a folder", option);
+    if (!options_.max_walltime.empty())
+      throw_user("--max-walltime ends a training with a checkpoint; give --checkpoint and a folder");
     if (options_.resume == "auto")
       throw_user("--resume auto takes the newest checkpoint of a folder; give --checkpoint and the folder");
   }
+  if (!options_.max_walltime.empty())
+    static_cast<void>(runtime::parse_duration("--max-walltime", options_.max_walltime));
   if (options_.resume == "never" && !options_.resume_override.empty())
     throw_user("--resume-override needs --resume auto or --resume and a checkpoint");
   if (options_.resume != "never" && options_.resume != "auto" && !options_.init_from.empty())

@@ -4,6 +4,7 @@
 // --checkpoint and --resume of a training: which training it is, where it goes on, and its run.
 
 #include "cli/options/command.hpp"
+#include "cli/training/stop_condition.hpp"
 #include "cli/training/train_options.hpp"
 #include "graph/store/store_reader.hpp"
 #include "models/checkpoint/checkpointer.hpp"
@@ -38,6 +39,8 @@ class Checkpoints {
   void prepare_metrics(nlohmann::ordered_json& run_record) const;
 
   [[nodiscard]] bool writes() const { return !options_.checkpoint.empty(); }
+  [[nodiscard]] Context const& context() const { return context_; }
+  [[nodiscard]] TrainOptions const& options() const { return options_; }
   /// Of the checkpoints to write, for the state as it was resumed. Collective.
   [[nodiscard]] models::CheckpointSettings settings(models::Architecture const& architecture) const;
 
@@ -67,24 +70,38 @@ class ResumableRun {
     start_ = checkpoints.resume(*state_);
   }
 
-  /// trainer.run(), and a checkpoint behind the last step. The architecture is that of the weights. Collective.
+  /// trainer.run() until the end or until a StopCondition, and a checkpoint behind the last step. The
+  /// architecture is that of the weights. Collective. Throws UserError if it was stopped, and this checkpoint
+  /// could not be written.
   template<class Trainer>
   models::TrainResult run(Trainer& trainer, std::function<void(runtime::EpochRecord const&)> const& on_epoch,
                           models::Architecture const& architecture) {
     if (!checkpoints_.writes()) return trainer.run(on_epoch, start_);
+    auto const& options = checkpoints_.options();
     models::Checkpointer<T> checkpointer(*state_, checkpoints_.settings(architecture), start_);
+    StopCondition stop(checkpoints_.context(), options.max_walltime);
     auto result = trainer.run(on_epoch, start_, [&](models::TrainProgress const& progress) {
       checkpointer.after_step(progress);
-      return false;
+      return stop.is_due(checkpointer.last_seconds());
     });
     checkpointer.save(result.progress);
     checkpointer.finish();
+    if (result.progress.epoch > options.epochs) return result;
+    stopped_by_ = stop.reason();
+    if (checkpointer.has_failed())
+      runtime::throw_user(
+          "the training was stopped by {}, and its last checkpoint could not be written to '{}'", stopped_by_,
+          options.checkpoint);
     return result;
   }
+
+  /// What stopped the last run() before its end; empty: nothing.
+  [[nodiscard]] std::string const& stopped_by() const { return stopped_by_; }
 
  private:
   Checkpoints& checkpoints_;
   std::optional<models::TrainingState<T>> state_;
+  std::string stopped_by_;
   models::TrainProgress start_;
 };
 

@@ -92,6 +92,7 @@ int train(TrainOptions const& options, Context& context) {
         trainer, [&](runtime::EpochRecord const& epoch) { lines.write(epoch); },
         models::record_of(model_settings));
     lines.finish();
+    if (!resumable.stopped_by().empty()) return end_stopped(context, result, resumable.stopped_by(), options);
 
     if (!options.save_weights.empty() && options.eval_every == 0)
       if (auto const sign = models::sign_of_divergence(trainer.evaluate()); !sign.empty())

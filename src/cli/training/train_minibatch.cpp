@@ -85,6 +85,7 @@ int train(TrainOptions const& options, Context& context) {
       trainer, [&](runtime::EpochRecord const& epoch) { lines.write(epoch); },
       models::record_of(model_settings));
   lines.finish();
+  if (!run.stopped_by().empty()) return end_stopped(context, result, run.stopped_by(), options);
 
   if (!options.save_weights.empty())
     models::save_weights(grid, options.save_weights, trainer.parameters(),

@@ -121,6 +121,10 @@ void add_checkpoints(Command& command, TrainOptions& o) {
                  whole_number(1));
   command.option("--checkpoint-async", o.checkpoint_async,
                  "Write checkpoints while the training goes on: on or off", one_of({"on", "off"}));
+  command.option(
+      "--max-walltime", o.max_walltime,
+      "Stop with a checkpoint and status 75 before the program has run as long as this (2h, 90min); a "
+      "time limit of Slurm does the same");
   command.option("--resume", o.resume,
                  "Go on from a checkpoint: its path, auto (the newest sound one of --checkpoint, else a new "
                  "start) or never");

@@ -77,6 +77,7 @@ struct TrainOptions {
   std::int64_t checkpoint_keep = 2;
   std::string checkpoint_async = "on";
   std::string resume = "never";
+  std::string max_walltime;
   std::vector<std::string> resume_override;
 };
 

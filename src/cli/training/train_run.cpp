@@ -119,6 +119,15 @@ void describe_graph(Context const& context, graph::GraphStore const& store) {
       facts.num_classes, facts.split_sizes[0], facts.split_sizes[1], facts.split_sizes[2]);
 }
 
+int end_stopped(Context& context, models::TrainResult const& result, std::string const& reason,
+                TrainOptions const& options) {
+  auto const& [epoch, step] = std::pair(result.progress.epoch, result.progress.step);
+  say(context, "\nstopped by {} before epoch {}{}; the same command with --resume auto goes on from {}\n",
+      reason, epoch, step == 0 ? std::string() : fmt::format(", step {}", step + 1), options.checkpoint);
+  context.metrics.write("stopped", {{"reason", reason}, {"epoch", epoch}, {"step", step}});
+  return runtime::exit_requeue;
+}
+
 void report(Context const& context, models::TrainResult const& result) {
   auto const line = [&](std::string const& name, models::Scores const& scores) {
     say(context, "{:<22}{:>10.4f}{:>10.4f}{:>10.4f}\n", name, scores[0].accuracy(), scores[1].accuracy(),

@@ -89,6 +89,9 @@ class MemoryMeter {
   DeviceMemory device_;
 };
 
+/// Of a training that was stopped: what stopped it, where, and how to go on. Returns the status to leave with.
+[[nodiscard]] int end_stopped(Context& context, models::TrainResult const& result, std::string const& reason,
+                              TrainOptions const& options);
 /// The final table, and the last line of the metrics.
 void report(Context const& context, models::TrainResult const& result);
 void end_metrics(Context& context, models::TrainResult const& result, MemoryMeter::Taken const& memory);

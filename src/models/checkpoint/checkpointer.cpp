@@ -53,6 +53,7 @@ void Checkpointer<T>::save(TrainProgress const& progress) {
 template<class T>
 void Checkpointer<T>::begin(TrainProgress const& progress) {
   last_begin_ = Clock::now();
+  has_failed_ = false;
   saved_at_ = {progress.epoch, progress.step};
   auto facts = settings_.facts;
   facts.progress = progress;
@@ -79,6 +80,7 @@ void Checkpointer<T>::complete() {
     give_up(error);
     return;
   }
+  last_seconds_ = std::chrono::duration<double>(Clock::now() - last_begin_).count();
   output_->agree();
   auto const number = next_number_++;
   if (!comm_.is_root()) {
@@ -119,7 +121,12 @@ template<class T>
 void Checkpointer<T>::give_up(std::exception const& reason) {
   if (!has_warned_ && comm_.is_root())
     comm_.instruments().log.warn("{}; the training goes on without this checkpoint", reason.what());
-  has_warned_ = true;
+  has_warned_ = has_failed_ = true;
+}
+
+template<class T>
+bool Checkpointer<T>::has_failed() const {
+  return runtime::all_reduced(comm_, std::int64_t{has_failed_ ? 1 : 0}, runtime::Reduction::max) != 0;
 }
 
 template class Checkpointer<float>;

@@ -55,6 +55,11 @@ class Checkpointer {
   /// The checkpoint under way is complete, or given up. Collective.
   void finish();
 
+  /// Whether the last one was given up. Collective.
+  [[nodiscard]] bool has_failed() const;
+  /// What the last one took, from its copy until all ranks had written; 0 before the first.
+  [[nodiscard]] double last_seconds() const { return last_seconds_; }
+
  private:
   using Clock = std::chrono::steady_clock;
   [[nodiscard]] bool is_due(TrainProgress const& progress);
@@ -71,6 +76,8 @@ class Checkpointer {
   std::int64_t best_epoch_;                        // whose parameters the state keeps
   std::pair<std::int64_t, std::int64_t> saved_at_; // epoch and step of the last one
   Clock::time_point last_begin_ = Clock::now();
+  double last_seconds_ = 0;
+  bool has_failed_ = false;
   bool has_warned_ = false;
   std::unique_ptr<CheckpointOutput<T>> output_; // on rank 0 until it has its name
   bool is_writing_ = false;                     // on all ranks

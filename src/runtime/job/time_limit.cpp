@@ -15,6 +15,8 @@
 namespace orthant::runtime {
 namespace {
 
+auto const process_start = std::chrono::steady_clock::now();
+
 std::optional<double> parse_number(std::string_view text) {
   double number = 0;
   auto const* const end = text.data() + text.size();
@@ -97,6 +99,10 @@ TimeSources time_sources() {
   sources.squeue_time_left = ask_squeue;
   sources.now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   return sources;
+}
+
+double process_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - process_start).count();
 }
 
 std::optional<double> slurm_end_time(TimeSources const& sources) {

@@ -25,6 +25,8 @@ struct TimeSources {
   double now = 0;
 };
 [[nodiscard]] TimeSources time_sources();
+/// Seconds since this process was started (its libraries were loaded).
+[[nodiscard]] double process_seconds();
 
 /// When Slurm ends this job: SLURM_JOB_END_TIME, else `squeue -h -j $SLURM_JOB_ID -o %L`. None outside of Slurm
 /// and without a limit.

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/training/stop_condition.hpp"
+
+#include "runtime/comm/collectives.hpp"
+#include "runtime/job/time_limit.hpp"
+
+#include <algorithm>
+
+namespace orthant::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// What the end of a job takes beside a checkpoint.
+constexpr double margin_seconds = 5;
+/// A checkpoint, before one has been measured.
+constexpr double unmeasured_checkpoint_seconds = 15;
+
+/// Why a rank wants to stop, as a number: ranks agree on the largest. Signals have numbers from 1 on.
+constexpr std::int64_t goes_on = 0;
+constexpr std::int64_t time_is_over = 1;
+constexpr std::int64_t first_signal = 1;
+
+double earlier(std::optional<double> a, double b) {
+  return a ? std::min(*a, b) : b;
+}
+
+} // namespace
+
+StopCondition::StopCondition(Context const& context, std::string const& max_walltime)
+    : context_(context),
+      last_step_(Clock::now()) {
+  auto const sources = runtime::time_sources();
+  auto end = context.world().is_root() ? runtime::slurm_end_time(sources) : std::nullopt;
+  if (!max_walltime.empty())
+    end = earlier(end, sources.now - runtime::process_seconds() +
+                           runtime::parse_duration("--max-walltime", max_walltime));
+  auto seconds = end.value_or(0);
+  runtime::broadcast(runtime::host, context.world(), std::span(&seconds, 1), 0);
+  if (seconds > 0) end_time_ = seconds;
+}
+
+bool StopCondition::is_time_over(double checkpoint_seconds) {
+  auto const now = Clock::now();
+  longest_step_ = std::max(longest_step_, std::chrono::duration<double>(now - last_step_).count());
+  last_step_ = now;
+  if (!end_time_) return false;
+  // One more step, which may take half as long again, and a checkpoint, which may take twice as long.
+  auto const needed = 1.5 * longest_step_ +
+                      2 * (checkpoint_seconds > 0 ? checkpoint_seconds : unmeasured_checkpoint_seconds) +
+                      margin_seconds;
+  return runtime::time_sources().now + needed > *end_time_;
+}
+
+bool StopCondition::is_due(double checkpoint_seconds) {
+  auto const signal = signals_.received();
+  auto const own = signal != 0                        ? first_signal + signal
+                   : is_time_over(checkpoint_seconds) ? time_is_over
+                                                      : goes_on;
+  auto const agreed = runtime::all_reduced(context_.world(), own, runtime::Reduction::max);
+  if (agreed == goes_on) return false;
+  reason_ = agreed == time_is_over ? "the time limit"
+                                   : runtime::name_of_signal(static_cast<int>(agreed - first_signal));
+  return true;
+}
+
+} // namespace orthant::cli
