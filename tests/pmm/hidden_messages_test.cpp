@@ -82,6 +82,20 @@ TEST_P(HiddenMessagesTest, ProductAndBothAdjointsEqualSerialOnes) {
   }
 }
 
+/// Messages that are read from the sender's memory: of 3 ranks and more, a chunk takes the place of an earlier
+/// one.
+TEST_P(HiddenMessagesTest, AChunkStaysUntilItIsSent) {
+  std::int64_t const n = 101, width = 1000;
+  auto const a = make_dense(n, n, SparseRecipe{67, true, false});
+  auto const f = integers(68, n, width);
+  auto const cells = contiguous(grid_.shape(), n);
+  LocalSpmm<double> const block(
+      block_of_lists(a, listed(cells, Axis::x, Axis::y), listed(cells, Axis::z, Axis::y)));
+  auto const expected = product(a, f);
+  for (int repetition = 0; repetition < 5; ++repetition)
+    expect_aggregate(cells, {}, Flow::forward, block, f, expected, nullptr, group_axes);
+}
+
 /// What a rank sends along the axis of the sum, in one call for each slab.
 TEST_P(HiddenMessagesTest, BytesAreThoseOfAReduceScatter) {
   std::int64_t const n = 101, width = 24;
