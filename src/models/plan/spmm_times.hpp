@@ -34,9 +34,9 @@ struct SpmmTimes {
   [[nodiscard]] double seconds(std::int64_t num_nonzeros, std::int64_t width) const;
 };
 
-/// Where nothing was measured: 0.1 ns per non-zero and column of 128 columns, and for fewer the ratios of a published
-/// kernel, which loads 76 bytes per non-zero. Those of this repository load 4 (a pattern) and lose less, so the
-/// table is on the safe side.
+/// Where nothing was measured: 0.1 ns per non-zero and column of 32 columns and more, 0.13 ns of 16, and for
+/// fewer what 16 columns cost, since a row of B is then less than a cache line. One core of an EPYC (Zen 4) took
+/// 0.085 to 0.1 ns, and 0.129 ns (tests/bench/results/2026-11-21-speed.md); the table is on the safe side.
 [[nodiscard]] SpmmTimes const& built_in_spmm_times();
 
 /// The products with sparse blocks in a list.
