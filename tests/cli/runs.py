@@ -157,6 +157,7 @@ def gather(ranks):
         found = re.findall(r"^gather +(\w+) rows along x \(coverage [01]\.\d{3}\)$", text, re.M)
         if found != (expected if ranks > 1 else []):
             raise Failure(f"{arguments}: {found}\n{text}")
+    expect_success(ranks, [*few, *rows, "--gather", "needed", "--mode", "minibatch", "--batch", "50"])
 
 
 def prune(ranks):

@@ -47,9 +47,6 @@ int train(TrainOptions const& options, Context& context) {
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
-  if (options.gather == "needed")
-    runtime::throw_user("--gather needed works on the full graph; leave it out with --mode minibatch");
-
   Checkpoints checkpoints(context, options);
   auto const store = open_graph_of(world, options);
   auto const settings = training_of(options);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/batches/batch_maker.hpp"
 
+#include "models/batches/needed_batch.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <numeric>
@@ -61,10 +63,12 @@ void gather_rows(std::span<T const> from, std::vector<std::int32_t> const& rows,
 template<class T>
 BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                           sampling::Sampler const& sampler, GcnPlan const& plan,
-                          InputFeatures<T> const& features, pmm::RowTargets const& targets)
+                          InputFeatures<T> const& features, pmm::RowTargets const& targets,
+                          pmm::Gather gather)
     : grid_(grid),
       num_vertices_(store.facts().num_vertices),
       plan_(plan),
+      gather_(gather),
       builder_(grid.group(), store, sampler),
       has_sparse_features_(features.is_sparse),
       num_feature_columns_(pmm::block_of(grid, plan.features()).columns.size()),
@@ -133,6 +137,7 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
   using Clock = std::chrono::steady_clock;
   auto const begin = Clock::now();
   builder_.build(epoch, index, batch.sample);
+  batch.needed.reset();
 
   auto const& feature_rows = rows_of(plan_.features().layout, batch.sample).positions;
   if (has_sparse_features_)
@@ -237,11 +242,14 @@ pmm::CellSizes BatchMaker<T>::cells_of(GcnLayerPlan const& layer, sampling::Batc
 
 template<class T>
 Adjacency<T> BatchMaker<T>::adjacency_of(GcnLayerPlan const& layer, sampling::BlockHandle block,
-                                         sampling::Batch<T> const& sample) const {
+                                         HostBatch<T>& batch) const {
+  auto& sample = batch.sample;
+  auto const sizes = layer.owners ? cells_of(layer, sample) : pmm::CellSizes{};
+  if (layer.owners && gather_ != pmm::Gather::all && !batch.needed) // all layers have one block
+    batch.needed = keep_needed_rows(grid_, layer.owners->roles, sizes, sample.blocks[block.index], gather_);
   pmm::LocalSpmm<T> forward(to_sparse_block(sample.forward(block)));
   pmm::LocalSpmm<T> adjoint(to_sparse_block(sample.adjoint(block)));
-  if (layer.owners)
-    return OwnedAdjacency<T>{cells_of(layer, sample), std::move(forward), std::move(adjoint), nullptr};
+  if (layer.owners) return OwnedAdjacency<T>{sizes, std::move(forward), std::move(adjoint), batch.needed};
   return pmm::DistSparse<T>{grid_, layer.adjacency, std::move(forward), std::move(adjoint)};
 }
 
@@ -300,7 +308,7 @@ GcnOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
   operands.features = features_of(operands.plan.features(), batch);
   for (std::size_t l = 0; l < blocks_.size(); ++l) {
     auto const& layer = operands.plan.layers[l];
-    operands.adjacency.push_back(adjacency_of(layer, blocks_[l], batch.sample));
+    operands.adjacency.push_back(adjacency_of(layer, blocks_[l], batch));
     operands.output_keys.push_back(keys_of(layer.output, batch));
     operands.residuals.push_back(residual_of(layer, batch.sample));
   }

@@ -6,7 +6,8 @@
 // first:
 //
 //   maker.fill(epoch, index, batch);         // any thread: host memory only, zero bytes sent
-//   network.rebind(maker.operands(batch));    // the main thread: Views on that memory, or copies on a device
+//   network.rebind(maker.operands(batch));    // the main thread: Views on that memory, or copies on a device,
+//                                             // and which rows move between owners
 //   loss.set_batch_targets(maker.targets(batch), {batch.splits, batch.classes});
 
 #include "models/core/device_copy.hpp"
@@ -15,6 +16,7 @@
 #include "sampling/batch_builder.hpp"
 
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -38,25 +40,28 @@ struct HostBatch {
   sampling::Batch<T> sample;
   std::vector<T> dense_features; // [rows x columns of the block], row-major
   HostSparseRows<T> sparse_features;
-  std::vector<std::int8_t> splits;    // [rows of the logits], the groups of RowTargets
-  std::vector<std::int32_t> classes;  // [rows] or empty
-  std::vector<std::int8_t> indicator; // [rows x classes of the block] or empty
-  double seconds = 0;                 // that fill() took
+  std::vector<std::int8_t> splits;               // [rows of the logits], the groups of RowTargets
+  std::vector<std::int32_t> classes;             // [rows] or empty
+  std::vector<std::int8_t> indicator;            // [rows x classes of the block] or empty
+  std::shared_ptr<pmm::NeededRows const> needed; // the lists, once operands() has exchanged them
+  double seconds = 0;                            // that fill() took
 };
 
 template<class T>
 class BatchMaker {
  public:
   /// For a model that runs by `plan` on the whole graph; `features` and `targets` are those of the whole
-  /// graph, of which batches are slices. Reads this rank's blocks of the store. Grid, store and sampler must
-  /// outlive it. Collective over the grid's group.
+  /// graph, of which batches are slices. `gather`: which rows move between owners. Reads this rank's blocks of
+  /// the store. Grid, store and sampler must outlive it. Collective over the grid's group.
   BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const& store, sampling::Sampler const& sampler,
-             GcnPlan const& plan, InputFeatures<T> const& features, pmm::RowTargets const& targets);
+             GcnPlan const& plan, InputFeatures<T> const& features, pmm::RowTargets const& targets,
+             pmm::Gather gather = pmm::Gather::all);
 
   /// Fills `batch`. Local; no Kokkos and no MPI, so any thread, one call at a time.
   void fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& batch);
 
-  /// What the batch gives a network and a loss. Lent: `batch` must stay as it is while they are used. Local.
+  /// What the batch gives a network and a loss. Lent: `batch` must stay as it is while they are used. Local;
+  /// operands() is collective over the grid's group if owners may move needed rows only.
   [[nodiscard]] GcnOperands<T> operands(HostBatch<T>& batch) const;
   [[nodiscard]] pmm::RowTargets targets(HostBatch<T>& batch) const;
 
@@ -79,7 +84,7 @@ class BatchMaker {
   /// Sizes of the cells of a batch.
   [[nodiscard]] pmm::CellSizes cells_of(GcnLayerPlan const& layer, sampling::Batch<T> const& sample) const;
   [[nodiscard]] Adjacency<T> adjacency_of(GcnLayerPlan const& layer, sampling::BlockHandle block,
-                                          sampling::Batch<T> const& sample) const;
+                                          HostBatch<T>& batch) const;
   [[nodiscard]] ResidualPath<T> residual_of(GcnLayerPlan const& layer,
                                             sampling::Batch<T> const& sample) const;
   [[nodiscard]] InputFeatures<T> features_of(pmm::Placement const& placement, HostBatch<T>& batch) const;
@@ -88,6 +93,7 @@ class BatchMaker {
   pmm::ProcessGrid const& grid_;
   std::int64_t num_vertices_;
   GcnPlan plan_;
+  pmm::Gather gather_;
   sampling::BatchBuilder<T> builder_;
   std::map<RangeKey, std::size_t> ranges_;         // of the builder
   std::vector<sampling::BlockHandle> blocks_;      // [layers]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/batches/batch_step.hpp"
 
+#include "models/batches/needed_batch.hpp"
 #include "models/plan/gcn_parameters.hpp"
 #include "models/training/gradient_sum.hpp"
 #include "models/training/parameter_update.hpp"
@@ -13,6 +14,8 @@ void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batch
   for (auto const& [plan, traits] : batches) {
     auto of_batch = traits;
     of_batch.counts_rows = true;
+    if (auto const& owners = plan.layers.front().owners; owners && settings.gather != pmm::Gather::all)
+      plan_needed_lists(step, owners->roles, traits.needed);
     plan_pass(step, plan, settings, of_batch);
   }
   auto const parameters = parameters_of(batches.front().plan, settings);

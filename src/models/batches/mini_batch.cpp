@@ -68,7 +68,8 @@ MiniBatchGcn<T>::MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore co
   batches_ = std::make_unique<GcnBatches<T>>(
       grid, network_, batch_loss_,
       std::make_unique<BatchMaker<T>>(grid, store, sampler_, plan_, features,
-                                      read_vertex_targets(grid, store, plan_.logits())),
+                                      read_vertex_targets(grid, store, plan_.logits()),
+                                      model_settings.gather),
       sampler_, batch_settings, num_sampled_epochs_, full_loss_.num_rows(pmm::loss_row_group));
   trainer_ = std::make_unique<Trainer<T>>(grid, network_, batch_loss_, *batches_, settings, update_);
 }

@@ -9,6 +9,8 @@
 #include "pmm/rows/norms.hpp"
 #include "support/grids.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 
 namespace orthant::testing {
@@ -27,7 +29,7 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
     auto const plan = models::plan_gcn(store, settings);
     auto const full = models::make_full_graph_operands<T>(grid_, store, plan, settings);
     models::BatchMaker<T> source(grid_, store, sampler, plan, full.features,
-                                 models::read_vertex_targets(grid_, store, plan.logits()));
+                                 models::read_vertex_targets(grid_, store, plan.logits()), settings.gather);
     auto list = step_of<T>(grid_);
     for (std::int64_t s = 0; s < sampler.num_steps(); ++s) {
       std::vector<models::HostBatch<T>> sampled(static_cast<std::size_t>(batches.num_accumulated));
@@ -55,19 +57,16 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
     return traits;
   }
 
-  runtime::Communicator world_;
-  pmm::ProcessGrid grid_;
-};
-
-TEST_P(BatchStep, ListsWhatAnEpochOfBatchesCommunicatesAndMultiplies) {
-  models::MiniBatchSettings batches;
-  batches.batch_size = 41;
-  for (auto const& the_case : step_cases()) {
+  /// Trains an epoch, which must do what the list says. Graphs smaller than a batch are left out.
+  void expect_listed_epoch(StepCase const& the_case, pmm::Gather gather) {
     SCOPED_TRACE(the_case.name);
+    models::MiniBatchSettings batches;
+    batches.batch_size = 41;
     auto settings = the_case.settings;
     settings.trains_features = false; // batches do not
+    settings.gather = gather;
     auto const store = the_case.store(world_);
-    if (store.facts().num_vertices < batches.batch_size) continue;
+    if (store.facts().num_vertices < batches.batch_size) return;
     batches.num_accumulated = settings.dropout > 0 ? 2 : 1;
     models::TrainSettings training;
     training.num_epochs = 1;
@@ -80,6 +79,55 @@ TEST_P(BatchStep, ListsWhatAnEpochOfBatchesCommunicatesAndMultiplies) {
     trainer.run([](runtime::EpochRecord const&) {});
 
     expect_listed(grid_, before, list);
+  }
+
+  runtime::Communicator world_;
+  pmm::ProcessGrid grid_;
+};
+
+TEST_P(BatchStep, ListsWhatAnEpochOfBatchesCommunicatesAndMultiplies) {
+  for (auto const& the_case : step_cases())
+    expect_listed_epoch(the_case, pmm::Gather::all);
+}
+
+TEST_P(BatchStep, ListsTheRowsThatOwnersNeed) {
+  for (auto const& the_case : step_cases())
+    if (the_case.settings.schedule == models::Schedule::rows)
+      for (auto const gather : {pmm::Gather::needed, pmm::Gather::automatic})
+        expect_listed_epoch(the_case, gather);
+}
+
+// With one stratum of vertices, and with two, whose columns have two scales.
+TEST_P(BatchStep, NeededRowsGiveTheLossesOfAllRows) {
+  models::TrainSettings training;
+  training.num_epochs = 2;
+  training.eval_every = 0;
+  models::MiniBatchSettings batches;
+  batches.batch_size = 37;
+  for (auto const& the_case : step_cases()) {
+    auto settings = the_case.settings;
+    if (settings.schedule != models::Schedule::rows) continue;
+    SCOPED_TRACE(the_case.name);
+    settings.trains_features = false;
+    settings.wire = runtime::Wire::native; // the other one carries fp32
+    auto const store = the_case.store(world_);
+    if (store.facts().num_vertices < batches.batch_size) continue;
+    for (auto const train_fraction : {std::optional<double>(), std::optional(0.5)}) {
+      batches.train_fraction = train_fraction;
+      auto const losses = [&](pmm::Gather gather) {
+        settings.gather = gather;
+        models::MiniBatchGcn<double> trainer(grid_, store, settings, training, batches);
+        trainer.run([](runtime::EpochRecord const&) {});
+        return trainer.step_losses();
+      };
+
+      auto const all = losses(pmm::Gather::all);
+      auto const needed = losses(pmm::Gather::needed);
+
+      ASSERT_EQ(needed.size(), all.size());
+      for (std::size_t step = 0; step < all.size(); ++step)
+        EXPECT_NEAR(needed[step], all[step], 1e-10 * std::max(1.0, std::abs(all[step]))) << "step " << step;
+    }
   }
 }
 

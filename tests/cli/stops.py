@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Trainings that are told to end early: stops.py PROGRAM
+
+A signal to mpirun or to the program, and --max-walltime: status 75, a checkpoint, and the run that goes on from it
+has the losses of one that was never stopped, to the bit.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+from program import ENVIRONMENT, Failure, LIMIT, MPIRUN, PROGRAM, attempt_all, expect_mistake, expect_success, require
+
+DATA = ["--dataset", "sbm:vertices=2000,edges=20000,features=16,classes=5", "--compute-dtype", "fp64", "--seed", "7",
+        "--hidden", "32"]
+FULL = ["train", *DATA, "--epochs", "400", "--eval-every", "50"]
+BATCHES = ["train", *DATA, "--mode", "minibatch", "--batch", "100", "--epochs", "60", "--eval-every", "20"]
+
+
+def epochs(metrics):
+    """Loss by epoch. An epoch that is missing or there twice is an error."""
+    with open(metrics) as file:
+        events = [json.loads(line) for line in file]
+    records = [event for event in events if event["event"] == "epoch"]
+    if [record["epoch"] for record in records] != list(range(1, len(records) + 1)):
+        raise Failure(f"epochs {[record['epoch'] for record in records]}")
+    return [record["loss"] for record in records], events
+
+
+def start(ranks, arguments):
+    command = ([] if ranks == 1 else MPIRUN + [str(ranks)]) + [PROGRAM] + arguments
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=ENVIRONMENT)
+
+
+def wait_for_epoch(job, metrics, number):
+    end = time.monotonic() + LIMIT
+    while time.monotonic() < end and job.poll() is None:
+        if os.path.exists(metrics):
+            with open(metrics) as file:
+                if file.read().count('"event":"epoch"') >= number:
+                    return
+        time.sleep(0.01)
+    raise Failure(f"epoch {number} was not reached; status {job.poll()}")
+
+
+def finished(job):
+    try:
+        stdout, stderr = job.communicate(timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        job.kill()
+        raise Failure(f"still running after {LIMIT} s\n{job.communicate()}") from None
+    return subprocess.CompletedProcess(job.args, job.returncode, stdout, stderr)
+
+
+def goes_on_after(ranks, sent, command):
+    with tempfile.TemporaryDirectory() as scratch:
+        metrics, whole, folder = (os.path.join(scratch, name) for name in ("m.jsonl", "whole.jsonl", "checkpoints"))
+        expect_success(ranks, command + ["--metrics", whole])
+        arguments = command + ["--metrics", metrics, "--checkpoint", folder, "--checkpoint-every", "100000"]
+        job = start(ranks, arguments)
+        wait_for_epoch(job, metrics, 5)
+        job.send_signal(sent)
+        done = finished(job)
+        require(done.returncode == 75, f"{signal.Signals(sent).name} is not followed by status 75", done)
+        require("--resume auto" in done.stdout, "does not say how to go on", done)
+        losses, events = epochs(metrics)
+        stopped = events[-1]
+        require(stopped["event"] == "stopped" and stopped["reason"] == signal.Signals(sent).name, f"says {stopped}", done)
+        require(len(losses) == stopped["epoch"] - 1, f"{len(losses)} epochs, stopped before {stopped}", done)
+        expect_success(ranks, arguments + ["--resume", "auto"])
+        require(epochs(metrics)[0] == epochs(whole)[0], "the losses are not those of a run that was never stopped", done)
+
+
+def a_second_sigterm_ends_at_once(_):
+    with tempfile.TemporaryDirectory() as scratch:
+        metrics = os.path.join(scratch, "m.jsonl")
+        # A step of many seconds would be needed to catch the time between two signals; both are sent at once.
+        job = start(1, FULL + ["--epochs", "1000000", "--metrics", metrics, "--checkpoint", os.path.join(scratch, "c")])
+        wait_for_epoch(job, metrics, 3)
+        job.send_signal(signal.SIGSTOP)
+        job.send_signal(signal.SIGTERM)
+        job.send_signal(signal.SIGINT)
+        job.send_signal(signal.SIGCONT)
+        done = finished(job)
+        require(done.returncode in (-signal.SIGTERM, -signal.SIGINT), "a second signal does not end it", done)
+
+
+def its_time_limit_stops_it(ranks):
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, metrics = os.path.join(scratch, "c"), os.path.join(scratch, "m.jsonl")
+        arguments = FULL + ["--epochs", "100000000", "--checkpoint", folder, "--metrics", metrics]
+        done = finished(start(ranks, arguments + ["--max-walltime", "40s"]))
+        require(done.returncode == 75, "does not stop in time", done)
+        require("the time limit" in done.stdout, "does not say why it stopped", done)
+        require(epochs(metrics)[1][-1]["reason"] == "the time limit", "the metrics do not say why", done)
+        require(any(name.endswith(".h5") for name in os.listdir(folder)), "there is no checkpoint", done)
+
+
+def mistakes(_):
+    expect_mistake(1, FULL + ["--max-walltime", "2h"], "--max-walltime .*give --checkpoint")
+    with tempfile.TemporaryDirectory() as scratch:
+        for text in ("soon", "0", "-1h"):
+            expect_mistake(2, FULL + [f"--max-walltime={text}", "--checkpoint", os.path.join(scratch, "c")],
+                           f"--max-walltime {text}: .*15min")
+
+
+def main():
+    return attempt_all([(1, (goes_on_after, signal.SIGTERM, FULL)), (1, (goes_on_after, signal.SIGINT, BATCHES)),
+                        (4, (goes_on_after, signal.SIGUSR1, FULL)), (4, (goes_on_after, signal.SIGUSR1, BATCHES)),
+                        (1, (a_second_sigterm_ends_at_once,)), (1, (mistakes,)), (2, (its_time_limit_stops_it,))])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
