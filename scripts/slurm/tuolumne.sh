@@ -27,11 +27,11 @@ export MPICH_GPU_SUPPORT_ENABLED=1 HSA_XNACK=1
 export NCCL_SOCKET_IFNAME=hsn0 NCCL_NET_GDR_LEVEL=3 NCCL_CROSS_NIC=1
 export FI_MR_CACHE_MONITOR=userfaultfd FI_CXI_DEFAULT_CQ_SIZE=131072
 
-# Orthant looks at the clock itself; it keeps the time that a checkpoint takes, and this margin of two minutes.
+# Orthant looks at the clock itself, and leaves the time that a checkpoint takes.
 nodes=$(flux resource list --states=up --no-header --format='{nnodes}')
 seconds=$(flux job timeleft)
 flux run --nodes="$nodes" --tasks-per-node=4 --gpus-per-task=1 --exclusive \
-  orthant train --checkpoint "$checkpoints" --resume auto --max-walltime "$((seconds - 120))s" "$@"
+  orthant train --checkpoint "$checkpoints" --resume auto --max-walltime "${seconds}s" "$@"
 status=$?
 
 if [ "$status" -eq 75 ]; then

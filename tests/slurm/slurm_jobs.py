@@ -81,6 +81,83 @@ def part_scripts(_, scripts, folder):
             print(f"{script.name}: accepted without {len(HARDWARE.findall(text))} lines that ask for hardware")
 
 
+REQUEUED = TRAIN + ["--grid", "1x2x1x2", "--epochs", "3000", "--eval-every", "500"]
+
+
+def last_event(metrics):
+    lines = pathlib.Path(metrics).read_text().splitlines() if pathlib.Path(metrics).exists() else []
+    return json.loads(lines[-1]) if lines else {}
+
+
+def expect_whole(metrics, expected, what):
+    found = losses(metrics)
+    check(sorted(found) == list(range(1, len(found) + 1)), f"{what}: no epoch is missing")
+    check(found == expected, f"{what}: the losses are those of a run that was never stopped")
+
+
+def whole_run(program, folder):
+    mpirun(4, program, *REQUEUED, "--metrics", folder / "whole.jsonl")
+    return losses(folder / "whole.jsonl")
+
+
+def part_array(program, scripts, folder):
+    """The tasks of an array job train side by side, each in a folder of its own."""
+    script = folder / "array.sh"
+    script.write_text("#!/usr/bin/env bash\n"
+                      f"cd {folder} && mkdir -p $SLURM_ARRAY_TASK_ID && cd $SLURM_ARRAY_TASK_ID && "
+                      f"srun {program} {' '.join(TRAIN)} --epochs 4 --seed $SLURM_ARRAY_TASK_ID --metrics run.jsonl\n")
+    with PrivateSlurm(num_nodes=2) as slurm:
+        job = slurm.submit("--array=1-3", "-n", "2", "--output", folder / "array-%a.log", script)
+        slurm.wait_for(lambda: all(last_event(folder / str(task) / "run.jsonl").get("event") == "done"
+                                   for task in (1, 2, 3)), f"tasks of the array {job}", 120)
+    check(len({losses(folder / str(task) / "run.jsonl")[4] for task in (1, 2, 3)}) == 3, "three seeds, three losses")
+    print("an array of 3 tasks trained on 2 ranks each")
+
+
+def part_requeue(program, scripts, folder):
+    """USR1 -> status 75 -> requeue -> the job goes on at the right step, by the batch script for any cluster."""
+    expected = whole_run(program, folder)
+    script = folder / "generic.sh"
+    script.write_text(HARDWARE.sub("", (scripts / "generic.sh").read_text()))
+    metrics = folder / "run.jsonl"
+    with PrivateSlurm(num_nodes=1) as slurm:
+        slurm.environment.update(ORTHANT=program, ORTHANT_CHECKPOINTS=str(folder / "checkpoints"))
+        job = slurm.submit("--chdir", folder, "--output", folder / "job.log", script, *REQUEUED[1:], "--metrics", metrics)
+        slurm.wait_for(lambda: last_event(metrics).get("epoch", 0) >= 20, "epoch 20", 120)
+        slurm.run(["scancel", "--signal=USR1", job])
+        slurm.wait_for(lambda: last_event(metrics).get("event") == "stopped", "the job stops", 60)
+        stopped = last_event(metrics)
+        slurm.wait_for(lambda: slurm.job(job).get("Restarts") == "1", "the job is back in the queue", 60)
+        # A requeued job waits two minutes, unless it is told to start now.
+        slurm.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
+        slurm.wait_for(lambda: last_event(metrics).get("event") == "done", "the job has come to its end", 240)
+    expect_whole(metrics, expected, "after a requeue")
+    runs = [event for event in map(json.loads, metrics.read_text().splitlines()) if event["event"] == "run"]
+    check(runs[-1].get("resumed", {}).get("epoch") == stopped["epoch"], "it goes on where it was stopped")
+    print(f"stopped before epoch {stopped['epoch']} of {len(expected)}, requeued, and went on there; no epoch missing")
+
+
+def part_node_down(program, scripts, folder):
+    """A node fails: Slurm puts the job back into the queue, and it goes on on the other one."""
+    expected = whole_run(program, folder)
+    script = folder / "generic.sh"
+    script.write_text(HARDWARE.sub("", (scripts / "generic.sh").read_text()))
+    metrics = folder / "run.jsonl"
+    with PrivateSlurm(num_nodes=2) as slurm:
+        slurm.environment.update(ORTHANT=program, ORTHANT_CHECKPOINTS=str(folder / "checkpoints"))
+        job = slurm.submit("--nodes", "1", "--chdir", folder, "--output", folder / "job.log", script, *REQUEUED[1:],
+                           "--metrics", metrics, "--checkpoint-every", "50")
+        slurm.wait_for(lambda: last_event(metrics).get("epoch", 0) >= 200, "epoch 200", 120)
+        node = slurm.job(job)["NodeList"]
+        slurm.run(["scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test"])
+        slurm.wait_for(lambda: slurm.job(job).get("Restarts") == "1", "the job is back in the queue", 60)
+        slurm.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
+        slurm.wait_for(lambda: last_event(metrics).get("event") == "done", "the job has come to its end", 240)
+        check(slurm.job(job)["NodeList"] != node, "it went on on the other node")
+    expect_whole(metrics, expected, "after a node failed")
+    print(f"{node} went down; the job went on on the other node; no epoch missing")
+
+
 def main():
     program, scripts, part = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
     if missing := missing_programs():

@@ -212,7 +212,6 @@ void rms_norm_relu_dropout_backward(DefaultExec const& exec, pmm::DistMatrix<T> 
     backward_on_device(exec, z, scale, probability, state, row_sums, gradient, z_gradient, scale_gradient,
                        work);
 }
-}
 
 void plan_rms_norm(pmm::StepPlan& step, pmm::Placement const& z) {
   auto const num_rows = step.block(z).rows.size();
