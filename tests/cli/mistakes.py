@@ -35,7 +35,7 @@ MISTAKES = [
     (["train", "--dataset", "karate", "--resume", "none.h5"], r"none\.h5"),
     (["train", "--dataset", "karate", "--resume-override", "precision"], r"--resume-override needs --resume"),
     (["train", "--dataset", "karate", "--resume-override", "seed"], r"'seed' is none of precision, learning-rate"),
-    (["train", "--dataset", "karate", "--resume", "a.h5", "--init-from", "b.h5"], r"b\.h5"),
+    (["train", "--dataset", "karate", "--resume", "a.h5", "--init-from", "b.h5"], r"--init-from b\.h5 would be ignored"),
     (["train", "--dataset", "karate", "--checkpoint-every", "5"], r"--checkpoint-every needs --checkpoint"),
     (["train", "--dataset", "karate", "--checkpoint-keep", "0"], r"--checkpoint-keep: is 0, but must be at least 1"),
     (["train", "--dataset", "karate", "--checkpoint-every", "0"], r"--checkpoint-every 0: give a number of epochs"),
