@@ -4,6 +4,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -124,6 +125,27 @@ def batches():
     require_equal(losses_of(place.metrics), expected, range(1, 8))
 
 
+def within_an_epoch():
+    """A checkpoint by the clock lies between two steps of an epoch: mini-batches go on there, the full graph does not."""
+    place = Place()
+    accumulating = [*BATCHES, "--accumulate", "2"]
+    expected = whole_run(place, 4, *accumulating)
+    expect_success(2, TRAIN + place.writing + accumulating + ["--epochs", "4", "--checkpoint-every", "0.000001min",
+                                                              "--checkpoint-keep", "99"])
+    steps = {}
+    for name in checkpoints_in(place.folder):
+        with open(os.path.join(place.folder, name), "rb") as file:
+            progress = re.search(rb'"progress":{"epoch":(\d+),"step":(\d+),', file.read())
+        steps[tuple(map(int, progress.groups()))] = os.path.join(place.folder, name)
+    check(len(steps) == 16 and (5, 0) in steps, f"four epochs of four steps: {sorted(steps)}")
+    resume = ["--resume", steps[2, 3], "--metrics", place.metrics]
+    expect_mistake(2, TRAIN + resume, r"was written within epoch 2, at step 3 of its mini-batches; go on with --mode minibatch")
+    expect_mistake(1, TRAIN + accumulating + ["--epochs", "3", "--finish-full", "2"] + resume, r"that epoch is on the full graph")
+    expect_success(2, TRAIN + BATCHES + ["--epochs", "4", "--grid", "2x1x1x1"] + resume)
+    require_equal(losses_of(place.metrics), expected, range(1, 5))
+    check(not any("done" == line["event"] for line in events_of(place.metrics)[:-1]), "a stale end is left")
+
+
 def mistakes():
     place = Place()
     few = TRAIN + ["--epochs", "2"]
@@ -206,7 +228,7 @@ def disks():
         subprocess.run(["umount", disk], check=True)
 
 
-PARTS = {"goes_on": [goes_on, cut_metrics], "batches": [batches], "mistakes": [mistakes], "damaged": [damaged], "disks": [disks]}
+PARTS = {"goes_on": [goes_on, cut_metrics], "batches": [batches, within_an_epoch], "mistakes": [mistakes], "damaged": [damaged], "disks": [disks]}
 
 if __name__ == "__main__":
     try:

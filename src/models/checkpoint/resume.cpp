@@ -66,7 +66,7 @@ std::optional<ResumePoint> resume_newest(std::filesystem::path const& folder, Tr
       comm, folder, fits, [&](ResumePoint const& point) { load_checkpoint(point.path, point.facts, state); },
       [&](runtime::UserError const& error) {
         if (comm.is_root())
-          comm.instruments().log.warn("{}; the training goes on from the checkpoint before it", error.what());
+          comm.instruments().log.warn("{}; the checkpoint before it is tried", error.what());
       });
 }
 
