@@ -41,7 +41,7 @@ TEST(Fingerprint, TellsDataSetsApart) {
   std::set<std::string> const all{fingerprint(world, graph, 1),
                                   fingerprint(world, graph, 2),
                                   fingerprint(world, graph, 1, by_rows),
-                                  fingerprint(world, "sbm:vertices=60,edges=201,features=5,classes=3", 1),
+                                  fingerprint(world, "sbm:vertices=60,edges=210,features=5,classes=3", 1),
                                   fingerprint(world, "sbm:vertices=60,edges=200,features=6,classes=3", 1),
                                   fingerprint(world, "sbm:vertices=60,edges=200,features=5,classes=4", 1)};
   EXPECT_EQ(all.size(), 6U);
