@@ -18,6 +18,9 @@ from program import ENVIRONMENT, Failure, LIMIT, MPIRUN, PROGRAM, attempt_all, e
 DATA = ["--dataset", "sbm:vertices=2000,edges=20000,features=16,classes=5", "--compute-dtype", "fp64", "--seed", "7",
         "--hidden", "32"]
 FULL = ["train", *DATA, "--epochs", "400", "--eval-every", "50"]
+PRUNED = FULL + ["--schedule", "rows", "--prune", "on", "--residual", "--norm", "rms"]
+ROWS = BATCHES + ["--schedule", "rows"]
+ENDLESS = ["train", *DATA, "--epochs", "100000000", "--eval-every", "0"]
 BATCHES = ["train", *DATA, "--mode", "minibatch", "--batch", "100", "--epochs", "60", "--eval-every", "20"]
 
 
@@ -80,7 +83,7 @@ def a_second_sigterm_ends_at_once(_):
     with tempfile.TemporaryDirectory() as scratch:
         metrics = os.path.join(scratch, "m.jsonl")
         # A step of many seconds would be needed to catch the time between two signals; both are sent at once.
-        job = start(1, FULL + ["--epochs", "1000000", "--metrics", metrics, "--checkpoint", os.path.join(scratch, "c")])
+        job = start(1, ENDLESS + ["--metrics", metrics, "--checkpoint", os.path.join(scratch, "c")])
         wait_for_epoch(job, metrics, 3)
         job.send_signal(signal.SIGSTOP)
         job.send_signal(signal.SIGTERM)
@@ -93,9 +96,12 @@ def a_second_sigterm_ends_at_once(_):
 def its_time_limit_stops_it(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         folder, metrics = os.path.join(scratch, "c"), os.path.join(scratch, "m.jsonl")
-        arguments = FULL + ["--epochs", "100000000", "--checkpoint", folder, "--metrics", metrics]
-        done = finished(start(ranks, arguments + ["--max-walltime", "40s"]))
+        arguments = ENDLESS + ["--checkpoint", folder, "--metrics", metrics]
+        begin = time.monotonic()
+        done = finished(start(ranks, arguments + ["--max-walltime", "45s"]))
         require(done.returncode == 75, "does not stop in time", done)
+        require(time.monotonic() - begin < 45, "runs longer than it may", done)
+        require(len(epochs(metrics)[0]) > 3, "stops far too early", done)
         require("the time limit" in done.stdout, "does not say why it stopped", done)
         require(epochs(metrics)[1][-1]["reason"] == "the time limit", "the metrics do not say why", done)
         require(any(name.endswith(".h5") for name in os.listdir(folder)), "there is no checkpoint", done)
@@ -111,7 +117,7 @@ def mistakes(_):
 
 def main():
     return attempt_all([(1, (goes_on_after, signal.SIGTERM, FULL)), (1, (goes_on_after, signal.SIGINT, BATCHES)),
-                        (4, (goes_on_after, signal.SIGUSR1, FULL)), (4, (goes_on_after, signal.SIGUSR1, BATCHES)),
+                        (4, (goes_on_after, signal.SIGUSR1, PRUNED)), (4, (goes_on_after, signal.SIGUSR1, ROWS)),
                         (1, (a_second_sigterm_ends_at_once,)), (1, (mistakes,)), (2, (its_time_limit_stops_it,))])
 
 

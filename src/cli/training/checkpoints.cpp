@@ -74,6 +74,12 @@ models::Identity identity_of(TrainOptions const& o, nlohmann::ordered_json const
     if (std::ranges::find(free_options, name) == free_options.end())
       identity.push_back({"--" + name, value.is_string() ? value.get<std::string>() : value.dump(),
                           group_of(name), run_record.at("sources").at(name) == "default"});
+  if (o.lr_schedule != "constant") // which ends with the last step
+    for (auto const& [name, value] :
+         {std::pair(std::string("--mode"), o.mode),
+          std::pair(std::string("--epochs"), fmt::format("{}", o.epochs)),
+          std::pair(std::string("--finish-full"), fmt::format("{}", o.finish_full))})
+      identity.push_back({name, value, "learning-rate"});
   if (o.mode == "minibatch") {
     auto const num_batches = grid.size(pmm::Axis::data) * o.accumulate;
     for (auto const& [name, value] :
@@ -163,8 +169,20 @@ void Checkpoints::identify(pmm::ProcessGrid const& grid, graph::GraphStore const
   auto const fits = [this](auto const& path, auto const& facts) { require_fits(path, facts); };
   if (options_.resume == "auto")
     static_cast<void>(models::find_newest_checkpoint(world, options_.checkpoint, fits));
-  else if (options_.resume != "never")
-    require_fits(options_.resume, models::read_checkpoint_facts(world, options_.resume));
+  else if (options_.resume != "never") {
+    auto const facts = models::read_checkpoint_facts(world, options_.resume);
+    require_fits(options_.resume, facts);
+    if (writes()) require_own_folder(facts.training);
+  }
+}
+
+void Checkpoints::require_own_folder(std::string const& training) const {
+  auto const anything = [](auto const&, auto const&) {};
+  auto const newest = models::find_newest_checkpoint(context_.world(), options_.checkpoint, anything);
+  if (newest && newest->facts.training != training)
+    throw_user("the folder of --checkpoint '{}' holds checkpoints of another training than '{}'; give "
+               "another folder",
+               options_.checkpoint, options_.resume);
 }
 
 void Checkpoints::require_fits(std::filesystem::path const& path,
@@ -192,7 +210,9 @@ models::TrainProgress Checkpoints::resume(models::TrainingState<T>& state) {
   if (!resumed_) return {};
   training_ = resumed_->facts.training;
   auto const& progress = resumed_->facts.progress;
-  if (context_.world().is_root())
+  if (context_.world().is_root() && progress.epoch > options_.epochs)
+    context_.log().info("the training is complete in '{}'", resumed_->path.string());
+  else if (context_.world().is_root())
     context_.log().info("goes on from '{}' at epoch {}{}", resumed_->path.string(), progress.epoch,
                         progress.step == 0 ? std::string() : fmt::format(", step {}", progress.step + 1));
   return progress;
@@ -211,8 +231,9 @@ void Checkpoints::prepare_metrics(nlohmann::ordered_json& run_record) const {
 models::CheckpointSettings Checkpoints::settings(models::Architecture const& architecture) const {
   models::CheckpointSettings settings;
   settings.folder = options_.checkpoint;
-  settings.first_number = models::next_checkpoint_number(context_.world(), options_.checkpoint,
-                                                         resumed_ ? resumed_->path : std::filesystem::path());
+  settings.first_number = models::next_checkpoint_number(
+      context_.world(), options_.checkpoint,
+      options_.resume == "auto" && resumed_ ? resumed_->path : std::filesystem::path());
   settings.interval = interval_;
   settings.num_kept = options_.checkpoint_keep;
   settings.is_asynchronous = options_.checkpoint_async == "on";

@@ -47,6 +47,8 @@ class Checkpoints {
  private:
   [[nodiscard]] bool was_given(char const* option) const;
   void require_sensible() const;
+  /// Throws UserError if the folder of checkpoints has those of another training. Collective.
+  void require_own_folder(std::string const& training) const;
   void require_fits(std::filesystem::path const& path, models::CheckpointFacts const& facts) const;
 
   Context const& context_;

@@ -16,10 +16,10 @@ constexpr double margin_seconds = 5;
 /// A checkpoint, before one has been measured.
 constexpr double unmeasured_checkpoint_seconds = 15;
 
-/// Why a rank wants to stop, as a number: ranks agree on the largest. Signals have numbers from 1 on.
+/// Why a rank wants to stop, as a number: ranks agree on the largest. A signal counts more than the time: it is
+/// this and its number.
 constexpr std::int64_t goes_on = 0;
 constexpr std::int64_t time_is_over = 1;
-constexpr std::int64_t first_signal = 1;
 
 double earlier(std::optional<double> a, double b) {
   return a ? std::min(*a, b) : b;
@@ -54,13 +54,13 @@ bool StopCondition::is_time_over(double checkpoint_seconds) {
 
 bool StopCondition::is_due(double checkpoint_seconds) {
   auto const signal = signals_.received();
-  auto const own = signal != 0                        ? first_signal + signal
+  auto const own = signal != 0                        ? time_is_over + signal
                    : is_time_over(checkpoint_seconds) ? time_is_over
                                                       : goes_on;
   auto const agreed = runtime::all_reduced(context_.world(), own, runtime::Reduction::max);
   if (agreed == goes_on) return false;
   reason_ = agreed == time_is_over ? "the time limit"
-                                   : runtime::name_of_signal(static_cast<int>(agreed - first_signal));
+                                   : runtime::name_of_signal(static_cast<int>(agreed - time_is_over));
   return true;
 }
 

@@ -32,8 +32,9 @@ choose_pruning(Context const& context, TrainOptions const& options, pmm::Process
   auto const plan = models::plan_gcn(store, model);
   auto rows = models::find_pruned_rows(grid, store, plan);
   if (!is_asked_for && rows.share() > models::most_kept) return std::nullopt;
+  auto const evaluates = settings.eval_every > 0 || !options.save_weights.empty();
   auto const pruned = models::estimate_pruned_memory<T>(grid, store.facts(), plan, model, settings.optimizer,
-                                                        rows, settings.eval_every > 0, estimate);
+                                                        rows, evaluates, estimate);
   try {
     if (!options.force_memory) require_memory(context, "train --prune", pruned);
   } catch (runtime::UserError const&) {
@@ -67,7 +68,7 @@ int train(TrainOptions const& options, Context& context) {
   checkpoints.identify(grid, store);
   auto estimate = models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
   if (checkpoints.is_on()) estimate.checkpoints = checkpoint_bytes<T>(grid, plan, model_settings);
-  if (!options.force_memory) require_memory(context, "train", estimate);
+  if (!options.force_memory && options.prune != "on") require_memory(context, "train", estimate);
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
   auto pruned = choose_pruning<T>(context, options, grid, store, model_settings, settings, estimate);

@@ -82,8 +82,8 @@ void add_computing(Command& command, TrainOptions& o) {
                  one_of({"fp32", "bf16", "fp16"}));
   command.option(
       "--overlap", o.overlap,
-      "Communicate while computing: auto (where processors do not move the data themselves), on or "
-      "off",
+      "Communicate while computing: on, off, or auto (on; in the schedule rows along axes that reach other "
+      "nodes)",
       one_of({"auto", "on", "off"}));
   command.option("--order", o.order, "Order of a layer's products: auto, aggregate or transform first",
                  one_of({"auto", "aggregate", "transform"}));

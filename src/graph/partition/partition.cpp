@@ -128,7 +128,7 @@ class Partitioner {
       auto const size = vertices_per_cluster(n);
       auto const num_clusters = (n + size - 1) / size;
       if (kind == PermutationKind::pieces && !fits_metis()) {
-        report_.has_pieces_by_id = true;
+        report_.has_pieces_by_id = options_.permutation == PermutationKind::pieces;
         clusters = clusters_by_id(comm_, n, num_clusters);
       } else {
         auto const method = kind == PermutationKind::cluster ? MetisMethod::kway : MetisMethod::bisections;

@@ -137,7 +137,7 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
   using Clock = std::chrono::steady_clock;
   auto const begin = Clock::now();
   builder_.build(epoch, index, batch.sample);
-  batch.needed.reset();
+  batch.has_lists = false; // the lists themselves are let go on the main thread: arrays of Kokkos
 
   auto const& feature_rows = rows_of(plan_.features().layout, batch.sample).positions;
   if (has_sparse_features_)
@@ -245,8 +245,10 @@ Adjacency<T> BatchMaker<T>::adjacency_of(GcnLayerPlan const& layer, sampling::Bl
                                          HostBatch<T>& batch) const {
   auto& sample = batch.sample;
   auto const sizes = layer.owners ? cells_of(layer, sample) : pmm::CellSizes{};
-  if (layer.owners && gather_ != pmm::Gather::all && !batch.needed) // all layers have one block
+  if (layer.owners && gather_ != pmm::Gather::all && !batch.has_lists) { // all layers have one block
     batch.needed = keep_needed_rows(grid_, layer.owners->roles, sizes, sample.blocks[block.index], gather_);
+    batch.has_lists = true;
+  }
   pmm::LocalSpmm<T> forward(to_sparse_block(sample.forward(block)));
   pmm::LocalSpmm<T> adjoint(to_sparse_block(sample.adjoint(block)));
   if (layer.owners) return OwnedAdjacency<T>{sizes, std::move(forward), std::move(adjoint), batch.needed};

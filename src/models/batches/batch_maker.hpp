@@ -43,8 +43,9 @@ struct HostBatch {
   std::vector<std::int8_t> splits;               // [rows of the logits], the groups of RowTargets
   std::vector<std::int32_t> classes;             // [rows] or empty
   std::vector<std::int8_t> indicator;            // [rows x classes of the block] or empty
-  std::shared_ptr<pmm::NeededRows const> needed; // the lists, once operands() has exchanged them
-  double seconds = 0;                            // that fill() took
+  std::shared_ptr<pmm::NeededRows const> needed; // lists, of this batch once operands() has exchanged them
+  bool has_lists = false;
+  double seconds = 0; // that fill() took
 };
 
 template<class T>

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What one rank does in a step of mini-batch training, listed before it runs (pmm/cost/step_plan.hpp): the
-// lists of rows that move between owners, the passes of its group's batches, the sums over the data axis, and the update. How many of a batch's vertices
-// and non-zeros are in this rank's blocks is known once the batch is sampled.
+// lists of rows that move between owners, the passes of its group's batches, the sums over the data axis, and
+// the update. How many of a batch's vertices and non-zeros are in this rank's blocks is known once the batch
+// is sampled.
 
 #include "models/plan/gcn_step.hpp"
 

@@ -39,6 +39,7 @@ TrainProgress progress_of(Json const& json) {
   TrainProgress progress;
   progress.epoch = json.at("epoch").get<std::int64_t>();
   progress.step = json.at("step").get<std::int64_t>();
+  if (progress.epoch < 1 || progress.step < 0) throw std::invalid_argument("no epoch or step");
   progress.loss_sum = json.at("loss_sum").get<double>();
   progress.loss_count = json.at("loss_count").get<double>();
   progress.last_loss = json.at("last_loss").get<double>();
@@ -83,11 +84,11 @@ CheckpointFacts CheckpointFacts::from_json(std::string const& text, std::filesys
     CheckpointFacts facts;
     facts.progress = progress_of(json.at("progress"));
     facts.num_steps = json.at("optimizer_steps").get<std::int64_t>();
+    if (facts.num_steps < 0) throw std::invalid_argument("a negative number of optimizer steps");
     facts.training = json.at("training").get<std::string>();
     for (auto const& part : json.at("identity"))
       facts.identity.push_back({part.at("name").get<std::string>(), part.at("value").get<std::string>(),
                                 part.at("group").get<std::string>()});
-    facts.configuration = json.at("configuration");
     for (auto const& tensor : json.at("tensors"))
       facts.tensors.push_back({tensor.at("name").get<std::string>(),
                                tensor.at("extents").get<runtime::Hdf5File::Extents>(),

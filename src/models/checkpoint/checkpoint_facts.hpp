@@ -30,7 +30,7 @@ struct CheckpointFacts {
   std::int64_t num_steps = 0; // of the optimizer
   std::string training;       // a name that no other training has
   Identity identity;
-  nlohmann::ordered_json configuration; // for people
+  nlohmann::ordered_json configuration; // not read by the program
   std::vector<TensorFacts> tensors;
 
   /// The length does not depend on the checksums.

@@ -90,7 +90,11 @@ void Checkpointer<T>::complete() {
   }
   run_in_background([this, number] {
     output_->commit();
-    point_latest_to(settings_.folder, number);
+    try {
+      point_latest_to(settings_.folder, number);
+    } catch (runtime::UserError const&) {
+      // A file system without links: the checkpoint is complete, and numbers tell which one is the newest.
+    }
     remove_older_checkpoints(settings_.folder, number, settings_.num_kept);
   });
 }

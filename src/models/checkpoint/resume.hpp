@@ -27,7 +27,7 @@ using RequireFits = std::function<void(std::filesystem::path const&, CheckpointF
                                                                 RequireFits const& require_fits);
 
 /// The state := that of the newest checkpoint of a folder that is sound;
-/// each newer one is warned of. None, and the state as it was, if there is none. Collective over the grid's
+/// each newer one is warned of. Returns nothing and leaves the state unchanged if there is no checkpoint. Collective over the grid's
 /// world. Throws UserError if a checkpoint is of another training.
 template<class T>
 [[nodiscard]] std::optional<ResumePoint>

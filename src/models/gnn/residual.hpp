@@ -22,7 +22,7 @@ template<class T>
 struct ResidualPath {
   std::shared_ptr<pmm::Relayout<T> const> forward;  // plan.input -> plan.output
   std::shared_ptr<pmm::Relayout<T> const> backward; // plan.output -> plan.input
-  bool is_local = false;                            // both lie alike, and there is no way to go
+  bool is_local = false;                            // both lie alike: nothing needs to move
   std::shared_ptr<pmm::RowSelection const> kept{};  // of a rank's rows, those that the output keeps
 
   [[nodiscard]] static ResidualPath local() { return {nullptr, nullptr, true, nullptr}; }

@@ -118,9 +118,9 @@ SpmmTimes read_spmm_times(runtime::Communicator const& comm, std::filesystem::pa
     if (!std::filesystem::is_regular_file(path))
       runtime::throw_user("cannot read the table '{}': there is no such file", path.string());
     std::ifstream file(path, std::ios::binary);
-    text.assign(std::istreambuf_iterator<char>(file), {});
     if (!file.is_open())
       runtime::throw_user("cannot read the table '{}': it cannot be opened", path.string());
+    text.assign(std::istreambuf_iterator<char>(file), {});
     std::ignore = parse_spmm_times(text, path, dtype);
   });
   runtime::broadcast_text(comm, text, 0);

@@ -90,7 +90,10 @@ MemoryEstimate estimate_pruned_memory(pmm::ProcessGrid const& grid, graph::Store
   };
   pmm::StepPlan step(shape, grid.coordinates(), sizeof(T));
   plan_pruned_arrays(step, facts, {plan, pruned, traits, pruned_traits}, settings, optimizer, evaluates);
-  return {bytes_held(step), peak_bytes(step), of_all_rows.messages, of_all_rows.libraries};
+  auto estimate = of_all_rows;
+  estimate.arrays = bytes_held(step);
+  estimate.loading = peak_bytes(step);
+  return estimate;
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

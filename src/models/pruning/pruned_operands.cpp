@@ -126,7 +126,7 @@ GcnOperands<T> make_pruned_operands(pmm::ProcessGrid const& grid, graph::GraphSt
 pmm::RowTargets pruned_targets(pmm::RowTargets const& targets, PrunedRows const& rows) {
   auto const& places = rows.kept.back().own;
   pmm::RowTargets kept;
-  kept.splits = picked("orthant::models::splits", targets.splits, places);
+  kept.groups = picked("orthant::models::splits", targets.groups, places);
   if (targets.classes.extent(0) > 0)
     kept.classes = picked("orthant::models::classes", targets.classes, places);
   auto const num_classes = targets.indicator.extent(1);

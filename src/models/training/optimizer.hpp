@@ -10,8 +10,8 @@
 //   adamw   w -= lr wd w, then adam with wd = 0
 //
 // lr is that of step t (learning_rate.hpp). t, lr and the scale are in the memory of the kernels: a step reads
-// and writes nothing of the host's, and may be replayed. The values, m, v and t are all that a training needs to go on elsewhere. Sources: Kingma & Ba
-// (arXiv 1412.6980), Loshchilov & Hutter (arXiv 1711.05101).
+// and writes nothing of the host's, and may be replayed. The values, m, v and t are all that a training needs
+// to go on elsewhere. Sources: Kingma & Ba (arXiv 1412.6980), Loshchilov & Hutter (arXiv 1711.05101).
 
 #include "models/training/learning_rate.hpp"
 #include "pmm/cost/step_plan.hpp"

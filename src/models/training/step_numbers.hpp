@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The single numbers of a training step: loss, gradients' norms, the factor of clipping, the learning rate. Kernels write them
-// and kernels read them; the host gets them all in one copy at the end of the step.
+// The single numbers of a training step: loss, gradients' norms, the factor of clipping, the learning rate.
+// Kernels write them and kernels read them; the host gets them all in one copy at the end of the step.
 
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/number.hpp"

@@ -98,7 +98,7 @@ AggregateSteps::AggregateSteps(GridShape const& shape, Coordinates const& coordi
   sum.in_chunks = sum.must_run && plan.hidden_axes.contains(sum.axis);
   if (sum.in_chunks && !sum.moves_needed) sum.of_slab = Counts(sum.of_block.size(), num_in_slab(to));
   // Step 5 would round the sum anyway.
-  rounds_sum = sum.in_chunks && !sum.moves_needed && !to.must_exchange && plan.wire != Wire::native;
+  rounds_sum = sum.in_chunks && !sum.moves_needed && num_parts == 1 && plan.wire != Wire::native;
 }
 
 void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_nonzeros) {

@@ -18,8 +18,8 @@
 // placement carries this rank's own range in place of the balanced one. So does a flat shard that is a part of
 // a longer array (pmm/matrix/flat_array.hpp), whose cuts do not fall on equal pieces of this matrix.
 //
-// A layout also names the order in which rows and columns are numbered, if there is more
-// than one. Orders are names to compare; nothing here knows what they mean.
+// A layout also names the order in which rows and columns are numbered, if there is more than one. Orders
+// are names to compare; nothing here knows what they mean.
 
 #include "pmm/grid/process_grid.hpp"
 #include "runtime/range.hpp"

@@ -21,6 +21,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors are littl
 
 constexpr std::int64_t most_header_bytes = 100'000'000; // as the format's own library has it
 constexpr std::int64_t length_bytes = 8;
+constexpr int deepest_header = 8; // three levels are needed
 
 struct NamedType {
   std::string_view name;
@@ -52,9 +53,9 @@ class Complaint {
 /// The header as JSON. A name that is there twice is refused: readers would differ in which one they take.
 nlohmann::json parse_header(std::string const& text, Complaint const& complaint) {
   std::vector<std::set<std::string>> names; // of the objects that are open
-  auto const refuse_repeats = [&](int /*depth*/, nlohmann::json::parse_event_t event,
-                                  nlohmann::json& parsed) {
+  auto const refuse_repeats = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
     using Event = nlohmann::json::parse_event_t;
+    if (depth > deepest_header) complaint.refuse("its header is nested deeper than that of any such file");
     if (event == Event::object_start) names.emplace_back();
     if (event == Event::object_end) names.pop_back();
     if (event == Event::key && !names.back().insert(parsed.get<std::string>()).second)
@@ -235,7 +236,7 @@ void write_safetensors(std::filesystem::path const& path, std::vector<Tensor> co
     header[tensor.name] = {
         {"dtype", named(type).name}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
   }
-  auto text = header.dump();
+  auto text = header.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' '); // so that the numbers are aligned
   auto const header_bytes = static_cast<std::uint64_t>(text.size());
 

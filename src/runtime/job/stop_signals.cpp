@@ -7,20 +7,22 @@ namespace orthant::runtime {
 namespace {
 
 std::atomic<int> received_signal = 0;
+std::atomic<bool> has_asked = false; // by SIGTERM or SIGINT
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler must not wait");
 
 extern "C" void note_signal(int signal) {
   received_signal.store(signal);
-  if (signal == SIGUSR1) return;
+  if (signal == SIGUSR1 || !has_asked.exchange(true)) return;
   // Whoever asks twice does not want to wait for the end of a step.
-  std::signal(SIGTERM, SIG_DFL);
-  std::signal(SIGINT, SIG_DFL);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
 }
 
 } // namespace
 
 StopSignals::StopSignals() {
   received_signal.store(0);
+  has_asked.store(false);
   struct sigaction action {};
   action.sa_handler = note_signal;
   action.sa_flags = SA_RESTART;

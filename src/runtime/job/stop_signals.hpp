@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Signals that ask a long job to end: SIGUSR1 (what a scheduler is told to send before the time limit), SIGTERM
-// and SIGINT. While this object lives, the first of them is noted, and the job asks for it where it can stop. A
+// and SIGINT. While this object lives, the last of them is noted, and the job asks for it where it can stop. A
 // second SIGTERM or SIGINT ends the process at once.
 
 #include <array>

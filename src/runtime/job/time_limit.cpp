@@ -65,9 +65,10 @@ std::optional<double> parse_with_unit(std::string_view text) {
 }
 
 std::string ask_squeue(std::string const& job) {
-  // The id is Slurm's own; nothing but digits reaches the shell.
-  if (job.empty() || !std::ranges::all_of(job, [](char c) { return c >= '0' && c <= '9'; })) return {};
-  auto const command = "squeue -h -j " + job + " -o %L 2>/dev/null";
+  // The id is Slurm's own; nothing but digits and _ reaches the shell. The other ranks wait for the answer.
+  if (job.empty() || !std::ranges::all_of(job, [](char c) { return (c >= '0' && c <= '9') || c == '_'; }))
+    return {};
+  auto const command = "timeout 10 squeue -h -j " + job + " -o %L 2>/dev/null";
   auto* const pipe = ::popen(command.c_str(), "r"); // NOLINT(cert-env33-c)
   if (pipe == nullptr) return {};
   std::array<char, 64> line{};
@@ -110,7 +111,11 @@ std::optional<double> slurm_end_time(TimeSources const& sources) {
     if (auto const seconds = parse_number(end)) return seconds;
   auto const* const job = sources.getenv("SLURM_JOB_ID");
   if (job == nullptr) return std::nullopt;
-  auto const left = parse_slurm_time(sources.squeue_time_left(job));
+  // One task of an array has the id of the whole array.
+  auto const* const array = sources.getenv("SLURM_ARRAY_JOB_ID");
+  auto const* const task = sources.getenv("SLURM_ARRAY_TASK_ID");
+  auto const id = array != nullptr && task != nullptr ? std::string(array) + "_" + task : std::string(job);
+  auto const left = parse_slurm_time(sources.squeue_time_left(id));
   return left ? std::optional(sources.now + *left) : std::nullopt;
 }
 

@@ -118,7 +118,9 @@ TEST(Safetensors, ThatLieAreRefused) {
        eight, "'a' twice"},
       {R"({"__metadata__":{"a":1}})", "", "'a' of its __metadata__ is no text"},
       {R"({"__metadata__":[]})", "", "__metadata__ is no JSON object"},
-      {std::string(100'000, '['), "", "no JSON"},
+      {std::string(100'000, '['), "", "nested deeper"},
+      {R"({"a":{"dtype":)" + std::string(100'000, '[') + std::string(100'000, ']') + R"(,"shape":[]}})", "",
+       "nested deeper"},
   };
   for (auto const& [header, data, message] : cases)
     try {

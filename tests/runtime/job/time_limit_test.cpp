@@ -50,7 +50,9 @@ TimeSources sources_with(std::map<std::string, std::string> const& variables, st
     auto const found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   };
-  sources.squeue_time_left = [squeue](std::string const& job) { return job == "17" ? squeue : ""; };
+  sources.squeue_time_left = [squeue](std::string const& job) {
+    return job == "17" || job == "17_3" ? squeue : "";
+  };
   return sources;
 }
 
@@ -58,11 +60,14 @@ TEST(SlurmEndTime, IsTheVariablesElseSqueues) {
   std::map<std::string, std::string> const with_end{{"SLURM_JOB_END_TIME", "4600"}, {"SLURM_JOB_ID", "17"}};
   std::map<std::string, std::string> const broken{{"SLURM_JOB_END_TIME", "late"}, {"SLURM_JOB_ID", "17"}};
   std::map<std::string, std::string> const with_id{{"SLURM_JOB_ID", "17"}};
+  std::map<std::string, std::string> const of_array{
+      {"SLURM_JOB_ID", "16"}, {"SLURM_ARRAY_JOB_ID", "17"}, {"SLURM_ARRAY_TASK_ID", "3"}};
   std::map<std::string, std::string> const none;
 
   EXPECT_EQ(slurm_end_time(sources_with(with_end, "10:00")), 4600);
   EXPECT_EQ(slurm_end_time(sources_with(broken, "10:00")), 1600);
   EXPECT_EQ(slurm_end_time(sources_with(with_id, "10:00")), 1600);
+  EXPECT_EQ(slurm_end_time(sources_with(of_array, "10:00")), 1600);
   EXPECT_EQ(slurm_end_time(sources_with(with_id, "UNLIMITED")), std::nullopt);
   EXPECT_EQ(slurm_end_time(sources_with(with_id, "")), std::nullopt);
   EXPECT_EQ(slurm_end_time(sources_with(none, "10:00")), std::nullopt);
