@@ -87,6 +87,7 @@ void Checkpointer<T>::complete() {
     return;
   }
   run_in_background([this, number] {
+    if (settings_.before_commit) settings_.before_commit();
     output_->commit();
     point_latest_to(settings_.folder, number);
     remove_older_checkpoints(settings_.folder, number, settings_.num_kept);
