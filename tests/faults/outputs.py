@@ -74,6 +74,10 @@ CASES = [
     case(f"{TRAIN} --trace x --save-weights x"), case(f"{TRAIN} --trace x --metrics x"),
     case(f"{TRAIN} --metrics x --save-weights x"), case(f"{EVALUATE} --predictions x --metrics x"),
     case(f"{PARTITION} --metrics o.h5"),
+    # A folder of checkpoints that is something else.
+    case(f"{TRAIN} --checkpoint g.h5", "g.h5"), case(f"{TRAIN} --checkpoint x --save-weights x"), case(f"{TRAIN} --checkpoint w.h5", "w.h5"),
+    case(f"{TRAIN} --checkpoint f", "", pipe("f")), case(f"{TRAIN} --resume f", "", pipe("f")), case(f"{TRAIN} --resume w.h5", "w.h5"),
+    case(f"{TRAIN} --checkpoint /dev/null"), case(f"{TRAIN} --resume npy"), case(f"{TRAIN} --resume g.h5 --checkpoint c", "g.h5"),
     # Older outputs of a run that is refused.
     case("train --graph none.h5 --metrics m --trace t", "m t", older("m", "t")), case(f"{TRAIN} --lr -1 --metrics m", "m", older("m")),
     case(f"{TRAIN} --save-weights none/w.h5 --metrics m", "m", older("m")),

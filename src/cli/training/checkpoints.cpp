@@ -6,6 +6,7 @@
 #include "models/plan/gcn_parameters.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/temporary_path.hpp"
+#include "runtime/files/writable_file.hpp"
 #include "runtime/job/time_limit.hpp"
 #include "runtime/report/metrics_cut.hpp"
 
@@ -14,6 +15,7 @@
 #include <charconv>
 #include <numeric>
 #include <string_view>
+#include <system_error>
 
 namespace orthant::cli {
 namespace {
@@ -237,6 +239,11 @@ models::CheckpointSettings Checkpoints::settings(models::Architecture const& arc
   settings.interval = interval_;
   settings.num_kept = options_.checkpoint_keep;
   settings.is_asynchronous = options_.checkpoint_async == "on";
+  settings.before_commit = [metrics = std::filesystem::path(context_.metrics.path())] {
+    std::error_code ignored; // records that are lost would never come again
+    if (std::filesystem::is_regular_file(metrics, ignored))
+      runtime::WritableFile(metrics, runtime::WritableFile::Mode::open, {"metrics", metrics}).sync();
+  };
   settings.facts.training = training_;
   settings.facts.identity = identity_;
   settings.facts.configuration = context_.run_record.at("configuration");

@@ -89,6 +89,7 @@ void Checkpointer<T>::complete() {
     return;
   }
   run_in_background([this, number] {
+    if (settings_.before_commit) settings_.before_commit();
     output_->commit();
     try {
       point_latest_to(settings_.folder, number);

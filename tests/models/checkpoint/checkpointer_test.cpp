@@ -65,8 +65,12 @@ TEST_F(Checkpointer, DoesNotDisturbTheTraining) {
     auto settings = checkpoints_in(folder_);
     settings.is_asynchronous = is_asynchronous;
     settings.first_number = is_asynchronous ? 11 : 1;
+    auto num_commits = 0;
+    settings.before_commit = [&] { ++num_commits; };
 
     auto const losses = train(settings);
+
+    EXPECT_EQ(num_commits, world_.is_root() ? 9 : 0);
 
     ASSERT_EQ(losses.size(), expected.size());
     for (std::size_t e = 0; e < losses.size(); ++e)
