@@ -100,7 +100,7 @@ class ProductTest : public ::testing::TestWithParam<std::array<int, 4>> {
     EXPECT_EQ(largest_error(matrix, expected), 0) << what;
     EXPECT_EQ(counted_calls(grid_), planned_calls(step)) << what;
     auto const& flops = world_.instruments().flops;
-    auto const& local = products_of(step).front();
+    auto const local = products_of(step).front();
     EXPECT_EQ((local.is_sparse ? flops.sparse - before.sparse : flops.dense - before.dense), local.flops())
         << what;
     auto const numbers = host_copy(matrix.storage());
