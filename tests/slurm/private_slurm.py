@@ -181,7 +181,17 @@ class PrivateSlurm:
         self.wait_for(lambda: self.job(number).get("JobState") in states, f"job {number} {'/'.join(states)}",
                       seconds)
 
-    def stop_node(self, node):
-        """The node's daemon is killed, as in a power failure; its processes go with it."""
-        pid = int((self.folder / f"{node}.pid").read_text())
-        os.kill(pid, signal.SIGKILL)
+    def fail_node(self, node):
+        """As in a power failure: the node's daemon and all that runs under this Slurm is killed, so jobs must be on
+        that node alone; and Slurm is told that the node is down, as it finds out by itself after a while."""
+        os.kill(int((self.folder / f"{node}.pid").read_text()), signal.SIGKILL)
+        mark = f"SLURM_CONF={self.folder}/slurm.conf".encode()
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                command = (process / "cmdline").read_bytes()
+                is_job = b"SLURM_JOB_ID=" in (process / "environ").read_bytes() or command.startswith(b"slurmstepd")
+                if is_job and mark in (process / "environ").read_bytes():
+                    os.kill(int(process.name), signal.SIGKILL)
+            except (OSError, ValueError):
+                pass  # it is gone, or somebody else's
+        self.run(["scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=failed"])

@@ -149,7 +149,7 @@ def part_node_down(program, scripts, folder):
                            "--metrics", metrics, "--checkpoint-every", "50")
         slurm.wait_for(lambda: last_event(metrics).get("epoch", 0) >= 200, "epoch 200", 120)
         node = slurm.job(job)["NodeList"]
-        slurm.run(["scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test"])
+        slurm.fail_node(node)
         slurm.wait_for(lambda: slurm.job(job).get("Restarts") == "1", "the job is back in the queue", 60)
         slurm.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
         slurm.wait_for(lambda: last_event(metrics).get("event") == "done", "the job has come to its end", 240)
