@@ -7,6 +7,7 @@
 #include "models/plan/choose_schedule.hpp"
 #include "models/plan/gcn_step.hpp"
 #include "models_fixture.hpp"
+#include "plan/graph_recipe.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 
@@ -141,6 +142,40 @@ TEST_P(OwnedBlock, BelongsToNetworksWhoseParametersHaveTheSameBitsOnAllRanks) {
     EXPECT_EQ(runtime::all_reduced(world_, static_cast<std::int64_t>(parameter.value().extent(0))),
               parameter.num_numbers())
         << parameter.name;
+}
+
+TEST_P(OwnedBlock, OfAWeightedGraphTrainsAsBetweenPlanes) {
+  auto const trained = [&](graph::GraphStore const& store, models::Schedule schedule, pmm::Gather gather) {
+    models::GcnSettings settings;
+    settings.set_layers(3, 9);
+    settings.seed = 5;
+    settings.schedule = schedule;
+    settings.gather = gather;
+    models::Gcn<double> model(grid_, store, settings);
+    auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().logits());
+    models::TrainSettings training;
+    training.num_epochs = 4;
+    std::vector<double> losses;
+    models::Trainer<double>(grid_, model, loss, training).run([&](runtime::EpochRecord const& epoch) {
+      losses.push_back(epoch.loss);
+    });
+    return losses;
+  };
+  GraphRecipe recipe;
+  recipe.num_vertices = 101;
+  recipe.num_edges = 300;
+  recipe.num_features = 11;
+  recipe.is_weighted = true;
+  for (auto const normalization : {graph::Normalization::symmetric, graph::Normalization::row})
+    for (auto const is_directed : {false, true}) {
+      recipe.normalization = normalization;
+      recipe.is_directed = is_directed;
+      auto const store = store_of(world_, recipe);
+      auto const expected = trained(store, models::Schedule::pmm3d, pmm::Gather::all);
+      for (auto const gather : {pmm::Gather::all, pmm::Gather::needed})
+        EXPECT_THAT(trained(store, models::Schedule::rows, gather),
+                    ::testing::Pointwise(::testing::DoubleNear(1e-10), expected));
+    }
 }
 
 class RowsOnBatches : public ::testing::TestWithParam<std::array<int, 4>> {

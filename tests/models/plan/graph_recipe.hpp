@@ -60,7 +60,7 @@ inline void fill_labels(GraphRecipe const& recipe, graph::LabelBatch& batch) {
   }
 }
 
-/// The edges of another stream, each with a weight if there are weights.
+/// The edges of another stream, each with a weight of 1/4 to 2 if there are weights.
 class EdgesWithWeights final : public graph::EdgeStream {
  public:
   EdgesWithWeights(std::unique_ptr<graph::EdgeStream> edges, bool has_weights)
@@ -69,7 +69,10 @@ class EdgesWithWeights final : public graph::EdgeStream {
 
   bool next(graph::EdgeBatch& batch) override {
     auto const has_edges = edges_->next(batch);
-    if (has_weights_) batch.weights.assign(batch.edges.size(), 0.5F);
+    batch.weights.clear();
+    if (has_weights_)
+      for (auto const& edge : batch.edges)
+        batch.weights.push_back(0.25F * static_cast<float>(1 + mixed(7, edge.source, edge.target) % 8));
     return has_edges;
   }
   [[nodiscard]] graph::Progress progress() const override { return edges_->progress(); }
