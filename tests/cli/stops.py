@@ -18,10 +18,10 @@ from program import ENVIRONMENT, Failure, LIMIT, MPIRUN, PROGRAM, attempt_all, e
 DATA = ["--dataset", "sbm:vertices=2000,edges=20000,features=16,classes=5", "--compute-dtype", "fp64", "--seed", "7",
         "--hidden", "32"]
 FULL = ["train", *DATA, "--epochs", "400", "--eval-every", "50"]
-PRUNED = FULL + ["--schedule", "rows", "--prune", "on", "--residual", "--norm", "rms"]
-ROWS = BATCHES + ["--schedule", "rows"]
 ENDLESS = ["train", *DATA, "--epochs", "100000000", "--eval-every", "0"]
 BATCHES = ["train", *DATA, "--mode", "minibatch", "--batch", "100", "--epochs", "60", "--eval-every", "20"]
+PRUNED = FULL + ["--schedule", "rows", "--prune", "on", "--residual", "--norm", "rms"]
+ROWS = BATCHES + ["--schedule", "rows"]
 
 
 def epochs(metrics):
