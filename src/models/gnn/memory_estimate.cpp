@@ -105,7 +105,10 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
   auto const traits = traits_of(facts, grid.shape(), grid.coordinates(), plan, settings);
   auto const messages = message_bytes(step, plan, settings, traits);
   plan_full_graph_arrays(step, facts, plan, settings, traits, optimizer);
-  return {bytes_held(step), peak_bytes(step), messages, library_bytes};
+  return {.arrays = bytes_held(step),
+          .loading = peak_bytes(step),
+          .messages = messages,
+          .libraries = library_bytes};
 }
 
 template<class T>
@@ -137,7 +140,10 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
   // The batch has as many numbers.
   plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, settings, batch_traits);
   plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan));
-  return {bytes_held(step), peak_bytes(step), messages, library_bytes};
+  return {.arrays = bytes_held(step),
+          .loading = peak_bytes(step),
+          .messages = messages,
+          .libraries = library_bytes};
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

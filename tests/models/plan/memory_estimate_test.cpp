@@ -201,6 +201,8 @@ TEST(MemoryEstimate, IsTheSumThatIsWorkedOutByHand) {
   constexpr std::int64_t targets = 53000;
   EXPECT_EQ(estimate.arrays, adjacency + features + activations + parameters + targets);
   EXPECT_EQ(estimate.messages, 0);
+  EXPECT_EQ(estimate.checkpoints, 0);
+  EXPECT_EQ(estimate.libraries, 7 << 20);
   // While the store is read, less than that is held.
   EXPECT_EQ(estimate.loading, estimate.arrays);
   EXPECT_EQ(estimate.peak(), (std::int64_t{7} << 20) + estimate.arrays);
