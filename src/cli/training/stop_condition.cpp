@@ -30,10 +30,9 @@ double earlier(std::optional<double> a, double b) {
 StopCondition::StopCondition(Context const& context, std::string const& max_walltime)
     : context_(context),
       last_step_(Clock::now()) {
-  auto const sources = runtime::time_sources();
-  auto end = context.world().is_root() ? runtime::slurm_end_time(sources) : std::nullopt;
+  auto end = context.world().is_root() ? runtime::slurm_end_time(runtime::time_sources()) : std::nullopt;
   if (!max_walltime.empty())
-    end = earlier(end, sources.now - runtime::process_seconds() +
+    end = earlier(end, runtime::unix_time() - runtime::process_seconds() +
                            runtime::parse_duration("--max-walltime", max_walltime));
   auto seconds = end.value_or(0);
   runtime::broadcast(runtime::host, context.world(), std::span(&seconds, 1), 0);
@@ -49,7 +48,7 @@ bool StopCondition::is_time_over(double checkpoint_seconds) {
   auto const needed = 1.5 * longest_step_ +
                       2 * (checkpoint_seconds > 0 ? checkpoint_seconds : unmeasured_checkpoint_seconds) +
                       margin_seconds;
-  return runtime::time_sources().now + needed > *end_time_;
+  return runtime::unix_time() + needed > *end_time_;
 }
 
 bool StopCondition::is_due(double checkpoint_seconds) {

@@ -87,15 +87,7 @@ int train(TrainOptions const& options, Context& context) {
   if (!options.save_weights.empty())
     models::save_weights(grid, options.save_weights, trainer.parameters(),
                          models::record_of(model_settings, store.facts()));
-  auto const taken = meter.taken(world);
-  report(context, result);
-  say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),
-      bytes_text(predicted));
-  if constexpr (!pmm::runs_on_host)
-    say(context, "memory of the device  {} in arrays per rank, {} less free\n",
-        bytes_text(taken.device_arrays), bytes_text(taken.device));
-  end_metrics(context, result, taken);
-  return runtime::exit_done;
+  return end_complete(context, result, meter, {predicted, std::nullopt});
 }
 
 } // namespace

@@ -128,6 +128,8 @@ int end_stopped(Context& context, models::TrainResult const& result, std::string
   return runtime::exit_requeue;
 }
 
+namespace {
+
 void report(Context const& context, models::TrainResult const& result) {
   auto const line = [&](std::string const& name, models::Scores const& scores) {
     say(context, "{:<22}{:>10.4f}{:>10.4f}{:>10.4f}\n", name, scores[0].accuracy(), scores[1].accuracy(),
@@ -144,6 +146,25 @@ void report(Context const& context, models::TrainResult const& result) {
   if (result.epoch_data_bytes > 0) say(context, ", data {}", bytes_text(result.epoch_data_bytes));
   say(context, "; sent {}", bytes_text(result.epoch_sent_bytes));
   say(context, "\n");
+}
+
+} // namespace
+
+int end_complete(Context& context, models::TrainResult const& result, MemoryMeter const& meter,
+                 PredictedMemory const& predicted) {
+  auto const taken = meter.taken(context.world());
+  report(context, result);
+  say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),
+      bytes_text(predicted.resident));
+  if constexpr (!pmm::runs_on_host) {
+    auto const prediction = predicted.device_arrays
+                                ? fmt::format(" (predicted {})", bytes_text(*predicted.device_arrays))
+                                : std::string();
+    say(context, "memory of the device  {} in arrays per rank{}, {} less free\n",
+        bytes_text(taken.device_arrays), prediction, bytes_text(taken.device));
+  }
+  context.metrics.write("done", done_record(result, taken));
+  return runtime::exit_done;
 }
 
 void require_fitting_types(TrainOptions const& o) {
@@ -181,10 +202,6 @@ MemoryMeter::Taken MemoryMeter::taken(runtime::Communicator const& world) const 
                    device_.taken_bytes()};
   runtime::all_reduce(runtime::host, world, std::span(bytes), runtime::Reduction::max);
   return {bytes[0], bytes[1], bytes[2]};
-}
-
-void end_metrics(Context& context, models::TrainResult const& result, MemoryMeter::Taken const& memory) {
-  context.metrics.write("done", done_record(result, memory));
 }
 
 void describe_grid(Context const& context, pmm::ProcessGrid const& grid, models::Schedule schedule) {

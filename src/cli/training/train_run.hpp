@@ -15,6 +15,7 @@
 #include "runtime/report/progress.hpp"
 
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -92,8 +93,14 @@ class MemoryMeter {
 /// Of a training that was stopped: what stopped it, where, and how to go on. Returns the status to leave with.
 [[nodiscard]] int end_stopped(Context& context, models::TrainResult const& result, std::string const& reason,
                               TrainOptions const& options);
-/// The final table, and the last line of the metrics.
-void report(Context const& context, models::TrainResult const& result);
-void end_metrics(Context& context, models::TrainResult const& result, MemoryMeter::Taken const& memory);
+/// Bytes per rank that were predicted: of the process on the host, and of arrays on a device.
+struct PredictedMemory {
+  std::int64_t resident = 0;
+  std::optional<std::int64_t> device_arrays; // none: nothing was said of them
+};
+/// Of a training that is complete: the final table, memory beside what was predicted, and the last line of the
+/// metrics. Returns the status to leave with. Collective.
+[[nodiscard]] int end_complete(Context& context, models::TrainResult const& result, MemoryMeter const& meter,
+                               PredictedMemory const& predicted);
 
 } // namespace orthant::cli

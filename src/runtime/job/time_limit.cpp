@@ -94,11 +94,15 @@ std::optional<double> parse_slurm_time(std::string_view text) {
   return parse_days_and_clock(text);
 }
 
+double unix_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 TimeSources time_sources() {
   TimeSources sources;
   sources.getenv = [](char const* name) { return std::getenv(name); };
   sources.squeue_time_left = ask_squeue;
-  sources.now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  sources.now = unix_time();
   return sources;
 }
 

@@ -25,6 +25,7 @@ struct TimeSources {
   double now = 0;
 };
 [[nodiscard]] TimeSources time_sources();
+[[nodiscard]] double unix_time();
 /// Seconds since this process was started (its libraries were loaded).
 [[nodiscard]] double process_seconds();
 
