@@ -120,6 +120,26 @@ class CellsFixture : public ::testing::TestWithParam<std::array<int, 3>> {
     return sizes;
   }
 
+  /// What a rank has once its block lost what no entry touches.
+  struct Planned {
+    std::shared_ptr<pmm::NeededRows const> needed;
+    HostBlock block;
+    std::int64_t num_columns = 0;
+  };
+  /// Collective over the group.
+  Planned plan(Dense const& a, Cells const& cells, pmm::Roles const& roles, pmm::Gather gather) {
+    auto const columns = listed(cells, roles.c, roles.b);
+    Planned planned;
+    planned.block = host_block_of_lists(a, listed(cells, roles.a, roles.b), columns);
+    pmm::HostPattern const pattern{planned.block.offsets, planned.block.entries};
+    planned.needed = std::make_shared<pmm::NeededRows>(
+        plan_needed_rows(grid_, roles, sizes_of(cells, roles), pattern, gather));
+    keep_needed(*planned.needed, pattern);
+    auto const& over_c = planned.needed->over_c;
+    planned.num_columns = over_c ? std::ssize(over_c->touched) : std::ssize(columns);
+    return planned;
+  }
+
   /// Whole rows of this rank's cell; numbered cell after cell.
   pmm::Placement owned(Cells const& cells, std::int64_t n, std::int64_t width) const {
     auto const rank = grid_.coordinate(pmm::group_axes);

@@ -14,23 +14,6 @@ using runtime::Operation;
 
 class HiddenMessagesTest : public CellsFixture {
  protected:
-  struct Planned {
-    std::shared_ptr<NeededRows const> needed;
-    HostBlock block;
-    std::int64_t num_columns = 0;
-  };
-  Planned plan(Dense const& a, Cells const& cells, Roles const& roles, Gather gather) {
-    auto const columns = listed(cells, roles.c, roles.b);
-    Planned planned;
-    planned.block = host_block_of_lists(a, listed(cells, roles.a, roles.b), columns);
-    HostPattern const pattern{planned.block.offsets, planned.block.entries};
-    planned.needed =
-        std::make_shared<NeededRows>(plan_needed_rows(grid_, roles, sizes_of(cells, roles), pattern, gather));
-    keep_needed(*planned.needed, pattern);
-    planned.num_columns = planned.needed->num_columns(sizes_of(cells, roles));
-    return planned;
-  }
-
   /// What this rank's rows become of reals, with the block or with its transpose.
   template<class T>
   std::vector<T> result(Planned const& planned, Cells const& cells, Roles const& roles, Flow flow, Wire wire,

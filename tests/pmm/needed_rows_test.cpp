@@ -26,25 +26,6 @@ Dense sparse_integers(std::uint64_t seed, std::int64_t n) {
 
 class NeededRowsTest : public CellsFixture {
  protected:
-  /// What a rank has once its block lost what no entry touches.
-  struct Planned {
-    std::shared_ptr<NeededRows const> needed;
-    HostBlock block;
-    std::int64_t num_columns = 0;
-  };
-  Planned plan(Dense const& a, Cells const& cells, Roles const& roles, Gather gather) {
-    auto const columns = listed(cells, roles.c, roles.b);
-    Planned planned;
-    planned.block = host_block_of_lists(a, listed(cells, roles.a, roles.b), columns);
-    HostPattern const pattern{planned.block.offsets, planned.block.entries};
-    planned.needed =
-        std::make_shared<NeededRows>(plan_needed_rows(grid_, roles, sizes_of(cells, roles), pattern, gather));
-    keep_needed(*planned.needed, pattern);
-    auto const& over_c = planned.needed->over_c;
-    planned.num_columns = over_c ? std::ssize(over_c->touched) : std::ssize(columns);
-    return planned;
-  }
-
   /// Vertices of slab (i_a, *, i_c).
   std::vector<std::int64_t> slab(Cells const& cells, Roles const& roles, int i_a, int i_c) const {
     std::vector<std::int64_t> all;

@@ -114,23 +114,33 @@ def part_array(program, scripts, folder):
     print("an array of 3 tasks trained on 2 ranks each")
 
 
-def part_requeue(program, scripts, folder):
-    """USR1 -> status 75 -> requeue -> the job goes on at the right step, by the batch script for any cluster."""
-    expected = whole_run(program, folder)
-    script = folder / "generic.sh"
+def started(slurm, program, scripts, folder, epoch, *options):
+    """The batch script for any cluster is submitted and has trained to that epoch. Returns the job and its metrics."""
+    script, metrics = folder / "generic.sh", folder / "run.jsonl"
     script.write_text(HARDWARE.sub("", (scripts / "generic.sh").read_text()))
-    metrics = folder / "run.jsonl"
+    slurm.environment.update(ORTHANT=program, ORTHANT_CHECKPOINTS=str(folder / "checkpoints"))
+    job = slurm.submit("--nodes", "1", "--chdir", folder, "--output", folder / "job.log", script, *REQUEUED[1:],
+                       "--metrics", metrics, *options)
+    slurm.wait_for(lambda: last_event(metrics).get("epoch", 0) >= epoch, f"epoch {epoch}", 120)
+    return job, metrics
+
+
+def wait_for_second_run(slurm, job, metrics):
+    slurm.wait_for(lambda: slurm.job(job).get("Restarts") == "1", "the job is back in the queue", 60)
+    # A requeued job waits two minutes, unless it is told to start now.
+    slurm.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
+    slurm.wait_for(lambda: last_event(metrics).get("event") == "done", "the job has come to its end", 240)
+
+
+def part_requeue(program, scripts, folder):
+    """USR1 -> status 75 -> requeue -> the job goes on at the right step."""
+    expected = whole_run(program, folder)
     with PrivateSlurm(num_nodes=1) as slurm:
-        slurm.environment.update(ORTHANT=program, ORTHANT_CHECKPOINTS=str(folder / "checkpoints"))
-        job = slurm.submit("--chdir", folder, "--output", folder / "job.log", script, *REQUEUED[1:], "--metrics", metrics)
-        slurm.wait_for(lambda: last_event(metrics).get("epoch", 0) >= 20, "epoch 20", 120)
+        job, metrics = started(slurm, program, scripts, folder, 20)
         slurm.run(["scancel", "--signal=USR1", job])
         slurm.wait_for(lambda: last_event(metrics).get("event") == "stopped", "the job stops", 60)
         stopped = last_event(metrics)
-        slurm.wait_for(lambda: slurm.job(job).get("Restarts") == "1", "the job is back in the queue", 60)
-        # A requeued job waits two minutes, unless it is told to start now.
-        slurm.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
-        slurm.wait_for(lambda: last_event(metrics).get("event") == "done", "the job has come to its end", 240)
+        wait_for_second_run(slurm, job, metrics)
     expect_whole(metrics, expected, "after a requeue")
     runs = [event for event in map(json.loads, metrics.read_text().splitlines()) if event["event"] == "run"]
     check(runs[-1].get("resumed", {}).get("epoch") == stopped["epoch"], "it goes on where it was stopped")
@@ -140,19 +150,11 @@ def part_requeue(program, scripts, folder):
 def part_node_down(program, scripts, folder):
     """A node fails: Slurm puts the job back into the queue, and it goes on on the other one."""
     expected = whole_run(program, folder)
-    script = folder / "generic.sh"
-    script.write_text(HARDWARE.sub("", (scripts / "generic.sh").read_text()))
-    metrics = folder / "run.jsonl"
     with PrivateSlurm(num_nodes=2) as slurm:
-        slurm.environment.update(ORTHANT=program, ORTHANT_CHECKPOINTS=str(folder / "checkpoints"))
-        job = slurm.submit("--nodes", "1", "--chdir", folder, "--output", folder / "job.log", script, *REQUEUED[1:],
-                           "--metrics", metrics, "--checkpoint-every", "50")
-        slurm.wait_for(lambda: last_event(metrics).get("epoch", 0) >= 200, "epoch 200", 120)
+        job, metrics = started(slurm, program, scripts, folder, 200, "--checkpoint-every", "50")
         node = slurm.job(job)["NodeList"]
         slurm.fail_node(node)
-        slurm.wait_for(lambda: slurm.job(job).get("Restarts") == "1", "the job is back in the queue", 60)
-        slurm.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
-        slurm.wait_for(lambda: last_event(metrics).get("event") == "done", "the job has come to its end", 240)
+        wait_for_second_run(slurm, job, metrics)
         check(slurm.job(job)["NodeList"] != node, "it went on on the other node")
     expect_whole(metrics, expected, "after a node failed")
     print(f"{node} went down; the job went on on the other node; no epoch missing")
