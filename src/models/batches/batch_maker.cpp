@@ -137,7 +137,6 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
   using Clock = std::chrono::steady_clock;
   auto const begin = Clock::now();
   builder_.build(epoch, index, batch.sample);
-  batch.has_lists = false; // the lists themselves are let go on the main thread: arrays of Kokkos
 
   auto const& feature_rows = rows_of(plan_.features().layout, batch.sample).positions;
   if (has_sparse_features_)
@@ -234,8 +233,7 @@ pmm::CellSizes BatchMaker<T>::cells_of(GcnLayerPlan const& layer, sampling::Batc
   auto const whole = pmm::contiguous_cells(grid_.shape(), grid_.coordinates(), roles, num_vertices_);
   auto const& rows = sample.vertices[owned_rows_].positions;
   auto const& columns = sample.vertices[owned_columns_].positions;
-  auto const slab = grid_.coordinate(roles.c);
-  auto const own_slab = std::accumulate(whole.over_c.begin(), whole.over_c.begin() + slab, std::int64_t{0});
+  auto const own_slab = pmm::range_of(whole.over_c, grid_.coordinate(roles.c)).begin;
   return {pmm::counts_by_slab(columns, whole.over_b, own_slab), pmm::counts_by_slab(columns, whole.over_c),
           pmm::counts_by_slab(rows, whole.over_a)};
 }
@@ -245,13 +243,13 @@ Adjacency<T> BatchMaker<T>::adjacency_of(GcnLayerPlan const& layer, sampling::Bl
                                          HostBatch<T>& batch) const {
   auto& sample = batch.sample;
   auto const sizes = layer.owners ? cells_of(layer, sample) : pmm::CellSizes{};
-  if (layer.owners && gather_ != pmm::Gather::all && !batch.has_lists) { // all layers have one block
-    batch.needed = keep_needed_rows(grid_, layer.owners->roles, sizes, sample.blocks[block.index], gather_);
-    batch.has_lists = true;
-  }
+  std::shared_ptr<pmm::NeededRows const> needed;
+  if (layer.owners && gather_ != pmm::Gather::all)
+    needed = keep_needed_rows(grid_, layer.owners->roles, sizes, sample.blocks[block.index], gather_);
   pmm::LocalSpmm<T> forward(to_sparse_block(sample.forward(block)));
   pmm::LocalSpmm<T> adjoint(to_sparse_block(sample.adjoint(block)));
-  if (layer.owners) return OwnedAdjacency<T>{sizes, std::move(forward), std::move(adjoint), batch.needed};
+  if (layer.owners)
+    return OwnedAdjacency<T>{sizes, std::move(forward), std::move(adjoint), std::move(needed)};
   return pmm::DistSparse<T>{grid_, layer.adjacency, std::move(forward), std::move(adjoint)};
 }
 
@@ -310,7 +308,9 @@ GcnOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
   operands.features = features_of(operands.plan.features(), batch);
   for (std::size_t l = 0; l < blocks_.size(); ++l) {
     auto const& layer = operands.plan.layers[l];
-    operands.adjacency.push_back(adjacency_of(layer, blocks_[l], batch));
+    // Between owners all layers have the same block.
+    operands.adjacency.push_back(l > 0 && layer.owners ? operands.adjacency.front()
+                                                       : adjacency_of(layer, blocks_[l], batch));
     operands.output_keys.push_back(keys_of(layer.output, batch));
     operands.residuals.push_back(residual_of(layer, batch.sample));
   }

@@ -40,12 +40,10 @@ struct HostBatch {
   sampling::Batch<T> sample;
   std::vector<T> dense_features; // [rows x columns of the block], row-major
   HostSparseRows<T> sparse_features;
-  std::vector<std::int8_t> splits;               // [rows of the logits], the groups of RowTargets
-  std::vector<std::int32_t> classes;             // [rows] or empty
-  std::vector<std::int8_t> indicator;            // [rows x classes of the block] or empty
-  std::shared_ptr<pmm::NeededRows const> needed; // lists, of this batch once operands() has exchanged them
-  bool has_lists = false;
-  double seconds = 0; // that fill() took
+  std::vector<std::int8_t> splits;    // [rows of the logits], the groups of RowTargets
+  std::vector<std::int32_t> classes;  // [rows] or empty
+  std::vector<std::int8_t> indicator; // [rows x classes of the block] or empty
+  double seconds = 0;                 // that fill() took
 };
 
 template<class T>
@@ -62,7 +60,8 @@ class BatchMaker {
   void fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& batch);
 
   /// What the batch gives a network and a loss. Lent: `batch` must stay as it is while they are used. Local;
-  /// operands() is collective over the grid's group if owners may move needed rows only.
+  /// operands() is for once per fill(), and collective over the grid's group if owners may move needed rows
+  /// only: it then takes all else out of the batch's block.
   [[nodiscard]] GcnOperands<T> operands(HostBatch<T>& batch) const;
   [[nodiscard]] pmm::RowTargets targets(HostBatch<T>& batch) const;
 

@@ -10,15 +10,6 @@ using runtime::LocalColumn;
 using sampling::SampledBlock;
 using Places = std::vector<LocalColumn>;
 
-/// numbers := numbers[places], which ascend. No numbers stay none.
-template<class Number>
-void pick(std::vector<Number>& numbers, Places const& places) {
-  if (numbers.empty()) return;
-  for (std::size_t i = 0; i < places.size(); ++i)
-    numbers[i] = numbers[static_cast<std::size_t>(places[i])];
-  numbers.resize(places.size());
-}
-
 /// The block without other columns than these.
 template<class T>
 void keep_columns(SampledBlock<T>& block, Places const& places) {
@@ -44,10 +35,10 @@ void keep_rows(SampledBlock<T>& block, Places const& places) {
   for (std::size_t i = 0; i < places.size(); ++i)
     block.row_offsets[i + 1] = block.row_offsets[static_cast<std::size_t>(places[i]) + 1];
   block.row_offsets.resize(places.size() + 1);
-  pick(block.row_scale, places);
-  pick(block.row_groups, places);
-  pick(block.self_columns, places);
-  pick(block.self_scale, places);
+  block.row_scale = pmm::at_places(std::move(block.row_scale), places);
+  block.row_groups = pmm::at_places(std::move(block.row_groups), places);
+  block.self_columns = pmm::at_places(std::move(block.self_columns), places);
+  block.self_scale = pmm::at_places(std::move(block.self_scale), places);
   block.num_rows = std::ssize(places);
 }
 
