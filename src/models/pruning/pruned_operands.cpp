@@ -131,15 +131,12 @@ pmm::RowTargets pruned_targets(pmm::RowTargets const& targets, PrunedRows const&
     kept.classes = picked("orthant::models::classes", targets.classes, places);
   auto const num_classes = targets.indicator.extent(1);
   if (num_classes == 0) return kept;
-  HostNumbers<std::int8_t> const all(
-      runtime::Vector<std::int8_t>(targets.indicator.data(), targets.indicator.size()));
-  kept.indicator =
-      runtime::Matrix<std::int8_t>("orthant::models::label_indicator", places.size(), num_classes);
-  auto const mirror = Kokkos::create_mirror_view(kept.indicator);
-  for (std::size_t i = 0; i < places.size(); ++i)
-    std::ranges::copy(all.values().subspan(static_cast<std::size_t>(places[i]) * num_classes, num_classes),
-                      mirror.data() + i * num_classes);
-  Kokkos::deep_copy(kept.indicator, mirror);
+  using Flat = runtime::Vector<std::int8_t>;
+  auto const label = "orthant::models::label_indicator";
+  kept.indicator = runtime::Matrix<std::int8_t>(std::string(label), places.size(), num_classes);
+  Kokkos::deep_copy(
+      Flat(kept.indicator.data(), kept.indicator.size()),
+      picked(label, Flat(targets.indicator.data(), targets.indicator.size()), places, num_classes));
   return kept;
 }
 

@@ -42,13 +42,6 @@ std::int64_t num_nonzeros_in(graph::CsrBlock const& csr, std::vector<LocalColumn
   return sum;
 }
 
-std::vector<double> picked(std::vector<double> const& numbers, std::vector<LocalColumn> const& places) {
-  std::vector<double> result;
-  for (auto const place : places)
-    if (!numbers.empty()) result.push_back(numbers[static_cast<std::size_t>(place)]);
-  return result;
-}
-
 } // namespace
 
 Prune parse_prune(std::string_view word) {
@@ -143,8 +136,8 @@ OwnedBlock kept_block(pmm::ProcessGrid const& grid, pmm::Roles const& roles, Pru
   auto const& whole = rows.block.csr;
   OwnedBlock kept;
   kept.sizes = sizes_of_kept(grid, roles, rows.block.sizes, columns, outputs);
-  kept.scales = {picked(rows.block.scales.rows, outputs.in_rows),
-                 picked(rows.block.scales.columns, columns.in_columns)};
+  kept.scales = {pmm::at_places(rows.block.scales.rows, outputs.in_rows),
+                 pmm::at_places(rows.block.scales.columns, columns.in_columns)};
 
   std::vector<LocalColumn> place_of(static_cast<std::size_t>(rows.block.sizes.num_columns()), -1);
   for (std::size_t i = 0; i < columns.in_columns.size(); ++i)

@@ -123,12 +123,13 @@ void Aggregate<T>::gather(DefaultExec const& exec, Vector<T> const& own_slab, Ve
   }
 }
 
-/// product := those rows of the block's matrix, times the operand. It has no other rows.
+/// product := A[rows,:] F_a. `product` holds only these rows.
 template<class T>
 void Aggregate<T>::multiply(DefaultExec const& exec, Range rows, Vector<T> const& operand,
                             Vector<T> const& product) {
   if (rows.size() == 0) return;
-  // The kernel counts rows from the first of all, and writes those of the range alone.
+  // apply() indexes its result by the row of the whole block and writes only `rows`. So this View begins
+  // rows.begin rows before `product`, and nothing outside of `product` is accessed.
   Matrix<T> const all_rows(product.data() - rows.begin * steps_.part,
                            static_cast<std::size_t>(steps_.num_outer), static_cast<std::size_t>(steps_.part));
   block_.apply(exec, rows, as_matrix(operand, steps_.num_inner, steps_.part), all_rows);
@@ -159,8 +160,8 @@ Vector<T> Aggregate<T>::summed(DefaultExec const& exec, Vector<T> const& operand
   return sum;
 }
 
-/// Multiplies the rows of the slab `step` ranks further on, and sends them there. What the rank as far behind
-/// sends is its addend.
+/// Computes the rows of the slab of rank (own + step) mod G, and starts to send them to that rank. Starts to
+/// receive the addend of this rank's slab from rank (own - step) mod G.
 template<class T>
 void Aggregate<T>::send_chunk(DefaultExec const& exec, int step, Vector<T> const& operand,
                               Vector<T> const& addends) {

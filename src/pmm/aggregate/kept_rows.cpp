@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/aggregate/kept_rows.hpp"
 
+#include "pmm/aggregate/aggregate_steps.hpp"
 #include "runtime/comm/collectives.hpp"
 
 #include <numeric>
@@ -10,22 +11,15 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 
-std::int64_t sum_before(Counts const& counts, int end) {
-  return std::accumulate(counts.begin(), counts.begin() + end, std::int64_t{0});
-}
-
 /// The flags of all ranks of an axis, one after the other.
 KeptFlags gathered(Communicator const& axis, KeptFlags const& own, Counts const& counts) {
-  KeptFlags all(static_cast<std::size_t>(sum_before(counts, axis.size())));
+  KeptFlags all(static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0})));
   runtime::all_gatherv(runtime::host, axis, own, all, counts);
   return all;
 }
 
 std::vector<LocalColumn> places_of(KeptFlags const& flags) {
-  std::vector<LocalColumn> places;
-  for (std::size_t i = 0; i < flags.size(); ++i)
-    if (flags[i] != 0) places.push_back(static_cast<LocalColumn>(i));
-  return places;
+  return places_where(std::ssize(flags), [&](std::size_t i) { return flags[i] != 0; });
 }
 
 } // namespace
@@ -57,15 +51,14 @@ KeptFlags rows_touched_by(ProcessGrid const& grid, Roles const& roles, CellSizes
   KeptFlags slab(static_cast<std::size_t>(sizes.over_c[static_cast<std::size_t>(c)]));
   runtime::reduce_scatterv(runtime::host, grid.over(roles.c), touched, slab, sizes.over_c,
                            runtime::Reduction::max);
-  auto const b = grid.coordinate(roles.b);
-  auto const begin = slab.begin() + sum_before(sizes.over_b, b);
-  return {begin, begin + sizes.over_b[static_cast<std::size_t>(b)]};
+  auto const own = range_of(sizes.over_b, grid.coordinate(roles.b));
+  return {slab.begin() + own.begin, slab.begin() + own.end};
 }
 
 CellSizes sizes_of_kept(ProcessGrid const& grid, Roles const& roles, CellSizes const& sizes,
                         KeptRows const& columns, KeptRows const& rows) {
-  auto const before_c = sum_before(sizes.over_c, grid.coordinate(roles.c));
-  auto const before_a = sum_before(sizes.over_a, grid.coordinate(roles.a));
+  auto const before_c = range_of(sizes.over_c, grid.coordinate(roles.c)).begin;
+  auto const before_a = range_of(sizes.over_a, grid.coordinate(roles.a)).begin;
   return {counts_by_slab(columns.in_columns, sizes.over_b, before_c),
           counts_by_slab(columns.in_columns, sizes.over_c), counts_by_slab(rows.in_rows, sizes.over_a),
           counts_by_slab(rows.in_rows, sizes.over_b, before_a)};

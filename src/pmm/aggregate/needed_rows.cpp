@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/aggregate/needed_rows.hpp"
 
+#include "pmm/aggregate/row_lists.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 
@@ -14,24 +15,7 @@ namespace {
 using Counts = std::vector<std::int64_t>;
 using Places = std::vector<LocalColumn>;
 
-template<class T>
-runtime::Vector<T> to_device(std::vector<T> const& numbers) {
-  runtime::Vector<T> view(
-      Kokkos::view_alloc(std::string("orthant::pmm::needed_rows"), Kokkos::WithoutInitializing),
-      numbers.size());
-  Kokkos::deep_copy(view, Kokkos::View<T const*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(numbers.data(),
-                                                                                             numbers.size()));
-  return view;
-}
-
-/// The places at which `is_touched` holds.
-template<class Claim>
-Places places_where(std::int64_t count, Claim const& is_touched) {
-  Places places;
-  for (std::int64_t i = 0; i < count; ++i)
-    if (is_touched(static_cast<std::size_t>(i))) places.push_back(static_cast<LocalColumn>(i));
-  return places;
-}
+constexpr auto label = "orthant::pmm::needed_rows";
 
 Places touched_columns(HostPattern const& pattern, std::int64_t num_columns) {
   std::vector<bool> is_touched(static_cast<std::size_t>(num_columns));
@@ -76,8 +60,8 @@ void list_addends(Places const& asked, std::int64_t num_rows, NeededSlabs& slabs
   for (std::size_t place = 0; place < asked.size(); ++place)
     addends[static_cast<std::size_t>(next[static_cast<std::size_t>(asked[place])]++)] =
         static_cast<Offset>(place);
-  slabs.addend_offsets = to_device(offsets);
-  slabs.addends = to_device(addends);
+  slabs.addend_offsets = to_device(label, offsets);
+  slabs.addends = to_device(label, addends);
 }
 
 /// Tells each rank of the axis which rows of its slab this rank's block touches.
@@ -99,7 +83,7 @@ NeededSlabs exchange_lists(Communicator const& axis, Places touched, Counts coun
   NeededSlabs slabs;
   slabs.counts = {std::move(counts), std::move(asked_counts)};
   slabs.touched = std::move(touched);
-  slabs.asked = to_device(asked);
+  slabs.asked = to_device(label, asked);
   list_addends(asked, slab_rows[static_cast<std::size_t>(axis.rank())], slabs);
   return slabs;
 }
@@ -174,11 +158,7 @@ void keep_needed(NeededRows const& needed, HostPattern const& pattern) {
 }
 
 std::vector<double> keep_needed(std::optional<NeededSlabs> const& axis, std::vector<double> numbers) {
-  if (!axis || numbers.empty()) return numbers;
-  for (std::size_t i = 0; i < axis->touched.size(); ++i)
-    numbers[i] = numbers[static_cast<std::size_t>(axis->touched[i])];
-  numbers.resize(axis->touched.size());
-  return numbers;
+  return axis ? at_places(std::move(numbers), axis->touched) : numbers;
 }
 
 } // namespace orthant::pmm

@@ -88,7 +88,26 @@ struct HostPattern {
 /// The pattern without the rows and columns that no entry touches, on axes where needed rows move. Entries
 /// keep their order.
 void keep_needed(NeededRows const& needed, HostPattern const& pattern);
-/// The same of one number for each column of the block (`over_c`) or for each row (`over_a`), or of none.
+/// numbers[places], where places ascend; no numbers stay none.
+template<class Number>
+[[nodiscard]] std::vector<Number> at_places(std::vector<Number> numbers,
+                                            std::vector<LocalColumn> const& places) {
+  if (numbers.empty()) return numbers;
+  for (std::size_t i = 0; i < places.size(); ++i)
+    numbers[i] = numbers[static_cast<std::size_t>(places[i])];
+  numbers.resize(places.size());
+  return numbers;
+}
+/// The places below `count` at which the claim holds, ascending.
+template<class Claim>
+[[nodiscard]] std::vector<LocalColumn> places_where(std::int64_t count, Claim const& claim) {
+  std::vector<LocalColumn> places;
+  for (std::int64_t i = 0; i < count; ++i)
+    if (claim(static_cast<std::size_t>(i))) places.push_back(static_cast<LocalColumn>(i));
+  return places;
+}
+
+/// What keep_needed() leaves of one number for each column of the block (`over_c`) or for each row (`over_a`), or of none.
 [[nodiscard]] std::vector<double> keep_needed(std::optional<NeededSlabs> const& axis,
                                               std::vector<double> numbers);
 

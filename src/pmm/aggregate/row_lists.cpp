@@ -120,14 +120,6 @@ void add_slabs(DefaultExec const& exec, Vector<T> const& slabs, std::int64_t num
 
 namespace {
 
-template<class Number>
-Vector<Number> to_device(char const* label, std::vector<Number> const& numbers) {
-  Vector<Number> view(Kokkos::view_alloc(std::string(label), Kokkos::WithoutInitializing), numbers.size());
-  Kokkos::deep_copy(view, Kokkos::View<Number const*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
-                              numbers.data(), numbers.size()));
-  return view;
-}
-
 constexpr auto rows_label = "orthant::pmm::RowSelection/rows";
 constexpr auto offsets_label = "orthant::pmm::RowSelection/offsets";
 constexpr auto places_label = "orthant::pmm::RowSelection/places";

@@ -28,6 +28,15 @@ template<class T>
 void add_slabs(DefaultExec const& exec, Vector<T> const& slabs, std::int64_t num_slabs, std::int64_t width,
                Vector<T> const& sums);
 
+/// A list in the memory of kernels.
+template<class Number>
+[[nodiscard]] Vector<Number> to_device(char const* label, std::vector<Number> const& numbers) {
+  Vector<Number> view(Kokkos::view_alloc(std::string(label), Kokkos::WithoutInitializing), numbers.size());
+  Kokkos::deep_copy(view, Kokkos::View<Number const*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
+                              numbers.data(), numbers.size()));
+  return view;
+}
+
 /// Some rows of a matrix.
 struct RowSelection {
   Vector<runtime::LocalColumn> rows; // places of those that are selected, ascending
