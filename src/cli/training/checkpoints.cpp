@@ -168,9 +168,8 @@ void Checkpoints::identify(pmm::ProcessGrid const& grid, graph::GraphStore const
   auto const& world = context_.world();
   identity_ = identity_of(options_, context_.run_record, grid, store);
   training_ = fmt::format("{:016x}", runtime::draw_token(world));
-  auto const fits = [this](auto const& path, auto const& facts) { require_fits(path, facts); };
   if (options_.resume == "auto")
-    static_cast<void>(models::find_newest_checkpoint(world, options_.checkpoint, fits));
+    static_cast<void>(models::find_newest_checkpoint(world, options_.checkpoint, fits()));
   else if (options_.resume != "never") {
     auto const facts = models::read_checkpoint_facts(world, options_.resume);
     require_fits(options_.resume, facts);
@@ -204,11 +203,10 @@ void Checkpoints::require_fits(std::filesystem::path const& path,
 
 template<class T>
 models::TrainProgress Checkpoints::resume(models::TrainingState<T>& state) {
-  auto const fits = [this](auto const& path, auto const& facts) { require_fits(path, facts); };
   if (options_.resume == "auto")
-    resumed_ = models::resume_newest(options_.checkpoint, state, fits);
+    resumed_ = models::resume_newest(options_.checkpoint, state, fits());
   else if (options_.resume != "never")
-    resumed_ = models::resume_from(options_.resume, state, fits);
+    resumed_ = models::resume_from(options_.resume, state, fits());
   if (!resumed_) return {};
   training_ = resumed_->facts.training;
   auto const& progress = resumed_->facts.progress;

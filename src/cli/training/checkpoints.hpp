@@ -49,6 +49,9 @@ class Checkpoints {
   void require_sensible() const;
   /// Throws UserError if the folder of checkpoints has those of another training. Collective.
   void require_own_folder(std::string const& training) const;
+  [[nodiscard]] models::RequireFits fits() const {
+    return [this](auto const& path, auto const& facts) { require_fits(path, facts); };
+  }
   void require_fits(std::filesystem::path const& path, models::CheckpointFacts const& facts) const;
 
   Context const& context_;

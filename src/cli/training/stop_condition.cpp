@@ -16,8 +16,8 @@ constexpr double margin_seconds = 5;
 /// A checkpoint, before one has been measured.
 constexpr double unmeasured_checkpoint_seconds = 15;
 
-/// Why a rank wants to stop, as a number: ranks agree on the largest. A signal counts more than the time: it is
-/// this and its number.
+/// Why a rank wants to stop, as a number. All ranks take the largest. Signal s is time_is_over + s, so a signal on
+/// any rank takes precedence over the time limit.
 constexpr std::int64_t goes_on = 0;
 constexpr std::int64_t time_is_over = 1;
 

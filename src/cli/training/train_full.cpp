@@ -24,12 +24,11 @@ namespace {
 template<class T>
 std::optional<models::PrunedRows>
 choose_pruning(Context const& context, TrainOptions const& options, pmm::ProcessGrid const& grid,
-               graph::GraphStore const& store, models::GcnSettings const& model,
+               graph::GraphStore const& store, models::GcnPlan const& plan, models::GcnSettings const& model,
                models::TrainSettings const& settings, models::MemoryEstimate& estimate) {
   auto const prune = models::parse_prune(options.prune);
   if (prune == models::Prune::off || model.schedule != models::Schedule::rows) return std::nullopt;
   auto const is_asked_for = prune == models::Prune::on;
-  auto const plan = models::plan_gcn(store, model);
   auto rows = models::find_pruned_rows(grid, store, plan);
   if (!is_asked_for && rows.share() > models::most_kept) return std::nullopt;
   auto const evaluates = settings.eval_every > 0 || !options.save_weights.empty();
@@ -71,7 +70,7 @@ int train(TrainOptions const& options, Context& context) {
   if (!options.force_memory && options.prune != "on") require_memory(context, "train", estimate);
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
-  auto pruned = choose_pruning<T>(context, options, grid, store, model_settings, settings, estimate);
+  auto pruned = choose_pruning<T>(context, options, grid, store, plan, model_settings, settings, estimate);
   auto const* const kept = pruned ? &*pruned : nullptr;
   auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));

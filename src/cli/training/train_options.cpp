@@ -82,7 +82,7 @@ void add_computing(Command& command, TrainOptions& o) {
                  one_of({"fp32", "bf16", "fp16"}));
   command.option(
       "--overlap", o.overlap,
-      "Communicate while computing: on, off, or auto (on; in the schedule rows along axes that reach other "
+      "Communicate while computing: on, off, or auto (on; in the schedule rows only along axes that connect "
       "nodes)",
       one_of({"auto", "on", "off"}));
   command.option("--order", o.order, "Order of a layer's products: auto, aggregate or transform first",
@@ -147,10 +147,10 @@ void add_options(Command& command, TrainOptions& o) {
   command.option("--eval-every", o.eval_every, "Epochs between evaluations; 0 for never",
                  whole_number(0, most_epochs));
   add_computing(command, o);
-  command.option(
-      "--prune", o.prune,
-      "Leave out of full-graph steps what no training vertex depends on (schedule rows): on, off or auto",
-      one_of({"on", "off", "auto"}));
+  command.option("--prune", o.prune,
+                 "In full-graph steps, skip vertices that no training vertex depends on (schedule rows): on, "
+                 "off or auto",
+                 one_of({"on", "off", "auto"}));
   add_weights(command, o);
   add_checkpoints(command, o);
 }

@@ -69,7 +69,7 @@ models::GcnSettings model_of(TrainOptions const& o) {
   settings.order = models::parse_product_order(o.order);
   settings.gather = pmm::parse_gather(o.gather);
   if (settings.gather == pmm::Gather::needed && o.schedule != "rows")
-    runtime::throw_user("--gather needed moves rows between owners of vertices: it needs --schedule rows");
+    runtime::throw_user("--gather needed needs --schedule rows: pmm3d always moves whole blocks");
   if (!o.spmm_table.empty() && o.schedule != "auto")
     runtime::throw_user("--spmm-table decides between schedules: it needs --schedule auto");
   settings.overlaps = o.overlap != "off";
@@ -178,7 +178,7 @@ void require_prunable(TrainOptions const& o) {
   if (o.mode == "minibatch")
     runtime::throw_user("--prune on works on the full graph; leave it out with --mode minibatch");
   if (o.schedule != "rows")
-    runtime::throw_user("--prune on leaves out rows of owners of vertices: it needs --schedule rows");
+    runtime::throw_user("--prune on needs --schedule rows: only there can a training step skip vertices");
 }
 
 void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options,
@@ -225,7 +225,7 @@ void describe_gather(Context const& context, models::GcnPlan const& plan, pmm::N
 }
 
 void describe_pruning(Context const& context, models::PrunedRows const& pruned) {
-  say(context, "prune     of {} rows and {} non-zeros per layer a training step keeps\n",
+  say(context, "prune     each layer has {} rows and {} non-zeros; a training step computes\n",
       pruned.whole.num_rows, pruned.whole.num_nonzeros);
   for (std::size_t l = 0; l < pruned.layers.size(); ++l)
     say(context, "          layer {}: {} rows, {} non-zeros\n", l, pruned.layers[l].num_rows,

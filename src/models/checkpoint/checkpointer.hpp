@@ -27,7 +27,7 @@ struct CheckpointSettings {
   CheckpointInterval interval;
   std::int64_t num_kept = 2;
   bool is_asynchronous = true;
-  std::function<void()> before_commit; // on rank 0, any thread: what must be on the disk before a checkpoint
+  std::function<void()> before_commit; // on rank 0, any thread: flushes files that must be on the disk first
   CheckpointFacts facts;               // but progress, optimizer's steps and tensors
   Architecture architecture;
 };

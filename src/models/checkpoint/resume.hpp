@@ -20,8 +20,8 @@ struct ResumePoint {
 /// Throws UserError if a training must not go on from a checkpoint with these facts.
 using RequireFits = std::function<void(std::filesystem::path const&, CheckpointFacts const&)>;
 
-/// The newest checkpoint of a folder whose facts are sound; none if there is none. Collective. Throws what
-/// `require_fits` throws.
+/// The newest checkpoint of a folder whose facts can be read and have the right checksum, or nothing. The arrays
+/// are not read. Collective. Throws what `require_fits` throws.
 [[nodiscard]] std::optional<ResumePoint> find_newest_checkpoint(runtime::Communicator const& comm,
                                                                 std::filesystem::path const& folder,
                                                                 RequireFits const& require_fits);

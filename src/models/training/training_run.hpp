@@ -81,7 +81,8 @@ struct CommunicatedBytes {
                                                   CommunicatedBytes const& before,
                                                   CommunicatedBytes const& after);
 
-/// The two halves of an epoch, and the check of the parameters after the last one.
+/// What run_epochs() calls: the training steps of an epoch, the evaluation, and the check of the parameters
+/// after the last epoch.
 struct EpochWork {
   /// The steps of an epoch from where the progress is, which goes along. A record of loss, norms, seconds and
   /// phases; none if it was told to stop before the last step.
