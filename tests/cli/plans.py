@@ -51,6 +51,14 @@ def plan_of_options(ranks):
     require(sum(line["arrays"].values()) == line["array_bytes"], "loses arrays", done)
     require("orthant::models::csr/columns" in line["arrays"], "has no columns of A^", done)
     require(line["loading_arrays"], "reads nothing of the store", done)
+    n, parameters = 1000, 100 * 128 + 128 * 128 + 128 * 47 + 128 + 128 + 47
+    (line,), done = plan(ranks, ["--vertices", str(n), "--nonzeros", "9000", "--widths", "100-128-128-47", "--ranks", "1", "--dropout", "0",
+                                 "--schedule", "pmm3d"])
+    # Two activations, 8 bytes a number forward and 12 backward; a bias; a softmax, its sums, splits and classes; 47 sums.
+    of_rows = n * (2 * 20 * 128 + 8 * 47 + (8 * 47 + 13) + 13 + 4 * 47)
+    of_columns = 2 * 8 * 128 + 8 * 47
+    of_parameters = 32 * parameters # a norm of gradients; Adam reads four arrays and writes three
+    require(line["pass_bytes"] == of_rows + of_columns + of_parameters, "counts other passes", done)
     text = expect_success(ranks, ["plan", "--vertices", "100", "--nonzeros", "500", "--widths", "16-8", "--ranks", "4", "--arrays"])
     require(text.stdout.count("arrays of rank 0") == 2, "does not show the arrays of both schedules", text)
 

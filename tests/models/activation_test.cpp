@@ -69,6 +69,7 @@ template<class T>
 class ActivationTest : public ::testing::Test {
  protected:
   runtime::DefaultExec exec_;
+  runtime::PassLedger passes_;
 
   /// Calls body(num_rows, num_columns, dropout, keys).
   template<class Body>
@@ -106,9 +107,9 @@ TYPED_TEST(ActivationTest, ForwardEqualsTheFormula) {
     auto const second = matrix(z, num_rows, num_columns);
     auto const third = matrix(std::vector<T>(z.size(), T{7}), num_rows, num_columns);
 
-    bias_relu_dropout(this->exec_, first, device_copy(bias), dropout, keys);
-    relu_dropout(this->exec_, second, dropout, keys);
-    apply_dropout(this->exec_, matrix(z, num_rows, num_columns), dropout, keys, third);
+    bias_relu_dropout(this->exec_, this->passes_, first, device_copy(bias), dropout, keys);
+    relu_dropout(this->exec_, this->passes_, second, dropout, keys);
+    apply_dropout(this->exec_, this->passes_, matrix(z, num_rows, num_columns), dropout, keys, third);
 
     auto const where = [&] {
       return ::testing::Message() << num_rows << " x " << num_columns << " from " << keys.first_column
@@ -127,14 +128,15 @@ TYPED_TEST(ActivationTest, APieceEqualsItsPartOfTheBlock) {
     auto const all = num_rows * num_columns;
     auto const from = numbers<T>(92, all);
     auto const whole = matrix(from, num_rows, num_columns);
-    apply_dropout(this->exec_, whole, dropout, keys, whole);
+    apply_dropout(this->exec_, this->passes_, whole, dropout, keys, whole);
     auto const expected = flat(whole);
     for (auto const first : {std::int64_t{0}, num_columns / 2, num_columns, 3 * num_columns + 1})
       for (auto const count : {std::int64_t{0}, std::int64_t{1}, num_columns + 2, 5 * num_columns}) {
         if (first + count > all || num_columns == 0) continue;
         auto const piece = device_copy(std::vector<T>(from.begin() + first, from.begin() + first + count));
 
-        apply_dropout_to_piece<T>(this->exec_, piece, dropout, keys, first, num_columns, piece);
+        apply_dropout_to_piece<T>(this->exec_, this->passes_, piece, dropout, keys, first, num_columns,
+                                  piece);
 
         auto const host = host_copy(piece);
         EXPECT_EQ(std::vector<T>(host.data(), host.data() + host.size()),
@@ -168,8 +170,9 @@ TYPED_TEST(ActivationTest, BackwardAndItsColumnSumsEqualTheFormula) {
         pmm::Workspace<T> work;
         pmm::reserve_column_sums(work, num_rows, num_columns);
 
-        relu_dropout_backward(this->exec_, activation, probability, alone);
-        relu_dropout_backward_sum(this->exec_, activation, probability, fused, column_sums, work);
+        relu_dropout_backward(this->exec_, this->passes_, activation, probability, alone);
+        relu_dropout_backward_sum(this->exec_, this->passes_, activation, probability, fused, column_sums,
+                                  work);
 
         EXPECT_EQ(flat(alone), expected) << num_rows << " x " << num_columns;
         EXPECT_EQ(flat(fused), expected) << num_rows << " x " << num_columns;
@@ -190,7 +193,7 @@ TYPED_TEST(ActivationTest, PacksEqualTheOtherKernels) {
         auto const found = matrix(z, num_rows, num_columns);
         pmm::PackedArray<T const> const packed_bias(bias.data());
 
-        bias_relu_dropout(this->exec_, expected, bias, dropout, keys);
+        bias_relu_dropout(this->exec_, this->passes_, expected, bias, dropout, keys);
         if (dropout.probability > 0)
           pmm::for_each_pack(this->exec_, "orthant::testing::mask", num_rows * num_columns,
                              detail::MaskPack<T, true>{pmm::PackedArray<T const>(found.data()),
@@ -219,7 +222,7 @@ TYPED_TEST(ActivationTest, PacksOfABackwardPassAreSummedInPassing) {
                               static_cast<std::size_t>(slabs.num_partial_sums()));
       auto const sums = device_copy(std::vector<T>(static_cast<std::size_t>(num_columns), T{7}));
 
-      relu_dropout_backward(this->exec_, activation, 0.5, expected);
+      relu_dropout_backward(this->exec_, this->passes_, activation, 0.5, expected);
       pmm::sum_columns_in_slabs(this->exec_, "orthant::testing::backward", slabs,
                                 detail::BackwardPack<T>{pmm::PackedArray<T const>(activation.data()),
                                                         pmm::PackedArray<T>(gradient.data()), T{2}},
@@ -256,7 +259,7 @@ TYPED_TEST(ActivationTest, EntriesOfASparseBlockAreMaskedByVertexAndFeature) {
       auto const to = device_copy(std::vector<T>(values.size(), T{7}));
       auto const in_teams = device_copy(std::vector<T>(values.size(), T{7}));
 
-      apply_dropout_to_entries(this->exec_, csr, rows, dropout, keys, to);
+      apply_dropout_to_entries(this->exec_, this->passes_, csr, rows, dropout, keys, to);
       pmm::for_each_row(this->exec_, "orthant::testing::entries", num_rows, 20,
                         detail::MaskEntries<T>{csr, rows == CsrRows::vertices, keys.original_ids,
                                                keys.first_column, dropout.stream,
@@ -286,7 +289,7 @@ TYPED_TEST(ActivationTest, ANaNPassesUnlessItIsDropped) {
     Dropout const dropout{probability, RandomStream(3, Purpose::dropout)};
     auto const z = matrix(std::vector<T>(3 * 40, nan), 3, 40);
 
-    relu_dropout(this->exec_, z, dropout, keys);
+    relu_dropout(this->exec_, this->passes_, z, dropout, keys);
 
     auto const result = flat(z);
     for (std::int64_t k = 0; k < 3 * 40; ++k) {
@@ -302,8 +305,9 @@ TYPED_TEST(ActivationTest, ABiasOfAnotherLengthIsRefused) {
   using T = TypeParam;
   Matrix<T> const z("z", 2, 3);
   Vector<T> const four("four", 4);
-  EXPECT_THROW(bias_relu_dropout(this->exec_, z, four, Dropout{}, BlockKeys{}), runtime::Error);
-  EXPECT_THROW(relu_dropout_backward_sum(this->exec_, z, 0.0, z, four, {}), runtime::Error);
+  EXPECT_THROW(bias_relu_dropout(this->exec_, this->passes_, z, four, Dropout{}, BlockKeys{}),
+               runtime::Error);
+  EXPECT_THROW(relu_dropout_backward_sum(this->exec_, this->passes_, z, 0.0, z, four, {}), runtime::Error);
 }
 
 } // namespace

@@ -95,10 +95,11 @@ std::vector<double> steps(models::OptimizerSettings const& settings, double weig
   runtime::Vector<double> const none("none", 0);
   auto const scale = models::to_vector<double>("scale", std::vector{0.5});
   runtime::Vector<double> const rate("rate", 1);
+  runtime::PassLedger passes;
   models::Optimizer<double> optimizer(settings, {{none, none, 0}, {value, gradient, weight_decay}});
   for (int t = 0; t < 3; ++t) {
     Kokkos::deep_copy(gradient, models::to_vector<double>("gradient", std::vector{0.5 + t, -1.0}));
-    optimizer.step(exec, runtime::number_at(scale, 0), runtime::number_at(rate, 0));
+    optimizer.step(exec, passes, runtime::number_at(scale, 0), runtime::number_at(rate, 0));
     exec.fence();
   }
   auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), value);

@@ -15,13 +15,13 @@ struct Perceptron final : models::Network<double> {
   explicit Perceptron(pmm::ProcessGrid const& on) : grid(on) {}
   Matrix const& forward(DefaultExec const& exec, models::Pass, std::uint64_t, PhaseTimes&) override {
     multiply(exec, Form::product, x, w, h);
-    models::relu_dropout<double>(exec, h.local(), {}, {});
+    models::relu_dropout<double>(exec, grid.passes(), h.local(), {}, {});
     return multiply(exec, Form::product, h, v, z);
   }
   void backward(DefaultExec const& exec, PhaseTimes&) override {
     multiply(exec, Form::right_grad, h, dz, dv); // dV := H^T dZ
     multiply(exec, Form::left_grad, dz, v, dh);  // dH := dZ V^T
-    models::relu_dropout_backward<double>(exec, h.local(), 0, dh.local());
+    models::relu_dropout_backward<double>(exec, grid.passes(), h.local(), 0, dh.local());
     multiply(exec, Form::right_grad, x, dh, dw); // dW := X^T dH
   }
   Matrix const& logits_gradient() const override { return dz; }

@@ -303,12 +303,11 @@ TEST_P(PruneTest, AStepIsWhatIsListed) {
     training.eval_every = 0;
     models::PrunedGcn<float> model(grid_, store, settings, training, rows);
     static_cast<void>(model.trainer().train_epoch(1));
-    clear_ledgers(grid_);
-    auto const before = world_.instruments().flops;
+    CountedWork const counted(grid_);
 
     static_cast<void>(model.trainer().train_epoch(2));
 
-    expect_listed(grid_, before, step);
+    counted.expect_listed(step);
   }
 }
 

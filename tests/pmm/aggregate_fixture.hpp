@@ -177,6 +177,7 @@ class CellsFixture : public ::testing::TestWithParam<std::array<int, 3>> {
     plan_aggregate(step, plan, block.block().csr.num_nonzeros());
     auto const before = world_.instruments().flops.sparse;
     clear_ledgers(grid_);
+    CountedPasses const passes(grid_);
 
     if (hidden_axes != pmm::AxisSet{}) aggregate.prefetch(exec_, in);
     aggregate.run(exec_, in, out);
@@ -184,6 +185,7 @@ class CellsFixture : public ::testing::TestWithParam<std::array<int, 3>> {
     EXPECT_EQ(largest_error(out, renumbered(cells, expected)), 0) << from.columns << " columns";
     auto const counted = counted_calls(grid_);
     EXPECT_EQ(counted, planned_calls(step));
+    EXPECT_EQ(passes.list(), passes_of(step));
     EXPECT_EQ(world_.instruments().flops.sparse - before, products_of(step).front().flops());
     return counted;
   }

@@ -125,6 +125,7 @@ TEST_P(RelayoutTest, SizesThatAreExpectedAreThoseOfRandomRows) {
         };
         near(found.num_sent, expected.num_sent, num_rows * static_cast<double>(extents.columns));
         near(found.num_received, expected.num_received, num_rows * static_cast<double>(extents.columns));
+        near(found.num_kept, expected.num_kept, num_rows * static_cast<double>(extents.columns));
         near(found.num_kept_runs, expected.num_kept_runs, num_rows + 1);
         near(found.num_packed_runs, expected.num_packed_runs, num_rows + num_ranks);
         near(found.num_unpacked_runs, expected.num_unpacked_runs, num_rows + num_ranks);

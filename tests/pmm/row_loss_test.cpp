@@ -350,7 +350,7 @@ TEST_P(RowLossTest, BiasIsAddedAndItsGradientSummed) {
 
     sum_rows(exec_, matrix, gradient, work);
     auto step = step_of<double>(grid_);
-    plan_sum_rows(step, placement);
+    plan_reduce_sums(step, placement);
     EXPECT_EQ(counted_calls(grid_), planned_calls(step));
     add_bias(exec_, matrix, bias);
 

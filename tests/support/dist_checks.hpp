@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Distributed matrices beside whole ones: made from them, compared with them, gathered to them. And ledgers
-// beside the calls that were planned.
+// beside the calls and the passes that were planned.
 
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/matrix/dist_sparse.hpp"
@@ -13,9 +13,16 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
+
+namespace orthant::runtime {
+inline void PrintTo(LocalPass const& pass, std::ostream* out) {
+  *out << pass.name << ": " << pass.bytes_read << " bytes read, " << pass.bytes_written << " written";
+}
+} // namespace orthant::runtime
 
 namespace orthant::testing {
 
@@ -172,6 +179,21 @@ inline CallTotals planned_calls(std::vector<pmm::PlannedCall> const& calls) {
   }
   return totals;
 }
+
+/// The passes over arrays that are counted while it lives; one at a time.
+class CountedPasses {
+ public:
+  explicit CountedPasses(pmm::ProcessGrid const& grid) : ledger_(grid.passes()) { ledger_.list = &list_; }
+  CountedPasses(CountedPasses const&) = delete;
+  CountedPasses& operator=(CountedPasses const&) = delete;
+  ~CountedPasses() { ledger_.list = nullptr; }
+
+  [[nodiscard]] std::vector<runtime::LocalPass> const& list() const { return list_; }
+
+ private:
+  runtime::PassLedger& ledger_;
+  std::vector<runtime::LocalPass> list_;
+};
 
 /// An empty list for this rank, of scalars of type T.
 template<class T>

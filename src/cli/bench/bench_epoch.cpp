@@ -35,9 +35,10 @@ template<class T>
 class BareEpoch {
  public:
   BareEpoch(pmm::ProcessGrid const& grid, graph::GraphStore const& store, models::GcnSettings const& settings,
-            models::GcnPlan const& plan)
+            models::GcnPlan const& plan, models::OptimizerSettings const& optimizer)
       : world_(grid.world()),
-        products_(products_of(grid, store, settings, plan)),
+        step_(step_of(grid, store, settings, plan, optimizer)),
+        products_(pmm::products_of(step_)),
         operands_(products_),
         seconds_(products_.size()) {
     models::AdjacencyBlocks<T> blocks(grid, store);
@@ -68,13 +69,13 @@ class BareEpoch {
  private:
   using Clock = std::chrono::steady_clock;
 
-  static std::vector<LocalProduct> products_of(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                               models::GcnSettings const& settings,
-                                               models::GcnPlan const& plan) {
+  static pmm::StepPlan step_of(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                               models::GcnSettings const& settings, models::GcnPlan const& plan,
+                               models::OptimizerSettings const& optimizer) {
     pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
     plan_epoch(step, plan, settings,
-               models::traits_of(store.facts(), grid.shape(), grid.coordinates(), plan, settings));
-    return pmm::products_of(step);
+               models::traits_of(store.facts(), grid.shape(), grid.coordinates(), plan, settings), optimizer);
+    return step;
   }
 
   static pmm::LocalSpmm<T> kernel_of(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
@@ -125,6 +126,7 @@ class BareEpoch {
   }
 
   runtime::Communicator const& world_;
+  pmm::StepPlan step_;
   std::vector<LocalProduct> products_;
   ProductOperands<T> operands_;
   std::vector<pmm::LocalSpmm<T>> kernels_; // of the sparse ones; others are empty
@@ -179,6 +181,7 @@ void BareEpoch<T>::describe(nlohmann::ordered_json& line, double epoch_seconds,
   line["gemm_bytes"] = static_cast<std::int64_t>(gemm.bytes.compulsory);
   line["spmm_flops"] = static_cast<std::int64_t>(spmm.flops);
   line["gemm_flops"] = static_cast<std::int64_t>(gemm.flops);
+  line["pass_bytes"] = runtime::all_reduced(world_, bytes_of_passes(step_));
   line["bytes"] = static_cast<std::int64_t>(spmm.bytes.compulsory + gemm.bytes.compulsory);
   line["gb_per_s"] = giga_per_second(spmm.bytes.compulsory + gemm.bytes.compulsory, epoch_seconds);
   line["gflop_per_s"] = giga_per_second(spmm.flops + gemm.flops, epoch_seconds);
@@ -294,7 +297,7 @@ int bench(EpochOptions const& options, Context& context) {
   auto const device_peak = device_memory.peak_array_bytes();
 
   auto const roofline = measure_roofline<T>(world, options.roofline);
-  BareEpoch<T> bare(grid, store, model_settings, plan);
+  BareEpoch<T> bare(grid, store, model_settings, plan, settings.optimizer);
   runtime::DefaultExec const exec;
   settings.num_epochs = options.train.epochs;
   EpochTimes times;

@@ -170,6 +170,7 @@ class Answer {
                                 {"comm_dtype", options_.comm_dtype},
                                 {"sent_bytes", cost.sent_bytes},
                                 {"calls", cost.num_calls},
+                                {"pass_bytes", cost.pass_bytes},
                                 {"adjacency_bytes", cost.adjacency_bytes},
                                 {"array_bytes", cost.array_bytes},
                                 {"loading_bytes", cost.loading_bytes},

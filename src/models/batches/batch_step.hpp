@@ -20,6 +20,6 @@ struct PlannedBatch {
 
 /// Lists a step on these batches of one group, one after the other, as Trainer runs it.
 void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batches,
-                     GcnSettings const& settings);
+                     GcnSettings const& settings, OptimizerSettings const& optimizer = {});
 
 } // namespace orthant::models

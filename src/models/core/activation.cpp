@@ -14,8 +14,10 @@ namespace orthant::models {
 namespace {
 
 using pmm::PackedArray;
+using runtime::array_bytes;
 using runtime::DefaultExec;
 using runtime::Matrix;
+using runtime::PassLedger;
 using runtime::Vector;
 using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
 
@@ -49,6 +51,20 @@ void activate_on_host(DefaultExec const& exec, char const* label, std::int64_t n
   auto const kernel = best_row_kernels<T>().activate;
   pmm::for_each_part(exec, label, num_rows,
                      [=](std::int64_t begin, std::int64_t end) { kernel(task, begin, end); });
+}
+
+/// As its kernel is labelled.
+std::string_view name_of_relu(bool draws_mask) {
+  return draws_mask ? "relu_dropout" : "relu";
+}
+
+std::int64_t id_bytes(std::int64_t num_rows) {
+  return num_rows * std::int64_t{sizeof(std::int64_t)};
+}
+
+/// Rows of which a piece of a row-major block has elements.
+std::int64_t num_rows_in(std::int64_t first, std::int64_t count, std::int64_t num_columns) {
+  return count == 0 ? 0 : (first + count - 1) / num_columns - first / num_columns + 1;
 }
 
 /// A null array where the vector is empty.
@@ -149,25 +165,67 @@ void apply_dropout_to_piece_on_host(DefaultExec const& exec, Vector<T> const& fr
 
 } // namespace
 
+void plan_bias_relu_dropout(pmm::StepPlan& step, pmm::Placement const& z, bool has_bias, bool draws_mask) {
+  auto const block = step.block(z);
+  auto const bytes = step.scalar_bytes(block.num_stored);
+  step.add_pass({name_of_relu(draws_mask),
+                 bytes + (has_bias ? step.scalar_bytes(block.columns.size()) : 0) +
+                     (draws_mask ? id_bytes(block.stored_rows.size()) : 0),
+                 bytes});
+}
+
+void plan_relu_dropout_backward(pmm::StepPlan& step, pmm::Placement const& z, bool sums_columns) {
+  auto const block = step.block(z);
+  auto const bytes = step.scalar_bytes(block.num_stored);
+  if (sums_columns)
+    step.add_pass({"relu_dropout_backward_sum", 2 * bytes, bytes + step.scalar_bytes(block.columns.size())});
+  else
+    step.add_pass({"relu_dropout_backward", 2 * bytes, bytes});
+}
+
+void plan_apply_dropout(pmm::StepPlan& step, pmm::Placement const& placement) {
+  auto const block = step.block(placement);
+  auto const is_piece = placement.layout.storage != pmm::Storage::replicated;
+  auto const bytes = step.scalar_bytes(block.num_stored);
+  step.add_pass({is_piece ? "apply_dropout_to_piece" : "apply_dropout",
+                 bytes + id_bytes(num_rows_in(block.first, block.num_stored, block.columns.size())), bytes});
+}
+
+void plan_apply_dropout_to_entries(pmm::StepPlan& step, pmm::Placement const& placement, CsrRows rows,
+                                   std::int64_t num_nonzeros, bool has_values) {
+  auto const block = step.block(placement);
+  auto const num_offsets = 1 + (rows == CsrRows::vertices ? block.rows : block.columns).size();
+  auto const values = step.scalar_bytes(num_nonzeros);
+  step.add_pass({"apply_dropout_to_entries",
+                 num_offsets * std::int64_t{sizeof(runtime::Offset)} +
+                     num_nonzeros * std::int64_t{sizeof(runtime::LocalColumn)} + (has_values ? values : 0) +
+                     id_bytes(block.rows.size()),
+                 values});
+}
+
 template<class T>
-void bias_relu_dropout(DefaultExec const& exec, Matrix<T> const& z, Vector<T> const& bias,
+void bias_relu_dropout(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& z, Vector<T> const& bias,
                        Dropout const& dropout, BlockKeys const& keys) {
   ORTHANT_REQUIRE(bias.extent(0) == 0 || bias.extent(0) == z.extent(1), "a bias of ", bias.extent(0), " for ",
                   z.extent(1), " columns");
-  if (dropout.probability > 0)
-    return mask_rows<true>(exec, "orthant::models::relu_dropout", z, bias, dropout, keys, z);
+  auto const draws_mask = dropout.probability > 0;
+  passes.add({name_of_relu(draws_mask),
+              array_bytes(z, bias) + (draws_mask ? id_bytes(static_cast<std::int64_t>(z.extent(0))) : 0),
+              array_bytes(z)});
+  if (draws_mask) return mask_rows<true>(exec, "orthant::models::relu_dropout", z, bias, dropout, keys, z);
   relu(exec, z, bias);
 }
 
 template<class T>
-void relu_dropout(DefaultExec const& exec, Matrix<T> const& z, Dropout const& dropout,
+void relu_dropout(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& z, Dropout const& dropout,
                   BlockKeys const& keys) {
-  bias_relu_dropout(exec, z, Vector<T>(), dropout, keys);
+  bias_relu_dropout(exec, passes, z, Vector<T>(), dropout, keys);
 }
 
 template<class T>
-void relu_dropout_backward(DefaultExec const& exec, Matrix<T> const& activation, double probability,
-                           Matrix<T> const& gradient) {
+void relu_dropout_backward(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& activation,
+                           double probability, Matrix<T> const& gradient) {
+  passes.add({"relu_dropout_backward", array_bytes(activation, gradient), array_bytes(gradient)});
   if constexpr (pmm::runs_on_host) {
     backward_on_host(exec, "orthant::models::relu_dropout_backward", activation, probability, gradient, {});
   } else {
@@ -178,11 +236,13 @@ void relu_dropout_backward(DefaultExec const& exec, Matrix<T> const& activation,
 }
 
 template<class T>
-void relu_dropout_backward_sum(DefaultExec const& exec, Matrix<T> const& activation, double probability,
-                               Matrix<T> const& gradient, Vector<T> const& column_sums,
+void relu_dropout_backward_sum(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& activation,
+                               double probability, Matrix<T> const& gradient, Vector<T> const& column_sums,
                                pmm::Workspace<T> const& work) {
   ORTHANT_REQUIRE(column_sums.extent(0) == gradient.extent(1), column_sums.extent(0), " sums for ",
                   gradient.extent(1), " columns");
+  passes.add(
+      {"relu_dropout_backward_sum", array_bytes(activation, gradient), array_bytes(gradient, column_sums)});
   if constexpr (pmm::runs_on_host) {
     backward_on_host(exec, "orthant::models::relu_dropout_backward_sum", activation, probability, gradient,
                      column_sums);
@@ -196,15 +256,19 @@ void relu_dropout_backward_sum(DefaultExec const& exec, Matrix<T> const& activat
 }
 
 template<class T>
-void apply_dropout(DefaultExec const& exec, Matrix<T> const& from, Dropout const& dropout,
+void apply_dropout(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& from, Dropout const& dropout,
                    BlockKeys const& keys, Matrix<T> const& to) {
+  auto const num_rows = from.size() == 0 ? 0 : static_cast<std::int64_t>(from.extent(0));
+  passes.add({"apply_dropout", array_bytes(from) + id_bytes(num_rows), array_bytes(to)});
   mask_rows<false>(exec, "orthant::models::apply_dropout", from, Vector<T>(), dropout, keys, to);
 }
 
 template<class T>
-void apply_dropout_to_piece(DefaultExec const& exec, Vector<T> const& from, Dropout const& dropout,
-                            BlockKeys const& keys, std::int64_t first, std::int64_t num_columns,
-                            Vector<T> const& to) {
+void apply_dropout_to_piece(DefaultExec const& exec, PassLedger& passes, Vector<T> const& from,
+                            Dropout const& dropout, BlockKeys const& keys, std::int64_t first,
+                            std::int64_t num_columns, Vector<T> const& to) {
+  auto const num_rows = num_rows_in(first, static_cast<std::int64_t>(from.extent(0)), num_columns);
+  passes.add({"apply_dropout_to_piece", array_bytes(from) + id_bytes(num_rows), array_bytes(to)});
   if (is_drawn_on_host(dropout.probability))
     return apply_dropout_to_piece_on_host(exec, from, dropout, keys, first, num_columns, to);
   pmm::for_each_pack(exec, "orthant::models::apply_dropout_to_piece",
@@ -218,8 +282,11 @@ void apply_dropout_to_piece(DefaultExec const& exec, Vector<T> const& from, Drop
 }
 
 template<class T>
-void apply_dropout_to_entries(DefaultExec const& exec, runtime::CsrMatrix<T> const& csr, CsrRows rows,
-                              Dropout const& dropout, BlockKeys const& keys, Vector<T> const& to) {
+void apply_dropout_to_entries(DefaultExec const& exec, PassLedger& passes, runtime::CsrMatrix<T> const& csr,
+                              CsrRows rows, Dropout const& dropout, BlockKeys const& keys,
+                              Vector<T> const& to) {
+  passes.add({"apply_dropout_to_entries",
+              array_bytes(csr.row_offsets, csr.columns, csr.values, keys.original_ids), array_bytes(to)});
   constexpr auto label = "orthant::models::apply_dropout_to_entries";
   detail::MaskEntries<T> const entries{csr,
                                        rows == CsrRows::vertices,
@@ -237,18 +304,20 @@ void apply_dropout_to_entries(DefaultExec const& exec, runtime::CsrMatrix<T> con
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
-  template void bias_relu_dropout(DefaultExec const&, Matrix<T> const&, Vector<T> const&, Dropout const&,    \
-                                  BlockKeys const&);                                                         \
-  template void relu_dropout_backward_sum(DefaultExec const&, Matrix<T> const&, double, Matrix<T> const&,    \
-                                          Vector<T> const&, pmm::Workspace<T> const&);                       \
-  template void relu_dropout(DefaultExec const&, Matrix<T> const&, Dropout const&, BlockKeys const&);        \
-  template void relu_dropout_backward(DefaultExec const&, Matrix<T> const&, double, Matrix<T> const&);       \
-  template void apply_dropout(DefaultExec const&, Matrix<T> const&, Dropout const&, BlockKeys const&,        \
-                              Matrix<T> const&);                                                             \
-  template void apply_dropout_to_piece(DefaultExec const&, Vector<T> const&, Dropout const&,                 \
+  template void bias_relu_dropout(DefaultExec const&, PassLedger&, Matrix<T> const&, Vector<T> const&,       \
+                                  Dropout const&, BlockKeys const&);                                         \
+  template void relu_dropout_backward_sum(DefaultExec const&, PassLedger&, Matrix<T> const&, double,         \
+                                          Matrix<T> const&, Vector<T> const&, pmm::Workspace<T> const&);     \
+  template void relu_dropout(DefaultExec const&, PassLedger&, Matrix<T> const&, Dropout const&,              \
+                             BlockKeys const&);                                                              \
+  template void relu_dropout_backward(DefaultExec const&, PassLedger&, Matrix<T> const&, double,             \
+                                      Matrix<T> const&);                                                     \
+  template void apply_dropout(DefaultExec const&, PassLedger&, Matrix<T> const&, Dropout const&,             \
+                              BlockKeys const&, Matrix<T> const&);                                           \
+  template void apply_dropout_to_piece(DefaultExec const&, PassLedger&, Vector<T> const&, Dropout const&,    \
                                        BlockKeys const&, std::int64_t, std::int64_t, Vector<T> const&);      \
-  template void apply_dropout_to_entries(DefaultExec const&, runtime::CsrMatrix<T> const&, CsrRows,          \
-                                         Dropout const&, BlockKeys const&, Vector<T> const&);
+  template void apply_dropout_to_entries(DefaultExec const&, PassLedger&, runtime::CsrMatrix<T> const&,      \
+                                         CsrRows, Dropout const&, BlockKeys const&, Vector<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

@@ -8,6 +8,9 @@
 //
 // F > 0 holds where the vertex was kept and Z was positive, so the backward pass needs neither the mask nor
 // Z.
+//
+// Each function is a pass, which it counts. Besides its arguments' numbers it reads, if it draws a mask, the ids of
+// the rows.
 
 #include "pmm/product/workspace.hpp"
 #include "runtime/arrays/views.hpp"
@@ -31,37 +34,47 @@ struct BlockKeys {
 /// z := dropout(relu(z + 1 b^T)), in place and in one pass. z [rows x columns], row-major; bias [columns], or
 /// empty: none. Enqueues on exec; does not fence.
 template<class T>
-void bias_relu_dropout(runtime::DefaultExec const& exec, runtime::Matrix<T> const& z,
-                       runtime::Vector<T> const& bias, Dropout const& dropout, BlockKeys const& keys);
+void bias_relu_dropout(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
+                       runtime::Matrix<T> const& z, runtime::Vector<T> const& bias, Dropout const& dropout,
+                       BlockKeys const& keys);
+/// Lists it.
+void plan_bias_relu_dropout(pmm::StepPlan& step, pmm::Placement const& z, bool has_bias, bool draws_mask);
 
 /// z := dropout(relu(z)), in place. z [rows x columns], row-major. Enqueues on exec; does not fence.
 template<class T>
-void relu_dropout(runtime::DefaultExec const& exec, runtime::Matrix<T> const& z, Dropout const& dropout,
-                  BlockKeys const& keys);
+void relu_dropout(runtime::DefaultExec const& exec, runtime::PassLedger& passes, runtime::Matrix<T> const& z,
+                  Dropout const& dropout, BlockKeys const& keys);
 
 /// gradient := gradient / (1 - p) where activation > 0, else 0, in place. Both [rows x columns].
 template<class T>
-void relu_dropout_backward(runtime::DefaultExec const& exec, runtime::Matrix<T> const& activation,
-                           double probability, runtime::Matrix<T> const& gradient);
+void relu_dropout_backward(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
+                           runtime::Matrix<T> const& activation, double probability,
+                           runtime::Matrix<T> const& gradient);
 
 /// The same, and column_sums(j) := sum_i gradient(i, j) of this block's rows, in one pass and an order that
 /// depends on the shape alone. column_sums [columns]; `work` has room for partial sums (reserve_column_sums).
 template<class T>
-void relu_dropout_backward_sum(runtime::DefaultExec const& exec, runtime::Matrix<T> const& activation,
-                               double probability, runtime::Matrix<T> const& gradient,
-                               runtime::Vector<T> const& column_sums, pmm::Workspace<T> const& work);
+void relu_dropout_backward_sum(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
+                               runtime::Matrix<T> const& activation, double probability,
+                               runtime::Matrix<T> const& gradient, runtime::Vector<T> const& column_sums,
+                               pmm::Workspace<T> const& work);
+/// Lists the former, or the latter.
+void plan_relu_dropout_backward(pmm::StepPlan& step, pmm::Placement const& z, bool sums_columns);
 
 /// to := M from / (1 - p), element by element. May alias.
 template<class T>
-void apply_dropout(runtime::DefaultExec const& exec, runtime::Matrix<T> const& from, Dropout const& dropout,
-                   BlockKeys const& keys, runtime::Matrix<T> const& to);
+void apply_dropout(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
+                   runtime::Matrix<T> const& from, Dropout const& dropout, BlockKeys const& keys,
+                   runtime::Matrix<T> const& to);
 
 /// The same on elements [first, first + from.size()) of a row-major block with that many columns: a flat
 /// shard. May alias.
 template<class T>
-void apply_dropout_to_piece(runtime::DefaultExec const& exec, runtime::Vector<T> const& from,
-                            Dropout const& dropout, BlockKeys const& keys, std::int64_t first,
-                            std::int64_t num_columns, runtime::Vector<T> const& to);
+void apply_dropout_to_piece(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
+                            runtime::Vector<T> const& from, Dropout const& dropout, BlockKeys const& keys,
+                            std::int64_t first, std::int64_t num_columns, runtime::Vector<T> const& to);
+/// Lists either, for what this rank stores of a matrix.
+void plan_apply_dropout(pmm::StepPlan& step, pmm::Placement const& placement);
 
 /// Whether the rows of a CSR matrix are vertices and its columns features, or the transpose.
 enum class CsrRows : std::uint8_t { vertices, features };
@@ -69,8 +82,11 @@ enum class CsrRows : std::uint8_t { vertices, features };
 /// to[k] := M value / (1 - p) for entry k of a sparse block, value = values[k] (1 where `csr` is
 /// pattern-only); `to` [nnz]. Dropping a zero changes nothing, so this equals dropout of the dense matrix.
 template<class T>
-void apply_dropout_to_entries(runtime::DefaultExec const& exec, runtime::CsrMatrix<T> const& csr,
-                              CsrRows rows, Dropout const& dropout, BlockKeys const& keys,
-                              runtime::Vector<T> const& to);
+void apply_dropout_to_entries(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
+                              runtime::CsrMatrix<T> const& csr, CsrRows rows, Dropout const& dropout,
+                              BlockKeys const& keys, runtime::Vector<T> const& to);
+/// Lists it. `placement`: of the matrix whose rows are vertices.
+void plan_apply_dropout_to_entries(pmm::StepPlan& step, pmm::Placement const& placement, CsrRows rows,
+                                   std::int64_t num_nonzeros, bool has_values);
 
 } // namespace orthant::models

@@ -16,6 +16,7 @@ namespace {
 using detail::Masks;
 using pmm::PackedArray;
 using runtime::DefaultExec;
+using runtime::LocalPass;
 using runtime::Vector;
 
 Masks masks_of(Dropout const& dropout, BlockKeys const& keys) {
@@ -62,6 +63,13 @@ void reduce_rows(DefaultExec const& exec, pmm::DistMatrix<T> const& z, Vector<T>
 template<class T>
 PackedArray<T const> packed(Vector<T> const& numbers) {
   return PackedArray<T const>(numbers.data());
+}
+
+void plan_reduce_rows(pmm::StepPlan& step, pmm::Placement const& z) {
+  auto const num_rows = step.block(z).rows.size();
+  if (num_rows > 0)
+    step.add_call(runtime::Operation::all_reduce, z.layout.columns,
+                  step.wire_bytes(num_rows, runtime::Wire::native));
 }
 
 template<class T>
@@ -112,6 +120,45 @@ void backward_on_device(DefaultExec const& exec, pmm::DistMatrix<T> const& z, pm
                                                     PackedArray<T>(z_gradient.storage().data()),
                                                     row_sums.data(), inverse_width(z)},
                             work.lend(pmm::Slot::sums, slabs.num_partial_sums()), scale_gradient.local());
+}
+
+/// Bytes of what both functions use of a z.
+struct NormBytes {
+  std::int64_t z, scale, row_numbers, passed, ids;
+  bool sums_over_ranks;
+
+  NormBytes(pmm::Block const& block, std::int64_t scalar_bytes, int num_ranks)
+      : z(block.size() * scalar_bytes),
+        scale(block.columns.size() * scalar_bytes),
+        row_numbers(block.rows.size() * scalar_bytes),
+        passed(block.rows.size() * RmsNormState<float>::words_of(block.columns.size()) *
+               std::int64_t{sizeof(std::uint32_t)}),
+        ids(block.rows.size() * std::int64_t{sizeof(std::int64_t)}),
+        sums_over_ranks(num_ranks > 1) {}
+
+  [[nodiscard]] LocalPass squares() const { return {"rms_norm_relu_dropout/squares", z, row_numbers}; }
+  [[nodiscard]] LocalPass forward(bool draws_mask, bool has_addend) const {
+    return {"rms_norm_relu_dropout",
+            z + scale + (sums_over_ranks ? row_numbers : 0) + (draws_mask ? ids : 0) + (has_addend ? z : 0),
+            row_numbers + passed + z};
+  }
+  /// z, its gradient, and what the forward pass left.
+  [[nodiscard]] std::int64_t read_backward() const { return 2 * z + scale + row_numbers + passed; }
+  [[nodiscard]] LocalPass row_sums() const {
+    return {"rms_norm_relu_dropout_backward/row_sums", read_backward(), row_numbers};
+  }
+  [[nodiscard]] LocalPass backward() const {
+    return {"rms_norm_relu_dropout_backward", read_backward() + (sums_over_ranks ? row_numbers : 0),
+            z + scale};
+  }
+};
+
+template<class T>
+NormBytes bytes_of(pmm::DistMatrix<T> const& z) {
+  return {z.block(), sizeof(T), z.grid().size(z.layout().columns)};
+}
+NormBytes bytes_of(pmm::StepPlan const& step, pmm::Placement const& z) {
+  return {step.block(z), step.scalar_bytes(1), step.shape().size(z.layout.columns)};
 }
 
 template<class T>
@@ -191,6 +238,10 @@ void rms_norm_relu_dropout(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
                            pmm::DistMatrix<T> const& result) {
   require_alike(z, result, scale, state);
   if (addend != nullptr) require_alike(z, *addend, scale, state);
+  auto& passes = z.grid().passes();
+  auto const bytes = bytes_of(z);
+  if (bytes.sums_over_ranks) passes.add(bytes.squares());
+  passes.add(bytes.forward(dropout.probability > 0, addend != nullptr));
   if constexpr (pmm::runs_on_host)
     normalise_on_host(exec, z, scale, dropout, keys, state, addend, result);
   else
@@ -206,6 +257,10 @@ void rms_norm_relu_dropout_backward(DefaultExec const& exec, pmm::DistMatrix<T> 
   require_alike(z, gradient, scale, state);
   require_alike(z, z_gradient, scale, state);
   require_alike(z, gradient, scale_gradient, state);
+  auto& passes = z.grid().passes();
+  auto const bytes = bytes_of(z);
+  if (bytes.sums_over_ranks) passes.add(bytes.row_sums());
+  passes.add(bytes.backward());
   if constexpr (pmm::runs_on_host)
     backward_on_host(exec, z, scale, probability, state, row_sums, gradient, z_gradient, scale_gradient);
   else
@@ -213,11 +268,18 @@ void rms_norm_relu_dropout_backward(DefaultExec const& exec, pmm::DistMatrix<T> 
                        work);
 }
 
-void plan_rms_norm(pmm::StepPlan& step, pmm::Placement const& z) {
-  auto const num_rows = step.block(z).rows.size();
-  if (num_rows > 0)
-    step.add_call(runtime::Operation::all_reduce, z.layout.columns,
-                  step.wire_bytes(num_rows, runtime::Wire::native));
+void plan_rms_norm(pmm::StepPlan& step, pmm::Placement const& z, bool draws_mask, bool has_addend) {
+  auto const bytes = bytes_of(step, z);
+  if (bytes.sums_over_ranks) step.add_pass(bytes.squares());
+  plan_reduce_rows(step, z);
+  step.add_pass(bytes.forward(draws_mask, has_addend));
+}
+
+void plan_rms_norm_backward(pmm::StepPlan& step, pmm::Placement const& z) {
+  auto const bytes = bytes_of(step, z);
+  if (bytes.sums_over_ranks) step.add_pass(bytes.row_sums());
+  plan_reduce_rows(step, z);
+  step.add_pass(bytes.backward());
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

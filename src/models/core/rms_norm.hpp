@@ -50,7 +50,9 @@ void rms_norm_relu_dropout_backward(runtime::DefaultExec const& exec, pmm::DistM
                                     pmm::DistMatrix<T> const& gradient, pmm::DistMatrix<T> const& z_gradient,
                                     pmm::DistVector<T> const& scale_gradient, pmm::Workspace<T> const& work);
 
-/// Lists the collectives of either function, for a z of that placement.
-void plan_rms_norm(pmm::StepPlan& step, pmm::Placement const& z);
+/// Lists the passes and the collective of either function, for a z of that placement. If one rank has whole rows,
+/// the sums over a row are taken in the pass that uses them.
+void plan_rms_norm(pmm::StepPlan& step, pmm::Placement const& z, bool draws_mask, bool has_addend);
+void plan_rms_norm_backward(pmm::StepPlan& step, pmm::Placement const& z);
 
 } // namespace orthant::models

@@ -242,7 +242,7 @@ void Gcn<T>::backward_input(DefaultExec const& exec, pmm::DistMatrix<T> const& g
       projection_->backward(exec, input_.dense(), gradient, features_gradient);
   } else if (settings_.trains_features) {
     input_.backward(exec, dropout_of(step_in_use_, 0), gradient);
-    Kokkos::deep_copy(exec, features_gradient.storage(), gradient.storage());
+    copy_numbers(exec, gradient, features_gradient);
   }
 }
 

@@ -65,7 +65,7 @@ void GcnActivation<T>::forward(DefaultExec const& exec, Dropout const& dropout) 
   if (has_norm())
     return rms_norm_relu_dropout(exec, z_, parameters_.norm_scale, dropout, keys_, norm_state_,
                                  residual_.exists() ? &addend_ : nullptr, output_);
-  bias_relu_dropout(exec, z_.local(), parameters_.bias.local(), dropout, keys_);
+  bias_relu_dropout(exec, passes(), z_.local(), parameters_.bias.local(), dropout, keys_);
   if (residual_.exists()) add(exec, addend_, z_, output_);
 }
 
@@ -78,12 +78,12 @@ void GcnActivation<T>::backward(DefaultExec const& exec, double probability) {
     return parameters_.reduce(exec, z_gradient_, parameters_.norm_scale_gradient);
   }
   // The kernels below work in place.
-  if (residual_.is_local) Kokkos::deep_copy(exec, z_gradient_.storage(), gradient_.storage());
+  if (residual_.is_local) copy_numbers(exec, gradient_, z_gradient_);
   if (parameters_.bias.length() > 0)
-    relu_dropout_backward_sum(exec, z_.local(), probability, z_gradient_.local(),
+    relu_dropout_backward_sum(exec, passes(), z_.local(), probability, z_gradient_.local(),
                               parameters_.bias_gradient.local(), *workspace_);
   else
-    relu_dropout_backward(exec, z_.local(), probability, z_gradient_.local());
+    relu_dropout_backward(exec, passes(), z_.local(), probability, z_gradient_.local());
 }
 
 template<class T>

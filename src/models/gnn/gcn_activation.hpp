@@ -58,6 +58,7 @@ class GcnActivation {
 
  private:
   [[nodiscard]] bool has_norm() const { return parameters_.norm_scale.length() > 0; }
+  [[nodiscard]] runtime::PassLedger& passes() const { return z_.grid().passes(); }
 
   GcnLayerParameters<T> parameters_;
   BlockKeys keys_;

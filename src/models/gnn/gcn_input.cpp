@@ -91,16 +91,20 @@ void GcnInput<T>::prepare(runtime::DefaultExec const& exec, Dropout const& dropo
   uses_dropped_ = dropout.probability > 0;
   if (!uses_dropped_) return;
   if (features_.is_sparse) {
-    apply_dropout_to_entries(exec, features_.sparse.forward().block().csr, CsrRows::vertices, dropout,
+    auto& passes = features_.sparse.grid().passes();
+    apply_dropout_to_entries(exec, passes, features_.sparse.forward().block().csr, CsrRows::vertices, dropout,
                              features_.keys, dropped_sparse_.forward().block().csr.values);
-    apply_dropout_to_entries(exec, features_.sparse.adjoint().block().csr, CsrRows::features, dropout,
+    apply_dropout_to_entries(exec, passes, features_.sparse.adjoint().block().csr, CsrRows::features, dropout,
                              features_.keys, dropped_sparse_.adjoint().block().csr.values);
-  } else if (features_.dense.layout().storage == pmm::Storage::replicated) {
-    apply_dropout(exec, features_.dense.local(), dropout, features_.keys, dropped_dense_.local());
+    return;
+  }
+  auto& passes = features_.dense.grid().passes();
+  if (features_.dense.layout().storage == pmm::Storage::replicated) {
+    apply_dropout(exec, passes, features_.dense.local(), dropout, features_.keys, dropped_dense_.local());
   } else {
     auto const& block = features_.dense.block();
     auto const stored = std::pair(std::size_t{0}, static_cast<std::size_t>(block.num_stored));
-    apply_dropout_to_piece<T>(exec, Kokkos::subview(features_.dense.storage(), stored), dropout,
+    apply_dropout_to_piece<T>(exec, passes, Kokkos::subview(features_.dense.storage(), stored), dropout,
                               features_.keys, block.first, block.columns.size(),
                               Kokkos::subview(dropped_dense_.storage(), stored));
   }
@@ -113,7 +117,8 @@ void GcnInput<T>::backward(runtime::DefaultExec const& exec, Dropout const& drop
   auto const& block = gradient.block();
   auto const stored = Kokkos::subview(gradient.storage(),
                                       std::pair(std::size_t{0}, static_cast<std::size_t>(block.num_stored)));
-  apply_dropout_to_piece<T>(exec, stored, dropout, features_.keys, block.first, block.columns.size(), stored);
+  apply_dropout_to_piece<T>(exec, gradient.grid().passes(), stored, dropout, features_.keys, block.first,
+                            block.columns.size(), stored);
 }
 
 template class GcnInput<float>;

@@ -111,7 +111,7 @@ template<class T>
 template<class Features>
 pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec, Features const& features) {
   if (options_.has_bias && !options_.is_activated)
-    pmm::sum_columns(exec, output_gradient_.local(), parameters_.bias_gradient.local(), *workspace_);
+    pmm::sum_columns(exec, output_gradient_, parameters_.bias_gradient, *workspace_);
   if (options_.has_bias) parameters_.reduce(exec, output_gradient_, parameters_.bias_gradient);
   if (plan_.aggregates_first) {
     // dH[c,b] := sum_a dQ[c,a] W[b,a]^T is reduced while dW[b,a] := sum_c H[c,b]^T dQ[c,a] is computed.

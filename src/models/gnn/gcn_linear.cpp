@@ -45,7 +45,7 @@ template<class Features>
 void GcnLinear<T>::backward(runtime::DefaultExec const& exec, Features const& a,
                             pmm::DistMatrix<T> const& gradient, pmm::DistMatrix<T> const& a_gradient) {
   if (options_.has_bias) {
-    pmm::sum_columns(exec, gradient.local(), parameters_.bias_gradient.local(), *workspace_);
+    pmm::sum_columns(exec, gradient, parameters_.bias_gradient, *workspace_);
     parameters_.reduce(exec, gradient, parameters_.bias_gradient);
   }
   // dA[r,k] := sum_c dC[r,c] W[k,c]^T is reduced while dW[k,c] := sum_r A[r,k]^T dC[r,c] is computed.

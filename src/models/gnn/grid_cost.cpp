@@ -85,6 +85,7 @@ GridCost cost_of_plan(pmm::GridShape const& shape, graph::StoreFacts const& fact
     auto const step = list_of_rank(shape, coordinates, facts, plan, settings);
     cost.sent_bytes = std::max(cost.sent_bytes, sent_bytes_of(step));
     cost.num_calls = std::max(cost.num_calls, static_cast<std::int64_t>(calls_of(step).size()));
+    cost.pass_bytes = std::max(cost.pass_bytes, pmm::bytes_of_passes(step));
     cost.array_bytes = std::max(cost.array_bytes, bytes_held(step));
     cost.loading_bytes = std::max(cost.loading_bytes, peak_bytes(step));
     cost.spmm_seconds = std::max(cost.spmm_seconds, spmm_seconds(step, times));

@@ -55,6 +55,8 @@ void add(DefaultExec const& exec, pmm::DistMatrix<T> const& x, pmm::DistMatrix<T
   T const* const right = y.storage().data();
   T* const result = sum.storage().data();
   auto const count = sum.block().num_stored;
+  auto const bytes = count * static_cast<std::int64_t>(sizeof(T));
+  x.grid().passes().add({"add", 2 * bytes, bytes});
   if constexpr (pmm::runs_on_host)
     pmm::for_each_part(exec, label, count, [=](std::int64_t begin, std::int64_t end) {
 #pragma GCC ivdep

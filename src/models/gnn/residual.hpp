@@ -34,14 +34,14 @@ struct ResidualPath {
   void bring(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
              pmm::DistMatrix<T> const& to) const {
     if (kept)
-      select_rows(exec, *kept, from.storage(), from.extents().columns, to.storage());
+      select_rows(exec, from.grid().passes(), *kept, from.storage(), from.extents().columns, to.storage());
     else
       forward->run(exec, from, to);
   }
   void bring_back(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                   pmm::DistMatrix<T> const& to) const {
     if (kept)
-      spread_rows(exec, *kept, from.storage(), from.extents().columns, to.storage());
+      spread_rows(exec, from.grid().passes(), *kept, from.storage(), from.extents().columns, to.storage());
     else
       backward->run(exec, from, to);
   }

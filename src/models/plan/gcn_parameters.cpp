@@ -81,6 +81,26 @@ std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
   return lengths;
 }
 
+std::vector<std::int64_t> normed_lengths_of(pmm::StepPlan const& step,
+                                            std::vector<PlannedParameter> const& parameters) {
+  auto lengths = lengths_of(step, parameters);
+  auto const is_first = [&](pmm::AxisSet replicas) {
+    return rank_within(step.shape(), step.coordinates(), replicas) == 0;
+  };
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    auto const& [role, placement, place] = parameters[p];
+    auto const& layout = placement.layout;
+    if (place) continue;
+    if (parameters[p].is_vector()) {
+      if (!is_first(pmm::group_axes.without(layout.columns))) lengths[p] = 0;
+    } else {
+      auto const is_counted = layout.storage != pmm::Storage::replicated || is_first(layout.third());
+      lengths[p] = is_counted ? step.block(placement).num_stored : 0;
+    }
+  }
+  return lengths;
+}
+
 void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedParameter> const& parameters) {
   pmm::plan_flat_values(step, length_of_all(parameters), "orthant::models::parameters");
   pmm::plan_flat_sums(step, length_of_all(parameters), "orthant::models::parameter_gradients");

@@ -39,6 +39,9 @@ struct PlannedParameter {
 /// This rank's numbers of each, with padding.
 [[nodiscard]] std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
                                                    std::vector<PlannedParameter> const& parameters);
+/// Those of them whose squares this rank adds up: without padding, and one replica's.
+[[nodiscard]] std::vector<std::int64_t> normed_lengths_of(pmm::StepPlan const& step,
+                                                          std::vector<PlannedParameter> const& parameters);
 /// Of the array of all parameters, without padding; 0 if each has an array of its own.
 [[nodiscard]] std::int64_t length_of_all(std::vector<PlannedParameter> const& parameters);
 /// Lists their arrays, of features that are trained the gradient.

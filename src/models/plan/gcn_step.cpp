@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/plan/gcn_step.hpp"
 
+#include "models/core/activation.hpp"
 #include "models/core/rms_norm.hpp"
 #include "models/core/vertex_loss.hpp"
 #include "models/plan/gcn_parameters.hpp"
 #include "models/plan/gcn_products.hpp"
 #include "models/training/parameter_update.hpp"
+#include "pmm/aggregate/row_lists.hpp"
 #include "pmm/rows/bias.hpp"
 
 namespace orthant::models {
@@ -14,12 +16,14 @@ namespace {
 /// Lists the parts of one epoch.
 class EpochList {
  public:
+  /// `drops_out`: whether the pass is one of training with dropout.
   EpochList(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-            GcnEpochTraits const& traits)
+            GcnEpochTraits const& traits, bool drops_out)
       : step_(step),
         plan_(plan),
         settings_(settings),
         traits_(traits),
+        drops_out_(drops_out),
         has_owners_(plan.layers.front().owners.has_value()),
         num_parameters_(length_of_all(parameters_of(plan, settings))) {}
 
@@ -29,12 +33,16 @@ class EpochList {
       step_.begin_layer(projection_layer);
       plan_product(step_, products_of(*plan_.projection, settings_.wire).product,
                    traits_.num_feature_nonzeros(plan_));
+      if (settings_.has_bias) pmm::plan_add_bias(step_, plan_.projection->output);
+    } else if (drops_out_) {
+      drop_features();
     }
     for (std::size_t l = 0; l < plan_.layers.size(); ++l)
       forward_layer(l);
     if (plan_.head) {
       step_.begin_layer(head_layer());
       plan_product(step_, products_of(*plan_.head, settings_.wire).product);
+      if (settings_.has_bias) pmm::plan_add_bias(step_, plan_.head->output);
     }
   }
 
@@ -49,6 +57,9 @@ class EpochList {
       step_.begin_layer(projection_layer);
       backward_linear(*plan_.projection, traits_.num_feature_nonzeros(plan_),
                       plan_.features().layout.storage == pmm::Storage::flat_sharded);
+    } else if (settings_.trains_features) {
+      if (drops_out_) plan_apply_dropout(step_, plan_.features());
+      pmm::plan_copy(step_, plan_.features());
     }
     pmm::plan_flat_sum(step_, num_parameters_);
   }
@@ -56,6 +67,18 @@ class EpochList {
  private:
   static constexpr std::int64_t projection_layer = -1;
   [[nodiscard]] std::int64_t head_layer() const { return static_cast<std::int64_t>(plan_.layers.size()); }
+
+  void drop_features() {
+    auto const entries = traits_.num_feature_nonzeros(plan_);
+    if (!entries) return plan_apply_dropout(step_, plan_.features());
+    for (auto const rows : {CsrRows::vertices, CsrRows::features})
+      plan_apply_dropout_to_entries(step_, plan_.features(), rows, *entries, traits_.features_have_values);
+  }
+
+  /// Whether the activation adds the bias, and sums its gradient.
+  [[nodiscard]] bool fuses_bias(std::size_t l) const {
+    return is_activated(plan_, l) && !is_normalised(plan_, settings_, l);
+  }
 
   /// Of what layer l reads.
   [[nodiscard]] std::optional<std::int64_t> entries_of_input(std::size_t l) const {
@@ -75,7 +98,13 @@ class EpochList {
       plan_product(step_, products.transform, entries_of_input(l));
       aggregate(layer, entries);
     }
-    if (is_normalised(plan_, settings_, l)) plan_rms_norm(step_, layer.output);
+    if (settings_.has_bias && !fuses_bias(l)) pmm::plan_add_bias(step_, layer.output);
+    if (is_normalised(plan_, settings_, l)) {
+      plan_rms_norm(step_, layer.output, drops_out_, layer.is_residual);
+    } else if (is_activated(plan_, l)) {
+      plan_bias_relu_dropout(step_, layer.output, settings_.has_bias, drops_out_);
+      if (layer.is_residual) add_residual(layer.output);
+    }
   }
 
   void backward_layer(std::size_t l) {
@@ -86,10 +115,14 @@ class EpochList {
     step_.begin_layer(layer.index);
     plan_residual(layer, true);
     if (is_normalised(plan_, settings_, l)) {
-      plan_rms_norm(step_, layer.output); // a number per row, as forward
-      plan_column_sums(layer.output);
+      plan_rms_norm_backward(step_, layer.output);
+      reduce_column_sums(layer.output);
+    } else if (is_activated(plan_, l)) {
+      if (has_local_residual(layer)) pmm::plan_copy(step_, layer.output);
+      plan_relu_dropout_backward(step_, layer.output, settings_.has_bias);
     }
-    if (settings_.has_bias) plan_column_sums(layer.output);
+    if (settings_.has_bias && !fuses_bias(l)) pmm::plan_sum_columns(step_, layer.output);
+    if (settings_.has_bias) reduce_column_sums(layer.output);
     if (layer.aggregates_first) {
       if (has_input_gradient) plan_product(step_, products.transform_back);
       plan_product(step_, products.weight_back);
@@ -99,6 +132,7 @@ class EpochList {
       if (has_input_gradient) plan_product(step_, products.transform_back);
       plan_product(step_, products.weight_back, entries_of_input(l));
     }
+    if (layer.is_residual) add_residual(layer.input);
   }
 
   [[nodiscard]] std::int64_t entries_of_adjacency(GcnLayerPlan const& layer) const {
@@ -121,18 +155,38 @@ class EpochList {
   }
 
   /// The gradient of a number per column. Between owners it is an addend.
-  void plan_column_sums(pmm::Placement const& gradient) {
-    if (!has_owners_) plan_sum_rows(step_, gradient);
+  void reduce_column_sums(pmm::Placement const& gradient) {
+    if (!has_owners_) pmm::plan_reduce_sums(step_, gradient);
+  }
+
+  /// F to D, or dF' to dF; a norm adds F as it writes D.
+  void add_residual(pmm::Placement const& sum) {
+    auto const bytes = step_.scalar_bytes(step_.block(sum).num_stored);
+    step_.add_pass({"add", 2 * bytes, bytes});
+  }
+
+  static bool has_local_residual(GcnLayerPlan const& layer) {
+    return layer.is_residual && layer.owners && !layer.owners->kept;
   }
 
   void plan_residual(GcnLayerPlan const& layer, bool is_backward) {
-    if (layer.is_residual && !layer.owners) plan_relayout(step_, traits_.residual_sizes(layer, is_backward));
+    if (!layer.is_residual || has_local_residual(layer)) return;
+    if (!layer.owners) return plan_relayout(step_, traits_.residual_sizes(layer, is_backward));
+    auto const width = layer.input.extents.columns;
+    auto const num_kept = step_.block(layer.output).rows.size();
+    if (is_backward)
+      pmm::plan_add_rows(step_, step_.block(layer.input).rows.size(), num_kept, width);
+    else
+      pmm::plan_pick_rows(step_, num_kept, width);
   }
 
   void backward_linear(LinearPlan const& linear, std::optional<std::int64_t> entries,
                        bool has_input_gradient) {
     auto const products = products_of(linear, settings_.wire);
-    if (settings_.has_bias) plan_column_sums(linear.output);
+    if (settings_.has_bias) {
+      pmm::plan_sum_columns(step_, linear.output);
+      reduce_column_sums(linear.output);
+    }
     if (has_input_gradient) plan_product(step_, products.input_back);
     plan_product(step_, products.weight_back, entries);
   }
@@ -141,6 +195,7 @@ class EpochList {
   GcnPlan const& plan_;
   GcnSettings const& settings_;
   GcnEpochTraits const& traits_;
+  bool drops_out_;
   bool has_owners_;
   std::int64_t num_parameters_; // in one array
 };
@@ -161,6 +216,7 @@ GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& s
                          GcnSettings const& settings) {
   GcnEpochTraits traits;
   traits.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
+  traits.features_have_values = facts.features_have_values;
   traits.keeps_first_aggregate =
       keeps_first_aggregate(plan) && !traits.has_sparse_features && settings.dropout == 0;
   traits.loss = loss_kind_of(facts);
@@ -180,21 +236,22 @@ GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& s
 
 void plan_pass(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
                GcnEpochTraits const& traits) {
-  EpochList list(step, plan, settings, traits);
+  EpochList list(step, plan, settings, traits, settings.dropout > 0);
   list.forward();
   pmm::plan_loss(step, plan.logits(), traits.loss, traits.counts_rows);
   list.backward();
 }
 
 void plan_epoch(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-                GcnEpochTraits const& traits) {
+                GcnEpochTraits const& traits, OptimizerSettings const& optimizer) {
   plan_pass(step, plan, settings, traits);
-  plan_update(step, std::ssize(parameters_of(plan, settings)));
+  auto const parameters = parameters_of(plan, settings);
+  plan_update(step, optimizer, lengths_of(step, parameters), normed_lengths_of(step, parameters));
 }
 
 void plan_evaluation(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
                      GcnEpochTraits const& traits) {
-  EpochList(step, plan, settings, traits).forward();
+  EpochList(step, plan, settings, traits, false).forward();
   pmm::plan_scores(step, plan.logits(), traits.loss, num_splits);
 }
 

@@ -7,6 +7,7 @@
 // epoch on every grid.
 
 #include "models/plan/gcn_settings.hpp"
+#include "models/training/optimizer.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/matrix/relayout_sizes.hpp"
 #include "pmm/rows/row_loss.hpp"
@@ -25,6 +26,7 @@ namespace orthant::models {
 /// What decides the operations of an epoch beside plan and settings.
 struct GcnEpochTraits {
   bool has_sparse_features = false;
+  bool features_have_values = true;   // sparse ones: else a pattern
   bool keeps_first_aggregate = false; // A^ F0 of an earlier epoch
   pmm::LossKind loss = pmm::LossKind::softmax;
   bool counts_rows = false;            // of a batch, together with its loss
@@ -51,9 +53,9 @@ struct GcnEpochTraits {
 /// Lists forward pass, loss and backward pass, as Gcn and RowLoss run them.
 void plan_pass(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
                GcnEpochTraits const& traits);
-/// Lists a pass and the norms of ParameterUpdate.
+/// Lists a pass and a run of ParameterUpdate.
 void plan_epoch(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-                GcnEpochTraits const& traits);
+                GcnEpochTraits const& traits, OptimizerSettings const& optimizer = {});
 
 /// Lists forward pass and scores.
 void plan_evaluation(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,

@@ -71,7 +71,8 @@ InputFeatures<T> picked_features(pmm::ProcessGrid const& grid, InputFeatures<T> 
   kept.dense = pmm::DistMatrix<T>(grid, placement, "orthant::models::features");
   auto const list = to_vector<runtime::LocalColumn>("orthant::models::kept_rows", rows);
   runtime::DefaultExec const exec;
-  pmm::pick_rows(exec, features.dense.storage(), list, placement.extents.columns, kept.dense.storage());
+  pmm::pick_rows(exec, grid.passes(), features.dense.storage(), list, placement.extents.columns,
+                 kept.dense.storage());
   runtime::compat::fence(exec, "orthant::models::picked_features/the list is let go");
   return kept;
 }

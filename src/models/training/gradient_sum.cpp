@@ -34,9 +34,18 @@ void plan_gradient_sum_array(pmm::StepPlan& step, std::vector<std::int64_t> cons
     step.add_array("orthant::models::gradient_sum", step.scalar_bytes(sum_of(lengths)));
 }
 
-void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths) {
-  if (auto const length = sum_of(lengths); length > 0)
-    step.add_call(runtime::Operation::all_reduce, pmm::Axis::data, step.scalar_bytes(length));
+void plan_add_gradients(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths, std::int64_t k,
+                        std::int64_t num_accumulated) {
+  auto const bytes = step.scalar_bytes(sum_of(lengths));
+  if (has_several_batches(step.shape(), num_accumulated))
+    step.add_pass({"GradientSum/add", k == 0 ? bytes : 2 * bytes, bytes});
+}
+
+void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
+                       std::int64_t num_accumulated) {
+  auto const bytes = step.scalar_bytes(sum_of(lengths));
+  if (bytes > 0) step.add_call(runtime::Operation::all_reduce, pmm::Axis::data, bytes);
+  if (has_several_batches(step.shape(), num_accumulated)) step.add_pass({"GradientSum/copy", bytes, bytes});
 }
 
 template<class T>
@@ -55,6 +64,8 @@ GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<
 template<class T>
 void GradientSum<T>::add(runtime::DefaultExec const& exec, std::int64_t k) {
   if (!has_several()) return;
+  auto const bytes = runtime::array_bytes(sum_);
+  grid_.passes().add({"GradientSum/add", k == 0 ? bytes : 2 * bytes, bytes});
   auto* to = sum_.data();
   for (auto const& gradient : gradients_) {
     auto const length = static_cast<std::int64_t>(gradient.extent(0));
@@ -69,6 +80,7 @@ template<class T>
 void GradientSum<T>::finish(runtime::DefaultExec const& exec) {
   if (!has_several()) return;
   if (grid_.size(pmm::Axis::data) > 1) runtime::all_reduce(exec, grid_.over(pmm::Axis::data), sum_);
+  grid_.passes().add({"GradientSum/copy", runtime::array_bytes(sum_), runtime::array_bytes(sum_)});
   std::size_t begin = 0;
   for (auto const& gradient : gradients_) {
     auto const end = begin + gradient.extent(0);

@@ -14,10 +14,13 @@
 namespace orthant::models {
 
 /// Lists the array of a GradientSum, for parameters of which this rank has that many numbers each; and the
-/// collective of its finish().
+/// pass of its add(), and what its finish() does.
 void plan_gradient_sum_array(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
                              std::int64_t num_accumulated);
-void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths);
+void plan_add_gradients(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths, std::int64_t k,
+                        std::int64_t num_accumulated);
+void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
+                       std::int64_t num_accumulated);
 
 template<class T>
 class GradientSum {

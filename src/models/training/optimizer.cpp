@@ -6,6 +6,8 @@
 #include "runtime/device/kokkos_compat_device.hpp"
 #include "runtime/error.hpp"
 
+#include <numeric>
+
 namespace orthant::models {
 namespace {
 
@@ -103,6 +105,11 @@ struct UpdateAll {
   }
 };
 
+/// As its kernel is labelled.
+std::string_view pass_name_of(OptimizerSettings const& settings) {
+  return settings.kind == OptimizerKind::sgd ? "sgd_step" : "adam_step";
+}
+
 /// Which moments an optimiser keeps.
 struct KeptMoments {
   bool has_first;
@@ -125,6 +132,14 @@ void plan_optimizer_arrays(pmm::StepPlan& step, OptimizerSettings const& setting
     if (has_first) step.add_array("orthant::models::first_moment", step.scalar_bytes(length));
     if (has_second) step.add_array("orthant::models::second_moment", step.scalar_bytes(length));
   }
+}
+
+void plan_optimizer_step(pmm::StepPlan& step, OptimizerSettings const& settings,
+                         std::vector<std::int64_t> const& lengths) {
+  auto const [has_first, has_second] = moments_of(settings);
+  auto const bytes = step.scalar_bytes(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
+  auto const written = bytes * (1 + has_first + has_second);         // beside the moments the value
+  step.add_pass({pass_name_of(settings), written + bytes, written}); // and the gradient is read
 }
 
 OptimizerKind parse_optimizer(std::string_view word) {
@@ -179,8 +194,16 @@ void Optimizer<T>::update(DefaultExec const& exec, char const* label, Update con
 }
 
 template<class T>
-void Optimizer<T>::step(DefaultExec const& exec, Number<double> const& gradient_scale,
-                        Number<double> const& learning_rate) {
+void Optimizer<T>::step(DefaultExec const& exec, runtime::PassLedger& passes,
+                        Number<double> const& gradient_scale, Number<double> const& learning_rate) {
+  runtime::LocalPass pass{pass_name_of(settings_)};
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    auto const& [value, gradient, decay] = parameters_[p];
+    auto const updated = runtime::array_bytes(value, moments_[p].first, moments_[p].second);
+    pass.bytes_read += updated + runtime::array_bytes(gradient);
+    pass.bytes_written += updated;
+  }
+  passes.add(pass);
   auto const is_sgd = settings_.kind == OptimizerKind::sgd;
   auto const as_scalar = [](double number) { return static_cast<T>(number); };
   Kokkos::parallel_for("orthant::models::begin_step", Policy(exec, 0, 1),

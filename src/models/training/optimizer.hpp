@@ -51,6 +51,10 @@ struct ParameterShard {
 void plan_optimizer_arrays(pmm::StepPlan& step, OptimizerSettings const& settings,
                            std::vector<std::int64_t> const& lengths);
 
+/// Lists the pass of Optimizer::step, for the same.
+void plan_optimizer_step(pmm::StepPlan& step, OptimizerSettings const& settings,
+                         std::vector<std::int64_t> const& lengths);
+
 /// An array that the optimiser keeps for a parameter: m and v, by the names that PyTorch gives them. It has
 /// as many numbers as the parameter's piece on this rank, in the same order. A copy shares the numbers.
 template<class T>
@@ -90,9 +94,9 @@ class Optimizer {
 
   /// One update of every parameter. `gradient_scale`, which kernels read, multiplies the gradients first
   /// (clipping); the learning rate of this step goes to `learning_rate`. Two kernels (on the host: one per
-  /// parameter). Enqueues on exec; does not fence.
-  void step(runtime::DefaultExec const& exec, runtime::Number<double> const& gradient_scale,
-            runtime::Number<double> const& learning_rate);
+  /// parameter), one pass. Enqueues on exec; does not fence.
+  void step(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
+            runtime::Number<double> const& gradient_scale, runtime::Number<double> const& learning_rate);
 
   /// The arrays of parameter `p`: none for sgd without momentum. Writing to them sets the state.
   [[nodiscard]] std::vector<OptimizerArray<T>> arrays(std::size_t p) const;

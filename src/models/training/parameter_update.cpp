@@ -34,8 +34,10 @@ void plan_update_arrays(pmm::StepPlan& step, OptimizerSettings const& optimizer,
   plan_step_numbers(step, std::ssize(lengths));
 }
 
-void plan_update(pmm::StepPlan& step, std::int64_t num_parameters) {
-  pmm::plan_sum_over_group(step, num_parameters);
+void plan_update(pmm::StepPlan& step, OptimizerSettings const& optimizer,
+                 std::vector<std::int64_t> const& lengths, std::vector<std::int64_t> const& normed_lengths) {
+  pmm::plan_squared_norms(step, normed_lengths);
+  plan_optimizer_step(step, optimizer, lengths);
 }
 
 template<class T>
@@ -64,7 +66,7 @@ void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std
                           clip_norm_.value_or(0));
   }
   ScopedTimer const timer(instruments, phases, "optimizer");
-  optimizer_.step(exec, numbers_.scale(), numbers_.learning_rate());
+  optimizer_.step(exec, grid_.passes(), numbers_.scale(), numbers_.learning_rate());
 }
 
 template<class T>

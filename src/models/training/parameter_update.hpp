@@ -16,11 +16,12 @@
 
 namespace orthant::models {
 
-/// Lists the arrays of a ParameterUpdate, for parameters of which this rank has that many numbers each; and
-/// the collective of its run().
+/// Lists the arrays of a ParameterUpdate, for parameters of which this rank has that many numbers each; and the
+/// passes and the collective of its run(). `normed_lengths`: the numbers whose squares this rank adds up.
 void plan_update_arrays(pmm::StepPlan& step, OptimizerSettings const& optimizer,
                         std::vector<std::int64_t> const& lengths);
-void plan_update(pmm::StepPlan& step, std::int64_t num_parameters);
+void plan_update(pmm::StepPlan& step, OptimizerSettings const& optimizer,
+                 std::vector<std::int64_t> const& lengths, std::vector<std::int64_t> const& normed_lengths);
 
 /// An array of the optimiser's state and the parameter that it belongs to, whose placement it has. A copy
 /// shares the numbers.

@@ -101,7 +101,7 @@ void Aggregate<T>::prefetch(DefaultExec const& exec, DistMatrix<T> const& from) 
   auto const& over = grid_->over(roles_.b);
   auto const columns = workspace_->lend(Slot::left, s.from.num_own * s.width);
   auto const own_slab = own_slab_of(from.storage());
-  split_columns(exec, from.storage(), s.from.num_own, s.width, s.num_parts, columns);
+  split_columns(exec, grid_->passes(), from.storage(), s.from.num_own, s.width, s.num_parts, columns);
   if (s.hides_exchange)
     exchange_ = runtime::start_all_to_allv(exec, over, columns, s.from.columns, own_slab, s.from.rows, wire_);
   else
@@ -116,7 +116,7 @@ void Aggregate<T>::gather(DefaultExec const& exec, Vector<T> const& own_slab, Ve
   auto const& over = grid_->over(gather.axis);
   if (gather.moves_needed) {
     auto const picked = workspace_->lend(Slot::left, gather.num_of_slab());
-    pick_rows(exec, own_slab, needed_over(gather.axis).asked, steps_.part, picked);
+    pick_rows(exec, grid_->passes(), own_slab, needed_over(gather.axis).asked, steps_.part, picked);
     runtime::all_to_allv(exec, over, picked, gather.of_slab, operand, gather.of_block, wire_);
   } else {
     runtime::all_gatherv(exec, over, own_slab, operand, gather.of_block, wire_);
@@ -153,7 +153,7 @@ Vector<T> Aggregate<T>::summed(DefaultExec const& exec, Vector<T> const& operand
     auto const& needed = needed_over(s.sum.axis);
     auto const addends = workspace_->lend(Slot::right, s.sum.num_of_slab());
     runtime::all_to_allv(exec, over, partial, s.sum.of_block, addends, s.sum.of_slab, wire_);
-    add_rows(exec, addends, needed.addend_offsets, needed.addends, s.part, sum);
+    add_rows(exec, grid_->passes(), addends, needed.addend_offsets, needed.addends, s.part, sum);
   } else {
     runtime::reduce_scatterv(exec, over, partial, sum, s.sum.of_block, runtime::Reduction::sum, wire_);
   }
@@ -205,9 +205,9 @@ Vector<T> Aggregate<T>::summed_in_chunks(DefaultExec const& exec, Vector<T> cons
       s.to.must_exchange || s.rounds_sum ? workspace_->lend(Slot::result, s.num_in_slab(s.to)) : to;
   if (s.sum.moves_needed) {
     auto const& needed = needed_over(s.sum.axis);
-    add_rows(exec, addends, needed.addend_offsets, needed.addends, s.part, sum);
+    add_rows(exec, grid_->passes(), addends, needed.addend_offsets, needed.addends, s.part, sum);
   } else {
-    add_slabs(exec, addends, over.size(), s.part, sum);
+    add_slabs(exec, grid_->passes(), addends, over.size(), s.part, sum);
   }
   if (!s.rounds_sum) return sum;
   auto const& own = chunks_[static_cast<std::size_t>(over.size() % 2)].sent; // of the last chunk
@@ -222,7 +222,7 @@ void Aggregate<T>::return_columns(DefaultExec const& exec, Vector<T> const& slab
   // 5: rows out, columns in
   auto const columns = workspace_->lend(Slot::right, s.to.num_own * s.width);
   runtime::all_to_allv(exec, grid_->over(roles_.b), slab, s.to.rows, columns, s.to.columns, wire_);
-  join_columns(exec, columns, s.to.num_own, s.width, s.num_parts, to);
+  join_columns(exec, grid_->passes(), columns, s.to.num_own, s.width, s.num_parts, to);
 }
 
 template<class T>

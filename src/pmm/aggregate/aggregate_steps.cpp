@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/aggregate/aggregate_steps.hpp"
 
+#include "pmm/aggregate/row_lists.hpp"
+
 #include <algorithm>
 #include <numeric>
 #include <tuple>
@@ -111,10 +113,19 @@ void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_
   };
   auto const& [gather, sum] = std::tie(steps.gather, steps.sum);
 
-  if (steps.from.must_exchange) exchange(plan.roles.b, steps.from.columns);
-  if (gather.must_run && gather.moves_needed)
+  auto const copy_columns = [&](std::string_view name, OwnRows const& own) {
+    auto const bytes_copied = step.scalar_bytes(own.num_own * steps.width);
+    step.add_pass({name, bytes_copied, bytes_copied});
+  };
+
+  if (steps.from.must_exchange) {
+    copy_columns("split_columns", steps.from);
+    exchange(plan.roles.b, steps.from.columns);
+  }
+  if (gather.must_run && gather.moves_needed) {
+    plan_pick_rows(step, gather.num_of_slab() / steps.part, steps.part);
     exchange(gather.axis, gather.of_slab);
-  else if (gather.must_run)
+  } else if (gather.must_run)
     step.add_call(Operation::all_gather, gather.axis, bytes(steps.num_operand()));
   LocalProduct product;
   product.formula = plan.formula;
@@ -130,12 +141,20 @@ void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_
     for (int i = 0; i < step.shape().size(sum.axis); ++i) // this rank's own chunk goes nowhere
       step.add_call(Operation::all_to_all, sum.axis,
                     i == place(sum.axis) ? 0 : bytes(sum.of_block[static_cast<std::size_t>(i)]));
-    if (steps.rounds_sum) step.add_call(Operation::all_to_all, sum.axis, 0);
   } else if (sum.must_run && sum.moves_needed)
     exchange(sum.axis, sum.of_block);
   else if (sum.must_run)
     step.add_call(Operation::reduce_scatter, sum.axis, bytes(steps.num_partial()));
-  if (steps.to.must_exchange) exchange(plan.roles.b, steps.to.rows);
+  if (sum.must_run && sum.moves_needed)
+    plan_add_rows(step, steps.to.num_slab, sum.num_of_slab() / steps.part, steps.part);
+  else if (sum.in_chunks)
+    step.add_pass(
+        {"add_slabs", step.scalar_bytes(sum.num_of_slab()), step.scalar_bytes(steps.num_in_slab(steps.to))});
+  if (steps.rounds_sum) step.add_call(Operation::all_to_all, sum.axis, 0);
+  if (steps.to.must_exchange) {
+    exchange(plan.roles.b, steps.to.rows);
+    copy_columns("join_columns", steps.to);
+  }
 }
 
 } // namespace orthant::pmm

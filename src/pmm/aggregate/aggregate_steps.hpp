@@ -72,7 +72,7 @@ struct AggregateSteps {
   SlabExchange gather, sum;
 };
 
-/// Lists one run: exchanges, gather, local product with a block of that many non-zeros, sum.
+/// Lists one run: exchanges with their copies, gather, local product with a block of that many non-zeros, sum.
 void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_nonzeros);
 
 } // namespace orthant::pmm

@@ -59,6 +59,12 @@ struct RowsToParts {
     return {in_rows, in_parts};
   }
 };
+template<class T>
+void count_copy(runtime::PassLedger& passes, std::string_view name, std::int64_t num_elements) {
+  auto const bytes = num_elements * static_cast<std::int64_t>(sizeof(T));
+  passes.add({name, bytes, bytes});
+}
+
 struct PartsToRows {
   KOKKOS_FUNCTION Places operator()(std::int64_t in_rows, std::int64_t in_parts) const {
     return {in_parts, in_rows};
@@ -68,24 +74,26 @@ struct PartsToRows {
 } // namespace
 
 template<class T>
-void split_columns(DefaultExec const& exec, Vector<T> const& rows, std::int64_t num_rows, std::int64_t width,
-                   int num_parts, Vector<T> const& parts) {
+void split_columns(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& rows,
+                   std::int64_t num_rows, std::int64_t width, int num_parts, Vector<T> const& parts) {
+  count_copy<T>(passes, "split_columns", num_rows * width);
   copy_elements(exec, "orthant::pmm::split_columns", Parts{num_rows, width, num_parts},
                 static_cast<T const*>(rows.data()), parts.data(), RowsToParts{});
 }
 
 template<class T>
-void join_columns(DefaultExec const& exec, Vector<T> const& parts, std::int64_t num_rows, std::int64_t width,
-                  int num_parts, Vector<T> const& rows) {
+void join_columns(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& parts,
+                  std::int64_t num_rows, std::int64_t width, int num_parts, Vector<T> const& rows) {
+  count_copy<T>(passes, "join_columns", num_rows * width);
   copy_elements(exec, "orthant::pmm::join_columns", Parts{num_rows, width, num_parts},
                 static_cast<T const*>(parts.data()), rows.data(), PartsToRows{});
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
-  template void split_columns(DefaultExec const&, Vector<T> const&, std::int64_t, std::int64_t, int,         \
-                              Vector<T> const&);                                                             \
-  template void join_columns(DefaultExec const&, Vector<T> const&, std::int64_t, std::int64_t, int,          \
-                             Vector<T> const&);
+  template void split_columns(DefaultExec const&, runtime::PassLedger&, Vector<T> const&, std::int64_t,      \
+                              std::int64_t, int, Vector<T> const&);                                          \
+  template void join_columns(DefaultExec const&, runtime::PassLedger&, Vector<T> const&, std::int64_t,       \
+                             std::int64_t, int, Vector<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

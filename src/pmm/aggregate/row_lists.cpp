@@ -94,25 +94,50 @@ void for_each(DefaultExec const& exec, char const* label, std::int64_t num_rows,
   }
 }
 
+/// Bytes of that many numbers.
+template<class T>
+std::int64_t scalars(std::int64_t count) {
+  return count * static_cast<std::int64_t>(sizeof(T));
+}
+
 } // namespace
 
+void plan_pick_rows(StepPlan& step, std::int64_t num_picked, std::int64_t width) {
+  auto const moved = step.scalar_bytes(num_picked * width);
+  step.add_pass({"pick_rows", moved + num_picked * std::int64_t{sizeof(LocalColumn)}, moved});
+}
+
+void plan_add_rows(StepPlan& step, std::int64_t num_rows, std::int64_t num_addends, std::int64_t width) {
+  auto const lists = (num_rows + 1 + num_addends) * std::int64_t{sizeof(Offset)};
+  step.add_pass(
+      {"add_rows", step.scalar_bytes(num_addends * width) + lists, step.scalar_bytes(num_rows * width)});
+}
+
 template<class T>
-void pick_rows(DefaultExec const& exec, Vector<T> const& rows, Vector<LocalColumn> const& list,
-               std::int64_t width, Vector<T> const& picked) {
+void pick_rows(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& rows,
+               Vector<LocalColumn> const& list, std::int64_t width, Vector<T> const& picked) {
+  auto const moved = scalars<T>(static_cast<std::int64_t>(list.extent(0)) * width);
+  passes.add({"pick_rows", moved + runtime::array_bytes(list), moved});
   for_each(exec, "orthant::pmm::pick_rows", static_cast<std::int64_t>(list.extent(0)),
            Picked<T>{rows.data(), list.data(), width, picked.data()});
 }
 
 template<class T>
-void add_rows(DefaultExec const& exec, Vector<T> const& parts, Vector<Offset> const& offsets,
-              Vector<Offset> const& addends, std::int64_t width, Vector<T> const& sums) {
-  for_each(exec, "orthant::pmm::add_rows", static_cast<std::int64_t>(offsets.extent(0)) - 1,
+void add_rows(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& parts,
+              Vector<Offset> const& offsets, Vector<Offset> const& addends, std::int64_t width,
+              Vector<T> const& sums) {
+  auto const num_rows = static_cast<std::int64_t>(offsets.extent(0)) - 1;
+  auto const num_addends = static_cast<std::int64_t>(addends.extent(0));
+  passes.add({"add_rows", scalars<T>(num_addends * width) + runtime::array_bytes(offsets, addends),
+              scalars<T>(num_rows * width)});
+  for_each(exec, "orthant::pmm::add_rows", num_rows,
            Sums<T>{parts.data(), offsets.data(), addends.data(), width, sums.data()});
 }
 
 template<class T>
-void add_slabs(DefaultExec const& exec, Vector<T> const& slabs, std::int64_t num_slabs, std::int64_t width,
-               Vector<T> const& sums) {
+void add_slabs(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& slabs,
+               std::int64_t num_slabs, std::int64_t width, Vector<T> const& sums) {
+  passes.add({"add_slabs", runtime::array_bytes(slabs), runtime::array_bytes(sums)});
   auto const num_rows = static_cast<std::int64_t>(sums.extent(0)) / width;
   for_each(exec, "orthant::pmm::add_slabs", num_rows,
            SlabSums<T>{slabs.data(), num_slabs, num_rows, width, sums.data()});
@@ -143,11 +168,12 @@ void plan_row_selection(StepPlan& step, std::int64_t num_selected, std::int64_t 
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
-  template void pick_rows(DefaultExec const&, Vector<T> const&, Vector<LocalColumn> const&, std::int64_t,    \
-                          Vector<T> const&);                                                                 \
-  template void add_rows(DefaultExec const&, Vector<T> const&, Vector<Offset> const&, Vector<Offset> const&, \
-                         std::int64_t, Vector<T> const&);                                                    \
-  template void add_slabs(DefaultExec const&, Vector<T> const&, std::int64_t, std::int64_t, Vector<T> const&);
+  template void pick_rows(DefaultExec const&, runtime::PassLedger&, Vector<T> const&,                        \
+                          Vector<LocalColumn> const&, std::int64_t, Vector<T> const&);                       \
+  template void add_rows(DefaultExec const&, runtime::PassLedger&, Vector<T> const&, Vector<Offset> const&,  \
+                         Vector<Offset> const&, std::int64_t, Vector<T> const&);                             \
+  template void add_slabs(DefaultExec const&, runtime::PassLedger&, Vector<T> const&, std::int64_t,          \
+                          std::int64_t, Vector<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

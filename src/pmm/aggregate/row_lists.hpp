@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Row-major rows picked by a list, and rows that are sums of listed ones: what an exchange of needed rows
-// sends, and what it makes of what it receives. And sums of whole slabs.
+// sends, and what it makes of what it receives. And sums of whole slabs. Each is a pass, which it counts.
 
 #include "pmm/matrix/dist_matrix.hpp"
 #include "runtime/range.hpp"
@@ -13,20 +13,25 @@ namespace orthant::pmm {
 
 /// picked[i] := rows[list[i]], rows of `width` numbers. Not overlapping. Enqueues on exec; does not fence.
 template<class T>
-void pick_rows(DefaultExec const& exec, Vector<T> const& rows, Vector<runtime::LocalColumn> const& list,
-               std::int64_t width, Vector<T> const& picked);
+void pick_rows(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& rows,
+               Vector<runtime::LocalColumn> const& list, std::int64_t width, Vector<T> const& picked);
+/// Lists it.
+void plan_pick_rows(StepPlan& step, std::int64_t num_picked, std::int64_t width);
 
 /// sums[i] := the sum of parts[addends[k]] for k in [offsets[i], offsets[i + 1]), in this order and in T.
 /// Not overlapping. Enqueues on exec; does not fence.
 template<class T>
-void add_rows(DefaultExec const& exec, Vector<T> const& parts, Vector<runtime::Offset> const& offsets,
-              Vector<runtime::Offset> const& addends, std::int64_t width, Vector<T> const& sums);
+void add_rows(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& parts,
+              Vector<runtime::Offset> const& offsets, Vector<runtime::Offset> const& addends,
+              std::int64_t width, Vector<T> const& sums);
+/// Lists it.
+void plan_add_rows(StepPlan& step, std::int64_t num_rows, std::int64_t num_addends, std::int64_t width);
 
 /// sums := the sum of `num_slabs` slabs of rows of `width` numbers, at least 1, that lie one after the other,
 /// in this order and in T. Not overlapping. Enqueues on exec; does not fence.
 template<class T>
-void add_slabs(DefaultExec const& exec, Vector<T> const& slabs, std::int64_t num_slabs, std::int64_t width,
-               Vector<T> const& sums);
+void add_slabs(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& slabs,
+               std::int64_t num_slabs, std::int64_t width, Vector<T> const& sums);
 
 /// A list in the memory of kernels.
 template<class Number>
@@ -53,14 +58,14 @@ void plan_row_selection(StepPlan& step, std::int64_t num_selected, std::int64_t 
 /// selected := those rows of `all`, and all := `selected` in those rows and 0 in the others. Not overlapping.
 /// Enqueue on exec; do not fence.
 template<class T>
-void select_rows(DefaultExec const& exec, RowSelection const& selection, Vector<T> const& all,
-                 std::int64_t width, Vector<T> const& selected) {
-  pick_rows(exec, all, selection.rows, width, selected);
+void select_rows(DefaultExec const& exec, runtime::PassLedger& passes, RowSelection const& selection,
+                 Vector<T> const& all, std::int64_t width, Vector<T> const& selected) {
+  pick_rows(exec, passes, all, selection.rows, width, selected);
 }
 template<class T>
-void spread_rows(DefaultExec const& exec, RowSelection const& selection, Vector<T> const& selected,
-                 std::int64_t width, Vector<T> const& all) {
-  add_rows(exec, selected, selection.offsets, selection.places, width, all);
+void spread_rows(DefaultExec const& exec, runtime::PassLedger& passes, RowSelection const& selection,
+                 Vector<T> const& selected, std::int64_t width, Vector<T> const& all) {
+  add_rows(exec, passes, selected, selection.offsets, selection.places, width, all);
 }
 
 } // namespace orthant::pmm

@@ -28,6 +28,10 @@ std::vector<LocalProduct> products_of(StepPlan const& step) {
   return all_of_kind<LocalProduct>(step);
 }
 
+std::vector<LocalPass> passes_of(StepPlan const& step) {
+  return all_of_kind<LocalPass>(step);
+}
+
 std::vector<PlannedCall> calls_of(StepPlan const& step) {
   return all_of_kind<PlannedCall>(step);
 }
@@ -40,6 +44,13 @@ PlannedBytes bytes_along(StepPlan const& step, std::string_view axis) {
     sum.counted += call->bytes;
     sum.sent += call->sent_bytes;
   }
+  return sum;
+}
+
+std::int64_t bytes_of_passes(StepPlan const& step) {
+  std::int64_t sum = 0;
+  for (auto const& pass : passes_of(step))
+    sum += pass.bytes();
   return sum;
 }
 

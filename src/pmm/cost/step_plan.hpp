@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one rank does in a step, listed before anything exists: its local products and its collectives, in the
-// order in which they run, and the arrays that it holds, in the order in which they are allocated. The list
-// follows from layouts alone. It needs no communicator and no array, so the steps of thousands of ranks are
+// What one rank does in a step, listed before anything exists: its local products, its passes over arrays and its
+// collectives, in the order in which they run, and the arrays that it holds, in the order in which they are
+// allocated. The list follows from layouts alone. It needs no communicator and no array, so the steps of thousands of ranks are
 // planned on one.
 //
 //   StepPlan step(shape, coordinates, sizeof(float));
@@ -13,13 +13,14 @@
 //   bytes_along(step, "x");              // sums over the list
 //   bytes_held(step);
 //
-// The products, the calls and the arrays of a list equal what the runner multiplies, what the ledgers count
-// and what is allocated, in tests on every grid (docs/design.md 2.5).
+// The products, the passes, the calls and the arrays of a list equal what the runner multiplies, what the ledgers
+// count and what is allocated, in tests on every grid (docs/design.md 2.5).
 
 #include "pmm/cost/planned_array.hpp"
 #include "pmm/cost/planned_call.hpp"
 #include "pmm/grid/layout.hpp"
 #include "runtime/numbers/encoding.hpp"
+#include "runtime/observe/passes.hpp"
 
 #include <cstdint>
 #include <string>
@@ -29,6 +30,7 @@
 
 namespace orthant::pmm {
 
+using runtime::LocalPass;
 using runtime::Wire;
 
 /// How the operands of a product enter it (pmm.hpp).
@@ -51,7 +53,7 @@ struct LocalProduct {
   [[nodiscard]] std::int64_t flops() const { return 2 * (is_sparse ? num_nonzeros : m * k) * n; }
 };
 
-using PlannedOperation = std::variant<LocalProduct, PlannedCall>;
+using PlannedOperation = std::variant<LocalProduct, LocalPass, PlannedCall>;
 
 class StepPlan {
  public:
@@ -84,6 +86,10 @@ class StepPlan {
     product.layer = layer_;
     operations_.emplace_back(std::move(product));
   }
+  /// Element-wise work. Not listed if it moves nothing.
+  void add_pass(LocalPass const& pass) {
+    if (pass.bytes() > 0) operations_.emplace_back(pass);
+  }
 
   /// An array of this rank. Not listed if it is empty.
   void add_array(std::string label, std::int64_t bytes, Lifetime lifetime = Lifetime::training) {
@@ -105,8 +111,9 @@ class StepPlan {
   std::vector<PlannedArray> arrays_;
 };
 
-/// The products of a list, in order; and its calls.
+/// The products of a list, in order; its passes; and its calls.
 [[nodiscard]] std::vector<LocalProduct> products_of(StepPlan const& step);
+[[nodiscard]] std::vector<LocalPass> passes_of(StepPlan const& step);
 [[nodiscard]] std::vector<PlannedCall> calls_of(StepPlan const& step);
 
 /// What the calls along an axis communicate: bytes as the ledger counts them, and those that this rank sends.
@@ -116,6 +123,9 @@ struct PlannedBytes {
 };
 /// `axis`: the name of the communicator, "x", "y", "z", "data" or "group".
 [[nodiscard]] PlannedBytes bytes_along(StepPlan const& step, std::string_view axis);
+
+/// What the passes read and write (runtime/observe/passes.hpp).
+[[nodiscard]] std::int64_t bytes_of_passes(StepPlan const& step);
 
 /// Bytes of the arrays that are held in the first step: all but those of single operations.
 [[nodiscard]] std::int64_t bytes_held(StepPlan const& step);

@@ -94,6 +94,8 @@ class ProcessGrid {
   /// The X x Y x Z ranks that share this rank's batch and layers.
   [[nodiscard]] Communicator const& group() const { return over(group_axes); }
   [[nodiscard]] Communicator const& world() const { return world_; }
+  /// Where passes over arrays are counted.
+  [[nodiscard]] runtime::PassLedger& passes() const { return world_.instruments().passes; }
   /// The communicators that have been made so far.
   [[nodiscard]] std::map<AxisSet, Communicator> const& communicators() const { return communicators_; }
 

@@ -84,6 +84,19 @@ inline void plan_matrix(StepPlan& step, Placement const& placement, std::string 
   step.add_array(std::move(label), step.wire_bytes(step.block(placement).num_padded, format), lifetime);
 }
 
+/// to := from, of as many numbers with padding. A pass. Enqueues on exec; does not fence.
+template<class T>
+void copy_numbers(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to) {
+  auto const bytes = runtime::array_bytes(from.storage());
+  from.grid().passes().add({"copy", bytes, bytes});
+  Kokkos::deep_copy(exec, to.storage(), from.storage());
+}
+/// Lists it.
+inline void plan_copy(StepPlan& step, Placement const& placement) {
+  auto const bytes = step.scalar_bytes(step.block(placement).num_padded);
+  step.add_pass({"copy", bytes, bytes});
+}
+
 /// matrix(row, column) := value_at(row, column), global indices; `value_at` runs in kernels. Padding stays
 /// zero. Enqueues on exec; does not fence.
 template<class T, class Function>

@@ -7,6 +7,7 @@
 #include "pmm/matrix/relayout_moves.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace orthant::pmm {
 namespace {
@@ -97,11 +98,15 @@ struct CopyRunsOnHost {
   }
 };
 
+/// `num_elements`: of all runs.
 template<class T>
-void copy(DefaultExec const& exec, Runs const& runs, Vector<T> const& source, Vector<T> const& target) {
+void copy(DefaultExec const& exec, runtime::PassLedger& passes, std::string_view name, Runs const& runs,
+          std::int64_t num_elements, Vector<T> const& source, Vector<T> const& target) {
   constexpr auto label = "orthant::pmm::relayout";
   auto const num_runs = runs.lengths.extent(0);
   if (num_runs == 0) return;
+  auto const bytes = num_elements * static_cast<std::int64_t>(sizeof(T));
+  passes.add({name, bytes + runtime::array_bytes(runs.sources, runs.targets, runs.lengths), bytes});
   if constexpr (runs_on_host) {
     Kokkos::parallel_for(
         label, typename CopyRunsOnHost<T>::TeamPolicy(exec, static_cast<int>(num_runs), Kokkos::AUTO, 32),
@@ -201,6 +206,7 @@ void Relayout<T>::plan(MovesByRank const& sends, MovesByRank const& receives) {
     receive_counts_.back() = num_received - receive_begin;
   }
   kept_ = to_device(kept);
+  num_kept_ = std::accumulate(kept.lengths.begin(), kept.lengths.end(), std::int64_t{0});
   packed_ = to_device(packed);
   unpacked_ = to_device(unpacked);
   send_ = Vector<T>("orthant::pmm::relayout/send", static_cast<std::size_t>(num_sent));
@@ -212,18 +218,25 @@ void Relayout<T>::run(DefaultExec const& exec, DistMatrix<T> const& from, DistMa
   ORTHANT_REQUIRE(from.placement() == from_ && to.placement() == to_, "relayout from ",
                   from.placement().to_string(), " to ", to.placement().to_string(), "; planned was from ",
                   from_.to_string(), " to ", to_.to_string());
-  copy(exec, packed_, from.storage(), send_);
-  copy(exec, kept_, from.storage(), to.storage());
+  auto& passes = grid_->passes();
+  auto const sizes = this->sizes();
+  copy(exec, passes, "relayout/pack", packed_, sizes.num_sent, from.storage(), send_);
+  copy(exec, passes, "relayout/keep", kept_, sizes.num_kept, from.storage(), to.storage());
   if (is_local_) return;
   runtime::all_to_allv(exec, grid_->group(), send_, send_counts_, receive_, receive_counts_);
-  copy(exec, unpacked_, receive_, to.storage());
+  copy(exec, passes, "relayout/unpack", unpacked_, sizes.num_received, receive_, to.storage());
 }
 
 template<class T>
 RelayoutSizes Relayout<T>::sizes() const {
   auto const length = [](auto const& array) { return static_cast<std::int64_t>(array.extent(0)); };
-  return {length(kept_.lengths), length(packed_.lengths), length(unpacked_.lengths),
-          length(send_),         length(receive_),        !is_local_};
+  return {length(kept_.lengths),
+          length(packed_.lengths),
+          length(unpacked_.lengths),
+          num_kept_,
+          length(send_),
+          length(receive_),
+          !is_local_};
 }
 
 template<class T>

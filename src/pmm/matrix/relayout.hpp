@@ -80,10 +80,11 @@ class Relayout {
   ProcessGrid const* grid_;
   Placement from_;
   Placement to_;
-  bool is_local_ = false; // on every rank
-  detail::Runs kept_;     // from -> to, on this rank
-  detail::Runs packed_;   // from -> send buffer
-  detail::Runs unpacked_; // receive buffer -> to
+  bool is_local_ = false;     // on every rank
+  detail::Runs kept_;         // from -> to, on this rank
+  std::int64_t num_kept_ = 0; // elements
+  detail::Runs packed_;       // from -> send buffer
+  detail::Runs unpacked_;     // receive buffer -> to
   std::vector<std::int64_t> send_counts_;
   std::vector<std::int64_t> receive_counts_;
   Vector<T> send_;

@@ -85,8 +85,16 @@ std::int64_t rounded(double number) {
 } // namespace
 
 void plan_relayout(StepPlan& step, RelayoutSizes const& sizes) {
+  constexpr std::int64_t bytes_per_run = 3 * sizeof(std::int64_t); // source, target, length
+  auto const add_copy = [&](std::string_view name, std::int64_t num_runs, std::int64_t num_elements) {
+    auto const bytes = step.scalar_bytes(num_elements);
+    step.add_pass({name, bytes + num_runs * bytes_per_run, bytes});
+  };
+  add_copy("relayout/pack", sizes.num_packed_runs, sizes.num_sent);
+  add_copy("relayout/keep", sizes.num_kept_runs, sizes.num_kept);
   if (sizes.communicates)
     step.add_call(runtime::Operation::all_to_all, group_axes, step.scalar_bytes(sizes.num_sent));
+  add_copy("relayout/unpack", sizes.num_unpacked_runs, sizes.num_received);
 }
 
 void plan_relayout_arrays(StepPlan& step, RelayoutSizes const& sizes) {
@@ -102,13 +110,14 @@ RelayoutSizes expected_sizes(GridShape const& shape, Coordinates const& coordina
   ExpectedRelayout const relayout(shape, from, to, orders);
   auto const source_width = block_of(shape, coordinates, from).columns.size();
   auto const target_width = block_of(shape, coordinates, to).columns.size();
-  auto kept = 0.0, packed = 0.0, unpacked = 0.0, sent = 0.0, received = 0.0;
+  auto kept = 0.0, packed = 0.0, unpacked = 0.0, stayed = 0.0, sent = 0.0, received = 0.0;
   for (int rank = 0; rank < shape.size(group_axes); ++rank) {
     auto const other = member_of(shape, coordinates, group_axes, rank);
     auto const in = relayout.between(other, coordinates);
     if (other == coordinates) {
       auto const is_whole = in.num_columns == source_width && in.num_columns == target_width;
       kept += relayout.packed_runs(in, is_whole);
+      stayed += in.num_elements();
       continue;
     }
     auto const out = relayout.between(coordinates, other);
@@ -117,7 +126,7 @@ RelayoutSizes expected_sizes(GridShape const& shape, Coordinates const& coordina
     sent += out.num_elements();
     received += in.num_elements();
   }
-  return {rounded(kept), rounded(packed),   rounded(unpacked),
+  return {rounded(kept), rounded(packed),   rounded(unpacked),         rounded(stayed),
           rounded(sent), rounded(received), shape.size(group_axes) > 1};
 }
 

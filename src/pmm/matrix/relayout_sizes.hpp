@@ -15,6 +15,7 @@ struct RelayoutSizes {
   std::int64_t num_kept_runs = 0;
   std::int64_t num_packed_runs = 0;
   std::int64_t num_unpacked_runs = 0;
+  std::int64_t num_kept = 0;     // elements that this rank copies to itself
   std::int64_t num_sent = 0;     // elements
   std::int64_t num_received = 0; // elements
   bool communicates = false;     // on any rank of the group
@@ -23,7 +24,7 @@ struct RelayoutSizes {
 /// The longest contiguous copy, in elements: long enough to stream, short enough to share out.
 inline constexpr std::int64_t longest_run = 4096;
 
-/// Lists the all_to_all of one run; and the arrays of a Relayout.
+/// Lists the copies and the all_to_all of one run; and the arrays of a Relayout.
 void plan_relayout(StepPlan& step, RelayoutSizes const& sizes);
 void plan_relayout_arrays(StepPlan& step, RelayoutSizes const& sizes);
 

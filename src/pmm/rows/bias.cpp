@@ -6,6 +6,9 @@
 #include "pmm/rows/bias_kernels.hpp"
 
 namespace orthant::pmm {
+
+using runtime::array_bytes;
+
 namespace {
 
 /// sums(j) := sum_i from(i, j) on host processors. A team takes a tile of neighbouring columns, so that a row
@@ -56,6 +59,7 @@ template<class T>
 void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<T> const& bias) {
   require_fits(z, bias);
   auto const local = z.local();
+  z.grid().passes().add({"add_bias", array_bytes(local, bias.local()), array_bytes(local)});
   if constexpr (runs_on_host)
     Kokkos::parallel_for(
         "orthant::pmm::add_bias",
@@ -67,10 +71,13 @@ void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<T> con
 }
 
 template<class T>
-void sum_columns(DefaultExec const& exec, Matrix<T> const& from, Vector<T> const& sums,
+void sum_columns(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient,
                  Workspace<T> const& work) {
-  ORTHANT_REQUIRE(from.extent(1) == sums.extent(0), from.extent(1), " columns, ", sums.extent(0), " sums");
+  require_fits(gradient, bias_gradient);
+  auto const from = gradient.local();
+  auto const& sums = bias_gradient.local();
   if (sums.extent(0) == 0) return;
+  gradient.grid().passes().add({"sum_rows", array_bytes(from), array_bytes(sums)});
   if constexpr (runs_on_host) {
     constexpr auto tile = SumColumns<T>::tile;
     auto const num_tiles = (static_cast<std::int64_t>(from.extent(1)) + tile - 1) / tile;
@@ -88,8 +95,7 @@ void sum_columns(DefaultExec const& exec, Matrix<T> const& from, Vector<T> const
 template<class T>
 void sum_rows(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient,
               Workspace<T> const& work) {
-  require_fits(gradient, bias_gradient);
-  sum_columns(exec, gradient.local(), bias_gradient.local(), work);
+  sum_columns(exec, gradient, bias_gradient, work);
   reduce_sums(exec, gradient, bias_gradient);
 }
 
@@ -103,7 +109,18 @@ void reduce_sums(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVec
     runtime::all_reduce(exec, gradient.grid().over(gradient.layout().third()), sums);
 }
 
-void plan_sum_rows(StepPlan& step, Placement const& gradient) {
+void plan_add_bias(StepPlan& step, Placement const& z) {
+  auto const block = step.block(z);
+  step.add_pass({"add_bias", step.scalar_bytes(block.num_stored + block.columns.size()),
+                 step.scalar_bytes(block.num_stored)});
+}
+
+void plan_sum_columns(StepPlan& step, Placement const& gradient) {
+  auto const block = step.block(gradient);
+  step.add_pass({"sum_rows", step.scalar_bytes(block.num_stored), step.scalar_bytes(block.columns.size())});
+}
+
+void plan_reduce_sums(StepPlan& step, Placement const& gradient) {
   auto const bytes = step.wire_bytes(step.block(gradient).columns.size(), Wire::native);
   if (bytes == 0) return;
   step.add_call(runtime::Operation::all_reduce, gradient.layout.rows, bytes);
@@ -113,7 +130,8 @@ void plan_sum_rows(StepPlan& step, Placement const& gradient) {
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void add_bias(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&);                    \
-  template void sum_columns(DefaultExec const&, Matrix<T> const&, Vector<T> const&, Workspace<T> const&);    \
+  template void sum_columns(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&,                  \
+                            Workspace<T> const&);                                                            \
   template void sum_rows(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&,                     \
                          Workspace<T> const&);                                                               \
   template void reduce_sums(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&);

@@ -15,6 +15,8 @@ namespace orthant::pmm {
 /// Enqueues on exec; does not fence.
 template<class T>
 void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<T> const& bias);
+/// Lists its pass.
+void plan_add_bias(StepPlan& step, Placement const& z);
 
 /// bias_gradient(j) := the sum of gradient(:, j) over all rows, the same on every rank that holds column j.
 /// Collective over the row axis: one all_reduce of the block's columns; and over the third axis where
@@ -23,17 +25,19 @@ template<class T>
 void sum_rows(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient,
               Workspace<T> const& work);
 
-/// sum_rows in two steps, for a kernel that has the columns summed in passing: sums(j) := sum_i from(i, j),
-/// in an order that depends on the shape alone: long_sums.hpp on host processors (local), ..
+/// sum_rows in two steps, for a kernel that has the columns summed in passing: bias_gradient(j) := the sum of
+/// gradient(:, j) over this rank's rows, in an order that depends on the shape alone: long_sums.hpp on host
+/// processors (local), ..
 template<class T>
-void sum_columns(DefaultExec const& exec, Matrix<T> const& from, Vector<T> const& sums,
+void sum_columns(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient,
                  Workspace<T> const& work);
 
 /// .. and the collectives: bias_gradient comes with this rank's sums in local(). Same conditions as sum_rows.
 template<class T>
 void reduce_sums(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient);
 
-/// Lists the collectives of sum_rows.
-void plan_sum_rows(StepPlan& step, Placement const& gradient);
+/// Lists the pass of sum_columns, and the collectives of reduce_sums; sum_rows has both.
+void plan_sum_columns(StepPlan& step, Placement const& gradient);
+void plan_reduce_sums(StepPlan& step, Placement const& gradient);
 
 } // namespace orthant::pmm

@@ -16,8 +16,9 @@ struct Square {
 };
 
 template<class T>
-void sum_squares(DefaultExec const& exec, Vector<T> const& numbers, std::int64_t count,
-                 runtime::Number<double> const& sum) {
+void sum_squares(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& numbers,
+                 std::int64_t count, runtime::Number<double> const& sum) {
+  passes.add({"local_squared_norm", count * static_cast<std::int64_t>(sizeof(T)), 0});
   Kokkos::parallel_reduce("orthant::pmm::local_squared_norm",
                           Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count), Square<T>{numbers},
                           sum);
@@ -28,24 +29,26 @@ void sum_squares(DefaultExec const& exec, Vector<T> const& numbers, std::int64_t
 template<class T>
 void local_squared_norm(DefaultExec const& exec, DistMatrix<T> const& matrix, Vector<double> const& shares,
                         std::size_t i) {
-  sum_squares(exec, matrix.storage(), matrix.is_first_replica() ? matrix.block().num_stored : 0,
-              runtime::number_at(shares, i));
+  sum_squares(exec, matrix.grid().passes(), matrix.storage(),
+              matrix.is_first_replica() ? matrix.block().num_stored : 0, runtime::number_at(shares, i));
 }
 
 template<class T>
 void local_squared_norm(DefaultExec const& exec, DistVector<T> const& vector, Vector<double> const& shares,
                         std::size_t i) {
-  sum_squares(exec, vector.local(), vector.is_first_replica() ? vector.range().size() : 0,
-              runtime::number_at(shares, i));
+  sum_squares(exec, vector.grid().passes(), vector.local(),
+              vector.is_first_replica() ? vector.range().size() : 0, runtime::number_at(shares, i));
 }
 
 void sum_over_group(DefaultExec const& exec, ProcessGrid const& grid, Vector<double> const& shares) {
   runtime::all_reduce(exec, grid.group(), shares);
 }
 
-void plan_sum_over_group(StepPlan& step, std::int64_t num_shares) {
+void plan_squared_norms(StepPlan& step, std::vector<std::int64_t> const& counts) {
+  for (auto const count : counts)
+    step.add_pass({"local_squared_norm", step.scalar_bytes(count), 0});
   step.add_call(runtime::Operation::all_reduce, group_axes,
-                num_shares * static_cast<std::int64_t>(sizeof(double)));
+                std::ssize(counts) * static_cast<std::int64_t>(sizeof(double)));
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

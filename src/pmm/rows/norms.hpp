@@ -14,6 +14,8 @@
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/matrix/dist_vector.hpp"
 
+#include <vector>
+
 namespace orthant::pmm {
 
 /// shares(i) := this rank's share of ||matrix||_F^2, 0 on all replicas but the first. Enqueues on exec; does
@@ -27,7 +29,7 @@ void local_squared_norm(DefaultExec const& exec, DistVector<T> const& vector, Ve
 
 /// shares(i) := sum over the X x Y x Z group. Collective: one all_reduce, ordered with exec.
 void sum_over_group(DefaultExec const& exec, ProcessGrid const& grid, Vector<double> const& shares);
-/// Lists it.
-void plan_sum_over_group(StepPlan& step, std::int64_t num_shares);
+/// Lists the norms of arrays of which this rank's share has that many numbers each, and their sum over the group.
+void plan_squared_norms(StepPlan& step, std::vector<std::int64_t> const& counts);
 
 } // namespace orthant::pmm

@@ -12,6 +12,7 @@
 
 namespace orthant::pmm {
 
+using runtime::array_bytes;
 using runtime::Operation;
 using runtime::Reduction;
 
@@ -25,27 +26,60 @@ void plan_sums(StepPlan& step, Layout const& layout, LossKind kind, std::int64_t
   if (layout.storage == Storage::row_sharded) step.add_call(Operation::all_reduce, layout.third(), bytes);
 }
 
-/// The maximum of each row, and then its two sums.
-void plan_softmax(StepPlan& step, Placement const& logits) {
-  auto const num_rows = step.block(logits).stored_rows.size();
-  for (auto const per_row : {1, 2})
-    step.add_call(Operation::all_reduce, logits.layout.columns,
-                  step.wire_bytes(per_row * num_rows, Wire::native));
+/// Bytes of what this rank has of logits and targets.
+struct PlannedRows {
+  PlannedRows(StepPlan const& step, Placement const& placement)
+      : num_rows(step.block(placement).stored_rows.size()),
+        logits(step.scalar_bytes(step.block(placement).num_stored)),
+        groups(num_rows * std::int64_t{sizeof(std::int8_t)}),
+        classes(num_rows * std::int64_t{sizeof(std::int32_t)}),
+        indicator(step.block(placement).num_stored * std::int64_t{sizeof(std::int8_t)}),
+        maxima(step.scalar_bytes(num_rows)),
+        sums(step.scalar_bytes(2 * num_rows)),                                      // and z_iy - m_i
+        arg_maxima(num_rows * std::int64_t{sizeof(runtime::ValueIndex<double>)}) {} // of float as long
+
+  std::int64_t num_rows, logits, groups, classes, indicator, maxima, sums, arg_maxima;
+};
+
+/// The maximum of each row, and then its two sums; one pass if no other rank has classes of the row.
+void plan_softmax(StepPlan& step, Placement const& logits, bool has_gradient) {
+  PlannedRows const rows(step, logits);
+  auto const class_axis = logits.layout.columns;
+  auto const gradient = has_gradient ? rows.logits : 0;
+  auto const groups = has_gradient ? rows.groups : 0;
+  if (step.shape().size(class_axis) == 1)
+    return step.add_pass({"softmax", rows.logits + groups + rows.classes, rows.sums + gradient});
+  step.add_pass({"find_row_maxima", rows.logits, rows.maxima});
+  step.add_call(Operation::all_reduce, class_axis, rows.maxima);
+  step.add_pass({"sum_exponentials", rows.logits + rows.maxima + rows.classes, rows.sums});
+  step.add_call(Operation::all_reduce, class_axis, rows.sums);
+  if (has_gradient)
+    step.add_pass(
+        {"softmax_gradient", rows.logits + rows.maxima + rows.sums + groups + rows.classes, gradient});
 }
 
 } // namespace
 
 void plan_loss(StepPlan& step, Placement const& logits, LossKind kind, bool counts_rows) {
-  if (kind == LossKind::softmax) plan_softmax(step, logits);
+  PlannedRows const rows(step, logits);
+  if (kind == LossKind::softmax) {
+    plan_softmax(step, logits, true);
+    step.add_pass({"softmax_loss", rows.groups + rows.classes + rows.sums, 0});
+  } else {
+    step.add_pass({"binary_loss_and_gradient", rows.logits + rows.groups + rows.indicator, rows.logits});
+  }
   plan_sums(step, logits.layout, kind, counts_rows ? 2 : 1);
 }
 
 void plan_scores(StepPlan& step, Placement const& logits, LossKind kind, int num_groups) {
+  PlannedRows const rows(step, logits);
   if (kind == LossKind::softmax) {
-    plan_softmax(step, logits);
-    step.add_call(Operation::all_reduce, logits.layout.columns,
-                  step.block(logits).stored_rows.size() *
-                      static_cast<std::int64_t>(sizeof(runtime::ValueIndex<double>)));
+    plan_softmax(step, logits, false);
+    step.add_pass({"find_row_arg_maxima", rows.logits, rows.arg_maxima});
+    step.add_call(Operation::all_reduce, logits.layout.columns, rows.arg_maxima);
+    step.add_pass({"score_softmax", rows.groups + rows.classes + rows.sums + rows.arg_maxima, 0});
+  } else {
+    step.add_pass({"score_binary", rows.logits + rows.groups + rows.indicator, 0});
   }
   plan_sums(step, logits.layout, kind, std::int64_t{3} * num_groups);
 }
@@ -231,11 +265,29 @@ void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logit
   if (has_gradient) run("orthant::pmm::softmax_gradient", kernels.finish_gradient);
 }
 
+/// Counts what plan_softmax lists.
+template<class T>
+void RowLoss<T>::count_softmax(Matrix<T> const& logits, Matrix<T> const& gradient) const {
+  auto& passes = grid_->passes();
+  auto const has_gradient = gradient.data() != nullptr;
+  auto const groups = has_gradient ? array_bytes(targets_.groups) : 0;
+  auto const targets = groups + array_bytes(targets_.classes);
+  if (grid_->size(placement_.layout.columns) == 1)
+    return passes.add({"softmax", array_bytes(logits) + targets, array_bytes(sum_and_target_, gradient)});
+  passes.add({"find_row_maxima", array_bytes(logits), array_bytes(row_max_)});
+  passes.add(
+      {"sum_exponentials", array_bytes(logits, row_max_, targets_.classes), array_bytes(sum_and_target_)});
+  if (has_gradient)
+    passes.add({"softmax_gradient", array_bytes(logits, row_max_, sum_and_target_) + targets,
+                array_bytes(gradient)});
+}
+
 /// row_max := max_j z_ij, sum_and_target := {sum_j exp(z_ij - m_i), z_iy - m_i}, over all classes; and the
 /// gradient if it is not empty: then of the rows of group 0 only.
 template<class T>
 void RowLoss<T>::run_softmax(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient,
                              T scale) {
+  count_softmax(logits, gradient);
   if constexpr (runs_on_host) {
     softmax_on_host(exec, logits, gradient, scale);
   } else {
@@ -276,9 +328,12 @@ void RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const&
   auto const sum = runtime::number_at(loss, 0);
   if (kind_ == LossKind::binary) {
     detail::binary_loss_and_gradient(exec, z, targets_, of_gradient, dz, sum);
+    grid_->passes().add(
+        {"binary_loss_and_gradient", array_bytes(z, targets_.groups, targets_.indicator), array_bytes(dz)});
   } else {
     run_softmax(exec, z, dz, of_gradient);
     detail::softmax_loss(exec, targets_, sum_and_target_, sum);
+    grid_->passes().add({"softmax_loss", array_bytes(targets_.groups, targets_.classes, sum_and_target_), 0});
   }
   if (loss.extent(0) > 1) {
     // A binary loss is summed over the class axis, too: its first rank counts.
@@ -307,11 +362,15 @@ std::vector<GroupScore> RowLoss<T>::evaluate(DefaultExec const& exec, DistMatrix
   detail::GroupSums sums;
   if (kind_ == LossKind::binary) {
     sums = detail::score_binary(exec, z, targets_);
+    grid_->passes().add({"score_binary", array_bytes(z, targets_.groups, targets_.indicator), 0});
   } else {
     run_softmax(exec, z, {}, T{0});
     detail::find_row_arg_maxima(exec, z, block_.columns.begin, row_arg_max_);
+    grid_->passes().add({"find_row_arg_maxima", array_bytes(z), array_bytes(row_arg_max_)});
     runtime::all_reduce_arg_max(exec, grid_->over(placement_.layout.columns), row_arg_max_);
     sums = detail::score_softmax(exec, targets_, sum_and_target_, row_arg_max_);
+    grid_->passes().add(
+        {"score_softmax", array_bytes(targets_.groups, targets_.classes, sum_and_target_, row_arg_max_), 0});
   }
 
   std::vector<double> flat;

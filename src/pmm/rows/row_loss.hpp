@@ -48,7 +48,7 @@ struct HostTargets {
 
 enum class LossKind : std::uint8_t { softmax, binary };
 
-/// Lists the collectives of RowLoss::loss_and_gradient, and of RowLoss::evaluate. `counts_rows`: the rows of
+/// Lists the passes and the collectives of RowLoss::loss_and_gradient, and of RowLoss::evaluate. `counts_rows`: the rows of
 /// a batch are counted over the ranks together with its loss.
 void plan_loss(StepPlan& step, Placement const& logits, LossKind kind, bool counts_rows = false);
 void plan_scores(StepPlan& step, Placement const& logits, LossKind kind, int num_groups = 1);
@@ -125,6 +125,7 @@ class RowLoss {
   void require_valid(LocalCounts const& local) const;
   void use(RowTargets const& targets, LocalCounts const& local);
   void require_planned(DistMatrix<T> const& matrix) const;
+  void count_softmax(Matrix<T> const& logits, Matrix<T> const& gradient) const;
   void run_softmax(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale);
   void softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale);
   /// n, or n C of a binary loss: what the mean is over.

@@ -13,11 +13,13 @@ std::string RecordedStep::record(Communicator const& group, std::vector<Communic
   instruments_ = &group.instruments();
   // What is recorded is counted, although nothing is done; it counts when it is replayed.
   auto const flops_before = std::exchange(instruments_->flops, {});
+  auto const passes_before = std::exchange(instruments_->passes.total, {});
   std::vector<Ledger> before;
   for (auto const* comm : communicators_)
     before.push_back(std::exchange(comm->ledger(), {}));
   auto failure = graph_.capture(queue_, enqueue);
   flops_ = std::exchange(instruments_->flops, flops_before);
+  passes_ = std::exchange(instruments_->passes.total, passes_before);
   calls_.clear();
   for (auto const* comm : communicators_)
     calls_.push_back(comm->ledger());
@@ -35,6 +37,7 @@ void RecordedStep::replay() {
   for (std::size_t i = 0; i < communicators_.size(); ++i)
     communicators_[i]->ledger().add_calls(calls_[i]);
   instruments_->flops += flops_;
+  instruments_->passes.total += passes_;
 }
 
 } // namespace orthant::runtime

@@ -26,7 +26,7 @@ class RecordedStep {
                                    std::function<void()> const& enqueue);
   [[nodiscard]] bool exists() const { return graph_.exists(); }
 
-  /// Enqueues the recorded step, and counts its calls and its arithmetic. Throws Error if the device refuses.
+  /// Enqueues the recorded step, and counts its calls, its arithmetic and its passes. Throws Error if the device refuses.
   void replay();
 
  private:
@@ -35,6 +35,7 @@ class RecordedStep {
   std::vector<Ledger> calls_; // of one step, per communicator
   Instruments* instruments_ = nullptr;
   FlopCount flops_; // of one step
+  PassCount passes_;
   DeviceGraph graph_;
 };
 

@@ -1,10 +1,11 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What observes a process and what it says: its position (for the watchdog), its trace, its log and the count
-// of its arithmetic. Owned by Environment, shared by every communicator that descends from its world.
+// What observes a process and what it says: its position (for the watchdog), its trace, its log, the count of
+// its arithmetic and of its passes over arrays. Owned by Environment, shared by every communicator that descends from its world.
 
 #include "runtime/observe/log.hpp"
+#include "runtime/observe/passes.hpp"
 #include "runtime/observe/position.hpp"
 #include "runtime/observe/trace.hpp"
 
@@ -29,6 +30,7 @@ struct Instruments {
   Trace trace;
   Log log;
   FlopCount flops;
+  PassLedger passes;
 };
 
 } // namespace orthant::runtime

@@ -5,6 +5,7 @@
 #include "models/batches/batch_step.hpp"
 
 #include "models/batches/mini_batch.hpp"
+#include "models/plan/gcn_parameters.hpp"
 #include "models/plan/step_cases.hpp"
 #include "pmm/rows/norms.hpp"
 #include "support/grids.hpp"
@@ -45,7 +46,7 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
       plan_batch_step(list, planned, settings);
     }
     plan_evaluation(list, plan, settings, first_pass_on(store, settings, full));
-    pmm::plan_sum_over_group(list, std::ssize(parameters_of(plan, settings)));
+    pmm::plan_squared_norms(list, normed_lengths_of(list, parameters_of(plan, settings)));
     return list;
   }
 
@@ -73,12 +74,11 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
     training.eval_every = 1;
     models::MiniBatchGcn<float> trainer(grid_, store, settings, training, batches);
     auto const list = listed<float>(store, settings, trainer.sampler(), batches);
-    clear_ledgers(grid_);
-    auto const before = world_.instruments().flops;
+    CountedWork const counted(grid_);
 
     trainer.run([](runtime::EpochRecord const&) {});
 
-    expect_listed(grid_, before, list);
+    counted.expect_listed(list);
   }
 
   runtime::Communicator world_;
