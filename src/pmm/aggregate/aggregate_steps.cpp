@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/aggregate/aggregate_steps.hpp"
 
+#include "runtime/error.hpp"
+
 #include <algorithm>
 #include <numeric>
 #include <tuple>
@@ -94,6 +96,7 @@ AggregateSteps::AggregateSteps(GridShape const& shape, Coordinates const& coordi
   num_outer = is_forward ? num_rows : num_columns;
   slab_begin = sum_before(is_forward ? sizes.over_c : sizes.over_a, coordinates.along(gather.axis));
 
+  rounds_operand = plan.operand_format != Wire::native;
   hides_exchange = from.must_exchange && plan.hidden_axes.contains(roles.b);
   sum.in_chunks = sum.must_run && plan.hidden_axes.contains(sum.axis);
   if (sum.in_chunks && !sum.moves_needed) sum.of_slab = Counts(sum.of_block.size(), num_in_slab(to));
@@ -101,26 +104,34 @@ AggregateSteps::AggregateSteps(GridShape const& shape, Coordinates const& coordi
   rounds_sum = sum.in_chunks && !sum.moves_needed && num_parts == 1 && plan.wire != Wire::native;
 }
 
+void require_fp32(AggregatePlan const& plan, std::int64_t scalar_bytes) {
+  ORTHANT_REQUIRE(plan.operand_format == Wire::native || scalar_bytes == sizeof(float),
+                  "16-bit operands are summed in fp32, not in ", scalar_bytes, " bytes");
+}
+
 void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_nonzeros) {
   AggregateSteps const steps(step.shape(), step.coordinates(), plan);
   auto const place = [&](Axis axis) { return step.coordinates().along(axis); };
+  require_fp32(plan, step.scalar_bytes(1));
+  auto const operand_wire = steps.rounds_operand ? plan.operand_format : plan.wire;
   auto const bytes = [&](std::int64_t count) { return step.wire_bytes(count, plan.wire); };
   using runtime::Operation;
-  auto const exchange = [&](Axis axis, Counts const& sent) {
-    step.add_call(Operation::all_to_all, axis, bytes(num_leaving(sent, place(axis))));
+  auto const exchange = [&](Axis axis, Counts const& sent, Wire wire) {
+    step.add_call(Operation::all_to_all, axis, step.wire_bytes(num_leaving(sent, place(axis)), wire));
   };
   auto const& [gather, sum] = std::tie(steps.gather, steps.sum);
 
-  if (steps.from.must_exchange) exchange(plan.roles.b, steps.from.columns);
+  if (steps.from.must_exchange) exchange(plan.roles.b, steps.from.columns, operand_wire);
   if (gather.must_run && gather.moves_needed)
-    exchange(gather.axis, gather.of_slab);
+    exchange(gather.axis, gather.of_slab, operand_wire);
   else if (gather.must_run)
-    step.add_call(Operation::all_gather, gather.axis, bytes(steps.num_operand()));
+    step.add_call(Operation::all_gather, gather.axis, step.wire_bytes(steps.num_operand(), operand_wire));
   LocalProduct product;
   product.formula = plan.formula;
   product.form = plan.flow == Flow::forward ? Form::product : Form::right_grad;
   product.left = plan.matrix;
   product.is_sparse = true;
+  product.operand_format = plan.operand_format;
   product.m = steps.num_outer;
   product.k = steps.num_inner;
   product.n = steps.part;
@@ -132,10 +143,10 @@ void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_
                     i == place(sum.axis) ? 0 : bytes(sum.of_block[static_cast<std::size_t>(i)]));
     if (steps.rounds_sum) step.add_call(Operation::all_to_all, sum.axis, 0);
   } else if (sum.must_run && sum.moves_needed)
-    exchange(sum.axis, sum.of_block);
+    exchange(sum.axis, sum.of_block, plan.wire);
   else if (sum.must_run)
     step.add_call(Operation::reduce_scatter, sum.axis, bytes(steps.num_partial()));
-  if (steps.to.must_exchange) exchange(plan.roles.b, steps.to.rows);
+  if (steps.to.must_exchange) exchange(plan.roles.b, steps.to.rows, plan.wire);
 }
 
 } // namespace orthant::pmm

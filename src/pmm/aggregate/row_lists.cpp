@@ -2,6 +2,7 @@
 #include "pmm/aggregate/row_lists.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
+#include "runtime/numbers/number16.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -151,5 +152,9 @@ void plan_row_selection(StepPlan& step, std::int64_t num_selected, std::int64_t 
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE
+template void pick_rows(DefaultExec const&, Vector<runtime::Bf16Number> const&, Vector<LocalColumn> const&,
+                        std::int64_t, Vector<runtime::Bf16Number> const&);
+template void pick_rows(DefaultExec const&, Vector<runtime::Fp16Number> const&, Vector<LocalColumn> const&,
+                        std::int64_t, Vector<runtime::Fp16Number> const&);
 
 } // namespace orthant::pmm

@@ -10,16 +10,17 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace orthant::pmm {
 namespace {
 
 /// Host processors: kernels compiled for the widest vectors that this one has (local_spmm_host.hpp).
-template<class T>
+template<class T, class Operand>
 struct HostSpmmTask {
-  detail::HostSpmmRows<T> multiply_rows;
-  detail::HostSpmm<T> product;
+  detail::HostSpmmRows<T, Operand> multiply_rows;
+  detail::HostSpmm<T, Operand> product;
   Range rows;
   std::int64_t num_tasks;
   void operator()(std::int64_t task) const {
@@ -34,15 +35,15 @@ T const* pointer_or_null(Vector<T> const& view) {
   return view.extent(0) == 0 ? nullptr : view.data();
 }
 
-template<class T>
-void run_on_host(DefaultExec const& exec, SparseBlock<T> const& a, Range rows, Matrix<T> const& b,
+template<class T, class Operand>
+void run_on_host(DefaultExec const& exec, SparseBlock<T> const& a, Range rows, Matrix<Operand> const& b,
                  Matrix<T> const& c) {
-  static auto const multiply_rows = detail::best_spmm_rows<T>();
+  static auto const multiply_rows = detail::supported_spmm_rows<T, Operand>().back();
   auto const width = b.extent(1);
   // Rows differ in length: with several threads, more tasks than threads.
   auto const concurrency = static_cast<std::int64_t>(exec.concurrency());
   auto const num_tasks = concurrency == 1 ? 1 : std::min(rows.size(), 16 * concurrency);
-  HostSpmmTask<T> const task{
+  HostSpmmTask<T, Operand> const task{
       multiply_rows,
       {a.csr.num_rows, a.csr.num_columns, a.csr.row_offsets.data(), a.csr.columns.data(),
        pointer_or_null(a.csr.values), pointer_or_null(a.row_scale), pointer_or_null(a.column_scale),
@@ -157,7 +158,9 @@ LocalSpmm<T>::LocalSpmm(SparseBlock<T> block, [[maybe_unused]] Contents contents
 }
 
 template<class T>
-void LocalSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<T> const& b, Matrix<T> const& c) const {
+template<class Operand>
+void LocalSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<Operand> const& b,
+                         Matrix<T> const& c) const {
   auto const& csr = block_.csr;
   ORTHANT_REQUIRE(static_cast<std::int64_t>(b.extent(0)) == csr.num_columns &&
                       static_cast<std::int64_t>(c.extent(0)) == csr.num_rows && b.extent(1) == c.extent(1) &&
@@ -167,6 +170,8 @@ void LocalSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<T> const& b
   if (rows.size() == 0 || b.extent(1) == 0) return;
   if constexpr (runs_on_host)
     run_on_host(exec, block_, rows, b, c);
+  else if constexpr (!std::is_same_v<Operand, T>)
+    ORTHANT_REQUIRE(false, "sparse products of 16-bit operands run on host processors only");
   else if (library_ == nullptr || rows.size() != csr.num_rows)
     device_->apply(exec, rows, b, c);
   else
@@ -198,5 +203,13 @@ template SparseBlock<float> transposed(SparseBlock<float> const&);
 template SparseBlock<double> transposed(SparseBlock<double> const&);
 template class LocalSpmm<float>;
 template class LocalSpmm<double>;
+#define ORTHANT_INSTANTIATE(T, Operand)                                                                      \
+  template void LocalSpmm<T>::apply(DefaultExec const&, Range, Matrix<Operand> const&, Matrix<T> const&)     \
+      const;
+ORTHANT_INSTANTIATE(float, float)
+ORTHANT_INSTANTIATE(double, double)
+ORTHANT_INSTANTIATE(float, runtime::Bf16Number)
+ORTHANT_INSTANTIATE(float, runtime::Fp16Number)
+#undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::pmm
