@@ -2,7 +2,7 @@
 //
 // Training with operands of A^ in 16 bits: the losses and gradients of fp64 to the bound of the format, on every grid
 // and in both schedules, in mini-batches, pruned and with all parts; and gradients of a mean over many vertices.
-#include "models/batches/gcn_batches.hpp"
+#include "models/batches/mini_batch.hpp"
 #include "models/training/gradient_scale.hpp"
 
 #include "models_fixture.hpp"
