@@ -54,7 +54,7 @@ printf '#include <%s>\n' mpi.h nccl.h fmt/format.h nlohmann/json.hpp >"$build/he
 # nvcc takes fmt 9's consteval format strings only so, and warns of its long doubles.
 fmt_for_nvcc=(-DFMT_USE_CONSTEXPR=1 -diag-suppress 20208)
 if nvcc -std=c++20 -x cu -E "${mpi[@]}" "${fmt_for_nvcc[@]}" "$build/headers.cpp" >/dev/null 2>"$build/headers.log"; then
-  compile src/runtime/comm/nccl_backend.cpp "${mpi[@]}" "${fmt_for_nvcc[@]}" -DOMPI_SKIP_MPICXX -DORTHANT_ENABLE_NCCL
+  compile src/runtime/backends/nccl_backend.cpp "${mpi[@]}" "${fmt_for_nvcc[@]}" -DOMPI_SKIP_MPICXX -DORTHANT_ENABLE_NCCL
   with_nccl=ON
 else
   with_nccl=OFF

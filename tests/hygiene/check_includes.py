@@ -20,7 +20,7 @@ MAY_INCLUDE = {
 # Sub-folders, lowest first: a file includes only its own and those before it. "." is the folder itself, the lowest
 # where it is not named.
 SUB_FOLDERS = {
-    "runtime": ". device numbers observe comm arrays files report machine job",
+    "runtime": ". device numbers observe comm backends arrays files report machine job",
     "graph": ". text arrays write generate read store partition export",
     "pmm": "grid cost kernels vendor gemm spmm matrix product aggregate rows",
     "models": "core training checkpoint plan gnn files batches pruning",

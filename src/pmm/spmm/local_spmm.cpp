@@ -3,7 +3,7 @@
 
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/spmm/local_spmm_device.hpp"
-#include "pmm/spmm/local_spmm_host.hpp"
+#include "pmm/spmm/local_spmm_host_ways.hpp"
 #include "pmm/spmm/local_spmm_library.hpp"
 #include "runtime/error.hpp"
 
@@ -16,19 +16,6 @@
 namespace orthant::pmm {
 namespace {
 
-/// Host processors: kernels compiled for the widest vectors that this one has (local_spmm_host.hpp).
-template<class T, class Operand>
-struct HostSpmmTask {
-  detail::HostSpmmRows<T, Operand> multiply_rows;
-  detail::HostSpmm<T, Operand> product;
-  Range rows;
-  std::int64_t num_tasks;
-  void operator()(std::int64_t task) const {
-    auto const mine = runtime::balanced_range(rows.size(), num_tasks, task);
-    multiply_rows(product, rows.begin + mine.begin, rows.begin + mine.end);
-  }
-};
-
 /// Null where the View is empty: an absent scale or value.
 template<class T>
 T const* pointer_or_null(Vector<T> const& view) {
@@ -36,25 +23,24 @@ T const* pointer_or_null(Vector<T> const& view) {
 }
 
 template<class T, class Operand>
-void run_on_host(DefaultExec const& exec, SparseBlock<T> const& a, Range rows, Matrix<Operand> const& b,
-                 Matrix<T> const& c) {
-  static auto const multiply_rows = detail::supported_spmm_rows<T, Operand>().back();
-  auto const width = b.extent(1);
-  // Rows differ in length: with several threads, more tasks than threads.
-  auto const concurrency = static_cast<std::int64_t>(exec.concurrency());
-  auto const num_tasks = concurrency == 1 ? 1 : std::min(rows.size(), 16 * concurrency);
-  HostSpmmTask<T, Operand> const task{
-      multiply_rows,
-      {a.csr.num_rows, a.csr.num_columns, a.csr.row_offsets.data(), a.csr.columns.data(),
-       pointer_or_null(a.csr.values), pointer_or_null(a.row_scale), pointer_or_null(a.column_scale),
-       pointer_or_null(a.row_groups), pointer_or_null(a.self_columns), pointer_or_null(a.self_scale),
-       b.data(), static_cast<std::int64_t>(width), c.data(), static_cast<std::int64_t>(width), width},
-      rows,
-      num_tasks};
-  Kokkos::parallel_for(
-      "orthant::pmm::spmm",
-      Kokkos::RangePolicy<DefaultExec, std::int64_t, Kokkos::Schedule<Kokkos::Dynamic>>(exec, 0, num_tasks),
-      task);
+detail::HostSpmm<T, Operand> host_product(SparseBlock<T> const& a, Matrix<Operand> const& b,
+                                          Matrix<T> const& c) {
+  auto const width = static_cast<std::int64_t>(b.extent(1));
+  return {a.csr.num_rows,
+          a.csr.num_columns,
+          a.csr.row_offsets.data(),
+          a.csr.columns.data(),
+          pointer_or_null(a.csr.values),
+          pointer_or_null(a.row_scale),
+          pointer_or_null(a.column_scale),
+          pointer_or_null(a.row_groups),
+          pointer_or_null(a.self_columns),
+          pointer_or_null(a.self_scale),
+          b.data(),
+          width,
+          c.data(),
+          width,
+          b.extent(1)};
 }
 
 template<class View>
@@ -169,7 +155,7 @@ void LocalSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<Operand> co
                   " times B ", b.extent(0), " x ", b.extent(1));
   if (rows.size() == 0 || b.extent(1) == 0) return;
   if constexpr (runs_on_host)
-    run_on_host(exec, block_, rows, b, c);
+    detail::run_host_spmm(exec, host_product(block_, b, c), rows);
   else if constexpr (!std::is_same_v<Operand, T>)
     ORTHANT_REQUIRE(false, "sparse products of 16-bit operands run on host processors only");
   else if (library_ == nullptr || rows.size() != csr.num_rows)
@@ -179,20 +165,32 @@ void LocalSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<Operand> co
 }
 
 template<class T>
-std::string LocalSpmm<T>::way_of([[maybe_unused]] std::int64_t width) const {
-  if constexpr (!runs_on_host)
-    if (library_ != nullptr) return library_->choice(static_cast<std::size_t>(width));
-  return "own";
+std::string LocalSpmm<T>::way_of(std::int64_t width) const {
+  if constexpr (runs_on_host) {
+    detail::HostSpmm<T> size;
+    size.row_offsets = block_.csr.row_offsets.data();
+    size.num_columns = block_.csr.num_columns;
+    size.width = static_cast<std::size_t>(width);
+    size.b_stride = width;
+    return detail::chosen_way(size, {0, block_.csr.num_rows});
+  } else {
+    return library_ == nullptr ? "own" : library_->choice(static_cast<std::size_t>(width));
+  }
 }
 
 template<class T>
 std::vector<SpmmWay> LocalSpmm<T>::ways(DefaultExec const& exec, Matrix<T> const& b,
                                         Matrix<T> const& c) const {
   std::vector<SpmmWay> ways;
+  Range const rows{0, block_.csr.num_rows};
   if constexpr (runs_on_host) {
-    ways.push_back({"own", [*this, exec, b, c] { apply(exec, {0, block_.csr.num_rows}, b, c); }});
+    auto const product = host_product(block_, b, c);
+    for (auto const way : detail::ways_of(product, rows))
+      ways.push_back({detail::name_of(way), [*this, exec, product, rows, way, b, c] {
+                        detail::run_host_spmm(exec, product, rows, way);
+                      }});
   } else {
-    ways.push_back({"own", [*this, exec, b, c] { device_->apply(exec, {0, block_.csr.num_rows}, b, c); }});
+    ways.push_back({"own", [*this, exec, rows, b, c] { device_->apply(exec, rows, b, c); }});
     if (library_ != nullptr)
       if (auto way = library_->fastest(exec, b, c); way.run) ways.push_back(std::move(way));
   }

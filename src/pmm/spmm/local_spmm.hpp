@@ -65,7 +65,7 @@ class LibrarySpmm; // local_spmm_library.hpp
 
 /// One of the ways to compute a product, for benchmarks that compare them.
 struct SpmmWay {
-  std::string name; // "own" or the library's algorithm
+  std::string name; // the host's way (local_spmm_host_ways.hpp); on a device "own" or the library's algorithm
   std::function<void()> run{};
 };
 
@@ -93,11 +93,11 @@ class LocalSpmm {
   template<class Operand>
   void apply(DefaultExec const& exec, Range rows, Matrix<Operand> const& b, Matrix<T> const& c) const;
 
-  /// Which way apply() takes for whole products of this width; "" where it has not been asked yet.
+  /// Which way apply() takes for whole products of this width; "" if it has not been asked yet, or still tries them.
   [[nodiscard]] std::string way_of(std::int64_t width) const;
 
-  /// The ways that apply() chooses from: Orthant's kernel, and on a device the library's fastest algorithm
-  /// where the block is fixed and the library takes it. Tries them, which waits, allocates and writes C.
+  /// The ways that apply() chooses from: on a host Orthant's own; on a device its kernel, and the library's fastest
+  /// algorithm if the block is fixed and the library takes it, which tries them, waits, allocates and writes C.
   [[nodiscard]] std::vector<SpmmWay> ways(DefaultExec const& exec, Matrix<T> const& b,
                                           Matrix<T> const& c) const;
 

@@ -29,6 +29,7 @@ struct HostSpmm {
   T* c = nullptr;
   std::int64_t c_stride = 0;
   std::size_t width = 0;
+  bool fetches_ahead = false; // prefetches rows of B that lie ahead
 };
 
 /// Rows [begin, end) of the product.

@@ -52,6 +52,14 @@ TEST_P(ChunkLimit, LengthsOnBothSidesEqualSerial) {
 
 INSTANTIATE_TEST_SUITE_P(Elements, ChunkLimit, ::testing::Values(1, 7, 1000));
 
+// Sums that are scattered within a node are added in pieces of 256 KiB, or of the chunk limit.
+TEST(LongLengths, EqualSerial) {
+  Communicator const world(MPI_COMM_WORLD, "world");
+  Exercises<float, InVector>(world, 5, Mode::blocking, {16'384, 200'001}).all();
+  world.set_chunk_limit(3'000);
+  Exercises<double, InVector>(world, 5, Mode::blocking, {16'384, 20'001}).all();
+}
+
 TEST(ChunkLimit, IsRefusedOutsideItsRange) {
   Communicator const world(MPI_COMM_WORLD, "world");
 

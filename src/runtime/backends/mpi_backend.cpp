@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/backends/mpi_exchange.hpp"
 #include "runtime/comm/collectives.hpp"
-#include "runtime/comm/mpi_exchange.hpp"
 #include "runtime/comm/progress.hpp"
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>

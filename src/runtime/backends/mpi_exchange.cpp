@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/comm/mpi_exchange.hpp"
+#include "runtime/backends/mpi_exchange.hpp"
 
 #include "runtime/comm/progress.hpp"
 #include "runtime/error.hpp"
@@ -12,10 +12,6 @@
 
 namespace orthant::runtime::detail {
 namespace {
-
-constexpr int pairwise_tag = max_user_tag + 1;
-constexpr int first_gather_tag = pairwise_tag + 1;
-static_assert(first_gather_tag + MatchTags::num_tags <= 32'767, "what MPI promises");
 
 MPI_Datatype mpi_type(DataType type) {
   switch (type) {
@@ -92,18 +88,11 @@ struct Part {
   std::int64_t count;
 };
 
-/// work(offset, length) over [0, count) in pieces of at most `limit`.
-template<class Work>
-void for_each_chunk(std::int64_t count, std::int64_t limit, Work&& work) {
-  for (std::int64_t offset = 0; offset < count; offset += limit)
-    work(offset, static_cast<int>(std::min(limit, count - offset)));
-}
-
 } // namespace
 
 MpiExchange::~MpiExchange() {
   // Only reached with open requests while an error unwinds: the job is ending, and waiting could hang it.
-  comm_.give_back(std::move(ints_));
+  comm_.give_back(std::move(scratch_));
 }
 
 MPI_Request* MpiExchange::next_request() {
@@ -111,8 +100,8 @@ MPI_Request* MpiExchange::next_request() {
 }
 
 int* MpiExchange::lend_ints(std::size_t count) {
-  ints_ = comm_.lend_scratch(count * sizeof(int));
-  return reinterpret_cast<int*>(ints_.data());
+  scratch_ = comm_.lend_scratch(count * sizeof(int));
+  return reinterpret_cast<int*>(scratch_.data());
 }
 
 void MpiExchange::copy(Call const& call, void* into, void const* from, std::int64_t count) const {
@@ -260,6 +249,7 @@ void MpiExchange::all_gather(Call const& call) {
 }
 
 void MpiExchange::reduce_scatter(Call const& call) {
+  if (goes_by_pairs(call)) return reduce_scatter_by_pairs(call);
   auto const size = comm_.size();
   auto const op = mpi_op(call.reduction);
   auto const part = [&](int r) {

@@ -6,13 +6,28 @@
 
 #include "runtime/comm/backend.hpp"
 #include "runtime/comm/communicator.hpp"
+#include "runtime/comm/progress.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <mpi.h>
 #include <vector>
 
 namespace orthant::runtime::detail {
+
+// Tags that keep the messages of operations apart.
+inline constexpr int pairwise_tag = max_user_tag + 1;
+inline constexpr int reduce_scatter_tag = pairwise_tag + 1;
+inline constexpr int first_gather_tag = reduce_scatter_tag + 1;
+static_assert(first_gather_tag + MatchTags::num_tags <= 32'767, "what MPI promises");
+
+/// work(offset, length) over [0, count) in pieces of at most `limit`.
+template<class Work>
+void for_each_chunk(std::int64_t count, std::int64_t limit, Work&& work) {
+  for (std::int64_t offset = 0; offset < count; offset += limit)
+    work(offset, static_cast<int>(std::min(limit, count - offset)));
+}
 
 /// MPI calls of one operation on host (or device-aware) memory. `begin` issues them, in blocking mode to
 /// their end; `finish` waits. Buffers and counts of `call` are lent until then.
@@ -32,6 +47,8 @@ class MpiExchange final : public Exchange {
   void broadcast(void* data, std::int64_t count, int root);
   void all_gather(Call const& call);
   void reduce_scatter(Call const& call);
+  [[nodiscard]] bool goes_by_pairs(Call const& call) const;
+  void reduce_scatter_by_pairs(Call const& call);
   void all_to_all(Call const& call);
   void point_to_point(Call const& call);
   void pairwise(Call const& call);
@@ -55,7 +72,8 @@ class MpiExchange final : public Exchange {
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
   std::size_t element_bytes_ = 0;
   std::vector<MPI_Request> requests_;
-  std::vector<std::byte> ints_; // 32-bit counts and displacements that MPI reads until the end
+  std::vector<std::byte>
+      scratch_; // counts and displacements that MPI reads until the end, or numbers to be added
 };
 
 } // namespace orthant::runtime::detail

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/spmm/local_spmm_host_ways.hpp"
+
+#include "pmm/kernels/host_parts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <tuple>
+
+namespace orthant::pmm::detail {
+namespace {
+
+using runtime::DefaultExec;
+using runtime::Range;
+
+// Two cache lines: narrower strips read the block's columns more often, wider ones leave the second cache level.
+// Measured on an Intel with 2 MiB of it, 48,980 vertices and 51 non-zeros per row: 128 floats take 29 ms in strips
+// of two lines, 31 to 35 in strips of one or four, 37 in whole rows, 52 with rows fetched ahead.
+constexpr std::size_t strip_bytes = 128;
+constexpr std::int64_t most_copied_bytes = std::int64_t{8} << 20;
+// The copy reads and writes each row of B once; a product gathers each nnz / columns times.
+constexpr std::int64_t least_gathers_per_row = 4;
+
+constexpr std::array every_way{HostWay::fetched_ahead, HostWay::plain, HostWay::strips};
+
+template<class T, class B>
+std::int64_t num_nonzeros(HostSpmm<T, B> const& product, Range rows) {
+  return product.row_offsets[rows.end] - product.row_offsets[rows.begin];
+}
+
+/// Strips of about strip_bytes; the last one takes what is left, so that none is a sliver.
+template<class B>
+struct Strips {
+  std::size_t width;
+  std::size_t count;
+  template<class T>
+  explicit Strips(HostSpmm<T, B> const& product)
+      : width(strip_bytes / sizeof(B)),
+        count(std::max<std::size_t>(product.width / width, 1)) {}
+  [[nodiscard]] std::size_t widest(std::size_t num_columns) const {
+    return num_columns - (count - 1) * width;
+  }
+};
+
+/// Rows of the copy begin at cache lines.
+template<class T>
+std::int64_t copied_stride(std::size_t width) {
+  constexpr auto per_line = 64 / sizeof(T);
+  return static_cast<std::int64_t>((width + per_line - 1) / per_line * per_line);
+}
+
+/// The calling thread's memory for a strip, as large as its largest strip so far.
+template<class T>
+T* strip_memory(std::size_t count) {
+  struct Delete {
+    void operator()(T* numbers) const { ::operator delete[](numbers, std::align_val_t{64}); }
+  };
+  thread_local std::unique_ptr<T[], Delete> memory;
+  thread_local std::size_t size = 0;
+  if (size < count) {
+    memory.reset();
+    size = 0;
+    memory.reset(static_cast<T*>(::operator new[](count * sizeof(T), std::align_val_t{64})));
+    size = count;
+  }
+  return memory.get();
+}
+
+template<class T, class B>
+void multiply_whole_rows(DefaultExec const& exec, HostSpmm<T, B> const& product, Range rows) {
+  static auto const multiply_rows = supported_spmm_rows<T, B>().back();
+  // Rows differ in length: with several threads, more tasks than threads.
+  auto const concurrency = static_cast<std::int64_t>(exec.concurrency());
+  auto const num_tasks = concurrency == 1 ? 1 : std::min(rows.size(), 16 * concurrency);
+  if constexpr (runs_on_host)
+    Kokkos::parallel_for(
+        "orthant::pmm::spmm",
+        Kokkos::RangePolicy<DefaultExec, std::int64_t, Kokkos::Schedule<Kokkos::Dynamic>>(exec, 0, num_tasks),
+        [=](std::int64_t task) {
+          auto const mine = runtime::balanced_range(rows.size(), num_tasks, task);
+          multiply_rows(product, rows.begin + mine.begin, rows.begin + mine.end);
+        });
+}
+
+template<class T, class B>
+void multiply_in_strips(DefaultExec const& exec, HostSpmm<T, B> const& product, Range rows) {
+  Strips<B> const strips(product);
+  auto const most = static_cast<std::size_t>(copied_stride<B>(strips.widest(product.width)));
+  auto* const copy = strip_memory<B>(static_cast<std::size_t>(product.num_columns) * most);
+  for (std::size_t strip = 0; strip < strips.count; ++strip) {
+    auto const first = strip * strips.width;
+    auto const width = strip + 1 < strips.count ? strips.width : product.width - first;
+    auto const stride = copied_stride<B>(width);
+    auto const* const b = product.b + first;
+    for_each_part(exec, "orthant::pmm::spmm", product.num_columns,
+                  [=, from_stride = product.b_stride](std::int64_t begin, std::int64_t end) {
+                    for (auto row = begin; row < end; ++row)
+                      std::copy_n(b + row * from_stride, width, copy + row * stride);
+                  });
+    auto part = product;
+    part.b = copy;
+    part.b_stride = stride;
+    part.c += first;
+    part.width = width;
+    multiply_whole_rows(exec, part, rows);
+  }
+}
+
+/// The times of each way for products of one size.
+class Trial {
+ public:
+  /// The way to take now: the fastest, once each has been tried often enough.
+  [[nodiscard]] HostWay next(std::span<HostWay const> ways) const {
+    return *std::ranges::min_element(ways, {}, [&](HostWay way) {
+      auto const& tried = tried_[static_cast<std::size_t>(way)];
+      return is_over(ways) ? tried.seconds : tried.count;
+    });
+  }
+  [[nodiscard]] bool is_over(std::span<HostWay const> ways) const {
+    return std::ranges::all_of(
+        ways, [this](HostWay way) { return tried_[static_cast<std::size_t>(way)].count >= tries_per_way; });
+  }
+  void add(HostWay way, double seconds) {
+    auto& tried = tried_[static_cast<std::size_t>(way)];
+    ++tried.count;
+    tried.seconds = std::min(tried.seconds, seconds);
+  }
+
+ private:
+  static constexpr int tries_per_way = 3;
+  struct Tried {
+    int count = 0;
+    double seconds = std::numeric_limits<double>::infinity();
+  };
+  std::array<Tried, every_way.size()> tried_{};
+};
+
+/// The program's trials by size.
+class Trials {
+ public:
+  using Size =
+      std::tuple<std::size_t, std::size_t, int, int>; // of a number, width, magnitudes of columns, non-zeros
+
+  template<class T, class B>
+  static Size size_of(HostSpmm<T, B> const& product, Range rows) {
+    auto const magnitude = [](std::int64_t count) {
+      return std::bit_width(static_cast<std::uint64_t>(count));
+    };
+    return {sizeof(B), product.width, magnitude(product.num_columns), magnitude(num_nonzeros(product, rows))};
+  }
+  Trial of(Size const& size) {
+    std::scoped_lock const lock(mutex_);
+    return trials_[size];
+  }
+  void add(Size const& size, HostWay way, double seconds) {
+    std::scoped_lock const lock(mutex_);
+    trials_[size].add(way, seconds);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Size, Trial> trials_;
+};
+
+Trials& trials() {
+  static Trials all;
+  return all;
+}
+
+} // namespace
+
+std::string name_of(HostWay way) {
+  switch (way) {
+  case HostWay::fetched_ahead:
+    return "rows fetched ahead";
+  case HostWay::plain:
+    return "rows";
+  case HostWay::strips:
+    break;
+  }
+  return "strips";
+}
+
+template<class T, class B>
+std::span<HostWay const> ways_of(HostSpmm<T, B> const& product, Range rows) {
+  Strips<B> const strips(product);
+  auto const stride = copied_stride<B>(strips.widest(product.width));
+  auto const copy_pays = num_nonzeros(product, rows) / least_gathers_per_row >= product.num_columns;
+  auto const changes_nothing = strips.count == 1 && stride == product.b_stride;
+  auto const fits = product.num_columns * stride * std::int64_t{sizeof(B)} <= most_copied_bytes;
+  std::span<HostWay const> const ways(every_way);
+  return copy_pays && fits && !changes_nothing ? ways : ways.first(2);
+}
+
+template<class T, class B>
+void run_host_spmm(DefaultExec const& exec, HostSpmm<T, B> const& product, Range rows, HostWay way) {
+  auto taken = product;
+  taken.fetches_ahead = way == HostWay::fetched_ahead;
+  if (way == HostWay::strips)
+    multiply_in_strips(exec, taken, rows);
+  else
+    multiply_whole_rows(exec, taken, rows);
+}
+
+template<class T, class B>
+void run_host_spmm(DefaultExec const& exec, HostSpmm<T, B> const& product, Range rows) {
+  auto const ways = ways_of(product, rows);
+  auto const size = Trials::size_of(product, rows);
+  auto const trial = trials().of(size);
+  auto const way = trial.next(ways);
+  if (trial.is_over(ways)) return run_host_spmm(exec, product, rows, way);
+  exec.fence();
+  auto const begin = std::chrono::steady_clock::now();
+  run_host_spmm(exec, product, rows, way);
+  exec.fence();
+  std::chrono::duration<double> const seconds = std::chrono::steady_clock::now() - begin;
+  // Ranges of one size can differ in length.
+  auto const work = std::max<std::int64_t>(num_nonzeros(product, rows), 1);
+  trials().add(size, way, seconds.count() / static_cast<double>(work));
+}
+
+template<class T, class B>
+std::string chosen_way(HostSpmm<T, B> const& product, Range rows) {
+  auto const ways = ways_of(product, rows);
+  auto const trial = trials().of(Trials::size_of(product, rows));
+  return trial.is_over(ways) ? name_of(trial.next(ways)) : "";
+}
+
+#define ORTHANT_HOST_SPMM(T, B)                                                                              \
+  template std::span<HostWay const> ways_of(HostSpmm<T, B> const&, Range);                                   \
+  template void run_host_spmm(DefaultExec const&, HostSpmm<T, B> const&, Range, HostWay);                    \
+  template void run_host_spmm(DefaultExec const&, HostSpmm<T, B> const&, Range);                             \
+  template std::string chosen_way(HostSpmm<T, B> const&, Range);
+ORTHANT_HOST_SPMM(float, float)
+ORTHANT_HOST_SPMM(double, double)
+ORTHANT_HOST_SPMM(float, runtime::Bf16Number)
+ORTHANT_HOST_SPMM(float, runtime::Fp16Number)
+#undef ORTHANT_HOST_SPMM
+
+} // namespace orthant::pmm::detail
