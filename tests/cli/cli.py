@@ -10,11 +10,12 @@ from help_pages import COMMANDS, help_of, info, overview, version
 from mistakes import MISTAKES, environment_mistake, files, mistakes
 from plans import plan_of_counts, plan_of_options, plan_of_store, plan_of_times, plan_without_grids
 from program import attempt_all
-from runs import bench, bench_grid, gather, gemm_math, hang, parts, precedence, prune, rates, trace
+from runs import bench, bench_grid, gather, gemm_math, hang, operand_dtype, parts, precedence, prune, rates, trace
 
 PARTS = {
     "help": [(help_of, command) for command in COMMANDS] + [(overview,), (version,)],
-    "run": [(hang,), (info,), (bench,), (bench_grid,), (precedence,), (gemm_math,), (gather,), (prune,), (trace,), (parts,), (rates,)],
+    "run": [(hang,), (info,), (bench,), (bench_grid,), (precedence,), (gemm_math,), (operand_dtype,), (gather,), (prune,),
+            (trace,), (parts,), (rates,)],
     "bench": [(spmm, "fp32", 4), (spmm, "fp64", 8), (spmm_graphs,), (spmm_table,), (gemm, "fp32", 4), (gemm, "fp64", 8),
               (epoch_of, [], 12), (epoch_of, ["--dropout", "0", "--overlap", "off", "--compute-dtype", "fp64"], 6),
               (epoch_of, ["--trainable-features", "--order", "aggregate", "--device-graph", "off"], 28, 2 * 3 * (6 * 8 + 8 * 3)),

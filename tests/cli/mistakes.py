@@ -94,6 +94,10 @@ MISTAKES = [
     (["bench", "epoch"], r"give one of --graph graph\.h5 and --dataset"),
     (["bench", "epoch", "--dataset", "karate", "--epochs", "0"], r"--epochs 0: at least one epoch"),
     (["bench", "epoch", "--dataset", "karate", "--compute-dtype", "fp64", "--comm-dtype", "bf16"], r"bf16 carries fp32"),
+    (["train", "--dataset", "karate", "--operand-dtype", "bf1"], r"'bf1' is none of .*bf16"),
+    (["train", "--dataset", "karate", "--compute-dtype", "fp64", "--operand-dtype", "fp16"], r"--operand-dtype fp16 rounds fp32"),
+    (["bench", "epoch", "--dataset", "karate", "--compute-dtype", "fp64", "--operand-dtype", "bf16"], r"bf16 rounds fp32"),
+    (["plan", "--vertices", "9", "--nonzeros", "9", "--widths", "5-3", "--operand-dtype", "tf32"], r"'tf32' is none of"),
     (["bench", "epoch", "--batch", "5"], r"no option '--batch'"),
 ]
 

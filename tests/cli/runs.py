@@ -147,6 +147,43 @@ def gemm_math(ranks):
             expect_mistake(ranks, command + ["--gemm-math", "tf32"], r"--gemm-math tf32 needs a build")
 
 
+def operand_dtype(ranks):
+    """16-bit operands of A^: nearly the losses of fp32, half the gathered bytes, in metrics and checkpoints."""
+    few = ["train", "--dataset", "sbm:vertices=300,features=8,classes=4", "--hidden", "16", "--dropout", "0"]
+    three = [*few, "--epochs", "3"]
+
+    def records(*arguments):
+        with tempfile.TemporaryDirectory() as folder:
+            metrics = os.path.join(folder, "run.jsonl")
+            expect_success(ranks, [*three, *arguments, "--metrics", metrics])
+            with open(metrics, encoding="utf-8") as file:
+                return [json.loads(line) for line in file]
+
+    def losses(lines):
+        return [line["loss"] for line in lines if line["event"] == "epoch"]
+
+    for schedule in (["--schedule", "rows"], ["--schedule", "pmm3d"], ["--schedule", "rows", "--prune", "on"],
+                     ["--schedule", "rows", "--mode", "minibatch", "--batch", "64"]):
+        exact = losses(records(*schedule))
+        for dtype, unit in (("bf16", 2**-8), ("fp16", 2**-11)):
+            lines = records(*schedule, "--operand-dtype", dtype)
+            if lines[0]["configuration"]["operand-dtype"] != dtype:
+                raise Failure(f"{lines[0]}")
+            rounded = losses(lines)
+            if rounded == exact or any(abs(x - y) > 8 * unit * y for x, y in zip(rounded, exact)):
+                raise Failure(f"{schedule}, {dtype}: {rounded} for {exact}")
+    epoch = [*few[1:3], "--epochs", "1", "--stream-mib", "1", "--gemm-size", "64", "--schedule", "rows"]
+    whole, half = (bench_lines(ranks, epoch + more, of="epoch")[-1]["spmm_gathered_bytes"]
+                   for more in ([], ["--operand-dtype", "bf16"]))
+    if whole != 2 * half:
+        raise Failure(f"gathers {half} bytes in place of {whole}")
+    with tempfile.TemporaryDirectory() as folder:
+        expect_success(ranks, [*three, "--operand-dtype", "bf16", "--checkpoint", folder])
+        longer = [*few, "--epochs", "4", "--checkpoint", folder, "--resume", "auto"]
+        expect_mistake(ranks, longer, r"its --operand-dtype is bf16, here it is fp32.*--resume-override precision")
+        expect_success(ranks, [*longer, "--resume-override", "precision"])
+
+
 def gather(ranks):
     """Which rows move between owners of vertices is said, with the share that was found."""
     few = ["train", "--dataset", "ring:vertices=200,features=4,classes=3", "--epochs", "1", "--grid", f"1x{ranks}x1x1"]

@@ -55,7 +55,7 @@ TEST_P(GatherTest, LossesAreThoseOfWholeSlabs) {
   for (auto const& the_case : cases()) {
     SCOPED_TRACE(the_case.name);
     auto settings = the_case.settings;
-    settings.wire = runtime::Wire::native; // the other one carries fp32
+    settings.wire = settings.operand_format = runtime::Wire::native; // the others are for fp32
     auto const store = the_case.store(world_);
 
     auto const needed = train<double>(grid_, store, settings, training);

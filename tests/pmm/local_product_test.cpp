@@ -25,7 +25,8 @@ Matrix<T> device_matrix(Dense const& whole) {
   auto const host = Kokkos::create_mirror_view(matrix);
   for (std::int64_t i = 0; i < whole.rows; ++i)
     for (std::int64_t j = 0; j < whole.columns; ++j)
-      host(static_cast<std::size_t>(i), static_cast<std::size_t>(j)) = static_cast<T>(whole(i, j));
+      host(static_cast<std::size_t>(i), static_cast<std::size_t>(j)) =
+          T(static_cast<runtime::SumOf<T>>(whole(i, j)));
   Kokkos::deep_copy(matrix, host);
   return matrix;
 }
@@ -52,7 +53,7 @@ void expect_equal(Matrix<T> const& matrix, Dense const& whole, std::string const
           << what << ", row " << i << ", column " << j;
 }
 
-template<class T>
+template<class T, class Operand = T>
 void expect_spmm_of_every_width() {
   for (int variant = 0; variant < 4; ++variant) {
     SparseRecipe const recipe{41, variant % 2 == 1, variant >= 2};
@@ -66,8 +67,8 @@ void expect_spmm_of_every_width() {
       auto const ab = device_matrix<T>(make_dense(19, width, stain));
       auto const atc = device_matrix<T>(make_dense(26, width, stain));
 
-      spmm.apply(DefaultExec(), {0, 19}, device_matrix<T>(b), ab);
-      adjoint.apply(DefaultExec(), {0, 26}, device_matrix<T>(c), atc);
+      spmm.apply(DefaultExec(), {0, 19}, device_matrix<Operand>(b), ab);
+      adjoint.apply(DefaultExec(), {0, 26}, device_matrix<Operand>(c), atc);
 
       auto const what = "width " + std::to_string(width) + ", variant " + std::to_string(variant);
       expect_equal(ab, product(a, b), what);
@@ -81,6 +82,11 @@ TEST(LocalSpmm, EqualsSerialLoopsAtEveryWidthInSinglePrecision) {
 }
 TEST(LocalSpmm, EqualsSerialLoopsAtEveryWidthInDoublePrecision) {
   expect_spmm_of_every_width<double>();
+}
+TEST(LocalSpmm, EqualsSerialLoopsAtEveryWidthOf16BitOperands) {
+  if (!runs_on_host) GTEST_SKIP() << "16-bit operands are for hosts";
+  expect_spmm_of_every_width<float, runtime::Bf16Number>();
+  expect_spmm_of_every_width<float, runtime::Fp16Number>();
 }
 
 /// On a device the first product of a width tries the vendor's library and later ones use what was faster; a
@@ -193,7 +199,7 @@ TEST(LocalSpmm, WritesTheRowsAskedForAndNoOthers) {
 }
 
 /// Rows of a sampled batch: two groups with column scales of their own, some rows with a self loop apart.
-template<class T>
+template<class T, class Operand = T>
 void expect_groups_and_self_loops() {
   SparseRecipe const recipe{47, false, true};
   auto block = sparse_block<T>(recipe, {0, 19}, {0, 26});
@@ -224,7 +230,7 @@ void expect_groups_and_self_loops() {
   for (auto const width : {1, 3, 16, 47, 64, 130}) {
     auto const b = make_dense(26, width, [](auto i, auto j) { return small_integer(6, i, j); });
     auto const c = device_matrix<T>(make_dense(19, width, [](auto, auto) { return 12345.0; }));
-    spmm.apply(DefaultExec(), {0, 19}, device_matrix<T>(b), c);
+    spmm.apply(DefaultExec(), {0, 19}, device_matrix<Operand>(b), c);
     expect_equal(c, product(a, b), "width " + std::to_string(width));
   }
   EXPECT_THROW((void)transposed(block), runtime::Error);
@@ -235,6 +241,10 @@ void expect_groups_and_self_loops() {
 TEST(LocalSpmm, RowGroupsChooseColumnScalesAndSelfLoopsLieApart) {
   expect_groups_and_self_loops<float>();
   expect_groups_and_self_loops<double>();
+  if constexpr (runs_on_host) {
+    expect_groups_and_self_loops<float, runtime::Bf16Number>();
+    expect_groups_and_self_loops<float, runtime::Fp16Number>();
+  }
 }
 
 TEST(LocalSpmm, EmptyBlocksGiveZeroRowsOrNothing) {

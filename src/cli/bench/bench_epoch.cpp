@@ -108,7 +108,9 @@ class BareEpoch {
     if (!p.is_sparse) {
       sums[1] = static_cast<double>(p.m * p.k + p.k * p.n + p.m * p.n) * sizeof(T);
     } else {
-      auto const bytes = bytes_of(kernels_[i].block(), p.n);
+      auto const operand_bytes =
+          runtime::encoding_of(p.operand_format).encoded_bytes(1, std::int64_t{sizeof(T)});
+      auto const bytes = bytes_of(kernels_[i].block(), p.n, operand_bytes);
       auto const nonzeros = kernels_[i].block().csr.num_nonzeros();
       sums = {bytes.gathered, bytes.compulsory, 2.0 * static_cast<double>(nonzeros * p.n)};
     }
@@ -255,6 +257,7 @@ nlohmann::ordered_json begin_epoch_line(Context const& context, pmm::ProcessGrid
   line["dtype"] = o.compute_dtype;
   line["gemm_math"] = o.gemm_math;
   line["comm_dtype"] = o.comm_dtype;
+  line["operand_dtype"] = o.operand_dtype;
   line["overlap"] = o.overlap;
   line["order"] = o.order;
   line["schedule"] = std::string(models::name_of(schedule));

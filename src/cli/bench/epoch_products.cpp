@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/bench/epoch_products.hpp"
 
+#include "pmm/kernels/rounding.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace orthant::cli {
 namespace {
@@ -23,6 +25,19 @@ Vector<T> make_operand(std::int64_t count) {
         result(static_cast<std::size_t>(i)) = static_cast<T>(i * 7919 % 1009) / T{1009} - T{0.5};
       });
   return result;
+}
+
+template<class Number>
+Vector<Number> rounded(Vector<float> const& numbers) {
+  auto const result = runtime::make_zeros<Number>("orthant::cli::operand", numbers.extent(0));
+  pmm::round_numbers(DefaultExec(), numbers, result);
+  return result;
+}
+
+/// Whether the operands of a sparse product are in that format.
+bool have_format(std::vector<LocalProduct> const& products, runtime::Wire format) {
+  return std::ranges::any_of(
+      products, [=](LocalProduct const& p) { return p.is_sparse && p.operand_format == format; });
 }
 
 /// Numbers of the largest operands; sparse ones lie elsewhere.
@@ -56,12 +71,20 @@ ProductOperands<T>::ProductOperands(std::vector<LocalProduct> const& products) {
   left_ = make_operand<T>(sizes.left);
   right_ = make_operand<T>(sizes.right);
   result_ = make_operand<T>(sizes.result);
+  if constexpr (std::is_same_v<T, float>) {
+    if (have_format(products, runtime::Wire::bf16)) right_bf16_ = rounded<runtime::Bf16Number>(right_);
+    if (have_format(products, runtime::Wire::fp16)) right_fp16_ = rounded<runtime::Fp16Number>(right_);
+  }
 }
 
 template<class T>
 std::int64_t ProductOperands<T>::num_bytes(std::vector<LocalProduct> const& products) {
   auto const sizes = largest_of(products);
-  return (sizes.left + sizes.right + sizes.result) * static_cast<std::int64_t>(sizeof(T));
+  auto const num_rounded =
+      have_format(products, runtime::Wire::bf16) || have_format(products, runtime::Wire::fp16) ? sizes.right
+                                                                                               : 0;
+  return (sizes.left + sizes.right + sizes.result) * static_cast<std::int64_t>(sizeof(T)) +
+         num_rounded * static_cast<std::int64_t>(sizeof(runtime::Bf16Number));
 }
 
 template<class T>
@@ -84,8 +107,15 @@ void ProductOperands<T>::multiply(DefaultExec const& exec, LocalProduct const& p
 template<class T>
 void ProductOperands<T>::multiply(DefaultExec const& exec, LocalProduct const& product,
                                   pmm::LocalSpmm<T> const& sparse) const {
-  sparse.apply(exec, {0, product.m}, pmm::as_matrix(right_, product.k, product.n),
-               pmm::as_matrix(result_, product.m, product.n));
+  auto const apply = [&](auto const& right) {
+    sparse.apply(exec, {0, product.m}, pmm::as_matrix(right, product.k, product.n),
+                 pmm::as_matrix(result_, product.m, product.n));
+  };
+  if constexpr (std::is_same_v<T, float>) {
+    if (product.operand_format == runtime::Wire::bf16) return apply(right_bf16_);
+    if (product.operand_format == runtime::Wire::fp16) return apply(right_fp16_);
+  }
+  apply(right_);
 }
 
 template<class T>

@@ -34,6 +34,9 @@ class ProductOperands {
   [[nodiscard]] Panels panels_of(LocalProduct const& product) const;
 
   runtime::Vector<T> left_, right_, result_;
+  // right_, if there are sparse products with operands in that format
+  runtime::Vector<runtime::Bf16Number> right_bf16_;
+  runtime::Vector<runtime::Fp16Number> right_fp16_;
 };
 
 extern template class ProductOperands<float>;

@@ -15,16 +15,20 @@ struct SpmmBytes {
   double compulsory = 0;
 };
 
+/// `operand_bytes`: of a number of B, if that is not T.
 template<class T>
-[[nodiscard]] SpmmBytes bytes_of(pmm::SparseBlock<T> const& block, std::int64_t width) {
+[[nodiscard]] SpmmBytes bytes_of(pmm::SparseBlock<T> const& block, std::int64_t width,
+                                 std::int64_t operand_bytes = sizeof(T)) {
   auto const& csr = block.csr;
-  auto const dense = static_cast<double>(width) * sizeof(T);
+  auto const row_of_b = static_cast<double>(width * operand_bytes);
+  auto const row_of_c = static_cast<double>(width) * sizeof(T);
   auto const matrix =
       csr.row_offsets.extent(0) * sizeof(runtime::Offset) +
       csr.columns.extent(0) * sizeof(runtime::LocalColumn) +
       (csr.values.extent(0) + block.row_scale.extent(0) + block.column_scale.extent(0)) * sizeof(T);
-  return {static_cast<double>(csr.num_nonzeros()) * dense,
-          static_cast<double>(matrix) + static_cast<double>(csr.num_rows + csr.num_columns) * dense};
+  return {static_cast<double>(csr.num_nonzeros()) * row_of_b,
+          static_cast<double>(matrix) + static_cast<double>(csr.num_rows) * row_of_c +
+              static_cast<double>(csr.num_columns) * row_of_b};
 }
 
 } // namespace orthant::cli

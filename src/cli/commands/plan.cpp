@@ -34,6 +34,7 @@ struct PlanOptions {
   bool trainable_features = false;
   std::string schedule = "all";
   std::string comm_dtype = "fp32";
+  std::string operand_dtype = "fp32";
   std::int64_t least_width = 16;
   std::int64_t top = 3;
   bool arrays = false;
@@ -86,6 +87,7 @@ models::GcnSettings settings_of(std::vector<std::int64_t> const& widths, PlanOpt
   settings.dropout = o.dropout;
   settings.trains_features = o.trainable_features;
   settings.wire = wire_of(o.comm_dtype);
+  settings.operand_format = wire_of(o.operand_dtype);
   return settings;
 }
 
@@ -109,7 +111,7 @@ class Answer {
     std::string text;
     if (!options_.json)
       text = fmt::format(
-          "A {} of {} vertices and {} non-zeros on {} rank{}; the wire carries {}\n"
+          "A {} of {} vertices and {} non-zeros on {} rank{}; the wire carries {}{}\n"
           "MB sent: 10^6 bytes per epoch of the rank that sends most; GB: 10^9 bytes of the "
           "rank that holds most;\n"
           "SpMM ms: of an epoch's products with A^, {};\n"
@@ -117,6 +119,7 @@ class Answer {
           "{:<9}{:<14}{:>12}{:>7}{:>12}{:>12}{:>12}{:>9}\n",
           "GCN " + widths_, facts_.num_vertices, models::num_adjacency_entries(facts_), options_.ranks,
           options_.ranks == 1 ? "" : "s", options_.comm_dtype,
+          options_.operand_dtype == "fp32" ? "" : "; A^ is multiplied by " + options_.operand_dtype,
           options_.spmm_table.empty() ? "by an assumed table" : "as measured on " + times_.processor,
           "schedule", "grid", "MB sent", "calls", "GB of A^", "GB arrays", "SpMM ms", "columns");
     for (auto const schedule : schedules_of(options_.schedule)) {
@@ -168,6 +171,7 @@ class Answer {
                                 {"nonzeros", models::num_adjacency_entries(facts_)},
                                 {"widths", widths_},
                                 {"comm_dtype", options_.comm_dtype},
+                                {"operand_dtype", options_.operand_dtype},
                                 {"sent_bytes", cost.sent_bytes},
                                 {"calls", cost.num_calls},
                                 {"pass_bytes", cost.pass_bytes},
@@ -260,6 +264,8 @@ std::unique_ptr<Command> make_plan() {
   command->begin_group("Planning");
   command->option("--schedule", o->schedule, "pmm3d, rows or all of them", one_of({"pmm3d", "rows", "all"}));
   command->option("--comm-dtype", o->comm_dtype, "Numbers on the wire: fp32, bf16 or fp16",
+                  one_of({"fp32", "bf16", "fp16"}));
+  command->option("--operand-dtype", o->operand_dtype, "What A^ is multiplied by: fp32, bf16 or fp16",
                   one_of({"fp32", "bf16", "fp16"}));
   command->option(
       "--least-width", o->least_width,

@@ -59,7 +59,9 @@ constexpr std::array free_options{std::string_view("graph"),
 
 /// The word of --resume-override that lets an option differ, or none.
 std::string group_of(std::string_view option) {
-  if (option == "compute-dtype" || option == "gemm-math" || option == "comm-dtype") return "precision";
+  if (option == "compute-dtype" || option == "gemm-math" || option == "comm-dtype" ||
+      option == "operand-dtype")
+    return "precision";
   if (option == "lr" || option == "lr-schedule" || option == "warmup-steps" || option == "min-lr")
     return "learning-rate";
   return {};

@@ -58,6 +58,7 @@ struct TrainOptions {
   std::string compute_dtype = "fp32";
   std::string gemm_math = "fp32";
   std::string comm_dtype = "fp32";
+  std::string operand_dtype = "fp32";
   std::string overlap = "auto";
   std::string order = "auto";
   std::string schedule = "auto";

@@ -74,6 +74,7 @@ models::GcnSettings model_of(TrainOptions const& o) {
     runtime::throw_user("--spmm-table decides between schedules: it needs --schedule auto");
   settings.overlaps = o.overlap != "off";
   settings.wire = wire_of(o.comm_dtype);
+  settings.operand_format = wire_of(o.operand_dtype);
   settings.seed = static_cast<std::uint64_t>(o.seed);
   return settings;
 }
@@ -171,6 +172,12 @@ void require_fitting_types(TrainOptions const& o) {
   if (o.compute_dtype != "fp32" && o.comm_dtype != "fp32")
     runtime::throw_user("--comm-dtype {} carries fp32; leave it out with --compute-dtype {}", o.comm_dtype,
                         o.compute_dtype);
+  if (o.operand_dtype == "fp32") return;
+  if (o.compute_dtype != "fp32")
+    runtime::throw_user("--operand-dtype {} rounds fp32; leave it out with --compute-dtype {}",
+                        o.operand_dtype, o.compute_dtype);
+  if (!pmm::runs_on_host)
+    runtime::throw_user("--operand-dtype {} works on host processors only so far", o.operand_dtype);
 }
 
 void require_prunable(TrainOptions const& o) {

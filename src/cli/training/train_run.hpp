@@ -21,7 +21,7 @@
 
 namespace orthant::cli {
 
-/// Of --comm-dtype: fp32 is the scalar of training.
+/// Of --comm-dtype and --operand-dtype: fp32 is the scalar of training.
 [[nodiscard]] runtime::Wire wire_of(std::string const& word);
 /// What the options ask for.
 [[nodiscard]] models::GcnSettings model_of(TrainOptions const& options);
@@ -33,7 +33,7 @@ namespace orthant::cli {
 /// Of --schedule, by the times of --spmm-table if it is auto. Collective.
 [[nodiscard]] models::Schedule schedule_of(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
                                            models::GcnSettings const& settings, TrainOptions const& options);
-/// Throws UserError where --comm-dtype does not go with --compute-dtype.
+/// Throws UserError if --comm-dtype or --operand-dtype does not go with --compute-dtype, or not with a device.
 void require_fitting_types(TrainOptions const& options);
 /// Throws UserError if rows are to be pruned where there are no owners of all of them.
 void require_prunable(TrainOptions const& options);

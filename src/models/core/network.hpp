@@ -37,8 +37,9 @@ class Network {
   /// In an order that is the same on all ranks. Their memory stays where it is.
   [[nodiscard]] virtual std::vector<Parameter<T>>& parameters() = 0;
 
-  /// The format of activations and their gradients in flight.
-  [[nodiscard]] virtual runtime::Wire wire() const { return runtime::Wire::native; }
+  /// Of the formats that activations and their gradients pass through, on the wire or as operands, the one with the
+  /// least range: fp16 if it is among them.
+  [[nodiscard]] virtual runtime::Wire narrowest_format() const { return runtime::Wire::native; }
   /// Whether training passes differ in nothing but the parameters, from the second one on: nothing is dropped
   /// out, and no message is checked by the host. Such a pass may be recorded and replayed.
   [[nodiscard]] virtual bool repeats_itself() const { return false; }

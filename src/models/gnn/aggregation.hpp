@@ -32,14 +32,15 @@ class Aggregation {
   virtual void prefetch_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from) = 0;
 };
 
-/// For the layer that `plan` describes, whose messages travel in `wire`. `grid` must outlive it. Throws Error
-/// if the adjacency is not that of the plan's schedule.
+/// For the layer that `plan` describes. `from` is rounded to formats.operand first; 16 bits need T = float and a
+/// host (Error). `grid` must outlive it. Throws Error if the adjacency is not that of the plan's schedule.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
-make_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, runtime::Wire wire,
+make_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, NumberFormats const& formats,
                  Adjacency<T> adjacency, std::shared_ptr<pmm::Workspace<T>> workspace);
 
 /// What it reserves of the workspace.
-void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnLayerPlan const& plan);
+void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnLayerPlan const& plan,
+                              NumberFormats const& formats);
 
 } // namespace orthant::models

@@ -31,7 +31,7 @@ GcnScratchPlan scratch_of(pmm::StepPlan const& step, GcnPlan const& plan, GcnSet
   GcnScratchPlan scratch;
   if (plan.projection) plan_linear_buffers(scratch, step, *plan.projection);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    scratch.add(step, plan.layers[l], needs_input_gradient(plan, l));
+    scratch.add(step, plan.layers[l], needs_input_gradient(plan, l), settings.formats());
     plan_activation_scratch(scratch, step, plan.layers[l], is_normalised(plan, settings, l));
   }
   if (!plan.head) return scratch;
@@ -133,7 +133,7 @@ void Gcn<T>::make_layers(GcnOperands<T> const& operands) {
   GcnLayerOptions options{.has_bias = settings_.has_bias,
                           .needs_input_gradient = settings_.trains_features,
                           .overlaps = settings_.overlaps,
-                          .wire = settings_.wire};
+                          .formats = settings_.formats()};
   if (plan_.projection)
     projection_.emplace(grid_, *plan_.projection, parameters_->projection(), options, scratch_, projected_);
   layers_.reserve(plan_.layers.size());

@@ -65,9 +65,13 @@ class Gcn final : public Network<T> {
   [[nodiscard]] GcnPlan const& plan() const { return plan_; }
   /// What moves between owners of vertices (schedule rows); null: all rows.
   [[nodiscard]] std::shared_ptr<pmm::NeededRows const> const& needed_rows() const { return needed_rows_; }
-  [[nodiscard]] runtime::Wire wire() const override { return settings_.wire; }
+  [[nodiscard]] runtime::Wire narrowest_format() const override {
+    auto const fp16 = runtime::Wire::fp16;
+    return settings_.operand_format == fp16 ? fp16 : settings_.wire;
+  }
   [[nodiscard]] bool repeats_itself() const override {
-    return settings_.dropout == 0 && settings_.wire == runtime::Wire::native;
+    return settings_.dropout == 0 && settings_.wire == runtime::Wire::native &&
+           settings_.operand_format == runtime::Wire::native;
   }
   /// The head counts as one more layer.
   [[nodiscard]] std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const override;

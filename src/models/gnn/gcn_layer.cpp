@@ -23,15 +23,16 @@ GrowingVector<T>& gradient_memory(GcnLayerPlan const& plan, GcnScratch<T>& scrat
 
 } // namespace
 
-void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient) {
+void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient,
+                         NumberFormats const& formats) {
   auto const output = step.block(layer.output);
   gradient = std::max(gradient, output.num_padded);
   if (needs_input_gradient) gradient = std::max(gradient, step.block(layer.input).num_padded);
   middle = std::max(middle, step.block(layer.middle).num_padded);
-  auto const products = products_of(layer, runtime::Wire::native);
+  auto const products = products_of(layer, {});
   for (auto const& product : {products.transform, products.weight_back})
     plan_buffers(workspace, step, product);
-  plan_aggregation_buffers(workspace, step, layer);
+  plan_aggregation_buffers(workspace, step, layer, formats);
   plan_buffers(overlapped, step, products.transform_back);
   pmm::reserve_column_sums(workspace, output.stored_rows.size(), output.columns.size());
 }
@@ -54,7 +55,7 @@ template<class T>
 GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, Adjacency<T> adjacency,
                       GcnLayerParameters<T> parameters, GcnLayerOptions const& options,
                       GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
-    : GcnLayer(grid, p, products_of(p, options.wire), std::move(adjacency), std::move(parameters), options,
+    : GcnLayer(grid, p, products_of(p, options.formats), std::move(adjacency), std::move(parameters), options,
                scratch, memory) {}
 
 template<class T>
@@ -74,7 +75,7 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
           options.needs_input_gradient
               ? pmm::DistMatrix<T>(grid, p.input, lent(grid, p.input, gradient_memory(p, scratch)))
               : pmm::DistMatrix<T>()),
-      aggregation_(make_aggregation<T>(grid, p, options.wire, std::move(adjacency), scratch.workspace)),
+      aggregation_(make_aggregation<T>(grid, p, options.formats, std::move(adjacency), scratch.workspace)),
       transform_(grid, products.transform, scratch.workspace),
       weight_back_(grid, products.weight_back, scratch.workspace),
       transform_back_(grid, products.transform_back, scratch.overlapped) {

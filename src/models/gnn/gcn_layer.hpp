@@ -51,7 +51,8 @@ struct GcnScratchPlan {
   pmm::WorkspacePlan overlapped;
 
   /// Adds what a layer needs.
-  void add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient);
+  void add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient,
+           NumberFormats const& formats);
   /// Lists the arrays.
   void list(pmm::StepPlan& step) const;
 };
@@ -66,8 +67,7 @@ struct GcnLayerOptions {
   /// The caller adds the bias, and leaves the local column sums of dQ in bias_gradient() before backward():
   /// its activation does so in passing.
   bool is_activated = false;
-  runtime::Wire wire =
-      runtime::Wire::native; // of activations and their gradients; weights and theirs: native
+  NumberFormats formats{}; // of activations and their gradients; weights and theirs: native
 };
 
 template<class T>

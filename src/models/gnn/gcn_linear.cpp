@@ -24,9 +24,9 @@ GcnLinear<T>::GcnLinear(pmm::ProcessGrid const& grid, LinearPlan const& plan,
       parameters_(std::move(parameters)),
       output_(grid, plan.output, output.reserve(pmm::block_of(grid, plan.output).num_padded)),
       workspace_(scratch.workspace),
-      product_(grid, products_of(plan, options.wire).product, scratch.workspace),
-      input_back_(grid, products_of(plan, options.wire).input_back, scratch.overlapped),
-      weight_back_(grid, products_of(plan, options.wire).weight_back, scratch.workspace) {
+      product_(grid, products_of(plan, options.formats.wire).product, scratch.workspace),
+      input_back_(grid, products_of(plan, options.formats.wire).input_back, scratch.overlapped),
+      weight_back_(grid, products_of(plan, options.formats.wire).weight_back, scratch.workspace) {
   auto const& block = output_.block();
   pmm::reserve_column_sums(*workspace_, block.stored_rows.size(), block.columns.size());
 }

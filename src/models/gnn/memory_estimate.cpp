@@ -40,7 +40,7 @@ std::int64_t message_bytes(pmm::StepPlan step, GcnPlan const& plan, GcnSettings 
     }
   }
   for (std::size_t l = 0; settings.overlaps && l < plan.layers.size(); ++l) {
-    auto const hidden = products_of(plan.layers[l], settings.wire).transform_back.result;
+    auto const hidden = products_of(plan.layers[l], {}).transform_back.result;
     if (needs_input_gradient(plan, l) && shape.size(hidden.layout.third()) > 1)
       copied = std::max(copied, step.scalar_bytes(step.block(hidden).size()));
   }

@@ -46,6 +46,13 @@ enum class ProductOrder : std::uint8_t { automatic, aggregate_first, transform_f
 /// "auto", "aggregate" or "transform". Throws UserError for another word.
 [[nodiscard]] ProductOrder parse_product_order(std::string_view word);
 
+/// What messages carry, and what activations and gradients are rounded to before they are multiplied by A^. Native:
+/// the scalar of training.
+struct NumberFormats {
+  runtime::Wire wire = runtime::Wire::native;
+  runtime::Wire operand = runtime::Wire::native;
+};
+
 struct GcnShape {
   std::int64_t num_vertices = 0;
   std::vector<std::int64_t> widths; // [layers + 1] of layer 0's input, and of the layers' outputs

@@ -16,17 +16,18 @@ pmm::Placement gradient_of(pmm::Placement weight) {
 
 } // namespace
 
-GcnLayerProducts products_of(GcnLayerPlan const& p, runtime::Wire wire) {
-  pmm::ProductOptions const rounded{.result_wire = wire};
+GcnLayerProducts products_of(GcnLayerPlan const& p, NumberFormats const& formats) {
+  pmm::ProductOptions const rounded{.result_wire = formats.wire};
+  pmm::ProductOptions const sparse{.result_wire = formats.wire, .operand_format = formats.operand};
   if (p.aggregates_first)
-    return {.aggregate = {"H = A F", Form::product, p.adjacency, p.input, p.middle, rounded},
+    return {.aggregate = {"H = A F", Form::product, p.adjacency, p.input, p.middle, sparse},
             .transform = {"Q = H W", Form::product, p.middle, p.weight, p.output, rounded},
-            .aggregate_back = {"dF = A^T dH", Form::right_grad, p.adjacency, p.middle, p.input, rounded},
+            .aggregate_back = {"dF = A^T dH", Form::right_grad, p.adjacency, p.middle, p.input, sparse},
             .weight_back = {"dW = H^T dQ", Form::right_grad, p.middle, p.output, gradient_of(p.weight), {}},
             .transform_back = {"dH = dQ W^T", Form::left_grad, p.output, p.weight, p.middle, rounded}};
-  return {.aggregate = {"Q = A U", Form::product, p.adjacency, p.middle, p.output, rounded},
+  return {.aggregate = {"Q = A U", Form::product, p.adjacency, p.middle, p.output, sparse},
           .transform = {"U = F W", Form::product, p.input, p.weight, p.middle, rounded},
-          .aggregate_back = {"dU = A^T dQ", Form::right_grad, p.adjacency, p.output, p.middle, rounded},
+          .aggregate_back = {"dU = A^T dQ", Form::right_grad, p.adjacency, p.output, p.middle, sparse},
           .weight_back = {"dW = F^T dU", Form::right_grad, p.input, p.middle, gradient_of(p.weight), {}},
           .transform_back = {"dF = dU W^T", Form::left_grad, p.middle, p.weight, p.input, rounded}};
 }
@@ -36,16 +37,19 @@ pmm::CellSizes cells_of(pmm::StepPlan const& step, GcnLayerPlan const& p) {
   return contiguous_cells(step.shape(), step.coordinates(), p.owners.value().roles, p.input.extents.rows);
 }
 
-GcnLayerAggregates aggregates_of(GcnLayerPlan const& p, pmm::CellSizes const& cells, runtime::Wire wire,
-                                 pmm::NeededCountsOfAxes const& needed) {
+GcnLayerAggregates aggregates_of(GcnLayerPlan const& p, pmm::CellSizes const& cells,
+                                 NumberFormats const& formats, pmm::NeededCountsOfAxes const& needed) {
   auto const roles = p.owners.value().roles;
   auto const backward = p.owners->backward;
   auto const hidden_axes = p.owners->hidden_axes;
   auto const width = p.aggregated_width();
   auto const [forward_formula, backward_formula] =
       p.aggregates_first ? std::pair("H = A F", "dF = A^T dH") : std::pair("Q = A U", "dU = A^T dQ");
-  return {{forward_formula, p.adjacency, roles, cells, width, pmm::Flow::forward, wire, needed, hidden_axes},
-          {backward_formula, p.adjacency, roles, cells, width, backward, wire, needed, hidden_axes}};
+  auto const plan = [&](char const* formula, pmm::Flow flow) {
+    return pmm::AggregatePlan{formula, p.adjacency,  roles,  cells,       width,
+                              flow,    formats.wire, needed, hidden_axes, formats.operand};
+  };
+  return {plan(forward_formula, pmm::Flow::forward), plan(backward_formula, backward)};
 }
 
 LinearProducts products_of(LinearPlan const& p, runtime::Wire wire) {

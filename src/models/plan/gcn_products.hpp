@@ -14,8 +14,8 @@ struct GcnLayerProducts {
   pmm::ProductPlan aggregate, transform;
   pmm::ProductPlan aggregate_back, weight_back, transform_back;
 };
-/// Results travel in `wire`, except the gradients of weights, which are never rounded.
-[[nodiscard]] GcnLayerProducts products_of(GcnLayerPlan const& plan, runtime::Wire wire);
+/// Results travel in the wire's format, except the gradients of weights, which are never rounded.
+[[nodiscard]] GcnLayerProducts products_of(GcnLayerPlan const& plan, NumberFormats const& formats);
 
 /// The aggregations of one convolution between owners of vertices, whose cells have these sizes and of which
 /// so many rows move.
@@ -25,7 +25,7 @@ struct GcnLayerAggregates {
 /// The cells of the rank of the list: of what the layer keeps of the graph, or of the whole graph.
 [[nodiscard]] pmm::CellSizes cells_of(pmm::StepPlan const& step, GcnLayerPlan const& plan);
 [[nodiscard]] GcnLayerAggregates aggregates_of(GcnLayerPlan const& plan, pmm::CellSizes const& cells,
-                                               runtime::Wire wire,
+                                               NumberFormats const& formats,
                                                pmm::NeededCountsOfAxes const& needed = {});
 
 /// Of an input projection or a head.

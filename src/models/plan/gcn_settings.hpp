@@ -36,7 +36,11 @@ struct GcnSettings {
   /// move the data themselves.
   pmm::AxisSet hidden_axes{};
   runtime::Wire wire = runtime::Wire::native;
+  /// What activations and gradients are rounded to before they are multiplied by A^. 16 bits: fp32 training, host.
+  runtime::Wire operand_format = runtime::Wire::native;
   std::uint64_t seed = 0;
+
+  [[nodiscard]] NumberFormats formats() const { return {wire, operand_format}; }
 
   [[nodiscard]] std::int64_t num_layers() const {
     return static_cast<std::int64_t>(hidden_widths.size()) + (has_head ? 0 : 1);

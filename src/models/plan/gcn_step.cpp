@@ -87,7 +87,7 @@ class EpochList {
 
   void forward_layer(std::size_t l) {
     auto const& layer = plan_.layers[l];
-    auto const products = products_of(layer, settings_.wire);
+    auto const products = products_of(layer, settings_.formats());
     auto const entries = entries_of_adjacency(layer);
     step_.begin_layer(layer.index);
     plan_residual(layer, false);
@@ -109,7 +109,7 @@ class EpochList {
 
   void backward_layer(std::size_t l) {
     auto const& layer = plan_.layers[l];
-    auto const products = products_of(layer, settings_.wire);
+    auto const products = products_of(layer, settings_.formats());
     auto const entries = entries_of_adjacency(layer);
     auto const has_input_gradient = needs_input_gradient(plan_, l);
     step_.begin_layer(layer.index);
@@ -141,17 +141,17 @@ class EpochList {
   }
   [[nodiscard]] GcnLayerAggregates between_owners(GcnLayerPlan const& layer) const {
     if (auto const& kept = layer.owners->kept)
-      return aggregates_of(layer, kept->cells, settings_.wire, kept->needed);
-    return aggregates_of(layer, traits_.cells ? *traits_.cells : cells_of(step_, layer), settings_.wire,
+      return aggregates_of(layer, kept->cells, settings_.formats(), kept->needed);
+    return aggregates_of(layer, traits_.cells ? *traits_.cells : cells_of(step_, layer), settings_.formats(),
                          traits_.needed);
   }
   void aggregate(GcnLayerPlan const& layer, std::int64_t entries) {
     if (layer.owners) return plan_aggregate(step_, between_owners(layer).forward, entries);
-    plan_product(step_, products_of(layer, settings_.wire).aggregate, entries);
+    plan_product(step_, products_of(layer, settings_.formats()).aggregate, entries);
   }
   void aggregate_back(GcnLayerPlan const& layer, std::int64_t entries) {
     if (layer.owners) return plan_aggregate(step_, between_owners(layer).backward, entries);
-    plan_product(step_, products_of(layer, settings_.wire).aggregate_back, entries);
+    plan_product(step_, products_of(layer, settings_.formats()).aggregate_back, entries);
   }
 
   /// The gradient of a number per column. Between owners it is an addend.

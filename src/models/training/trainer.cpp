@@ -75,7 +75,7 @@ double Trainer<T>::enqueue_batch(std::int64_t epoch, std::int64_t k, runtime::Ph
   auto const dropout_key = batches_.next(epoch, phases);
   auto const& logits = network_.forward(exec_, Pass::training, dropout_key, phases);
   auto const divisor = nominal_count_ ? *nominal_count_ : loss_.num_rows(pmm::loss_row_group);
-  auto const scale = gradient_scale(network_.wire(), loss_, divisor);
+  auto const scale = gradient_scale(network_.narrowest_format(), loss_, divisor);
   {
     ScopedTimer const timer(grid_.world().instruments(), phases, "loss");
     auto const& numbers = update_->numbers();

@@ -3,6 +3,8 @@
 
 #include "pmm/aggregate/column_parts.hpp"
 #include "pmm/aggregate/row_lists.hpp"
+#include "pmm/kernels/rounding.hpp"
+#include "pmm/matrix/messages.hpp"
 #include "runtime/comm/collectives.hpp"
 
 #include <algorithm>
@@ -15,12 +17,17 @@ namespace {
 template<class Work>
 void reserve_buffers(Work& work, AggregateSteps const& steps) {
   auto const& [from, to, gather, sum] = std::tie(steps.from, steps.to, steps.gather, steps.sum);
-  if (from.must_exchange) work.reserve(Slot::left, from.num_own * steps.width);
+  auto const rounds = steps.rounds_operand;
+  auto const held = [&](std::int64_t count) {
+    return rounds ? num_holding(count, sizeof(runtime::Bf16Number), sizeof(float)) : count;
+  };
+  if (from.must_exchange) work.reserve(Slot::left, held(from.num_own * steps.width));
+  if (from.must_exchange && rounds) work.reserve(Slot::right, held(from.num_own * steps.width));
   if (to.must_exchange) work.reserve(Slot::right, to.num_own * steps.width);
-  if (from.must_exchange || gather.must_run) work.reserve(Slot::right, steps.num_operand());
+  if (from.must_exchange || gather.must_run || rounds) work.reserve(Slot::right, held(steps.num_operand()));
   if (gather.moves_needed) {
-    work.reserve(Slot::left, gather.num_of_slab());
-    work.reserve(Slot::result, steps.num_in_slab(from));
+    work.reserve(Slot::left, held(gather.num_of_slab()));
+    work.reserve(Slot::result, held(steps.num_in_slab(from)));
   }
   if (sum.in_chunks) {
     work.reserve(Slot::left, sum.num_of_slab());
@@ -40,16 +47,23 @@ Vector<T> part_of(Vector<T> const& numbers, Range range) {
 } // namespace
 
 void plan_buffers(WorkspacePlan& work, StepPlan const& step, AggregatePlan const& plan) {
+  require_fp32(plan, step.scalar_bytes(1));
   reserve_buffers(work, {step.shape(), step.coordinates(), plan});
 }
 
-template<class T>
-Aggregate<T>::Aggregate(ProcessGrid const& grid, AggregatePlan const& plan, LocalSpmm<T> block,
-                        std::shared_ptr<Workspace<T>> workspace, std::shared_ptr<NeededRows const> needed)
+template<class T, class Operand>
+Aggregate<T, Operand>::Aggregate(ProcessGrid const& grid, AggregatePlan const& plan, LocalSpmm<T> block,
+                                 std::shared_ptr<Workspace<T>> workspace,
+                                 std::shared_ptr<NeededRows const> needed)
     : grid_(&grid),
       roles_(plan.roles),
       wire_(plan.wire),
+      operand_wire_(rounds ? Wire::native : plan.wire),
       steps_(grid.shape(), grid.coordinates(), plan),
+      sent_columns_(message_counts<Operand>(steps_.from.columns)),
+      received_rows_(message_counts<Operand>(steps_.from.rows)),
+      of_slab_(message_counts<Operand>(steps_.gather.of_slab)),
+      of_block_(message_counts<Operand>(steps_.gather.of_block)),
       block_(std::move(block)),
       workspace_(std::move(workspace)),
       needed_(std::move(needed)) {
@@ -58,75 +72,102 @@ Aggregate<T>::Aggregate(ProcessGrid const& grid, AggregatePlan const& plan, Loca
                   csr.num_rows, " x ", csr.num_columns, " for ", steps_.num_outer, " x ", steps_.num_inner);
   ORTHANT_REQUIRE((needed_ ? needed_->counts() : NeededCountsOfAxes{}) == plan.needed,
                   "the plan counts other rows than the lists of needed rows have");
+  ORTHANT_REQUIRE(plan.operand_format == runtime::format_of<Operand>,
+                  "an aggregation of another format was planned: ", static_cast<int>(plan.operand_format));
   reserve_buffers(*workspace_, steps_);
 }
 
-template<class T>
-NeededSlabs const& Aggregate<T>::needed_over(Axis axis) const {
+template<class T, class Operand>
+NeededSlabs const& Aggregate<T, Operand>::needed_over(Axis axis) const {
   return axis == roles_.c ? *needed_->over_c : *needed_->over_a;
 }
 
-template<class T>
-void Aggregate<T>::require_own(DistMatrix<T> const& matrix, OwnRows const& own) const {
+template<class T, class Operand>
+void Aggregate<T, Operand>::require_own(DistMatrix<T> const& matrix, OwnRows const& own) const {
   ORTHANT_REQUIRE(matrix.block().rows.size() == own.num_own && matrix.extents().columns == steps_.width &&
                       matrix.block().columns.size() == steps_.width,
                   "an aggregation of ", own.num_own, " own rows of ", steps_.width, " columns, not of ",
                   matrix.placement().to_string());
 }
 
-template<class T>
-Vector<T> Aggregate<T>::operand_of(Vector<T> const& from) const {
-  return steps_.from.must_exchange || steps_.gather.must_run
-             ? workspace_->lend(Slot::right, steps_.num_operand())
-             : from;
+template<class T, class Operand>
+Vector<Operand> Aggregate<T, Operand>::operand_of(Vector<T> const& from) const {
+  if constexpr (!rounds)
+    if (!steps_.from.must_exchange && !steps_.gather.must_run) return from;
+  return workspace_->template lend_as<Operand>(Slot::right, steps_.num_operand());
 }
 
-template<class T>
-Vector<T> Aggregate<T>::own_slab_of(Vector<T> const& from) const {
+template<class T, class Operand>
+Vector<Operand> Aggregate<T, Operand>::own_slab_of(Vector<T> const& from) const {
   auto const& s = steps_;
-  if (s.num_parts == 1) return from;
-  if (s.gather.moves_needed) return workspace_->lend(Slot::result, s.num_in_slab(s.from));
+  if constexpr (!rounds)
+    if (s.num_parts == 1) return from;
+  if (s.gather.moves_needed)
+    return workspace_->template lend_as<Operand>(Slot::result, s.num_in_slab(s.from));
   auto const begin = s.slab_begin * s.part; // where a gather of whole slabs wants it
   return part_of(operand_of(from), {begin, begin + s.num_in_slab(s.from)});
 }
 
-template<class T>
-void Aggregate<T>::prefetch(DefaultExec const& exec, DistMatrix<T> const& from) {
+template<class T, class Operand>
+Vector<Operand> Aggregate<T, Operand>::as_operand(DefaultExec const& exec, Vector<T> const& from,
+                                                  Vector<Operand> const& room) const {
+  if constexpr (rounds) {
+    round_numbers(exec, from, room);
+    return room;
+  } else {
+    return from;
+  }
+}
+
+template<class T, class Operand>
+void Aggregate<T, Operand>::prefetch(DefaultExec const& exec, DistMatrix<T> const& from) {
   auto const& s = steps_;
   require_own(from, s.from);
   ORTHANT_REQUIRE(!is_prefetched_, "an operand is prefetched twice at once");
   is_prefetched_ = true;
-  if (!s.from.must_exchange) return;
+  auto const own_slab = own_slab_of(from.storage());
+  if (!s.from.must_exchange) {
+    if constexpr (rounds) static_cast<void>(as_operand(exec, from.storage(), own_slab));
+    return;
+  }
   // 1: columns out, rows in
   auto const& over = grid_->over(roles_.b);
-  auto const columns = workspace_->lend(Slot::left, s.from.num_own * s.width);
-  auto const own_slab = own_slab_of(from.storage());
-  split_columns(exec, grid_->passes(), from.storage(), s.from.num_own, s.width, s.num_parts, columns);
+  auto const num_own = s.from.num_own * s.width;
+  auto const columns = workspace_->template lend_as<Operand>(Slot::left, num_own);
+  // Rounded numbers lie where the operand will, as long as that is not there.
+  auto const rows = as_operand(
+      exec, from.storage(), rounds ? workspace_->template lend_as<Operand>(Slot::right, num_own) : columns);
+  split_columns(exec, grid_->passes(), rows, s.from.num_own, s.width, s.num_parts, columns);
+  auto const sent = as_message(columns);
+  auto const received = as_message(own_slab);
   if (s.hides_exchange)
-    exchange_ = runtime::start_all_to_allv(exec, over, columns, s.from.columns, own_slab, s.from.rows, wire_);
+    exchange_ =
+        runtime::start_all_to_allv(exec, over, sent, sent_columns_, received, received_rows_, operand_wire_);
   else
-    runtime::all_to_allv(exec, over, columns, s.from.columns, own_slab, s.from.rows, wire_);
+    runtime::all_to_allv(exec, over, sent, sent_columns_, received, received_rows_, operand_wire_);
 }
 
-template<class T>
-void Aggregate<T>::gather(DefaultExec const& exec, Vector<T> const& own_slab, Vector<T> const& operand) {
+template<class T, class Operand>
+void Aggregate<T, Operand>::gather(DefaultExec const& exec, Vector<Operand> const& own_slab,
+                                   Vector<Operand> const& operand) {
   auto const& gather = steps_.gather;
   if (!gather.must_run) return;
   // 2: the slabs of all ranks of the axis, one after the other, or what the block touches of them
   auto const& over = grid_->over(gather.axis);
+  auto const received = as_message(operand);
   if (gather.moves_needed) {
-    auto const picked = workspace_->lend(Slot::left, gather.num_of_slab());
+    auto const picked = workspace_->template lend_as<Operand>(Slot::left, gather.num_of_slab());
     pick_rows(exec, grid_->passes(), own_slab, needed_over(gather.axis).asked, steps_.part, picked);
-    runtime::all_to_allv(exec, over, picked, gather.of_slab, operand, gather.of_block, wire_);
+    runtime::all_to_allv(exec, over, as_message(picked), of_slab_, received, of_block_, operand_wire_);
   } else {
-    runtime::all_gatherv(exec, over, own_slab, operand, gather.of_block, wire_);
+    runtime::all_gatherv(exec, over, as_message(own_slab), received, of_block_, operand_wire_);
   }
 }
 
 /// product := A[rows,:] F_a. `product` holds only these rows.
-template<class T>
-void Aggregate<T>::multiply(DefaultExec const& exec, Range rows, Vector<T> const& operand,
-                            Vector<T> const& product) {
+template<class T, class Operand>
+void Aggregate<T, Operand>::multiply(DefaultExec const& exec, Range rows, Vector<Operand> const& operand,
+                                     Vector<T> const& product) {
   if (rows.size() == 0) return;
   // apply() indexes its result by the row of the whole block and writes only `rows`. So this View begins
   // rows.begin rows before `product`, and nothing outside of `product` is accessed.
@@ -135,8 +176,9 @@ void Aggregate<T>::multiply(DefaultExec const& exec, Range rows, Vector<T> const
   block_.apply(exec, rows, as_matrix(operand, steps_.num_inner, steps_.part), all_rows);
 }
 
-template<class T>
-Vector<T> Aggregate<T>::summed(DefaultExec const& exec, Vector<T> const& operand, Vector<T> const& to) {
+template<class T, class Operand>
+Vector<T> Aggregate<T, Operand>::summed(DefaultExec const& exec, Vector<Operand> const& operand,
+                                        Vector<T> const& to) {
   auto const& s = steps_;
   if (s.sum.in_chunks) return summed_in_chunks(exec, operand, to);
 
@@ -162,9 +204,9 @@ Vector<T> Aggregate<T>::summed(DefaultExec const& exec, Vector<T> const& operand
 
 /// Computes the rows of the slab of rank (own + step) mod G, and starts to send them to that rank. Starts to
 /// receive the addend of this rank's slab from rank (own - step) mod G.
-template<class T>
-void Aggregate<T>::send_chunk(DefaultExec const& exec, int step, Vector<T> const& operand,
-                              Vector<T> const& addends) {
+template<class T, class Operand>
+void Aggregate<T, Operand>::send_chunk(DefaultExec const& exec, int step, Vector<Operand> const& operand,
+                                       Vector<T> const& addends) {
   auto const& s = steps_;
   auto const& over = grid_->over(s.sum.axis);
   auto const target = (over.rank() + step) % over.size();
@@ -187,9 +229,9 @@ void Aggregate<T>::send_chunk(DefaultExec const& exec, int step, Vector<T> const
                                              chunk.received, wire_);
 }
 
-template<class T>
-Vector<T> Aggregate<T>::summed_in_chunks(DefaultExec const& exec, Vector<T> const& operand,
-                                         Vector<T> const& to) {
+template<class T, class Operand>
+Vector<T> Aggregate<T, Operand>::summed_in_chunks(DefaultExec const& exec, Vector<Operand> const& operand,
+                                                  Vector<T> const& to) {
   auto const& s = steps_;
   auto const& over = grid_->over(s.sum.axis);
 
@@ -215,8 +257,9 @@ Vector<T> Aggregate<T>::summed_in_chunks(DefaultExec const& exec, Vector<T> cons
   return to;
 }
 
-template<class T>
-void Aggregate<T>::return_columns(DefaultExec const& exec, Vector<T> const& slab, Vector<T> const& to) {
+template<class T, class Operand>
+void Aggregate<T, Operand>::return_columns(DefaultExec const& exec, Vector<T> const& slab,
+                                           Vector<T> const& to) {
   auto const& s = steps_;
   if (!s.to.must_exchange) return;
   // 5: rows out, columns in
@@ -225,8 +268,8 @@ void Aggregate<T>::return_columns(DefaultExec const& exec, Vector<T> const& slab
   join_columns(exec, grid_->passes(), columns, s.to.num_own, s.width, s.num_parts, to);
 }
 
-template<class T>
-void Aggregate<T>::run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to) {
+template<class T, class Operand>
+void Aggregate<T, Operand>::run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to) {
   require_own(from, steps_.from);
   require_own(to, steps_.to);
   if (!is_prefetched_) prefetch(exec, from);
@@ -240,5 +283,7 @@ void Aggregate<T>::run(DefaultExec const& exec, DistMatrix<T> const& from, DistM
 
 template class Aggregate<float>;
 template class Aggregate<double>;
+template class Aggregate<float, runtime::Bf16Number>;
+template class Aggregate<float, runtime::Fp16Number>;
 
 } // namespace orthant::pmm

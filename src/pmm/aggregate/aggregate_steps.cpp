@@ -2,6 +2,7 @@
 #include "pmm/aggregate/aggregate_steps.hpp"
 
 #include "pmm/aggregate/row_lists.hpp"
+#include "runtime/error.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -96,6 +97,7 @@ AggregateSteps::AggregateSteps(GridShape const& shape, Coordinates const& coordi
   num_outer = is_forward ? num_rows : num_columns;
   slab_begin = sum_before(is_forward ? sizes.over_c : sizes.over_a, coordinates.along(gather.axis));
 
+  rounds_operand = plan.operand_format != Wire::native;
   hides_exchange = from.must_exchange && plan.hidden_axes.contains(roles.b);
   sum.in_chunks = sum.must_run && plan.hidden_axes.contains(sum.axis);
   if (sum.in_chunks && !sum.moves_needed) sum.of_slab = Counts(sum.of_block.size(), num_in_slab(to));
@@ -103,35 +105,43 @@ AggregateSteps::AggregateSteps(GridShape const& shape, Coordinates const& coordi
   rounds_sum = sum.in_chunks && !sum.moves_needed && num_parts == 1 && plan.wire != Wire::native;
 }
 
+void require_fp32(AggregatePlan const& plan, std::int64_t scalar_bytes) {
+  ORTHANT_REQUIRE(plan.operand_format == Wire::native || scalar_bytes == sizeof(float),
+                  "16-bit operands are summed in fp32, not in ", scalar_bytes, " bytes");
+}
+
 void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_nonzeros) {
   AggregateSteps const steps(step.shape(), step.coordinates(), plan);
   auto const place = [&](Axis axis) { return step.coordinates().along(axis); };
+  require_fp32(plan, step.scalar_bytes(1));
+  auto const operand_wire = steps.rounds_operand ? plan.operand_format : plan.wire;
   auto const bytes = [&](std::int64_t count) { return step.wire_bytes(count, plan.wire); };
   using runtime::Operation;
-  auto const exchange = [&](Axis axis, Counts const& sent) {
-    step.add_call(Operation::all_to_all, axis, bytes(num_leaving(sent, place(axis))));
+  auto const exchange = [&](Axis axis, Counts const& sent, Wire wire) {
+    step.add_call(Operation::all_to_all, axis, step.wire_bytes(num_leaving(sent, place(axis)), wire));
   };
   auto const& [gather, sum] = std::tie(steps.gather, steps.sum);
 
-  auto const copy_columns = [&](std::string_view name, OwnRows const& own) {
-    auto const bytes_copied = step.scalar_bytes(own.num_own * steps.width);
+  auto const copy_columns = [&](std::string_view name, OwnRows const& own, Wire format) {
+    auto const bytes_copied = step.wire_bytes(own.num_own * steps.width, format);
     step.add_pass({name, bytes_copied, bytes_copied});
   };
 
   if (steps.from.must_exchange) {
-    copy_columns("split_columns", steps.from);
-    exchange(plan.roles.b, steps.from.columns);
+    copy_columns("split_columns", steps.from, plan.operand_format);
+    exchange(plan.roles.b, steps.from.columns, operand_wire);
   }
   if (gather.must_run && gather.moves_needed) {
-    plan_pick_rows(step, gather.num_of_slab() / steps.part, steps.part);
-    exchange(gather.axis, gather.of_slab);
+    plan_pick_rows(step, gather.num_of_slab() / steps.part, steps.part, plan.operand_format);
+    exchange(gather.axis, gather.of_slab, operand_wire);
   } else if (gather.must_run)
-    step.add_call(Operation::all_gather, gather.axis, bytes(steps.num_operand()));
+    step.add_call(Operation::all_gather, gather.axis, step.wire_bytes(steps.num_operand(), operand_wire));
   LocalProduct product;
   product.formula = plan.formula;
   product.form = plan.flow == Flow::forward ? Form::product : Form::right_grad;
   product.left = plan.matrix;
   product.is_sparse = true;
+  product.operand_format = plan.operand_format;
   product.m = steps.num_outer;
   product.k = steps.num_inner;
   product.n = steps.part;
@@ -142,7 +152,7 @@ void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_
       step.add_call(Operation::all_to_all, sum.axis,
                     i == place(sum.axis) ? 0 : bytes(sum.of_block[static_cast<std::size_t>(i)]));
   } else if (sum.must_run && sum.moves_needed)
-    exchange(sum.axis, sum.of_block);
+    exchange(sum.axis, sum.of_block, plan.wire);
   else if (sum.must_run)
     step.add_call(Operation::reduce_scatter, sum.axis, bytes(steps.num_partial()));
   if (sum.must_run && sum.moves_needed)
@@ -152,8 +162,8 @@ void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_
         {"add_slabs", step.scalar_bytes(sum.num_of_slab()), step.scalar_bytes(steps.num_in_slab(steps.to))});
   if (steps.rounds_sum) step.add_call(Operation::all_to_all, sum.axis, 0);
   if (steps.to.must_exchange) {
-    exchange(plan.roles.b, steps.to.rows);
-    copy_columns("join_columns", steps.to);
+    exchange(plan.roles.b, steps.to.rows, plan.wire);
+    copy_columns("join_columns", steps.to, Wire::native);
   }
 }
 

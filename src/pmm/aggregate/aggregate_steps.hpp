@@ -39,8 +39,9 @@ struct AggregatePlan {
   std::int64_t width = 0;
   Flow flow = Flow::forward;
   Wire wire = Wire::native;
-  NeededCountsOfAxes needed{}; // of Flow::forward, whatever the flow
-  AxisSet hidden_axes{};       // whose messages travel while products are computed
+  NeededCountsOfAxes needed{};        // of Flow::forward, whatever the flow
+  AxisSet hidden_axes{};              // whose messages travel while products are computed
+  Wire operand_format = Wire::native; // what F is rounded to before step 1; of 16 bits: with fp32 training
 };
 
 /// The rows that are aggregated, or what becomes of them: where they lie before and after an exchange over b.
@@ -68,9 +69,13 @@ struct AggregateSteps {
   int num_parts = 1;           // ranks of b
   bool hides_exchange = false; // step 1 may be under way during other work
   bool rounds_sum = false;     // after step 4 in chunks, as a reduce_scatter does
+  bool rounds_operand = false; // to 16 bits, which travel as they are
   std::int64_t slab_begin = 0; // row of a whole operand where the own slab begins
   SlabExchange gather, sum;
 };
+
+/// Throws Error if 16-bit operands are planned with a scalar of training other than fp32.
+void require_fp32(AggregatePlan const& plan, std::int64_t scalar_bytes);
 
 /// Lists one run: exchanges with their copies, gather, local product with a block of that many non-zeros, sum.
 void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_nonzeros);

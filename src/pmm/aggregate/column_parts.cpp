@@ -2,6 +2,7 @@
 #include "pmm/aggregate/column_parts.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
+#include "runtime/numbers/number16.hpp"
 
 #include <algorithm>
 
@@ -96,6 +97,8 @@ void join_columns(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T
                              std::int64_t, int, Vector<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
+ORTHANT_INSTANTIATE(runtime::Bf16Number)
+ORTHANT_INSTANTIATE(runtime::Fp16Number)
 #undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::pmm

@@ -2,6 +2,7 @@
 #include "pmm/aggregate/row_lists.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
+#include "runtime/numbers/number16.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -102,8 +103,8 @@ std::int64_t scalars(std::int64_t count) {
 
 } // namespace
 
-void plan_pick_rows(StepPlan& step, std::int64_t num_picked, std::int64_t width) {
-  auto const moved = step.scalar_bytes(num_picked * width);
+void plan_pick_rows(StepPlan& step, std::int64_t num_picked, std::int64_t width, Wire format) {
+  auto const moved = step.wire_bytes(num_picked * width, format);
   step.add_pass({"pick_rows", moved + num_picked * std::int64_t{sizeof(LocalColumn)}, moved});
 }
 
@@ -177,5 +178,9 @@ void plan_row_selection(StepPlan& step, std::int64_t num_selected, std::int64_t 
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE
+template void pick_rows(DefaultExec const&, runtime::PassLedger&, Vector<runtime::Bf16Number> const&,
+                        Vector<LocalColumn> const&, std::int64_t, Vector<runtime::Bf16Number> const&);
+template void pick_rows(DefaultExec const&, runtime::PassLedger&, Vector<runtime::Fp16Number> const&,
+                        Vector<LocalColumn> const&, std::int64_t, Vector<runtime::Fp16Number> const&);
 
 } // namespace orthant::pmm

@@ -15,8 +15,8 @@ namespace orthant::pmm {
 template<class T>
 void pick_rows(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& rows,
                Vector<runtime::LocalColumn> const& list, std::int64_t width, Vector<T> const& picked);
-/// Lists it.
-void plan_pick_rows(StepPlan& step, std::int64_t num_picked, std::int64_t width);
+/// Lists it. `format`: of the numbers in memory.
+void plan_pick_rows(StepPlan& step, std::int64_t num_picked, std::int64_t width, Wire format = Wire::native);
 
 /// sums[i] := the sum of parts[addends[k]] for k in [offsets[i], offsets[i + 1]), in this order and in T.
 /// Not overlapping. Enqueues on exec; does not fence.

@@ -5,6 +5,8 @@
 // instruction set. All sets give the same bits: no sum depends on the length of a vector, and a product and a
 // sum are never contracted.
 
+#include "runtime/numbers/number16.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -120,6 +122,9 @@ struct HostRowKernels {
   void (*sum_exponentials)(HostSoftmax<T> const&, std::int64_t begin, std::int64_t end);
   /// gradient(i, j) := scale (gradient(i, j) / packed(i, 0) - [j = y_i]), 0 in rows that do not count.
   void (*finish_gradient)(HostSoftmax<T> const&, std::int64_t begin, std::int64_t end);
+  /// to[i] := from[i] rounded, for i in [begin, end). True if a finite number has become infinite.
+  bool (*round_to_bf16)(float const* from, runtime::Bf16Number* to, std::int64_t begin, std::int64_t end);
+  bool (*round_to_fp16)(float const* from, runtime::Fp16Number* to, std::int64_t begin, std::int64_t end);
 };
 
 template<class T>

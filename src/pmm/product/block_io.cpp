@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/product/block_io.hpp"
 
+#include "pmm/matrix/messages.hpp"
+
 #include <algorithm>
 #include <numeric>
 
@@ -18,12 +20,6 @@ bool has_company(GridShape const& shape, Placement const& placement, Block const
 
 bool is_replicated(Placement const& placement) {
   return placement.layout.storage == Storage::replicated;
-}
-
-/// Shares the memory, and does not keep it alive.
-template<class T>
-Vector<std::byte> as_bytes(Vector<T> const& numbers) {
-  return Vector<std::byte>(reinterpret_cast<std::byte*>(numbers.data()), numbers.extent(0) * sizeof(T));
 }
 
 /// C := round(S), or C := round(C + S).
@@ -95,13 +91,10 @@ BlockReader<T>::BlockReader(ProcessGrid const& grid, Placement const& placement,
     : grid_(&grid),
       placement_(placement),
       read_(grid.shape(), grid.coordinates(), placement),
-      message_counts_(read_.counts),
+      message_counts_(message_counts<T>(read_.counts)),
       wire_(wire),
       workspace_(std::move(workspace)),
       slot_(slot) {
-  if constexpr (runtime::is_16_bit<T>)
-    for (auto& count : message_counts_)
-      count *= static_cast<std::int64_t>(sizeof(T));
   if (read_.must_gather) workspace_->template reserve_as<T>(slot_, read_.num_gathered);
 }
 
@@ -114,11 +107,9 @@ void BlockReader<T>::start(DefaultExec const& exec, DistMatrix<T> const& matrix)
   source_ = matrix.storage();
   if (!read_.must_gather) return;
   auto const gathered = workspace_->template lend_as<T>(slot_, read_.num_gathered);
-  if constexpr (runtime::is_16_bit<T>)
-    request_ =
-        runtime::start_all_gatherv(exec, comm(), as_bytes(source_), as_bytes(gathered), message_counts_);
-  else
-    request_ = runtime::start_all_gatherv(exec, comm(), source_, gathered, message_counts_, wire_);
+  auto const wire = runtime::is_16_bit<T> ? Wire::native : wire_;
+  request_ = runtime::start_all_gatherv(exec, comm(), as_message(source_), as_message(gathered),
+                                        message_counts_, wire);
 }
 
 template<class T>

@@ -52,7 +52,8 @@ void plan_buffers(WorkspacePlan& work, StepPlan const& step, ProductPlan const& 
 /// reduction of the result under way while other work is done.
 ///
 /// Operand and Result: float and float, double and double, or a 16-bit number (runtime/numbers/number16.hpp) with
-/// itself or with float. Sums of 16-bit products are in fp32. The bound of the error is that of local_gemm(), with
+/// itself or with float. Sums of 16-bit products are in fp32. A sparse left operand holds Sum numbers; with 16-bit
+/// right operands the result is float, and the product runs on the host (Error on a device). The bound of the error is that of local_gemm(), with
 /// k the whole inner extent; a result_wire of 16 bits adds its own.
 template<class Operand, class Result = Operand>
 class Product {
@@ -97,8 +98,8 @@ class Product {
   enum class Completion : std::uint8_t { now, at_finish };
   void compute(DefaultExec const& exec, DistMatrix<Operand> const& left, DistMatrix<Operand> const& right,
                DistMatrix<Result> const& result, Completion completion);
-  void compute(DefaultExec const& exec, DistSparse<Operand> const& left, DistMatrix<Operand> const& right,
-               DistMatrix<Result> const& result, Completion completion) requires std::floating_point<Operand>;
+  void compute(DefaultExec const& exec, DistSparse<Sum> const& left, DistMatrix<Operand> const& right,
+               DistMatrix<Result> const& result, Completion completion) requires std::floating_point<Result>;
   template<class Multiply>
   void multiply(DefaultExec const& exec, DistMatrix<Result> const& result, Completion completion,
                 Multiply const& local_product);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace orthant::pmm {
@@ -21,8 +22,9 @@ T const* pointer_or_null(Vector<T> const& view) {
   return view.extent(0) == 0 ? nullptr : view.data();
 }
 
-template<class T>
-detail::HostSpmm<T> host_product(SparseBlock<T> const& a, Matrix<T> const& b, Matrix<T> const& c) {
+template<class T, class Operand>
+detail::HostSpmm<T, Operand> host_product(SparseBlock<T> const& a, Matrix<Operand> const& b,
+                                          Matrix<T> const& c) {
   auto const width = static_cast<std::int64_t>(b.extent(1));
   return {a.csr.num_rows,
           a.csr.num_columns,
@@ -142,7 +144,9 @@ LocalSpmm<T>::LocalSpmm(SparseBlock<T> block, [[maybe_unused]] Contents contents
 }
 
 template<class T>
-void LocalSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<T> const& b, Matrix<T> const& c) const {
+template<class Operand>
+void LocalSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<Operand> const& b,
+                         Matrix<T> const& c) const {
   auto const& csr = block_.csr;
   ORTHANT_REQUIRE(static_cast<std::int64_t>(b.extent(0)) == csr.num_columns &&
                       static_cast<std::int64_t>(c.extent(0)) == csr.num_rows && b.extent(1) == c.extent(1) &&
@@ -152,6 +156,8 @@ void LocalSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<T> const& b
   if (rows.size() == 0 || b.extent(1) == 0) return;
   if constexpr (runs_on_host)
     detail::run_host_spmm(exec, host_product(block_, b, c), rows);
+  else if constexpr (!std::is_same_v<Operand, T>)
+    ORTHANT_REQUIRE(false, "sparse products of 16-bit operands run on host processors only");
   else if (library_ == nullptr || rows.size() != csr.num_rows)
     device_->apply(exec, rows, b, c);
   else
@@ -195,5 +201,13 @@ template SparseBlock<float> transposed(SparseBlock<float> const&);
 template SparseBlock<double> transposed(SparseBlock<double> const&);
 template class LocalSpmm<float>;
 template class LocalSpmm<double>;
+#define ORTHANT_INSTANTIATE(T, Operand)                                                                      \
+  template void LocalSpmm<T>::apply(DefaultExec const&, Range, Matrix<Operand> const&, Matrix<T> const&)     \
+      const;
+ORTHANT_INSTANTIATE(float, float)
+ORTHANT_INSTANTIATE(double, double)
+ORTHANT_INSTANTIATE(float, runtime::Bf16Number)
+ORTHANT_INSTANTIATE(float, runtime::Fp16Number)
+#undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::pmm

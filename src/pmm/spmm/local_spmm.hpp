@@ -12,10 +12,11 @@
 //
 // so that A^ = D^-1/2 (A + I) D^-1/2 is stored as a pattern, 4 bytes a non-zero (docs/design.md 3.1). Rows
 // are summed in the order of their columns, long ones on a device piece by piece: the result does not
-// depend on the number of threads.
+// depend on the number of threads. B may hold 16-bit numbers: sums and C are fp32 then.
 
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/views.hpp"
+#include "runtime/numbers/number16.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -82,7 +83,15 @@ class LocalSpmm {
   /// C[i,:] for the rows i of `rows`, a part of the block's. b [num_columns x n], c [num_rows x n], not
   /// overlapping. Enqueues on exec; does not fence, but for the first product of a fixed block with a width
   /// and a range of rows on a device, which prepares later ones. Cost: 2 nnz n flop.
-  void apply(DefaultExec const& exec, Range rows, Matrix<T> const& b, Matrix<T> const& c) const;
+  ///
+  /// Operand: T; if T is float, also runtime::Bf16Number or runtime::Fp16Number, on the host only (Error on a
+  /// device). They are widened exactly, so the rounding of C is all that is lost:
+  ///
+  ///   |error|  <=  k eps sum_j |r_i v_ij s_j b_jl|      k non-zeros in row i, eps = 2^-23
+  ///
+  /// An operand that was rounded to 16 bits before adds u sum_j |r_i v_ij s_j b_jl|, u = 2^-8 or 2^-11.
+  template<class Operand>
+  void apply(DefaultExec const& exec, Range rows, Matrix<Operand> const& b, Matrix<T> const& c) const;
 
   /// Which way apply() takes for whole products of this width; "" if it has not been asked yet, or still tries them.
   [[nodiscard]] std::string way_of(std::int64_t width) const;

@@ -5,12 +5,14 @@
 
 namespace orthant::pmm::detail {
 
-template<class T>
-HostSpmmRows<T> best_spmm_rows() {
-  return spmm_rows_baseline;
+template<class T, class B>
+std::vector<HostSpmmRows<T, B>> supported_spmm_rows() {
+  return {spmm_rows_baseline<T, B>()};
 }
 
-template HostSpmmRows<float> best_spmm_rows();
-template HostSpmmRows<double> best_spmm_rows();
+template std::vector<HostSpmmRows<float>> supported_spmm_rows();
+template std::vector<HostSpmmRows<double>> supported_spmm_rows();
+template std::vector<HostSpmmRows<float, runtime::Bf16Number>> supported_spmm_rows();
+template std::vector<HostSpmmRows<float, runtime::Fp16Number>> supported_spmm_rows();
 
 } // namespace orthant::pmm::detail

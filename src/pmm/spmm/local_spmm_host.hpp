@@ -3,12 +3,16 @@
 //
 // The host's sparse product as raw pointers: what the files compiled for one instruction set each share.
 
+#include "runtime/numbers/number16.hpp"
+
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace orthant::pmm::detail {
 
-template<class T>
+/// Sums are in T; the numbers of B are T, or 16-bit numbers that are widened as they are loaded.
+template<class T, class B = T>
 struct HostSpmm {
   std::int64_t num_rows = 0;
   std::int64_t num_columns = 0;
@@ -20,7 +24,7 @@ struct HostSpmm {
   std::int8_t const* row_groups = nullptr;    // null: one group
   std::int32_t const* self_columns = nullptr; // null: no self loops apart
   T const* self_scale = nullptr;
-  T const* b = nullptr;
+  B const* b = nullptr;
   std::int64_t b_stride = 0;
   T* c = nullptr;
   std::int64_t c_stride = 0;
@@ -29,18 +33,19 @@ struct HostSpmm {
 };
 
 /// Rows [begin, end) of the product.
-template<class T>
-using HostSpmmRows = void (*)(HostSpmm<T> const&, std::int64_t begin, std::int64_t end);
+template<class T, class B = T>
+using HostSpmmRows = void (*)(HostSpmm<T, B> const&, std::int64_t begin, std::int64_t end);
 
-void spmm_rows_baseline(HostSpmm<float> const& product, std::int64_t begin, std::int64_t end);
-void spmm_rows_baseline(HostSpmm<double> const& product, std::int64_t begin, std::int64_t end);
-void spmm_rows_avx2(HostSpmm<float> const& product, std::int64_t begin, std::int64_t end);
-void spmm_rows_avx2(HostSpmm<double> const& product, std::int64_t begin, std::int64_t end);
-void spmm_rows_avx512(HostSpmm<float> const& product, std::int64_t begin, std::int64_t end);
-void spmm_rows_avx512(HostSpmm<double> const& product, std::int64_t begin, std::int64_t end);
+/// The kernels of one instruction set: T and B are float, double, or float and a 16-bit number.
+template<class T, class B = T>
+[[nodiscard]] HostSpmmRows<T, B> spmm_rows_baseline();
+template<class T, class B = T>
+[[nodiscard]] HostSpmmRows<T, B> spmm_rows_avx2();
+template<class T, class B = T>
+[[nodiscard]] HostSpmmRows<T, B> spmm_rows_avx512();
 
-/// The widest instruction set of this build that the processor has.
-template<class T>
-[[nodiscard]] HostSpmmRows<T> best_spmm_rows();
+/// Those of every instruction set of this build that the processor has, the widest last.
+template<class T, class B = T>
+[[nodiscard]] std::vector<HostSpmmRows<T, B>> supported_spmm_rows();
 
 } // namespace orthant::pmm::detail

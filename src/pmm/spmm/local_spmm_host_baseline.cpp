@@ -12,11 +12,14 @@ constexpr std::size_t max_vectors = 12;
 
 namespace orthant::pmm::detail {
 
-void spmm_rows_baseline(HostSpmm<float> const& product, std::int64_t begin, std::int64_t end) {
-  multiply_rows(product, begin, end);
+template<class T, class B>
+HostSpmmRows<T, B> spmm_rows_baseline() {
+  return multiply_rows<T, B>;
 }
-void spmm_rows_baseline(HostSpmm<double> const& product, std::int64_t begin, std::int64_t end) {
-  multiply_rows(product, begin, end);
-}
+
+template HostSpmmRows<float> spmm_rows_baseline();
+template HostSpmmRows<double> spmm_rows_baseline();
+template HostSpmmRows<float, runtime::Bf16Number> spmm_rows_baseline();
+template HostSpmmRows<float, runtime::Fp16Number> spmm_rows_baseline();
 
 } // namespace orthant::pmm::detail

@@ -31,18 +31,19 @@ constexpr std::int64_t least_gathers_per_row = 4;
 
 constexpr std::array every_way{HostWay::fetched_ahead, HostWay::plain, HostWay::strips};
 
-template<class T>
-std::int64_t num_nonzeros(HostSpmm<T> const& product, Range rows) {
+template<class T, class B>
+std::int64_t num_nonzeros(HostSpmm<T, B> const& product, Range rows) {
   return product.row_offsets[rows.end] - product.row_offsets[rows.begin];
 }
 
 /// Strips of about strip_bytes; the last one takes what is left, so that none is a sliver.
-template<class T>
+template<class B>
 struct Strips {
   std::size_t width;
   std::size_t count;
-  explicit Strips(HostSpmm<T> const& product)
-      : width(strip_bytes / sizeof(T)),
+  template<class T>
+  explicit Strips(HostSpmm<T, B> const& product)
+      : width(strip_bytes / sizeof(B)),
         count(std::max<std::size_t>(product.width / width, 1)) {}
   [[nodiscard]] std::size_t widest(std::size_t num_columns) const {
     return num_columns - (count - 1) * width;
@@ -73,9 +74,9 @@ T* strip_memory(std::size_t count) {
   return memory.get();
 }
 
-template<class T>
-void multiply_whole_rows(DefaultExec const& exec, HostSpmm<T> const& product, Range rows) {
-  static auto const multiply_rows = best_spmm_rows<T>();
+template<class T, class B>
+void multiply_whole_rows(DefaultExec const& exec, HostSpmm<T, B> const& product, Range rows) {
+  static auto const multiply_rows = supported_spmm_rows<T, B>().back();
   // Rows differ in length: with several threads, more tasks than threads.
   auto const concurrency = static_cast<std::int64_t>(exec.concurrency());
   auto const num_tasks = concurrency == 1 ? 1 : std::min(rows.size(), 16 * concurrency);
@@ -89,15 +90,15 @@ void multiply_whole_rows(DefaultExec const& exec, HostSpmm<T> const& product, Ra
         });
 }
 
-template<class T>
-void multiply_in_strips(DefaultExec const& exec, HostSpmm<T> const& product, Range rows) {
-  Strips<T> const strips(product);
-  auto const most = static_cast<std::size_t>(copied_stride<T>(strips.widest(product.width)));
-  auto* const copy = strip_memory<T>(static_cast<std::size_t>(product.num_columns) * most);
+template<class T, class B>
+void multiply_in_strips(DefaultExec const& exec, HostSpmm<T, B> const& product, Range rows) {
+  Strips<B> const strips(product);
+  auto const most = static_cast<std::size_t>(copied_stride<B>(strips.widest(product.width)));
+  auto* const copy = strip_memory<B>(static_cast<std::size_t>(product.num_columns) * most);
   for (std::size_t strip = 0; strip < strips.count; ++strip) {
     auto const first = strip * strips.width;
     auto const width = strip + 1 < strips.count ? strips.width : product.width - first;
-    auto const stride = copied_stride<T>(width);
+    auto const stride = copied_stride<B>(width);
     auto const* const b = product.b + first;
     for_each_part(exec, "orthant::pmm::spmm", product.num_columns,
                   [=, from_stride = product.b_stride](std::int64_t begin, std::int64_t end) {
@@ -148,12 +149,12 @@ class Trials {
   using Size =
       std::tuple<std::size_t, std::size_t, int, int>; // of a number, width, magnitudes of columns, non-zeros
 
-  template<class T>
-  static Size size_of(HostSpmm<T> const& product, Range rows) {
+  template<class T, class B>
+  static Size size_of(HostSpmm<T, B> const& product, Range rows) {
     auto const magnitude = [](std::int64_t count) {
       return std::bit_width(static_cast<std::uint64_t>(count));
     };
-    return {sizeof(T), product.width, magnitude(product.num_columns), magnitude(num_nonzeros(product, rows))};
+    return {sizeof(B), product.width, magnitude(product.num_columns), magnitude(num_nonzeros(product, rows))};
   }
   Trial of(Size const& size) {
     std::scoped_lock const lock(mutex_);
@@ -188,19 +189,19 @@ std::string name_of(HostWay way) {
   return "strips";
 }
 
-template<class T>
-std::span<HostWay const> ways_of(HostSpmm<T> const& product, Range rows) {
-  Strips<T> const strips(product);
-  auto const stride = copied_stride<T>(strips.widest(product.width));
+template<class T, class B>
+std::span<HostWay const> ways_of(HostSpmm<T, B> const& product, Range rows) {
+  Strips<B> const strips(product);
+  auto const stride = copied_stride<B>(strips.widest(product.width));
   auto const copy_pays = num_nonzeros(product, rows) / least_gathers_per_row >= product.num_columns;
   auto const changes_nothing = strips.count == 1 && stride == product.b_stride;
-  auto const fits = product.num_columns * stride * std::int64_t{sizeof(T)} <= most_copied_bytes;
+  auto const fits = product.num_columns * stride * std::int64_t{sizeof(B)} <= most_copied_bytes;
   std::span<HostWay const> const ways(every_way);
   return copy_pays && fits && !changes_nothing ? ways : ways.first(2);
 }
 
-template<class T>
-void run_host_spmm(DefaultExec const& exec, HostSpmm<T> const& product, Range rows, HostWay way) {
+template<class T, class B>
+void run_host_spmm(DefaultExec const& exec, HostSpmm<T, B> const& product, Range rows, HostWay way) {
   auto taken = product;
   taken.fetches_ahead = way == HostWay::fetched_ahead;
   if (way == HostWay::strips)
@@ -209,8 +210,8 @@ void run_host_spmm(DefaultExec const& exec, HostSpmm<T> const& product, Range ro
     multiply_whole_rows(exec, taken, rows);
 }
 
-template<class T>
-void run_host_spmm(DefaultExec const& exec, HostSpmm<T> const& product, Range rows) {
+template<class T, class B>
+void run_host_spmm(DefaultExec const& exec, HostSpmm<T, B> const& product, Range rows) {
   auto const ways = ways_of(product, rows);
   auto const size = Trials::size_of(product, rows);
   auto const trial = trials().of(size);
@@ -226,20 +227,22 @@ void run_host_spmm(DefaultExec const& exec, HostSpmm<T> const& product, Range ro
   trials().add(size, way, seconds.count() / static_cast<double>(work));
 }
 
-template<class T>
-std::string chosen_way(HostSpmm<T> const& product, Range rows) {
+template<class T, class B>
+std::string chosen_way(HostSpmm<T, B> const& product, Range rows) {
   auto const ways = ways_of(product, rows);
   auto const trial = trials().of(Trials::size_of(product, rows));
   return trial.is_over(ways) ? name_of(trial.next(ways)) : "";
 }
 
-#define ORTHANT_HOST_SPMM(T)                                                                                 \
-  template std::span<HostWay const> ways_of(HostSpmm<T> const&, Range);                                      \
-  template void run_host_spmm(DefaultExec const&, HostSpmm<T> const&, Range, HostWay);                       \
-  template void run_host_spmm(DefaultExec const&, HostSpmm<T> const&, Range);                                \
-  template std::string chosen_way(HostSpmm<T> const&, Range);
-ORTHANT_HOST_SPMM(float)
-ORTHANT_HOST_SPMM(double)
+#define ORTHANT_HOST_SPMM(T, B)                                                                              \
+  template std::span<HostWay const> ways_of(HostSpmm<T, B> const&, Range);                                   \
+  template void run_host_spmm(DefaultExec const&, HostSpmm<T, B> const&, Range, HostWay);                    \
+  template void run_host_spmm(DefaultExec const&, HostSpmm<T, B> const&, Range);                             \
+  template std::string chosen_way(HostSpmm<T, B> const&, Range);
+ORTHANT_HOST_SPMM(float, float)
+ORTHANT_HOST_SPMM(double, double)
+ORTHANT_HOST_SPMM(float, runtime::Bf16Number)
+ORTHANT_HOST_SPMM(float, runtime::Fp16Number)
 #undef ORTHANT_HOST_SPMM
 
 } // namespace orthant::pmm::detail

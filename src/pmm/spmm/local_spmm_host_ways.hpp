@@ -25,21 +25,21 @@ enum class HostWay : std::uint8_t {
 
 /// The ways that suit a product of these rows: `strips` only if their copy, of num_columns rows, pays and takes at
 /// most 8 MiB (held by the calling thread from then on).
-template<class T>
-[[nodiscard]] std::span<HostWay const> ways_of(HostSpmm<T> const& product, runtime::Range rows);
+template<class T, class B>
+[[nodiscard]] std::span<HostWay const> ways_of(HostSpmm<T, B> const& product, runtime::Range rows);
 
 /// The rows of the product, all of its columns. Enqueues on exec.
-template<class T>
-void run_host_spmm(runtime::DefaultExec const& exec, HostSpmm<T> const& product, runtime::Range rows,
+template<class T, class B>
+void run_host_spmm(runtime::DefaultExec const& exec, HostSpmm<T, B> const& product, runtime::Range rows,
                    HostWay way);
 
 /// The same the fastest way. The first products of a size are timed, and fence exec for that; products are of one
 /// size if their widths are equal and their numbers of columns and of non-zeros have the same power of two.
-template<class T>
-void run_host_spmm(runtime::DefaultExec const& exec, HostSpmm<T> const& product, runtime::Range rows);
+template<class T, class B>
+void run_host_spmm(runtime::DefaultExec const& exec, HostSpmm<T, B> const& product, runtime::Range rows);
 
 /// The way that products of this size take; empty while ways are being timed.
-template<class T>
-[[nodiscard]] std::string chosen_way(HostSpmm<T> const& product, runtime::Range rows);
+template<class T, class B>
+[[nodiscard]] std::string chosen_way(HostSpmm<T, B> const& product, runtime::Range rows);
 
 } // namespace orthant::pmm::detail

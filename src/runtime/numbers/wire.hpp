@@ -26,21 +26,21 @@ ORTHANT_FUNCTION constexpr float decode_bf16(std::uint16_t half) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
 }
 
+// All cases are computed and one is chosen, so that a loop over numbers is vectorised.
 ORTHANT_FUNCTION constexpr std::uint16_t encode_fp16(float value) {
   auto const bits = std::bit_cast<std::uint32_t>(value);
-  auto const sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
+  auto const sign = (bits >> 16) & 0x8000U;
   auto const magnitude = bits & 0x7fffffffU;
-  if (magnitude > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U);
-  if (magnitude >= 0x477ff000U)
-    return static_cast<std::uint16_t>(sign | 0x7c00U); // rounds to 2^16 or more: infinity
-  if (magnitude < 0x38800000U) {
-    // Subnormal half: adding 0.5 aligns the last kept bit with the last bit of the sum, whose rounding is
-    // ours.
-    auto const sum = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F);
-    return static_cast<std::uint16_t>(sign | (sum - 0x3f000000U));
-  }
-  auto const rounded = magnitude + 0xfffU + ((magnitude >> 13) & 1U);
-  return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13));
+  // Subnormal half: adding 0.5 aligns the last kept bit with the last bit of the sum, whose rounding is
+  // ours.
+  auto const is_subnormal = magnitude < 0x38800000U;
+  auto const small = std::bit_cast<float>(is_subnormal ? magnitude : 0U);
+  auto const subnormal = std::bit_cast<std::uint32_t>(small + 0.5F) - 0x3f000000U;
+  auto const normal = (magnitude + 0xfffU + ((magnitude >> 13) & 1U) - 0x38000000U) >> 13;
+  auto const infinity_or_nan = magnitude > 0x7f800000U ? 0x7e00U : 0x7c00U;
+  auto const finite = is_subnormal ? subnormal : normal;
+  // What rounds to 2^16 or more is infinite.
+  return static_cast<std::uint16_t>(sign | (magnitude >= 0x477ff000U ? infinity_or_nan : finite));
 }
 
 ORTHANT_FUNCTION constexpr float decode_fp16(std::uint16_t half) {

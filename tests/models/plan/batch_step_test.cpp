@@ -109,7 +109,7 @@ TEST_P(BatchStep, NeededRowsGiveTheLossesOfAllRows) {
     if (settings.schedule != models::Schedule::rows) continue;
     SCOPED_TRACE(the_case.name);
     settings.trains_features = false;
-    settings.wire = runtime::Wire::native; // the other one carries fp32
+    settings.wire = settings.operand_format = runtime::Wire::native; // the others are for fp32
     auto const store = the_case.store(world_);
     if (store.facts().num_vertices < batches.batch_size) continue;
     for (auto const train_fraction : {std::optional<double>(), std::optional(0.5)}) {

@@ -54,6 +54,13 @@ inline std::vector<StepCase> step_cases() {
   add("transform first", [](auto& s) { s.order = models::ProductOrder::transform_first; });
   add("trained features", [](auto& s) { s.trains_features = true; });
   add("16-bit wire", [](auto& s) { s.wire = runtime::Wire::bf16; });
+  add("16-bit operands", [](auto& s) { s.operand_format = runtime::Wire::bf16; });
+  add("16-bit operands and wire, transform first", [](auto& s) {
+    s.order = models::ProductOrder::transform_first;
+    s.operand_format = runtime::Wire::fp16;
+    s.wire = runtime::Wire::bf16;
+    s.trains_features = true;
+  });
   add("directed", as_it_is).dataset += ",directed=1";
   for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first}) {
     auto& parts = add("all parts", with_all_parts);
@@ -95,8 +102,8 @@ inline std::vector<StepCase> step_cases() {
   }
   auto const waiting = all;
   for (auto next : waiting) {
-    if (next.name != "16-bit wire, between owners" && next.name != "directed, between owners" &&
-        next.name != "all parts, between owners")
+    if (next.name != "16-bit wire, between owners" && next.name != "16-bit operands, between owners" &&
+        next.name != "directed, between owners" && next.name != "all parts, between owners")
       continue;
     next.name += ", messages hidden";
     next.settings.hidden_axes = pmm::group_axes;

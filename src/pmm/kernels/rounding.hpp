@@ -1,0 +1,18 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Arrays of numbers in 16 bits (runtime/numbers/number16.hpp).
+
+#include "runtime/arrays/views.hpp"
+#include "runtime/numbers/number16.hpp"
+
+namespace orthant::pmm {
+
+/// to[i] := from[i], rounded to nearest, ties to even. `from` is as long as `to` or longer (Error).
+/// Number: runtime::Bf16Number or runtime::Fp16Number. Throws Error if a finite number does not fit fp16; on a
+/// device it becomes infinite. Enqueues on exec; on the host it is complete on return. Cost: 6 bytes per number.
+template<class Number>
+void round_numbers(runtime::DefaultExec const& exec, runtime::Vector<float> const& from,
+                   runtime::Vector<Number> const& to);
+
+} // namespace orthant::pmm
