@@ -219,6 +219,29 @@ def every_part(ranks):
             near(products, logits[0], "head of the embeddings")
 
 
+def many_slices(ranks):
+    """Wide embeddings travel a slice of the vertices at a time; the file is that of another number of ranks, with other slices."""
+    count, width = 5000, 1024
+    with tempfile.TemporaryDirectory() as scratch:
+        graph, store, weights, plain, wide, other = (os.path.join(scratch, name) for name in
+                                                     ("g", "g.h5", "w.h5", "p.npy", "wide.h5", "other.npy"))
+        expect_success(1, ["generate", "--kind", "sbm", "--vertices", str(count), "--features", "4", "--classes", "5", "-o", graph])
+        expect_success(1, ["partition", "--input", graph, "-o", store])
+        expect_success(1, ["train", "--graph", store, "--layers", "2", "--hidden", str(width), "--epochs", "2", "--eval-every", "0",
+                           "--save-weights", weights])
+        command = ["evaluate", "--graph", store, "--weights", weights, "--compute-dtype", "fp64", "--predictions"]
+        expect_success(1, [*command, plain])
+        expect_success(1, [*command, other, "--embeddings", "0"])
+        expect_success(ranks, [*command, wide, "--embeddings", "0", "--probabilities"])
+        with hdf5.File(hdf5.Library(hdf5.library_of(PROGRAM)), wide) as file:
+            classes, rows = file.read("/predictions").values, file.read("/embeddings")
+            sums = [sum(five) for five in zip(*[iter(file.read("/probabilities").values)] * 5)]
+        check(classes == read_npy(plain)[1] and len(set(classes)) > 1, "classes of slices")
+        near(sums, [1] * count, "sums of probabilities")
+        check(rows.shape == (count, width), f"shape {rows.shape}")
+        near(rows.values, read_npy(other)[1], "embeddings of slices")
+
+
 def mistakes(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         store = os.path.join(scratch, "g.h5")
@@ -242,4 +265,4 @@ def mistakes(ranks):
 
 if __name__ == "__main__":
     raise SystemExit(attempt_all([(ranks, (part,)) for ranks in (4, 2, 1) for part in (one_class, several_classes, every_part)] +
-                                 [(1, (mistakes,)), (2, (mistakes,))]))
+                                 [(1, (mistakes,)), (2, (mistakes,)), (2, (many_slices,))]))
