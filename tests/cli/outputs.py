@@ -160,8 +160,8 @@ def outputs_that_do_not_fit(scratch, folder):
         (["train", "--dataset", "karate", "--hidden", 600, *few, "--save-weights", os.path.join(folder, "w.h5")], "w.h5"),
         (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", 20, "--hidden", 600, *few,
           "--save-weights", os.path.join(folder, "w.h5")], "w.h5"),
-        (["evaluate", "--graph", big_store, "--weights", weights,
-          "--predictions", os.path.join(folder, "p.h5")], "p.h5"),
+        *[(["evaluate", "--graph", big_store, "--weights", weights, "--predictions", os.path.join(folder, name)], name)
+          for name in ("p.h5", "p.npy", "p.csv")],
         (["partition", "--input", big, "-o", os.path.join(folder, "s.h5"), "--force"], "s.h5"),
         (["generate", "--vertices", 30_000, "-o", os.path.join(folder, "made")], None),
         (["generate", "--vertices", 30_000, "--format", "ogb", "-o", os.path.join(folder, "made")], None),

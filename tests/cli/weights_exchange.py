@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """export-weights and import-weights: weights_exchange.py PROGRAM
 
-The exported file is read here, byte by byte, and a GCN is computed from it in plain Python as PyTorch Geometric
-defines it (GCNConv: D^-1/2 (A + I) D^-1/2 x W^T + b). Its losses must be those of `orthant evaluate`.
+The exported file is read here, byte by byte, and a GCN is computed from it in plain Python (plain_gcn.py). Its losses
+must be those of `orthant evaluate`.
 """
 
-import gzip
 import json
 import math
 import os
@@ -14,39 +13,11 @@ import struct
 import subprocess
 import tempfile
 
+from plain_gcn import layer_outputs, read_safetensors, table, write_safetensors
 from program import attempt_all, expect_mistake, expect_success, require
 
 GENERATE = ["generate", "--kind", "sbm", "--vertices", "60", "--edges", "200", "--features", "5", "--classes", "3",
             "--format", "ogb"]
-
-
-def read_safetensors(path):
-    with open(path, "rb") as file:
-        data = file.read()
-    (length,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8:8 + length])
-    about = header.pop("__metadata__", {})
-    tensors = {}
-    for name, entry in header.items():
-        begin, end = (8 + length + offset for offset in entry["data_offsets"])
-        code = {"F32": "f", "F64": "d"}[entry["dtype"]]
-        numbers = struct.unpack(f"<{(end - begin) // struct.calcsize(code)}{code}", data[begin:end])
-        shape = entry["shape"]
-        tensors[name] = (numbers if len(shape) == 1
-                         else [numbers[row * shape[1]:(row + 1) * shape[1]] for row in range(shape[0])])
-    return tensors, about
-
-
-def write_safetensors(path, tensors):
-    """Of {name: (dtype, shape, bytes)}."""
-    header, end, data = {}, 0, b""
-    for name, (dtype, shape, numbers) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + len(numbers)]}
-        end += len(numbers)
-        data += numbers
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
 
 
 def floats(*shape, value=0.1):
@@ -54,34 +25,14 @@ def floats(*shape, value=0.1):
     return "F32", list(shape), struct.pack(f"<{count}f", *[value] * count)
 
 
-def table(folder, name, kind=float):
-    with gzip.open(os.path.join(folder, name), "rt") as file:
-        return [[kind(word) for word in line.split(",")] for line in file]
-
-
 def losses_in_python(folder, tensors):
     """Cross entropy of a GCN with these weights, mean over each split."""
-    features = table(folder, "raw/node-feat.csv.gz")
-    labels = [int(row[0]) for row in table(folder, "raw/node-label.csv.gz")]
-    neighbors = [{v} for v in range(len(labels))]  # with the self loop
-    for u, v in table(folder, "raw/edge.csv.gz", int):
-        neighbors[u].add(v)
-        neighbors[v].add(u)
-    scale = [1 / math.sqrt(len(near)) for near in neighbors]
-
-    rows, layer = features, 0
-    while f"convs.{layer}.lin.weight" in tensors:
-        weight, bias = tensors[f"convs.{layer}.lin.weight"], tensors[f"convs.{layer}.bias"]
-        mapped = [[sum(x * w for x, w in zip(row, out)) for out in weight] for row in rows]
-        rows = [[scale[v] * sum(scale[u] * mapped[u][j] for u in near) + bias[j] for j in range(len(bias))]
-                for v, near in enumerate(neighbors)]
-        layer += 1
-        if f"convs.{layer}.lin.weight" in tensors:
-            rows = [[max(x, 0.0) for x in row] for row in rows]
-
+    features = table(folder, "raw/node-feat.csv")
+    labels = [int(row[0]) for row in table(folder, "raw/node-label.csv")]
+    rows = layer_outputs(features, table(folder, "raw/edge.csv", int), tensors)[-1]
     result = {}
     for split in ("train", "valid", "test"):
-        chosen = [row[0] for row in table(folder, f"split/random/{split}.csv.gz", int)]
+        chosen = [row[0] for row in table(folder, f"split/random/{split}.csv", int)]
         terms = [math.log(sum(map(math.exp, rows[v]))) - rows[v][labels[v]] for v in chosen]
         result[split] = sum(terms) / len(terms)
     return result

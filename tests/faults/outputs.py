@@ -83,15 +83,15 @@ CASES = [
     case(f"{TRAIN} --save-weights none/w.h5 --metrics m", "m", older("m")),
     case("partition --input none -o o.h5 --metrics m --force", "m o.h5", older("m", "o.h5")),
     case("partition --input npy -o w.h5 --metrics m", "m w.h5", older("m")),
-    case("evaluate --graph g.h5 --weights none --metrics m --predictions p", "m p", older("m", "p")),
-    case("evaluate --graph g.h5 --weights g.h5 --predictions p", "p", older("p")),
+    case("evaluate --graph g.h5 --weights none --metrics m --predictions p.h5", "m p.h5", older("m", "p.h5")),
+    case("evaluate --graph g.h5 --weights g.h5 --predictions p.csv", "p.csv", older("p.csv")),
     case("train --graph g.h5 --layers 2 --hidden 4 --epochs 3 --lr 1e38 --save-weights w.h5", "w.h5", statuses=(1, 2)),
     # A temporary name that leads to something else.
     case("partition --input npy -o v.h5", "g.h5", symbolic("g.h5", "v.h5.partial", "v.h5.part"), (0, 2)),
     case(f"{TRAIN} --save-weights v.h5", "g.h5", symbolic("g.h5", "v.h5.partial", "v.h5.part"), (0, 2)),
     case("partition --input npy -o l.h5", "", symbolic("l.h5", "l.h5")),
     # Names that are too long for their temporary ones.
-    case("partition --input npy -o " + "n" * 300), case(f"{EVALUATE} --predictions " + "n" * 254, statuses=(0, 2)),
+    case("partition --input npy -o " + "n" * 300), case(f"{EVALUATE} --predictions " + "n" * 251 + ".h5", statuses=(0, 2)),
     case(f"{TRAIN} --save-weights " + "n" * 252, statuses=(0, 2)), case("partition --input npy -o " + "n" * 250, statuses=(0, 2)),
     # Pipes and devices where files are wanted: nobody writes into a pipe here, so whoever opens it waits for ever.
     case("partition --input f.txt -o o.h5", "", pipe("f.txt")), case(PARTITION, "", pipe("npy/x.npy")),
@@ -102,7 +102,8 @@ CASES = [
     case("partition --input z.txt -o o.h5", "", symbolic("/dev/zero", "z.txt")), case("partition --input /dev/null -o o.h5"),
     case(f"{TRAIN} --metrics /dev/full", statuses=(1, 2)), case(f"{TRAIN} --trace /dev/full", statuses=(1, 2)),
     case(f"{TRAIN} --save-weights f", "", pipe("f")), case("partition --input npy -o f --force", "", pipe("f")),
-    case(f"{EVALUATE} --predictions f", "", pipe("f")), case(f"{EVALUATE} --predictions p", "", symbolic("/dev/full", "p")),
+    case(f"{EVALUATE} --predictions f.npy", "", pipe("f.npy")),
+    case(f"{EVALUATE} --predictions p.h5", "", symbolic("/dev/full", "p.h5")),
 ]
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant evaluate: losses and accuracies of trained weights, and their predictions.
+// orthant evaluate: losses and accuracies of trained weights, and what they say of every vertex.
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/options/gemm_math.hpp"
@@ -8,6 +8,7 @@
 #include "cli/training/train_full.hpp"
 #include "models/core/vertex_loss.hpp"
 #include "models/files/gcn_weights.hpp"
+#include "models/files/prediction_file.hpp"
 #include "models/files/predictions.hpp"
 #include "models/training/training_run.hpp"
 #include "runtime/files/staged_file.hpp"
@@ -21,8 +22,12 @@ struct EvaluateOptions {
   std::string graph;
   std::string weights;
   std::string predictions;
+  bool probabilities = false;
+  std::optional<std::int64_t> embeddings; // layer
   std::string grid = "auto";
+  std::string schedule = "pmm3d";
   std::string feature_norm; // empty: as the weights were trained
+  std::string compute_dtype = "fp32";
   std::string gemm_math = "fp32";
   bool force_memory = false;
 };
@@ -30,6 +35,7 @@ struct EvaluateOptions {
 models::GcnSettings model_of(models::WeightsFacts const& weights, EvaluateOptions const& options) {
   auto settings = models::settings_of(weights);
   if (!options.feature_norm.empty()) settings.feature_norm = models::parse_feature_norm(options.feature_norm);
+  settings.schedule = models::parse_schedule(options.schedule);
   return settings;
 }
 
@@ -42,26 +48,57 @@ void require_fitting_widths(models::WeightsFacts const& weights, graph::GraphSto
                         facts.num_classes);
 }
 
-int run(EvaluateOptions const& options, Context& context) {
-  if (options.graph.empty()) runtime::throw_user("evaluate: name the store with --graph graph.h5");
-  if (options.weights.empty()) runtime::throw_user("evaluate: name the weights with --weights FILE.h5");
-  choose_gemm_math(options.gemm_math, "fp32");
+/// What --predictions is to hold, as far as the options say.
+void require_sensible_outputs(runtime::Communicator const& world, EvaluateOptions const& options) {
+  if (options.predictions.empty()) {
+    if (options.probabilities || options.embeddings)
+      runtime::throw_user("evaluate: {} goes into the file of --predictions; name one",
+                          options.probabilities ? "--probabilities" : "--embeddings");
+    return;
+  }
+  models::require_prediction_format(options.predictions, options.probabilities,
+                                    options.embeddings.has_value());
+  runtime::require_writable(world, options.predictions, "predictions");
+}
+
+void require_layer(models::WeightsFacts const& weights, EvaluateOptions const& options) {
+  auto const last = models::settings_of(weights).num_layers() - (weights.head_classes.has_value() ? 0 : 1);
+  if (options.embeddings && *options.embeddings > last)
+    runtime::throw_user("--embeddings {}: {} has layers 0 to {}{}", *options.embeddings, options.weights,
+                        last, weights.head_classes ? ", of which the last is the head" : "");
+}
+
+void report(Context& context, models::Scores const& scores) {
+  context.metrics.write("evaluate", {{"train_acc", scores[0].accuracy()},
+                                     {"val_acc", scores[1].accuracy()},
+                                     {"test_acc", scores[2].accuracy()},
+                                     {"train_loss", scores[0].loss},
+                                     {"val_loss", scores[1].loss},
+                                     {"test_loss", scores[2].loss}});
+  if (!context.world().is_root()) return;
+  std::string text = fmt::format("{:<10}{:>10}{:>12}{:>10}\n", "split", "accuracy", "loss", "vertices");
+  for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test}) {
+    auto const& score = scores[static_cast<std::size_t>(split)];
+    text += fmt::format("{:<10}{:>10.4f}{:>12.6f}{:>10}\n", graph::name_of(split), score.accuracy(),
+                        score.loss, score.num_counted);
+  }
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+template<class T>
+void evaluate(EvaluateOptions const& options, Context& context) {
   auto const& world = context.world();
   pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
   auto const store = graph::GraphStore::open(world, options.graph);
   auto const weights = models::read_weights_facts(world, options.weights);
   require_fitting_widths(weights, store, options.weights);
+  require_layer(weights, options);
   if (weights.has_features)
     runtime::throw_user(
         "{} has features that were trained, which evaluate does not use yet; train evaluates them "
         "itself (--eval-every)",
         options.weights);
-  if (!options.predictions.empty()) {
-    if (store.facts().label_kind != graph::LabelKind::single)
-      runtime::throw_user("evaluate: --predictions writes one class a vertex, but {} has several",
-                          store.name());
-    runtime::require_writable(world, options.predictions, "predictions");
-  }
 
   auto const settings = model_of(weights, options);
   models::OptimizerSettings optimizer; // without moments: nothing is trained
@@ -69,10 +106,10 @@ int run(EvaluateOptions const& options, Context& context) {
   optimizer.momentum = 0;
   if (!options.force_memory)
     require_memory(context, "evaluate",
-                   models::estimate_memory<float>(grid, store.facts(), models::plan_gcn(store, settings),
-                                                  settings, optimizer));
-  models::Gcn<float> model(grid, store, settings);
-  auto loss = models::make_vertex_loss<float>(grid, store, model.plan().logits());
+                   models::estimate_memory<T>(grid, store.facts(), models::plan_gcn(store, settings),
+                                              settings, optimizer));
+  models::Gcn<T> model(grid, store, settings);
+  auto loss = models::make_vertex_loss<T>(grid, store, model.plan().logits());
   models::load_weights(grid, options.weights, model.parameters());
   runtime::PhaseTimes phases;
   runtime::DefaultExec const exec;
@@ -81,24 +118,23 @@ int run(EvaluateOptions const& options, Context& context) {
   if (auto const sign = models::sign_of_divergence(scores); !sign.empty())
     runtime::throw_user("{} on {}: {}; the weights have diverged, or features are too large", options.weights,
                         options.graph, sign);
-  if (!options.predictions.empty()) models::write_predictions(grid, store, logits, options.predictions);
-
-  context.metrics.write("evaluate", {{"train_acc", scores[0].accuracy()},
-                                     {"val_acc", scores[1].accuracy()},
-                                     {"test_acc", scores[2].accuracy()},
-                                     {"train_loss", scores[0].loss},
-                                     {"val_loss", scores[1].loss},
-                                     {"test_loss", scores[2].loss}});
-  if (world.is_root()) {
-    std::string text = fmt::format("{:<10}{:>10}{:>12}{:>10}\n", "split", "accuracy", "loss", "vertices");
-    for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test}) {
-      auto const& score = scores[static_cast<std::size_t>(split)];
-      text += fmt::format("{:<10}{:>10.4f}{:>12.6f}{:>10}\n", graph::name_of(split), score.accuracy(),
-                          score.loss, score.num_counted);
-    }
-    std::fputs(text.c_str(), stdout);
-    std::fflush(stdout);
+  if (!options.predictions.empty()) {
+    auto const* const embeddings =
+        options.embeddings ? &model.output_of_layer(static_cast<std::size_t>(*options.embeddings)) : nullptr;
+    models::write_predictions(grid, store, logits, options.probabilities, embeddings, options.predictions);
   }
+  report(context, scores);
+}
+
+int run(EvaluateOptions const& options, Context& context) {
+  if (options.graph.empty()) runtime::throw_user("evaluate: name the store with --graph graph.h5");
+  if (options.weights.empty()) runtime::throw_user("evaluate: name the weights with --weights FILE.h5");
+  require_sensible_outputs(context.world(), options);
+  choose_gemm_math(options.gemm_math, options.compute_dtype);
+  if (options.compute_dtype == "fp32")
+    evaluate<float>(options, context);
+  else
+    evaluate<double>(options, context);
   return runtime::exit_done;
 }
 
@@ -109,10 +145,24 @@ std::unique_ptr<Command> make_evaluate() {
   auto const options = std::make_shared<EvaluateOptions>();
   command->input("--graph", options->graph, "Store to evaluate on");
   command->input("--weights", options->weights, "Weights that train --save-weights wrote");
-  command->output("--predictions", options->predictions, "Write each vertex's class to this file");
+  command->output(
+      "--predictions", options->predictions,
+      "Write each vertex's class (of several: 0 or 1 for each), by original id, to this .h5, .npy or "
+      ".csv file");
+  command->flag("--probabilities", options->probabilities,
+                "Add the probability of each class to --predictions; in a .npy file in place of the classes");
+  command->option(
+      "--embeddings", options->embeddings,
+      "Add the output of this layer to --predictions; in a .npy file in place of the classes. Layers "
+      "count from 0, as in names of weights (layer0.weight); the last one, or the head if there is "
+      "one, which counts as one more, gives the logits, the others what their activation leaves",
+      whole_number(0, most_layers));
   command->option("--grid", options->grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
+  command->option("--schedule", options->schedule, "Communication, as for train: pmm3d or rows",
+                  one_of({"pmm3d", "rows"}));
   command->option("--feature-norm", options->feature_norm,
                   "row or none; by default what the weights were trained with", one_of({"row", "none"}));
+  command->option("--compute-dtype", options->compute_dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
   add_gemm_math_option(*command, options->gemm_math);
   add_force_memory_option(*command, options->force_memory);
   command->set_run([options](Context& context) { return run(*options, context); });

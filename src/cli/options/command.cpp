@@ -34,7 +34,7 @@ template<class T>
 constexpr ValueKind kind_of() {
   if constexpr (is_vector<T>)
     return ValueKind::list;
-  else if constexpr (std::is_same_v<T, std::int64_t>)
+  else if constexpr (std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::optional<std::int64_t>>)
     return ValueKind::integer;
   else if constexpr (std::is_same_v<T, double> || is_optional<T>)
     return ValueKind::number;
@@ -193,6 +193,10 @@ void Command::option(std::string const& names, double& value, std::string const&
 }
 void Command::option(std::string const& names, std::optional<double>& value, std::string const& description,
                      Check check) {
+  add(names, value, description, std::move(check));
+}
+void Command::option(std::string const& names, std::optional<std::int64_t>& value,
+                     std::string const& description, Check check) {
   add(names, value, description, std::move(check));
 }
 void Command::option(std::string const& names, std::vector<double>& value, std::string const& description,

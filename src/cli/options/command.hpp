@@ -84,6 +84,8 @@ class Command {
   void option(std::string const& names, double& value, std::string const& description, Check check = {});
   void option(std::string const& names, std::optional<double>& value, std::string const& description,
               Check check = {});
+  void option(std::string const& names, std::optional<std::int64_t>& value, std::string const& description,
+              Check check = {});
   void option(std::string const& names, std::vector<double>& value, std::string const& description,
               Check check = {});
   void option(std::string const& names, std::vector<std::string>& value, std::string const& description,

@@ -1,82 +1,102 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/files/predictions.hpp"
 
+#include "models/files/prediction_file.hpp"
+#include "models/files/rows_by_id.hpp"
 #include "runtime/comm/together.hpp"
-#include "runtime/files/hdf5_output.hpp"
 
-#include <limits>
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
 
 namespace orthant::models {
 namespace {
 
-/// The arg-max class of each row of this rank's block, over all classes. Collective over the column axis.
+/// Of a slice on one rank; what is sent, received and written of it takes a few times as much.
+constexpr std::int64_t slice_bytes = std::int64_t{1} << 24;
+
 template<class T>
-std::vector<runtime::ValueIndex<T>> predicted_classes(pmm::ProcessGrid const& grid,
-                                                      pmm::DistMatrix<T> const& logits) {
-  auto const local = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), logits.local());
-  auto const first_class = logits.block().columns.begin;
-  std::vector<runtime::ValueIndex<T>> best(
-      local.extent(0), {-std::numeric_limits<T>::infinity(), std::numeric_limits<std::int64_t>::max()});
-  for (std::size_t i = 0; i < local.extent(0); ++i)
-    for (std::size_t j = 0; j < local.extent(1); ++j)
-      if (local(i, j) > best[i].value) best[i] = {local(i, j), first_class + static_cast<std::int64_t>(j)};
-  runtime::all_reduce_arg_max(runtime::host, grid.over(logits.layout().columns), best);
-  return best;
+void softmax(std::span<T const> logits, std::span<T> probabilities) {
+  auto const largest = static_cast<double>(*std::ranges::max_element(logits));
+  auto sum = 0.0;
+  for (auto const logit : logits)
+    sum += std::exp(static_cast<double>(logit) - largest);
+  for (std::size_t j = 0; j < logits.size(); ++j)
+    probabilities[j] = static_cast<T>(std::exp(static_cast<double>(logits[j]) - largest) / sum);
+}
+
+template<class T>
+T sigmoid(T logit) {
+  auto const decay = std::exp(-std::abs(static_cast<double>(logit)));
+  return static_cast<T>((logit > T{0} ? 1.0 : decay) / (1.0 + decay));
+}
+
+/// Classes and probabilities of the rows.
+template<class T>
+PredictionRows<T> rows_of(std::vector<T> const& logits, runtime::Range ids,
+                          PredictionColumns const& columns) {
+  PredictionRows<T> rows;
+  rows.ids = ids;
+  auto const width = static_cast<std::size_t>(columns.num_classes);
+  if (columns.has_probabilities) rows.probabilities.resize(logits.size());
+  if (columns.has_several_classes) {
+    for (auto const logit : logits)
+      rows.indicators.push_back(logit > T{0} ? 1 : 0);
+    std::ranges::transform(logits.begin(),
+                           logits.begin() + static_cast<std::ptrdiff_t>(rows.probabilities.size()),
+                           rows.probabilities.begin(), sigmoid<T>);
+    return rows;
+  }
+  for (std::size_t row = 0; row < static_cast<std::size_t>(ids.size()); ++row) {
+    auto const of_row = std::span(logits).subspan(row * width, width);
+    rows.classes.push_back(static_cast<std::int32_t>(std::ranges::max_element(of_row) - of_row.begin()));
+    if (columns.has_probabilities) softmax(of_row, std::span(rows.probabilities).subspan(row * width, width));
+  }
+  return rows;
 }
 
 } // namespace
 
 template<class T>
 void write_predictions(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                       pmm::DistMatrix<T> const& logits, std::filesystem::path const& path) {
+                       pmm::DistMatrix<T> const& logits, bool has_probabilities,
+                       pmm::DistMatrix<T> const* embeddings, std::filesystem::path const& path) {
   auto const& world = grid.world();
-  auto const num_vertices = store.facts().num_vertices;
-  auto const size = static_cast<std::int64_t>(world.size());
-  auto const best = predicted_classes(grid, logits);
-  auto const ids = runtime::together(world, [&] {
-    return store.read_original_ids(order_of(logits.layout().row_order), logits.block().rows);
-  });
+  auto const num_ranks = std::int64_t{world.size()};
+  PredictionColumns columns;
+  columns.num_vertices = store.facts().num_vertices;
+  columns.num_classes = logits.extents().columns;
+  columns.has_several_classes = store.facts().label_kind == graph::LabelKind::multi;
+  columns.has_probabilities = has_probabilities;
+  if (embeddings != nullptr) columns.embedding_width = embeddings->extents().columns;
 
-  // Of equal copies one sends: (id, class) pairs go to the rank that writes that range of ids.
-  auto const& layout = logits.layout();
-  auto const sends = grid.coordinate(layout.columns) == 0 && logits.is_first_replica();
-  std::vector<std::vector<std::int64_t>> pairs(static_cast<std::size_t>(size));
-  for (std::size_t i = 0; sends && i < ids.size(); ++i) {
-    auto owner = std::min(ids[i] * size / num_vertices, size - 1);
-    while (!runtime::balanced_range(num_vertices, size, owner).contains(ids[i]))
-      owner += ids[i] < runtime::balanced_range(num_vertices, size, owner).begin ? -1 : 1;
-    auto& to = pairs[static_cast<std::size_t>(owner)];
-    to.insert(to.end(), {ids[i], best[i].index});
-  }
-  std::vector<std::int64_t> sent, send_counts, receive_counts(static_cast<std::size_t>(size));
-  for (auto const& to : pairs) {
-    sent.insert(sent.end(), to.begin(), to.end());
-    send_counts.push_back(static_cast<std::int64_t>(to.size()));
-  }
-  runtime::all_to_all(runtime::host, world, send_counts, receive_counts);
-  auto num_received = std::int64_t{0};
-  for (auto const count : receive_counts)
-    num_received += count;
-  std::vector<std::int64_t> received(static_cast<std::size_t>(num_received));
-  runtime::all_to_allv(runtime::host, world, sent, send_counts, received, receive_counts);
+  RowsById<T> const logits_by_id(grid, store, logits);
+  std::optional<RowsById<T>> embeddings_by_id;
+  if (embeddings != nullptr) embeddings_by_id.emplace(grid, store, *embeddings);
+  auto const row_bytes =
+      (columns.num_classes + columns.embedding_width) * static_cast<std::int64_t>(sizeof(T));
+  auto const slice = num_ranks * std::max<std::int64_t>(slice_bytes / row_bytes, 1);
 
-  auto const mine = runtime::balanced_range(num_vertices, size, world.rank());
-  std::vector<std::int32_t> classes(static_cast<std::size_t>(mine.size()), -1);
-  for (std::size_t i = 0; i + 1 < received.size(); i += 2)
-    classes[static_cast<std::size_t>(received[i] - mine.begin)] = static_cast<std::int32_t>(received[i + 1]);
-  runtime::Hdf5Output file(world, path, "predictions");
-  file.create_array("/predictions", runtime::Hdf5Type::int32, {num_vertices});
-  file.reserve_space();
-  runtime::together(world, [&] {
-    if (mine.size() > 0)
-      file.write("/predictions", {mine.begin}, {mine.size()}, std::span<std::int32_t const>(classes));
-  });
-  file.publish();
+  auto const file = create_prediction_file<T>(world, path, columns);
+  for (std::int64_t begin = 0; begin < columns.num_vertices; begin += slice) {
+    runtime::Range const ids{begin, std::min(begin + slice, columns.num_vertices)};
+    auto const share = runtime::balanced_range(ids.size(), num_ranks, world.rank());
+    auto const brought = logits_by_id.bring(ids);
+    auto rows = runtime::together(world, [&] {
+      return rows_of(brought, {begin + share.begin, begin + share.end}, columns);
+    });
+    if (embeddings_by_id) rows.embeddings = embeddings_by_id->bring(ids);
+    file->write(rows);
+  }
+  file->publish();
 }
 
 template void write_predictions(pmm::ProcessGrid const&, graph::GraphStore const&,
-                                pmm::DistMatrix<float> const&, std::filesystem::path const&);
+                                pmm::DistMatrix<float> const&, bool, pmm::DistMatrix<float> const*,
+                                std::filesystem::path const&);
 template void write_predictions(pmm::ProcessGrid const&, graph::GraphStore const&,
-                                pmm::DistMatrix<double> const&, std::filesystem::path const&);
+                                pmm::DistMatrix<double> const&, bool, pmm::DistMatrix<double> const*,
+                                std::filesystem::path const&);
 
 } // namespace orthant::models

@@ -56,6 +56,11 @@ class Gcn final : public Network<T> {
   [[nodiscard]] pmm::DistMatrix<T> const& logits() const {
     return head_ ? head_->output() : layers_.back().output();
   }
+  /// What layer l leaves to those after it: after norm, activation and residual, if it has them. The head counts
+  /// as one more layer.
+  [[nodiscard]] pmm::DistMatrix<T> const& output_of_layer(std::size_t l) const {
+    return l < activations_.size() ? activations_[l].output() : logits();
+  }
   [[nodiscard]] pmm::DistMatrix<T> const& logits_gradient() const override {
     return head_ ? head_gradient_ : layers_.back().output_gradient();
   }
