@@ -114,7 +114,7 @@ void add_weights(Command& command, TrainOptions& o) {
 
 void add_checkpoints(Command& command, TrainOptions& o) {
   command.begin_group("Checkpoints");
-  command.output("--checkpoint", o.checkpoint, "Write checkpoints to this folder, and one at the end");
+  command.output_folder("--checkpoint", o.checkpoint, "Write checkpoints to this folder, and one at the end");
   command.option("--checkpoint-every", o.checkpoint_every,
                  "Epochs between checkpoints, such as 10, or minutes, such as 30min");
   command.option("--checkpoint-keep", o.checkpoint_keep, "Number of checkpoints that are kept, newest first",
