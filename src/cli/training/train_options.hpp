@@ -55,6 +55,7 @@ struct TrainOptions {
 
   // running
   std::int64_t eval_every = 10;
+  std::int64_t patience = 0;
   std::string compute_dtype = "fp32";
   std::string gemm_math = "fp32";
   std::string comm_dtype = "fp32";
@@ -70,6 +71,7 @@ struct TrainOptions {
   // weights
   std::string init_from;
   std::string save_weights;
+  std::string save_best;
 
   // checkpoints
   std::string checkpoint; // folder

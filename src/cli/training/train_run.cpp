@@ -19,6 +19,7 @@ nlohmann::ordered_json done_record(models::TrainResult const& result, MemoryMete
     record["device_memory_bytes"] = memory.device_arrays;
     record["device_memory_taken_bytes"] = memory.device;
   }
+  if (result.has_stopped_early) record["stopped_early"] = true;
   auto const add = [&](char const* name, models::Scores const& scores) {
     record[name] = {{"train_acc", scores[0].accuracy()},
                     {"val_acc", scores[1].accuracy()},
@@ -106,6 +107,7 @@ models::TrainSettings training_of(TrainOptions const& o) {
   settings.clip_norm = o.clip_norm;
   settings.num_epochs = o.epochs;
   settings.eval_every = o.eval_every;
+  settings.patience = o.patience;
   settings.uses_device_graph = o.device_graph == "on";
   return settings;
 }
@@ -135,6 +137,10 @@ void report(Context const& context, models::TrainResult const& result) {
     say(context, "{:<22}{:>10.4f}{:>10.4f}{:>10.4f}\n", name, scores[0].accuracy(), scores[1].accuracy(),
         scores[2].accuracy());
   };
+  if (result.has_stopped_early)
+    say(context,
+        "\nstopped after epoch {}: the validation accuracy was not better in {} evaluations (--patience)\n",
+        result.progress.epoch - 1, result.progress.num_evaluations_since_best);
   if (auto const& progress = result.progress; progress.last) {
     say(context, "\n{:<22}{:>10}{:>10}{:>10}\n", "accuracy", "train", "valid", "test");
     line("last epoch", *progress.last);

@@ -29,10 +29,15 @@ Scores scores_of(Json const& list) {
 }
 
 Json json_of(TrainProgress const& progress) {
-  return {{"epoch", progress.epoch},           {"step", progress.step},
-          {"loss_sum", progress.loss_sum},     {"loss_count", progress.loss_count},
-          {"last_loss", progress.last_loss},   {"last", progress.last ? json_of(*progress.last) : Json()},
-          {"best_epoch", progress.best.epoch}, {"best", json_of(progress.best.scores)}};
+  return {{"epoch", progress.epoch},
+          {"step", progress.step},
+          {"loss_sum", progress.loss_sum},
+          {"loss_count", progress.loss_count},
+          {"last_loss", progress.last_loss},
+          {"last", progress.last ? json_of(*progress.last) : Json()},
+          {"best_epoch", progress.best.epoch},
+          {"best", json_of(progress.best.scores)},
+          {"evaluations_since_best", progress.num_evaluations_since_best}};
 }
 
 TrainProgress progress_of(Json const& json) {
@@ -45,6 +50,8 @@ TrainProgress progress_of(Json const& json) {
   progress.last_loss = json.at("last_loss").get<double>();
   if (!json.at("last").is_null()) progress.last = scores_of(json.at("last"));
   progress.best = {json.at("best_epoch").get<std::int64_t>(), scores_of(json.at("best"))};
+  progress.num_evaluations_since_best =
+      json.value("evaluations_since_best", std::int64_t{0}); // older files lack it
   return progress;
 }
 
