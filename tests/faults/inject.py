@@ -42,8 +42,9 @@ JOBS = {
                      ["graph"], None),
     "export": ("export {inputs}/graph.h5 -o {run}/graph --format ogb", ["graph"], None),
     "export_npy": ("export {inputs}/graph.h5 -o {run}/graph --format npy", ["graph"], None),
-    "train": (TRAIN + "--epochs 2" + METRICS, ["weights.h5"], "--force"),
-    "train_minibatch": (TRAIN + "--mode minibatch --batch 256 --epochs 1" + METRICS, ["weights.h5"], "--force"),
+    "train": (TRAIN + "--epochs 2" + METRICS, ["weights.h5", "weights-best.h5"], "--force"),
+    "train_minibatch": (TRAIN + "--mode minibatch --batch 256 --epochs 1" + METRICS, ["weights.h5", "weights-best.h5"],
+                        "--force"),
     "evaluate": ("evaluate --graph {inputs}/graph.h5 --weights {inputs}/weights.h5 --predictions {run}/classes.npy" + METRICS,
                  ["classes.npy"], "--force"),
 }

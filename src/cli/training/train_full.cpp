@@ -108,7 +108,7 @@ int train(TrainOptions const& options, Context& context) {
     models::PrunedGcn<T> model(grid, store, model_settings, settings, *pruned);
     return run(model, model, model.update(), nullptr);
   }
-  auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
+  auto loss = models::make_vertex_loss<T>(grid, store, plan.logits(), settings.class_weights);
   models::Gcn<T> model(grid, store, model_settings);
   auto const update = std::make_shared<models::ParameterUpdate<T>>(grid, model.parameters(), settings);
   models::Trainer<T> trainer(grid, model, loss, settings, update);

@@ -154,6 +154,10 @@ void add_options(Command& command, TrainOptions& o) {
       "--patience", o.patience,
       "Stop after this many evaluations in a row without a better validation accuracy; 0 for never",
       whole_number(0, most_epochs));
+  command.option(
+      "--class-weights", o.class_weights,
+      "Weigh the loss of training vertices: none, or balanced (by the inverse frequency of their classes)",
+      one_of({"none", "balanced"}));
   add_computing(command, o);
   command.option("--prune", o.prune,
                  "In full-graph steps, skip vertices that no training vertex depends on (schedule rows): on, "

@@ -44,6 +44,7 @@ struct TrainOptions {
   double weight_decay = 0;
   std::optional<double> weight_decay_first_layer;
   std::optional<double> clip_norm;
+  std::string class_weights = "none";
   std::int64_t epochs = 100;
   std::int64_t seed = 0;
 

@@ -13,7 +13,12 @@ using Json = nlohmann::ordered_json;
 Json json_of(Scores const& scores) {
   auto list = Json::array();
   for (auto const& split : scores)
-    list.push_back({{"counted", split.num_counted}, {"correct", split.num_correct}, {"loss", split.loss}});
+    list.push_back({{"counted", split.num_counted},
+                    {"correct", split.num_correct},
+                    {"loss", split.loss},
+                    {"macro_f1", split.macro_f1},
+                    {"micro_f1", split.micro_f1},
+                    {"most_frequent", split.num_most_frequent}});
   return list;
 }
 
@@ -24,6 +29,9 @@ Scores scores_of(Json const& list) {
     scores[s].num_counted = split.at("counted").get<std::int64_t>();
     scores[s].num_correct = split.at("correct").get<std::int64_t>();
     scores[s].loss = split.at("loss").get<double>();
+    scores[s].macro_f1 = split.value("macro_f1", 0.0); // older files lack these
+    scores[s].micro_f1 = split.value("micro_f1", 0.0);
+    scores[s].num_most_frequent = split.value("most_frequent", std::int64_t{0});
   }
   return scores;
 }

@@ -30,6 +30,12 @@ void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainProgres
   add("test_acc", test, test.accuracy());
   add("val_loss", valid, valid.loss);
   add("test_loss", test, test.loss);
+  add("train_macro_f1", train, train.macro_f1);
+  add("val_macro_f1", valid, valid.macro_f1);
+  add("test_macro_f1", test, test.macro_f1);
+  add("train_micro_f1", train, train.micro_f1);
+  add("val_micro_f1", valid, valid.micro_f1);
+  add("test_micro_f1", test, test.micro_f1);
   progress.last = scores;
   ++progress.num_evaluations_since_best;
   if (progress.best.epoch > 0 && valid.accuracy() <= progress.best.scores[1].accuracy()) return;

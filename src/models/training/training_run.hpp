@@ -23,8 +23,9 @@ struct TrainSettings {
       weight_decay_first_layer;    // in place of weight_decay, for layer 0; biases are never decayed
   std::optional<double> clip_norm; // of all gradients together
   std::int64_t num_epochs = 100;
-  std::int64_t eval_every = 10;  // 0: never; the last epoch is always evaluated otherwise
-  std::int64_t patience = 0;     // stop after so many evaluations in a row without a better one; 0: never
+  std::int64_t eval_every = 10; // 0: never; the last epoch is always evaluated otherwise
+  std::int64_t patience = 0;    // stop after so many evaluations in a row without a better one; 0: never
+  ClassWeights class_weights = ClassWeights::none;
   bool uses_device_graph = true; // full graph, on a device: replay the epochs if nothing but numbers changes
 };
 
