@@ -59,6 +59,7 @@ int train(TrainOptions const& options, Context& context) {
 
   auto const store = open_graph_of(world, options);
   weight_files.judge_by(store);
+  models::require_weighable(store, models::parse_class_weights(options.class_weights));
   model_settings.schedule = schedule_of(grid, store.facts(), model_settings, options);
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);
   if (!options.init_from.empty())

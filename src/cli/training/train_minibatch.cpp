@@ -50,6 +50,7 @@ int train(TrainOptions const& options, Context& context) {
 
   auto const store = open_graph_of(world, options);
   weight_files.judge_by(store);
+  models::require_weighable(store, models::parse_class_weights(options.class_weights));
   auto const settings = training_of(options);
   auto const batches = batches_of(options);
   // Weights weigh more against the rows of a batch.

@@ -54,9 +54,6 @@ template<class T>
 runtime::Vector<T> balanced_weights(pmm::ProcessGrid const& grid, graph::GraphStore const& store) {
   auto const& world = grid.world();
   auto const& facts = store.facts();
-  if (facts.label_kind != graph::LabelKind::single)
-    runtime::throw_user(
-        "--class-weights balanced needs one class per vertex; vertices of {} may have several", store.name());
   std::vector<double> counts(static_cast<std::size_t>(facts.num_classes));
   runtime::together(world, [&] {
     auto const rows = runtime::balanced_range(facts.num_vertices, world.size(), world.rank());
@@ -80,6 +77,12 @@ ClassWeights parse_class_weights(std::string_view word) {
   if (word == "none") return ClassWeights::none;
   if (word == "balanced") return ClassWeights::balanced;
   runtime::throw_user("class weights are none or balanced, not '{}'", word);
+}
+
+void require_weighable(graph::GraphStore const& store, ClassWeights weights) {
+  if (weights == ClassWeights::balanced && store.facts().label_kind == graph::LabelKind::multi)
+    runtime::throw_user(
+        "--class-weights balanced needs one class per vertex; vertices of {} may have several", store.name());
 }
 
 Scores scores_of(std::span<pmm::GroupScore const> groups) {
@@ -116,6 +119,7 @@ pmm::RowTargets read_vertex_targets(pmm::ProcessGrid const& grid, graph::GraphSt
 template<class T>
 pmm::RowLoss<T> make_vertex_loss(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                  pmm::Placement const& logits, ClassWeights weights) {
+  require_weighable(store, weights);
   auto const targets = read_vertex_targets(grid, store, logits);
   pmm::RowLoss<T> loss(grid, logits, loss_kind_of(store.facts()), num_splits);
   loss.set_targets(targets);

@@ -53,6 +53,8 @@ void plan_vertex_loss_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts
 enum class ClassWeights : std::uint8_t { none, balanced };
 /// "none" or "balanced". Throws UserError for another word.
 [[nodiscard]] ClassWeights parse_class_weights(std::string_view word);
+/// Throws UserError if classes are to be weighed and vertices may have several. Not collective.
+void require_weighable(graph::GraphStore const& store, ClassWeights weights);
 
 /// The loss of a store's vertices, for logits of that placement. Reads the targets of this rank's rows.
 /// Collective over the grid's group. Throws UserError if the store has no labels, no split, or no labelled
