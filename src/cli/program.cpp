@@ -149,7 +149,10 @@ int run_command(runtime::Environment& environment, Command const& command) {
   environment.set_timeout(common.timeout_seconds);
   require_distinct_files(world, command.files());
   // Files that cannot be written are found out now, not after hours of training.
-  runtime::MetricsWriter metrics(world, common.metrics);
+  auto const goes_on = command.goes_on();
+  if (!common.force && !goes_on) require_new_files(world, command.files());
+  runtime::MetricsWriter metrics(world, common.metrics,
+                                 goes_on ? runtime::OlderMetrics::kept : runtime::OlderMetrics::replaced);
   if (!common.trace.empty()) {
     runtime::require_writable(world, common.trace, "trace");
     instruments.trace.start();
@@ -159,7 +162,7 @@ int run_command(runtime::Environment& environment, Command const& command) {
     warn_of_slow_core(instruments.log);
   }
 
-  Context context{environment, metrics, run_record(world, command)};
+  Context context{environment, metrics, run_record(world, command), common.force};
   auto const status = command.run(context);
 
   if (!common.trace.empty()) runtime::write_trace(world, instruments.trace, common.trace);

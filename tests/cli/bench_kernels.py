@@ -40,7 +40,7 @@ def spmm_table(ranks):
     """What --table writes: the times of the lines, by width, with their origin; train and plan read it."""
     with tempfile.TemporaryDirectory() as folder:
         table = os.path.join(folder, "table.json")
-        base = ["--vertices", "300", "--edges", "2000", "--repeat", "2", "--table", table] + TINY_ROOFLINE
+        base = ["--vertices", "300", "--edges", "2000", "--repeat", "2", "--table", table, "--force"] + TINY_ROOFLINE
         for widths, expected in ([], [4, 8, 16, 32, 64, 128]), (["--widths", "9,2", "--forms", "transposed,product"], [2, 9]):
             lines = bench_lines(ranks, base + widths, of="spmm")
             with open(table, encoding="utf-8") as file:

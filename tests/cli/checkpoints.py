@@ -94,7 +94,7 @@ def cut_metrics():
     with open(place.metrics, "w", encoding="utf-8") as file:
         file.write('{"event":"run","command":"other"}\n{"event":"epoch","epoch":7,"loss":1}\n')
     expected = whole_run(place, 7)
-    expect_success(1, TRAIN + place.writing + ["--epochs", "5", "--checkpoint-every", "1", "--checkpoint-keep", "9"])
+    expect_success(1, TRAIN + place.writing + ["--epochs", "5", "--checkpoint-every", "1", "--checkpoint-keep", "9", "--resume", "auto"])
     for name in checkpoints_in(place.folder)[3:]:  # as if it had been killed in epoch 5, within a line
         os.remove(os.path.join(place.folder, name))
     with open(place.metrics, "a", encoding="utf-8") as file:
@@ -151,7 +151,8 @@ def mistakes():
     few = TRAIN + ["--epochs", "2"]
     expect_success(1, few + place.writing)
     auto = ["--checkpoint", place.folder, "--resume", "auto"]
-    expect_mistake(2, few + place.writing, r"holds checkpoints; give --resume auto")
+    expect_mistake(2, few + place.writing, r"--metrics '.*metrics\.jsonl' exists; --force replaces it")
+    expect_mistake(2, few + ["--checkpoint", place.folder], r"holds checkpoints; give --resume auto")
     for arguments, pattern in ((["--seed", "1"], r"its --seed is 0, here it is 1"),
                                (["--hidden", "16", "--dropout", "0.25"], r"its --hidden is 8, here it is 16; its --dropout"),
                                (["--clip-norm", "2"], r"its --clip-norm is not given, here it is 2"),

@@ -13,7 +13,7 @@ COMMANDS = ["generate", "partition", "export", "train", "evaluate", "export-weig
 def help_of(ranks, command):
     done = expect_success(ranks, command.split() + ["--help"])
     require(done.stdout.count(f"Usage: orthant {command} ") == 1, "does not print its usage once", done)
-    for flag in ("--help", "--config", "--metrics", "--trace", "--timeout", "--log-level"):
+    for flag in ("--help", "--config", "--metrics", "--trace", "--timeout", "--log-level", "--force"):
         require(len(re.findall(rf"[ ,]{flag} ", done.stdout)) == 1, f"{flag} is not in the help once", done)
 
 

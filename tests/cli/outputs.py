@@ -3,7 +3,7 @@
 
 outputs.py ORTHANT PART, where PART is
   distinct    an output that is an input, or another output, is refused; both are untouched
-  metrics     are added to, and only to metrics
+  metrics     of an earlier run are kept, unless --force is given or the run goes on with that one
   full_disk   a small file system: one line within seconds, nothing left behind, older files as they were
   killed      SIGKILL while generate, export and train write: nothing looks complete, and the retry works
 """
@@ -113,8 +113,14 @@ def distinct(scratch):
     # Weights may be trained further in place only through another name; replacing an older result is fine.
     line = error_of(1, *train, "--init-from", weights, "--save-weights", weights)
     require("--init-from" in line, line)
-    run(1, *train, "--save-weights", weights)
+    line = error_of(1, *train, "--save-weights", weights)
+    require("--force replaces it" in line and content_of(weights) == before[weights], line)
+    run(1, *train, "--save-weights", weights, "--force")
     run(2, *evaluate, "--predictions", new, "--metrics", "/dev/null", "--config", "/dev/null")
+    line = error_of(2, *evaluate, "--predictions", new)
+    require("--force replaces it" in line, line)
+    line = error_of(1, "export", store, "-o", graph)
+    require("--force replaces it" in line and content_of(os.path.join(graph, "x.npy")) == before[os.path.join(graph, "x.npy")], line)
 
 
 def metrics(scratch):
@@ -126,15 +132,20 @@ def metrics(scratch):
     run(1, *train, "--graph", store, "--metrics", lines)
     first = content_of(lines)
     require(first.count(b"\n") == 4 and first.startswith(b'{"event":"run"'), f"odd metrics {first}")
-    error_of(2, *train, "--graph", os.path.join(scratch, "none.h5"), "--metrics", lines)
-    error_of(1, *train, "--graph", store, "--init-from", store, "--metrics", lines)
+    for arguments in (["--graph", store], ["--graph", store, "--trace", os.path.join(scratch, "t.json")]):
+        line = error_of(2, *train, *arguments, "--metrics", lines)
+        require("--metrics" in line and "--force replaces it" in line, line)
+    error_of(2, *train, "--graph", os.path.join(scratch, "none.h5"), "--metrics", lines, "--force")
+    error_of(1, *train, "--graph", store, "--init-from", store, "--metrics", lines, "--force")
     require(content_of(lines) == first, "a run that was refused changed the metrics")
-    run(2, *train, "--graph", store, "--metrics", lines)
-    both = content_of(lines)
-    require(both.startswith(first) and both.count(b'"event":"run"') == 2 and both.count(b'"event":"done"') == 2,
-            f"the second run was not added to the first: {both}")
+    run(2, *train, "--graph", store, "--metrics", lines, "--force")
+    second = content_of(lines)
+    require(second.count(b'"event":"run"') == 1 and second.count(b"\n") == 4, f"the second run did not replace the first: {second}")
+    # A job that goes on with an earlier one, or would if that had come to a checkpoint.
+    run(1, *train, "--graph", store, "--metrics", lines, "--checkpoint", os.path.join(scratch, "c"), "--resume", "auto")
+    require(content_of(lines).startswith(second) and content_of(lines).count(b'"event":"done"') == 2, "the lines were not added")
     before = content_of(store)
-    line = error_of(2, *train, "--dataset", "karate", "--metrics", store)
+    line = error_of(2, *train, "--dataset", "karate", "--metrics", store, "--force")
     require("holds no metrics" in line, line)
     require(content_of(store) == before, "the store was changed")
 
@@ -177,7 +188,7 @@ def require_clean_failures(scratch, folder):
             if has_old:
                 write(os.path.join(folder, output), b"an older result")
             begin = time.monotonic()
-            line = error_of(ranks, *arguments)
+            line = error_of(ranks, *arguments, *(["--force"] if has_old and "--force" not in arguments else []))
             require(time.monotonic() - begin < LIMIT / 2, f"{arguments} took {time.monotonic() - begin} s to fail")
             require("No space" in line or "disk" in line, f"{arguments}: unclear: {line}")
             left = [name for name in os.listdir(folder) if name != "made" or os.listdir(os.path.join(folder, name))]
@@ -245,7 +256,7 @@ def killed(scratch):
             error_of(1, *read_it)  # nothing there that could be taken for a graph
         else:
             run(1, *read_it)  # all of it is
-        run(2, *write_it)
+        run(2, *write_it, "--force")
         require(not partial_files(folder), f"the retry left {partial_files(folder)}")
         run(1, *read_it)
     require(num_killed >= 2, f"only {num_killed} of 4 jobs were still running when they were killed: this shows nothing")
@@ -253,7 +264,7 @@ def killed(scratch):
     weights = os.path.join(scratch, "weights", "w.h5")
     os.mkdir(os.path.dirname(weights))
     write(weights, b"an older result")
-    train = ["train", "--dataset", "karate", "--epochs", 0, "--layers", 3, "--hidden", 2500, "--save-weights", weights]
+    train = ["train", "--dataset", "karate", "--epochs", 0, "--layers", 3, "--hidden", 2500, "--save-weights", weights, "--force"]
     # The check before the training makes an unfinished file, too: both moments are worth a test.
     for delay in (0, draw.uniform(0, 0.5)):
         if kill_while_writing(train, os.path.dirname(weights), delay):

@@ -92,7 +92,7 @@ def import_weights(tensors, scratch):
         shape = [len(numbers), len(numbers[0])] if is_matrix else [len(numbers)]
         stored[name] = ("F64", shape, struct.pack(f"<{len(values)}d", *values))
     write_safetensors(path, stored)
-    expect_success(1, ["import-weights", path, "-o", weights])
+    expect_success(1, ["import-weights", path, "-o", weights, "--force"])
     return weights
 
 

@@ -275,5 +275,5 @@ def parts(ranks):
             raise Failure(f"test loss: {losses}")
         short = ["train", "--graph", graph, "--layers", "2", "--hidden", "16", "--epochs", "1"]
         expect_mistake(ranks, [*short, "--init-from", weights], r"another architecture: its norm is rms, that of the model none")
-        expect_success(ranks, [*short, "--trainable-features", "--save-weights", weights])
+        expect_success(ranks, [*short, "--trainable-features", "--save-weights", weights, "--force"])
         expect_mistake(ranks, ["evaluate", "--graph", graph, "--weights", weights], r"has features that were trained")

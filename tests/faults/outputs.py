@@ -85,7 +85,14 @@ CASES = [
     case("partition --input npy -o w.h5 --metrics m", "m w.h5", older("m")),
     case("evaluate --graph g.h5 --weights none --metrics m --predictions p.h5", "m p.h5", older("m", "p.h5")),
     case("evaluate --graph g.h5 --weights g.h5 --predictions p.csv", "p.csv", older("p.csv")),
-    case("train --graph g.h5 --layers 2 --hidden 4 --epochs 3 --lr 1e38 --save-weights w.h5", "w.h5", statuses=(1, 2)),
+    case("train --graph g.h5 --layers 2 --hidden 4 --epochs 3 --lr 1e38 --save-weights w.h5 --force", "w.h5", statuses=(1, 2)),
+    # Older outputs, unasked.
+    case(f"{TRAIN} --metrics m", "m", older("m")), case(f"{TRAIN} --trace t", "t", older("t")), case(f"{TRAIN} --save-weights w.h5", "w.h5"),
+    case(f"{TRAIN} --save-weights v.h5 --eval-every 1", "v-best.h5", older("v-best.h5")), case("info --trace t", "t", older("t")),
+    case(f"{TRAIN} --save-best b.h5 --save-weights b.h5"), case(f"{TRAIN} --save-best b.h5", "b.h5", older("b.h5")),
+    case(f"{EVALUATE} --predictions p.csv", "p.csv", older("p.csv")), case("export-weights w.h5 -o s", "s", older("s")),
+    case("partition --input npy -o g.h5", "g.h5"), case("export g.h5 -o npy --format npy --force", "npy/x.npy"),
+    case("bench spmm --vertices 50 --edges 100 --table t", "t", older("t")),
     # A temporary name that leads to something else.
     case("partition --input npy -o v.h5", "g.h5", symbolic("g.h5", "v.h5.partial", "v.h5.part"), (0, 2)),
     case(f"{TRAIN} --save-weights v.h5", "g.h5", symbolic("g.h5", "v.h5.partial", "v.h5.part"), (0, 2)),

@@ -146,8 +146,15 @@ TEST(WriteGraph, LeavesNothingOfAnEarlierGraphAndTouchesNoStrangersFolder) {
   write_graph(comm, *open_dataset(comm, "karate"), path, {.format = OutputFormat::npy});
   folder.write("stranger/notes.txt", "0 1\n");
 
-  write_graph(comm, *open_dataset(comm, "ring:vertices=9,features=0,classes=0"), path,
-              {.format = OutputFormat::ogb});
+  auto const ring = open_dataset(comm, "ring:vertices=9,features=0,classes=0");
+  try {
+    write_graph(comm, *ring, path, {.format = OutputFormat::ogb});
+    ADD_FAILURE() << "replaces a graph unasked";
+  } catch (runtime::UserError const& error) {
+    EXPECT_THAT(error.what(), HasSubstr("holds a graph; --force replaces it"));
+  }
+  EXPECT_EQ(open_graph(comm, {.path = path})->facts().num_vertices, 34);
+  write_graph(comm, *ring, path, {.format = OutputFormat::ogb, .replaces_output = true});
 
   auto const again = open_graph(comm, {.path = path});
   EXPECT_EQ(again->facts().num_vertices, 9);
@@ -155,7 +162,7 @@ TEST(WriteGraph, LeavesNothingOfAnEarlierGraphAndTouchesNoStrangersFolder) {
   EXPECT_EQ(again->facts().label_kind, LabelKind::none);
   auto const refused = [&](std::filesystem::path const& target) -> std::string {
     try {
-      write_graph(comm, *again, target, {});
+      write_graph(comm, *again, target, {.replaces_output = true});
     } catch (runtime::UserError const& error) {
       return error.what();
     }

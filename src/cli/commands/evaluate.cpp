@@ -5,6 +5,7 @@
 #include "cli/commands/subcommands.hpp"
 #include "cli/options/gemm_math.hpp"
 #include "cli/training/memory_check.hpp"
+#include "cli/training/scores_text.hpp"
 #include "cli/training/train_full.hpp"
 #include "models/core/vertex_loss.hpp"
 #include "models/files/gcn_weights.hpp"
@@ -69,19 +70,20 @@ void require_layer(models::WeightsFacts const& weights, EvaluateOptions const& o
 }
 
 void report(Context& context, models::Scores const& scores) {
-  context.metrics.write("evaluate", {{"train_acc", scores[0].accuracy()},
-                                     {"val_acc", scores[1].accuracy()},
-                                     {"test_acc", scores[2].accuracy()},
-                                     {"train_loss", scores[0].loss},
-                                     {"val_loss", scores[1].loss},
-                                     {"test_loss", scores[2].loss}});
+  auto record = scores_json(scores);
+  record["train_loss"] = scores[0].loss;
+  record["val_loss"] = scores[1].loss;
+  record["test_loss"] = scores[2].loss;
+  context.metrics.write("evaluate", record);
   if (!context.world().is_root()) return;
-  std::string text = fmt::format("{:<10}{:>10}{:>12}{:>10}\n", "split", "accuracy", "loss", "vertices");
+  std::string text = fmt::format("{:<10}{:>10}{:>12}{:>10}{:>10}{:>10}\n", "split", "accuracy", "loss",
+                                 "vertices", "macro-F1", "micro-F1");
   for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test}) {
     auto const& score = scores[static_cast<std::size_t>(split)];
-    text += fmt::format("{:<10}{:>10.4f}{:>12.6f}{:>10}\n", graph::name_of(split), score.accuracy(),
-                        score.loss, score.num_counted);
+    text += fmt::format("{:<10}{:>10.4f}{:>12.6f}{:>10}{:>10.4f}{:>10.4f}\n", graph::name_of(split),
+                        score.accuracy(), score.loss, score.num_counted, score.macro_f1, score.micro_f1);
   }
+  text += majority_text(scores);
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
 }

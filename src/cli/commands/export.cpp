@@ -21,6 +21,7 @@ int run(ExportOptions const& options, Context& context) {
   if (options.output.empty()) runtime::throw_user("export: name the folder to write with -o DIR");
   graph::WriteOptions how;
   how.format = graph::parse_output_format(options.format);
+  how.replaces_output = context.replaces_outputs;
   auto const store = graph::GraphStore::open(context.world(), options.graph);
   store.verify(context.world()); // its contradictions would become a graph that looks sound
   auto const source = graph::open_store_as_source(context.world(), store);
@@ -35,7 +36,7 @@ std::unique_ptr<Command> make_export() {
       std::make_unique<Command>("export", "Write a store back as ogb, npy or an edge list, in original ids");
   auto const options = std::make_shared<ExportOptions>();
   command->input("graph", options->graph, "Store to read");
-  command->output("-o,--output", options->output, "Folder to write");
+  command->output_folder("-o,--output", options->output, "Folder to write");
   command->option("--format", options->format, "ogb, npy or edgelist", one_of({"ogb", "npy", "edgelist"}));
   command->set_needs_device(false);
   command->set_run([options](Context& context) { return run(*options, context); });

@@ -41,6 +41,7 @@ int run(GenerateOptions const& options, Context& context) {
   auto const source = graph::generate_graph(world, how);
   graph::WriteOptions writing;
   writing.format = graph::parse_output_format(options.format);
+  writing.replaces_output = context.replaces_outputs;
   std::unique_ptr<runtime::Progress> bar;
   std::string step;
   auto const style = runtime::progress_style(world.is_root());
@@ -86,7 +87,7 @@ std::unique_ptr<Command> make_generate() {
                   whole_number(1, graph::most_generated_columns));
   command->option("--seed", options->seed, "Seed of all randomness", whole_number(0));
   command->option("--format", options->format, "ogb (csv.gz) or npy", one_of({"ogb", "npy"}));
-  command->output("-o,--output", options->output, "Folder to write");
+  command->output_folder("-o,--output", options->output, "Folder to write");
   command->set_needs_device(false);
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;

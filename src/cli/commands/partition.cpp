@@ -39,7 +39,6 @@ struct PartitionOptions {
   std::int64_t metis = 0;
   std::int64_t seed = 0;
   bool stats = false;
-  bool force = false;
   bool force_memory = false;
 };
 
@@ -111,15 +110,15 @@ int run(PartitionOptions const& options, Context& context) {
   how.rules.repeats = options.duplicates == "drop" ? Rules::Repeats::drop : Rules::Repeats::keep;
   how.rules.self_loops = options.self_loops == "keep" ? Rules::SelfLoops::keep : Rules::SelfLoops::drop;
   how.seed = static_cast<std::uint64_t>(options.seed);
-  how.replaces_output = options.force;
+  how.replaces_output = context.replaces_outputs;
   how.metis_parts = options.metis;
   how.measures_statistics = options.stats;
-  graph::require_output(world, options.output, options.force); // before a long read, not after
+  graph::require_output(world, options.output, context.replaces_outputs); // before a long read, not after
   if (options.metis > 0) {
     auto const file = graph::metis_file_of(options.output, options.metis).string();
     require_distinct_files(world, std::array{FileOption{"--metis", FileOption::Use::output, &file},
                                              FileOption{"--input", FileOption::Use::input, &options.input}});
-    graph::require_output(world, file, options.force);
+    graph::require_output(world, file, context.replaces_outputs);
   }
 
   auto const begin = MPI_Wtime();
@@ -190,7 +189,6 @@ std::unique_ptr<Command> make_partition() {
   command->option("--seed", options->seed, "Seed of all randomness", whole_number(0));
   command->flag("--stats", options->stats,
                 "Print degrees, balance of each order for both schedules, needed rows and halo volumes");
-  command->flag("--force", options->force, "Replace an output that exists");
   add_force_memory_option(*command, options->force_memory);
   command->set_needs_device(false);
   command->set_run([options](Context& context) { return run(*options, context); });

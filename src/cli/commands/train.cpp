@@ -21,6 +21,7 @@ std::unique_ptr<Command> make_train() {
       std::make_unique<Command>("train", "Train a graph neural network on the full graph or in mini-batches");
   auto const options = std::make_shared<TrainOptions>();
   add_options(*command, *options);
+  command->set_goes_on([options] { return options->resume != "never"; });
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;
 }

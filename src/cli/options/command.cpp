@@ -157,8 +157,9 @@ void Command::add_common_options() {
   option("--timeout", common_.timeout_seconds,
          "Seconds without progress in a collective until the job is ended with a report; 0 for never",
          in_range(0, longest_timeout_seconds));
-  output("--metrics", common_.metrics, "Add one JSON object a line to this file");
+  output("--metrics", common_.metrics, "Write one JSON object a line to this file");
   output("--trace", common_.trace, "Write a timeline to this file (Perfetto, chrome://tracing)");
+  flag("--force", common_.force, "Replace outputs that exist");
 }
 
 template<class T>
@@ -220,6 +221,10 @@ void Command::input(std::string const& names, std::string& path, std::string con
 }
 void Command::output(std::string const& names, std::string& path, std::string const& description) {
   add_file(names, path, description, FileOption::Use::output);
+}
+
+void Command::output_folder(std::string const& names, std::string& path, std::string const& description) {
+  add_file(names, path, description, FileOption::Use::output_folder);
 }
 
 void Command::flag(std::string const& names, bool& value, std::string const& description) {

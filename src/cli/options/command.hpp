@@ -30,6 +30,7 @@ struct Context {
   /// The metrics' first line, without grid and seed: version, command, configuration, sources, ranks,
   /// backends.
   nlohmann::ordered_json run_record;
+  bool replaces_outputs = false; // --force
 
   [[nodiscard]] runtime::Communicator const& world() const { return environment.world(); }
   [[nodiscard]] runtime::Log& log() const { return environment.instruments()->log; }
@@ -42,6 +43,7 @@ struct CommonOptions {
   double timeout_seconds = runtime::default_timeout_seconds;
   std::string metrics;
   std::string trace;
+  bool force = false;
 };
 
 /// A check of an option's text: empty, or what is wrong and what would be right.
@@ -90,9 +92,11 @@ class Command {
               Check check = {});
   void option(std::string const& names, std::vector<std::string>& value, std::string const& description,
               Check check = {});
-  /// Options that name a file or a folder to read or to write.
+  /// Options that name a file or a folder to read, a file to write, or a folder to write, which has a rule of its
+  /// own for what is there already.
   void input(std::string const& names, std::string& path, std::string const& description);
   void output(std::string const& names, std::string& path, std::string const& description);
+  void output_folder(std::string const& names, std::string& path, std::string const& description);
   [[nodiscard]] std::vector<FileOption> const& files() const { return files_; }
   /// "--residual", or "--bias,!--no-bias".
   void flag(std::string const& names, bool& value, std::string const& description);
@@ -103,6 +107,9 @@ class Command {
   /// What it does with the options, once these are read. Returns the exit status.
   void set_run(std::function<int(Context&)> run) { run_ = std::move(run); }
   [[nodiscard]] int run(Context& context) const { return run_(context); }
+  /// `goes_on()`, asked once the options are read: the run continues an earlier one, whose outputs may be there.
+  void set_goes_on(std::function<bool()> goes_on) { goes_on_ = std::move(goes_on); }
+  [[nodiscard]] bool goes_on() const { return goes_on_ && goes_on_(); }
   /// Host-only commands do not start Kokkos, so they need no device.
   void set_needs_device(bool needs) { needs_device_ = needs; }
   [[nodiscard]] bool needs_device() const { return needs_device_; }
@@ -137,6 +144,7 @@ class Command {
   CommonOptions common_;
   bool needs_device_ = true;
   std::function<int(Context&)> run_;
+  std::function<bool()> goes_on_;
   std::vector<FileOption> files_;
 };
 

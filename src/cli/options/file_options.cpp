@@ -55,9 +55,13 @@ bool is_of_graph_in(fs::path const& folder, fs::path const& file, int most_folde
   });
 }
 
+bool is_output(FileOption const& file) {
+  return file.use != FileOption::Use::input;
+}
+
 void require_distinct(FileOption const& output, FileOption const& other) {
   if (are_same(*output.path, *other.path)) {
-    if (other.use == FileOption::Use::output)
+    if (is_output(other))
       runtime::throw_user("{} and {} both write '{}'; name different files", output.name, other.name,
                           *output.path);
     runtime::throw_user("{} would overwrite '{}', which {} reads; name another file", output.name,
@@ -77,11 +81,23 @@ void require_distinct_files(runtime::Communicator const& comm, std::span<FileOpt
   runtime::together(comm, [&] {
     if (!comm.is_root()) return;
     for (std::size_t i = 0; i < files.size(); ++i) {
-      if (files[i].use != FileOption::Use::output || files[i].path->empty()) continue;
+      if (!is_output(files[i]) || files[i].path->empty()) continue;
       for (std::size_t j = 0; j < files.size(); ++j) {
-        auto const is_seen = files[j].use == FileOption::Use::output && j <= i;
+        auto const is_seen = is_output(files[j]) && j <= i;
         if (!is_seen && !files[j].path->empty()) require_distinct(files[i], files[j]);
       }
+    }
+  });
+}
+
+void require_new_files(runtime::Communicator const& comm, std::span<FileOption const> files) {
+  runtime::together(comm, [&] {
+    if (!comm.is_root()) return;
+    for (auto const& file : files) {
+      std::error_code error;
+      if (file.use != FileOption::Use::output || file.path->empty()) continue;
+      if (fs::is_regular_file(*file.path, error) && fs::file_size(*file.path, error) > 0)
+        runtime::throw_user("{} '{}' exists; --force replaces it", file.name, *file.path);
     }
   });
 }

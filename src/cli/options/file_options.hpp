@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options that name files, and the check that no output is one of the inputs. Made once for every command,
-// before anything is read or written.
+// Options that name files, and the checks that no output is one of the inputs, and that none replaces an older
+// file unasked. Made once for every command, before anything is read or written.
 
 #include "runtime/comm/communicator.hpp"
 
@@ -13,7 +13,7 @@
 namespace orthant::cli {
 
 struct FileOption {
-  enum class Use : std::uint8_t { input, output };
+  enum class Use : std::uint8_t { input, output, output_folder };
   std::string name; // "--graph"
   Use use;
   std::string const* path; // empty: not given
@@ -23,5 +23,9 @@ struct FileOption {
 /// its name, or by device and inode, as through a link. An output in an input's folder must not be one of the
 /// files that make up a graph, and likewise an input in an output's folder. Collective.
 void require_distinct_files(runtime::Communicator const& comm, std::span<FileOption const> files);
+
+/// Throws UserError, the same on all ranks, if a file to be written is there already and is not empty. Folders
+/// have rules of their own; devices and pipes are taken. Collective.
+void require_new_files(runtime::Communicator const& comm, std::span<FileOption const> files);
 
 } // namespace orthant::cli

@@ -40,7 +40,10 @@ constexpr std::array free_options{std::string_view("graph"),
                                   std::string_view("accumulate"),
                                   std::string_view("batch-train-fraction"),
                                   std::string_view("init-from"),
+                                  std::string_view("patience"),
+                                  std::string_view("save-best"),
                                   std::string_view("save-weights"),
+                                  std::string_view("force"),
                                   std::string_view("force-memory"),
                                   std::string_view("checkpoint"),
                                   std::string_view("checkpoint-every"),
@@ -115,9 +118,9 @@ models::CheckpointInterval parse_interval(std::string const& text) {
 }
 
 template<class T>
-std::int64_t checkpoint_bytes(pmm::ProcessGrid const& grid, models::GcnPlan const& plan,
-                              models::GcnSettings const& settings) {
-  constexpr std::int64_t num_copies = 5;
+std::int64_t host_copy_bytes(pmm::ProcessGrid const& grid, models::GcnPlan const& plan,
+                             models::GcnSettings const& settings, bool writes_checkpoints) {
+  auto const num_copies = std::int64_t{writes_checkpoints ? 5 : 2};
   pmm::StepPlan const step(grid.shape(), grid.coordinates(), sizeof(T));
   auto const lengths = models::lengths_of(step, models::parameters_of(plan, settings));
   return num_copies * step.scalar_bytes(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
@@ -253,10 +256,10 @@ models::CheckpointSettings Checkpoints::settings(models::Architecture const& arc
   return settings;
 }
 
-template std::int64_t checkpoint_bytes<float>(pmm::ProcessGrid const&, models::GcnPlan const&,
-                                              models::GcnSettings const&);
-template std::int64_t checkpoint_bytes<double>(pmm::ProcessGrid const&, models::GcnPlan const&,
-                                               models::GcnSettings const&);
+template std::int64_t host_copy_bytes<float>(pmm::ProcessGrid const&, models::GcnPlan const&,
+                                             models::GcnSettings const&, bool);
+template std::int64_t host_copy_bytes<double>(pmm::ProcessGrid const&, models::GcnPlan const&,
+                                              models::GcnSettings const&, bool);
 template models::TrainProgress Checkpoints::resume(models::TrainingState<float>&);
 template models::TrainProgress Checkpoints::resume(models::TrainingState<double>&);
 

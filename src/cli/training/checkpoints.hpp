@@ -62,17 +62,19 @@ class Checkpoints {
   std::optional<models::ResumePoint> resumed_;
 };
 
-/// A training that goes on from a checkpoint if it is to, and writes checkpoints if it is to.
+/// A training that goes on from a checkpoint if it is to, writes checkpoints if it is to, and keeps the weights of
+/// the best epoch if it is to.
 template<class T>
 class ResumableRun {
  public:
   /// Resumes. All references must outlive it. Collective. Throws UserError.
   ResumableRun(Checkpoints& checkpoints, pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-               std::vector<models::Parameter<T>> const& parameters, models::ParameterUpdate<T>& update)
+               std::vector<models::Parameter<T>> const& parameters, models::ParameterUpdate<T>& update,
+               bool keeps_best)
       : checkpoints_(checkpoints) {
-    if (!checkpoints.is_on()) return;
+    if (!checkpoints.is_on() && !keeps_best) return;
     state_.emplace(grid, parameters, update, models::original_ids_of(store));
-    start_ = checkpoints.resume(*state_);
+    if (checkpoints.is_on()) start_ = checkpoints.resume(*state_);
   }
 
   /// trainer.run() until the end or until a StopCondition, and a checkpoint behind the last step. The
@@ -81,7 +83,15 @@ class ResumableRun {
   template<class Trainer>
   models::TrainResult run(Trainer& trainer, std::function<void(runtime::EpochRecord const&)> const& on_epoch,
                           models::Architecture const& architecture) {
-    if (!checkpoints_.writes()) return trainer.run(on_epoch, start_);
+    if (!state_) return trainer.run(on_epoch, start_);
+    if (!checkpoints_.writes()) {
+      auto best_epoch = start_.best.epoch;
+      return trainer.run(on_epoch, start_, [&](models::TrainProgress const& progress) {
+        if (progress.best.epoch != best_epoch) state_->keep_best();
+        best_epoch = progress.best.epoch;
+        return false;
+      });
+    }
     auto const& options = checkpoints_.options();
     models::Checkpointer<T> checkpointer(*state_, checkpoints_.settings(architecture), start_);
     StopCondition stop(checkpoints_.context(), options.max_walltime);
@@ -91,7 +101,7 @@ class ResumableRun {
     });
     checkpointer.save(result.progress);
     checkpointer.finish();
-    if (result.progress.epoch > options.epochs) return result;
+    if (result.is_complete) return result;
     stopped_by_ = stop.reason();
     if (checkpointer.has_failed())
       runtime::throw_user(
@@ -100,6 +110,8 @@ class ResumableRun {
     return result;
   }
 
+  /// The parameters of the best epoch; null: there is none.
+  [[nodiscard]] models::HostCopy<T> const* best() const { return state_ ? state_->best().get() : nullptr; }
   /// What stopped the last run() before its end; empty: nothing.
   [[nodiscard]] std::string const& stopped_by() const { return stopped_by_; }
 
@@ -113,10 +125,10 @@ class ResumableRun {
 /// "10": epochs; "30min": minutes. Throws UserError for anything else.
 [[nodiscard]] models::CheckpointInterval parse_interval(std::string const& text);
 
-/// The most bytes that checkpoints take in this rank's host memory beside the training: copies of the
-/// parameters, of two moments, of the best epoch and of the next best one.
+/// The most bytes that copies take in this rank's host memory beside the training: of the parameters of the best
+/// epoch and of the next best one, and for checkpoints of the parameters and two moments, too.
 template<class T>
-[[nodiscard]] std::int64_t checkpoint_bytes(pmm::ProcessGrid const& grid, models::GcnPlan const& plan,
-                                            models::GcnSettings const& settings);
+[[nodiscard]] std::int64_t host_copy_bytes(pmm::ProcessGrid const& grid, models::GcnPlan const& plan,
+                                           models::GcnSettings const& settings, bool writes_checkpoints);
 
 } // namespace orthant::cli

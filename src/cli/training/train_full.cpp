@@ -4,6 +4,7 @@
 #include "cli/options/gemm_math.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_run.hpp"
+#include "cli/training/weight_files.hpp"
 #include "graph/generate/dataset.hpp"
 #include "graph/partition/partition.hpp"
 #include "models/files/gcn_weights.hpp"
@@ -14,7 +15,6 @@
 #include "models/training/trainer.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
-#include "runtime/files/staged_file.hpp"
 
 namespace orthant::cli {
 namespace {
@@ -52,12 +52,14 @@ int train(TrainOptions const& options, Context& context) {
   auto const settings = models::with_num_steps(training_of(options), options.epochs);
   pmm::set_gemm_threads(1);
   pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
-  if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
+  WeightFiles weight_files(context, options);
   Checkpoints checkpoints(context, options);
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
   auto const store = open_graph_of(world, options);
+  weight_files.judge_by(store);
+  models::require_weighable(store, models::parse_class_weights(options.class_weights));
   model_settings.schedule = schedule_of(grid, store.facts(), model_settings, options);
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);
   if (!options.init_from.empty())
@@ -66,7 +68,8 @@ int train(TrainOptions const& options, Context& context) {
   auto const plan = models::plan_gcn(store, model_settings);
   checkpoints.identify(grid, store);
   auto estimate = models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
-  if (checkpoints.is_on()) estimate.checkpoints = checkpoint_bytes<T>(grid, plan, model_settings);
+  if (checkpoints.is_on() || weight_files.keeps_best())
+    estimate.checkpoints = host_copy_bytes<T>(grid, plan, model_settings, checkpoints.is_on());
   if (!options.force_memory && options.prune != "on") require_memory(context, "train", estimate);
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
@@ -83,7 +86,8 @@ int train(TrainOptions const& options, Context& context) {
     say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
         model.num_parameters(), options.compute_dtype);
 
-    ResumableRun<T> resumable(checkpoints, grid, store, model.parameters(), update);
+    ResumableRun<T> resumable(checkpoints, grid, store, model.parameters(), update,
+                              weight_files.keeps_best());
     // Nothing can be refused from here on.
     begin_metrics(context, grid, options, model_settings.schedule, checkpoints, kept);
     pruned.reset();
@@ -94,19 +98,18 @@ int train(TrainOptions const& options, Context& context) {
     lines.finish();
     if (!resumable.stopped_by().empty()) return end_stopped(context, result, resumable.stopped_by(), options);
 
-    if (!options.save_weights.empty() && options.eval_every == 0)
+    if (weight_files.any() && options.eval_every == 0)
       if (auto const sign = models::sign_of_divergence(trainer.evaluate()); !sign.empty())
         models::throw_diverged("the weights are not saved: " + sign);
-    if (!options.save_weights.empty())
-      models::save_weights(grid, options.save_weights, model.parameters(),
-                           models::record_of(model_settings, store.facts()));
+    weight_files.save(grid, model.parameters(), models::record_of(model_settings, store.facts()),
+                      resumable.best());
     return end_complete(context, result, meter, {predicted, estimate.arrays});
   };
   if (pruned) {
     models::PrunedGcn<T> model(grid, store, model_settings, settings, *pruned);
     return run(model, model, model.update(), nullptr);
   }
-  auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
+  auto loss = models::make_vertex_loss<T>(grid, store, plan.logits(), settings.class_weights);
   models::Gcn<T> model(grid, store, model_settings);
   auto const update = std::make_shared<models::ParameterUpdate<T>>(grid, model.parameters(), settings);
   models::Trainer<T> trainer(grid, model, loss, settings, update);

@@ -5,12 +5,12 @@
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
+#include "cli/training/weight_files.hpp"
 #include "models/batches/mini_batch.hpp"
 #include "models/files/gcn_weights.hpp"
 #include "models/gnn/memory_estimate.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
-#include "runtime/files/staged_file.hpp"
 
 #include <algorithm>
 
@@ -43,12 +43,14 @@ int train(TrainOptions const& options, Context& context) {
   auto model_settings = model_of(options);
   pmm::set_gemm_threads(1);
   pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
-  if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
+  WeightFiles weight_files(context, options);
   Checkpoints checkpoints(context, options);
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
   auto const store = open_graph_of(world, options);
+  weight_files.judge_by(store);
+  models::require_weighable(store, models::parse_class_weights(options.class_weights));
   auto const settings = training_of(options);
   auto const batches = batches_of(options);
   // Weights weigh more against the rows of a batch.
@@ -61,12 +63,14 @@ int train(TrainOptions const& options, Context& context) {
   auto estimate =
       models::estimate_mini_batch_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer,
                                             {batches.batch_size, batches.num_accumulated, has_full_graph});
-  if (checkpoints.is_on()) estimate.checkpoints = checkpoint_bytes<T>(grid, plan, model_settings);
+  if (checkpoints.is_on() || weight_files.keeps_best())
+    estimate.checkpoints = host_copy_bytes<T>(grid, plan, model_settings, checkpoints.is_on());
   if (!options.force_memory) require_memory(context, "train", estimate);
   models::MiniBatchGcn<T> trainer(grid, store, model_settings, settings, batches);
   if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());
 
-  ResumableRun<T> run(checkpoints, grid, store, trainer.parameters(), trainer.update());
+  ResumableRun<T> run(checkpoints, grid, store, trainer.parameters(), trainer.update(),
+                      weight_files.keeps_best());
 
   begin_metrics(context, grid, options, model_settings.schedule, checkpoints);
   describe_graph(context, store);
@@ -84,9 +88,7 @@ int train(TrainOptions const& options, Context& context) {
   lines.finish();
   if (!run.stopped_by().empty()) return end_stopped(context, result, run.stopped_by(), options);
 
-  if (!options.save_weights.empty())
-    models::save_weights(grid, options.save_weights, trainer.parameters(),
-                         models::record_of(model_settings, store.facts()));
+  weight_files.save(grid, trainer.parameters(), models::record_of(model_settings, store.facts()), run.best());
   return end_complete(context, result, meter, {predicted, std::nullopt});
 }
 

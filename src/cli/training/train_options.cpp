@@ -114,12 +114,16 @@ void add_computing(Command& command, TrainOptions& o) {
 void add_weights(Command& command, TrainOptions& o) {
   command.begin_group("Weights");
   command.input("--init-from", o.init_from, "Start from the weights of this file");
-  command.output("--save-weights", o.save_weights, "Write the final weights to this file");
+  command.output(
+      "--save-weights", o.save_weights,
+      "Write the final weights to this file, and those of the best epoch beside it (w.h5, w-best.h5)");
+  command.output("--save-best", o.save_best,
+                 "Write the weights of the epoch with the best validation accuracy to this file");
 }
 
 void add_checkpoints(Command& command, TrainOptions& o) {
   command.begin_group("Checkpoints");
-  command.output("--checkpoint", o.checkpoint, "Write checkpoints to this folder, and one at the end");
+  command.output_folder("--checkpoint", o.checkpoint, "Write checkpoints to this folder, and one at the end");
   command.option("--checkpoint-every", o.checkpoint_every,
                  "Epochs between checkpoints, such as 10, or minutes, such as 30min");
   command.option("--checkpoint-keep", o.checkpoint_keep, "Number of checkpoints that are kept, newest first",
@@ -151,6 +155,14 @@ void add_options(Command& command, TrainOptions& o) {
   command.begin_group("Running");
   command.option("--eval-every", o.eval_every, "Epochs between evaluations; 0 for never",
                  whole_number(0, most_epochs));
+  command.option(
+      "--patience", o.patience,
+      "Stop after this many evaluations in a row without a better validation accuracy; 0 for never",
+      whole_number(0, most_epochs));
+  command.option(
+      "--class-weights", o.class_weights,
+      "Weigh the loss of training vertices: none, or balanced (by the inverse frequency of their classes)",
+      one_of({"none", "balanced"}));
   add_computing(command, o);
   command.option("--prune", o.prune,
                  "In full-graph steps, skip vertices that no training vertex depends on (schedule rows): on, "

@@ -44,6 +44,7 @@ struct TrainOptions {
   double weight_decay = 0;
   std::optional<double> weight_decay_first_layer;
   std::optional<double> clip_norm;
+  std::string class_weights = "none";
   std::int64_t epochs = 100;
   std::int64_t seed = 0;
 
@@ -55,6 +56,7 @@ struct TrainOptions {
 
   // running
   std::int64_t eval_every = 10;
+  std::int64_t patience = 0;
   std::string compute_dtype = "fp32";
   std::string gemm_math = "fp32";
   std::string comm_dtype = "fp32";
@@ -71,6 +73,7 @@ struct TrainOptions {
   // weights
   std::string init_from;
   std::string save_weights;
+  std::string save_best;
 
   // checkpoints
   std::string checkpoint; // folder

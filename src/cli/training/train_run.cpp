@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_run.hpp"
 
+#include "cli/training/scores_text.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/machine/process_memory.hpp"
@@ -19,15 +20,11 @@ nlohmann::ordered_json done_record(models::TrainResult const& result, MemoryMete
     record["device_memory_bytes"] = memory.device_arrays;
     record["device_memory_taken_bytes"] = memory.device;
   }
-  auto const add = [&](char const* name, models::Scores const& scores) {
-    record[name] = {{"train_acc", scores[0].accuracy()},
-                    {"val_acc", scores[1].accuracy()},
-                    {"test_acc", scores[2].accuracy()}};
-  };
+  if (result.has_stopped_early) record["stopped_early"] = true;
   if (auto const& progress = result.progress; progress.last) {
-    add("last", *progress.last);
+    record["last"] = scores_json(*progress.last);
     record["best_epoch"] = progress.best.epoch;
-    add("best", progress.best.scores);
+    record["best"] = scores_json(progress.best.scores);
   }
   return record;
 }
@@ -107,6 +104,8 @@ models::TrainSettings training_of(TrainOptions const& o) {
   settings.clip_norm = o.clip_norm;
   settings.num_epochs = o.epochs;
   settings.eval_every = o.eval_every;
+  settings.patience = o.patience;
+  settings.class_weights = models::parse_class_weights(o.class_weights);
   settings.uses_device_graph = o.device_graph == "on";
   return settings;
 }
@@ -132,14 +131,25 @@ int end_stopped(Context& context, models::TrainResult const& result, std::string
 namespace {
 
 void report(Context const& context, models::TrainResult const& result) {
-  auto const line = [&](std::string const& name, models::Scores const& scores) {
-    say(context, "{:<22}{:>10.4f}{:>10.4f}{:>10.4f}\n", name, scores[0].accuracy(), scores[1].accuracy(),
-        scores[2].accuracy());
+  auto const line = [&](std::string const& name, double train, double valid, double test) {
+    say(context, "{:<22}{:>10.4f}{:>10.4f}{:>10.4f}\n", name, train, valid, test);
   };
+  if (result.has_stopped_early)
+    say(context,
+        "\nstopped after epoch {}: the validation accuracy was not better in {} evaluations (--patience)\n",
+        result.progress.epoch - 1, result.progress.num_evaluations_since_best);
   if (auto const& progress = result.progress; progress.last) {
     say(context, "\n{:<22}{:>10}{:>10}{:>10}\n", "accuracy", "train", "valid", "test");
-    line("last epoch", *progress.last);
-    line(fmt::format("best (epoch {})", progress.best.epoch), progress.best.scores);
+    for (auto const& [name, scores] :
+         {std::pair(std::string("last epoch"), &*progress.last),
+          std::pair(fmt::format("best (epoch {})", progress.best.epoch), &progress.best.scores)}) {
+      auto const& [train, valid, test] = *scores;
+      line(name, train.accuracy(), valid.accuracy(), test.accuracy());
+      line("  macro-F1", train.macro_f1, valid.macro_f1, test.macro_f1);
+      if (train.micro_f1 != train.accuracy()) // several classes
+        line("  micro-F1", train.micro_f1, valid.micro_f1, test.micro_f1);
+    }
+    say(context, "{}", majority_text(progress.best.scores));
   }
   say(context, "\nseconds per epoch     {:.6f} (median)\n", result.median_epoch_seconds);
   say(context, "bytes per epoch       x {}, y {}, z {}", bytes_text(result.epoch_bytes[0]),

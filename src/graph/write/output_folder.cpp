@@ -98,8 +98,12 @@ void OutputFolder::prepare(bool replaces_output) {
     if (fs::exists(folder_) && !fs::is_directory(folder_))
       throw_user("cannot write to {}: it is a file; a folder is wanted", folder_.string());
     is_made_here_ = fs::create_directories(folder_);
-    if (!replaces_output && !is_free(folder_) && !is_ours(folder_))
-      throw_user("{} is not empty and was not written by Orthant; name a new folder", folder_.string());
+    if (!is_free(folder_)) {
+      if (!is_ours(folder_))
+        throw_user("{} is not empty and was not written by Orthant; name a new folder", folder_.string());
+      if (!replaces_output && !fs::exists(folder_ / moving_name))
+        throw_user("{} holds a graph; --force replaces it", folder_.string());
+    }
     runtime::remove_leftovers(folder_ / graph_name);
     fs::create_directory(path());
     in_use_ = runtime::detail::Descriptor(

@@ -19,10 +19,9 @@ namespace orthant::graph {
 
 class OutputFolder {
  public:
-  /// Makes `folder` and the temporary one inside it. Takes a folder that is empty, that holds a graph written
-  /// by Orthant before (its meta.json says so) or what an interrupted job has left, or any if
-  /// `replaces_output`. Throws UserError, the same on all ranks, if another graph or anything else is there.
-  /// Collective.
+  /// Makes `folder` and the temporary one inside it. Takes a folder that is empty or holds what an interrupted job
+  /// has left, and one of a graph written by Orthant before (its meta.json says so) if `replaces_output`. Throws
+  /// UserError, the same on all ranks, if another graph or anything else is there. Collective.
   OutputFolder(runtime::Communicator const& comm, std::filesystem::path folder, bool replaces_output);
   OutputFolder(OutputFolder const&) = delete;
   OutputFolder& operator=(OutputFolder const&) = delete;

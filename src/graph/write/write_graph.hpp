@@ -30,7 +30,7 @@ enum class OutputFormat : std::uint8_t { ogb, npy, edgelist };
 
 struct WriteOptions {
   OutputFormat format = OutputFormat::npy;
-  /// False: a folder that is there, is not empty and was not written by Orthant is refused.
+  /// Replaces a graph that Orthant wrote before; else it is refused. A folder of anything else is refused always.
   bool replaces_output = false;
   /// Called on rank 0 now and then: what is being written, and how much of it (0..1).
   std::function<void(std::string const& step, double fraction)> on_progress{};

@@ -13,7 +13,12 @@ using Json = nlohmann::ordered_json;
 Json json_of(Scores const& scores) {
   auto list = Json::array();
   for (auto const& split : scores)
-    list.push_back({{"counted", split.num_counted}, {"correct", split.num_correct}, {"loss", split.loss}});
+    list.push_back({{"counted", split.num_counted},
+                    {"correct", split.num_correct},
+                    {"loss", split.loss},
+                    {"macro_f1", split.macro_f1},
+                    {"micro_f1", split.micro_f1},
+                    {"most_frequent", split.num_most_frequent}});
   return list;
 }
 
@@ -24,15 +29,23 @@ Scores scores_of(Json const& list) {
     scores[s].num_counted = split.at("counted").get<std::int64_t>();
     scores[s].num_correct = split.at("correct").get<std::int64_t>();
     scores[s].loss = split.at("loss").get<double>();
+    scores[s].macro_f1 = split.value("macro_f1", 0.0); // older files lack these
+    scores[s].micro_f1 = split.value("micro_f1", 0.0);
+    scores[s].num_most_frequent = split.value("most_frequent", std::int64_t{0});
   }
   return scores;
 }
 
 Json json_of(TrainProgress const& progress) {
-  return {{"epoch", progress.epoch},           {"step", progress.step},
-          {"loss_sum", progress.loss_sum},     {"loss_count", progress.loss_count},
-          {"last_loss", progress.last_loss},   {"last", progress.last ? json_of(*progress.last) : Json()},
-          {"best_epoch", progress.best.epoch}, {"best", json_of(progress.best.scores)}};
+  return {{"epoch", progress.epoch},
+          {"step", progress.step},
+          {"loss_sum", progress.loss_sum},
+          {"loss_count", progress.loss_count},
+          {"last_loss", progress.last_loss},
+          {"last", progress.last ? json_of(*progress.last) : Json()},
+          {"best_epoch", progress.best.epoch},
+          {"best", json_of(progress.best.scores)},
+          {"evaluations_since_best", progress.num_evaluations_since_best}};
 }
 
 TrainProgress progress_of(Json const& json) {
@@ -45,6 +58,8 @@ TrainProgress progress_of(Json const& json) {
   progress.last_loss = json.at("last_loss").get<double>();
   if (!json.at("last").is_null()) progress.last = scores_of(json.at("last"));
   progress.best = {json.at("best_epoch").get<std::int64_t>(), scores_of(json.at("best"))};
+  progress.num_evaluations_since_best =
+      json.value("evaluations_since_best", std::int64_t{0}); // older files lack it
   return progress;
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/comm/together.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace orthant::models {
 namespace {
@@ -48,7 +49,41 @@ pmm::RowTargets read_targets(graph::GraphStore const& store, pmm::Placement cons
   return targets;
 }
 
+/// Each rank counts its share of the vertices. Collective over the grid's world.
+template<class T>
+runtime::Vector<T> balanced_weights(pmm::ProcessGrid const& grid, graph::GraphStore const& store) {
+  auto const& world = grid.world();
+  auto const& facts = store.facts();
+  std::vector<double> counts(static_cast<std::size_t>(facts.num_classes));
+  runtime::together(world, [&] {
+    auto const rows = runtime::balanced_range(facts.num_vertices, world.size(), world.rank());
+    auto const labels = store.read_labels(graph::Order::p1, rows);
+    auto const is_trained = store.read_mask(graph::Split::train, graph::Order::p1, rows);
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      if (is_trained[i] != 0 && labels[i] >= 0) counts[static_cast<std::size_t>(labels[i])] += 1;
+  });
+  runtime::all_reduce(runtime::host, world, std::span(counts));
+  auto const sum = std::reduce(counts.begin(), counts.end());
+  auto const num_present = static_cast<double>(std::ranges::count_if(counts, [](double n) { return n > 0; }));
+  std::vector<T> weights;
+  for (auto const count : counts)
+    weights.push_back(static_cast<T>(count > 0 ? sum / (num_present * count) : 1));
+  return to_vector<T>("orthant::models::class_weights", weights);
+}
+
 } // namespace
+
+ClassWeights parse_class_weights(std::string_view word) {
+  if (word == "none") return ClassWeights::none;
+  if (word == "balanced") return ClassWeights::balanced;
+  runtime::throw_user("class weights are none or balanced, not '{}'", word);
+}
+
+void require_weighable(graph::GraphStore const& store, ClassWeights weights) {
+  if (weights == ClassWeights::balanced && store.facts().label_kind == graph::LabelKind::multi)
+    runtime::throw_user(
+        "--class-weights balanced needs one class per vertex; vertices of {} may have several", store.name());
+}
 
 Scores scores_of(std::span<pmm::GroupScore const> groups) {
   Scores scores;
@@ -83,7 +118,8 @@ pmm::RowTargets read_vertex_targets(pmm::ProcessGrid const& grid, graph::GraphSt
 
 template<class T>
 pmm::RowLoss<T> make_vertex_loss(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                 pmm::Placement const& logits) {
+                                 pmm::Placement const& logits, ClassWeights weights) {
+  require_weighable(store, weights);
   auto const targets = read_vertex_targets(grid, store, logits);
   pmm::RowLoss<T> loss(grid, logits, loss_kind_of(store.facts()), num_splits);
   loss.set_targets(targets);
@@ -92,12 +128,13 @@ pmm::RowLoss<T> make_vertex_loss(pmm::ProcessGrid const& grid, graph::GraphStore
         "{}: the training mask is empty: no training vertex has a label; partition it with another "
         "--split NAME or with --random-split a,b,c",
         store.name());
+  if (weights == ClassWeights::balanced) loss.set_class_weights(balanced_weights<T>(grid, store));
   return loss;
 }
 
 template pmm::RowLoss<float> make_vertex_loss(pmm::ProcessGrid const&, graph::GraphStore const&,
-                                              pmm::Placement const&);
+                                              pmm::Placement const&, ClassWeights);
 template pmm::RowLoss<double> make_vertex_loss(pmm::ProcessGrid const&, graph::GraphStore const&,
-                                               pmm::Placement const&);
+                                               pmm::Placement const&, ClassWeights);
 
 } // namespace orthant::models

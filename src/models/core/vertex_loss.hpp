@@ -10,7 +10,9 @@
 #include "pmm/rows/row_loss.hpp"
 
 #include <array>
+#include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace orthant::models {
 
@@ -22,6 +24,10 @@ static_assert(static_cast<int>(graph::Split::train) == pmm::loss_row_group);
 struct SplitScore : pmm::GroupScore {
   [[nodiscard]] double accuracy() const {
     return num_counted == 0 ? 0.0 : static_cast<double>(num_correct) / static_cast<double>(num_counted);
+  }
+  /// The accuracy of the most frequent class for every vertex.
+  [[nodiscard]] double majority_share() const {
+    return num_counted == 0 ? 0.0 : static_cast<double>(num_most_frequent) / static_cast<double>(num_counted);
   }
 };
 /// Of train, valid and test; indexed by graph::Split.
@@ -42,11 +48,20 @@ void plan_vertex_loss_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts
                                                   graph::GraphStore const& store,
                                                   pmm::Placement const& logits);
 
+/// What the loss of a training vertex is multiplied by: nothing, or n / (K n_c) for its class c, n the labelled
+/// training vertices, K the classes they have and n_c those of class c. The mean of these weights is 1.
+enum class ClassWeights : std::uint8_t { none, balanced };
+/// "none" or "balanced". Throws UserError for another word.
+[[nodiscard]] ClassWeights parse_class_weights(std::string_view word);
+/// Throws UserError if classes are to be weighed and vertices may have several. Not collective.
+void require_weighable(graph::GraphStore const& store, ClassWeights weights);
+
 /// The loss of a store's vertices, for logits of that placement. Reads the targets of this rank's rows.
 /// Collective over the grid's group. Throws UserError if the store has no labels, no split, or no labelled
-/// training vertex.
+/// training vertex, or if classes of vertices that may have several are to be weighed.
 template<class T>
 [[nodiscard]] pmm::RowLoss<T> make_vertex_loss(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                               pmm::Placement const& logits);
+                                               pmm::Placement const& logits,
+                                               ClassWeights weights = ClassWeights::none);
 
 } // namespace orthant::models

@@ -30,9 +30,17 @@ void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainProgres
   add("test_acc", test, test.accuracy());
   add("val_loss", valid, valid.loss);
   add("test_loss", test, test.loss);
+  add("train_macro_f1", train, train.macro_f1);
+  add("val_macro_f1", valid, valid.macro_f1);
+  add("test_macro_f1", test, test.macro_f1);
+  add("train_micro_f1", train, train.micro_f1);
+  add("val_micro_f1", valid, valid.micro_f1);
+  add("test_micro_f1", test, test.micro_f1);
   progress.last = scores;
-  if (progress.best.epoch == 0 || valid.accuracy() > progress.best.scores[1].accuracy())
-    progress.best = {record.epoch, scores};
+  ++progress.num_evaluations_since_best;
+  if (progress.best.epoch > 0 && valid.accuracy() <= progress.best.scores[1].accuracy()) return;
+  progress.best = {record.epoch, scores};
+  progress.num_evaluations_since_best = 0;
 }
 
 } // namespace
@@ -80,7 +88,10 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
   TrainResult result;
   auto& progress = result.progress = start;
   std::vector<double> seconds;
-  while (progress.epoch <= settings.num_epochs) {
+  auto const has_lost_patience = [&] {
+    return settings.patience > 0 && progress.num_evaluations_since_best >= settings.patience;
+  };
+  while (progress.epoch <= settings.num_epochs && !has_lost_patience()) {
     auto const epoch = progress.epoch;
     auto const before = communicated_bytes(grid);
     auto trained = work.train(progress, should_stop);
@@ -109,6 +120,8 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
     progress.begin_epoch(epoch + 1);
     if (should_stop && should_stop(progress)) break;
   }
+  result.has_stopped_early = progress.epoch <= settings.num_epochs && has_lost_patience();
+  result.is_complete = progress.epoch > settings.num_epochs || result.has_stopped_early;
   work.require_bounded_parameters();
   if (seconds.size() > 1) seconds.erase(seconds.begin());
   result.median_epoch_seconds = median(std::move(seconds));

@@ -23,7 +23,9 @@ struct TrainSettings {
       weight_decay_first_layer;    // in place of weight_decay, for layer 0; biases are never decayed
   std::optional<double> clip_norm; // of all gradients together
   std::int64_t num_epochs = 100;
-  std::int64_t eval_every = 10;  // 0: never; the last epoch is always evaluated otherwise
+  std::int64_t eval_every = 10; // 0: never; the last epoch is always evaluated otherwise
+  std::int64_t patience = 0;    // stop after so many evaluations in a row without a better one; 0: never
+  ClassWeights class_weights = ClassWeights::none;
   bool uses_device_graph = true; // full graph, on a device: replay the epochs if nothing but numbers changes
 };
 
@@ -47,6 +49,7 @@ struct TrainProgress {
   double last_loss = 0;       // of the last whole epoch
   std::optional<Scores> last; // of the last evaluation
   BestEpoch best;
+  std::int64_t num_evaluations_since_best = 0;
 
   void begin_epoch(std::int64_t next) {
     epoch = next;
@@ -61,6 +64,8 @@ using StopRequest = std::function<bool(TrainProgress const&)>;
 
 struct TrainResult {
   TrainProgress progress;                    // behind the last step
+  bool is_complete = false;                  // all epochs are done, or its patience has ended
+  bool has_stopped_early = false;            // the latter
   double median_epoch_seconds = 0;           // of this run, without the first epoch if there are others
   std::array<std::int64_t, 3> epoch_bytes{}; // communicated over x, y, z in an epoch, sum over ranks
   std::int64_t epoch_data_bytes = 0;         // over the data axis

@@ -3,6 +3,7 @@
 
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/row_kernels_host.hpp"
+#include "pmm/rows/class_counts.hpp"
 #include "pmm/rows/row_loss_kernels.hpp"
 #include "runtime/comm/together.hpp"
 
@@ -77,11 +78,13 @@ void plan_scores(StepPlan& step, Placement const& logits, LossKind kind, int num
     plan_softmax(step, logits, false);
     step.add_pass({"find_row_arg_maxima", rows.logits, rows.arg_maxima});
     step.add_call(Operation::all_reduce, logits.layout.columns, rows.arg_maxima);
+    step.add_pass({"count_classes", rows.groups + rows.classes + rows.arg_maxima, 0});
     step.add_pass({"score_softmax", rows.groups + rows.classes + rows.sums + rows.arg_maxima, 0});
   } else {
+    step.add_pass({"count_entries", rows.logits + rows.groups + rows.indicator, 0});
     step.add_pass({"score_binary", rows.logits + rows.groups + rows.indicator, 0});
   }
-  plan_sums(step, logits.layout, kind, std::int64_t{3} * num_groups);
+  plan_sums(step, logits.layout, kind, num_groups * (3 + detail::num_class_counts * logits.extents.columns));
 }
 
 void plan_loss_arrays(StepPlan& step, Placement const& logits, LossKind kind) {
@@ -205,6 +208,15 @@ void RowLoss<T>::use(RowTargets const& targets, LocalCounts const& local) {
   has_targets_ = true;
   num_local_loss_rows_ = local.counted[loss_row_group];
   num_rows_.reset();
+}
+
+template<class T>
+void RowLoss<T>::set_class_weights(Vector<T> const& weights) {
+  ORTHANT_REQUIRE(kind_ == LossKind::softmax &&
+                      (weights.extent(0) == 0 ||
+                       weights.extent(0) == static_cast<std::size_t>(placement_.extents.columns)),
+                  weights.extent(0), " weights for the classes of ", placement_.to_string());
+  class_weights_ = weights;
 }
 
 template<class T>
@@ -332,7 +344,8 @@ void RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const&
         {"binary_loss_and_gradient", array_bytes(z, targets_.groups, targets_.indicator), array_bytes(dz)});
   } else {
     run_softmax(exec, z, dz, of_gradient);
-    detail::softmax_loss(exec, targets_, sum_and_target_, sum);
+    if (class_weights_.extent(0) > 0) detail::weigh_gradient(exec, targets_, class_weights_, dz);
+    detail::softmax_loss(exec, targets_, sum_and_target_, class_weights_, sum);
     grid_->passes().add({"softmax_loss", array_bytes(targets_.groups, targets_.classes, sum_and_target_), 0});
   }
   if (loss.extent(0) > 1) {
@@ -360,7 +373,11 @@ std::vector<GroupScore> RowLoss<T>::evaluate(DefaultExec const& exec, DistMatrix
   require_planned(logits);
   auto const z = logits.local();
   detail::GroupSums sums;
+  auto const num_classes = placement_.extents.columns;
+  auto const class_counts = detail::make_class_counts(num_groups_, num_classes);
   if (kind_ == LossKind::binary) {
+    detail::count_entries(exec, z, targets_, block_.columns.begin, num_classes, class_counts);
+    grid_->passes().add({"count_entries", array_bytes(z, targets_.groups, targets_.indicator), 0});
     sums = detail::score_binary(exec, z, targets_);
     grid_->passes().add({"score_binary", array_bytes(z, targets_.groups, targets_.indicator), 0});
   } else {
@@ -368,6 +385,8 @@ std::vector<GroupScore> RowLoss<T>::evaluate(DefaultExec const& exec, DistMatrix
     detail::find_row_arg_maxima(exec, z, block_.columns.begin, row_arg_max_);
     grid_->passes().add({"find_row_arg_maxima", array_bytes(z), array_bytes(row_arg_max_)});
     runtime::all_reduce_arg_max(exec, grid_->over(placement_.layout.columns), row_arg_max_);
+    detail::count_classes(exec, targets_, row_arg_max_, num_classes, class_counts);
+    grid_->passes().add({"count_classes", array_bytes(targets_.groups, targets_.classes, row_arg_max_), 0});
     sums = detail::score_softmax(exec, targets_, sum_and_target_, row_arg_max_);
     grid_->passes().add(
         {"score_softmax", array_bytes(targets_.groups, targets_.classes, sum_and_target_, row_arg_max_), 0});
@@ -376,13 +395,22 @@ std::vector<GroupScore> RowLoss<T>::evaluate(DefaultExec const& exec, DistMatrix
   std::vector<double> flat;
   for (int g = 0; g < num_groups_; ++g)
     flat.insert(flat.end(), {sums.loss[g], sums.correct[g], sums.counted[g]});
+  auto const num_sums = flat.size();
+  auto const counts = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), class_counts);
+  for (std::size_t i = 0; i < counts.extent(0); ++i)
+    flat.push_back(static_cast<double>(counts(i)));
   reduce_sums(runtime::host, std::span(flat));
 
   std::vector<GroupScore> scores;
-  for (std::size_t at = 0; at < flat.size(); at += 3) {
+  auto const per_group = counts.extent(0) / static_cast<std::size_t>(num_groups_);
+  for (std::size_t at = 0; at < num_sums; at += 3) {
     auto const [loss, correct, counted] = std::tuple(flat[at], flat[at + 1], flat[at + 2]);
-    scores.push_back({static_cast<std::int64_t>(counted), static_cast<std::int64_t>(correct),
-                      counted == 0 ? 0.0 : loss / counted});
+    auto& score = scores.emplace_back();
+    score.num_counted = static_cast<std::int64_t>(counted);
+    score.num_correct = static_cast<std::int64_t>(correct);
+    score.loss = counted == 0 ? 0.0 : loss / counted;
+    detail::add_class_scores(std::span<double const>(flat).subspan(num_sums + at / 3 * per_group, per_group),
+                             kind_, score);
   }
   return scores;
 }

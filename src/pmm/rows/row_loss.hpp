@@ -61,6 +61,10 @@ struct GroupScore {
   std::int64_t num_counted = 0; // labelled rows of the group; multi-label: known entries
   std::int64_t num_correct = 0; // arg-max is the label (ties: the smallest class); multi-label: sign is right
   double loss = 0;              // mean
+  double macro_f1 = 0;          // class_counts.hpp says what these are
+  double micro_f1 = 0;
+  std::int64_t num_most_frequent =
+      0; // that would be correct if the most frequent class were predicted always
 };
 
 /// Scratch is allocated at construction and if rebind() finds more rows than before; calls allocate
@@ -85,6 +89,11 @@ class RowLoss {
   /// counts them there. Not collective, and waits for nothing: num_rows() is not known, and the labelled rows
   /// of group 0 are counted with the loss. Throws Error, on this rank alone, as set_targets() does.
   void set_batch_targets(RowTargets const& targets, HostTargets const& rows);
+
+  /// From now on loss_and_gradient() multiplies the loss of a row by the weight of its class, [classes of the
+  /// logits]; n stays the number of rows. An empty array ends this. Copies made later do the same. Throws Error
+  /// unless the loss is softmax and the length fits.
+  void set_class_weights(Vector<T> const& weights);
 
   /// Labelled rows of the group on all ranks. Error after set_batch_targets().
   [[nodiscard]] std::int64_t num_rows(int group) const;
@@ -142,6 +151,7 @@ class RowLoss {
   bool has_targets_ = false;
   std::optional<std::vector<std::int64_t>> num_rows_; // of each group on all ranks; none of a batch
   double num_local_loss_rows_ = 0;
+  Vector<T> class_weights_;                          // [classes] or empty
   Vector<T> row_scalars_;                            // memory of row_max_ and sum_and_target_
   Vector<runtime::ValueIndex<T>> row_value_indices_; // memory of row_arg_max_
   Vector<T> row_max_;                                // [rows]

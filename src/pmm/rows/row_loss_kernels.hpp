@@ -169,19 +169,37 @@ void sum_exponentials(DefaultExec const& exec, Matrix<T> const& logits, Vector<T
                RowExponentials<T>{rows, row_max.data(), packed.data()});
 }
 
-/// loss := the sum of loss_i over the rows of group 0.
+/// loss := the sum of loss_i over the rows of group 0, each times the weight of its class if there are weights.
 template<class T>
 void softmax_loss(DefaultExec const& exec, RowTargets const& targets, Matrix<T> const& packed,
-                  runtime::Number<double> const& loss) {
+                  Vector<T> const& class_weights, runtime::Number<double> const& loss) {
   auto const groups = targets.groups;
   auto const classes = targets.classes;
+  auto const* const weights = class_weights.data();
   Kokkos::parallel_reduce(
       "orthant::pmm::softmax_loss", RowPolicy(exec, 0, num_rows_of(targets)),
       KOKKOS_LAMBDA(std::int64_t i, double& sum) {
-        if (groups(at(i)) == loss_row_group && classes(at(i)) >= 0)
-          sum += static_cast<double>(math::log(packed(at(i), 0)) - packed(at(i), 1));
+        if (groups(at(i)) != loss_row_group || classes(at(i)) < 0) return;
+        auto const term = static_cast<double>(math::log(packed(at(i), 0)) - packed(at(i), 1));
+        sum += weights == nullptr ? term : term * static_cast<double>(weights[classes(at(i))]);
       },
       loss);
+}
+
+/// Multiplies each row of group 0 by the weight of its class.
+template<class T>
+void weigh_gradient(DefaultExec const& exec, RowTargets const& targets, Vector<T> const& class_weights,
+                    Matrix<T> const& gradient) {
+  auto const groups = targets.groups;
+  auto const classes = targets.classes;
+  Divisor const num_columns(static_cast<std::int64_t>(gradient.extent(1)));
+  Kokkos::parallel_for(
+      "orthant::pmm::weigh_gradient", RowPolicy(exec, 0, num_rows_of(targets) * num_columns.value()),
+      KOKKOS_LAMBDA(std::int64_t item) {
+        Place const place(item, num_columns);
+        if (groups(at(place.row)) == loss_row_group && classes(at(place.row)) >= 0)
+          gradient(at(place.row), at(place.column)) *= class_weights(at(classes(at(place.row))));
+      });
 }
 
 template<class T>

@@ -29,9 +29,7 @@ void require_metrics(std::filesystem::path const& path) {
           ? text.starts_with("{\"event\"")
           : Json::parse(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false)
                 .is_object();
-  if (!is_metrics)
-    throw_user("'{}' exists and holds no metrics; name a new file, or an earlier run's to add to it",
-               path.string());
+  if (!is_metrics) throw_user("'{}' exists and holds no metrics; name another file", path.string());
 }
 
 /// True for a file whose last run was interrupted within a line.
@@ -63,9 +61,10 @@ Json to_json(EpochRecord const& record) {
   return json;
 }
 
-MetricsWriter::MetricsWriter(Communicator const& comm, std::string const& path)
+MetricsWriter::MetricsWriter(Communicator const& comm, std::string const& path, OlderMetrics older)
     : path_(path),
       is_on_(comm.is_root() && !path.empty()),
+      older_(older),
       log_(&comm.instruments().log) {
   together(comm, [&] {
     if (!is_on_) return;
@@ -94,7 +93,11 @@ void MetricsWriter::write(std::string_view event, Json const& fields) {
   try {
     if (!file_.is_open()) {
       open();
-      if (ends_inside_a_line(path_)) file_.append("\n");
+      std::error_code ignored;
+      if (older_ == OlderMetrics::replaced && std::filesystem::is_regular_file(path_, ignored))
+        file_.set_size(0);
+      else if (ends_inside_a_line(path_))
+        file_.append("\n");
     }
     // Text that is no UTF-8 (a path, say) is kept readable rather than refused.
     file_.append(line.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n');

@@ -9,8 +9,8 @@
 //   {"event":"done", ..}
 //
 // Doubles are written with as many digits as reading them back to the bit needs; NaN and infinity, which JSON
-// lacks, as null. The file only grows: a later run adds its lines behind those of earlier ones, each of which
-// begins with its "run". Each line is handed to the operating system at once, so an aborted run keeps what it
+// lacks, as null. A run that goes on with an earlier one adds its lines behind those of that one; each begins with
+// its "run". Each line is handed to the operating system at once, so an aborted run keeps what it
 // wrote.
 
 #include "runtime/comm/communicator.hpp"
@@ -46,14 +46,18 @@ struct EpochRecord {
 /// In the order of docs/design.md, section 4.
 [[nodiscard]] nlohmann::ordered_json to_json(EpochRecord const& record);
 
+/// What becomes of the lines that a file has already.
+enum class OlderMetrics : std::uint8_t { kept, replaced };
+
 class MetricsWriter {
  public:
   /// Writes nothing.
   MetricsWriter() = default;
-  /// Rank 0 will add its lines to what is in `path`; an empty path writes nothing. The file is made with the
-  /// first line, so that a run that is refused before leaves none. Throws UserError on all ranks if it cannot
+  /// Rank 0 will write its lines to `path`, in place of what is there or behind it; an empty path writes nothing.
+  /// The file is made or emptied with the first line, so that a run that is refused before leaves it as it is.
+  /// Throws UserError on all ranks if it cannot
   /// be opened, or is there and holds anything but metrics. Collective.
-  MetricsWriter(Communicator const& comm, std::string const& path);
+  MetricsWriter(Communicator const& comm, std::string const& path, OlderMetrics older = OlderMetrics::kept);
 
   /// True on rank 0 of a writer with a path: elsewhere nobody need put a record together.
   [[nodiscard]] bool is_on() const { return is_on_; }
@@ -76,6 +80,7 @@ class MetricsWriter {
 
   std::string path_;
   bool is_on_ = false;
+  OlderMetrics older_ = OlderMetrics::kept;
   WritableFile file_;
   Log* log_ = nullptr;
   std::optional<std::string> failure_;

@@ -1,0 +1,49 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// --save-weights and --save-best: which files get weights at the end of a training. `--save-weights w.h5` writes
+// the last ones to w.h5 and those of the best epoch to w-best.h5, unless --save-best names another file or there is
+// nothing to judge by.
+
+#include "cli/options/command.hpp"
+#include "cli/training/train_options.hpp"
+#include "graph/store/store_reader.hpp"
+#include "models/checkpoint/training_state.hpp"
+
+#include <string>
+
+namespace orthant::cli {
+
+class WeightFiles {
+ public:
+  /// Throws UserError, the same on all ranks, if a file cannot be written, is there already or is another one of
+  /// the options, or if an option needs evaluations and there are none. Collective.
+  WeightFiles(Context const& context, TrainOptions const& options);
+
+  /// Throws UserError if an option needs validation vertices, and the store has none; without such an option
+  /// nothing is the best then. Not collective.
+  void judge_by(graph::GraphStore const& store);
+  /// Whether the weights of the best epoch are to be kept.
+  [[nodiscard]] bool keeps_best() const { return !best_.empty(); }
+  /// True if weights are written, of whatever epoch.
+  [[nodiscard]] bool any() const { return !options_.save_weights.empty() || keeps_best(); }
+
+  /// Writes the files; the parameters are those of the best epoch afterwards, if `best` is not null. Collective
+  /// over the grid's world. Throws UserError.
+  template<class T>
+  void save(pmm::ProcessGrid const& grid, std::vector<models::Parameter<T>> const& parameters,
+            models::Architecture const& architecture, models::HostCopy<T> const* best) const {
+    if (!options_.save_weights.empty())
+      models::save_weights(grid, options_.save_weights, parameters, architecture);
+    if (best_.empty() || best == nullptr) return;
+    for (std::size_t p = 0; p < parameters.size(); ++p)
+      models::copy_from_host((*best)[p], parameters[p].value());
+    models::save_weights(grid, best_, parameters, architecture);
+  }
+
+ private:
+  TrainOptions const& options_;
+  std::string best_; // empty: none
+};
+
+} // namespace orthant::cli

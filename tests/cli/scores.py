@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""F1 scores, the majority, class weights, the best epoch and patience: scores.py PROGRAM FOLDER_OF_KARATE
+
+Scores are computed here from the predictions and the labels, by their definitions; weighted losses and the norms of their
+gradients from a GCN in plain Python (plain_gcn.py).
+"""
+
+import json
+import math
+import os
+import sys
+import tempfile
+
+from plain_gcn import layer_outputs, read_safetensors, softmax, table
+from predictions import PLACES, check, flat, import_weights, near, read_npy, weights_of, write_npy
+from program import attempt_all, expect_mistake, expect_success, require
+
+KARATE = sys.argv[2]
+FEW = ["--layers", "2", "--hidden", "6", "--eval-every", "1", "--compute-dtype", "fp64"]
+
+
+def events_of(path):
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def f1_of(pairs):
+    """Of (label, prediction), 0 or 1 each: F1, and its numerator and denominator."""
+    both = sum(label == prediction == 1 for label, prediction in pairs)
+    either = sum(label + prediction for label, prediction in pairs)
+    return 2 * both / either if either else 0.0, 2 * both, either
+
+
+def scores_of(labels, predictions, several):
+    """macro-F1, micro-F1 and the share of the most frequent answer. Of several classes -1 is unknown."""
+    if several:
+        columns = [[pair for pair in zip(label, prediction) if pair[0] >= 0] for label, prediction in
+                   zip(zip(*labels), zip(*predictions))]
+        majority = sum(max(sum(label for label, _ in column), sum(1 - label for label, _ in column)) for column in columns)
+        count = sum(map(len, columns))
+    else:
+        columns = [[(int(label == c), int(prediction == c)) for label, prediction in zip(labels, predictions)]
+                   for c in sorted({*labels, *predictions})]
+        majority, count = max(labels.count(c) for c in labels), len(labels)
+    parts = [f1_of(column) for column in columns]
+    return sum(f1 for f1, _, _ in parts) / len(parts), sum(n for _, n, _ in parts) / sum(d for _, _, d in parts), majority / count
+
+
+def evaluated(ranks, scratch, store, weights, place):
+    """The record of an evaluation, what it prints, and the classes."""
+    metrics, path = os.path.join(scratch, "m.jsonl"), os.path.join(scratch, "p.npy")
+    done = expect_success(ranks, ["evaluate", "--graph", store, "--weights", weights, "--compute-dtype", "fp64", "--grid", place[0],
+                                  "--schedule", place[1], "--metrics", metrics, "--predictions", path, "--force"])
+    return events_of(metrics)[-1], done.stdout, read_npy(path)[1]
+
+
+def require_scores(record, text, parts, labels, predictions, several):
+    for split, rows in parts.items():
+        macro, micro, majority = scores_of([labels[v] for v in rows], [predictions[v] for v in rows], several)
+        near([record[f"{split}_macro_f1"], record[f"{split}_micro_f1"]], [macro, micro], f"F1 of {split}")
+        if not several:
+            near([micro], [record[f"{split}_acc"]], "micro-F1 and accuracy")
+        if split == "test":
+            is_near = abs(record["test_acc"] - majority) <= 0.01
+            check(("most frequent answer" in text) == is_near, f"accuracy {record['test_acc']}, majority {majority}: {text}")
+
+
+def one_class(ranks):
+    with tempfile.TemporaryDirectory() as scratch:
+        store = os.path.join(scratch, "g.h5")
+        expect_success(1, ["partition", "--input", KARATE, "-o", store])
+        labels = [row[0] for row in table(KARATE, "raw/node-label.csv", int)]
+        parts = {name: [row[0] for row in table(KARATE, f"split/karate/{file}.csv", int)]
+                 for name, file in (("train", "train"), ("val", "valid"), ("test", "test"))}
+        tensors = weights_of([34, 7, 5, 2])
+        for shift in (0, 0.3, -50):  # the last one: all are of one class
+            tensors["convs.2.bias"][1] += shift
+            weights = import_weights(tensors, scratch)
+            for place in PLACES[ranks]:
+                record, text, predictions = evaluated(ranks, scratch, store, weights, place)
+                require_scores(record, text, parts, labels, predictions, several=False)
+
+
+def several_classes(ranks):
+    count, classes = 40, 4
+    labels = [[((v * v + 3 * j) // 2) % 2 if (v + j) % 7 else -1 for j in range(classes)] for v in range(count)]
+    for row in labels:
+        row[3] = min(row[3], 0)  # nobody has the last one
+    with tempfile.TemporaryDirectory() as scratch:
+        graph, store, out = (os.path.join(scratch, name) for name in ("graph", "g.h5", "out"))
+        os.mkdir(graph)
+        write_npy(os.path.join(graph, "edge_index.npy"), (2, count), "q", [*range(count), *((3 * v + 1) % count for v in range(count))])
+        write_npy(os.path.join(graph, "x.npy"), (count, 6), "d", [math.cos(1 + 2 * v + 3 * j) for v in range(count) for j in range(6)])
+        write_npy(os.path.join(graph, "labels.npy"), (count, classes), "b", flat(labels))
+        for name, begin, end in (("train", 0, 20), ("valid", 20, 30), ("test", 30, 40)):
+            write_npy(os.path.join(graph, f"{name}_idx.npy"), (end - begin,), "q", list(range(begin, end)))
+        expect_success(1, ["partition", "--input", graph, "-o", store])
+        weights = import_weights(weights_of([6, 5, classes]), scratch)
+        for place in PLACES[ranks]:
+            record, text, found = evaluated(ranks, scratch, store, weights, place)
+            predictions = [found[classes * v:classes * (v + 1)] for v in range(count)]
+            require_scores(record, text, {"train": range(20), "val": range(20, 30), "test": range(30, 40)}, labels, predictions, True)
+        expect_mistake(ranks, ["train", "--graph", store, "--class-weights", "balanced"], r"--class-weights balanced needs one class per vertex")
+
+
+def class_weights(ranks):
+    """Loss and norms of the gradients of the first epoch, from central differences."""
+    features, edges = table(KARATE, "raw/node-feat.csv"), table(KARATE, "raw/edge.csv", int)
+    labels = [row[0] for row in table(KARATE, "raw/node-label.csv", int)]
+    # 7 training vertices of one class and 2 of the other.
+    trained = [v for v in range(34) if labels[v] == labels[0]][:7] + [v for v in range(34) if labels[v] != labels[0]][:2]
+    tensors = weights_of([34, 2])
+    def loss():
+        logits = layer_outputs(features, edges, tensors)[-1]
+        return sum(9 / (2 * (7 if labels[v] == labels[0] else 2)) * -math.log(softmax(logits[v])[labels[v]]) for v in trained) / 9
+    def slope(row, column):
+        values = []
+        for step in (1e-5, -2e-5):
+            row[column] += step
+            values.append(loss())
+        row[column] += 1e-5
+        return (values[0] - values[1]) / 2e-5
+    slopes = {name: math.sqrt(sum(slope(row, column) ** 2 for row in (numbers if isinstance(numbers[0], list) else [numbers])
+                                  for column in range(len(row)))) for name, numbers in tensors.items()}
+    with tempfile.TemporaryDirectory() as scratch:
+        graph, store, metrics = (os.path.join(scratch, name) for name in ("graph", "g.h5", "m.jsonl"))
+        os.mkdir(graph)
+        write_npy(os.path.join(graph, "edge_index.npy"), (2, len(edges)), "q", [u for u, _ in edges] + [v for _, v in edges])
+        write_npy(os.path.join(graph, "x.npy"), (34, 34), "d", flat(features))
+        write_npy(os.path.join(graph, "labels.npy"), (34,), "q", labels)
+        others = [v for v in range(34) if v not in trained]
+        for name, rows in (("train", trained), ("valid", others[:10]), ("test", others[10:])):
+            write_npy(os.path.join(graph, f"{name}_idx.npy"), (len(rows),), "q", rows)
+        expect_success(1, ["partition", "--input", graph, "-o", store])
+        weights = import_weights(tensors, scratch)
+        base = ["train", "--graph", store, "--layers", "1", "--dropout", "0", "--epochs", "1", "--init-from", weights,
+                "--compute-dtype", "fp64", "--class-weights", "balanced", "--metrics", metrics, "--force"]
+        for extra in ([[], ["--schedule", "rows"], ["--mode", "minibatch", "--batch", "34", "--grid", f"1x{ranks}x1x1"],
+                       ["--schedule", "rows", "--prune", "on"]]):
+            expect_success(ranks, base + extra)
+            epoch = next(line for line in events_of(metrics) if line["event"] == "epoch")
+            near([epoch["loss"]], [loss()], f"loss {extra}")
+            expected = [slopes["convs.0.lin.weight"], slopes["convs.0.bias"]]
+            check(max(abs(a - b) for a, b in zip(epoch["grad_norms"], expected)) < 1e-6, f"norms {epoch['grad_norms']}, not {expected}")
+
+
+def best_epoch(ranks):
+    """w-best.h5 has the weights of the best epoch; --patience stops where it says, and a training that goes on stops there, too."""
+    with tempfile.TemporaryDirectory() as scratch:
+        def at(name):
+            return os.path.join(scratch, name)
+        store = at("g.h5")
+        expect_success(1, ["partition", "--input", KARATE, "-o", store])
+        train = ["train", "--graph", store, *FEW, "--lr", "0.05", "--epochs", "30"]
+        for mode in ([], ["--mode", "minibatch", "--batch", "12", "--grid", f"1x{ranks}x1x1"]):
+            name = f"w{len(mode)}"
+            expect_success(ranks, [*train, *mode, "--save-weights", at(name + ".h5"), "--save-best", at(name + "b.h5"), "--metrics", at(name)])
+            check(not os.path.exists(at(name + "-best.h5")), "writes the best twice")
+            events = events_of(at(name))
+            done = events[-1]
+            accuracies = [line["val_acc"] for line in events if line["event"] == "epoch"]
+            check(done["best_epoch"] == 1 + accuracies.index(max(accuracies)), f"best epoch {done['best_epoch']} of {accuracies}")
+            for weights, event in ((name + ".h5", "last"), (name + "b.h5", "best")):
+                record, _, _ = evaluated(ranks, scratch, store, at(weights), PLACES[ranks][0])
+                near([record[key] for key in done[event]], list(done[event].values()), f"{weights}: scores")
+            # Each number of evaluations without a better one: where that comes first.
+            for patience in (1, 3):
+                since, stop, best = 0, None, -1
+                for epoch, accuracy in enumerate(accuracies, 1):
+                    since, best = (0, accuracy) if accuracy > best else (since + 1, best)
+                    if since == patience and stop is None:
+                        stop = epoch
+                check(stop is not None and stop < 30, f"does not lose patience: {accuracies}")
+                ended = expect_success(ranks, [*train, *mode, "--patience", str(patience), "--save-weights", at(f"{name}p{patience}.h5"),
+                                               "--metrics", at("p.jsonl"), "--force"])
+                events = events_of(at("p.jsonl"))
+                require([line["val_acc"] for line in events if line["event"] == "epoch"] == accuracies[:stop], f"not {stop} epochs", ended)
+                require(events[-1].get("stopped_early") is True and f"stopped after epoch {stop}" in ended.stdout, "does not say so", ended)
+                require(os.path.exists(at(f"{name}p{patience}-best.h5")), "has not written the best", ended)
+        # In two parts.
+        parts = [*train, "--patience", "3", "--checkpoint", at("c"), "--metrics", at("parts.jsonl"), "--resume", "auto",
+                 "--save-best", at("parts.h5")]
+        short = [word if word != "30" else "2" for word in parts]
+        expect_success(ranks, short)
+        expect_success(1, parts)
+        whole = expect_success(ranks, [*train, "--patience", "3", "--metrics", at("whole.jsonl"), "--save-best", at("whole.h5")])
+        found, expected = ([line["loss"] for line in events_of(at(name)) if line["event"] == "epoch"] for name in ("parts.jsonl", "whole.jsonl"))
+        near(found, expected, "losses in two parts")
+        for first, second in (("parts.h5", "whole.h5"),):
+            tensors = []
+            for place, name in enumerate((first, second)):
+                expect_success(1, ["export-weights", at(name), "-o", at(f"{place}.safetensors")])
+                tensors.append(read_safetensors(at(f"{place}.safetensors"))[0])
+            for name, numbers in tensors[0].items():
+                pair = (numbers, tensors[1][name]) if not isinstance(numbers, list) else (flat(numbers), flat(tensors[1][name]))
+                near(list(pair[0]), list(pair[1]), f"best {name}")
+        require("stopped after epoch" in whole.stdout, "does not say why it stopped", whole)
+
+
+def mistakes(ranks):
+    with tempfile.TemporaryDirectory() as scratch:
+        path = os.path.join(scratch, "b.h5")
+        few = ["train", "--dataset", "karate", "--epochs", "1", "--layers", "1"]
+        no_valid = ["train", "--dataset", "ring:vertices=50,features=4,classes=2,train=0.5,valid=0,test=0.5", "--epochs", "1", "--layers", "1"]
+        for arguments, pattern in (
+                (few + ["--eval-every", "0", "--save-best", path], r"--save-best goes by evaluations"),
+                (few + ["--eval-every", "0", "--patience", "2"], r"--patience goes by evaluations"),
+                (no_valid + ["--save-best", path], r"--save-best goes by the accuracy of validation vertices"),
+                (no_valid + ["--patience", "2"], r"--patience goes by the accuracy of validation vertices"),
+                (few + ["--save-best", path, "--save-weights", path], r"both write"),
+                (few + ["--class-weights", "even"], r"'even' is none of none, balanced"),
+                (few + ["--patience", "-1"], r"at least 0")):
+            expect_mistake(ranks, arguments, pattern)
+            check(os.listdir(scratch) == [], f"left {os.listdir(scratch)}")
+        expect_success(ranks, no_valid + ["--save-weights", path])
+        check(os.listdir(scratch) == ["b.h5"], f"without validation vertices nothing is the best: {os.listdir(scratch)}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(attempt_all([(ranks, (part,)) for ranks in (4, 2, 1) for part in (one_class, several_classes, class_weights, best_epoch)] +
+                                 [(1, (mistakes,)), (2, (mistakes,))]))
