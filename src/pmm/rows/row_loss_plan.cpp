@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a loss and its scores will do, for the list of a step.
+#include "pmm/rows/class_counts.hpp"
+#include "pmm/rows/row_loss.hpp"
+
+namespace orthant::pmm {
+
+using runtime::Operation;
+
+namespace {
+
+/// Lists the calls of RowLoss::reduce_sums for `count` sums, in double.
+void plan_sums(StepPlan& step, Layout const& layout, LossKind kind, std::int64_t count) {
+  auto const bytes = count * static_cast<std::int64_t>(sizeof(double));
+  if (kind == LossKind::binary) step.add_call(Operation::all_reduce, layout.columns, bytes);
+  step.add_call(Operation::all_reduce, layout.rows, bytes);
+  if (layout.storage == Storage::row_sharded) step.add_call(Operation::all_reduce, layout.third(), bytes);
+}
+
+/// Bytes of what this rank has of logits and targets.
+struct PlannedRows {
+  PlannedRows(StepPlan const& step, Placement const& placement)
+      : num_rows(step.block(placement).stored_rows.size()),
+        logits(step.scalar_bytes(step.block(placement).num_stored)),
+        groups(num_rows * std::int64_t{sizeof(std::int8_t)}),
+        classes(num_rows * std::int64_t{sizeof(std::int32_t)}),
+        indicator(step.block(placement).num_stored * std::int64_t{sizeof(std::int8_t)}),
+        maxima(step.scalar_bytes(num_rows)),
+        sums(step.scalar_bytes(2 * num_rows)),                                      // and z_iy - m_i
+        arg_maxima(num_rows * std::int64_t{sizeof(runtime::ValueIndex<double>)}) {} // of float as long
+
+  std::int64_t num_rows, logits, groups, classes, indicator, maxima, sums, arg_maxima;
+};
+
+/// The maximum of each row, and then its two sums; one pass if no other rank has classes of the row.
+void plan_softmax(StepPlan& step, Placement const& logits, bool has_gradient) {
+  PlannedRows const rows(step, logits);
+  auto const class_axis = logits.layout.columns;
+  auto const gradient = has_gradient ? rows.logits : 0;
+  auto const groups = has_gradient ? rows.groups : 0;
+  if (step.shape().size(class_axis) == 1)
+    return step.add_pass({"softmax", rows.logits + groups + rows.classes, rows.sums + gradient});
+  step.add_pass({"find_row_maxima", rows.logits, rows.maxima});
+  step.add_call(Operation::all_reduce, class_axis, rows.maxima);
+  step.add_pass({"sum_exponentials", rows.logits + rows.maxima + rows.classes, rows.sums});
+  step.add_call(Operation::all_reduce, class_axis, rows.sums);
+  if (has_gradient)
+    step.add_pass(
+        {"softmax_gradient", rows.logits + rows.maxima + rows.sums + groups + rows.classes, gradient});
+}
+
+} // namespace
+
+void plan_loss(StepPlan& step, Placement const& logits, LossKind kind, bool counts_rows) {
+  PlannedRows const rows(step, logits);
+  if (kind == LossKind::softmax) {
+    plan_softmax(step, logits, true);
+    step.add_pass({"softmax_loss", rows.groups + rows.classes + rows.sums, 0});
+  } else {
+    step.add_pass({"binary_loss_and_gradient", rows.logits + rows.groups + rows.indicator, rows.logits});
+  }
+  plan_sums(step, logits.layout, kind, counts_rows ? 2 : 1);
+}
+
+void plan_scores(StepPlan& step, Placement const& logits, LossKind kind, int num_groups) {
+  PlannedRows const rows(step, logits);
+  if (kind == LossKind::softmax) {
+    plan_softmax(step, logits, false);
+    step.add_pass({"find_row_arg_maxima", rows.logits, rows.arg_maxima});
+    step.add_call(Operation::all_reduce, logits.layout.columns, rows.arg_maxima);
+    step.add_pass({"count_classes", rows.groups + rows.classes + rows.arg_maxima, 0});
+    step.add_pass({"score_softmax", rows.groups + rows.classes + rows.sums + rows.arg_maxima, 0});
+  } else {
+    step.add_pass({"count_entries", rows.logits + rows.groups + rows.indicator, 0});
+    step.add_pass({"score_binary", rows.logits + rows.groups + rows.indicator, 0});
+  }
+  plan_sums(step, logits.layout, kind, num_groups * (3 + detail::num_class_counts * logits.extents.columns));
+}
+
+void plan_loss_arrays(StepPlan& step, Placement const& logits, LossKind kind) {
+  if (kind == LossKind::binary) return;
+  auto const num_rows = step.block(logits).stored_rows.size();
+  step.add_array("orthant::pmm::RowLoss/row_scalars", step.scalar_bytes(3 * num_rows));
+  step.add_array("orthant::pmm::RowLoss/row_arg_max",
+                 num_rows * std::int64_t{sizeof(runtime::ValueIndex<double>)}); // of float as long
+}
+
+} // namespace orthant::pmm
