@@ -3,7 +3,7 @@
 // orthant evaluate: losses and accuracies of trained weights, and their predictions.
 
 #include "cli/commands/subcommands.hpp"
-#include "cli/options/gemm_math.hpp"
+#include "cli/options/gemm_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "models/core/vertex_loss.hpp"
@@ -24,6 +24,7 @@ struct EvaluateOptions {
   std::string grid = "auto";
   std::string feature_norm; // empty: as the weights were trained
   std::string gemm_math = "fp32";
+  std::string gemm_table;
   bool force_memory = false;
 };
 
@@ -46,6 +47,7 @@ int run(EvaluateOptions const& options, Context& context) {
   if (options.graph.empty()) runtime::throw_user("evaluate: name the store with --graph graph.h5");
   if (options.weights.empty()) runtime::throw_user("evaluate: name the weights with --weights FILE.h5");
   choose_gemm_math(options.gemm_math, "fp32");
+  choose_gemm_libraries(context, options.gemm_table);
   auto const& world = context.world();
   pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
   auto const store = graph::GraphStore::open(world, options.graph);
@@ -114,6 +116,7 @@ std::unique_ptr<Command> make_evaluate() {
   command->option("--feature-norm", options->feature_norm,
                   "row or none; by default what the weights were trained with", one_of({"row", "none"}));
   add_gemm_math_option(*command, options->gemm_math);
+  add_gemm_table_option(*command, options->gemm_table);
   add_force_memory_option(*command, options->force_memory);
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;

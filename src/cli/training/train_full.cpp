@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_full.hpp"
 
-#include "cli/options/gemm_math.hpp"
+#include "cli/options/gemm_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_run.hpp"
 #include "graph/generate/dataset.hpp"
@@ -99,7 +99,7 @@ int train(TrainOptions const& options, Context& context) {
         models::throw_diverged("the weights are not saved: " + sign);
     if (!options.save_weights.empty())
       models::save_weights(grid, options.save_weights, model.parameters(),
-                           models::record_of(model_settings, store.facts()));
+                           record_of_weights(model_settings, store.facts()));
     return end_complete(context, result, meter, {predicted, estimate.arrays});
   };
   if (pruned) {
@@ -140,6 +140,7 @@ int train_full(TrainOptions const& options, Context& context) {
   require_fitting_types(options);
   require_prunable(options);
   choose_gemm_math(options.gemm_math, options.compute_dtype);
+  choose_gemm_libraries(context, options.gemm_table);
   return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
 }
 
