@@ -160,6 +160,14 @@ Kernel* kernel_of(Kernel::Description const& description) {
   return kernels.emplace(description, std::move(kernel)).first->second.get();
 }
 
+/// No longer than all rows, of which there are enough for the shortest.
+std::int64_t longest_within(std::int64_t num_rows) {
+  auto length = longest_piece;
+  while (length > num_rows)
+    length /= 2;
+  return length;
+}
+
 /// Longest first; the last one is the shortest that holds all rows that are left.
 std::int64_t next_piece(std::int64_t num_left) {
   auto length = longest_piece;
@@ -185,14 +193,14 @@ bool multiply_rows(DenseProduct<Number, Result> const& p) {
   dnnl::memory right;
   std::int64_t length = 0;
   for (std::int64_t begin = 0; begin < m; begin += length) {
-    if (auto const next = next_piece(m - begin); next != length) {
+    if (auto const next = std::min(next_piece(m - begin), longest_within(m)); next != length) {
       kernel = kernel_for(next);
       if (kernel == nullptr && begin == 0) return false;
       ORTHANT_REQUIRE(kernel != nullptr, "oneDNN has no kernel for ", next, " rows");
       right = kernel->use(p.b.data);
       length = next;
     }
-    auto const first = std::max<std::int64_t>(std::min(begin, m - length), 0);
+    auto const first = std::min(begin, m - length);
     kernel->run(p.a.data + first * p.a.row_stride, right, p.c.data + first * p.c.row_stride);
   }
   return true;
