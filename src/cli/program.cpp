@@ -4,6 +4,7 @@
 #include "cli/commands/build_info.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/machine/blas_core.hpp"
+#include "cli/options/gemm_options.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/staged_file.hpp"
 #include "runtime/report/trace_file.hpp"
@@ -163,6 +164,7 @@ int run_command(runtime::Environment& environment, Command const& command) {
   }
 
   Context context{environment, metrics, run_record(world, command), common.force};
+  if (command.needs_device()) choose_gemm_libraries(context, "");
   auto const status = command.run(context);
 
   if (!common.trace.empty()) runtime::write_trace(world, instruments.trace, common.trace);

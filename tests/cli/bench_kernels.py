@@ -100,6 +100,10 @@ def gemm(ranks, dtype, number_bytes):
         require_close(line, "gemm_share", line["gflop_per_s"] / line["gemm_gflop_per_s"])
         require_close(line, "arithmetic_share", line["gflop_per_s"] / arithmetic(line))
     for line, (m, n, k) in zip(products, shapes):
+        rates = line["libraries_gflop_per_s"]
+        if line["library"] not in rates or not all(rate > 0 for rate in rates.values()):
+            raise Failure(f"odd libraries {line}")
+        require_close(line, "bare_gflop_per_s", rates[line["library"]])
         require_close(line, "share", roofline_seconds(line, line["bytes"], line["flops"]) / line["seconds"])
         if ranks == 1:
             require_close(line, "flops", 2 * m * n * k)
@@ -107,6 +111,54 @@ def gemm(ranks, dtype, number_bytes):
     require_close(total, "flops", rows * GEMM_FLOPS)
     for key in ("seconds", "bare_seconds", "bytes", "flops"):
         require_close(total, key, sum(line[key] for line in products))
+
+
+def gemm_table(ranks):
+    """What --tune writes holds the fastest library of each line; training takes it and says so. Bad tables are one line."""
+    with tempfile.TemporaryDirectory() as folder:
+        table = os.path.join(folder, "table.json")
+        lines = bench_lines(ranks, ["--tune", table, "--rows", "4096", "--repeat", "1"], of="gemm")
+        with open(table, encoding="utf-8") as file:
+            (written,) = json.load(file)["processors"]
+        names = [f"{choice['numbers']} {choice['transposes']} {choice['shape']}" for choice in written["choices"]]
+        if names != [line["products"] for line in lines] or len(set(names)) != 36 or not written["name"]:
+            raise Failure(f"the table {written}, the lines {lines}")
+        for line, choice in zip(lines, written["choices"]):
+            best = max(line["gflop_per_s"].values())
+            if (choice["library"], choice["gflop_per_s"]) != (line["library"], line["gflop_per_s"]) or not (
+                    0.96 * best <= line["gflop_per_s"][line["library"]] <= best):
+                raise Failure(f"odd line {line}")
+        train = ["train", "--dataset", "karate", "--epochs", "2", "--eval-every", "0"]
+        recorded = {}
+        for library in ("openblas", "onednn"):
+            for choice in written["choices"]:
+                choice["library"] = {"fp32": library, "fp64": "openblas", "bf16": "widened"}[choice["numbers"]]
+            with open(table, "w", encoding="utf-8") as file:
+                json.dump({"table": "gemm_libraries", "format": 1, "processors": [written]}, file)
+            metrics = os.path.join(folder, library + ".jsonl")
+            expect_success(ranks, [*train, "--gemm-table", table, "--metrics", metrics])
+            with open(metrics, encoding="utf-8") as file:
+                recorded[library] = json.loads(file.readline())["gemm_libraries"]
+            if recorded[library]["table"] != table:
+                raise Failure(f"the record {recorded[library]} does not name {table}")
+        has_onednn = len(written["libraries"]) > 1
+        if (recorded["openblas"]["choice"] != recorded["onednn"]["choice"]) != has_onednn:
+            raise Failure(f"the records {recorded}")
+        elsewhere = os.path.join(folder, "elsewhere.json")
+        with open(elsewhere, "w", encoding="utf-8") as file:
+            json.dump({"table": "gemm_libraries", "format": 1, "processors": [written | {"vendor": "Nobody"}]}, file)
+        warned = expect_success(ranks, [*train, "--gemm-table", elsewhere]).stderr
+        if warned.count("says nothing of") != 1:
+            raise Failure(f"no warning: {warned}")
+        for content in ("", "{", "[1]", '{"table": "spmm_times", "format": 1}'):
+            with open(elsewhere, "w", encoding="utf-8") as file:
+                file.write(content)
+            for command in (train, ["bench", "gemm", "--rows", "50", "--widths", "6-3"]):
+                expect_mistake(ranks, [*command, "--gemm-table", elsewhere],
+                               r"cannot use the table '.*elsewhere\.json': .*bench gemm --tune")
+        expect_mistake(ranks, [*train, "--gemm-table", folder], r"cannot read the table")
+        expect_mistake(ranks, ["bench", "gemm", "--tune", table, "--widths", "6-3"], r"--tune measures shapes .* of its own")
+        expect_mistake(ranks, ["bench", "gemm", "--tune", os.path.join(folder, "none", "t.json")], r"the table file '.*none/t\.json'")
 
 
 def epoch(ranks, grid, arguments, widths, gemm_flops):

@@ -65,6 +65,15 @@ nlohmann::ordered_json begin_line(Context const& context, std::string_view bench
           {"ranks", context.world().size()}};
 }
 
+std::string date_of_today() {
+  auto const now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, sizeof "2026-01-31"> text{};
+  std::strftime(text.data(), text.size(), "%F", &utc);
+  return text.data();
+}
+
 void print_line(Context& context, nlohmann::ordered_json const& line) {
   if (!context.world().is_root()) return;
   std::fputs((line.dump() + "\n").c_str(), stdout);

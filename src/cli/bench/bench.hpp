@@ -55,6 +55,9 @@ template<class Work>
 /// What heads every line: benchmark, version, host, number of ranks.
 [[nodiscard]] nlohmann::ordered_json begin_line(Context const& context, std::string_view bench);
 
+/// "2026-01-31", in UTC.
+[[nodiscard]] std::string date_of_today();
+
 /// To stdout of rank 0, and to the metrics.
 void print_line(Context& context, nlohmann::ordered_json const& line);
 

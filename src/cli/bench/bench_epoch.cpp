@@ -10,7 +10,7 @@
 #include "cli/bench/spmm_bytes.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/machine/device_memory.hpp"
-#include "cli/options/gemm_math.hpp"
+#include "cli/options/gemm_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
@@ -328,6 +328,7 @@ int bench(EpochOptions const& options, Context& context) {
 int run(EpochOptions const& options, Context& context) {
   require_fitting_types(options.train);
   choose_gemm_math(options.train.gemm_math, options.train.compute_dtype);
+  choose_gemm_libraries(context, options.train.gemm_table);
   if (options.train.epochs == 0) runtime::throw_user("--epochs 0: at least one epoch must be timed");
   return options.train.compute_dtype == "fp32" ? bench<float>(options, context)
                                                : bench<double>(options, context);

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // orthant bench gemm: the dense products of one epoch of a GCN, in the forms that its layers use, as training
-// calls them and through the library by itself (OpenBLAS, or the device's), in turn, all ranks at once. One
-// JSON line a product, then one for all of them. Shapes are those of the first rank; bytes and operations
-// sums over ranks.
+// calls them and through each library by itself, in turn, all ranks at once. One JSON line a product, then one for all
+// of them. Shapes are those of the first rank; bytes and operations sums over ranks. With --tune: which library is
+// fastest for which kind of products, as a table for --gemm-table.
 
 #include "cli/bench/bench.hpp"
 #include "cli/bench/epoch_products.hpp"
+#include "cli/bench/gemm_tuning.hpp"
 #include "cli/bench/roofline.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/options/counts.hpp"
-#include "cli/options/gemm_math.hpp"
+#include "cli/options/gemm_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "graph/largest_graph.hpp"
 #include "models/plan/gcn_step.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/files/staged_file.hpp"
 
 #include <algorithm>
 
@@ -32,6 +35,8 @@ struct GemmOptions {
   std::string grid = "auto";
   std::string dtype = "fp32";
   std::string gemm_math = "fp32";
+  std::string gemm_table;
+  std::string tune;
   std::int64_t repeat = 0;
   bool force_memory = false;
   RooflineOptions roofline;
@@ -138,13 +143,20 @@ int bench(GemmOptions const& options, Context& context) {
   Timing all;
   auto least_seconds = 0.0;
   for (auto const& product : products) {
-    std::array<std::function<void()>, 2> const works{[&] { operands.multiply(exec, product); },
-                                                     [&] { operands.multiply_bare(product); }};
+    auto const chosen = operands.library_of(product);
+    std::vector<std::string_view> libraries;
+    std::vector<std::function<void()>> works{[&] { operands.multiply(exec, product); }};
+    for (auto const library : bare_libraries()) {
+      if (!operands.multiply_bare(library, product)) continue;
+      libraries.push_back(library);
+      works.emplace_back([&operands, &product, library] { operands.multiply_bare(library, product); });
+    }
     auto const seconds = time_in_turn(world, exec, works, options.repeat);
+    auto const place = std::ranges::find(libraries, chosen) - libraries.begin();
     auto const numbers = product.m * product.k + product.k * product.n + product.m * product.n;
     std::array sums{static_cast<double>(numbers) * sizeof(T), static_cast<double>(product.flops())};
     runtime::all_reduce(runtime::host, world, std::span(sums));
-    Timing const timing{seconds[0], seconds[1], sums[0], sums[1]};
+    Timing const timing{seconds[0], seconds.at(static_cast<std::size_t>(place) + 1), sums[0], sums[1]};
     auto const least = roofline.seconds(timing.bytes, timing.flops);
 
     auto line = head;
@@ -157,6 +169,10 @@ int bench(GemmOptions const& options, Context& context) {
     line["k"] = product.k;
     describe(line, timing, roofline);
     line["share"] = least / timing.ours.median;
+    line["library"] = chosen;
+    for (std::size_t i = 0; i < libraries.size(); ++i)
+      line["libraries_gflop_per_s"][std::string(libraries[i])] =
+          giga_per_second(timing.flops, seconds[i + 1].median);
     print_line(context, line);
 
     all.ours.median += timing.ours.median;
@@ -173,6 +189,27 @@ int bench(GemmOptions const& options, Context& context) {
   describe(line, all, roofline);
   line["share"] = least_seconds / all.ours.median;
   print_line(context, line);
+  return runtime::exit_done;
+}
+
+int tune(GemmOptions const& options, Context& context) {
+  constexpr std::int64_t usual_rows = 48'980; // of ogbn-products' 2.4 M on 50 ranks
+  auto const& world = context.world();
+  if (!options.graph.empty() || !options.widths.empty() || !options.gemm_table.empty())
+    runtime::throw_user(
+        "--tune measures shapes and libraries of its own: leave out --graph, --widths and --gemm-table");
+  runtime::require_writable(world, options.tune, "table");
+  pmm::set_gemm_threads(1); // as training
+  if (context.metrics.is_on()) context.metrics.write("run", context.run_record);
+  auto const rows = options.rows > 0 ? options.rows : usual_rows;
+  auto const table =
+      tune_gemm(context, std::max<std::int64_t>(rows / world.size(), least_tuned_rows), options.repeat);
+  runtime::together(world, [&] {
+    if (!world.is_root()) return;
+    runtime::StagedFile file(options.tune, "table");
+    file.file().append(text_of(table));
+    file.publish();
+  });
   return runtime::exit_done;
 }
 
@@ -194,11 +231,18 @@ std::unique_ptr<Command> make_bench_gemm() {
   command->option("--grid", o->grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
   command->option("--dtype", o->dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
   add_gemm_math_option(*command, o->gemm_math);
+  add_gemm_table_option(*command, o->gemm_table);
+  command->output(
+      "--tune", o->tune,
+      "Measure all libraries on the shapes of training (--rows 48980 over all ranks) and write what is "
+      "fastest to this file, for --gemm-table");
   add_force_memory_option(*command, o->force_memory);
   add_repeat_option(*command, o->repeat);
   add_options(*command, o->roofline);
   command->set_run([o](Context& context) {
+    if (!o->tune.empty()) return tune(*o, context);
     choose_gemm_math(o->gemm_math, o->dtype);
+    choose_gemm_libraries(context, o->gemm_table);
     return o->dtype == "fp32" ? bench<float>(*o, context) : bench<double>(*o, context);
   });
   return command;

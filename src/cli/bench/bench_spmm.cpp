@@ -86,15 +86,6 @@ void describe_ways(nlohmann::ordered_json& line, std::string const& chosen,
   line["own_ratio"] = seconds[0].median / seconds[1].median;
 }
 
-std::string date_of_today() {
-  auto const now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::array<char, sizeof "2026-01-31"> text{};
-  std::strftime(text.data(), text.size(), "%F", &utc);
-  return text.data();
-}
-
 /// `seconds` per non-zero and column by width.
 void write_table(SpmmOptions const& o, std::map<std::int64_t, double> const& seconds) {
   models::SpmmTimes times;

@@ -119,9 +119,15 @@ void ProductOperands<T>::multiply(DefaultExec const& exec, LocalProduct const& p
 }
 
 template<class T>
-void ProductOperands<T>::multiply_bare(LocalProduct const& product) const {
+bool ProductOperands<T>::multiply_bare(std::string_view library, LocalProduct const& product) const {
   auto const p = panels_of(product);
-  bare_gemm<T>(p.transpose_left, p.left, p.transpose_right, p.right, p.result);
+  return bare_gemm<T>(library, p.transpose_left, p.left, p.transpose_right, p.right, p.result);
+}
+
+template<class T>
+std::string_view ProductOperands<T>::library_of(LocalProduct const& product) const {
+  auto const p = panels_of(product);
+  return chosen_library<T>(p.transpose_left, p.transpose_right, {product.m, product.n, product.k});
 }
 
 template class ProductOperands<float>;

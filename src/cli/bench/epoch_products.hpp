@@ -26,8 +26,10 @@ class ProductOperands {
   void multiply(runtime::DefaultExec const& exec, LocalProduct const& product) const;
   void multiply(runtime::DefaultExec const& exec, LocalProduct const& product,
                 pmm::LocalSpmm<T> const& sparse) const;
-  /// The dense product through the library alone.
-  void multiply_bare(LocalProduct const& product) const;
+  /// The dense product through one of bare_libraries() alone; false if it does not have it.
+  bool multiply_bare(std::string_view library, LocalProduct const& product) const;
+  /// The name of the library that multiply() gives the dense product to.
+  [[nodiscard]] std::string_view library_of(LocalProduct const& product) const;
 
  private:
   struct Panels;

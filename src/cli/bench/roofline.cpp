@@ -82,9 +82,10 @@ double measure_gemm(Communicator const& world, std::int64_t size) {
   Kokkos::deep_copy(exec, a, T{1});
   Kokkos::deep_copy(exec, b, T{2});
   using pmm::Transpose;
+  auto const library = chosen_library<T>(Transpose::no, Transpose::no, {size, size, size});
   std::function<void()> const multiply = [&] {
     if constexpr (pmm::runs_on_host)
-      bare_gemm<T>(Transpose::no, pmm::Panel<T>(a), Transpose::no, pmm::Panel<T>(b), pmm::Panel<T>(c));
+      bare_gemm<T>(library, Transpose::no, a, Transpose::no, b, c);
     else
       pmm::local_gemm<T>(exec, 1, Transpose::no, a, Transpose::no, b, 0, c);
   };

@@ -7,7 +7,7 @@
 //            (McCalpin's STREAM triad: a line that is read before it is written is not counted)
 //            device: bytes / s, read and written, of a copy within its memory
 //   fma      flop / s of multiply-adds in registers, in a loop of our own (fma_loop.hpp)
-//   gemm     flop / s of a large square product: OpenBLAS called by itself, on a device the vendor's library
+//   gemm     flop / s of a large square product: the library that is chosen for it, called by itself
 //
 // The limit of arithmetic is the larger of the last two. On a host that is fma, and a library with the wrong
 // kernels for the processor shows. A device's library may use tensor cores, which fma does not reach.

@@ -3,8 +3,9 @@
 
 #include "cli/commands/git_description.hpp"
 #include "cli/machine/blas_core.hpp"
-#include "cli/options/gemm_math.hpp"
+#include "cli/options/gemm_options.hpp"
 #include "pmm/gemm/blas_library.hpp"
+#include "pmm/gemm/gemm_choice.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <array>
@@ -70,12 +71,19 @@ std::string version() {
 nlohmann::ordered_json backends() {
   auto const blas = pmm::find_blas_library();
   auto const processor = runtime::find_processor();
-  return {{"build", ORTHANT_BUILD_TYPE}, {"compiler", ORTHANT_COMPILER},
-          {"kokkos", kokkos_version()},  {"spaces", execution_spaces()},
-          {"mpi", mpi_library()},        {"nccl", has_nccl},
-          {"hdf5", hdf5_library()},      {"gemm_math", gemm_maths()},
-          {"blas", blas.name},           {"blas_core", blas.core},
-          {"processor", processor.name}, {"vectors", name_of(processor.vectors)}};
+  return {{"build", ORTHANT_BUILD_TYPE},
+          {"compiler", ORTHANT_COMPILER},
+          {"kokkos", kokkos_version()},
+          {"spaces", execution_spaces()},
+          {"mpi", mpi_library()},
+          {"nccl", has_nccl},
+          {"hdf5", hdf5_library()},
+          {"gemm_math", gemm_maths()},
+          {"blas", blas.name},
+          {"blas_core", blas.core},
+          {"dense_libraries", pmm::gemm_libraries()},
+          {"processor", processor.name},
+          {"vectors", name_of(processor.vectors)}};
 }
 
 std::string describe_build() {
@@ -85,14 +93,16 @@ std::string describe_build() {
                      "Kokkos      {}: {} (default {})\n"
                      "products    {}\n"
                      "BLAS        {}\n"
+                     "dense       {}\n"
                      "processor   {}, {}\n"
                      "MPI         {}\n"
                      "NCCL        {}\n"
                      "HDF5        {}, parallel\n",
                      version(), ORTHANT_BUILD_TYPE, ORTHANT_COMPILER, kokkos_version(),
                      fmt::join(execution_spaces(), ", "), Kokkos::DefaultExecutionSpace::name(),
-                     fmt::join(gemm_maths(), ", "), describe_blas(), processor.name,
-                     name_of(processor.vectors), mpi_library(), has_nccl ? "yes" : "no", hdf5_library());
+                     fmt::join(gemm_maths(), ", "), describe_blas(), fmt::join(pmm::gemm_libraries(), ", "),
+                     processor.name, name_of(processor.vectors), mpi_library(), has_nccl ? "yes" : "no",
+                     hdf5_library());
 }
 
 } // namespace orthant::cli

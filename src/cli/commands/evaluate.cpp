@@ -3,7 +3,7 @@
 // orthant evaluate: losses and accuracies of trained weights, and what they say of every vertex.
 
 #include "cli/commands/subcommands.hpp"
-#include "cli/options/gemm_math.hpp"
+#include "cli/options/gemm_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/scores_text.hpp"
 #include "cli/training/train_full.hpp"
@@ -30,6 +30,7 @@ struct EvaluateOptions {
   std::string feature_norm; // empty: as the weights were trained
   std::string compute_dtype = "fp32";
   std::string gemm_math = "fp32";
+  std::string gemm_table;
   bool force_memory = false;
 };
 
@@ -133,6 +134,7 @@ int run(EvaluateOptions const& options, Context& context) {
   if (options.weights.empty()) runtime::throw_user("evaluate: name the weights with --weights FILE.h5");
   require_sensible_outputs(context.world(), options);
   choose_gemm_math(options.gemm_math, options.compute_dtype);
+  choose_gemm_libraries(context, options.gemm_table);
   if (options.compute_dtype == "fp32")
     evaluate<float>(options, context);
   else
@@ -166,6 +168,7 @@ std::unique_ptr<Command> make_evaluate() {
                   "row or none; by default what the weights were trained with", one_of({"row", "none"}));
   command->option("--compute-dtype", options->compute_dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
   add_gemm_math_option(*command, options->gemm_math);
+  add_gemm_table_option(*command, options->gemm_table);
   add_force_memory_option(*command, options->force_memory);
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;

@@ -1,22 +1,28 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The library called by itself, OpenBLAS on the host and the vendor's on a device: what Orthant's dense
-// products are measured against.
+// The libraries called by themselves: on the host OpenBLAS and those beside it, on a device the vendor's. What
+// Orthant's dense products are measured against.
 
 #include "pmm/gemm/local_gemm.hpp"
 
+#include <string_view>
+#include <vector>
+
 namespace orthant::cli {
 
-/// C := op(A) op(B) in one call, no extent 0. On the host done on return, extents unchecked; on a device
-/// enqueued on the default stream.
-template<class T>
-void bare_gemm(pmm::Transpose transpose_a, pmm::Panel<T> const& a, pmm::Transpose transpose_b,
-               pmm::Panel<T> const& b, pmm::Panel<T> const& c);
+/// Their names as tables have them (pmm/gemm/gemm_choice.hpp); on a device the vendor's alone.
+[[nodiscard]] std::vector<std::string_view> bare_libraries();
 
-extern template void bare_gemm(pmm::Transpose, pmm::Panel<float> const&, pmm::Transpose,
-                               pmm::Panel<float> const&, pmm::Panel<float> const&);
-extern template void bare_gemm(pmm::Transpose, pmm::Panel<double> const&, pmm::Transpose,
-                               pmm::Panel<double> const&, pmm::Panel<double> const&);
+/// The name of the one that local_gemm() takes for a product.
+template<class T>
+[[nodiscard]] std::string_view chosen_library(pmm::Transpose transpose_a, pmm::Transpose transpose_b,
+                                              pmm::GemmExtents const& extents);
+
+/// C := op(A) op(B) in one call, no extent 0; false if the library does not have that product. On the host done on
+/// return, extents unchecked; on a device enqueued on the default stream.
+template<class T>
+bool bare_gemm(std::string_view library, pmm::Transpose transpose_a, pmm::Panel<T> const& a,
+               pmm::Transpose transpose_b, pmm::Panel<T> const& b, pmm::Panel<T> const& c);
 
 } // namespace orthant::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/checkpoints.hpp"
 
+#include "cli/options/gemm_options.hpp"
 #include "graph/store/fingerprint.hpp"
 #include "models/checkpoint/checkpoint_folder.hpp"
 #include "models/plan/gcn_parameters.hpp"
@@ -54,6 +55,7 @@ constexpr std::array free_options{std::string_view("graph"),
                                   std::string_view("max-walltime"),
                                   std::string_view("prune"),
                                   std::string_view("spmm-table"),
+                                  std::string_view("gemm-table"),
                                   std::string_view("config"),
                                   std::string_view("log-level"),
                                   std::string_view("timeout"),
@@ -251,6 +253,7 @@ models::CheckpointSettings Checkpoints::settings(models::Architecture const& arc
   settings.facts.identity = identity_;
   settings.facts.configuration = context_.run_record.at("configuration");
   settings.architecture = architecture;
+  settings.architecture.push_back(gemm_record());
   if (options_.trainable_features) // not in the order of weights files
     settings.architecture.emplace_back("order_of_features", "natural, of a checkpoint");
   return settings;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_full.hpp"
 
-#include "cli/options/gemm_math.hpp"
+#include "cli/options/gemm_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_run.hpp"
 #include "cli/training/weight_files.hpp"
@@ -101,7 +101,7 @@ int train(TrainOptions const& options, Context& context) {
     if (weight_files.any() && options.eval_every == 0)
       if (auto const sign = models::sign_of_divergence(trainer.evaluate()); !sign.empty())
         models::throw_diverged("the weights are not saved: " + sign);
-    weight_files.save(grid, model.parameters(), models::record_of(model_settings, store.facts()),
+    weight_files.save(grid, model.parameters(), record_of_weights(model_settings, store.facts()),
                       resumable.best());
     return end_complete(context, result, meter, {predicted, estimate.arrays});
   };
@@ -143,6 +143,7 @@ int train_full(TrainOptions const& options, Context& context) {
   require_fitting_types(options);
   require_prunable(options);
   choose_gemm_math(options.gemm_math, options.compute_dtype);
+  choose_gemm_libraries(context, options.gemm_table);
   return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_minibatch.hpp"
 
-#include "cli/options/gemm_math.hpp"
+#include "cli/options/gemm_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
@@ -88,7 +88,7 @@ int train(TrainOptions const& options, Context& context) {
   lines.finish();
   if (!run.stopped_by().empty()) return end_stopped(context, result, run.stopped_by(), options);
 
-  weight_files.save(grid, trainer.parameters(), models::record_of(model_settings, store.facts()), run.best());
+  weight_files.save(grid, trainer.parameters(), record_of_weights(model_settings, store.facts()), run.best());
   return end_complete(context, result, meter, {predicted, std::nullopt});
 }
 
@@ -98,6 +98,7 @@ int train_minibatch(TrainOptions const& options, Context& context) {
   require_fitting_types(options);
   require_prunable(options);
   choose_gemm_math(options.gemm_math, options.compute_dtype);
+  choose_gemm_libraries(context, options.gemm_table);
   return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_options.hpp"
 
-#include "cli/options/gemm_math.hpp"
+#include "cli/options/gemm_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "graph/largest_graph.hpp"
 
@@ -78,6 +78,7 @@ void add_mini_batch(Command& command, TrainOptions& o) {
 void add_computing(Command& command, TrainOptions& o) {
   command.option("--compute-dtype", o.compute_dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
   add_gemm_math_option(command, o.gemm_math);
+  add_gemm_table_option(command, o.gemm_table);
   command.option("--comm-dtype", o.comm_dtype, "Numbers on the wire: fp32, bf16 or fp16",
                  one_of({"fp32", "bf16", "fp16"}));
   command.option(

@@ -65,6 +65,7 @@ struct TrainOptions {
   std::string order = "auto";
   std::string schedule = "auto";
   std::string spmm_table;
+  std::string gemm_table;
   std::string gather = "auto";
   std::string prune = "off";
   std::string device_graph = "on";

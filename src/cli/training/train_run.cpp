@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_run.hpp"
 
+#include "cli/options/gemm_options.hpp"
 #include "cli/training/scores_text.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/comm/collectives.hpp"
@@ -196,6 +197,12 @@ void require_prunable(TrainOptions const& o) {
     runtime::throw_user("--prune on works on the full graph; leave it out with --mode minibatch");
   if (o.schedule != "rows")
     runtime::throw_user("--prune on needs --schedule rows: only there can a training step skip vertices");
+}
+
+models::Architecture record_of_weights(models::GcnSettings const& settings, graph::StoreFacts const& facts) {
+  auto record = models::record_of(settings, facts);
+  record.push_back(gemm_record());
+  return record;
 }
 
 void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options,

@@ -9,6 +9,7 @@
 #include "cli/training/checkpoints.hpp"
 #include "cli/training/train_options.hpp"
 #include "graph/store/store_reader.hpp"
+#include "models/files/gcn_weights.hpp"
 #include "models/plan/choose_schedule.hpp"
 #include "models/pruning/pruned_rows.hpp"
 #include "models/training/trainer.hpp"
@@ -37,6 +38,10 @@ namespace orthant::cli {
 void require_fitting_types(TrainOptions const& options);
 /// Throws UserError if rows are to be pruned where there are no owners of all of them.
 void require_prunable(TrainOptions const& options);
+
+/// What a weights file says of a training: the architecture, and which libraries multiplied.
+[[nodiscard]] models::Architecture record_of_weights(models::GcnSettings const& settings,
+                                                     graph::StoreFacts const& facts);
 
 /// Results go to stdout of rank 0.
 template<class... Args>

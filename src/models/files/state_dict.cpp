@@ -32,8 +32,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> names{
      {"head.weight", "lin_out.weight"},
      {"head.bias", "lin_out.bias"}}};
 
-/// What of the architecture the tensors do not show.
-constexpr std::array unseen_parts{"residual", "feature_norm"};
+/// What a weights file records and the tensors do not show.
+constexpr std::array unseen_parts{"residual", "feature_norm", "dense_libraries"};
 
 /// `name` in the form of `to` if it has the form of `from`.
 std::optional<std::string> rename(std::string_view name, std::string_view from, std::string_view to) {
@@ -99,8 +99,8 @@ std::vector<std::string> parameters_in(Hdf5File const& file, std::filesystem::pa
 
 runtime::TensorMetadata metadata_of(Hdf5File const& file) {
   runtime::TensorMetadata metadata{{"format", "pt"}};
-  for (auto const* const part :
-       {"model", "layers", "norm", "residual", "input_projection", "head", "bias", "feature_norm"})
+  for (auto const* const part : {"model", "layers", "norm", "residual", "input_projection", "head", "bias",
+                                 "feature_norm", "dense_libraries"})
     if (file.contains_attribute("/", part)) metadata[part] = file.read_text("/", part);
   return metadata;
 }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/plan/spmm_times.hpp"
 
-#include "runtime/comm/text_exchange.hpp"
-#include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
+#include "runtime/files/table_file.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -112,18 +110,8 @@ SpmmTimes parse_spmm_times(std::string_view text, std::filesystem::path const& p
 SpmmTimes read_spmm_times(runtime::Communicator const& comm, std::filesystem::path const& path,
                           std::string_view dtype) {
   if (path.empty()) return built_in_spmm_times();
-  std::string text;
-  runtime::together(comm, [&] {
-    if (!comm.is_root()) return;
-    if (!std::filesystem::is_regular_file(path))
-      runtime::throw_user("cannot read the table '{}': there is no such file", path.string());
-    std::ifstream file(path, std::ios::binary);
-    if (!file.is_open())
-      runtime::throw_user("cannot read the table '{}': it cannot be opened", path.string());
-    text.assign(std::istreambuf_iterator<char>(file), {});
-    std::ignore = parse_spmm_times(text, path, dtype);
-  });
-  runtime::broadcast_text(comm, text, 0);
+  auto const text = runtime::read_table_file(
+      comm, path, [&](std::string_view read) { std::ignore = parse_spmm_times(read, path, dtype); });
   return parse_spmm_times(text, path, dtype);
 }
 

@@ -37,7 +37,7 @@ inline constexpr std::int64_t gemm_tile = 128 * 128;
 
 /// As many slabs of C [m x n] as make that many tiles, but none of fewer than 256 rows. They fit in
 /// wanted_tiles * gemm_tile numbers, whatever the shape.
-[[nodiscard]] inline GemmSlabs cut_in_slabs(detail::GemmExtents const& extents, std::int64_t wanted_tiles) {
+[[nodiscard]] inline GemmSlabs cut_in_slabs(GemmExtents const& extents, std::int64_t wanted_tiles) {
   constexpr auto shortest = std::int64_t{256};
   constexpr auto fewest = std::int64_t{8};
   auto const [m, n, k] = extents;

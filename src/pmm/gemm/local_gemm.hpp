@@ -5,9 +5,9 @@
 //
 //   C := alpha op(A) op(B) + beta C
 //
-// On the host it goes through OpenBLAS (local_gemm_openblas.cpp), on a device through the vendor's library
-// (local_gemm_device.cpp). Operands of 16 bits are multiplied and summed in fp32. On the host they are converted
-// tile by tile first (tiled_gemm.cpp).
+// On the host it goes through the library that a table names for the processor and the shape (gemm_choice.hpp), on a
+// device through the vendor's library (local_gemm_device.cpp). Operands of 16 bits are multiplied and summed in fp32.
+// A host without a library for them converts them tile by tile first (tiled_gemm.cpp).
 
 #include "pmm/vendor/gemm_options.hpp"
 #include "runtime/arrays/views.hpp"
@@ -49,6 +49,11 @@ struct Panel {
   }
 };
 
+/// C is m x n, summed over k.
+struct GemmExtents {
+  std::int64_t m, n, k;
+};
+
 /// Enqueues on exec; does not fence. Extents must agree (Error); an empty inner extent gives beta C. C is not
 /// read if beta is 0. On a device, a stream's first product and the first A^T B of a shape wait and allocate.
 ///
@@ -58,7 +63,8 @@ struct Panel {
 ///   |error|  <=  k eps sum_l |a_il| |b_lj|  +  u |c_ij|
 ///
 /// with eps = 2^-23 for sums in fp32 (the products of 16-bit operands are exact in fp32), and u = 2^-8 for bf16,
-/// 2^-11 for fp16 (at least 2^-25 in all) and 0 for other results. Cost: 2 m n k flop.
+/// 2^-11 for fp16 (at least 2^-25 in all) and 0 for other results. Processors with matrix units for bf16 take bf16
+/// numbers and products below 2^-126 for 0. Cost: 2 m n k flop.
 template<class Operand, class Result = Operand>
 void local_gemm(runtime::DefaultExec const& exec, runtime::SumOf<Result> alpha, Transpose transpose_a,
                 Panel<Operand> const& a, Transpose transpose_b, Panel<Operand> const& b,
@@ -75,10 +81,6 @@ void set_gemm_math(GemmMath math);
 void set_gemm_threads(int num_threads);
 
 namespace detail {
-
-struct GemmExtents {
-  std::int64_t m, n, k;
-};
 
 /// Extents of C [m x n] := op(A) [m x k] op(B) [k x n]. Throws Error if the operands disagree.
 template<class Operand, class Result>

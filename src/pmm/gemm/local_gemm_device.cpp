@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Takes the place of local_gemm_openblas.cpp if Kokkos's default execution space is a device.
+// Takes the place of local_gemm_host.cpp if Kokkos's default execution space is a device.
+#include "pmm/gemm/blas_library.hpp"
+#include "pmm/gemm/gemm_choice.hpp"
 #include "pmm/gemm/gemm_slabs.hpp"
 #include "pmm/gemm/local_gemm_library.hpp"
 #include "pmm/vendor/shortest_run.hpp"
@@ -14,7 +16,6 @@
 namespace orthant::pmm {
 namespace {
 
-using detail::GemmExtents;
 using detail::GemmSlabs;
 using runtime::Bf16Number;
 using runtime::DefaultExec;
@@ -209,6 +210,15 @@ bool has_gemm_math(GemmMath math) {
 }
 
 void set_gemm_threads(int) {} // the host multiplies nothing
+void set_gemm_choice(GemmTable const&, runtime::Processor const&) {}
+
+std::string describe_gemm_choice() {
+  return fmt::format("{{\"{}\":[\"all\"]}}", find_blas_library().name);
+}
+
+std::vector<std::string> gemm_libraries() {
+  return {find_blas_library().name};
+}
 
 template void local_gemm(DefaultExec const&, float, Transpose, Panel<float> const&, Transpose,
                          Panel<float> const&, float, Panel<float> const&);

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// This rank's processor: its name, and the widest vectors that it and the operating system allow.
+// This rank's processor: its name and model, and the widest vectors that it and the operating system allow.
 
 #include <cstdint>
 #include <string>
@@ -25,6 +25,9 @@ struct Processor {
   std::string name;   // "AMD EPYC 9654 96-Core Processor"
   std::string vendor; // "GenuineIntel", "AuthenticAMD"; empty if not x86-64
   Vectors vectors = Vectors::unknown;
+  int family = 0,
+      model = 0; // as cpuid tells them, "6" and "207"; a virtual machine may tell others; 0 if not x86-64
+  bool has_bf16_tiles = false; // matrix units for bf16 (AMX), which the operating system allows
 };
 
 [[nodiscard]] Processor find_processor();

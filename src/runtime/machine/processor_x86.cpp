@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cpuid.h>
+#include <utility>
 
 namespace orthant::runtime {
 namespace {
@@ -49,10 +50,38 @@ Vectors find_vectors() { // the compiler's built-in asks the operating system, t
   return __builtin_cpu_supports("avx") ? Vectors::avx : Vectors::sse;
 }
 
+/// Intel's manual, volume 2A, CPUID leaf 1: the extended parts count for some families only.
+std::pair<int, int> find_family_and_model() {
+  auto const word = read_cpuid(1)[0];
+  auto const bits = [&](unsigned first, unsigned count) {
+    return static_cast<int>(word >> first & ((1U << count) - 1));
+  };
+  auto const family = bits(8, 4);
+  auto const is_extended = family == 6 || family == 15;
+  return {family == 15 ? family + bits(20, 8) : family, bits(4, 4) + (is_extended ? bits(16, 4) << 4 : 0)};
+}
+
+/// AMX: the processor has tiles and multiplies bf16 in them, and the operating system saves them (XCR0).
+bool find_bf16_tiles() {
+  constexpr auto saves_registers = 1U << 27; // leaf 1, ecx
+  constexpr auto bf16_in_tiles = 1U << 22;   // leaf 7, edx
+  constexpr auto tiles = 1U << 24;
+  constexpr auto both_tile_states = 3U << 17;
+  Registers r{};
+  if ((read_cpuid(1)[2] & saves_registers) == 0) return false;
+  if (__get_cpuid_count(7, 0, &r[0], &r[1], &r[2], &r[3]) == 0) return false;
+  if ((r[3] & bf16_in_tiles) == 0 || (r[3] & tiles) == 0) return false;
+  unsigned low = 0;
+  unsigned high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & both_tile_states) == both_tile_states;
+}
+
 } // namespace
 
 Processor find_processor() {
-  return {find_name(), find_vendor(), find_vectors()};
+  auto const [family, model] = find_family_and_model();
+  return {find_name(), find_vendor(), find_vectors(), family, model, find_bf16_tiles()};
 }
 
 } // namespace orthant::runtime

@@ -18,6 +18,7 @@ class Orthant(CMakePackage, CudaPackage, ROCmPackage):
 
     variant("openmp", default=False, description="Threads of the host through Kokkos")
     variant("nccl", default=False, description="Collectives of device buffers through NCCL or RCCL")
+    variant("onednn", default=True, description="Dense products of the host through oneDNN too")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
@@ -29,6 +30,7 @@ class Orthant(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("hdf5@1.10: +mpi")
     depends_on("metis@5.1: ~int64 ~real64")
     depends_on("openblas")
+    depends_on("onednn@2.6: cpu_runtime=omp", when="+onednn")
     depends_on("zlib-api")
     depends_on("libzip")
     depends_on("cli11@2.1:")
@@ -58,6 +60,7 @@ class Orthant(CMakePackage, CudaPackage, ROCmPackage):
     def cmake_args(self):
         args = [
             self.define_from_variant("ORTHANT_ENABLE_NCCL", "nccl"),
+            self.define_from_variant("ORTHANT_ENABLE_ONEDNN", "onednn"),
             self.define("BUILD_TESTING", self.run_tests),
         ]
         if self.spec.satisfies("+cuda"):

@@ -1,0 +1,23 @@
+# oneDNN, which takes one thread per product from OpenMP, or has none. Defines the target orthant_onednn. Its own package is
+# not asked: it asks for OpenCL as well, and its name differs between versions.
+find_path(ORTHANT_ONEDNN_INCLUDE_DIR dnnl.hpp HINTS ${DNNL_ROOT} $ENV{DNNL_ROOT} $ENV{DNNLROOT} PATH_SUFFIXES include)
+find_library(ORTHANT_ONEDNN_LIBRARY dnnl HINTS ${DNNL_ROOT} $ENV{DNNL_ROOT} $ENV{DNNLROOT} PATH_SUFFIXES lib lib64)
+set(_reason "install libdnnl-dev or set DNNL_ROOT, or build with -DORTHANT_ENABLE_ONEDNN=OFF")
+if(ORTHANT_ONEDNN_INCLUDE_DIR)
+  set(_onednn_config "${ORTHANT_ONEDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_config.h")
+  if(EXISTS "${_onednn_config}")
+    file(STRINGS "${_onednn_config}" _onednn_runtime REGEX "^#define DNNL_CPU_(THREADING_)?RUNTIME DNNL_RUNTIME_(OMP|SEQ)$")
+  endif()
+  if(NOT _onednn_runtime)
+    set(_reason "the oneDNN found takes its threads neither from OpenMP nor from nowhere (DNNL_CPU_RUNTIME OMP or SEQ)")
+  endif()
+endif()
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(OrthantOneDNN
+  REQUIRED_VARS ORTHANT_ONEDNN_LIBRARY ORTHANT_ONEDNN_INCLUDE_DIR _onednn_runtime REASON_FAILURE_MESSAGE "${_reason}")
+if(OrthantOneDNN_FOUND AND NOT TARGET orthant_onednn)
+  add_library(orthant_onednn INTERFACE IMPORTED)
+  target_include_directories(orthant_onednn SYSTEM INTERFACE "${ORTHANT_ONEDNN_INCLUDE_DIR}")
+  target_link_libraries(orthant_onednn INTERFACE "${ORTHANT_ONEDNN_LIBRARY}")
+endif()
+mark_as_advanced(ORTHANT_ONEDNN_INCLUDE_DIR ORTHANT_ONEDNN_LIBRARY)

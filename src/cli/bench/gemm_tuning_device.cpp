@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/bench/gemm_tuning.hpp"
+
+namespace orthant::cli {
+
+pmm::GemmTable tune_gemm(Context&, std::int64_t, std::int64_t) {
+  runtime::throw_user("--tune: on {} the vendor's library multiplies everything; there is no choice",
+                      runtime::DefaultExec::name());
+}
+
+} // namespace orthant::cli

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/bench/bench.hpp"
+#include "cli/bench/gemm_tuning.hpp"
+#include "cli/commands/build_info.hpp"
+#include "pmm/gemm/dense_library.hpp"
+#include "pmm/gemm/tiled_gemm.hpp"
+
+#include <algorithm>
+
+namespace orthant::cli {
+namespace {
+
+using pmm::GemmCase;
+using pmm::GemmNumbers;
+using pmm::GemmShape;
+using pmm::Panel;
+using pmm::Transpose;
+
+/// A library's gain below this share is no reason to leave the one that comes first: two tables of one processor agree.
+constexpr double least_gain = 0.03;
+
+/// Products that stand for the others of their kind.
+struct Kind {
+  Transpose transpose_a, transpose_b;
+  GemmShape shape;
+  std::vector<pmm::GemmExtents> products;
+};
+
+/// Widths of training: 128 hidden, 100 features, 47 classes.
+std::vector<Kind> kinds_of_training(std::int64_t rows) {
+  constexpr auto no = Transpose::no;
+  constexpr auto yes = Transpose::yes;
+  std::vector<Kind> kinds;
+  for (auto const transpose_b : {no, yes}) {
+    kinds.push_back(
+        {no, transpose_b, GemmShape::tall, {{rows, 128, 128}, {rows, 128, 100}, {rows, 128, 47}}});
+    kinds.push_back({no, transpose_b, GemmShape::tall_narrow, {{rows, 47, 128}, {rows, 16, 64}}});
+  }
+  kinds.push_back({yes, no, GemmShape::long_sum, {{128, 128, rows}, {100, 128, rows}}});
+  kinds.push_back({yes, no, GemmShape::long_sum_narrow, {{128, 47, rows}, {64, 16, rows}}});
+  for (auto const& [a, b] : {std::pair(no, no), std::pair(no, yes), std::pair(yes, no)}) {
+    kinds.push_back({a, b, GemmShape::small, {{48, 48, 48}, {200, 32, 32}}});
+    kinds.push_back({a, b, GemmShape::other, {{768, 768, 768}, {1500, 256, 1433}}});
+  }
+  return kinds;
+}
+
+/// Numbers of any value but denormal ones, the same on all ranks.
+template<class T>
+std::vector<T> some_numbers(std::int64_t length) {
+  std::vector<T> numbers(static_cast<std::size_t>(length));
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = T(static_cast<runtime::SumOf<T>>(i * 37 % 101) / 64 - 0.75F);
+  return numbers;
+}
+
+template<class T>
+Panel<T> panel_of(std::vector<T>& numbers, std::int64_t rows, std::int64_t columns) {
+  Panel<T> panel;
+  panel.data = numbers.data();
+  panel.num_rows = rows;
+  panel.num_columns = panel.row_stride = columns;
+  return panel;
+}
+
+/// Adds the seconds of one product to those of each way to it. A way that does not have the product takes for ever.
+template<class T>
+void time_product(Context& context, Kind const& kind, pmm::GemmExtents const& extents, std::int64_t repeat,
+                  std::map<std::string, double>& seconds) {
+  auto const [m, n, k] = extents;
+  auto a = some_numbers<T>(m * k);
+  auto b = some_numbers<T>(k * n);
+  std::vector<T> c(static_cast<std::size_t>(m * n));
+  auto const is = [](Transpose transpose) { return transpose == Transpose::yes; };
+  pmm::DenseProduct<T> const product{extents,
+                                     1,
+                                     kind.transpose_a,
+                                     panel_of(a, is(kind.transpose_a) ? k : m, is(kind.transpose_a) ? m : k),
+                                     kind.transpose_b,
+                                     panel_of(b, is(kind.transpose_b) ? n : k, is(kind.transpose_b) ? k : n),
+                                     0,
+                                     panel_of(c, m, n)};
+  runtime::DefaultExec const exec;
+  std::vector<std::string> names;
+  std::vector<std::function<void()>> works;
+  for (auto const* const library : pmm::dense_libraries()) {
+    if (!library->multiply(product)) continue;
+    names.emplace_back(library->name());
+    works.emplace_back([library, &product] { library->multiply(product); });
+  }
+  if constexpr (runtime::is_16_bit<T>) {
+    names.insert(names.begin(), std::string(pmm::widened_name));
+    works.insert(works.begin(), [&] {
+      pmm::detail::tiled_gemm(exec, product.alpha, product.transpose_a, product.a, product.transpose_b,
+                              product.b, product.beta, product.c);
+    });
+  }
+  auto const times = time_in_turn(context.world(), exec, works, repeat);
+  for (std::size_t i = 0; i < names.size(); ++i)
+    seconds[names[i]] += times[i].minimum;
+}
+
+template<class T>
+void tune_numbers(Context& context, GemmNumbers numbers, std::vector<Kind> const& kinds, std::int64_t repeat,
+                  pmm::GemmTable::Processors& found) {
+  auto const head = begin_line(context, "gemm_tune");
+  for (auto const& kind : kinds) {
+    std::map<std::string, double> seconds;
+    auto flops = 0.0;
+    for (auto const& extents : kind.products) {
+      time_product<T>(context, kind, extents, repeat, seconds);
+      flops += 2.0 * static_cast<double>(extents.m * extents.n) * static_cast<double>(extents.k);
+    }
+    pmm::GemmTable::Choice choice;
+    choice.kind = {numbers, kind.transpose_a, kind.transpose_b, kind.shape};
+    choice.library = runtime::is_16_bit<T> ? pmm::widened_name : pmm::openblas_name;
+    auto best = seconds.at(choice.library) * (1 - least_gain);
+    for (auto const& [library, of_library] : seconds) {
+      choice.gflop_per_s[library] =
+          std::round(giga_per_second(flops * context.world().size(), of_library) * 10) / 10;
+      if (of_library >= best) continue;
+      best = of_library;
+      choice.library = library;
+    }
+    auto line = head;
+    line["products"] = name_of(choice.kind);
+    line["library"] = choice.library;
+    line["gflop_per_s"] = choice.gflop_per_s;
+    print_line(context, line);
+    found.choices.push_back(std::move(choice));
+  }
+}
+
+} // namespace
+
+pmm::GemmTable tune_gemm(Context& context, std::int64_t rows, std::int64_t repeat) {
+  auto const processor = runtime::find_processor();
+  pmm::GemmTable table;
+  auto& found = table.processors.emplace_back();
+  found.vendor = processor.vendor;
+  found.family = processor.family;
+  found.model = processor.model;
+  found.vectors = processor.vectors;
+  found.has_bf16_tiles = processor.has_bf16_tiles;
+  found.name = processor.name;
+  found.date = date_of_today();
+  found.version = version();
+  found.libraries = pmm::gemm_libraries();
+  auto const kinds = kinds_of_training(rows);
+  tune_numbers<float>(context, GemmNumbers::fp32, kinds, repeat, found);
+  tune_numbers<double>(context, GemmNumbers::fp64, kinds, repeat, found);
+  pmm::set_gemm_choice(table, processor); // widened tiles are multiplied by what was chosen for fp32
+  tune_numbers<runtime::Bf16Number>(context, GemmNumbers::bf16, kinds, repeat, found);
+  pmm::set_gemm_choice(table, processor);
+  return table;
+}
+
+} // namespace orthant::cli

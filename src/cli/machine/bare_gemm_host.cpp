@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/machine/bare_gemm.hpp"
+
+#include "pmm/gemm/dense_library.hpp"
+#include "pmm/gemm/gemm_choice.hpp"
+
+#include <algorithm>
+#include <cblas.h>
+
+namespace orthant::cli {
+namespace {
+
+using pmm::DenseProduct;
+using pmm::Panel;
+using pmm::Transpose;
+
+template<class T>
+blasint leading(Panel<T> const& panel) {
+  return static_cast<blasint>(std::max<std::int64_t>(panel.row_stride, 1)); // BLAS refuses 0
+}
+
+/// Orthant's own way to OpenBLAS cuts some products in pieces (pmm/gemm/openblas_library.cpp).
+template<class T>
+void multiply_whole(DenseProduct<T> const& p) {
+  auto const as_blas = [](Transpose transpose) {
+    return transpose == Transpose::yes ? CblasTrans : CblasNoTrans;
+  };
+  auto const as_int = [](std::int64_t extent) { return static_cast<blasint>(extent); };
+  auto const multiply = [&](auto gemm) {
+    gemm(CblasRowMajor, as_blas(p.transpose_a), as_blas(p.transpose_b), as_int(p.extents.m),
+         as_int(p.extents.n), as_int(p.extents.k), p.alpha, p.a.data, leading(p.a), p.b.data, leading(p.b),
+         p.beta, p.c.data, leading(p.c));
+  };
+  if constexpr (sizeof(T) == sizeof(float))
+    multiply(cblas_sgemm);
+  else
+    multiply(cblas_dgemm);
+}
+
+} // namespace
+
+std::vector<std::string_view> bare_libraries() {
+  std::vector<std::string_view> names;
+  for (auto const* const library : pmm::dense_libraries())
+    names.push_back(library->name());
+  return names;
+}
+
+template<class T>
+std::string_view chosen_library(Transpose transpose_a, Transpose transpose_b,
+                                pmm::GemmExtents const& extents) {
+  auto const numbers = sizeof(T) == sizeof(float) ? pmm::GemmNumbers::fp32 : pmm::GemmNumbers::fp64;
+  return pmm::chosen_gemm_library({numbers, transpose_a, transpose_b, pmm::gemm_shape(extents)});
+}
+
+template<class T>
+bool bare_gemm(std::string_view library, Transpose transpose_a, Panel<T> const& a, Transpose transpose_b,
+               Panel<T> const& b, Panel<T> const& c) {
+  auto const k = transpose_a == Transpose::yes ? a.num_rows : a.num_columns;
+  DenseProduct<T> const product{
+      {c.num_rows, c.num_columns, k}, T{1}, transpose_a, a, transpose_b, b, T{0}, c};
+  if (library == pmm::openblas_name) {
+    multiply_whole(product);
+    return true;
+  }
+  auto const libraries = pmm::dense_libraries();
+  auto const found = std::ranges::find(libraries, library, [](auto const* each) { return each->name(); });
+  return found != libraries.end() && (*found)->multiply(product);
+}
+
+template std::string_view chosen_library<float>(Transpose, Transpose, pmm::GemmExtents const&);
+template std::string_view chosen_library<double>(Transpose, Transpose, pmm::GemmExtents const&);
+template bool bare_gemm(std::string_view, Transpose, Panel<float> const&, Transpose, Panel<float> const&,
+                        Panel<float> const&);
+template bool bare_gemm(std::string_view, Transpose, Panel<double> const&, Transpose, Panel<double> const&,
+                        Panel<double> const&);
+
+} // namespace orthant::cli

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options/gemm_options.hpp"
+
+#include "pmm/gemm/gemm_choice.hpp"
+#include "pmm/gemm/local_gemm.hpp"
+#include "runtime/comm/text_exchange.hpp"
+#include "runtime/files/table_file.hpp"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+#include <utility>
+
+namespace orthant::cli {
+namespace {
+
+using pmm::GemmMath;
+
+constexpr std::array<std::pair<char const*, GemmMath>, 3> words{
+    {{"fp32", GemmMath::fp32}, {"tf32", GemmMath::tf32}, {"bf16", GemmMath::bf16}}};
+
+/// Ranks on several kinds of processors multiply with the same libraries.
+runtime::Processor processor_of_root(runtime::Communicator const& world) {
+  auto processor = runtime::find_processor();
+  auto text = nlohmann::json{{"name", processor.name},
+                             {"vendor", processor.vendor},
+                             {"vectors", static_cast<int>(processor.vectors)},
+                             {"family", processor.family},
+                             {"model", processor.model},
+                             {"bf16_tiles", processor.has_bf16_tiles}}
+                  .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  runtime::broadcast_text(world, text, 0);
+  auto const json = nlohmann::json::parse(text);
+  return {json.at("name"),   json.at("vendor"), static_cast<runtime::Vectors>(json.at("vectors").get<int>()),
+          json.at("family"), json.at("model"),  json.at("bf16_tiles")};
+}
+
+pmm::GemmTable read_gemm_table(runtime::Communicator const& world, std::filesystem::path const& path) {
+  auto const text = runtime::read_table_file(
+      world, path, [&](std::string_view read) { std::ignore = pmm::parse_gemm_table(read, path); });
+  return pmm::parse_gemm_table(text, path);
+}
+
+} // namespace
+
+void add_gemm_math_option(Command& command, std::string& math) {
+  command.option(
+      "--gemm-math", math,
+      "What dense products of fp32 multiply in: fp32, or tf32 or bf16 on CUDA devices; sums are fp32",
+      one_of({"fp32", "tf32", "bf16"}));
+}
+
+void choose_gemm_math(std::string const& math, std::string const& dtype) {
+  for (auto const& [word, value] : words) {
+    if (math != word) continue;
+    if (!pmm::has_gemm_math(value))
+      runtime::throw_user(
+          "--gemm-math {} needs a build for CUDA devices; this one multiplies on {}, in fp32 only: "
+          "leave it out",
+          math, runtime::DefaultExec::name());
+    if (value != GemmMath::fp32 && dtype != "fp32")
+      runtime::throw_user("--gemm-math {} rounds products of fp32; leave it out where numbers are {}", math,
+                          dtype);
+    pmm::set_gemm_math(value);
+  }
+}
+
+void add_gemm_table_option(Command& command, std::string& path) {
+  command.input("--gemm-table", path,
+                "Which library multiplies dense matrices of which shapes (bench gemm --tune writes one); "
+                "otherwise by the built-in table");
+}
+
+void choose_gemm_libraries(Context& context, std::string const& path) {
+  auto const& world = context.world();
+  auto const processor = processor_of_root(world);
+  auto const table = path.empty() ? pmm::built_in_gemm_table() : read_gemm_table(world, path);
+  if (!path.empty() && world.is_root() && std::ranges::none_of(table.processors, [&](auto const& processors) {
+        return processors.fit(processor);
+      }))
+    context.log().warn("the table '{}' says nothing of {} (family {}, model {}, {}): OpenBLAS multiplies",
+                       path, processor.name, processor.family, processor.model, name_of(processor.vectors));
+  pmm::set_gemm_choice(table, processor);
+  context.run_record["gemm_libraries"] = {
+      {"table", path.empty() ? "built-in" : path},
+      {"choice", nlohmann::ordered_json::parse(pmm::describe_gemm_choice())}};
+}
+
+std::pair<std::string, std::string> gemm_record() {
+  return {"dense_libraries", pmm::describe_gemm_choice()};
+}
+
+std::vector<std::string> gemm_maths() {
+  std::vector<std::string> known;
+  for (auto const& [word, value] : words)
+    if (pmm::has_gemm_math(value)) known.emplace_back(word);
+  return known;
+}
+
+} // namespace orthant::cli

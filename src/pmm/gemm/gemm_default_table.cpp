@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The processors that Orthant was measured on, in the form that `bench gemm --tune` writes. One core each, Debian 12's
+// OpenBLAS 0.3.21 with its core type SkylakeX beside its oneDNN 2.6.3; GFLOP/s in fp32 of 24,490 rows x 128 times
+// 128 x {128, 47}, and of the sum over these rows with 128 x {128, 47} results:
+//
+//   Intel with AMX (flags of a Sapphire Rapids)   OpenBLAS 100 81, 112 76    oneDNN 137 156, 135 141    bf16 528 527, 599 354
+//   Intel, model 207, no AMX (48,980 rows)        OpenBLAS  81 61, 101 62    oneDNN 119  96, 106 101    bf16 76
+//
+// AMD's processors keep OpenBLAS: oneDNN was not measured there.
+#include "pmm/gemm/gemm_choice.hpp"
+
+namespace orthant::pmm {
+namespace {
+
+constexpr std::string_view text = R"({
+ "table": "gemm_libraries",
+ "format": 1,
+ "processors": [
+  {"vendor": "GenuineIntel", "vectors": "AVX-512", "bf16_tiles": true, "date": "2026-11-22", "choices": [
+    {"numbers": "fp32", "transposes": "NN", "shape": "tall", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "NN", "shape": "tall_narrow", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "NT", "shape": "tall", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "NT", "shape": "tall_narrow", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum_narrow", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "NN", "shape": "other", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "NT", "shape": "other", "library": "onednn"},
+    {"numbers": "bf16", "transposes": "NN", "shape": "tall", "library": "onednn"},
+    {"numbers": "bf16", "transposes": "NN", "shape": "tall_narrow", "library": "onednn"},
+    {"numbers": "bf16", "transposes": "NT", "shape": "tall", "library": "onednn"},
+    {"numbers": "bf16", "transposes": "NT", "shape": "tall_narrow", "library": "onednn"},
+    {"numbers": "bf16", "transposes": "TN", "shape": "long_sum", "library": "onednn"},
+    {"numbers": "bf16", "transposes": "TN", "shape": "long_sum_narrow", "library": "onednn"},
+    {"numbers": "bf16", "transposes": "NN", "shape": "small", "library": "onednn"},
+    {"numbers": "bf16", "transposes": "NT", "shape": "small", "library": "onednn"},
+    {"numbers": "bf16", "transposes": "NN", "shape": "other", "library": "onednn"},
+    {"numbers": "bf16", "transposes": "NT", "shape": "other", "library": "onednn"},
+    {"numbers": "bf16", "transposes": "TN", "shape": "other", "library": "onednn"}
+  ]},
+  {"vendor": "GenuineIntel", "vectors": "AVX-512", "bf16_tiles": false, "date": "2026-11-21", "choices": [
+    {"numbers": "fp32", "transposes": "NN", "shape": "tall", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "NN", "shape": "tall_narrow", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "NT", "shape": "tall", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "NT", "shape": "tall_narrow", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum_narrow", "library": "onednn"}
+  ]}
+ ]
+})";
+
+} // namespace
+
+GemmTable const& built_in_gemm_table() {
+  static GemmTable const table = parse_gemm_table(text, "built-in");
+  return table;
+}
+
+} // namespace orthant::pmm
