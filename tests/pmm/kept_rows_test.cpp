@@ -141,12 +141,15 @@ TEST(RowSelections, SpreadWhatTheySelect) {
   Vector<double> const selected("orthant::testing::selected", 6);
   auto const all = device_copy(std::vector<double>(12, -1));
 
-  select_rows(exec, selection, device_copy(numbers), 2, selected);
-  spread_rows(exec, selection, selected, 2, all);
+  runtime::PassLedger passes;
+  select_rows(exec, passes, selection, device_copy(numbers), 2, selected);
+  spread_rows(exec, passes, selection, selected, 2, all);
 
   auto const found = host_copy(all);
   std::vector<double> const expected{0, 0, 3, 4, 5, 6, 0, 0, 0, 0, 11, 12};
   EXPECT_EQ(std::vector<double>(found.data(), found.data() + found.extent(0)), expected);
+  // 3 rows of 16 bytes and as many places of 4 are read; then the rows, 3 places and 7 offsets of 8 bytes.
+  EXPECT_EQ(passes.total, (runtime::PassCount{2, (48 + 12) + (48 + 24 + 56), 48 + 96}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Grids, KeptRowsTest, ::testing::ValuesIn(grids_3d(world_size())), GridName{});

@@ -31,13 +31,18 @@ float first_of(Matrix<float> const& numbers) {
 }
 
 TEST(LongSums, AColumnForABias) {
-  auto const sums = ones(1, 1);
+  runtime::Communicator const self(MPI_COMM_SELF, "world");
+  ProcessGrid const grid(self, {1, 1, 1, 1});
+  auto const numbers = ones(num_rows, 1);
+  DistMatrix<float> const gradient(grid, {{Axis::x, Axis::y}, {num_rows, 1}},
+                                   Vector<float>(numbers.data(), numbers.size()));
+  DistVector<float> const sums(grid, Axis::y, 1, "sums");
   Workspace<float> work;
   reserve_column_sums(work, num_rows, 1);
 
-  sum_columns<float>({}, ones(num_rows, 1), Vector<float>(sums.data(), 1), work);
+  sum_columns<float>({}, gradient, sums, work);
 
-  EXPECT_EQ(first_of(sums), all);
+  EXPECT_EQ(first_of(Matrix<float>(sums.local().data(), 1, 1)), all);
 }
 
 TEST(LongSums, AColumnOfMaskedGradientsInEveryInstructionSet) {

@@ -273,9 +273,9 @@ TEST_P(RowLossTest, AnEmptyGroupGivesZero) {
   EXPECT_EQ(row_loss.num_rows(0), 0);
   EXPECT_EQ(row_loss.loss_and_gradient(exec_, z, z), 0);
   EXPECT_EQ(largest_error(z, Dense(4, 3)), 0);
-  auto const [num_counted, num_correct, loss] = row_loss.evaluate(exec_, z).at(0);
-  EXPECT_EQ(num_counted + num_correct, 0);
-  EXPECT_EQ(loss, 0);
+  auto const score = row_loss.evaluate(exec_, z).at(0);
+  EXPECT_EQ(score.num_counted + score.num_correct, 0);
+  EXPECT_EQ(score.loss, 0);
 }
 
 TEST_P(RowLossTest, ADenominatorOfSeveralGroupsScalesLossAndGradient) {

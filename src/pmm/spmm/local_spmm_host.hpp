@@ -11,6 +11,9 @@
 
 namespace orthant::pmm::detail {
 
+/// Of rows of B that lie ahead: into the first cache level, or before that into the second one, too.
+enum class Prefetch : std::uint8_t { none, near, far_and_near };
+
 /// Sums are in T; the numbers of B are T, or 16-bit numbers that are widened as they are loaded.
 template<class T, class B = T>
 struct HostSpmm {
@@ -29,7 +32,7 @@ struct HostSpmm {
   T* c = nullptr;
   std::int64_t c_stride = 0;
   std::size_t width = 0;
-  bool fetches_ahead = false; // prefetches rows of B that lie ahead
+  Prefetch prefetch = Prefetch::none;
 };
 
 /// Rows [begin, end) of the product.

@@ -29,7 +29,7 @@ constexpr std::int64_t most_copied_bytes = std::int64_t{8} << 20;
 // The copy reads and writes each row of B once; a product gathers each nnz / columns times.
 constexpr std::int64_t least_gathers_per_row = 4;
 
-constexpr std::array every_way{HostWay::fetched_ahead, HostWay::plain, HostWay::strips};
+constexpr std::array every_way{HostWay::fetched_ahead, HostWay::fetched_near, HostWay::strips};
 
 template<class T, class B>
 std::int64_t num_nonzeros(HostSpmm<T, B> const& product, Range rows) {
@@ -181,8 +181,8 @@ std::string name_of(HostWay way) {
   switch (way) {
   case HostWay::fetched_ahead:
     return "rows fetched ahead";
-  case HostWay::plain:
-    return "rows";
+  case HostWay::fetched_near:
+    return "rows fetched near";
   case HostWay::strips:
     break;
   }
@@ -203,7 +203,9 @@ std::span<HostWay const> ways_of(HostSpmm<T, B> const& product, Range rows) {
 template<class T, class B>
 void run_host_spmm(DefaultExec const& exec, HostSpmm<T, B> const& product, Range rows, HostWay way) {
   auto taken = product;
-  taken.fetches_ahead = way == HostWay::fetched_ahead;
+  taken.prefetch = way == HostWay::fetched_ahead  ? Prefetch::far_and_near
+                   : way == HostWay::fetched_near ? Prefetch::near
+                                                  : Prefetch::none;
   if (way == HostWay::strips)
     multiply_in_strips(exec, taken, rows);
   else

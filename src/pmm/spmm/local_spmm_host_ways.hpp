@@ -16,11 +16,11 @@
 namespace orthant::pmm::detail {
 
 enum class HostWay : std::uint8_t {
-  fetched_ahead, // whole rows; those that lie ahead are prefetched
-  plain,         // whole rows; the processor's own prefetchers
+  fetched_ahead, // whole rows; those that lie ahead are prefetched, first into the second cache level
+  fetched_near,  // whole rows; prefetched into the first level only
   strips,        // a copy of some columns of B at a time, narrow enough to stay in the second cache level
 };
-/// "rows fetched ahead", "rows" or "strips".
+/// "rows fetched ahead", "rows fetched near" or "strips".
 [[nodiscard]] std::string name_of(HostWay way);
 
 /// The ways that suit a product of these rows: `strips` only if their copy, of num_columns rows, pays and takes at
