@@ -13,7 +13,7 @@
 //   all else                                  other
 //
 // `orthant bench gemm --tune FILE` measures a table, and one is built in (gemm_table.cpp). What a table does not say
-// is OpenBLAS's work.
+// is OpenBLAS's work; bf16 is widened for it.
 
 #include "pmm/gemm/local_gemm.hpp"
 #include "runtime/machine/processor.hpp"

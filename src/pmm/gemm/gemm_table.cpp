@@ -149,7 +149,7 @@ std::string text_of(GemmTable const& table) {
       {"table", kind_of_file}, {"format", format}, {"processors", nlohmann::ordered_json::array()}};
   for (auto const& processors : table.processors)
     json["processors"].push_back(json_of(processors));
-  return json.dump(1) + "\n";
+  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 GemmTable parse_gemm_table(std::string_view text, std::filesystem::path const& path) {

@@ -31,6 +31,8 @@ using runtime::Bf16Number;
 
 constexpr auto longest_piece = std::int64_t{512};
 constexpr auto shortest_piece = std::int64_t{64};
+// oneDNN may add a sum's terms one by one to a float, which ends at 2^24 ones.
+constexpr auto longest_sum = std::int64_t{1} << 14;
 constexpr auto most_packed = std::int64_t{1} << 22; // numbers of op(B): it stays in memory
 constexpr auto most_kernels = std::size_t{256};     // a training has some ten
 
@@ -275,6 +277,44 @@ void call_sgemm(DenseProduct<float> const& p) {
                           "dnnl_sgemm");
 }
 
+/// C := alpha (the sum over pieces of k of op(A) op(B)) + beta C
+void add_pieces(DenseProduct<float> const& p) {
+  thread_local std::vector<float> numbers;
+  numbers.resize(static_cast<std::size_t>(p.extents.m * p.extents.n));
+  auto part = p;
+  part.beta = 0;
+  part.c.data = numbers.data();
+  part.c.row_stride = p.extents.n;
+  auto beta = p.beta;
+  for (std::int64_t first = 0; first < p.extents.k; first += longest_sum) {
+    runtime::Range const terms{first, std::min(first + longest_sum, p.extents.k)};
+    part.extents.k = terms.size();
+    part.a = p.transpose_a == Transpose::yes ? p.a.rows(terms) : p.a.columns(terms);
+    part.b = p.transpose_b == Transpose::yes ? p.b.columns(terms) : p.b.rows(terms);
+    call_sgemm(part);
+    for (std::int64_t i = 0; i < p.c.num_rows; ++i) {
+      auto* const sums = p.c.data + i * p.c.row_stride;
+      auto const* const addends = part.c.data + i * part.c.row_stride;
+      for (std::int64_t j = 0; j < p.c.num_columns; ++j)
+        sums[j] = addends[j] + (beta == 0 ? 0.0F : beta * sums[j]);
+    }
+    beta = 1;
+  }
+}
+
+/// A few rows of C at a time, so that the sums of a piece are few.
+void add_long_sums(DenseProduct<float> const& p) {
+  if (p.transpose_a == Transpose::yes) return add_pieces(p); // C is as small as a weight
+  auto part = p;
+  for (std::int64_t first = 0; first < p.extents.m; first += longest_piece) {
+    runtime::Range const rows{first, std::min(first + longest_piece, p.extents.m)};
+    part.extents.m = rows.size();
+    part.a = p.a.rows(rows);
+    part.c = p.c.rows(rows);
+    add_pieces(part);
+  }
+}
+
 /// Runs work() on the right number of threads; what oneDNN throws becomes an Error.
 template<class Work>
 bool with_onednn(Work const& work) {
@@ -297,7 +337,10 @@ class OneDnn : public DenseLibrary {
   using DenseLibrary::multiply;
   bool multiply(DenseProduct<float> const& product) const override {
     return with_onednn([&] {
-      if (!multiply_rows(product)) call_sgemm(product);
+      if (product.extents.k > longest_sum)
+        add_long_sums(product);
+      else if (!multiply_rows(product))
+        call_sgemm(product);
       return true;
     });
   }

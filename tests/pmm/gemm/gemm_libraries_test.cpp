@@ -93,9 +93,9 @@ bool multiplies_exactly(DenseLibrary const& library, Case const& c) {
 
 /// Every class of shapes, and extents around the pieces of 64 to 512 rows that libraries are given.
 std::vector<GemmExtents> all_extents() {
-  return {{1, 1, 1},     {3, 5, 2},     {63, 9, 7},     {64, 128, 100}, {65, 47, 128},  {127, 16, 33},
-          {200, 32, 32}, {511, 47, 16}, {512, 40, 24},  {513, 33, 20},  {577, 128, 47}, {1100, 64, 32},
-          {16, 24, 700}, {96, 80, 900}, {47, 128, 577}, {130, 140, 150}};
+  return {{1, 1, 1},     {3, 5, 2},     {63, 9, 7},     {64, 128, 100},  {65, 47, 128},  {127, 16, 33},
+          {200, 32, 32}, {511, 47, 16}, {512, 40, 24},  {513, 33, 20},   {577, 128, 47}, {1100, 64, 32},
+          {16, 24, 700}, {96, 80, 900}, {47, 128, 577}, {130, 140, 150}, {1, 1, 40'000}, {600, 2, 17'000}};
 }
 
 /// Factors, and numbers beside the operands.
