@@ -11,7 +11,7 @@
 
 namespace orthant::pmm::detail {
 
-/// Of rows of B that lie ahead: into the first cache level, or before that into the second one, too.
+/// How rows of B that lie ahead are prefetched: into the first cache level only, or first into the second one.
 enum class Prefetch : std::uint8_t { none, near, far_and_near };
 
 /// Sums are in T; the numbers of B are T, or 16-bit numbers that are widened as they are loaded.

@@ -219,10 +219,10 @@ void run_host_spmm(DefaultExec const& exec, HostSpmm<T, B> const& product, Range
   auto const trial = trials().of(size);
   auto const way = trial.next(ways);
   if (trial.is_over(ways)) return run_host_spmm(exec, product, rows, way);
-  exec.fence();
+  runtime::compat::fence(exec, "orthant::pmm::spmm/the clock is read");
   auto const begin = std::chrono::steady_clock::now();
   run_host_spmm(exec, product, rows, way);
-  exec.fence();
+  runtime::compat::fence(exec, "orthant::pmm::spmm/the clock is read");
   std::chrono::duration<double> const seconds = std::chrono::steady_clock::now() - begin;
   // Ranges of one size can differ in length.
   auto const work = std::max<std::int64_t>(num_nonzeros(product, rows), 1);
