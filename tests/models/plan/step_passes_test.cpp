@@ -83,6 +83,7 @@ TEST(StepPasses, ClassesThatAreSplitAreReadThreeTimes) {
                         {"sum_exponentials", 120 + 40 + 40, 80},
                         {"softmax_gradient", 120 + 40 + 80 + 10 + 40, 120},
                         {"softmax_loss", 10 + 40 + 80, 0},
+                        {"count_entries", 120 + 10 + 30, 0},
                         {"score_binary", 120 + 10 + 30, 0}};
   EXPECT_EQ(passes_of(step), expected);
 }
