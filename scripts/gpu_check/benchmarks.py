@@ -116,8 +116,9 @@ def bench_spmm(check):
         figures = [f"{line[f'{kind}_gb_per_s']:>15.0f} {line[f'{kind}_share']:>15.2f}" for kind in ("gathered", "compulsory")]
         outcome.lines.append(" ".join([f"{line['width']:>5} {line['seconds'] * 1e3:>9.3f}", *figures]))
         more = other_figures(line, ("gathered_share", "compulsory_share"))
+        more += [f"{way['way']} {way['seconds'] * 1e3:.3f} ms" for way in line.get("ways", [])]
         outcome.lines += ["      " + ", ".join(more)] if more else []
-    alone = [str(line["width"]) for line in lines if "library_seconds" not in line]
+    alone = [str(line["width"]) for line in lines if len(line.get("ways", [])) < 2]
     if alone and not check.is_rehearsal and outcome.result != "failed":
         outcome.result, outcome.reason = "failed", f"the library's product was not measured at width {', '.join(alone)}"
     return outcome

@@ -84,7 +84,12 @@ void time_product(Context& context, Kind const& kind, pmm::GemmExtents const& ex
   std::vector<std::string> names;
   std::vector<std::function<void()>> works;
   for (auto const* const library : pmm::dense_libraries()) {
-    if (!library->multiply(product)) continue;
+    // Ranks on other processors may not have it. Who lacks one product of a kind is not chosen for any.
+    auto const has_it = static_cast<std::int64_t>(library->multiply(product));
+    if (runtime::all_reduced(context.world(), has_it, runtime::Reduction::min) == 0) {
+      seconds[std::string(library->name())] += std::numeric_limits<double>::infinity();
+      continue;
+    }
     names.emplace_back(library->name());
     works.emplace_back([library, &product] { library->multiply(product); });
   }
@@ -116,6 +121,7 @@ void tune_numbers(Context& context, GemmNumbers numbers, std::vector<Kind> const
     choice.library = runtime::is_16_bit<T> ? pmm::widened_name : pmm::openblas_name;
     auto best = seconds.at(choice.library) * (1 - least_gain);
     for (auto const& [library, of_library] : seconds) {
+      if (std::isinf(of_library)) continue;
       choice.gflop_per_s[library] =
           std::round(giga_per_second(flops * context.world().size(), of_library) * 10) / 10;
       if (of_library >= best) continue;
