@@ -150,10 +150,15 @@ int run_command(runtime::Environment& environment, Command const& command) {
   environment.set_timeout(common.timeout_seconds);
   require_distinct_files(world, command.files());
   // Files that cannot be written are found out now, not after hours of training.
-  auto const goes_on = command.goes_on();
-  if (!common.force && !goes_on) require_new_files(world, command.files());
-  runtime::MetricsWriter metrics(world, common.metrics,
-                                 goes_on ? runtime::OlderMetrics::kept : runtime::OlderMetrics::replaced);
+  auto const adds_to_metrics = command.adds_to_metrics();
+  if (!common.force) {
+    auto files = command.files();
+    if (adds_to_metrics)
+      std::erase_if(files, [&](FileOption const& file) { return file.path == &common.metrics; });
+    require_new_files(world, files, [&] { return command.goes_on(); });
+  }
+  runtime::MetricsWriter metrics(
+      world, common.metrics, adds_to_metrics ? runtime::OlderMetrics::kept : runtime::OlderMetrics::replaced);
   if (!common.trace.empty()) {
     runtime::require_writable(world, common.trace, "trace");
     instruments.trace.start();

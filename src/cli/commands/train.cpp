@@ -3,6 +3,7 @@
 // orthant train: full-graph or mini-batch training of a graph neural network.
 
 #include "cli/commands/subcommands.hpp"
+#include "cli/training/checkpoints.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_minibatch.hpp"
 #include "cli/training/train_options.hpp"
@@ -21,7 +22,8 @@ std::unique_ptr<Command> make_train() {
       std::make_unique<Command>("train", "Train a graph neural network on the full graph or in mini-batches");
   auto const options = std::make_shared<TrainOptions>();
   add_options(*command, *options);
-  command->set_goes_on([options] { return options->resume != "never"; });
+  command->set_goes_on([options] { return options->resume != "never"; },
+                       [options] { return goes_on_from_checkpoint(*options); });
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;
 }

@@ -107,8 +107,15 @@ class Command {
   /// What it does with the options, once these are read. Returns the exit status.
   void set_run(std::function<int(Context&)> run) { run_ = std::move(run); }
   [[nodiscard]] int run(Context& context) const { return run_(context); }
-  /// `goes_on()`, asked once the options are read: the run continues an earlier one, whose outputs may be there.
-  void set_goes_on(std::function<bool()> goes_on) { goes_on_ = std::move(goes_on); }
+  /// For a command whose metrics are the record of one run, asked once the options are read. `may_go_on()`: it adds
+  /// to the metrics of an earlier run; otherwise they must not be there. `goes_on()`, asked on one rank: it continues
+  /// an earlier run, whose other outputs may be there.
+  void set_goes_on(std::function<bool()> may_go_on, std::function<bool()> goes_on) {
+    may_go_on_ = std::move(may_go_on);
+    goes_on_ = std::move(goes_on);
+  }
+  /// All other commands add lines.
+  [[nodiscard]] bool adds_to_metrics() const { return !may_go_on_ || may_go_on_(); }
   [[nodiscard]] bool goes_on() const { return goes_on_ && goes_on_(); }
   /// Host-only commands do not start Kokkos, so they need no device.
   void set_needs_device(bool needs) { needs_device_ = needs; }
@@ -144,7 +151,7 @@ class Command {
   CommonOptions common_;
   bool needs_device_ = true;
   std::function<int(Context&)> run_;
-  std::function<bool()> goes_on_;
+  std::function<bool()> may_go_on_, goes_on_;
   std::vector<FileOption> files_;
 };
 

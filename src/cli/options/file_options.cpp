@@ -90,9 +90,10 @@ void require_distinct_files(runtime::Communicator const& comm, std::span<FileOpt
   });
 }
 
-void require_new_files(runtime::Communicator const& comm, std::span<FileOption const> files) {
+void require_new_files(runtime::Communicator const& comm, std::span<FileOption const> files,
+                       std::function<bool()> const& may_replace) {
   runtime::together(comm, [&] {
-    if (!comm.is_root()) return;
+    if (!comm.is_root() || may_replace()) return;
     for (auto const& file : files) {
       std::error_code error;
       if (file.use != FileOption::Use::output || file.path->empty()) continue;

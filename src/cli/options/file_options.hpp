@@ -7,6 +7,7 @@
 #include "runtime/comm/communicator.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -26,6 +27,8 @@ void require_distinct_files(runtime::Communicator const& comm, std::span<FileOpt
 
 /// Throws UserError, the same on all ranks, if a file to be written is there already and is not empty. Folders
 /// have rules of their own; devices and pipes are taken. Collective.
-void require_new_files(runtime::Communicator const& comm, std::span<FileOption const> files);
+/// `may_replace`: asked on one rank whether they may be there all the same.
+void require_new_files(runtime::Communicator const& comm, std::span<FileOption const> files,
+                       std::function<bool()> const& may_replace);
 
 } // namespace orthant::cli

@@ -208,6 +208,11 @@ void Checkpoints::require_fits(std::filesystem::path const& path,
                path.string(), progress.epoch, progress.step, options_.epochs, options_.finish_full);
 }
 
+bool goes_on_from_checkpoint(TrainOptions const& options) {
+  if (options.resume == "auto") return !models::checkpoint_numbers(options.checkpoint).empty();
+  return options.resume != "never";
+}
+
 template<class T>
 models::TrainProgress Checkpoints::resume(models::TrainingState<T>& state) {
   if (options_.resume == "auto")
@@ -217,7 +222,9 @@ models::TrainProgress Checkpoints::resume(models::TrainingState<T>& state) {
   if (!resumed_) return {};
   training_ = resumed_->facts.training;
   auto const& progress = resumed_->facts.progress;
-  if (context_.world().is_root() && progress.epoch > options_.epochs)
+  auto const has_lost_patience =
+      options_.patience > 0 && progress.num_evaluations_since_best >= options_.patience;
+  if (context_.world().is_root() && (progress.epoch > options_.epochs || has_lost_patience))
     context_.log().info("the training is complete in '{}'", resumed_->path.string());
   else if (context_.world().is_root())
     context_.log().info("goes on from '{}' at epoch {}{}", resumed_->path.string(), progress.epoch,

@@ -18,6 +18,9 @@
 
 namespace orthant::cli {
 
+/// Whether there is a checkpoint that --resume begins with. Asks the file system.
+[[nodiscard]] bool goes_on_from_checkpoint(TrainOptions const& options);
+
 class Checkpoints {
  public:
   /// Makes the folder of checkpoints if there is none. Throws UserError if the options contradict each other or

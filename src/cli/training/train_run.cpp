@@ -13,6 +13,11 @@
 namespace orthant::cli {
 namespace {
 
+/// Without validation vertices nothing is the best.
+bool has_best(models::TrainProgress const& progress) {
+  return progress.best.scores[static_cast<std::size_t>(graph::Split::valid)].num_counted > 0;
+}
+
 nlohmann::ordered_json done_record(models::TrainResult const& result, MemoryMeter::Taken const& memory) {
   nlohmann::ordered_json record{{"loss", result.progress.last_loss},
                                 {"median_epoch_seconds", result.median_epoch_seconds},
@@ -24,8 +29,10 @@ nlohmann::ordered_json done_record(models::TrainResult const& result, MemoryMete
   if (result.has_stopped_early) record["stopped_early"] = true;
   if (auto const& progress = result.progress; progress.last) {
     record["last"] = scores_json(*progress.last);
-    record["best_epoch"] = progress.best.epoch;
-    record["best"] = scores_json(progress.best.scores);
+    if (has_best(progress)) {
+      record["best_epoch"] = progress.best.epoch;
+      record["best"] = scores_json(progress.best.scores);
+    }
   }
   return record;
 }
@@ -140,17 +147,18 @@ void report(Context const& context, models::TrainResult const& result) {
         "\nstopped after epoch {}: the validation accuracy was not better in {} evaluations (--patience)\n",
         result.progress.epoch - 1, result.progress.num_evaluations_since_best);
   if (auto const& progress = result.progress; progress.last) {
+    std::vector shown{std::pair(std::string("last epoch"), &*progress.last)};
+    if (has_best(progress))
+      shown.emplace_back(fmt::format("best (epoch {})", progress.best.epoch), &progress.best.scores);
     say(context, "\n{:<22}{:>10}{:>10}{:>10}\n", "accuracy", "train", "valid", "test");
-    for (auto const& [name, scores] :
-         {std::pair(std::string("last epoch"), &*progress.last),
-          std::pair(fmt::format("best (epoch {})", progress.best.epoch), &progress.best.scores)}) {
+    for (auto const& [name, scores] : shown) {
       auto const& [train, valid, test] = *scores;
       line(name, train.accuracy(), valid.accuracy(), test.accuracy());
       line("  macro-F1", train.macro_f1, valid.macro_f1, test.macro_f1);
       if (train.micro_f1 != train.accuracy()) // several classes
         line("  micro-F1", train.micro_f1, valid.micro_f1, test.micro_f1);
     }
-    say(context, "{}", majority_text(progress.best.scores));
+    say(context, "{}", majority_text(has_best(progress) ? progress.best.scores : *progress.last));
   }
   say(context, "\nseconds per epoch     {:.6f} (median)\n", result.median_epoch_seconds);
   say(context, "bytes per epoch       x {}, y {}, z {}", bytes_text(result.epoch_bytes[0]),

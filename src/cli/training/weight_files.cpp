@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/weight_files.hpp"
 
+#include "cli/training/checkpoints.hpp"
 #include "runtime/files/staged_file.hpp"
 
 #include <array>
@@ -35,7 +36,8 @@ WeightFiles::WeightFiles(Context const& context, TrainOptions const& options) : 
          {"--graph", FileOption::Use::input, &options.graph},
          {"--init-from", FileOption::Use::input, &options.init_from}}};
     require_distinct_files(world, files);
-    if (!context.replaces_outputs && options.resume == "never") require_new_files(world, files);
+    if (!context.replaces_outputs)
+      require_new_files(world, files, [&] { return goes_on_from_checkpoint(options); });
   }
   if (!best_.empty()) runtime::require_writable(world, best_, "weights");
 }

@@ -76,7 +76,9 @@ void write_predictions(pmm::ProcessGrid const& grid, graph::GraphStore const& st
   if (embeddings != nullptr) embeddings_by_id.emplace(grid, store, *embeddings);
   auto const row_bytes =
       (columns.num_classes + columns.embedding_width) * static_cast<std::int64_t>(sizeof(T));
-  auto const slice = num_ranks * std::max<std::int64_t>(slice_bytes / row_bytes, 1);
+  // One rank may have all of a slice's rows: more ranks than this do not make it larger.
+  auto const slice =
+      std::min<std::int64_t>(num_ranks, 16) * std::max<std::int64_t>(slice_bytes / row_bytes, 1);
 
   auto const file = create_prediction_file<T>(world, path, columns);
   for (std::int64_t begin = 0; begin < columns.num_vertices; begin += slice) {

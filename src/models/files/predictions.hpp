@@ -17,7 +17,8 @@ namespace orthant::models {
 /// unless it is null: both matrices have a row per vertex, in any layout and order of the store. Every rank
 /// writes its share of each slice of the ids. Probabilities are computed in double. Collective over the grid's
 /// world. Throws UserError if the file cannot be written, or its name does not fit (prediction_file.hpp).
-/// Memory: about 100 MiB per rank beside the matrices. Sends each number once.
+/// Memory beside the matrices: about 100 MiB per rank, and 500 MiB on one that has all rows of a slice (the order
+/// of the store is that of the ids). Sends each number once.
 template<class T>
 void write_predictions(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                        pmm::DistMatrix<T> const& logits, bool has_probabilities,

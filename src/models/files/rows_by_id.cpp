@@ -53,6 +53,10 @@ std::vector<T> RowsById<T>::bring(Range ids) const {
   std::vector<std::int64_t> sent_ids, send_counts(num_ranks), receive_counts(num_ranks);
   std::vector<T> sent;
   auto at = std::ranges::lower_bound(places_, ids.begin, {}, &Place::id);
+  auto const num_own =
+      static_cast<std::size_t>(std::ranges::lower_bound(places_, ids.end, {}, &Place::id) - at);
+  sent_ids.reserve(num_own);
+  sent.reserve(num_own * numbers_.extent(1));
   for (auto rank = 0; rank < world.size(); ++rank) {
     auto const end = share_of(ids, world.size(), rank).end;
     for (; at != places_.end() && at->id < end; ++at) {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The rows of a matrix of vertices by original id, whatever its layout is: whole rows, brought to the ranks a
-// slice of the ids at a time, so that no rank ever holds more than its share of a slice beside its own block.
+// slice of the ids at a time, so that beside its own block a rank holds a slice's rows: those it sends, and its share.
 
 #include "graph/store/store_reader.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
