@@ -157,7 +157,7 @@ def gemm_table(ranks):
                 expect_mistake(ranks, [*command, "--gemm-table", elsewhere],
                                r"cannot use the table '.*elsewhere\.json': .*bench gemm --tune")
         expect_mistake(ranks, [*train, "--gemm-table", folder], r"cannot read the table")
-        expect_mistake(ranks, ["bench", "gemm", "--tune", table, "--widths", "6-3"], r"--tune measures shapes .* of its own")
+        expect_mistake(ranks, ["bench", "gemm", "--tune", table, "--force", "--widths", "6-3"], r"--tune measures shapes .* of its own")
         expect_mistake(ranks, ["bench", "gemm", "--tune", os.path.join(folder, "none", "t.json")], r"the table file '.*none/t\.json'")
 
 
