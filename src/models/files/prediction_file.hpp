@@ -28,7 +28,7 @@ struct PredictionColumns {
   std::int64_t embedding_width = 0; // 0: no embeddings
 };
 
-/// That of some vertices.
+/// These columns for some vertices.
 template<class T>
 struct PredictionRows {
   runtime::Range ids;

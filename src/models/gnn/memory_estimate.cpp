@@ -4,6 +4,7 @@
 #include "models/plan/gcn_products.hpp"
 #include "models/training/gradient_sum.hpp"
 #include "models/training/parameter_update.hpp"
+#include "pmm/gemm/gemm_choice.hpp"
 #include "pmm/kernels/host_parts.hpp"
 
 #include <algorithm>
@@ -14,11 +15,23 @@ namespace {
 // Measured with Open MPI 4.1 on one node, graphs of 3 thousand to 200 thousand vertices, 1 to 4 ranks:
 // buffers of BLAS, HDF5 and MPI that any job takes; and what shared-memory fragments of large messages take,
 // a neighbour.
-constexpr std::int64_t library_bytes = std::int64_t{7} << 20;
+constexpr std::int64_t common_library_bytes = std::int64_t{7} << 20;
 constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
 
+/// oneDNN's code, compiled products and packed operands: 5 to 8 MiB with graphs of 34 to 48,980 vertices, 1 and 2 ranks.
+constexpr std::int64_t onednn_bytes = std::int64_t{8} << 20;
+
+template<class T>
+std::int64_t library_bytes() {
+  if constexpr (pmm::runs_on_host && sizeof(T) == sizeof(float)) {
+    pmm::GemmCase const tall{.shape = pmm::GemmShape::tall};
+    if (pmm::chosen_gemm_library(tall) == pmm::onednn_name) return common_library_bytes + onednn_bytes;
+  }
+  return common_library_bytes;
+}
+
 /// Of the reductions of an epoch. An asynchronous one keeps a copy of its message, a blocking one (a ring
-/// over P ranks) a P-th of it, a reduce_scatter a copy and two P-ths, never several at once; every large one
+/// over P ranks) a P-th of it, a reduce_scatter of MPI (not within a node) a copy and two P-ths, never several at once; every large one
 /// passes through fragments shared with at most two neighbours an axis.
 std::int64_t message_bytes(pmm::StepPlan step, GcnPlan const& plan, GcnSettings settings,
                            GcnEpochTraits const& traits) {
@@ -108,7 +121,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),
           .messages = messages,
-          .libraries = library_bytes};
+          .libraries = library_bytes<T>()};
 }
 
 template<class T>
@@ -143,7 +156,7 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),
           .messages = messages,
-          .libraries = library_bytes};
+          .libraries = library_bytes<T>()};
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

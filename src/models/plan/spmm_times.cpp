@@ -98,7 +98,7 @@ SpmmTimes parse_spmm_times(std::string_view text, std::filesystem::path const& p
   SpmmTimes times;
   try {
     auto const json = nlohmann::json::parse(text);
-    if (json.at("table") != kind || json.at("format") != format) refuse("it is none of this version");
+    if (json.at("table") != kind || json.at("format") != format) refuse("it is not a table of this version");
     times = times_of(json);
   } catch (nlohmann::json::exception const&) {
     refuse("it is no table of times of sparse products");

@@ -113,7 +113,7 @@ class Aggregate {
   Wire wire_;
   Wire operand_wire_; // of steps 1 and 2
   AggregateSteps steps_;
-  // Of messages of operands: sent and received in step 1, of the own slab and received in step 2.
+  // Lengths of messages with operands: sent and received in step 1; of the own slab, and received, in step 2.
   std::vector<std::int64_t> sent_columns_, received_rows_, of_slab_, of_block_;
   LocalSpmm<T> block_;
   std::shared_ptr<Workspace<T>> workspace_;

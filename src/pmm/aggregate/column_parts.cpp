@@ -60,17 +60,17 @@ struct RowsToParts {
     return {in_rows, in_parts};
   }
 };
-template<class T>
-void count_copy(runtime::PassLedger& passes, std::string_view name, std::int64_t num_elements) {
-  auto const bytes = num_elements * static_cast<std::int64_t>(sizeof(T));
-  passes.add({name, bytes, bytes});
-}
-
 struct PartsToRows {
   KOKKOS_FUNCTION Places operator()(std::int64_t in_rows, std::int64_t in_parts) const {
     return {in_parts, in_rows};
   }
 };
+
+template<class T>
+void count_copy(runtime::PassLedger& passes, std::string_view name, std::int64_t num_elements) {
+  auto const bytes = num_elements * static_cast<std::int64_t>(sizeof(T));
+  passes.add({name, bytes, bytes});
+}
 
 } // namespace
 

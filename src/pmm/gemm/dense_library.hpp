@@ -59,6 +59,9 @@ class DenseLibrary {
 namespace detail {
 
 [[nodiscard]] DenseLibrary const& openblas_library();
+/// OpenBLAS in one call, where openblas_library() may cut a product in pieces; extents may be 0. For benchmarks.
+template<class T>
+void multiply_in_one_call(DenseProduct<T> const& product);
 /// Null if this build does not have it.
 [[nodiscard]] DenseLibrary const* onednn_library();
 

@@ -18,6 +18,7 @@
 #include "pmm/gemm/local_gemm.hpp"
 #include "runtime/machine/processor.hpp"
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -30,6 +31,11 @@ namespace orthant::pmm {
 
 enum class GemmNumbers : std::uint8_t { fp32, fp64, bf16 };
 enum class GemmShape : std::uint8_t { small, tall, tall_narrow, long_sum, long_sum_narrow, other };
+
+inline constexpr std::array all_gemm_numbers{GemmNumbers::fp32, GemmNumbers::fp64, GemmNumbers::bf16};
+inline constexpr std::array all_gemm_shapes{GemmShape::small,           GemmShape::tall,
+                                            GemmShape::tall_narrow,     GemmShape::long_sum,
+                                            GemmShape::long_sum_narrow, GemmShape::other};
 
 [[nodiscard]] GemmShape gemm_shape(GemmExtents const& extents);
 

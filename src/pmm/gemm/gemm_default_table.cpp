@@ -32,8 +32,6 @@ constexpr std::string_view text = R"({
     {"numbers": "bf16", "transposes": "NT", "shape": "tall_narrow", "library": "onednn"},
     {"numbers": "bf16", "transposes": "TN", "shape": "long_sum", "library": "onednn"},
     {"numbers": "bf16", "transposes": "TN", "shape": "long_sum_narrow", "library": "onednn"},
-    {"numbers": "bf16", "transposes": "NN", "shape": "small", "library": "onednn"},
-    {"numbers": "bf16", "transposes": "NT", "shape": "small", "library": "onednn"},
     {"numbers": "bf16", "transposes": "NN", "shape": "other", "library": "onednn"},
     {"numbers": "bf16", "transposes": "NT", "shape": "other", "library": "onednn"},
     {"numbers": "bf16", "transposes": "TN", "shape": "other", "library": "onednn"}

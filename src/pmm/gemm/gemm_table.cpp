@@ -21,14 +21,15 @@ constexpr std::int64_t format = 1;
 template<class T, std::size_t size>
 using Names = std::array<std::pair<std::string_view, T>, size>;
 
-constexpr Names<GemmNumbers, 3> all_numbers{
+constexpr Names<GemmNumbers, all_gemm_numbers.size()> names_of_numbers{
     {{"fp32", GemmNumbers::fp32}, {"fp64", GemmNumbers::fp64}, {"bf16", GemmNumbers::bf16}}};
-constexpr Names<GemmShape, 6> all_shapes{{{"small", GemmShape::small},
-                                          {"tall", GemmShape::tall},
-                                          {"tall_narrow", GemmShape::tall_narrow},
-                                          {"long_sum", GemmShape::long_sum},
-                                          {"long_sum_narrow", GemmShape::long_sum_narrow},
-                                          {"other", GemmShape::other}}};
+constexpr Names<GemmShape, all_gemm_shapes.size()> names_of_shapes{
+    {{"small", GemmShape::small},
+     {"tall", GemmShape::tall},
+     {"tall_narrow", GemmShape::tall_narrow},
+     {"long_sum", GemmShape::long_sum},
+     {"long_sum_narrow", GemmShape::long_sum_narrow},
+     {"other", GemmShape::other}}};
 constexpr Names<std::pair<Transpose, Transpose>, 4> all_transposes{
     {{"NN", {Transpose::no, Transpose::no}},
      {"NT", {Transpose::no, Transpose::yes}},
@@ -82,13 +83,13 @@ void require_known(std::string const& library, GemmNumbers numbers) {
   auto const is_16_bit = numbers == GemmNumbers::bf16;
   auto const fits_all = library == onednn_name && numbers != GemmNumbers::fp64;
   if (!fits_all && library != (is_16_bit ? widened_name : openblas_name))
-    throw Fault{fmt::format("no library '{}' multiplies {}", library, name_in(all_numbers, numbers))};
+    throw Fault{fmt::format("no library '{}' multiplies {}", library, name_in(names_of_numbers, numbers))};
 }
 
 GemmTable::Choice choice_of(Json const& json) {
   GemmTable::Choice choice;
   auto const [a, b] = value_in(all_transposes, json, "transposes");
-  choice.kind = {value_in(all_numbers, json, "numbers"), a, b, value_in(all_shapes, json, "shape")};
+  choice.kind = {value_in(names_of_numbers, json, "numbers"), a, b, value_in(names_of_shapes, json, "shape")};
   choice.library = json.at("library").get<std::string>();
   require_known(choice.library, choice.kind.numbers);
   if (json.contains("gflop_per_s"))
@@ -128,9 +129,9 @@ nlohmann::ordered_json json_of(GemmTable::Processors const& processors) {
   json["libraries"] = processors.libraries;
   json["choices"] = nlohmann::ordered_json::array();
   for (auto const& [kind, library, gflop_per_s] : processors.choices)
-    json["choices"].push_back({{"numbers", name_in(all_numbers, kind.numbers)},
+    json["choices"].push_back({{"numbers", name_in(names_of_numbers, kind.numbers)},
                                {"transposes", name_in(all_transposes, {kind.transpose_a, kind.transpose_b})},
-                               {"shape", name_in(all_shapes, kind.shape)},
+                               {"shape", name_in(names_of_shapes, kind.shape)},
                                {"library", library},
                                {"gflop_per_s", gflop_per_s}});
   return json;
@@ -139,9 +140,9 @@ nlohmann::ordered_json json_of(GemmTable::Processors const& processors) {
 } // namespace
 
 std::string name_of(GemmCase const& kind) {
-  return fmt::format("{} {} {}", name_in(all_numbers, kind.numbers),
+  return fmt::format("{} {} {}", name_in(names_of_numbers, kind.numbers),
                      name_in(all_transposes, {kind.transpose_a, kind.transpose_b}),
-                     name_in(all_shapes, kind.shape));
+                     name_in(names_of_shapes, kind.shape));
 }
 
 std::string text_of(GemmTable const& table) {
@@ -160,7 +161,8 @@ GemmTable parse_gemm_table(std::string_view text, std::filesystem::path const& p
   GemmTable table;
   try {
     auto const json = Json::parse(text);
-    if (json.at("table") != kind_of_file || json.at("format") != format) refuse("it is none of this version");
+    if (json.at("table") != kind_of_file || json.at("format") != format)
+      refuse("it is not a table of this version");
     for (auto const& processors : json.at("processors"))
       table.processors.push_back(processors_of(processors));
   } catch (nlohmann::json::exception const&) {

@@ -12,16 +12,12 @@ namespace {
 using runtime::Bf16Number;
 using runtime::Fp16Number;
 
-constexpr std::array all_numbers{GemmNumbers::fp32, GemmNumbers::fp64, GemmNumbers::bf16};
 constexpr std::array both{Transpose::no, Transpose::yes};
-constexpr std::array all_shapes{GemmShape::small,           GemmShape::tall,
-                                GemmShape::tall_narrow,     GemmShape::long_sum,
-                                GemmShape::long_sum_narrow, GemmShape::other};
 
 std::size_t index_of(GemmCase const& kind) {
   auto const at = [](auto value) { return static_cast<std::size_t>(value); };
   return ((at(kind.numbers) * both.size() + at(kind.transpose_a)) * both.size() + at(kind.transpose_b)) *
-             all_shapes.size() +
+             all_gemm_shapes.size() +
          at(kind.shape);
 }
 
@@ -34,16 +30,17 @@ DenseLibrary const* library_named(std::string_view name) {
 
 /// By index_of(). Null: bf16 is converted to fp32.
 struct Chosen {
-  std::array<DenseLibrary const*, all_numbers.size() * both.size() * both.size() * all_shapes.size()>
+  std::array<DenseLibrary const*,
+             all_gemm_numbers.size() * both.size() * both.size() * all_gemm_shapes.size()>
       libraries{};
 };
 
 template<class Work>
 void for_each_case(Work const& work) {
-  for (auto const numbers : all_numbers)
+  for (auto const numbers : all_gemm_numbers)
     for (auto const a : both)
       for (auto const b : both)
-        for (auto const shape : all_shapes)
+        for (auto const shape : all_gemm_shapes)
           work(GemmCase{numbers, a, b, shape});
 }
 

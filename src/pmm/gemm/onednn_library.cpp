@@ -9,6 +9,7 @@
 // Rapids (oneDNN 2.6.3, GFLOP/s; 24,490 rows, inner extent 128): fp32 times 128 x {128, 47}: dnnl_sgemm 146 156, packed
 // pieces of 512 rows 173 147; bf16 (AMX): 565 536, with a bf16 result 756 743.
 #include "pmm/gemm/dense_library.hpp"
+#include "pmm/gemm/product_pieces.hpp"
 
 #include <algorithm>
 #include <dnnl.hpp>
@@ -281,38 +282,25 @@ void call_sgemm(DenseProduct<float> const& p) {
 void add_pieces(DenseProduct<float> const& p) {
   thread_local std::vector<float> numbers;
   numbers.resize(static_cast<std::size_t>(p.extents.m * p.extents.n));
-  auto part = p;
-  part.beta = 0;
-  part.c.data = numbers.data();
-  part.c.row_stride = p.extents.n;
-  auto beta = p.beta;
-  for (std::int64_t first = 0; first < p.extents.k; first += longest_sum) {
-    runtime::Range const terms{first, std::min(first + longest_sum, p.extents.k)};
-    part.extents.k = terms.size();
-    part.a = p.transpose_a == Transpose::yes ? p.a.rows(terms) : p.a.columns(terms);
-    part.b = p.transpose_b == Transpose::yes ? p.b.columns(terms) : p.b.rows(terms);
-    call_sgemm(part);
+  detail::for_each_piece_of_terms(p, longest_sum, [&](DenseProduct<float> piece) {
+    auto const beta = piece.beta;
+    piece.beta = 0;
+    piece.c.data = numbers.data();
+    piece.c.row_stride = p.extents.n;
+    call_sgemm(piece);
     for (std::int64_t i = 0; i < p.c.num_rows; ++i) {
       auto* const sums = p.c.data + i * p.c.row_stride;
-      auto const* const addends = part.c.data + i * part.c.row_stride;
+      auto const* const addends = numbers.data() + i * p.extents.n;
       for (std::int64_t j = 0; j < p.c.num_columns; ++j)
         sums[j] = addends[j] + (beta == 0 ? 0.0F : beta * sums[j]);
     }
-    beta = 1;
-  }
+  });
 }
 
-/// A few rows of C at a time, so that the sums of a piece are few.
+/// A few rows of C at a time, so that the sums of a piece are few. If A is transposed, C is as small as a weight.
 void add_long_sums(DenseProduct<float> const& p) {
-  if (p.transpose_a == Transpose::yes) return add_pieces(p); // C is as small as a weight
-  auto part = p;
-  for (std::int64_t first = 0; first < p.extents.m; first += longest_piece) {
-    runtime::Range const rows{first, std::min(first + longest_piece, p.extents.m)};
-    part.extents.m = rows.size();
-    part.a = p.a.rows(rows);
-    part.c = p.c.rows(rows);
-    add_pieces(part);
-  }
+  if (p.transpose_a == Transpose::yes) return add_pieces(p);
+  detail::for_each_piece_of_rows(p, longest_piece, add_pieces);
 }
 
 /// Runs work() on the right number of threads; what oneDNN throws becomes an Error.

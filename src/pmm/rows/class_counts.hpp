@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How often each class is there, is predicted, and is both, in each group of rows; whole numbers, so that they are the
-// same on every grid. Of them follow, for a group:
+// same on every grid. A group's scores follow from them:
 //
 //   F1_j = 2 both_j / (there_j + predicted_j), 0 if that is 0 / 0
 //   macro-F1 = mean of F1_j      one class per row: over the classes that are there or predicted

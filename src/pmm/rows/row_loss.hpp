@@ -48,8 +48,8 @@ struct HostTargets {
 
 enum class LossKind : std::uint8_t { softmax, binary };
 
-/// Lists the passes and the collectives of RowLoss::loss_and_gradient, and of RowLoss::evaluate. `counts_rows`: the rows of
-/// a batch are counted over the ranks together with its loss.
+/// Lists the passes and the collectives of RowLoss::loss_and_gradient, and of RowLoss::evaluate. `counts_rows`: the
+/// rows of a batch are counted over the ranks together with its loss.
 void plan_loss(StepPlan& step, Placement const& logits, LossKind kind, bool counts_rows = false);
 void plan_scores(StepPlan& step, Placement const& logits, LossKind kind, int num_groups = 1);
 
@@ -63,12 +63,11 @@ struct GroupScore {
   double loss = 0;              // mean
   double macro_f1 = 0;          // class_counts.hpp says what these are
   double micro_f1 = 0;
-  std::int64_t num_most_frequent =
-      0; // that would be correct if the most frequent class were predicted always
+  std::int64_t num_most_frequent = 0; // that are correct if the most frequent answer is always given
 };
 
-/// Scratch is allocated at construction and if rebind() finds more rows than before; calls allocate
-/// nothing. Collective functions: over the logits' row and class axes (and the third if row-sharded), all
+/// Scratch is allocated at construction and if rebind() finds more rows than before. Steps allocate nothing;
+/// evaluate() makes its counts, 32 bytes per group and class. Collective functions: over the logits' row and class axes (and the third if row-sharded), all
 /// ranks in the same order.
 template<class T>
 class RowLoss {
