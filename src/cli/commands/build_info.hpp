@@ -12,8 +12,8 @@ namespace orthant::cli {
 [[nodiscard]] std::string version();
 
 /// {"build":..,"compiler":..,"kokkos":..,"spaces":[..],"mpi":..,"nccl":..,"hdf5":..,
-/// "gemm_math":[..],"blas":"OpenBLAS 0.3.21","blas_core":"SkylakeX","dense_libraries":["OpenBLAS 0.3.21 (SkylakeX)","oneDNN 2.6.3"],"processor":..,"vectors":"AVX-512"}, of
-/// this rank
+/// "gemm_math":[..],"blas":"OpenBLAS 0.3.21","blas_core":"SkylakeX",
+/// "dense_libraries":["OpenBLAS 0.3.21 (SkylakeX)","oneDNN 2.6.3"],"processor":..,"vectors":"AVX-512"}, of this rank
 [[nodiscard]] nlohmann::ordered_json backends();
 
 /// The same for people; the text of --version.

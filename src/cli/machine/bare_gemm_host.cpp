@@ -5,7 +5,6 @@
 #include "pmm/gemm/gemm_choice.hpp"
 
 #include <algorithm>
-#include <cblas.h>
 
 namespace orthant::cli {
 namespace {
@@ -13,29 +12,6 @@ namespace {
 using pmm::DenseProduct;
 using pmm::Panel;
 using pmm::Transpose;
-
-template<class T>
-blasint leading(Panel<T> const& panel) {
-  return static_cast<blasint>(std::max<std::int64_t>(panel.row_stride, 1)); // BLAS refuses 0
-}
-
-/// Orthant's own way to OpenBLAS cuts some products in pieces (pmm/gemm/openblas_library.cpp).
-template<class T>
-void multiply_whole(DenseProduct<T> const& p) {
-  auto const as_blas = [](Transpose transpose) {
-    return transpose == Transpose::yes ? CblasTrans : CblasNoTrans;
-  };
-  auto const as_int = [](std::int64_t extent) { return static_cast<blasint>(extent); };
-  auto const multiply = [&](auto gemm) {
-    gemm(CblasRowMajor, as_blas(p.transpose_a), as_blas(p.transpose_b), as_int(p.extents.m),
-         as_int(p.extents.n), as_int(p.extents.k), p.alpha, p.a.data, leading(p.a), p.b.data, leading(p.b),
-         p.beta, p.c.data, leading(p.c));
-  };
-  if constexpr (sizeof(T) == sizeof(float))
-    multiply(cblas_sgemm);
-  else
-    multiply(cblas_dgemm);
-}
 
 } // namespace
 
@@ -60,7 +36,7 @@ bool bare_gemm(std::string_view library, Transpose transpose_a, Panel<T> const& 
   DenseProduct<T> const product{
       {c.num_rows, c.num_columns, k}, T{1}, transpose_a, a, transpose_b, b, T{0}, c};
   if (library == pmm::openblas_name) {
-    multiply_whole(product);
+    pmm::detail::multiply_in_one_call(product);
     return true;
   }
   if (c.num_rows == 0 || c.num_columns == 0 || k == 0) return true; // a rank without a part of the product

@@ -78,7 +78,7 @@ void choose_gemm_libraries(Context& context, std::string const& path) {
   if (!path.empty() && world.is_root() && std::ranges::none_of(table.processors, [&](auto const& processors) {
         return processors.fit(processor);
       }))
-    context.log().warn("the table '{}' says nothing of {} (family {}, model {}, {}): OpenBLAS multiplies",
+    context.log().warn("the table '{}' has no entry for {} (family {}, model {}, {}): OpenBLAS multiplies",
                        path, processor.name, processor.family, processor.model, name_of(processor.vectors));
   pmm::set_gemm_choice(table, processor);
   context.run_record["gemm_libraries"] = {

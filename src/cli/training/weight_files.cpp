@@ -17,16 +17,18 @@ std::string beside(std::string const& weights) {
   return path.string();
 }
 
+/// Refuses the options that need a best epoch. `why`: "{option} {why}".
+void require_none_of_best(TrainOptions const& options, std::string const& why) {
+  if (!options.save_best.empty()) runtime::throw_user("--save-best {}", why);
+  if (options.patience > 0) runtime::throw_user("--patience {}", why);
+}
+
 } // namespace
 
 WeightFiles::WeightFiles(Context const& context, TrainOptions const& options) : options_(options) {
   auto const& world = context.world();
   if (options.eval_every == 0)
-    for (auto const& [name, is_given] : {std::pair("--save-best", !options.save_best.empty()),
-                                         std::pair("--patience", options.patience > 0)})
-      if (is_given)
-        runtime::throw_user("{} goes by evaluations; give --eval-every the number of epochs between them",
-                            name);
+    require_none_of_best(options, "goes by evaluations; give --eval-every the number of epochs between them");
   if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
   best_ = options.save_best;
   if (best_.empty() && !options.save_weights.empty() && options.eval_every > 0) {
@@ -44,11 +46,9 @@ WeightFiles::WeightFiles(Context const& context, TrainOptions const& options) : 
 
 void WeightFiles::judge_by(graph::GraphStore const& store) {
   if (store.facts().split_sizes[static_cast<std::size_t>(graph::Split::valid)] > 0) return;
-  for (auto const& [name, is_given] : {std::pair("--save-best", !options_.save_best.empty()),
-                                       std::pair("--patience", options_.patience > 0)})
-    if (is_given)
-      runtime::throw_user("{} goes by the accuracy of validation vertices, and {} has none; leave it out",
-                          name, store.name());
+  require_none_of_best(
+      options_, fmt::format("goes by the accuracy of validation vertices, and {} has none; leave it out",
+                            store.name()));
   best_.clear();
 }
 

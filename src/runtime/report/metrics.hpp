@@ -55,8 +55,7 @@ class MetricsWriter {
   MetricsWriter() = default;
   /// Rank 0 will write its lines to `path`, in place of what is there or behind it; an empty path writes nothing.
   /// The file is made or emptied with the first line, so that a run that is refused before leaves it as it is.
-  /// Throws UserError on all ranks if it cannot
-  /// be opened, or is there and holds anything but metrics. Collective.
+  /// Throws UserError on all ranks if it cannot be opened, or is there and holds anything but metrics. Collective.
   MetricsWriter(Communicator const& comm, std::string const& path, OlderMetrics older = OlderMetrics::kept);
 
   /// True on rank 0 of a writer with a path: elsewhere nobody need put a record together.
