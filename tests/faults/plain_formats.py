@@ -59,6 +59,12 @@ def lines_of(path, comments=""):
     return lines
 
 
+def without_names(rows, least=1):
+    """Without a first line that names at least so many columns."""
+    is_name = [re.match(r'[A-Za-z"_]', word) is not None and NUMBER.fullmatch(word) is None for word in rows[0]] if rows else []
+    return rows[1:] if len(is_name) >= least and all(is_name) else rows
+
+
 def natural(word):
     require(NATURAL.fullmatch(word) is not None, f"{word!r} is not an id or a count")
     return int(word)
@@ -75,7 +81,7 @@ def only(rows, width):
 
 
 def table(path):
-    rows = lines_of(path)
+    rows = without_names(lines_of(path))
     return [[number(word) for word in row] for row in (only(rows, len(rows[0])) if rows else rows)]
 
 

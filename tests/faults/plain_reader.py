@@ -11,7 +11,7 @@ import math
 import os
 import re
 
-from plain_formats import Archive, array_of, count_of, finite, integers, lines_of, natural, number, only, read_bytes, require, table
+from plain_formats import Archive, array_of, count_of, finite, integers, lines_of, natural, number, only, read_bytes, require, table, without_names
 
 
 @dataclasses.dataclass
@@ -191,7 +191,7 @@ def read_raw(reader, raw):
             counts.append(count_of(path))
     if edges is not None:
         weights = find_text(raw, "edge-weight.csv")
-        pairs = [(natural(row[0]), natural(row[1])) for row in only(lines_of(edges), 2)]
+        pairs = [(natural(row[0]), natural(row[1])) for row in only(without_names(lines_of(edges), 2), 2)]
         reader.add_edges(pairs, [row[0] for row in only(table(weights), 1)] if weights else None)
     else:
         archive = Archive(os.path.join(raw, "data.npz"))
@@ -279,6 +279,6 @@ def read_graph(path):
         for part in ("train", "valid", "test"):
             found = find_text(folder, part + ".csv")
             require(found is not None, f"no {part}")
-            reader.graph.split.append({natural(row[0]) for row in only(lines_of(found), 1)})
+            reader.graph.split.append({natural(row[0]) for row in only(without_names(lines_of(found)), 1)})
     read_npy_attributes(reader, path)
     return reader.finish()

@@ -56,8 +56,8 @@ TEST_F(BadInput, TextWhereANumberShouldBe) {
   EXPECT_THAT(message_of("g"), HasSubstr("edge.csv.gz:2: the target is not a vertex id"));
   folder_.write("g/raw/edge.csv.gz", "0,1.5\n");
   EXPECT_THAT(message_of("g"), HasSubstr("edge.csv.gz:1: the target is not a vertex id in \"0,1.5\""));
-  folder_.write("g/raw/edge.csv.gz", "source,target\n0,1\n");
-  EXPECT_THAT(message_of("g"), HasSubstr("edge.csv.gz:1: the source is not a vertex id"));
+  folder_.write("g/raw/edge.csv.gz", "source,target\nfrom,to\n0,1\n"); // the first line may be names
+  EXPECT_THAT(message_of("g"), HasSubstr("edge.csv.gz:2: the source is not a vertex id"));
   write_ogb("f");
   folder_.write("f/raw/node-feat.csv.gz", "1,2\n3,4\n5,x\n7,8\n9,10\n");
   EXPECT_THAT(message_of("f"), HasSubstr("node-feat.csv.gz:3: column 2 is not a number: \"x\""));

@@ -5,10 +5,14 @@
 #include "graph/partition/partition.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/training/memory_check.hpp"
+#include "cli/training/train_run.hpp"
 #include "graph/largest_graph.hpp"
 #include "graph/partition/estimate.hpp"
 #include "graph/read/open_graph.hpp"
 #include "graph/store/store_writer.hpp"
+#include "models/plan/choose_schedule.hpp"
+#include "pmm/grid/process_grid.hpp"
+#include "runtime/comm/collectives.hpp"
 #include "runtime/machine/available_memory.hpp"
 #include "runtime/report/progress.hpp"
 
@@ -16,8 +20,11 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <fmt/ranges.h>
 #include <limits>
 #include <mpi.h>
+#include <span>
+#include <utility>
 
 namespace orthant::cli {
 namespace {
@@ -67,18 +74,88 @@ void print(std::string const& text) {
   std::fflush(stdout);
 }
 
-void announce(graph::GraphFacts const& facts, graph::Estimate const& estimate) {
+/// "a, b, c", at most so many of them.
+std::string names_text(std::vector<std::string> const& names) {
+  constexpr std::size_t most_named = 12;
+  auto const shown = std::span(names).first(std::min(names.size(), most_named));
+  auto const rest = names.size() - shown.size();
+  return fmt::format("{}{}", fmt::join(shown, ", "), rest > 0 ? fmt::format(" and {} more", rest) : "");
+}
+
+void announce(graph::GraphFacts const& facts, graph::InputFiles const& files, graph::Estimate const& estimate) {
   auto const edges = estimate.num_edges < 0 ? std::string("edges not counted yet")
                                             : fmt::format("{} edges", estimate.num_edges);
   print(fmt::format("graph        {}: {} vertices, {}\n", facts.name, facts.num_vertices, edges));
+  print(fmt::format("read         {}\n", names_text(files.read)));
+  if (!files.unused.empty()) print(fmt::format("not used     {}\n", names_text(files.unused)));
+  for (auto const& note : files.notes)
+    print(fmt::format("note         {}\n", note));
   if (estimate.num_edges >= 0)
     print(fmt::format("estimate     memory {} over all ranks, disk {}, {:.0f} s\n",
                       graph::bytes_text(estimate.memory_bytes), graph::bytes_text(estimate.disk_bytes),
                       std::ceil(estimate.seconds)));
 }
 
-void summarize(graph::PartitionReport const& report, std::string const& output, double seconds) {
+/// What each step took. Their sum is the total; what lies between them counts as the rest.
+std::string times_text(graph::PartitionReport const& report, double opening, double total) {
+  using Step = std::pair<char const*, double>;
+  std::array steps{Step{"opening", opening},
+                   Step{"reading", report.read_seconds},
+                   Step{"ordering", report.order_seconds},
+                   Step{"relabelling", report.relabel_seconds},
+                   Step{"writing", report.write_seconds},
+                   Step{"features and labels", report.attribute_seconds},
+                   Step{"rest", total}};
+  for (std::size_t i = 0; i + 1 < steps.size(); ++i)
+    steps.back().second -= steps[i].second;
+  steps.back().second = std::max(0.0, steps.back().second);
+  std::string text;
+  std::int64_t hundredths = 0; // as printed, so that the line adds up
+  for (auto const& [name, seconds] : steps) {
+    auto const rounded = std::llround(100 * seconds);
+    hundredths += rounded;
+    text += fmt::format("{}{} {:.2f}", text.empty() ? "" : ", ", name, static_cast<double>(rounded) / 100);
+  }
+  return fmt::format("seconds      {:.2f}: {}; {:.2f} million edges/s\n", static_cast<double>(hundredths) / 100, text,
+                     static_cast<double>(report.input.num_edges_read) / total / 1e6);
+}
+
+/// For the schedule rows the order of pieces, if owners then need so few rows of each other that --gather auto moves
+/// only those (measured on the grid 8x8); else balanced blocks.
+graph::PermutationKind best_order(graph::GraphStatistics const& statistics, bool is_any_rows) {
+  constexpr auto least_gain = 0.72;
+  for (auto const& [kind, grids] : statistics.permutations)
+    if (is_any_rows && kind == graph::PermutationKind::pieces &&
+        (grids[2].gather_coverage + grids[2].sum_coverage) / 2 < least_gain)
+      return kind;
+  return graph::PermutationKind::twofold;
+}
+
+/// What train takes by itself, for numbers of ranks: --grid auto and --schedule auto with its other defaults.
+std::string recommendation(graph::PartitionReport const& report) {
   auto const& facts = report.facts;
+  if (facts.num_features == 0 || facts.num_classes == 0 || !facts.has_split || facts.split_sizes[0] == 0)
+    return "recommended  nothing: train needs features, labels and a split\n";
+  std::string text = "recommended  what train takes by itself (--grid auto --schedule auto, three layers, 128 wide)\n";
+  auto const settings = model_of(TrainOptions{});
+  auto is_any_rows = false;
+  for (auto const num_ranks : {1, 2, 4, 8, 16, 64}) {
+    auto const shape = pmm::near_cubic(num_ranks);
+    auto const schedule = models::choose_schedule("auto", facts, settings, shape);
+    is_any_rows = is_any_rows || schedule == models::Schedule::rows;
+    text += fmt::format("  {:>4} rank{} --grid {} --schedule {}\n", num_ranks, num_ranks == 1 ? ": " : "s:",
+                        shape.to_string(), models::name_of(schedule));
+  }
+  auto const order = best_order(*report.statistics, is_any_rows);
+  if (facts.permutation != order)
+    text += fmt::format("  by these tables --permute {} fits better than {}\n", graph::name_of(order),
+                        graph::name_of(facts.permutation));
+  return text;
+}
+
+void summarize(graph::PartitionReport const& report, std::string const& output, std::string const& times) {
+  auto const& facts = report.facts;
+  print(graph::format_summary(report.input, facts));
   if (report.metis)
     print(fmt::format(
         "METIS        {} parts: cut {} edges, communication volume {} vertices, balance {:.3f}: {}\n",
@@ -89,14 +166,11 @@ void summarize(graph::PartitionReport const& report, std::string const& output, 
   if (report.statistics) print(graph::format_statistics(*report.statistics, facts));
   print(fmt::format("matrix       {} entries ({} self loops), {}\n", facts.num_entries, facts.num_self_loops,
                     facts.is_symmetric ? "symmetric" : "directed"));
-  print(fmt::format(
-      "seconds      {:.2f}: reading {:.2f}, relabelling {:.2f}, writing {:.2f}, features and labels "
-      "{:.2f}; {:.2f} million edges/s\n",
-      seconds, report.read_seconds, report.relabel_seconds, report.write_seconds, report.attribute_seconds,
-      static_cast<double>(report.num_edges_read) / seconds / 1e6));
+  print(times);
   print(fmt::format("memory       {} over all ranks, at its peak\n",
                     graph::bytes_text(report.peak_memory_bytes)));
   print(fmt::format("store        {}: {}\n", output, graph::bytes_text(report.store_bytes)));
+  if (report.statistics) print(recommendation(report));
 }
 
 int run(PartitionOptions const& options, Context& context) {
@@ -122,11 +196,13 @@ int run(PartitionOptions const& options, Context& context) {
   }
 
   auto const begin = MPI_Wtime();
-  auto const source = graph::open_graph(world, input_of(options));
+  graph::InputFiles files;
+  auto const source = graph::open_graph(world, input_of(options), &files);
   auto const estimate = graph::estimate_partition(world, *source, how.permutation);
   if (!options.force_memory)
     runtime::require_memory(world, "partition", estimate.memory_bytes / world.size());
-  if (world.is_root()) announce(source->facts(), estimate);
+  if (world.is_root()) announce(source->facts(), files, estimate);
+  auto const opening = runtime::all_reduced(world, MPI_Wtime() - begin, runtime::Reduction::max);
 
   std::unique_ptr<runtime::Progress> bar;
   std::string step;
@@ -143,7 +219,8 @@ int run(PartitionOptions const& options, Context& context) {
   };
   auto const report = graph::partition(world, *source, options.output, how);
   bar.reset();
-  if (world.is_root()) summarize(report, options.output, MPI_Wtime() - begin);
+  if (world.is_root())
+    summarize(report, options.output, times_text(report, opening, MPI_Wtime() - begin));
   return runtime::exit_done;
 }
 
@@ -188,7 +265,8 @@ std::unique_ptr<Command> make_partition() {
                   whole_number(0, std::numeric_limits<std::int32_t>::max()));
   command->option("--seed", options->seed, "Seed of all randomness", whole_number(0));
   command->flag("--stats", options->stats,
-                "Print degrees, balance of each order for both schedules, needed rows and halo volumes");
+                "Print degrees, balance of each order for both schedules, needed rows, halo volumes, and at the end "
+                "the grids and schedules that train takes by itself");
   add_force_memory_option(*command, options->force_memory);
   command->set_needs_device(false);
   command->set_run([options](Context& context) { return run(*options, context); });

@@ -338,6 +338,23 @@ std::vector<std::int64_t> read_npy_vertices(NpyArray array, Share share, std::in
   return vertices;
 }
 
+std::vector<std::int64_t> read_npy_mask(NpyArray array, Share share) {
+  if (array.type() != "|b1" && !array.is_integer())
+    throw_user("{}: type '{}'; a mask is of bool: a.astype(bool)", array.name(), array.type());
+  auto const rows = runtime::balanced_range(array.num_elements(), share.count, share.index);
+  std::vector<double> members(static_cast<std::size_t>(rows.size()));
+  array.read(rows.begin, std::span(members));
+  std::vector<std::int64_t> vertices;
+  for (auto vertex = rows.begin; vertex < rows.end; ++vertex) {
+    auto const member = members[static_cast<std::size_t>(vertex - rows.begin)];
+    if (member != 0 && member != 1)
+      throw_user("{}: {} at element {} (byte {}) is neither 0 nor 1; a list of vertices is called {}",
+                 array.name(), member, vertex, array.byte_of(vertex), "train_idx.npy, valid_idx.npy, test_idx.npy");
+    if (member == 1) vertices.push_back(vertex);
+  }
+  return vertices;
+}
+
 SplitShare read_npy_split(NpyArray array, Range rows) {
   std::vector<std::int64_t> types(static_cast<std::size_t>(rows.size()));
   array.read(rows.begin, std::span(types));

@@ -59,6 +59,9 @@ void check_sparse_arrays(SparseArrays const& arrays, std::int64_t num_rows);
 [[nodiscard]] std::vector<std::int64_t> read_npy_vertices(NpyArray array, Share share,
                                                           std::int64_t num_vertices);
 
+/// The vertices of this share for which a mask, [N] of bool or of integers 0 and 1, holds.
+[[nodiscard]] std::vector<std::int64_t> read_npy_mask(NpyArray array, Share share);
+
 /// Rows `rows` of a list with a number per vertex: 1 train, 2 valid, 3 test, 0 none of them.
 [[nodiscard]] SplitShare read_npy_split(NpyArray array, Range rows);
 

@@ -72,6 +72,8 @@ class EdgeStore {
   [[nodiscard]] std::int64_t num_entries() const { return num_entries_; }
   [[nodiscard]] std::int64_t num_self_loops() const { return num_self_loops_; }
   [[nodiscard]] std::int64_t num_edges() const { return num_edges_; }
+  /// Self loops that were read and dropped.
+  [[nodiscard]] std::int64_t num_dropped_loops() const { return num_dropped_loops_; }
 
   /// Entries of A in the row of each vertex, self loops not counted, for balanced_range(N, size, rank).
   /// Collective.
@@ -116,6 +118,7 @@ class EdgeStore {
   std::int64_t num_edges_ = 0;
   std::int64_t num_entries_ = 0;
   std::int64_t num_self_loops_ = 0;
+  std::int64_t num_dropped_loops_ = 0;
 };
 
 template<class Id, bool is_weighted>
@@ -155,7 +158,10 @@ std::int64_t EdgeStore<Id, is_weighted>::collect(GraphSource const& source, Edge
             num_read += static_cast<std::int64_t>(batch.edges.size());
             for (std::size_t i = 0; i < batch.edges.size(); ++i) {
               auto const edge = batch.edges[i];
-              if (edge.source == edge.target && rules.self_loops == EdgeRules::SelfLoops::drop) continue;
+              if (edge.source == edge.target && rules.self_loops == EdgeRules::SelfLoops::drop) {
+                ++num_dropped_loops_;
+                continue;
+              }
               push_edge(outbox, edge, is_weighted ? batch.weights[i] : 1.0F);
             }
           }
@@ -169,6 +175,7 @@ std::int64_t EdgeStore<Id, is_weighted>::collect(GraphSource const& source, Edge
         });
   }
   num_read = runtime::all_reduced(comm_, num_read);
+  num_dropped_loops_ = runtime::all_reduced(comm_, num_dropped_loops_);
   source.check_num_edges(num_read);
   runtime::together(comm_, [&] { merge(rules.repeats); });
   count_degrees();

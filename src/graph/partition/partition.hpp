@@ -17,6 +17,7 @@
 
 #include "graph/graph_source.hpp"
 #include "graph/partition/estimate.hpp"
+#include "graph/partition/input_summary.hpp"
 #include "graph/partition/statistics.hpp"
 #include "graph/store/store_format.hpp"
 #include "graph/store/store_reader.hpp"
@@ -47,13 +48,14 @@ struct PartitionOptions {
   std::function<void(std::string const& step, double fraction)> on_progress;
 };
 
-/// Seconds by step, largest over ranks, and what the job took.
+/// Seconds by step, largest over ranks, which add up to all of partition()'s, and what the job took.
 struct PartitionReport {
-  double read_seconds = 0; // steps 1 and 2
-  double relabel_seconds = 0;
+  double read_seconds = 0;    // steps 1 and 2
+  double order_seconds = 0;   // METIS, the orders of the vertices, statistics
+  double relabel_seconds = 0; // step 3
   double write_seconds = 0;
   double attribute_seconds = 0;
-  std::int64_t num_edges_read = 0;
+  InputSummary input;
   std::int64_t store_bytes = 0;
   std::int64_t peak_memory_bytes = 0; // resident, summed over ranks
   StoreFacts facts;

@@ -55,12 +55,20 @@ bool find_ogb(Path const& folder, GraphFiles& files) {
   return true;
 }
 
+/// The first of these files that is there.
+std::optional<Path> find_first(Path const& folder, std::initializer_list<char const*> names) {
+  std::optional<Path> found;
+  for (auto const* const name : names) // each is looked at: one that cannot be reached is an error
+    if (auto const file = find_file(folder, name); file && !found) found = file;
+  return found;
+}
+
 bool find_npy_edges(Path const& folder, GraphFiles& files) {
   auto const edges = find_file(folder, "edge_index.npy");
   if (!edges) return false;
   files.topology = Topology::npy;
   files.edges = *edges;
-  files.edge_weights = find_file(folder, "edge_weight.npy");
+  files.edge_weights = find_first(folder, {"edge_weight.npy", "edge_attr.npy"});
   return true;
 }
 
@@ -89,9 +97,16 @@ bool find_dgl_archives(Path const& folder, GraphFiles& files) {
   return true;
 }
 
-bool has_any(Path const& folder, std::initializer_list<char const*> names) {
-  // Every name is looked at: one that cannot be reached is an error whether or not another one is there.
-  return std::ranges::count_if(names, [&](auto const* name) { return has_entry(folder / name); }) > 0;
+/// The lists or masks of a split, if one of them is there. The others are named all the same.
+std::optional<GraphFiles::Lists> find_split_arrays(Path const& folder, std::string const& kind) {
+  auto const file = [&](char const* part) { return part + ("_" + kind + ".npy"); };
+  auto const train = file("train");
+  auto const test = file("test");
+  auto const val = file("val");
+  auto const valid = file("valid");
+  if (!find_first(folder, {train.c_str(), valid.c_str(), val.c_str(), test.c_str()})) return std::nullopt;
+  auto const middle = find_first(folder, {valid.c_str(), val.c_str()});
+  return GraphFiles::Lists{folder / train, middle.value_or(folder / valid), folder / test};
 }
 
 /// What raw/ lacks, from a folder of .npy.
@@ -99,14 +114,15 @@ void add_npy_attributes(Path const& folder, GraphFiles& files) {
   if (files.dgl_data) return;
   bool const has_features = files.feature_text || files.feature_npy || files.sparse_npy;
   if (!has_features) {
-    files.feature_npy = find_file(folder, "x.npy");
+    files.feature_npy = find_first(folder, {"x.npy", "feat.npy"});
     auto const parts = {"x_indptr.npy", "x_indices.npy", "x_data.npy", "x_shape.npy"};
-    if (!files.feature_npy && has_any(folder, parts)) files.sparse_npy = folder;
+    if (!files.feature_npy && find_first(folder, parts)) files.sparse_npy = folder;
   }
   if (!files.label_text && !files.label_npz && !files.label_npy)
-    files.label_npy = find_file(folder, "labels.npy");
-  if (!files.split_npy && has_any(folder, {"train_idx.npy", "valid_idx.npy", "test_idx.npy"}))
-    files.split_npy = {folder / "train_idx.npy", folder / "valid_idx.npy", folder / "test_idx.npy"};
+    files.label_npy = find_first(folder, {"labels.npy", "y.npy", "label.npy"});
+  if (files.split_npy || files.split_masks) return;
+  files.split_npy = find_split_arrays(folder, "idx");
+  if (!files.split_npy) files.split_masks = find_split_arrays(folder, "mask");
 }
 
 /// The lists of split/NAME. The name of a missing one is kept: opening it says that it is not there.
@@ -127,6 +143,7 @@ void choose_split(Path const& folder, std::string const& wanted, GraphFiles& fil
     return std::ranges::find(names, name) != names.end();
   };
 
+  bool const has_arrays = files.split_npy || files.split_masks;
   auto name = wanted;
   if (name.empty()) {
     auto const named = std::ranges::find_if(files.meta.splits, is_listed);
@@ -136,7 +153,7 @@ void choose_split(Path const& folder, std::string const& wanted, GraphFiles& fil
       name = names.front();
   } else if (!is_listed(name)) {
     bool const is_npy_split =
-        files.split_npy && !files.meta.splits.empty() && files.meta.splits.front() == name;
+        has_arrays && !files.meta.splits.empty() && files.meta.splits.front() == name;
     if (!is_npy_split)
       throw_user("{} has no split \"{}\"; it has {}", folder.string(), name,
                  names.empty() ? std::string("none") : fmt::format("{}", fmt::join(names, ", ")));
@@ -144,7 +161,7 @@ void choose_split(Path const& folder, std::string const& wanted, GraphFiles& fil
   if (is_listed(name)) {
     files.split_text = text_lists(folder / "split" / name);
     files.split_name = name;
-  } else if (files.split_npy) {
+  } else if (has_arrays) {
     files.split_name = !files.meta.splits.empty() ? files.meta.splits.front() : "npy";
   }
 }

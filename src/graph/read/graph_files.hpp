@@ -20,19 +20,20 @@ struct GraphFiles {
 
   Topology topology{};
   Path edges;                        // edge.csv[.gz], data.npz, edge_index.npy, an edge list, the .mtx ..
-  std::optional<Path> edge_weights;  // edge-weight.csv[.gz] or edge_weight.npy
+  std::optional<Path> edge_weights;  // edge-weight.csv[.gz], edge_weight.npy or edge_attr.npy
   std::optional<Path> num_nodes;     // num-node-list.csv[.gz]
   std::optional<Path> num_edges;     // num-edge-list.csv[.gz]
   std::optional<Path> feature_text;  // node-feat.csv[.gz]
-  std::optional<Path> feature_npy;   // x.npy
+  std::optional<Path> feature_npy;   // x.npy or feat.npy
   std::optional<Path> sparse_npy;    // the folder that holds x_indptr.npy ..
   std::optional<Path> label_text;    // node-label.csv[.gz]
   std::optional<Path> label_npz;     // node-label.npz
-  std::optional<Path> label_npy;     // labels.npy
+  std::optional<Path> label_npy;     // labels.npy, y.npy or label.npy
   std::optional<Path> dgl_data;      // NAME_data.npz
   using Lists = std::array<Path, 3>; // train, valid, test
   std::optional<Lists> split_text;   // split/NAME/train.csv[.gz] ..
   std::optional<Lists> split_npy;    // train_idx.npy ..
+  std::optional<Lists> split_masks;  // train_mask.npy ..
   std::string split_name;
   DataSetMeta meta;
 };

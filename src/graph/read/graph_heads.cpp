@@ -60,6 +60,7 @@ void Opener::read_heads() {
   else
     read_array_topology();
   read_attributes();
+  read_mask_heads();
   compare_with_meta();
   if (vertices.count == 0) throw_user("{} says 0 vertices: the graph is empty", vertices.source);
   parts.is_directed = input.is_directed && parts.is_directed;
@@ -101,8 +102,15 @@ void Opener::read_text_topology() {
     text_format.weights = probe.num_columns == 3 ? weights : Weights::absent;
     text_format.first_byte = probe.first_byte;
     text_format.lines_to_skip = probe.lines_to_skip;
+    if (probe.lines_to_skip > 0) note_names_line(files.edges);
   } else {
     parts.format = "ogb";
+    if (has_names_line(files.edges)) {
+      auto const probe = probe_text_edges(files.edges);
+      text_format.first_byte = probe.first_byte;
+      text_format.lines_to_skip = probe.lines_to_skip;
+      note_names_line(files.edges);
+    }
     if (files.num_nodes) vertices.add(read_text_count(*files.num_nodes), files.num_nodes->string());
     if (files.num_edges) {
       parts.edges.num_edges = read_text_count(*files.num_edges);
@@ -129,8 +137,16 @@ void Opener::read_array_topology() {
   parts.edges.is_weighted = files.edge_weights && input.use_weights;
   if (parts.edges.is_weighted) {
     NpyArray const weights(*files.edge_weights);
-    if (!weights.is_list() || weights.num_elements() != parts.edges.num_edges)
+    auto const& shape = weights.shape();
+    bool const has_columns = shape.size() == 2 && shape[0] == parts.edges.num_edges && shape[1] != 1;
+    if (has_columns && files.edge_weights->filename() == "edge_attr.npy") { // features of edges
+      notes.push_back(fmt::format("edge_attr.npy has {} columns and is not used: an edge takes one weight",
+                                  shape[1]));
+      files.edge_weights.reset();
+      parts.edges.is_weighted = false;
+    } else if (shape.size() > 2 || weights.num_elements() != parts.edges.num_edges || has_columns) {
       weights.fail_shape(fmt::format("[{}], one weight an edge,", parts.edges.num_edges));
+    }
   }
   if (!is_archive) return;
   if (has_member(path, "num_nodes_list.npy"))
@@ -211,6 +227,21 @@ void Opener::read_attributes() {
   if (shape.empty() || shape.size() > 2 || (shape.size() == 2 && (shape[1] < 1 || shape[1] > most_columns)))
     array.fail_shape("[vertices], or [vertices, classes] of 1 to 2^31 - 1 classes,");
   vertices.add(array.shape()[0], array.name());
+}
+
+void Opener::read_mask_heads() {
+  if (!files.split_masks || files.split_text || input.random_split) return;
+  for (auto const& path : *files.split_masks) {
+    NpyArray const mask(path);
+    if (!mask.is_list())
+      mask.fail_shape(mask.shape().size() == 2 ? "[vertices] (of several splits choose one: a[:, 0])"
+                                               : "[vertices]");
+    vertices.add(mask.num_elements(), mask.name());
+  }
+}
+
+void Opener::note_names_line(std::filesystem::path const& path) {
+  notes.push_back(path.filename().string() + " begins with a line of names, which is passed over");
 }
 
 void Opener::read_sparse_heads() {

@@ -49,6 +49,7 @@ struct Opener {
   EdgeTextFormat text_format;
   SourceParts parts;
   std::vector<ArchiveMember> members; // that are read
+  std::vector<std::string> notes;     // of InputFiles
 
   [[nodiscard]] bool is_text_topology() const {
     using enum GraphFiles::Topology;
@@ -63,8 +64,12 @@ struct Opener {
   void read_dgl_data();
   void read_attributes();
   void read_sparse_heads();
+  void read_mask_heads();
   void compare_with_meta();
+  void note_names_line(std::filesystem::path const& path);
   OpenArray use_member(std::filesystem::path const& archive, std::string const& member);
+
+  [[nodiscard]] InputFiles describe_files() const;
 
   // Once the number of vertices is known.
   void build_edges();

@@ -124,13 +124,15 @@ void Opener::build_split() {
     parts.split = {"node_types", [=] { return read_npy_split(types(), rows); }};
     return;
   }
-  if (!files.split_text && !files.split_npy) return;
+  if (!files.split_text && !files.split_npy && !files.split_masks) return;
   parts.split.name = files.split_name;
   parts.split.read = [share = share, num_vertices, files = files] {
     SplitShare result;
     std::array const lists{&result.train, &result.valid, &result.test};
     for (std::size_t part = 0; part < lists.size(); ++part) {
-      if (!files.split_text)
+      if (!files.split_text && files.split_masks)
+        *lists[part] = read_npy_mask(NpyArray((*files.split_masks)[part]), share);
+      else if (!files.split_text)
         *lists[part] = read_npy_vertices(NpyArray((*files.split_npy)[part]), share, num_vertices);
       else if (static_cast<std::int64_t>(part) % share.count == share.index) // a whole list each
         *lists[part] = read_text_vertices((*files.split_text)[part], num_vertices);

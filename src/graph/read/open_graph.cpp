@@ -58,7 +58,8 @@ std::int64_t scan_classes(runtime::Communicator const& comm, Opener& opener) {
 
 } // namespace
 
-std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input const& input) {
+std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input const& input,
+                                        InputFiles* files) {
   static_cast<void>(
       runtime::checked_range(input.random_labels, 0, most_generated_columns, "the number of random classes"));
   static_cast<void>(runtime::checked_range(input.random_features, 0, most_generated_columns,
@@ -67,9 +68,10 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
       comm.instruments().position); // one rank may have more to read than others
   Share const share{comm.rank(), comm.size()};
   auto opener = runtime::together(comm, [&] {
-    Opener result{input, find_graph_files(input), share, {}, {}, {}, {}, {}};
+    Opener result{input, find_graph_files(input), share, {}, {}, {}, {}, {}, {}};
     result.read_heads();
     result.parts.name = result.files.meta.name;
+    if (files != nullptr && comm.is_root()) *files = result.describe_files();
     return result;
   });
   check_stored_members(comm, opener.members);

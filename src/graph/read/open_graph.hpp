@@ -5,12 +5,15 @@
 //
 //   ogb        a folder with raw/edge.csv[.gz] or raw/data.npz (or these files themselves), and
 //              split/NAME/*.csv[.gz]
-//   npy        a folder with edge_index.npy (or npy/edge_index.npy), or with NAME_graph.npz, a SciPy
-//              matrix in coordinates, and NAME_data.npz, as the Deep Graph Library publishes Reddit
+//   npy        a folder with edge_index.npy (or npy/edge_index.npy) and, as PyTorch Geometric and the Deep
+//              Graph Library call them, edge_weight or edge_attr, x or feat, labels, y or label, train_idx or
+//              train_mask, valid_idx, val_idx, valid_mask or val_mask, test_idx or test_mask; or a folder with
+//              NAME_graph.npz, a SciPy matrix in coordinates, and NAME_data.npz, as the latter publishes Reddit
 //   mtx        a file *.mtx[.gz], or one that starts with %%MatrixMarket
 //   edgelist   any other text file: "source target [weight]" a line, '#' and '%' start comments
 //
-// A folder with raw/ and npy/ gives its topology from raw/ and what raw/ lacks from npy/.
+// A folder with raw/ and npy/ gives its topology from raw/ and what raw/ lacks from npy/. A first line of names
+// in a text file of numbers is passed over.
 
 #include "graph/graph_source.hpp"
 #include "runtime/comm/communicator.hpp"
@@ -22,6 +25,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace orthant::graph {
 
@@ -52,8 +56,17 @@ struct Input {
   std::uint64_t seed = 0;
 };
 
+/// What is read of an input, for people: names relative to the folder. Complete on rank 0 only.
+struct InputFiles {
+  std::vector<std::string> read;
+  std::vector<std::string> unused; // the other entries of the folders in which files were looked for
+  std::vector<std::string> notes;  // sentences: what in the files is passed over
+};
+
 /// Collective over `comm`, which must outlive the source. Reads what the facts need: small files, headers,
-/// and for edge lists and labels all of the file once. Throws UserError, the same on all ranks.
-[[nodiscard]] std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input const& input);
+/// and for edge lists and labels all of the file once. Fills `files` unless it is null. Throws UserError, the
+/// same on all ranks.
+[[nodiscard]] std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input const& input,
+                                                      InputFiles* files = nullptr);
 
 } // namespace orthant::graph

@@ -52,6 +52,20 @@ inline char const* line_end(char const* p) {
   return p;
 }
 
+/// Whether this line names columns: there is a field, each begins with a letter, a quote or '_', and none is a
+/// number, as nan and inf are.
+inline bool is_line_of_names(char const* p) {
+  p = skip_blanks(p);
+  if (*p == '\n') return false;
+  for (; *p != '\n'; p = skip_separator(field_end(p))) {
+    bool const is_letter = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z');
+    double number = 0;
+    auto const [end, error] = std::from_chars(p, line_end(p), number);
+    if ((!is_letter && *p != '"' && *p != '_') || (error == std::errc{} && is_end(end))) return false;
+  }
+  return true;
+}
+
 /// Digits only, at most 18 of them: below 10^18. More digits give nullptr.
 inline char const* parse_natural(char const* p, std::int64_t& value) {
   if (!is_digit(*p)) return nullptr;

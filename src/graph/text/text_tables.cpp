@@ -6,6 +6,7 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace orthant::graph {
 
@@ -14,10 +15,34 @@ namespace {
 /// Lines one after the other, empty ones passed over.
 class Lines {
  public:
-  explicit Lines(std::filesystem::path const& path) : blocks_(path, {}) {}
+  enum class Names : std::uint8_t { passed_over, refused };
+  explicit Lines(std::filesystem::path const& path, Names names = Names::passed_over)
+      : blocks_(path, {}),
+        may_be_names_(names == Names::passed_over) {}
 
   /// The beginning of the next line that is not empty, or nullptr at the end.
   char const* next() {
+    auto const* const line = next_of_any();
+    if (std::exchange(may_be_names_, false) && line != nullptr && text::is_line_of_names(line)) {
+      has_names_ = true;
+      place_ = text::line_end(line) + 1;
+      return next_of_any();
+    }
+    return line;
+  }
+  /// Whether such a line was passed over.
+  [[nodiscard]] bool has_names() const { return has_names_; }
+  /// The line ends at `p`, or `fail`s.
+  void take_end(char const* p, char const* line, std::string_view wanted) {
+    p = text::skip_blanks(p);
+    if (*p != '\n') fail(line, fmt::format("more than {} in \"{}\"", wanted, text::excerpt(line)));
+    place_ = p + 1;
+  }
+  [[noreturn]] void fail(char const* line, std::string const& reason) const { blocks_.fail(line, reason); }
+  [[nodiscard]] TextBlocks const& blocks() const { return blocks_; }
+
+ private:
+  char const* next_of_any() {
     while (true) {
       if (place_ == end_) {
         auto const block = blocks_.next();
@@ -32,19 +57,12 @@ class Lines {
       place_ = p + 1;
     }
   }
-  /// The line ends at `p`, or `fail`s.
-  void take_end(char const* p, char const* line, std::string_view wanted) {
-    p = text::skip_blanks(p);
-    if (*p != '\n') fail(line, fmt::format("more than {} in \"{}\"", wanted, text::excerpt(line)));
-    place_ = p + 1;
-  }
-  [[noreturn]] void fail(char const* line, std::string const& reason) const { blocks_.fail(line, reason); }
-  [[nodiscard]] TextBlocks const& blocks() const { return blocks_; }
 
- private:
   TextBlocks blocks_;
   char const* place_ = nullptr;
   char const* end_ = nullptr;
+  bool may_be_names_; // the next line
+  bool has_names_ = false;
 };
 
 /// Rows of a table, batch by batch: `Row` parses one line into the batch.
@@ -172,6 +190,12 @@ struct IndicatorRow {
 
 } // namespace
 
+bool has_names_line(std::filesystem::path const& path) {
+  Lines lines(path);
+  static_cast<void>(lines.next());
+  return lines.has_names();
+}
+
 std::int64_t count_text_columns(std::filesystem::path const& path) {
   Lines lines(path);
   auto const* p = lines.next();
@@ -219,7 +243,7 @@ std::vector<std::int64_t> read_text_vertices(std::filesystem::path const& path, 
 }
 
 std::int64_t read_text_count(std::filesystem::path const& path) {
-  Lines lines(path);
+  Lines lines(path, Lines::Names::refused);
   auto const* const line = lines.next();
   if (line == nullptr) lines.blocks().fail_at_end("a number is wanted");
   std::int64_t count = 0;

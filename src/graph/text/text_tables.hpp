@@ -3,7 +3,8 @@
 //
 // Tables of numbers out of lines of text, a vertex a line, as in OGB's node-feat.csv and node-label.csv, and
 // lists of vertices, as in split/NAME/train.csv. Which row a line is depends on all lines before it, so one
-// rank reads the whole file; the other ranks make no stream.
+// rank reads the whole file; the other ranks make no stream. A first line of names (every field begins with a
+// letter, a quote or '_' and is no number) is passed over.
 
 #include "graph/graph_source.hpp"
 
@@ -15,7 +16,10 @@
 
 namespace orthant::graph {
 
-/// Number of comma- or blank-separated fields of the first line; 0 in an empty file.
+/// Whether the file begins with a line of names.
+[[nodiscard]] bool has_names_line(std::filesystem::path const& path);
+
+/// Number of comma- or blank-separated fields of the first line of numbers; 0 if there is none.
 [[nodiscard]] std::int64_t count_text_columns(std::filesystem::path const& path);
 
 /// `num_rows` lines of `num_columns` finite numbers each. Throws UserError "file:line: .." otherwise.

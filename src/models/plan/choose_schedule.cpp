@@ -18,6 +18,15 @@ double step_seconds(pmm::StepPlan const& step, SpmmTimes const& times) {
   return seconds;
 }
 
+double epoch_seconds(graph::StoreFacts const& facts, GcnSettings const& settings, pmm::GridShape const& shape,
+                     SpmmTimes const& times) {
+  auto const plan = plan_gcn(facts, settings);
+  pmm::Coordinates const first; // larger parts come first
+  pmm::StepPlan step(shape, first, sizeof(float));
+  plan_epoch(step, plan, settings, traits_of(facts, shape, first, plan, settings));
+  return step_seconds(step, times);
+}
+
 Schedule choose_schedule(std::string_view word, graph::StoreFacts const& facts, GcnSettings const& settings,
                          pmm::GridShape const& shape, SpmmTimes const& times) {
   if (word != "auto") return parse_schedule(word);
@@ -25,11 +34,7 @@ Schedule choose_schedule(std::string_view word, graph::StoreFacts const& facts, 
   auto const seconds_of = [&](Schedule schedule) {
     auto asked = settings;
     asked.schedule = schedule;
-    auto const plan = plan_gcn(facts, asked);
-    pmm::Coordinates const first; // larger parts come first
-    pmm::StepPlan step(shape, first, sizeof(float));
-    plan_epoch(step, plan, asked, traits_of(facts, shape, first, plan, asked));
-    return step_seconds(step, times);
+    return epoch_seconds(facts, asked, shape, times);
   };
   return seconds_of(Schedule::rows) < seconds_of(Schedule::pmm3d) ? Schedule::rows : Schedule::pmm3d;
 }

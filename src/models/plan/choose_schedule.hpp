@@ -16,6 +16,10 @@ namespace orthant::models {
                                        GcnSettings const& settings, pmm::GridShape const& shape,
                                        SpmmTimes const& times = built_in_spmm_times());
 
+/// step_seconds() of an epoch in the schedule of `settings`, of the rank that has most.
+[[nodiscard]] double epoch_seconds(graph::StoreFacts const& facts, GcnSettings const& settings,
+                                   pmm::GridShape const& shape, SpmmTimes const& times);
+
 /// What the calls and the sparse products of a list cost its rank, in seconds, if a call takes 50 us and 10 GB/s
 /// are sent: a first estimate that is good for comparing schedules and grids alone.
 [[nodiscard]] double step_seconds(pmm::StepPlan const& step, SpmmTimes const& times);

@@ -32,7 +32,7 @@ class StoreTest : public ::testing::Test {
     auto const path = scratch.path() / "graph.h5";
     options.replaces_output = true;
     auto const report = partition(comm, *source, path, options);
-    EXPECT_EQ(report.num_edges_read, static_cast<std::int64_t>(whole.edges.size()));
+    EXPECT_EQ(report.input.num_edges_read, static_cast<std::int64_t>(whole.edges.size()));
 
     auto const store = GraphStore::open(comm, path);
     auto const expected = matrix_of(whole, facts.is_directed, facts.is_weighted);

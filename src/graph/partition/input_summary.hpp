@@ -1,0 +1,39 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a user would want to know of a graph before training on it: what became of its edges, which vertices
+// nothing is known of, which classes nobody has.
+
+#include "graph/graph_source.hpp"
+#include "graph/store/store_format.hpp"
+#include "runtime/comm/communicator.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace orthant::graph {
+
+struct InputSummary {
+  std::int64_t num_edges_read = 0;
+  std::int64_t num_dropped_loops = 0; // self loops that EdgeRules drop
+  std::int64_t num_merged = 0;        // listings of an edge beyond the first; of its reverse, too, if undirected
+  std::int64_t num_isolated = 0;      // vertices without an edge to another one
+  /// Vertex 0 is one of few that are isolated, and the last vertex is not, as if ids began at 1.
+  bool seems_to_begin_at_1 = false;
+  std::int64_t num_empty_classes = 0; // that no vertex has
+  std::vector<std::int64_t> empty_classes; // the first few of them
+};
+
+/// num_isolated and seems_to_begin_at_1. `degrees`: of balanced_range(N, size, rank). Collective.
+void summarize_degrees(runtime::Communicator const& comm, std::span<std::int64_t const> degrees,
+                       InputSummary& summary);
+
+/// The empty classes, by reading all labels once; of more than 2^24 classes none are named. Collective.
+void summarize_labels(runtime::Communicator const& comm, GraphSource const& source, InputSummary& summary);
+
+/// Lines for people, each with a name and then what is said.
+[[nodiscard]] std::string format_summary(InputSummary const& summary, StoreFacts const& facts);
+
+} // namespace orthant::graph
