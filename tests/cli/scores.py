@@ -47,12 +47,39 @@ def scores_of(labels, predictions, several):
     return sum(f1 for f1, _, _ in parts) / len(parts), sum(n for _, n, _ in parts) / sum(d for _, _, d in parts), majority / count
 
 
+def area(pairs):
+    """Of (label, score): the share of pairs of a 1 and a 0 in which the 1 has the larger score, ties half; None without such pairs."""
+    ones, zeros = ([score for label, score in pairs if label == kind] for kind in (1, 0))
+    wins = sum((a > b) + (a == b) / 2 for a in ones for b in zeros)
+    return wins / (len(ones) * len(zeros)) if ones and zeros else None
+
+
+def require_areas(record, parts, labels, scores, several):
+    """ROC-AUC, one class against the rest, on the mean of the classes that some have and some have not."""
+    for split, rows in parts.items():
+        columns = range(len(scores[0]))
+        known = [[(labels[v][c] if several else int(labels[v] == c), scores[v][c]) for v in rows if not several or labels[v][c] >= 0]
+                 for c in columns]
+        areas = [found for found in map(area, known) if found is not None]
+        check((f"{split}_roc_auc" in record) == bool(areas), f"ROC-AUC of {split}: {areas}")
+        if areas:
+            near([record[f"{split}_roc_auc"]], [sum(areas) / len(areas)], f"ROC-AUC of {split}")
+
+
 def evaluated(ranks, scratch, store, weights, place):
     """The record of an evaluation, what it prints, and the classes."""
     metrics, path = os.path.join(scratch, "m.jsonl"), os.path.join(scratch, "p.npy")
     done = expect_success(ranks, ["evaluate", "--graph", store, "--weights", weights, "--compute-dtype", "fp64", "--grid", place[0],
                                   "--schedule", place[1], "--metrics", metrics, "--predictions", path, "--force"])
     return events_of(metrics)[-1], done.stdout, read_npy(path)[1]
+
+
+def probabilities(ranks, scratch, store, weights, classes):
+    path = os.path.join(scratch, "q.npy")
+    expect_success(ranks, ["evaluate", "--graph", store, "--weights", weights, "--compute-dtype", "fp64", "--predictions", path,
+                           "--probabilities", "--force"])
+    numbers = read_npy(path)[1]
+    return [numbers[place:place + classes] for place in range(0, len(numbers), classes)]
 
 
 def require_scores(record, text, parts, labels, predictions, several):
@@ -80,6 +107,7 @@ def one_class(ranks):
             for place in PLACES[ranks]:
                 record, text, predictions = evaluated(ranks, scratch, store, weights, place)
                 require_scores(record, text, parts, labels, predictions, several=False)
+                require_areas(record, parts, labels, probabilities(ranks, scratch, store, weights, 2), several=False)
 
 
 def several_classes(ranks):
@@ -100,7 +128,9 @@ def several_classes(ranks):
         for place in PLACES[ranks]:
             record, text, found = evaluated(ranks, scratch, store, weights, place)
             predictions = [found[classes * v:classes * (v + 1)] for v in range(count)]
-            require_scores(record, text, {"train": range(20), "val": range(20, 30), "test": range(30, 40)}, labels, predictions, True)
+            parts = {"train": range(20), "val": range(20, 30), "test": range(30, 40)}
+            require_scores(record, text, parts, labels, predictions, True)
+            require_areas(record, parts, labels, probabilities(ranks, scratch, store, weights, classes), True)
         expect_mistake(ranks, ["train", "--graph", store, "--class-weights", "balanced"], r"--class-weights balanced needs one class per vertex")
 
 

@@ -7,6 +7,7 @@
 #include "cli/training/memory_check.hpp"
 #include "cli/training/scores_text.hpp"
 #include "cli/training/train_full.hpp"
+#include "models/core/roc_auc.hpp"
 #include "models/core/vertex_loss.hpp"
 #include "models/files/gcn_weights.hpp"
 #include "models/files/prediction_file.hpp"
@@ -14,6 +15,7 @@
 #include "models/training/training_run.hpp"
 #include "runtime/files/staged_file.hpp"
 
+#include <array>
 #include <cstdio>
 
 namespace orthant::cli {
@@ -70,19 +72,26 @@ void require_layer(models::WeightsFacts const& weights, EvaluateOptions const& o
                         last, weights.head_classes ? ", of which the last is the head" : "");
 }
 
-void report(Context& context, models::Scores const& scores) {
+/// By split; none if no class of it can be judged.
+using Areas = std::array<std::optional<double>, models::num_splits>;
+
+void report(Context& context, models::Scores const& scores, Areas const& areas) {
   auto record = scores_json(scores);
+  for (std::size_t s = 0; s < areas.size(); ++s)
+    if (areas[s]) record[std::array{"train_roc_auc", "val_roc_auc", "test_roc_auc"}[s]] = *areas[s];
   record["train_loss"] = scores[0].loss;
   record["val_loss"] = scores[1].loss;
   record["test_loss"] = scores[2].loss;
   context.metrics.write("evaluate", record);
   if (!context.world().is_root()) return;
-  std::string text = fmt::format("{:<10}{:>10}{:>12}{:>10}{:>10}{:>10}\n", "split", "accuracy", "loss",
-                                 "vertices", "macro-F1", "micro-F1");
+  std::string text = fmt::format("{:<10}{:>10}{:>12}{:>10}{:>10}{:>10}{:>10}\n", "split", "accuracy", "loss",
+                                 "vertices", "macro-F1", "micro-F1", "ROC-AUC");
   for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test}) {
     auto const& score = scores[static_cast<std::size_t>(split)];
-    text += fmt::format("{:<10}{:>10.4f}{:>12.6f}{:>10}{:>10.4f}{:>10.4f}\n", graph::name_of(split),
-                        score.accuracy(), score.loss, score.num_counted, score.macro_f1, score.micro_f1);
+    auto const& area = areas[static_cast<std::size_t>(split)];
+    text += fmt::format("{:<10}{:>10.4f}{:>12.6f}{:>10}{:>10.4f}{:>10.4f}{:>10}\n", graph::name_of(split),
+                        score.accuracy(), score.loss, score.num_counted, score.macro_f1, score.micro_f1,
+                        area ? fmt::format("{:.4f}", *area) : std::string("-"));
   }
   text += majority_text(scores);
   std::fputs(text.c_str(), stdout);
@@ -126,7 +135,7 @@ void evaluate(EvaluateOptions const& options, Context& context) {
         options.embeddings ? &model.output_of_layer(static_cast<std::size_t>(*options.embeddings)) : nullptr;
     models::write_predictions(grid, store, logits, options.probabilities, embeddings, options.predictions);
   }
-  report(context, scores);
+  report(context, scores, models::roc_auc(grid, store, logits));
 }
 
 int run(EvaluateOptions const& options, Context& context) {
