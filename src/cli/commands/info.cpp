@@ -7,13 +7,22 @@
 #include "cli/machine/blas_core.hpp"
 #include "graph/partition/estimate.hpp"
 #include "graph/store/store_reader.hpp"
+#include "models/checkpoint/checkpoint_file.hpp"
+#include "models/files/gcn_weights.hpp"
 #include "runtime/comm/collectives.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/files/hdf5_file.hpp"
 #include "runtime/machine/binding.hpp"
 
 #include <cstdio>
 #include <filesystem>
+#include <fmt/ranges.h>
+#include <functional>
 #include <iterator>
+#include <numeric>
 #include <set>
+#include <span>
+#include <string_view>
 
 namespace orthant::cli {
 namespace {
@@ -85,6 +94,93 @@ void describe_store(Context& context, InfoOptions const& options) {
   std::fflush(stdout);
 }
 
+std::string widths_text(models::WeightsFacts const& facts) {
+  auto widths = facts.widths;
+  if (facts.projected_features) widths.insert(widths.begin(), *facts.projected_features);
+  if (facts.head_classes) widths.push_back(*facts.head_classes);
+  return fmt::format("{}{}{}", fmt::join(widths, "-"), facts.projected_features ? ", of which the first is a projection" : "",
+                     facts.head_classes ? ", of which the last is a head" : "");
+}
+
+/// The model, and its arrays one per line; rank 0's file.
+std::string describe_weights(std::string const& path, models::WeightsFacts const& facts) {
+  auto const file = runtime::Hdf5File::open(path);
+  std::string text;
+  auto const out = std::back_inserter(text);
+  fmt::format_to(out, "model       {}, {} layers {}\n",
+                 file.contains_attribute("/", "model") ? file.read_text("/", "model") : "gcn (not recorded)",
+                 facts.widths.size() - 1, widths_text(facts));
+  fmt::format_to(out, "parts       bias {}, norm {}, residual {}, feature norm {}{}\n", facts.has_bias ? "yes" : "no",
+                 facts.norm == models::Norm::rms ? "rms" : "none", facts.has_residuals ? "yes" : "no",
+                 !facts.feature_norm                               ? "not recorded"
+                 : *facts.feature_norm == models::FeatureNorm::row ? "row"
+                                                                   : "none",
+                 facts.has_features ? ", trained features" : "");
+  if (file.contains_attribute("/", "dense_libraries"))
+    fmt::format_to(out, "multiplied  by {}\n", file.read_text("/", "dense_libraries"));
+  std::int64_t num_numbers = 0;
+  std::string arrays;
+  for (auto const& name : file.array_names()) {
+    constexpr std::string_view group = "/parameters/";
+    if (!name.starts_with(group)) continue;
+    auto const extents = file.extents(name);
+    num_numbers += std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
+    arrays += fmt::format("  {:<20}{}{}\n", name.substr(group.size()), fmt::join(extents, " x "),
+                          file.type(name) == runtime::Hdf5Type::float64 ? ", float64" : ", float32");
+  }
+  fmt::format_to(out, "parameters  {} numbers\n{}", num_numbers, arrays);
+  return text;
+}
+
+std::string describe_checkpoint(models::CheckpointFacts const& facts) {
+  auto const& progress = facts.progress;
+  auto const of_split = [](models::Scores const& scores, graph::Split split) {
+    return scores[static_cast<std::size_t>(split)].accuracy();
+  };
+  std::string text;
+  auto const out = std::back_inserter(text);
+  fmt::format_to(out, "checkpoint  of the training {}, {} steps of the optimizer\n", facts.training, facts.num_steps);
+  fmt::format_to(out, "next        epoch {}, step {}; the last whole epoch had the loss {:.6f}\n", progress.epoch,
+                 progress.step + 1, progress.last_loss);
+  if (progress.best.epoch > 0)
+    fmt::format_to(out, "best        epoch {}, accuracy valid {:.4f}, test {:.4f}\n", progress.best.epoch,
+                   of_split(progress.best.scores, graph::Split::valid), of_split(progress.best.scores, graph::Split::test));
+  text += "which must stay the same:\n";
+  for (auto const& part : facts.identity)
+    fmt::format_to(out, "  {:<28}{}\n", part.name, part.value);
+  return text;
+}
+
+/// What the file is, by its arrays; rank 0 looks.
+enum class Content : std::int64_t { store, weights, checkpoint };
+
+Content content_of(runtime::Communicator const& world, std::string const& path) {
+  auto content = runtime::together(world, [&] {
+    if (!world.is_root()) return std::int64_t{0};
+    auto const file = runtime::Hdf5File::open(path);
+    auto const is_model = file.contains("/parameters/layer0.weight");
+    return static_cast<std::int64_t>(!is_model                          ? Content::store
+                                     : file.contains("/facts_crc32") ? Content::checkpoint
+                                                                        : Content::weights);
+  });
+  runtime::broadcast(runtime::host, world, std::span(&content, 1), 0);
+  return static_cast<Content>(content);
+}
+
+void describe_model(Context& context, InfoOptions const& options, Content content) {
+  auto const& world = context.world();
+  std::string text =
+      fmt::format("file        {}, {}\n", options.file,
+                  graph::bytes_text(static_cast<std::int64_t>(std::filesystem::file_size(options.file))));
+  if (content == Content::checkpoint) text += describe_checkpoint(models::read_checkpoint_facts(world, options.file));
+  auto const facts = models::read_weights_facts(world, options.file);
+  auto const of_weights = runtime::together(
+      world, [&] { return world.is_root() ? describe_weights(options.file, facts) : std::string(); });
+  if (!world.is_root()) return;
+  std::fputs((text + of_weights).c_str(), stdout);
+  std::fflush(stdout);
+}
+
 int run(InfoOptions const& options, Context& context) {
   if (options.file.empty()) {
     if (options.verify) runtime::throw_user("info: --verify needs the file to check");
@@ -93,7 +189,15 @@ int run(InfoOptions const& options, Context& context) {
     describe_job(context);
     return runtime::exit_done;
   }
-  describe_store(context, options);
+  auto const content = content_of(context.world(), options.file);
+  if (content == Content::store) {
+    describe_store(context, options);
+    return runtime::exit_done;
+  }
+  if (options.verify)
+    runtime::throw_user("info: --verify checks stores, and '{}' holds weights; train --resume checks checkpoints",
+                        options.file);
+  describe_model(context, options, content);
   return runtime::exit_done;
 }
 
@@ -103,7 +207,7 @@ std::unique_ptr<Command> make_info() {
   auto command =
       std::make_unique<Command>("info", "Show build, backends, devices and bindings, or what is in a file");
   auto const options = std::make_shared<InfoOptions>();
-  command->input("file", options->file, "Store or weights to describe");
+  command->input("file", options->file, "Store, weights or checkpoint to describe");
   command->flag("--verify", options->verify,
                 "Check all of the file, too: checksums, and what its arrays say of each other");
   command->set_needs_device(false);
