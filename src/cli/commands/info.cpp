@@ -19,10 +19,12 @@
 #include <fmt/ranges.h>
 #include <functional>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace orthant::cli {
 namespace {
@@ -98,8 +100,19 @@ std::string widths_text(models::WeightsFacts const& facts) {
   auto widths = facts.widths;
   if (facts.projected_features) widths.insert(widths.begin(), *facts.projected_features);
   if (facts.head_classes) widths.push_back(*facts.head_classes);
-  return fmt::format("{}{}{}", fmt::join(widths, "-"), facts.projected_features ? ", of which the first is a projection" : "",
+  return fmt::format("{}{}{}", fmt::join(widths, "-"),
+                     facts.projected_features ? ", of which the first is a projection" : "",
                      facts.head_classes ? ", of which the last is a head" : "");
+}
+
+/// Of {"oneDNN 2.6.3":[..],"OpenBLAS":[..]} the names; any other text as it is.
+std::string names_of_libraries(std::string const& text) {
+  auto const json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return text;
+  std::vector<std::string> names;
+  for (auto const& [name, cases] : json.items())
+    names.push_back(name);
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 /// The model, and its arrays one per line; rank 0's file.
@@ -110,14 +123,15 @@ std::string describe_weights(std::string const& path, models::WeightsFacts const
   fmt::format_to(out, "model       {}, {} layers {}\n",
                  file.contains_attribute("/", "model") ? file.read_text("/", "model") : "gcn (not recorded)",
                  facts.widths.size() - 1, widths_text(facts));
-  fmt::format_to(out, "parts       bias {}, norm {}, residual {}, feature norm {}{}\n", facts.has_bias ? "yes" : "no",
-                 facts.norm == models::Norm::rms ? "rms" : "none", facts.has_residuals ? "yes" : "no",
+  fmt::format_to(out, "parts       bias {}, norm {}, residual {}, feature norm {}{}\n",
+                 facts.has_bias ? "yes" : "no", facts.norm == models::Norm::rms ? "rms" : "none",
+                 facts.has_residuals ? "yes" : "no",
                  !facts.feature_norm                               ? "not recorded"
                  : *facts.feature_norm == models::FeatureNorm::row ? "row"
                                                                    : "none",
                  facts.has_features ? ", trained features" : "");
   if (file.contains_attribute("/", "dense_libraries"))
-    fmt::format_to(out, "multiplied  by {}\n", file.read_text("/", "dense_libraries"));
+    fmt::format_to(out, "multiplied  by {}\n", names_of_libraries(file.read_text("/", "dense_libraries")));
   std::int64_t num_numbers = 0;
   std::string arrays;
   for (auto const& name : file.array_names()) {
@@ -139,15 +153,17 @@ std::string describe_checkpoint(models::CheckpointFacts const& facts) {
   };
   std::string text;
   auto const out = std::back_inserter(text);
-  fmt::format_to(out, "checkpoint  of the training {}, {} steps of the optimizer\n", facts.training, facts.num_steps);
-  fmt::format_to(out, "next        epoch {}, step {}; the last whole epoch had the loss {:.6f}\n", progress.epoch,
-                 progress.step + 1, progress.last_loss);
+  fmt::format_to(out, "checkpoint  of the training {}, {} steps of the optimizer\n", facts.training,
+                 facts.num_steps);
+  fmt::format_to(out, "next        epoch {}, step {}; the last whole epoch had the loss {:.6f}\n",
+                 progress.epoch, progress.step + 1, progress.last_loss);
   if (progress.best.epoch > 0)
     fmt::format_to(out, "best        epoch {}, accuracy valid {:.4f}, test {:.4f}\n", progress.best.epoch,
-                   of_split(progress.best.scores, graph::Split::valid), of_split(progress.best.scores, graph::Split::test));
+                   of_split(progress.best.scores, graph::Split::valid),
+                   of_split(progress.best.scores, graph::Split::test));
   text += "which must stay the same:\n";
   for (auto const& part : facts.identity)
-    fmt::format_to(out, "  {:<28}{}\n", part.name, part.value);
+    fmt::format_to(out, "  {:<29}{}\n", part.name, part.value);
   return text;
 }
 
@@ -159,9 +175,9 @@ Content content_of(runtime::Communicator const& world, std::string const& path) 
     if (!world.is_root()) return std::int64_t{0};
     auto const file = runtime::Hdf5File::open(path);
     auto const is_model = file.contains("/parameters/layer0.weight");
-    return static_cast<std::int64_t>(!is_model                          ? Content::store
+    return static_cast<std::int64_t>(!is_model                       ? Content::store
                                      : file.contains("/facts_crc32") ? Content::checkpoint
-                                                                        : Content::weights);
+                                                                     : Content::weights);
   });
   runtime::broadcast(runtime::host, world, std::span(&content, 1), 0);
   return static_cast<Content>(content);
@@ -172,7 +188,8 @@ void describe_model(Context& context, InfoOptions const& options, Content conten
   std::string text =
       fmt::format("file        {}, {}\n", options.file,
                   graph::bytes_text(static_cast<std::int64_t>(std::filesystem::file_size(options.file))));
-  if (content == Content::checkpoint) text += describe_checkpoint(models::read_checkpoint_facts(world, options.file));
+  if (content == Content::checkpoint)
+    text += describe_checkpoint(models::read_checkpoint_facts(world, options.file));
   auto const facts = models::read_weights_facts(world, options.file);
   auto const of_weights = runtime::together(
       world, [&] { return world.is_root() ? describe_weights(options.file, facts) : std::string(); });
@@ -195,8 +212,9 @@ int run(InfoOptions const& options, Context& context) {
     return runtime::exit_done;
   }
   if (options.verify)
-    runtime::throw_user("info: --verify checks stores, and '{}' holds weights; train --resume checks checkpoints",
-                        options.file);
+    runtime::throw_user(
+        "info: --verify checks stores, and '{}' holds weights; train --resume checks checkpoints",
+        options.file);
   describe_model(context, options, content);
   return runtime::exit_done;
 }

@@ -82,7 +82,8 @@ std::string names_text(std::vector<std::string> const& names) {
   return fmt::format("{}{}", fmt::join(shown, ", "), rest > 0 ? fmt::format(" and {} more", rest) : "");
 }
 
-void announce(graph::GraphFacts const& facts, graph::InputFiles const& files, graph::Estimate const& estimate) {
+void announce(graph::GraphFacts const& facts, graph::InputFiles const& files,
+              graph::Estimate const& estimate) {
   auto const edges = estimate.num_edges < 0 ? std::string("edges not counted yet")
                                             : fmt::format("{} edges", estimate.num_edges);
   print(fmt::format("graph        {}: {} vertices, {}\n", facts.name, facts.num_vertices, edges));
@@ -116,7 +117,8 @@ std::string times_text(graph::PartitionReport const& report, double opening, dou
     hundredths += rounded;
     text += fmt::format("{}{} {:.2f}", text.empty() ? "" : ", ", name, static_cast<double>(rounded) / 100);
   }
-  return fmt::format("seconds      {:.2f}: {}; {:.2f} million edges/s\n", static_cast<double>(hundredths) / 100, text,
+  return fmt::format("seconds      {:.2f}: {}; {:.2f} million edges/s\n",
+                     static_cast<double>(hundredths) / 100, text,
                      static_cast<double>(report.input.num_edges_read) / total / 1e6);
 }
 
@@ -136,15 +138,16 @@ std::string recommendation(graph::PartitionReport const& report) {
   auto const& facts = report.facts;
   if (facts.num_features == 0 || facts.num_classes == 0 || !facts.has_split || facts.split_sizes[0] == 0)
     return "recommended  nothing: train needs features, labels and a split\n";
-  std::string text = "recommended  what train takes by itself (--grid auto --schedule auto, three layers, 128 wide)\n";
+  std::string text =
+      "recommended  what train takes by itself (--grid auto --schedule auto, three layers, 128 wide)\n";
   auto const settings = model_of(TrainOptions{});
   auto is_any_rows = false;
   for (auto const num_ranks : {1, 2, 4, 8, 16, 64}) {
     auto const shape = pmm::near_cubic(num_ranks);
     auto const schedule = models::choose_schedule("auto", facts, settings, shape);
     is_any_rows = is_any_rows || schedule == models::Schedule::rows;
-    text += fmt::format("  {:>4} rank{} --grid {} --schedule {}\n", num_ranks, num_ranks == 1 ? ": " : "s:",
-                        shape.to_string(), models::name_of(schedule));
+    text += fmt::format("  {:>4} rank{} --grid {} --schedule {}\n", num_ranks,
+                        num_ranks == 1 ? ": " : "s:", shape.to_string(), models::name_of(schedule));
   }
   auto const order = best_order(*report.statistics, is_any_rows);
   if (facts.permutation != order)
@@ -219,8 +222,7 @@ int run(PartitionOptions const& options, Context& context) {
   };
   auto const report = graph::partition(world, *source, options.output, how);
   bar.reset();
-  if (world.is_root())
-    summarize(report, options.output, times_text(report, opening, MPI_Wtime() - begin));
+  if (world.is_root()) summarize(report, options.output, times_text(report, opening, MPI_Wtime() - begin));
   return runtime::exit_done;
 }
 
@@ -264,9 +266,10 @@ std::unique_ptr<Command> make_partition() {
   command->option("--metis", options->metis, "Also write METIS's assignment to this many parts",
                   whole_number(0, std::numeric_limits<std::int32_t>::max()));
   command->option("--seed", options->seed, "Seed of all randomness", whole_number(0));
-  command->flag("--stats", options->stats,
-                "Print degrees, balance of each order for both schedules, needed rows, halo volumes, and at the end "
-                "the grids and schedules that train takes by itself");
+  command->flag(
+      "--stats", options->stats,
+      "Print degrees, balance of each order for both schedules, needed rows, halo volumes, and at the end "
+      "the grids and schedules that train takes by itself");
   add_force_memory_option(*command, options->force_memory);
   command->set_needs_device(false);
   command->set_run([options](Context& context) { return run(*options, context); });

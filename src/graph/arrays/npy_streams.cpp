@@ -349,7 +349,8 @@ std::vector<std::int64_t> read_npy_mask(NpyArray array, Share share) {
     auto const member = members[static_cast<std::size_t>(vertex - rows.begin)];
     if (member != 0 && member != 1)
       throw_user("{}: {} at element {} (byte {}) is neither 0 nor 1; a list of vertices is called {}",
-                 array.name(), member, vertex, array.byte_of(vertex), "train_idx.npy, valid_idx.npy, test_idx.npy");
+                 array.name(), member, vertex, array.byte_of(vertex),
+                 "train_idx.npy, valid_idx.npy, test_idx.npy");
     if (member == 1) vertices.push_back(vertex);
   }
   return vertices;

@@ -22,12 +22,13 @@ std::string plural(std::int64_t count, char const* one, char const* many) {
 std::string describe_labels(InputSummary const& summary, StoreFacts const& facts) {
   if (facts.label_kind == LabelKind::none) return "none\n";
   auto text = fmt::format("{} classes{}, {} of {} vertices labelled", facts.num_classes,
-                          facts.label_kind == LabelKind::multi ? ", several per vertex" : "", facts.num_labelled,
-                          facts.num_vertices);
+                          facts.label_kind == LabelKind::multi ? ", several per vertex" : "",
+                          facts.num_labelled, facts.num_vertices);
   if (summary.num_empty_classes > 0) {
     auto const rest = summary.num_empty_classes - static_cast<std::int64_t>(summary.empty_classes.size());
     text += fmt::format("; no vertex has {} {}{}", summary.num_empty_classes == 1 ? "class" : "the classes",
-                        fmt::join(summary.empty_classes, ", "), rest > 0 ? fmt::format(" and {} more", rest) : "");
+                        fmt::join(summary.empty_classes, ", "),
+                        rest > 0 ? fmt::format(" and {} more", rest) : "");
   }
   return text + '\n';
 }
@@ -35,24 +36,28 @@ std::string describe_labels(InputSummary const& summary, StoreFacts const& facts
 std::string describe_split(StoreFacts const& facts) {
   if (!facts.has_split) return "none\n";
   auto const& [train, valid, test] = facts.split_sizes;
-  return fmt::format("{}: train {}, valid {}, test {}; {} vertices in none\n", facts.split_name, train, valid, test,
-                     facts.num_vertices - train - valid - test);
+  return fmt::format("{}: train {}, valid {}, test {}; {} vertices in none\n", facts.split_name, train, valid,
+                     test, facts.num_vertices - train - valid - test);
 }
 
 } // namespace
 
 void summarize_degrees(runtime::Communicator const& comm, std::span<std::int64_t const> degrees,
                        InputSummary& summary) {
-  auto const first = runtime::all_reduced(
-      comm, std::int64_t{comm.rank() == 0 && !degrees.empty() && degrees.front() == 0}, runtime::Reduction::max);
+  auto const first =
+      runtime::all_reduced(comm, std::int64_t{comm.rank() == 0 && !degrees.empty() && degrees.front() == 0},
+                           runtime::Reduction::max);
   // The last vertex is the last of the last rank that has any.
-  auto const last_owner = runtime::all_reduced(comm, degrees.empty() ? -1 : std::int64_t{comm.rank()}, runtime::Reduction::max);
-  auto const last = runtime::all_reduced(
-      comm, std::int64_t{comm.rank() == last_owner && degrees.back() > 0}, runtime::Reduction::max);
-  summary.num_isolated = runtime::all_reduced(comm, static_cast<std::int64_t>(std::ranges::count(degrees, 0)));
+  auto const last_owner =
+      runtime::all_reduced(comm, degrees.empty() ? -1 : std::int64_t{comm.rank()}, runtime::Reduction::max);
+  auto const last = runtime::all_reduced(comm, std::int64_t{comm.rank() == last_owner && degrees.back() > 0},
+                                         runtime::Reduction::max);
+  summary.num_isolated =
+      runtime::all_reduced(comm, static_cast<std::int64_t>(std::ranges::count(degrees, 0)));
   auto const num_vertices = runtime::all_reduced(comm, static_cast<std::int64_t>(degrees.size()));
   constexpr std::int64_t few = 10; // a tenth
-  summary.seems_to_begin_at_1 = first == 1 && last == 1 && summary.num_isolated <= std::max<std::int64_t>(1, num_vertices / few);
+  summary.seems_to_begin_at_1 =
+      first == 1 && last == 1 && summary.num_isolated <= std::max<std::int64_t>(1, num_vertices / few);
 }
 
 void summarize_labels(runtime::Communicator const& comm, GraphSource const& source, InputSummary& summary) {
@@ -63,7 +68,8 @@ void summarize_labels(runtime::Communicator const& comm, GraphSource const& sour
   std::vector<std::int64_t> counts(num_classes);
   runtime::together(comm, [&] {
     auto const rows_at_once = std::max<std::int64_t>(1, (std::int64_t{1} << 20) / facts.num_classes);
-    auto const stream = source.labels(facts.label_kind == LabelKind::single ? std::int64_t{1} << 16 : rows_at_once);
+    auto const stream =
+        source.labels(facts.label_kind == LabelKind::single ? std::int64_t{1} << 16 : rows_at_once);
     for (LabelBatch batch; stream->next(batch);) {
       for (auto const label : batch.classes)
         if (label >= 0) ++counts[static_cast<std::size_t>(label)];
@@ -75,7 +81,8 @@ void summarize_labels(runtime::Communicator const& comm, GraphSource const& sour
   for (std::size_t c = 0; c < num_classes; ++c) {
     if (counts[c] > 0) continue;
     ++summary.num_empty_classes;
-    if (summary.empty_classes.size() < most_named) summary.empty_classes.push_back(static_cast<std::int64_t>(c));
+    if (summary.empty_classes.size() < most_named)
+      summary.empty_classes.push_back(static_cast<std::int64_t>(c));
   }
 }
 
@@ -86,10 +93,12 @@ std::string format_summary(InputSummary const& summary, StoreFacts const& facts)
                  plural(summary.num_merged, "repeat", "repeats"),
                  facts.is_symmetric ? " (an edge and its reverse are one)" : "",
                  plural(facts.num_self_loops, "self loop", "self loops"),
-                 summary.num_dropped_loops > 0 ? fmt::format(" ({} dropped)", summary.num_dropped_loops) : "");
+                 summary.num_dropped_loops > 0 ? fmt::format(" ({} dropped)", summary.num_dropped_loops)
+                                               : "");
   fmt::format_to(out, "vertices     {}, {} isolated\n", facts.num_vertices, summary.num_isolated);
   if (summary.seems_to_begin_at_1)
-    text += "warning      vertex 0 has no edge: if ids of edges begin at 1, subtract 1 from them; features, labels "
+    text += "warning      vertex 0 has no edge: if ids of edges begin at 1, subtract 1 from them; features, "
+            "labels "
             "and splits count vertices from 0\n";
   text += "features     ";
   text += facts.feature_kind == FeatureKind::none

@@ -18,11 +18,11 @@ namespace orthant::graph {
 struct InputSummary {
   std::int64_t num_edges_read = 0;
   std::int64_t num_dropped_loops = 0; // self loops that EdgeRules drop
-  std::int64_t num_merged = 0;        // listings of an edge beyond the first; of its reverse, too, if undirected
-  std::int64_t num_isolated = 0;      // vertices without an edge to another one
+  std::int64_t num_merged = 0;   // listings of an edge beyond the first; of its reverse, too, if undirected
+  std::int64_t num_isolated = 0; // vertices without an edge to another one
   /// Vertex 0 is one of few that are isolated, and the last vertex is not, as if ids began at 1.
   bool seems_to_begin_at_1 = false;
-  std::int64_t num_empty_classes = 0; // that no vertex has
+  std::int64_t num_empty_classes = 0;      // that no vertex has
   std::vector<std::int64_t> empty_classes; // the first few of them
 };
 

@@ -152,8 +152,7 @@ void choose_split(Path const& folder, std::string const& wanted, GraphFiles& fil
     else if (!names.empty())
       name = names.front();
   } else if (!is_listed(name)) {
-    bool const is_npy_split =
-        has_arrays && !files.meta.splits.empty() && files.meta.splits.front() == name;
+    bool const is_npy_split = has_arrays && !files.meta.splits.empty() && files.meta.splits.front() == name;
     if (!is_npy_split)
       throw_user("{} has no split \"{}\"; it has {}", folder.string(), name,
                  names.empty() ? std::string("none") : fmt::format("{}", fmt::join(names, ", ")));

@@ -140,8 +140,8 @@ void Opener::read_array_topology() {
     auto const& shape = weights.shape();
     bool const has_columns = shape.size() == 2 && shape[0] == parts.edges.num_edges && shape[1] != 1;
     if (has_columns && files.edge_weights->filename() == "edge_attr.npy") { // features of edges
-      notes.push_back(fmt::format("edge_attr.npy has {} columns and is not used: an edge takes one weight",
-                                  shape[1]));
+      notes.push_back(
+          fmt::format("edge_attr.npy has {} columns and is not used: an edge takes one weight", shape[1]));
       files.edge_weights.reset();
       parts.edges.is_weighted = false;
     } else if (shape.size() > 2 || weights.num_elements() != parts.edges.num_edges || has_columns) {

@@ -87,7 +87,8 @@ InputFiles Opener::describe_files() const {
       result.notes.push_back(path.filename().string() + " begins with a line of names, which is passed over");
     result.read.push_back(is_folder ? path.lexically_relative(root).string() : path.filename().string());
     // Those outside belong to somebody else.
-    for (auto folder = path.parent_path(); folder.string().size() > root.string().size(); folder = folder.parent_path())
+    for (auto folder = path.parent_path(); folder.string().size() > root.string().size();
+         folder = folder.parent_path())
       folders.insert(folder);
   }
   if (!is_folder) return result;

@@ -22,8 +22,8 @@ constexpr std::int8_t is_unknown = -1;
 struct ScoredBlock {
   std::size_t num_rows = 0;
   runtime::Range classes;
-  std::vector<double> scores;       // [rows x classes]
-  std::vector<std::int8_t> has_it;  // [rows x classes] 1, 0 or is_unknown
+  std::vector<double> scores;      // [rows x classes]
+  std::vector<std::int8_t> has_it; // [rows x classes] 1, 0 or is_unknown
   std::array<std::vector<std::uint8_t>, 3> masks;
 };
 
@@ -40,7 +40,8 @@ void softmax(pmm::ProcessGrid const& grid, pmm::AxisSet column_axes, ScoredBlock
   if (column_axes != pmm::AxisSet())
     runtime::all_reduce(runtime::host, grid.over(column_axes), std::span(largest), runtime::Reduction::max);
   for_each([&](std::size_t i, double& score) { sums[i] += score = std::exp(score - largest[i]); });
-  if (column_axes != pmm::AxisSet()) runtime::all_reduce(runtime::host, grid.over(column_axes), std::span(sums));
+  if (column_axes != pmm::AxisSet())
+    runtime::all_reduce(runtime::host, grid.over(column_axes), std::span(sums));
   for_each([&](std::size_t i, double& score) { score /= sums[i]; });
 }
 
@@ -123,7 +124,8 @@ ScoredBlock read_block(pmm::ProcessGrid const& grid, graph::GraphStore const& st
     for (std::size_t i = 0; i < block.num_rows; ++i)
       for (std::size_t j = 0; j < width; ++j) {
         auto const label = block.classes.begin + static_cast<std::int64_t>(j);
-        block.has_it[i * width + j] = labels[i] < 0 ? is_unknown : static_cast<std::int8_t>(labels[i] == label);
+        block.has_it[i * width + j] =
+            labels[i] < 0 ? is_unknown : static_cast<std::int8_t>(labels[i] == label);
       }
   });
   if (is_single) softmax(grid, logits.placement().layout.columns, block);
