@@ -2,8 +2,10 @@
 #include "runtime/suggestion.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <numeric>
+#include <utility>
 
 namespace orthant::runtime {
 namespace {
@@ -14,6 +16,18 @@ std::string normal_form(std::string_view word) {
     text += character == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(character)));
   return text;
 }
+
+/// What other programs for graphs and networks call an option.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 23> other_names{{
+    {"batch-size", "batch"},      {"train-batch-size", "batch"}, {"learning-rate", "lr"},
+    {"wd", "weight-decay"},       {"l2", "weight-decay"},        {"hidden-channels", "hidden"},
+    {"hidden-dim", "hidden"},     {"hidden-size", "hidden"},     {"hidden-feats", "hidden"},
+    {"num-hidden", "hidden"},     {"n-hidden", "hidden"},        {"num-layers", "layers"},
+    {"n-layers", "layers"},       {"num-epochs", "epochs"},      {"n-epochs", "epochs"},
+    {"max-epochs", "epochs"},     {"drop-rate", "dropout"},      {"optim", "optimizer"},
+    {"random-seed", "seed"},      {"grad-clip", "clip-norm"},    {"early-stopping", "patience"},
+    {"eval-steps", "eval-every"}, {"log-steps", "log-every"},
+}};
 
 } // namespace
 
@@ -40,6 +54,10 @@ std::size_t edit_distance(std::string_view x, std::string_view y) {
 std::optional<std::string> detail::closest_match(std::string_view word,
                                                  std::vector<std::string_view> const& candidates) {
   auto const wanted = normal_form(word);
+  for (auto const& [other, name] : other_names)
+    if (other == wanted)
+      for (auto const candidate : candidates)
+        if (normal_form(candidate) == name) return std::string(candidate);
   std::optional<std::string> best;
   double best_share = 1; // of letters that differ
   for (auto const candidate : candidates) {

@@ -21,7 +21,7 @@ namespace detail {
                                                        std::vector<std::string_view> const& candidates);
 }
 
-/// The candidate nearest to `word`, if it is near: a third of the longer word's letters at most may differ,
+/// The candidate that other programs call `word` (batch-size is batch), or the nearest to it, if it is near: a third of the longer word's letters at most may differ,
 /// or `word` (three letters or more) begins it. Case and '-' or '_' do not count. Of equals the first.
 template<std::ranges::input_range Candidates>
 [[nodiscard]] std::optional<std::string> closest_match(std::string_view word, Candidates const& candidates) {

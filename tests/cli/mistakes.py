@@ -4,7 +4,7 @@
 import os
 import tempfile
 
-from program import expect_mistake
+from program import expect_mistake, expect_success, require
 
 MISTAKES = [
     ([], r"name a command.*orthant --help"),
@@ -99,11 +99,55 @@ MISTAKES = [
     (["bench", "epoch", "--dataset", "karate", "--compute-dtype", "fp64", "--operand-dtype", "bf16"], r"bf16 rounds fp32"),
     (["plan", "--vertices", "9", "--nonzeros", "9", "--widths", "5-3", "--operand-dtype", "tf32"], r"'tf32' is none of"),
     (["bench", "epoch", "--batch", "5"], r"no option '--batch'"),
+    # Names from other programs, and flags that would do nothing.
+    (["train", "--batch-size", "5"], r"no option '--batch-size'; did you mean '--batch'"),
+    (["train", "--learning-rate", "0.1"], r"no option '--learning-rate'; did you mean '--lr'"),
+    (["train", "--wd", "5e-4"], r"no option '--wd'; did you mean '--weight-decay'"),
+    (["train", "--hidden_channels", "64"], r"no option '--hidden_channels'; did you mean '--hidden'"),
+    (["train", "--num-layers=2"], r"no option '--num-layers'; did you mean '--layers'"),
+    (["train", "--dataset", "karate", "--batch", "8"], r"--batch is for mini-batches: give --mode minibatch"),
+    (["train", "--dataset", "karate", "--finish-full", "5"], r"--finish-full is for mini-batches: give --mode minibatch"),
+    (["train", "--dataset", "karate", "--layers", "1", "--hidden", "64"], r"--hidden is the width of hidden layers, and --layers 1 has none"),
+    (["train", "--dataset", "karate", "--layers", "1", "--norm", "rms"], r"--norm normalises hidden layers, and --layers 1 has none"),
+    (["train", "--dataset", "karate", "--schedule", "pmm3d", "--gather", "all"], r"--gather says which rows move in --schedule rows"),
+    (["train", "--dataset", "karate", "--log-every", "0"], r"--log-every: is 0, but must be at least 1"),
 ]
 
 
 def mistakes(ranks, arguments, pattern):
     expect_mistake(ranks, arguments, pattern)
+
+
+def first_hour(ranks):
+    """What a newcomer from PyTorch Geometric gets wrong, beside names and folders (folders.py)."""
+    with tempfile.TemporaryDirectory() as folder:
+        def at(name):
+            return os.path.join(folder, name)
+        expect_success(1, ["generate", "--kind", "ring", "--vertices", "40", "--features", "4", "--classes", "2", "-o", at("graph")])
+        expect_success(1, ["partition", "--input", at("graph"), "-o", at("g.h5")])
+        with open(at("edges.txt"), "w", encoding="utf-8") as file:
+            file.write("0 1\n1 2\n2 0\n")
+        expect_success(1, ["partition", "--input", at("edges.txt"), "-o", at("bare.h5")])
+        expect_success(1, ["train", "--graph", at("g.h5"), "--epochs", "1", "--save-weights", at("w.h5")])
+        for arguments, pattern in (
+                (["train", "--graph", at("graph")], r"graph.* (folder|directory)"),
+                (["train", "--graph", at("edges.txt")], r"edges\.txt.*HDF5"),
+                (["train", "--graph", at("bare.h5")], r"no (labels|features)"),
+                (["train"], r"give one of --graph graph\.h5 and --dataset"),
+                (["partition", "--input", at("g.h5"), "-o", at("h.h5")], r"looks like a graph store, which needs no partitioning"),
+                (["partition", "--input", at("graph"), "-o", at("g.h5")], r"--force"),
+                (["partition", "--input", folder + "/none", "-o", at("h.h5")], r"none"),
+                (["evaluate", "--graph", at("bare.h5"), "--weights", at("w.h5")], r"maps 4 features to 2 classes"),
+                (["evaluate", "--graph", at("g.h5"), "--weights", at("g.h5")], r"holds no weights"),
+                (["evaluate", "--graph", at("g.h5"), "--weights", at("w.h5"), "--probabilities"], r"--probabilities goes into the file of --predictions"),
+                (["evaluate", "--graph", at("g.h5"), "--weights", at("w.h5"), "--predictions", at("p.pt")], r"p\.pt"),
+                (["train", "--graph", at("g.h5"), "--save-weights", at("w.h5")], r"--force"),
+                (["train", "--graph", at("g.h5"), "--grid", "1x8x8x1"], r"1x8x8x1 is for 64 ranks"),
+                (["info", at("w.h5"), "--verify"], r"--verify checks stores")):
+            expect_mistake(ranks, arguments, pattern)
+        # A setting that is meant for other trainings is told, not refused.
+        done = expect_success(ranks, ["train", "--graph", at("g.h5"), "--epochs", "1"], ORTHANT_BATCH="8")
+        require("batch of the environment has no effect here" in done.stderr, "does not tell", done)
 
 
 def environment_mistake(ranks):

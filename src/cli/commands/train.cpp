@@ -4,6 +4,7 @@
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/training/checkpoints.hpp"
+#include "cli/training/effective_options.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_minibatch.hpp"
 #include "cli/training/train_options.hpp"
@@ -12,6 +13,7 @@ namespace orthant::cli {
 namespace {
 
 int run(TrainOptions const& options, Context& context) {
+  require_effective_options(context, options);
   return options.mode == "minibatch" ? train_minibatch(options, context) : train_full(options, context);
 }
 

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/training/effective_options.hpp"
+
+#include "pmm/kernels/host_parts.hpp"
+
+#include <string_view>
+#include <vector>
+
+namespace orthant::cli {
+namespace {
+
+struct Idle {
+  std::string_view option;
+  std::string_view reason; // "is for mini-batches: ..", behind the option's name
+};
+
+std::vector<Idle> idle_options(TrainOptions const& o) {
+  std::vector<Idle> idle;
+  if (o.mode == "full")
+    for (auto const* const option : {"batch", "accumulate", "batch-train-fraction", "finish-full"})
+      idle.push_back({option, "is for mini-batches: give --mode minibatch, or leave it out"});
+  auto const has_hidden = o.layers > 1 || o.head || o.input_projection;
+  if (!has_hidden)
+    idle.push_back({"hidden",
+                    "is the width of hidden layers, and --layers 1 has none: leave it out, or give more "
+                    "layers"});
+  if (o.layers == 1 && !o.head) {
+    idle.push_back(
+        {"norm", "normalises hidden layers, and --layers 1 has none: leave it out, or give more layers"});
+    idle.push_back({"residual",
+                    "goes around hidden layers, and --layers 1 has none: leave it out, or give more "
+                    "layers"});
+  }
+  if (o.schedule == "pmm3d")
+    idle.push_back({"gather", "says which rows move in --schedule rows: leave it out with --schedule pmm3d"});
+  if constexpr (pmm::runs_on_host)
+    idle.push_back(
+        {"device-graph", "records work of a device, and this build computes on the host: leave it out"});
+  return idle;
+}
+
+/// Whether it asks for what happens without it, which is no mistake.
+bool asks_for_nothing(Context const& context, std::string_view option) {
+  auto const& value = context.run_record.at("configuration").at(std::string(option));
+  if (option == "device-graph") return value == "off";
+  if (option == "norm") return value == "none";
+  if (option == "residual") return value == false;
+  if (option == "gather")
+    return value == "auto" || value == "needed"; // the latter is refused where it is read
+  if (option == "finish-full" || option == "batch-train-fraction") return value == 0;
+  return false;
+}
+
+} // namespace
+
+void require_effective_options(Context const& context, TrainOptions const& options) {
+  auto const& sources = context.run_record.at("sources");
+  for (auto const& [option, reason] : idle_options(options)) {
+    auto const source = sources.value(std::string(option), std::string("default"));
+    if (source == "default" || asks_for_nothing(context, option)) continue;
+    if (source == "flag") runtime::throw_user("--{} {}", option, reason);
+    if (context.world().is_root())
+      context.log().info("{} of the {} has no effect here: it {}", option,
+                         source == "config" ? "file of --config" : "environment", reason);
+  }
+}
+
+} // namespace orthant::cli

@@ -1,0 +1,16 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Options of train that would do nothing beside the others. A flag that has no effect is a mistake, and refused; what
+// an environment or a file says may be meant for other trainings, and is told.
+
+#include "cli/options/command.hpp"
+#include "cli/training/train_options.hpp"
+
+namespace orthant::cli {
+
+/// Throws UserError, which says what would give the flag an effect, for the first one without any. The same on all
+/// ranks; not collective.
+void require_effective_options(Context const& context, TrainOptions const& options);
+
+} // namespace orthant::cli
