@@ -25,7 +25,7 @@ WHOLE_NUMBERS = [
     ("train", "--layers", 1, 10_000), ("train", "--hidden", 1, 2**20), ("train", "--epochs", 0, 10**9),
     ("train", "--seed", *SEED), ("train", "--batch", 1, VERTICES), ("train", "--accumulate", 1, LARGEST),
     ("train", "--warmup-steps", 0, LARGEST),
-    ("train", "--finish-full", 0, 10**9), ("train", "--eval-every", 0, 10**9),
+    ("train", "--finish-full", 0, 10**9), ("train", "--eval-every", 0, 10**9), ("train", "--log-every", 1, 10**9),
     ("generate", "--vertices", 2, VERTICES), ("generate", "--edges", 0, EDGES), ("generate", "--features", 0, COLUMNS),
     ("generate", "--classes", 1, COLUMNS), ("generate", "--seed", *SEED),
     ("partition", "--random-features", 0, COLUMNS), ("partition", "--random-labels", 0, COLUMNS),

@@ -86,26 +86,28 @@ class ResumableRun {
   template<class Trainer>
   models::TrainResult run(Trainer& trainer, std::function<void(runtime::EpochRecord const&)> const& on_epoch,
                           models::Architecture const& architecture) {
-    if (!state_) return trainer.run(on_epoch, start_);
     if (!checkpoints_.writes()) {
+      StopCondition stop(checkpoints_.context());
       auto best_epoch = start_.best.epoch;
-      return trainer.run(on_epoch, start_, [&](models::TrainProgress const& progress) {
-        if (progress.best.epoch != best_epoch) state_->keep_best();
+      auto const result = trainer.run(on_epoch, start_, [&](models::TrainProgress const& progress) {
+        if (state_ && progress.best.epoch != best_epoch) state_->keep_best();
         best_epoch = progress.best.epoch;
-        return false;
+        return stop.is_due(progress.step == 0);
       });
+      if (!result.is_complete) note_stop(stop);
+      return result;
     }
     auto const& options = checkpoints_.options();
     models::Checkpointer<T> checkpointer(*state_, checkpoints_.settings(architecture), start_);
     StopCondition stop(checkpoints_.context(), options.max_walltime);
     auto result = trainer.run(on_epoch, start_, [&](models::TrainProgress const& progress) {
       checkpointer.after_step(progress);
-      return stop.is_due(checkpointer.last_seconds());
+      return stop.is_due(progress.step == 0, checkpointer.last_seconds());
     });
     checkpointer.save(result.progress);
     checkpointer.finish();
     if (result.is_complete) return result;
-    stopped_by_ = stop.reason();
+    note_stop(stop);
     if (checkpointer.has_failed())
       runtime::throw_user(
           "the training was stopped by {}, and its last checkpoint could not be written to '{}'", stopped_by_,
@@ -117,11 +119,19 @@ class ResumableRun {
   [[nodiscard]] models::HostCopy<T> const* best() const { return state_ ? state_->best().get() : nullptr; }
   /// What stopped the last run() before its end; empty: nothing.
   [[nodiscard]] std::string const& stopped_by() const { return stopped_by_; }
+  /// The signal that did it, or 0.
+  [[nodiscard]] int stop_signal() const { return stop_signal_; }
 
  private:
+  void note_stop(StopCondition const& stop) {
+    stopped_by_ = stop.reason();
+    stop_signal_ = stop.signal();
+  }
+
   Checkpoints& checkpoints_;
   std::optional<models::TrainingState<T>> state_;
   std::string stopped_by_;
+  int stop_signal_ = 0;
   models::TrainProgress start_;
 };
 

@@ -5,6 +5,7 @@
 #include "runtime/job/time_limit.hpp"
 
 #include <algorithm>
+#include <csignal>
 
 namespace orthant::cli {
 namespace {
@@ -21,15 +22,22 @@ constexpr double unmeasured_checkpoint_seconds = 15;
 constexpr std::int64_t goes_on = 0;
 constexpr std::int64_t time_is_over = 1;
 
+constexpr char const* answer =
+    "\northant: interrupted: the training ends after this epoch; once more ends it at once\n";
+
 double earlier(std::optional<double> a, double b) {
   return a ? std::min(*a, b) : b;
 }
 
 } // namespace
 
-StopCondition::StopCondition(Context const& context, std::string const& max_walltime)
+StopCondition::StopCondition(Context const& context)
     : context_(context),
-      last_step_(Clock::now()) {
+      signals_(context.world().is_root() && context.log().prints(runtime::LogLevel::info) ? answer : nullptr),
+      last_step_(Clock::now()) {}
+
+StopCondition::StopCondition(Context const& context, std::string const& max_walltime)
+    : StopCondition(context) {
   auto end = context.world().is_root() ? runtime::slurm_end_time(runtime::time_sources()) : std::nullopt;
   if (!max_walltime.empty())
     end = earlier(end, runtime::unix_time() - runtime::process_seconds() +
@@ -51,16 +59,24 @@ bool StopCondition::is_time_over(double checkpoint_seconds) {
   return runtime::unix_time() + needed > *end_time_;
 }
 
-bool StopCondition::is_due(double checkpoint_seconds) {
-  auto const signal = signals_.received();
-  auto const own = signal != 0                        ? time_is_over + signal
-                   : is_time_over(checkpoint_seconds) ? time_is_over
-                                                      : goes_on;
+bool StopCondition::agree(std::int64_t own) {
   auto const agreed = runtime::all_reduced(context_.world(), own, runtime::Reduction::max);
   if (agreed == goes_on) return false;
-  reason_ = agreed == time_is_over ? "the time limit"
-                                   : runtime::name_of_signal(static_cast<int>(agreed - time_is_over));
+  signal_ = agreed == time_is_over ? 0 : static_cast<int>(agreed - time_is_over);
+  reason_ = agreed == time_is_over ? "the time limit" : runtime::name_of_signal(signal_);
   return true;
+}
+
+bool StopCondition::is_due(bool ends_epoch, double checkpoint_seconds) {
+  auto const signal = signals_.received();
+  auto const counts = signal != 0 && (signal != SIGINT || ends_epoch);
+  auto const is_over = is_time_over(checkpoint_seconds);
+  return agree(counts ? time_is_over + signal : is_over ? time_is_over : goes_on);
+}
+
+bool StopCondition::is_due(bool ends_epoch) {
+  auto const signal = signals_.received();
+  return ends_epoch && agree(signal != 0 ? time_is_over + signal : goes_on);
 }
 
 } // namespace orthant::cli

@@ -2,6 +2,7 @@
 #include "cli/training/train_full.hpp"
 
 #include "cli/options/gemm_options.hpp"
+#include "cli/training/decisions.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_run.hpp"
 #include "cli/training/weight_files.hpp"
@@ -15,6 +16,8 @@
 #include "models/training/trainer.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
+
+#include <csignal>
 
 namespace orthant::cli {
 namespace {
@@ -73,6 +76,7 @@ int train(TrainOptions const& options, Context& context) {
   if (!options.force_memory && options.prune != "on") require_memory(context, "train", estimate);
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
+  explain_decisions(context, grid, store.facts(), model_settings, plan, options);
   auto pruned = choose_pruning<T>(context, options, grid, store, plan, model_settings, settings, estimate);
   auto const* const kept = pruned ? &*pruned : nullptr;
   auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
@@ -91,12 +95,21 @@ int train(TrainOptions const& options, Context& context) {
     // Nothing can be refused from here on.
     begin_metrics(context, grid, options, model_settings.schedule, checkpoints, kept);
     pruned.reset();
-    EpochLines lines(context, options.epochs);
+    EpochLines lines(context, options);
     auto const result = resumable.run(
         trainer, [&](runtime::EpochRecord const& epoch) { lines.write(epoch); },
         models::record_of(model_settings));
     lines.finish();
-    if (!resumable.stopped_by().empty()) return end_stopped(context, result, resumable.stopped_by(), options);
+    if (!resumable.stopped_by().empty()) {
+      // A scheduler that ends a job gives it little time; somebody who asks for its end wants what there is.
+      Stop stop{resumable.stopped_by(), resumable.stop_signal()};
+      stop.has_saved_weights = (!options.save_weights.empty() || resumable.best() != nullptr) &&
+                               (stop.signal == SIGINT || options.checkpoint.empty());
+      if (stop.has_saved_weights)
+        weight_files.save(grid, model.parameters(), record_of_weights(model_settings, store.facts()),
+                          resumable.best());
+      return end_stopped(context, result, stop, options);
+    }
 
     if (weight_files.any() && options.eval_every == 0)
       if (auto const sign = models::sign_of_divergence(trainer.evaluate()); !sign.empty())

@@ -2,6 +2,7 @@
 #include "cli/training/train_minibatch.hpp"
 
 #include "cli/options/gemm_options.hpp"
+#include "cli/training/decisions.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
@@ -13,6 +14,7 @@
 #include "pmm/kernels/host_parts.hpp"
 
 #include <algorithm>
+#include <csignal>
 
 namespace orthant::cli {
 namespace {
@@ -75,18 +77,28 @@ int train(TrainOptions const& options, Context& context) {
   begin_metrics(context, grid, options, model_settings.schedule, checkpoints);
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
+  explain_decisions(context, grid, of_batch, model_settings, plan, options);
   auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
   describe_batches(context, grid, trainer.sampler(), options);
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
       trainer.num_parameters(), options.compute_dtype);
 
-  EpochLines lines(context, options.epochs);
+  EpochLines lines(context, options);
   auto const result = run.run(
       trainer, [&](runtime::EpochRecord const& epoch) { lines.write(epoch); },
       models::record_of(model_settings));
   lines.finish();
-  if (!run.stopped_by().empty()) return end_stopped(context, result, run.stopped_by(), options);
+  if (!run.stopped_by().empty()) {
+    // A scheduler that ends a job gives it little time; somebody who asks for its end wants what there is.
+    Stop stop{run.stopped_by(), run.stop_signal()};
+    stop.has_saved_weights = (!options.save_weights.empty() || run.best() != nullptr) &&
+                             (stop.signal == SIGINT || options.checkpoint.empty());
+    if (stop.has_saved_weights)
+      weight_files.save(grid, trainer.parameters(), record_of_weights(model_settings, store.facts()),
+                        run.best());
+    return end_stopped(context, result, stop, options);
+  }
 
   weight_files.save(grid, trainer.parameters(), record_of_weights(model_settings, store.facts()), run.best());
   return end_complete(context, result, meter, {predicted, std::nullopt});

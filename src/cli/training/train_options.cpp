@@ -161,6 +161,10 @@ void add_options(Command& command, TrainOptions& o) {
       "Stop after this many evaluations in a row without a better validation accuracy; 0 for never",
       whole_number(0, most_epochs));
   command.option(
+      "--log-every", o.log_every,
+      "Epochs between lines of progress in a file or pipe; evaluations and the last epoch have one always",
+      whole_number(1, most_epochs));
+  command.option(
       "--class-weights", o.class_weights,
       "Weigh the loss of training vertices: none, or balanced (by the inverse frequency of their classes)",
       one_of({"none", "balanced"}));

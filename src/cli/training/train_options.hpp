@@ -57,6 +57,7 @@ struct TrainOptions {
   // running
   std::int64_t eval_every = 10;
   std::int64_t patience = 0;
+  std::int64_t log_every = 1;
   std::string compute_dtype = "fp32";
   std::string gemm_math = "fp32";
   std::string comm_dtype = "fp32";

@@ -127,15 +127,6 @@ void describe_graph(Context const& context, graph::GraphStore const& store) {
       facts.num_classes, facts.split_sizes[0], facts.split_sizes[1], facts.split_sizes[2]);
 }
 
-int end_stopped(Context& context, models::TrainResult const& result, std::string const& reason,
-                TrainOptions const& options) {
-  auto const& [epoch, step] = std::pair(result.progress.epoch, result.progress.step);
-  say(context, "\nstopped by {} before epoch {}{}; the same command with --resume auto goes on from {}\n",
-      reason, epoch, step == 0 ? std::string() : fmt::format(", step {}", step + 1), options.checkpoint);
-  context.metrics.write("stopped", {{"reason", reason}, {"epoch", epoch}, {"step", step}});
-  return runtime::exit_requeue;
-}
-
 namespace {
 
 void report(Context const& context, models::TrainResult const& result) {
@@ -169,6 +160,31 @@ void report(Context const& context, models::TrainResult const& result) {
 }
 
 } // namespace
+
+int end_stopped(Context& context, models::TrainResult const& result, Stop const& stop,
+                TrainOptions const& options) {
+  auto const& progress = result.progress;
+  if (progress.last) report(context, result);
+  say(context, "\nstopped by {} before epoch {} of {}{}\n", stop.reason, progress.epoch, options.epochs,
+      progress.step == 0 ? std::string() : fmt::format(", step {}", progress.step + 1));
+  if (stop.has_saved_weights)
+    say(context, "the weights are saved{}\n",
+        options.save_weights.empty() ? std::string() : ": " + options.save_weights);
+  auto const has_checkpoint = !options.checkpoint.empty();
+  if (has_checkpoint)
+    say(context, "the same command with --resume auto goes on from {}\n", options.checkpoint);
+  else if (!options.save_weights.empty())
+    say(context,
+        "--init-from {} starts from them, with a new optimizer; with --checkpoint DIR a training can go on\n",
+        options.save_weights);
+  else
+    say(context,
+        "with --checkpoint DIR a training can go on, with --save-weights FILE its weights are kept\n");
+  context.metrics.write("stopped",
+                        {{"reason", stop.reason}, {"epoch", progress.epoch}, {"step", progress.step}});
+  constexpr int shell_status = 128; // and the number of the signal
+  return has_checkpoint ? runtime::exit_requeue : shell_status + stop.signal;
+}
 
 int end_complete(Context& context, models::TrainResult const& result, MemoryMeter const& meter,
                  PredictedMemory const& predicted) {
@@ -264,19 +280,33 @@ void describe_pruning(Context const& context, models::PrunedRows const& pruned) 
         pruned.layers[l].num_nonzeros);
 }
 
-EpochLines::EpochLines(Context& context, std::int64_t num_epochs)
+EpochLines::EpochLines(Context& context, TrainOptions const& options)
     : context_(context),
-      progress_(num_epochs, "epoch", runtime::progress_style(context.world().is_root())) {}
+      num_epochs_(options.epochs),
+      log_every_(options.log_every),
+      progress_(options.epochs, "epoch",
+                runtime::progress_style(context.world().is_root() &&
+                                        context.log().prints(runtime::LogLevel::info))) {}
 
 void EpochLines::write(runtime::EpochRecord const& epoch) {
   context_.metrics.write(epoch);
   auto const valid = epoch.score("val_acc");
   auto const test = epoch.score("test_acc");
-  if (valid && test)
+  auto const is_evaluated = epoch.score("train_acc").has_value();
+  auto const is_bar = progress_.style() == runtime::ProgressStyle::bar;
+  if (valid && test) last_scores_ = {*valid, *test};
+  if (!is_bar && !is_evaluated && epoch.epoch % log_every_ != 0 && epoch.epoch != num_epochs_) return;
+  using Unit = runtime::Progress::Unit;
+  auto const unit = is_evaluated ? Unit::notable : Unit::usual;
+  if (last_scores_ && (is_bar || (valid && test)))
     progress_.update(epoch.epoch,
-                     {{"loss", epoch.loss}, {"valid", *valid}, {"test", *test}, {"seconds", epoch.seconds}});
+                     {{"loss", epoch.loss},
+                      {"valid", last_scores_->first},
+                      {"test", last_scores_->second},
+                      {"seconds", epoch.seconds}},
+                     unit);
   else
-    progress_.update(epoch.epoch, {{"loss", epoch.loss}, {"seconds", epoch.seconds}});
+    progress_.update(epoch.epoch, {{"loss", epoch.loss}, {"seconds", epoch.seconds}}, unit);
 }
 
 } // namespace orthant::cli

@@ -66,15 +66,19 @@ void describe_gather(Context const& context, models::GcnPlan const& plan, pmm::N
 /// How many rows and non-zeros each layer keeps in a training step.
 void describe_pruning(Context const& context, models::PrunedRows const& pruned);
 
-/// A line of metrics and a line (or the bar) of progress for every epoch.
+/// A line of metrics for every epoch, and the bar, or a line of progress for every --log-every epochs, for every
+/// evaluated one and for the last. Only with --log-level info and below there is progress.
 class EpochLines {
  public:
-  EpochLines(Context& context, std::int64_t num_epochs);
+  EpochLines(Context& context, TrainOptions const& options);
   void write(runtime::EpochRecord const& epoch);
   void finish() { progress_.finish(); }
 
  private:
   Context& context_;
+  std::int64_t num_epochs_;
+  std::int64_t log_every_;
+  std::optional<std::pair<double, double>> last_scores_; // accuracies of valid and test: the bar keeps them
   runtime::Progress progress_;
 };
 
@@ -95,8 +99,15 @@ class MemoryMeter {
   DeviceMemory device_;
 };
 
-/// Of a training that was stopped: what stopped it, where, and how to go on. Returns the status to leave with.
-[[nodiscard]] int end_stopped(Context& context, models::TrainResult const& result, std::string const& reason,
+/// Why a training ended before its last epoch, and what was saved of it.
+struct Stop {
+  std::string reason; // "SIGINT", "the time limit"
+  int signal = 0;     // 0: none
+  bool has_saved_weights = false;
+};
+/// Of a training that was stopped: its scores so far, what stopped it, where, and how to go on. Returns the status
+/// to leave with: exit_requeue if there is a checkpoint to go on from, else that of a shell for the signal.
+[[nodiscard]] int end_stopped(Context& context, models::TrainResult const& result, Stop const& stop,
                               TrainOptions const& options);
 /// Bytes per rank that were predicted: of the process on the host, and of arrays on a device.
 struct PredictedMemory {

@@ -2,6 +2,9 @@
 #include "runtime/job/stop_signals.hpp"
 
 #include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <unistd.h>
 
 namespace orthant::runtime {
 namespace {
@@ -10,9 +13,20 @@ std::atomic<int> received_signal = 0;
 std::atomic<bool> has_asked = false; // by SIGTERM or SIGINT
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler must not wait");
 
+std::atomic<char const*> answer_to_interrupt = nullptr;
+static_assert(std::atomic<char const*>::is_always_lock_free, "a signal handler must not wait");
+
 extern "C" void note_signal(int signal) {
   received_signal.store(signal);
-  if (signal == SIGUSR1 || !has_asked.exchange(true)) return;
+  if (signal == SIGUSR1) return;
+  if (!has_asked.exchange(true)) {
+    auto const* const answer = answer_to_interrupt.load();
+    auto const before = errno; // of what was interrupted
+    if (signal == SIGINT && answer != nullptr)
+      static_cast<void>(!write(STDERR_FILENO, answer, std::strlen(answer)));
+    errno = before;
+    return;
+  }
   // Whoever asks twice does not want to wait for the end of a step.
   std::signal(signal, SIG_DFL);
   std::raise(signal);
@@ -20,8 +34,9 @@ extern "C" void note_signal(int signal) {
 
 } // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(char const* answer) {
   received_signal.store(0);
+  answer_to_interrupt.store(answer);
   has_asked.store(false);
   struct sigaction action {};
   action.sa_handler = note_signal;

@@ -12,8 +12,9 @@ namespace orthant::runtime {
 
 class StopSignals {
  public:
-  /// Catches the signals. One object at a time.
-  StopSignals();
+  /// Catches the signals. One object at a time. `answer`, a text that must outlive it, is written to stderr at the
+  /// first SIGINT, which somebody at a terminal has sent; null: nothing is.
+  explicit StopSignals(char const* answer = nullptr);
   /// Signals do again what they did before.
   ~StopSignals();
   StopSignals(StopSignals const&) = delete;

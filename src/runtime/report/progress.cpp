@@ -5,10 +5,13 @@
 #include <cmath>
 #include <cstdlib>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <iterator>
+#include <numeric>
 #include <sys/ioctl.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 namespace orthant::runtime {
 namespace {
@@ -19,7 +22,7 @@ constexpr std::size_t bar_width = 20;
 /// A longer line would wrap, and a wrapped line cannot be redrawn.
 std::size_t terminal_width(std::FILE* out) {
   winsize size{};
-  if (ioctl(fileno(out), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  if (ioctl(fileno(out), TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return 80;
   return size.ws_col;
 }
 
@@ -48,48 +51,74 @@ Progress::Progress(std::int64_t total, std::string unit, ProgressStyle style, st
       style_(style),
       out_(out) {}
 
-void Progress::update(std::int64_t done, std::span<Field const> fields) {
+void Progress::update(std::int64_t done, std::span<Field const> fields, Unit unit) {
   if (style_ == ProgressStyle::none) return;
   auto const now = Clock::now();
   // The first unit began with the loop; whatever was done before it was done by an earlier run.
   if (first_done_ < 0) first_done_ = std::max<std::int64_t>(done - 1, 0);
-  if (style_ == ProgressStyle::bar && now < next_draw_ && done != total_) return;
+  auto const is_due = now >= next_draw_ || unit == Unit::notable || done == total_;
+  if (style_ == ProgressStyle::bar && !is_due) return;
   draw(done, fields, now);
   next_draw_ = now + draw_interval;
+}
+
+std::string Progress::head_text(std::int64_t done) const {
+  if (total_ == 0) return fmt::format("{} {:>8}", unit_, done);
+  return fmt::format("{} {:>{}}/{}", unit_, done, fmt::formatted_size("{}", total_), total_);
+}
+
+std::string Progress::bar_text(std::int64_t done, std::span<Field const> fields, double rate,
+                               std::size_t width) const {
+  std::vector<std::string> parts{head_text(done)}; // each with what separates it from the one before
+  for (auto const& field : fields) {
+    auto const magnitude = std::fabs(field.value);
+    auto const is_plain = magnitude < 1e4 && (magnitude >= 1e-3 || magnitude == 0);
+    parts.push_back(
+        fmt::format("{}{} {}", parts.size() == 1 ? " " : "  ", field.name,
+                    is_plain ? fmt::format("{:.4f}", field.value) : fmt::format("{:.2e}", field.value)));
+  }
+  constexpr std::size_t num_important = 3; // fields
+  auto const rest = parts.begin() + static_cast<std::ptrdiff_t>(1 + std::min(num_important, fields.size()));
+  if (total_ > 0 && rate > 0 && done < total_)
+    parts.insert(rest, fmt::format("  ETA {}", clock_text(static_cast<double>(total_ - done) / rate)));
+  parts.push_back(fmt::format("  {:.3g} {}/s", rate, unit_));
+  std::string bar;
+  if (total_ > 0) {
+    auto const share = std::clamp(static_cast<double>(done) / static_cast<double>(total_), 0.0, 1.0);
+    auto const filled = static_cast<std::size_t>(share * static_cast<double>(bar_width));
+    bar = fmt::format(" [{:#<{}}{:-<{}}]", "", filled, "", bar_width - filled);
+  }
+  auto const length_of = [&](std::size_t count) {
+    return std::accumulate(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(count), bar.size(),
+                           [](std::size_t sum, std::string const& part) { return sum + part.size(); });
+  };
+  if (length_of(1 + std::min(num_important, fields.size())) >= width) bar.clear();
+  while (parts.size() > 1 && length_of(parts.size()) >= width)
+    parts.pop_back();
+  parts.front() += bar;
+  return fmt::format("{}", fmt::join(parts, "")).substr(0, width - 1);
 }
 
 void Progress::draw(std::int64_t done, std::span<Field const> fields, Clock::time_point now) {
   auto const elapsed = std::chrono::duration<double>(now - begin_).count();
   auto const rate = elapsed > 0 ? static_cast<double>(done - first_done_) / elapsed : 0;
   std::string line;
-  auto const out = std::back_inserter(line);
-  if (total_ > 0) {
-    auto const digits = fmt::formatted_size("{}", total_);
-    fmt::format_to(out, "{} {:>{}}/{} ", unit_, done, digits, total_);
-    if (style_ == ProgressStyle::bar) {
-      auto const share = std::clamp(static_cast<double>(done) / static_cast<double>(total_), 0.0, 1.0);
-      auto const filled = static_cast<std::size_t>(share * static_cast<double>(bar_width));
-      line += '[' + std::string(filled, '#') + std::string(bar_width - filled, '-') + ']';
-    }
-  } else {
-    fmt::format_to(out, "{} {:>8} ", unit_, done);
-  }
-  for (auto const& field : fields) {
-    auto const magnitude = std::fabs(field.value);
-    // Fixed point while six decimals say something: columns stay aligned.
-    if (magnitude < 1e3 && (magnitude >= 1e-3 || magnitude == 0))
-      fmt::format_to(out, " {} {:>11.6f} ", field.name, field.value);
-    else
-      fmt::format_to(out, " {} {:>11.4e} ", field.name, field.value);
-  }
-  fmt::format_to(out, " {:.3g} {}/s", rate, unit_);
-  if (total_ > 0 && rate > 0 && done < total_)
-    fmt::format_to(out, "  ETA {}", clock_text(static_cast<double>(total_ - done) / rate));
-
   if (style_ == ProgressStyle::bar) {
-    if (auto const width = terminal_width(out_); line.size() >= width) line.resize(width - 1);
-    line = "\r" + line + "\033[K";
+    line = fmt::format("\r{}\033[K", bar_text(done, fields, rate, terminal_width(out_)));
   } else {
+    auto const out = std::back_inserter(line);
+    line = head_text(done) + ' ';
+    for (auto const& field : fields) {
+      auto const magnitude = std::fabs(field.value);
+      // Fixed point while six decimals say something: columns stay aligned.
+      if (magnitude < 1e3 && (magnitude >= 1e-3 || magnitude == 0))
+        fmt::format_to(out, " {} {:>11.6f} ", field.name, field.value);
+      else
+        fmt::format_to(out, " {} {:>11.4e} ", field.name, field.value);
+    }
+    fmt::format_to(out, " {:.3g} {}/s", rate, unit_);
+    if (total_ > 0 && rate > 0 && done < total_)
+      fmt::format_to(out, "  ETA {}", clock_text(static_cast<double>(total_ - done) / rate));
     line += '\n';
   }
   std::fwrite(line.data(), 1, line.size(), out_);

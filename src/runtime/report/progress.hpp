@@ -3,8 +3,10 @@
 //
 // Progress of a loop, on rank 0: a bar on a terminal, else one aligned line for each unit that is reported.
 //
-//   epoch  40/200 [####----------------] loss 1.234567  score 0.713000  12.3 epoch/s  ETA 0:13
-//   epoch  40/200  loss 1.234567  score 0.713000  12.3 epoch/s  ETA 0:13
+//   epoch  40/200 [####----------------] loss 1.2346  score 0.7130  ETA 0:13  12.3 epoch/s
+//   epoch  40/200  loss    1.234567  score    0.713000  12.3 epoch/s  ETA 0:13
+//
+// A narrow terminal lacks what stands last, then the bar: `epoch  40/200 loss 1.2346  score 0.7130`.
 
 #include <chrono>
 #include <cstdint>
@@ -35,12 +37,15 @@ class Progress {
   /// Leaves the cursor on a fresh line.
   ~Progress() { finish(); }
 
-  /// `done` units are finished. A bar is redrawn ten times a second at most (and for the last unit), so this
-  /// may stand in a fast loop: between, it costs one clock read.
-  void update(std::int64_t done, std::span<Field const> fields);
-  void update(std::int64_t done, std::initializer_list<Field> fields = {}) {
-    update(done, std::span(fields.begin(), fields.size()));
+  /// `done` units are finished; the most important field stands first. A bar is redrawn ten times a second at
+  /// most (and for the last unit, and if the unit is `notable`), so this may stand in a fast loop: between, it
+  /// costs one clock read.
+  enum class Unit : std::uint8_t { usual, notable };
+  void update(std::int64_t done, std::span<Field const> fields, Unit unit = Unit::usual);
+  void update(std::int64_t done, std::initializer_list<Field> fields = {}, Unit unit = Unit::usual) {
+    update(done, std::span(fields.begin(), fields.size()), unit);
   }
+  [[nodiscard]] ProgressStyle style() const { return style_; }
 
   /// Ends the bar's line; later updates draw nothing.
   void finish();
@@ -48,6 +53,9 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
   void draw(std::int64_t done, std::span<Field const> fields, Clock::time_point now);
+  [[nodiscard]] std::string head_text(std::int64_t done) const;
+  [[nodiscard]] std::string bar_text(std::int64_t done, std::span<Field const> fields, double rate,
+                                     std::size_t width) const;
 
   std::int64_t total_;
   std::string unit_;
@@ -56,7 +64,6 @@ class Progress {
   Clock::time_point begin_ = Clock::now();
   Clock::time_point next_draw_ = begin_;
   std::int64_t first_done_ = -1; // reported by the first update: a resumed run does not start at 0
-  Clock::time_point first_time_{};
   bool has_drawn_ = false;
 };
 

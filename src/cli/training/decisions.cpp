@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/training/decisions.hpp"
+
+#include "models/plan/choose_schedule.hpp"
+#include "pmm/gemm/gemm_choice.hpp"
+#include "runtime/machine/processor.hpp"
+
+namespace orthant::cli {
+namespace {
+
+void explain_schedule(Context const& context, pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
+                      models::GcnSettings const& settings, TrainOptions const& options) {
+  auto& log = context.log();
+  auto const chosen = models::name_of(settings.schedule);
+  if (options.schedule != "auto") return log.debug("schedule {}: --schedule asks for it", chosen);
+  if (grid.shape().size(pmm::group_axes) == 1)
+    return log.debug("schedule {}: a group is one rank, so nothing is communicated", chosen);
+  auto const seconds_of = [&](models::Schedule schedule) {
+    auto asked = settings;
+    asked.schedule = schedule;
+    return models::epoch_seconds(facts, asked, grid.shape(), models::built_in_spmm_times());
+  };
+  log.debug("schedule {}: calls, sent bytes and sparse products of a step cost {:.3g} s in pmm3d and {:.3g} "
+            "s in rows, "
+            "at 50 us per call and 10 GB/s{}",
+            chosen, seconds_of(models::Schedule::pmm3d), seconds_of(models::Schedule::rows),
+            options.spmm_table.empty() ? "" : " (the choice is by the times of --spmm-table)");
+}
+
+} // namespace
+
+void explain_decisions(Context const& context, pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
+                       models::GcnSettings const& settings, models::GcnPlan const& plan,
+                       TrainOptions const& options) {
+  auto& log = context.log();
+  if (!context.world().is_root() || !log.prints(runtime::LogLevel::debug)) return;
+  log.debug("grid {}: {}", grid.shape().to_string(),
+            options.grid == "auto" ? "--grid auto makes x, y and z as equal as the number of ranks allows"
+                                   : "--grid asks for it");
+  explain_schedule(context, grid, facts, settings, options);
+  for (auto const& layer : plan.layers)
+    log.debug("layer {} ({} to {} columns): {} first, so A^ is multiplied by {} columns{}", layer.index,
+              layer.input.extents.columns, layer.output.extents.columns,
+              layer.aggregates_first ? "aggregates" : "transforms", layer.aggregated_width(),
+              options.order == "auto" ? "" : "; --order asks for it");
+  if (models::keeps_first_aggregate(plan) && settings.dropout == 0)
+    log.debug("A^ times the features is computed once: layer 0 aggregates first, and nothing is dropped out");
+  if (settings.schedule == models::Schedule::rows)
+    log.debug("gather {}: {}", options.gather,
+              options.gather == "auto" ? "needed rows move along an axis if they are less than 72 % of all"
+                                       : "--gather asks for it");
+  std::string axes;
+  for (auto const axis : pmm::spatial_axes)
+    if (settings.schedule == models::Schedule::rows ? settings.hidden_axes.contains(axis) : settings.overlaps)
+      axes += fmt::format(" {}", pmm::name_of(axis));
+  log.debug("overlap {}: messages travel behind products along{}", options.overlap,
+            axes.empty() ? " no axis" : axes);
+  auto const processor = runtime::find_processor();
+  log.debug("kernels: {}, vectors of {}; dense products by {} ({})", processor.name,
+            name_of(processor.vectors), pmm::describe_gemm_choice(),
+            options.gemm_table.empty() ? "built-in table" : options.gemm_table);
+  log.debug("sparse products: the ways of this processor are tried at first use, and the fastest is kept for "
+            "each size");
+}
+
+} // namespace orthant::cli
