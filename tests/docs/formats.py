@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of formats in docs/ against what the program writes: formats.py PROGRAM SOURCES
+
+Every field, array, attribute and column that is written is in a table of the page, and everything in the tables is written by some
+run here, but for rows marked (device).
+"""
+
+import csv
+import ctypes
+import json
+import os
+import re
+import sys
+import tempfile
+
+sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", folder) for folder in ("cli", "faults")]
+import hdf5  # noqa: E402
+from predictions import read_npy  # noqa: E402
+from program import PROGRAM, Failure, attempt_all, expect_success  # noqa: E402
+from stops import finished, start, wait_for_epoch  # noqa: E402
+import signal  # noqa: E402
+
+DOCS = os.path.join(sys.argv[2], "docs")
+SBM = "sbm:vertices=300,edges=2000,features=8,classes=3"
+FEW = ["--epochs", "2", "--eval-every", "1", "--hidden", "8"]
+
+
+def check(condition, what):
+    if not condition:
+        raise Failure(what)
+
+
+def rows_of(page):
+    """{heading: [first cells of the tables below it, without backticks]}; rows of devices are left out."""
+    with open(os.path.join(DOCS, page), encoding="utf-8") as file:
+        heading, rows = "", {}
+        for line in file:
+            if line.startswith("#"):
+                heading = line.strip("# \n")
+            found = re.match(r"\| `([^`]+)` \|", line)
+            if found and "(device)" not in line:
+                rows.setdefault(heading, []).append(found.group(1))
+    return rows
+
+
+def require_same(written, documented, what):
+    check(set(written) <= set(documented), f"{what}: written and not in the page: {sorted(set(written) - set(documented))}")
+    check(set(documented) <= set(written), f"{what}: in the page and not written: {sorted(set(documented) - set(written))}")
+
+
+def metrics(_):
+    page = rows_of("metrics.md")
+    with tempfile.TemporaryDirectory() as scratch:
+        def at(name):
+            return os.path.join(scratch, name)
+        log = ["--metrics", at("m.jsonl")]
+        graph, store, weights = at("graph"), at("g.h5"), at("w.h5")
+        expect_success(1, ["generate", "--kind", "sbm", "--vertices", "300", "--edges", "2000", "--features", "8", "--classes", "3", "-o", graph])
+        expect_success(1, ["partition", "--input", graph, "-o", store])
+        lines = []
+        def run(ranks, arguments):
+            expect_success(ranks, arguments + log)
+            with open(at("m.jsonl"), encoding="utf-8") as file:
+                lines.extend(json.loads(line) for line in file)
+            os.remove(at("m.jsonl"))
+        train = ["train", "--graph", store, *FEW]
+        run(2, train + ["--save-weights", weights, "--checkpoint", at("c")])
+        run(1, ["train", "--graph", store, "--epochs", "3", "--eval-every", "1", "--hidden", "8", "--checkpoint", at("c"), "--resume", "auto"])
+        run(1, ["train", "--graph", store, "--epochs", "50", "--eval-every", "1", "--lr", "1e-6", "--patience", "1"])
+        run(2, train + ["--schedule", "rows", "--prune", "on"])
+        run(2, train + ["--mode", "minibatch", "--batch", "50"])
+        run(2, ["evaluate", "--graph", store, "--weights", weights])
+        run(2, ["bench", "collectives", "--grid", "1x2x1x1", "--sizes", "4", "--repeat", "2"])
+        stopped = at("s.jsonl")
+        job = start(1, ["train", "--graph", store, "--epochs", "100000000", "--metrics", stopped])
+        wait_for_epoch(job, stopped, 3)
+        job.send_signal(signal.SIGINT)
+        check(finished(job).returncode == 130, "is not stopped by SIGINT")
+        with open(stopped, encoding="utf-8") as file:
+            lines.extend(json.loads(line) for line in file)
+    written = {}
+    for line in lines:
+        kind = line["event"] if line["event"] != "bench" else f"bench {line['bench']}"
+        written.setdefault(kind, set()).update(line)
+    check("resumed" in written["run"] and "kept" in written["run"], "no such runs")
+    for kind in ("run", "epoch", "done", "stopped", "evaluate", "bench collectives"):
+        require_same(written[kind] | {"event"}, page[kind] + ["event"], kind)
+    check(set(written) <= set(page), f"events {sorted(written)}, pages {sorted(page)}")
+    # Nested scores have the names of an epoch.
+    scores = {name for line in lines if line["event"] == "done" for part in ("last", "best") for name in line.get(part, {})}
+    check(scores <= set(page["epoch"]), f"scores {scores}")
+
+
+def trace(ranks):
+    page = rows_of("trace.md")
+    with tempfile.TemporaryDirectory() as scratch:
+        path = os.path.join(scratch, "t.json")
+        expect_success(ranks, ["train", "--dataset", SBM, *FEW, "--trace", path])
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    require_same(found, page["Traces: what `--trace FILE.json` writes"], "the object")
+    for heading, kind in (("Slices", "X"), ("Names", "M")):
+        events = [event for event in found["traceEvents"] if event["ph"] == kind]
+        names = {name for event in events for name in event}
+        require_same(names | ({"args"} if ranks == 1 else set()), page[heading], f"{heading} on {ranks}")
+    check({event["ph"] for event in found["traceEvents"]} == {"X", "M"}, "kinds of events")
+    arguments = {name for event in found["traceEvents"] for name in event.get("args", {})}
+    check(arguments <= {"bytes", "name", "sort_index", "labels"}, f"args {arguments}")
+
+
+LIBRARY = []
+
+
+def attributes(path):
+    """Of the root."""
+    names = []
+    with hdf5.File(LIBRARY[0], path) as file:
+        index = ctypes.c_uint64()
+        while True:
+            try:
+                identity = LIBRARY[0].open("H5Aopen_by_idx", file.id, b"/", ctypes.c_int(0), ctypes.c_int(0), index, ctypes.c_int64(0), ctypes.c_int64(0))
+            except hdf5.Hdf5Error:
+                return names
+            text = ctypes.create_string_buffer(256)
+            LIBRARY[0].call("H5Aget_name", identity, ctypes.c_size_t(256), text, result=ctypes.c_ssize_t)
+            LIBRARY[0].call("H5Aclose", identity)
+            names.append(text.value.decode())
+            index.value += 1
+
+
+def arrays(path):
+    with hdf5.File(LIBRARY[0], path) as file:
+        return file.names()
+
+
+def facts_of_checkpoint(path):
+    with hdf5.File(LIBRARY[0], path) as file:
+        return json.loads(bytes(value % 256 for value in file.read("/facts").values).rstrip(b"\0"))
+
+
+def weights(_):
+    page = rows_of("weights.md")
+    documented = {heading: set(rows) for heading, rows in page.items()}
+    with tempfile.TemporaryDirectory() as scratch:
+        def at(name):
+            return os.path.join(scratch, name)
+        train = ["train", "--dataset", SBM, *FEW]
+        expect_success(1, train + ["--save-weights", at("a.h5"), "--norm", "rms", "--input-projection", "--head"])
+        graph, store = at("graph"), at("g.h5")
+        expect_success(1, ["generate", "--kind", "ring", "--vertices", "60", "--features", "4", "--classes", "2", "-o", graph])
+        expect_success(1, ["partition", "--input", graph, "-o", store])
+        expect_success(2, ["train", "--graph", store, *FEW, "--save-weights", at("b.h5"), "--trainable-features"])
+        expect_success(2, train + ["--checkpoint", at("c")])
+        expect_success(1, train + ["--checkpoint", at("d"), "--optimizer", "sgd"])
+        paths = [at("a.h5"), at("b.h5")]
+        checkpoints = [os.path.join(at(folder), "latest") for folder in "cd"]
+        written = {re.sub(r"layer\d+", "layerN", name) for path in paths for name in arrays(path)}
+        require_same(written, documented["Arrays of weights"], "arrays of weights")
+        require_same({name for path in paths for name in attributes(path)}, documented["Attributes of \"/\""], "attributes of weights")
+        extra = {re.sub(r"^(/optimizer/)\w+/.*", r"\1exp_avg/NAME", re.sub(r"^(/best)/.*", r"\1/NAME", name))
+                 for path in checkpoints for name in arrays(path) if not name.startswith("/parameters/")}
+        members = set(facts_of_checkpoint(checkpoints[0]))
+        require_same(extra | members, documented["Checkpoints"], "checkpoints")
+        kinds = {name.split("/")[2] for path in checkpoints for name in arrays(path) if name.startswith("/optimizer/")}
+        check(kinds == {"exp_avg", "exp_avg_sq", "momentum_buffer"}, f"arrays of optimizers {kinds}")
+
+
+def predictions(_):
+    page = rows_of("predictions.md")
+    with tempfile.TemporaryDirectory() as scratch:
+        def at(name):
+            return os.path.join(scratch, name)
+        expect_success(1, ["generate", "--kind", "ring", "--vertices", "60", "--features", "4", "--classes", "2", "-o", at("graph")])
+        expect_success(1, ["partition", "--input", at("graph"), "-o", at("g.h5")])
+        expect_success(1, ["train", "--graph", at("g.h5"), *FEW, "--save-weights", at("w.h5")])
+        evaluate = ["evaluate", "--graph", at("g.h5"), "--weights", at("w.h5"), "--force", "--predictions"]
+        expect_success(2, evaluate + [at("p.h5"), "--probabilities", "--embeddings", "1"])
+        require_same(arrays(at("p.h5")), page["FILE.h5"], "arrays")
+        expect_success(2, evaluate + [at("p.csv"), "--probabilities", "--embeddings", "1"])
+        with open(at("p.csv"), encoding="utf-8", newline="") as file:
+            columns = next(csv.reader(file))
+        require_same({re.sub(r"^([pec])\d+$", r"\1J", name) for name in columns} | {"cJ"}, page["FILE.csv"], "columns")
+        for arguments, shape in (([], (60,)), (["--probabilities"], (60, 2)), (["--embeddings", "0"], (60, 8))):
+            expect_success(2, evaluate + [at("p.npy"), *arguments])
+            check(read_npy(at("p.npy"))[0] == shape, f"shape {read_npy(at('p.npy'))[0]}")
+
+
+def store(_):
+    page = rows_of("store.md")
+    with tempfile.TemporaryDirectory() as scratch:
+        def at(name):
+            return os.path.join(scratch, name)
+        expect_success(1, ["generate", "--kind", "ring", "--vertices", "60", "--features", "4", "--classes", "2", "-o", at("graph")])
+        with open(at("weighted.txt"), "w", encoding="utf-8") as file:
+            file.write("0 1 0.5\n1 2 2\n2 0 1\n")
+        jobs = [["--input", at("graph")], ["--input", at("weighted.txt"), "--directed", "--random-labels", "2", "--random-split", "0.5,0.2,0.3"]]
+        written, facts, named = set(), set(), set()
+        for place, arguments in enumerate(jobs):
+            path = at(f"{place}.h5")
+            expect_success(1, ["partition", "-o", path, *arguments])
+            named.update(attributes(path))
+            with hdf5.File(LIBRARY[0], path) as file:
+                facts.update(json.loads(file.text("facts")))
+            for name in arrays(path):
+                name = re.sub(r"/p[12]\b", "/ORDER", re.sub(r"/(even|odd)/", "/PARITY/", name))
+                written.add("/checksums/ARRAY" if name.startswith("/checksums/") else name)
+        documented = {name for name in page["Arrays"] if not name.startswith("/features/sparse")}
+        require_same(written, documented, "arrays")
+        require_same(facts, page["Facts"], "facts")
+        require_same(named, page["Attributes of \"/\""], "attributes")
+
+
+def main():
+    path = hdf5.library_of(PROGRAM)
+    if path is None:
+        print("skipped: HDF5 is not a library of the program's own")
+        return 77
+    LIBRARY.append(hdf5.Library(path))
+    jobs = [(1, (metrics,)), (1, (trace,)), (2, (trace,)), (1, (weights,)), (1, (predictions,)), (1, (store,))]
+    # The library is called from one thread.
+    return max(attempt_all([job]) for job in jobs)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
