@@ -106,6 +106,10 @@ def make_seeds():
                          "raw/node-label.npz": npz([("node_label.npy", npy("<i8", (VERTICES, 3), sum(many, [])))],
                                                    zipfile.ZIP_DEFLATED)},
         "dgl": {"seed_graph.npz": npz(matrix, zipfile.ZIP_DEFLATED), "seed_data.npz": npz(beside)},
+        "pyg": {f"{name}_mask.npy": npy("|b1", (VERTICES,), [v in part for v in range(VERTICES)])
+                for name, part in zip(("train", "val", "test"), split)}
+               | {"edge_index.npy": npy("<i8", (2, EDGES), ends), "edge_attr.npy": npy("<f4", (EDGES, 1), weights),
+                  "x.npy": npy("<f4", (VERTICES, FEATURES), flat), "y.npy": npy("<i8", (VERTICES, 1), classes)},
         "npy": arrays | {"edge_index.npy": npy("<i8", (2, EDGES), ends), "edge_weight.npy": npy("<f4", (EDGES,), weights),
                          "x.npy": npy("<f4", (VERTICES, FEATURES), flat), "labels.npy": npy("<i8", (VERTICES,), classes),
                          "meta.json": meta},

@@ -242,10 +242,20 @@ def read_npy_attributes(reader, folder):
             reader.add_dense_array(read_file(at("x.npy")))
         elif exists(at("x_indptr.npy")):
             reader.add_sparse(*(read_file(at(f"x_{part}.npy")) for part in ("indptr", "indices", "data", "shape")))
-    if reader.graph.labels is None and exists(at("labels.npy")):
-        reader.add_label_array(read_file(at("labels.npy")))
+    for name in ("labels.npy", "y.npy"):
+        if reader.graph.labels is None and exists(at(name)):
+            reader.add_label_array(read_file(at(name)))
     if reader.graph.split is None and exists(at("train_idx.npy")):
         reader.graph.split = [set(integers(read_file(at(f"{part}_idx.npy")))) for part in ("train", "valid", "test")]
+    elif reader.graph.split is None and exists(at("train_mask.npy")):
+        reader.graph.split = [read_mask(reader, read_file(at(f"{part}_mask.npy"))) for part in ("train", "val", "test")]
+
+
+def read_mask(reader, array):
+    kind, shape, values = array
+    require(len(shape) == 1 and kind[1] in "biu" and set(values) <= {0, 1}, "a mask")
+    reader.vertex_counts.append(shape[0])
+    return {vertex for vertex, value in enumerate(values) if value}
 
 
 def read_graph(path):
@@ -267,9 +277,15 @@ def read_graph(path):
         read_dgl(reader, os.path.join(path, matrices[0]))
     else:
         edges = read_file(os.path.join(path, "edge_index.npy"))
-        weights = os.path.join(path, "edge_weight.npy")
-        values = read_file(weights)[2] if exists(weights) else None
-        reader.add_edges(reader.add_edge_array(edges), values)
+        pairs, values = reader.add_edge_array(edges), None
+        weights, attributes = (os.path.join(path, name) for name in ("edge_weight.npy", "edge_attr.npy"))
+        if exists(weights):
+            values = read_file(weights)[2]
+        elif exists(attributes):
+            _, shape, values = read_file(attributes)
+            if len(shape) == 2 and shape[0] == len(pairs) and shape[1] != 1:
+                values = None  # features of edges
+        reader.add_edges(pairs, values)
     splits = os.path.join(path, "split")
     names = sorted(os.listdir(splits)) if os.path.isdir(splits) else []
     if names:
