@@ -10,17 +10,20 @@ namespace orthant::sampling {
 
 template<class T>
 BatchBuilder<T>::BatchBuilder(runtime::Communicator const& comm, graph::GraphStore const& store,
-                              Sampler const& sampler)
+                              Sampler const& sampler, BatchEdges edges)
     : comm_(comm),
       store_(store),
       sampler_(sampler),
-      keys_(comm, store, sampler.stratum_sizes().size()) {
-  auto const& sizes = sampler.stratum_sizes();
-  auto const num_vertices = store.facts().num_vertices;
-  ORTHANT_REQUIRE(sizes[0] == keys_.stratum_1_begin() &&
-                      (sizes.size() == 1 || sizes[0] + sizes[1] == num_vertices),
-                  "a sampler of ", sizes[0], " vertices in stratum 0 for a store of ", num_vertices,
-                  " vertices, ", keys_.stratum_1_begin(), " of them in stratum 0");
+      edges_(edges),
+      keys_(comm, store, sampler.strata(), sampler.stratum_sizes().size()) {
+  ORTHANT_REQUIRE(sampler.stratum_sizes() == keys_.sizes(), "a sampler of other strata than the ",
+                  keys_.num_strata(), " of a store of ", store.facts().num_vertices, " vertices");
+  if (edges == BatchEdges::rescale) return;
+  if (!store.facts().adds_self_loops())
+    runtime::throw_user(
+        "--batch-edges renormalize needs a normalized graph; partition it with --normalize sym or "
+        "row, or give --batch-edges rescale");
+  batch_keys_ = KeyBits(store.facts().num_vertices);
 }
 
 template<class T>
@@ -39,7 +42,7 @@ std::size_t BatchBuilder<T>::add_ranges(Order order, graph::Ranges const& ranges
   runtime::together(comm_, [&] {
     if (!is_new) return;
     auto vertices = keys_.num_strata() == 1 ? LocalVertices(ids) : LocalVertices(keys, std::move(ids));
-    ranges_.push_back({order, ranges, std::move(vertices), ColumnFilter(0)});
+    ranges_.push_back({order, ranges, std::move(vertices), ColumnFilter(0), {}});
   });
   return number;
 }
@@ -47,7 +50,7 @@ std::size_t BatchBuilder<T>::add_ranges(Order order, graph::Ranges const& ranges
 template<class T>
 void BatchBuilder<T>::add_other_positions(std::size_t range) {
   runtime::together(comm_, [&] {
-    auto& [order, places, vertices, filter] = ranges_[range];
+    auto& [order, places, vertices, filter, neighbours] = ranges_[range];
     if (!vertices.has_other_positions())
       vertices.set_other_positions(read_other_positions(store_, order, places));
   });
@@ -68,10 +71,31 @@ void BatchBuilder<T>::keep_block(BlockHandle handle, std::optional<Parity> parit
                                  std::size_t columns, Read const& read) {
   runtime::together(comm_, [&] {
     if (handle.index < blocks_.size()) return;
-    blocks_.push_back({parity, rows, columns, BlockSampler<T>(read())});
-    auto& [order, ranges, vertices, filter] = ranges_[columns];
-    if (filter.num_columns() == 0) filter = ColumnFilter(graph::total_size(ranges));
+    blocks_.push_back({parity, rows, columns, BlockSampler<T>(read(), scales())});
+    auto& column_range = ranges_[columns];
+    if (column_range.filter.num_columns() == 0)
+      column_range.filter = ColumnFilter(graph::total_size(column_range.ranges));
   });
+  if (edges_ == BatchEdges::rescale) return;
+  add_neighbours(rows);
+  add_neighbours(columns);
+}
+
+template<class T>
+void BatchBuilder<T>::add_neighbours(std::size_t range) {
+  auto& known = ranges_[range];
+  // They may be missing on some ranks only: every rank takes part in what they do.
+  auto const are_missing = known.neighbours.empty();
+  if (runtime::all_reduced(comm_, std::int64_t{are_missing ? 1 : 0}, runtime::Reduction::max) == 0) return;
+  NeighbourLists lists(comm_, store_, keys_, known.order, are_missing ? known.ranges : graph::Ranges());
+  if (are_missing) known.neighbours = std::move(lists);
+}
+
+template<class T>
+BlockScales BatchBuilder<T>::scales() const {
+  if (edges_ == BatchEdges::rescale) return BlockScales::of_graph;
+  return store_.facts().normalization == graph::Normalization::row ? BlockScales::row_in_batch
+                                                                   : BlockScales::symmetric_in_batch;
 }
 
 template<class T>
@@ -80,9 +104,9 @@ BlockHandle BatchBuilder<T>::add_block(Parity parity, Range rows, Range columns)
   if (!facts.has_two_orders()) parity = Parity::even;
   auto const row_range = add_range(graph::row_order(parity), rows);
   auto const column_range = add_range(graph::column_order(parity), columns);
-  // Where A is symmetric, D^-1 (A + I) is not, nor is A~ with strata: m(a, b) depends on the neighbour's.
+  // Where A is symmetric, D^-1 (A + I) is not, nor is A~ where m(a, b) depends on the neighbour's stratum.
   bool const is_symmetric = facts.is_symmetric && facts.normalization != graph::Normalization::row &&
-                            sampler_.stratum_sizes().size() == 1;
+                            (edges_ == BatchEdges::renormalize || sampler_.has_symmetric_factors());
   auto const transposed_parity =
       !facts.has_two_orders() || parity == Parity::odd ? Parity::even : Parity::odd;
   auto const same = find_block(parity, row_range, column_range);
@@ -112,8 +136,11 @@ void BatchBuilder<T>::build(std::int64_t epoch, std::int64_t index, Batch<T>& ba
   batch.vertices.resize(ranges_.size());
   batch.blocks.resize(blocks_.size());
   sampler_.draw(epoch, index, batch.keys);
+  if (edges_ == BatchEdges::renormalize) batch_keys_.set(batch.keys.keys);
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     ranges_[i].vertices.find(batch.keys, batch.vertices[i]);
+    if (!ranges_[i].neighbours.empty())
+      ranges_[i].neighbours.find_degrees(batch.vertices[i].positions, batch_keys_, batch.vertices[i].degrees);
     if (ranges_[i].filter.num_columns() > 0) ranges_[i].filter.set(batch.vertices[i].positions);
   }
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
@@ -125,9 +152,9 @@ void BatchBuilder<T>::build(std::int64_t epoch, std::int64_t index, Batch<T>& ba
 
 template<class T>
 std::int64_t BatchBuilder<T>::num_bytes() const {
-  std::int64_t total = 0;
+  auto total = batch_keys_.num_bytes();
   for (auto const& range : ranges_)
-    total += range.vertices.num_bytes() + range.filter.num_bytes();
+    total += range.vertices.num_bytes() + range.filter.num_bytes() + range.neighbours.num_bytes();
   for (auto const& block : blocks_)
     total += block.sampler.num_bytes();
   return total;

@@ -14,6 +14,7 @@
 #include "sampling/block_sampler.hpp"
 #include "sampling/column_filter.hpp"
 #include "sampling/local_vertices.hpp"
+#include "sampling/neighbour_lists.hpp"
 #include "sampling/packed_ids.hpp"
 #include "sampling/sampler.hpp"
 #include "sampling/sampling_keys.hpp"
@@ -54,8 +55,10 @@ template<class T>
 class BatchBuilder {
  public:
   /// `comm`: the ranks that read the store together, all of one group or of all groups; it, the store and the
-  /// sampler must outlive the builder. Collective over `comm`.
-  BatchBuilder(runtime::Communicator const& comm, graph::GraphStore const& store, Sampler const& sampler);
+  /// sampler must outlive the builder. Collective over `comm`. Throws UserError if edges are to be renormalized
+  /// and the store is not normalized.
+  BatchBuilder(runtime::Communicator const& comm, graph::GraphStore const& store, Sampler const& sampler,
+               BatchEdges edges = BatchEdges::rescale);
 
   /// A range of rows or columns, its number in Batch::vertices. One that is there already is not made again.
   /// Reads the store. Collective over `comm`: every rank adds as many, in the same order, each its own.
@@ -67,16 +70,16 @@ class BatchBuilder {
   /// store. Collective over `comm`, as above.
   void add_other_positions(std::size_t range);
 
-  /// A block of A^ of that parity, with its two ranges. Where A~ is symmetric (A^ is, and there is one
-  /// stratum), a block and the other parity's transposed one are the same. Reads the store. Collective over
-  /// `comm`, as above.
+  /// A block of A^ of that parity, with its two ranges. Where A~ is symmetric (A^ is, and m(a, b) = m(b, a)), a
+  /// block and the other parity's transposed one are the same. Reads the store. Collective over `comm`, as
+  /// above.
   BlockHandle add_block(Parity parity, Range rows, Range columns);
   /// The same of rows and columns that are lists of order p1.
   BlockHandle add_block(graph::Ranges const& rows, graph::Ranges const& columns);
 
   /// Fills `batch`, whose arrays are used again. Local: no communication, no Kokkos. Scratch is the
   /// builder's, so one call at a time; any thread. Cost: O(B) for each range, and O(non-zeros of the sampled
-  /// rows) for each block.
+  /// rows) for each block; to renormalize, for each range those of its sampled rows of all of A.
   void build(std::int64_t epoch, std::int64_t index, Batch<T>& batch);
 
   [[nodiscard]] Sampler const& sampler() const { return sampler_; }
@@ -88,7 +91,8 @@ class BatchBuilder {
     Order order;
     graph::Ranges ranges;
     LocalVertices vertices;
-    ColumnFilter filter; // of no columns where the range is rows only
+    ColumnFilter filter;       // of no columns where the range is rows only
+    NeighbourLists neighbours; // where edges are renormalized
   };
   struct KnownBlock {
     std::optional<Parity> parity; // none: of lists
@@ -97,6 +101,8 @@ class BatchBuilder {
     BlockSampler<T> sampler;
   };
 
+  void add_neighbours(std::size_t range);
+  [[nodiscard]] BlockScales scales() const;
   [[nodiscard]] std::size_t find_block(std::optional<Parity> parity, std::size_t rows,
                                        std::size_t columns) const;
   /// Keeps the block that `read` returns, unless handle names one that is there. Collective.
@@ -107,7 +113,9 @@ class BatchBuilder {
   runtime::Communicator const& comm_;
   graph::GraphStore const& store_;
   Sampler const& sampler_;
+  BatchEdges edges_;
   SamplingKeys keys_;
+  KeyBits batch_keys_; // where edges are renormalized
   std::vector<KnownRange> ranges_;
   std::vector<KnownBlock> blocks_;
 };

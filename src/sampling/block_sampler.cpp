@@ -4,6 +4,7 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace orthant::sampling {
@@ -28,7 +29,9 @@ void pick(std::vector<T> const& scale, std::vector<std::int32_t> const& position
 } // namespace
 
 template<class T>
-BlockSampler<T>::BlockSampler(LocalBlock<T> block) : block_(std::move(block)) {
+BlockSampler<T>::BlockSampler(LocalBlock<T> block, BlockScales scales)
+    : block_(std::move(block)),
+      scales_(scales) {
   auto const num_rows = index(block_.num_rows);
   auto const fits = [](auto const& list, std::size_t length) {
     return list.empty() || list.size() == length;
@@ -51,7 +54,10 @@ void BlockSampler<T>::sample(SampledVertices const& rows, SampledVertices const&
   out.block.num_columns = out.transposed.num_rows = static_cast<std::int64_t>(columns.size());
   gather(rows, filter, out.block);
   transpose(out.block, out.transposed);
-  scale(rows, columns, keys, out);
+  if (scales_ == BlockScales::of_graph)
+    scale(rows, columns, keys, out);
+  else
+    renormalize(rows, columns, out);
   find_self_loops(rows, filter, out);
 }
 
@@ -134,6 +140,29 @@ void BlockSampler<T>::scale(SampledVertices const& rows, SampledVertices const& 
 }
 
 template<class T>
+void BlockSampler<T>::renormalize(SampledVertices const& rows, SampledVertices const& columns,
+                                  SampledPair<T>& out) const {
+  auto const is_symmetric = scales_ == BlockScales::symmetric_in_batch;
+  // Negative weights may leave no positive sum: such a row keeps out, as in the store.
+  auto const fill = [&](std::vector<double> const& degrees, std::vector<T>& scale) {
+    scale.clear();
+    for (auto const d : degrees)
+      scale.push_back(static_cast<T>(d > 0 ? 1 / (is_symmetric ? std::sqrt(d) : d) : 0));
+  };
+  fill(rows.degrees, out.block.row_scale);
+  if (is_symmetric)
+    fill(columns.degrees, out.block.column_scale);
+  else
+    out.block.column_scale.assign(columns.size(), T{1});
+  out.transposed.row_scale = out.block.column_scale;
+  out.transposed.column_scale = out.block.row_scale;
+  for (auto* const block : {&out.block, &out.transposed}) {
+    block->row_groups.clear();
+    block->num_groups = 1;
+  }
+}
+
+template<class T>
 void BlockSampler<T>::find_self_loops(SampledVertices const& rows, ColumnFilter const& filter,
                                       SampledPair<T>& out) const {
   out.block.self_columns.assign(index(out.block.num_rows), -1);
@@ -145,10 +174,13 @@ void BlockSampler<T>::find_self_loops(SampledVertices const& rows, ColumnFilter 
     auto const column = block_.self_columns[row];
     if (column < 0 || filter.passes(column) == 0) continue; // always passes where the batch is one set
     auto const j = filter.number(column);
+    auto const self_scale = scales_ == BlockScales::of_graph
+                                ? block_.self_scale[row]
+                                : out.block.row_scale[i] * out.block.column_scale[index(j)];
     out.block.self_columns[i] = j;
-    out.block.self_scale[i] = block_.self_scale[row];
+    out.block.self_scale[i] = self_scale;
     out.transposed.self_columns[index(j)] = static_cast<LocalColumn>(i);
-    out.transposed.self_scale[index(j)] = block_.self_scale[row];
+    out.transposed.self_scale[index(j)] = self_scale;
   }
 }
 

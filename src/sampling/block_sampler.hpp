@@ -11,6 +11,8 @@
 // the column's, once for each stratum of rows, and self loops stay apart from the pattern. The product is
 //
 //   C[i,:] = row_scale_i sum_j v_ij column_scale[g_i][j] B[j,:]  +  self_scale_i B[self_columns_i,:]
+//
+// Renormalized edges have m = 1, and r and s of the degrees that vertices have within the batch.
 
 #include "graph/store/listed_block.hpp"
 #include "runtime/range.hpp"
@@ -72,11 +74,14 @@ struct SampledPair {
   SampledBlock<T> transposed;
 };
 
+/// Where r and s come from: those of A^, or of degrees d within the batch, r = s = d^-1/2 or r = 1/d.
+enum class BlockScales : std::uint8_t { of_graph, symmetric_in_batch, row_in_batch };
+
 template<class T>
 class BlockSampler {
  public:
-  /// Checks lengths (Error).
-  explicit BlockSampler(LocalBlock<T> block);
+  /// Checks lengths (Error). Of degrees within the batch: `block` has self loops of weight 1 where it has any.
+  explicit BlockSampler(LocalBlock<T> block, BlockScales scales = BlockScales::of_graph);
 
   [[nodiscard]] LocalBlock<T> const& block() const { return block_; }
 
@@ -93,9 +98,11 @@ class BlockSampler {
   void transpose(SampledBlock<T> const& from, SampledBlock<T>& to);
   void scale(SampledVertices const& rows, SampledVertices const& columns, BatchKeys const& keys,
              SampledPair<T>& out) const;
+  void renormalize(SampledVertices const& rows, SampledVertices const& columns, SampledPair<T>& out) const;
   void find_self_loops(SampledVertices const& rows, ColumnFilter const& filter, SampledPair<T>& out) const;
 
   LocalBlock<T> block_;
+  BlockScales scales_;
   std::vector<runtime::LocalColumn> kept_columns_; // scratch, as long as the sampled rows were at most
   std::vector<T> kept_values_;
   std::vector<runtime::Offset> next_; // scratch of the transpose

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampling/local_vertices.hpp"
 
+#include <algorithm>
+#include <numeric>
+
 namespace orthant::sampling {
 
 void LocalVertices::find(BatchKeys const& keys, SampledVertices& found) {
@@ -10,6 +13,8 @@ void LocalVertices::find(BatchKeys const& keys, SampledVertices& found) {
   found.strata.clear();
   found.original_ids.clear();
   found.other_positions.clear();
+  std::vector<std::uint64_t> ends(keys.num_strata()); // of the groups, in the batch
+  std::partial_sum(keys.stratum_sizes.begin(), keys.stratum_sizes.end(), ends.begin());
   for (auto const hit : hits_) {
     auto const position = hit >> 32;
     auto const number = hit & 0xffff'ffff; // in the batch
@@ -17,8 +22,8 @@ void LocalVertices::find(BatchKeys const& keys, SampledVertices& found) {
     found.original_ids.push_back(original_ids_.empty() ? keys.keys[number] : original_ids_[position]);
     if (has_other_positions()) found.other_positions.push_back(other_positions_[position]);
     if (keys.num_strata() == 1) continue;
-    auto const is_of_first = static_cast<std::int64_t>(number) < keys.stratum_sizes[0];
-    found.strata.push_back(is_of_first ? std::int8_t{0} : std::int8_t{1});
+    found.strata.push_back(
+        static_cast<std::int8_t>(std::upper_bound(ends.begin(), ends.end(), number) - ends.begin()));
   }
 }
 

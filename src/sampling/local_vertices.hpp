@@ -21,9 +21,11 @@ using runtime::Range;
 /// The vertices of a batch that lie in a range, in the order of the range.
 struct SampledVertices {
   std::vector<std::int32_t> positions;       // [n] ascending; places in the list of ranges
-  std::vector<std::int8_t> strata;           // [n]; empty where there is one stratum
+  std::vector<std::int8_t> strata;           // [n] groups of the batch; empty where there is one
   std::vector<std::int64_t> original_ids;    // [n] what random numbers are keyed by
   std::vector<std::int64_t> other_positions; // [n] in the other order, of all N; empty unless asked for
+  std::vector<double>
+      degrees; // [n] 1 + weights of the neighbours in the batch; empty unless edges are renormalized
 
   [[nodiscard]] std::size_t size() const { return positions.size(); }
 };

@@ -5,10 +5,8 @@
 #include "graph/store/vertex_owners.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
-#include "sampling/key_table.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <span>
 #include <utility>
 
@@ -20,97 +18,137 @@ using runtime::Range;
 std::size_t index(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
-std::uint64_t bit_of(std::int64_t vertex) {
-  return std::uint64_t{1} << (vertex % 64);
-}
-std::int64_t num_bits(std::int64_t word) {
-  return std::popcount(static_cast<std::uint64_t>(word));
+
+struct Member {
+  std::int64_t vertex; // original id
+  std::int64_t stratum;
+};
+struct Question {
+  std::int64_t vertex;
+  std::int64_t place; // in the list of the rank that asks
+  std::int64_t rank;
+};
+struct Answer {
+  std::int64_t place;
+  std::int64_t key;
+};
+
+Range share_of(runtime::Communicator const& comm, std::int64_t num_vertices) {
+  return runtime::balanced_range(num_vertices, comm.size(), comm.rank());
 }
 
 } // namespace
 
+std::vector<std::int32_t> read_strata(graph::GraphStore const& store, Strata const& strata, Range rows) {
+  using graph::Order;
+  switch (strata.by) {
+  case Strata::By::nothing:
+    break;
+  case Strata::By::cluster:
+    return store.read_clusters(Order::p1, rows);
+  case Strata::By::training: {
+    auto const mask = store.read_mask(graph::Split::train, Order::p1, rows);
+    std::vector<std::int32_t> result(mask.size());
+    std::transform(mask.begin(), mask.end(), result.begin(), [](auto trains) { return trains != 0 ? 0 : 1; });
+    return result;
+  }
+  case Strata::By::degree: {
+    auto const& bounds = strata.degree_bounds;
+    auto const degrees = store.read_degrees(Order::p1, rows);
+    std::vector<std::int32_t> result(degrees.size());
+    std::transform(degrees.begin(), degrees.end(), result.begin(), [&](auto degree) {
+      auto const above = std::upper_bound(bounds.begin() + 1, bounds.end() - 1, degree);
+      return static_cast<std::int32_t>(above - bounds.begin() - 1);
+    });
+    return result;
+  }
+  }
+  return std::vector<std::int32_t>(index(rows.size()));
+}
+
+std::vector<std::int64_t> count_strata(runtime::Communicator const& comm, graph::GraphStore const& store,
+                                       Strata const& strata, std::size_t num_strata) {
+  auto counts = runtime::together(comm, [&] {
+    std::vector<std::int64_t> mine(num_strata);
+    for (auto const stratum : read_strata(store, strata, share_of(comm, store.facts().num_vertices)))
+      ++mine[index(stratum)];
+    return mine;
+  });
+  runtime::all_reduce(runtime::host, comm, std::span(counts));
+  return counts;
+}
+
 SamplingKeys::SamplingKeys(runtime::Communicator const& comm, graph::GraphStore const& store,
-                           std::size_t num_strata)
+                           Strata const& strata, std::size_t num_strata)
     : comm_(comm),
       num_vertices_(store.facts().num_vertices),
-      num_strata_(num_strata),
-      stratum_1_begin_(num_vertices_) {
-  ORTHANT_REQUIRE(num_strata == 1 || num_strata == 2, num_strata, " strata");
+      ids_(share_of(comm, num_vertices_)),
+      sizes_{num_vertices_} {
   if (num_strata == 1) return;
-  auto const words = words_of(comm.rank());
-  train_bits_.resize(index(words.size()));
-  auto const trained = runtime::together(comm, [&] {
-    auto const share = runtime::balanced_range(num_vertices_, comm.size(), comm.rank());
-    auto ids = store.read_original_ids(graph::Order::p1, share);
-    auto const mask = store.read_mask(graph::Split::train, graph::Order::p1, share);
-    std::size_t num_kept = 0;
-    for (std::size_t i = 0; i < ids.size(); ++i)
-      if (mask[i] != 0) ids[num_kept++] = ids[i];
-    ids.resize(num_kept);
-    return ids;
+  auto const [ids, strata_read] = runtime::together(comm, [&] {
+    return std::pair(store.read_original_ids(graph::Order::p1, ids_), read_strata(store, strata, ids_));
   });
+  std::vector<std::int32_t> stratum_of(index(ids_.size())); // by original id
   std::size_t next = 0;
-  graph::exchange<std::int64_t>(
+  graph::exchange<Member>(
       comm,
-      [&](graph::Outbox<std::int64_t>& outbox) {
-        for (; next < trained.size() && !outbox.is_full(); ++next)
-          outbox.push(graph::block_owner(num_words(), comm.size(), trained[next] / 64), trained[next]);
-        return next < trained.size();
+      [&, &ids = ids, &strata_read = strata_read](graph::Outbox<Member>& outbox) {
+        for (; next < ids.size() && !outbox.is_full(); ++next)
+          outbox.push(graph::block_owner(num_vertices_, comm.size(), ids[next]),
+                      {ids[next], strata_read[next]});
+        return next < ids.size();
       },
-      [&](std::span<std::int64_t const> arrived) {
-        for (auto const vertex : arrived)
-          train_bits_[index(vertex / 64 - words.begin)] |= static_cast<std::int64_t>(bit_of(vertex));
+      [&](std::span<Member const> arrived) {
+        for (auto const& [vertex, stratum] : arrived)
+          stratum_of[index(vertex - ids_.begin)] = static_cast<std::int32_t>(stratum);
       });
-  stratum_1_begin_ = 0;
-  for (auto const word : train_bits_)
-    stratum_1_begin_ += num_bits(word);
-  stratum_1_begin_ = runtime::all_reduced(comm, stratum_1_begin_);
+
+  std::vector<std::int64_t> counts(num_strata);
+  for (auto const stratum : stratum_of)
+    ++counts[index(stratum)];
+  sizes_ = counts;
+  runtime::all_reduce(runtime::host, comm, std::span(sizes_));
+  auto first_keys = counts; // of this rank's vertices of each stratum
+  runtime::exclusive_scan(comm, std::span(first_keys));
+  std::int64_t stratum_begin = 0;
+  for (std::size_t s = 0; s < num_strata; ++s)
+    first_keys[s] += std::exchange(stratum_begin, stratum_begin + sizes_[s]);
+  keys_ = PackedIds(num_vertices_, ids_.size());
+  for (std::size_t i = 0; i < stratum_of.size(); ++i)
+    keys_.set(i, first_keys[index(stratum_of[i])]++);
 }
 
-Range SamplingKeys::words_of(int rank) const {
-  return runtime::balanced_range(num_words(), comm_.size(), rank);
-}
+PackedIds SamplingKeys::of(PackedIds const& original_ids) const {
+  if (num_strata() == 1) return original_ids;
+  std::vector<Question> questions; // that this rank is asked
+  std::size_t next = 0;
+  graph::exchange<Question>(
+      comm_,
+      [&](graph::Outbox<Question>& outbox) {
+        for (; next < original_ids.size() && !outbox.is_full(); ++next)
+          outbox.push(graph::block_owner(num_vertices_, comm_.size(), original_ids[next]),
+                      {original_ids[next], static_cast<std::int64_t>(next), comm_.rank()});
+        return next < original_ids.size();
+      },
+      [&](std::span<Question const> arrived) {
+        questions.insert(questions.end(), arrived.begin(), arrived.end());
+      });
 
-std::vector<std::int64_t> SamplingKeys::gather(Range wanted) const {
-  auto const part_of = [&](int rank) {
-    auto const words = words_of(rank);
-    auto const begin = std::max(words.begin, wanted.begin);
-    return Range{begin, std::max(begin, std::min(words.end, wanted.end))};
-  };
-  std::vector<std::int64_t> counts;
-  for (int rank = 0; rank < comm_.size(); ++rank)
-    counts.push_back(part_of(rank).size());
-  auto const mine = part_of(comm_.rank());
-  auto const first = mine.size() == 0 ? 0 : mine.begin - words_of(comm_.rank()).begin;
-  std::vector<std::int64_t> bits(index(wanted.size()));
-  runtime::all_gatherv(runtime::host, comm_, std::span(train_bits_).subspan(index(first), index(mine.size())),
-                       bits, counts);
-  return bits;
-}
-
-PackedIds SamplingKeys::of(PackedIds const& original_ids, std::int64_t window) const {
-  if (num_strata_ == 1) return original_ids;
-  auto [keys, by_id] = runtime::together(comm_, [&] {
-    return std::pair(PackedIds(num_vertices_, static_cast<std::int64_t>(original_ids.size())),
-                     KeyTable(original_ids));
-  });
-  std::int64_t num_before = 0; // training vertices of all windows before
-  for (std::int64_t begin = 0; begin < num_words(); begin += window) {
-    auto const bits = gather({begin, std::min(num_words(), begin + window)});
-    std::size_t word = 0; // num_before counts up to here
-    auto const advance = [&](std::size_t to) {
-      for (; word < to; ++word)
-        num_before += num_bits(bits[word]);
-    };
-    by_id.for_each({64 * begin, 64 * (begin + window)}, [&, &keys = keys](std::int64_t id, auto place) {
-      advance(index(id / 64 - begin));
-      auto const own_word = static_cast<std::uint64_t>(bits[word]);
-      auto const trains_before = num_before + std::popcount(own_word & (bit_of(id) - 1));
-      auto const trains = (own_word & bit_of(id)) != 0;
-      keys.set(index(place), trains ? trains_before : stratum_1_begin_ + id - trains_before);
-    });
-    advance(bits.size());
-  }
+  PackedIds keys(num_vertices_, static_cast<std::int64_t>(original_ids.size()));
+  next = 0;
+  graph::exchange<Answer>(
+      comm_,
+      [&](graph::Outbox<Answer>& outbox) {
+        for (; next < questions.size() && !outbox.is_full(); ++next) {
+          auto const& [vertex, place, rank] = questions[next];
+          outbox.push(static_cast<int>(rank), {place, keys_[index(vertex - ids_.begin)]});
+        }
+        return next < questions.size();
+      },
+      [&](std::span<Answer const> arrived) {
+        for (auto const& [place, key] : arrived)
+          keys.set(index(place), key);
+      });
   return keys;
 }
 

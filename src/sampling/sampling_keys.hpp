@@ -1,12 +1,14 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// From original ids to the keys that batches are lists of (sampler.hpp). For set-up.
+// From original ids to the keys that batches are lists of (sampler.hpp). For set-up: every rank reads the
+// strata of N/P vertices, sends them to the owners of their original ids, and asks those owners for keys.
 
 #include "graph/store/store_reader.hpp"
 #include "runtime/comm/communicator.hpp"
 #include "runtime/range.hpp"
 #include "sampling/packed_ids.hpp"
+#include "sampling/sampler.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -14,39 +16,40 @@
 
 namespace orthant::sampling {
 
+/// Stratum of each vertex at positions `rows` of order p1. Not collective, may throw: use together().
+[[nodiscard]] std::vector<std::int32_t> read_strata(graph::GraphStore const& store, Strata const& strata,
+                                                    runtime::Range rows);
+
+/// Vertices of the graph in each of `num_strata` strata. Collective.
+[[nodiscard]] std::vector<std::int64_t> count_strata(runtime::Communicator const& comm,
+                                                     graph::GraphStore const& store, Strata const& strata,
+                                                     std::size_t num_strata);
+
 class SamplingKeys {
  public:
-  /// `num_strata`: 1, or 2 = the training vertices before the others. Two: every rank reads N/P of the split
-  /// and holds N/P bits, one a vertex, by original id. `comm` must outlive this object. Collective.
-  SamplingKeys(runtime::Communicator const& comm, graph::GraphStore const& store, std::size_t num_strata);
+  /// `num_strata` strata as `strata` says. More than one: every rank holds the keys of N/P vertices, by
+  /// original id. `comm` must outlive this object. Collective.
+  SamplingKeys(runtime::Communicator const& comm, graph::GraphStore const& store, Strata const& strata,
+               std::size_t num_strata);
 
-  [[nodiscard]] std::size_t num_strata() const { return num_strata_; }
-  /// The keys of the vertices with these original ids, each once. Two strata: collective, every rank asks for
-  /// ids of its own; the ranks pass round the bits of all vertices, `window` words of 64 at a time (8 MiB).
-  [[nodiscard]] PackedIds of(PackedIds const& original_ids,
-                             std::int64_t window = std::int64_t{1} << 20) const;
-  /// Bytes held, and what a rank holds of two strata.
-  [[nodiscard]] std::int64_t num_bytes() const {
-    return static_cast<std::int64_t>(train_bits_.size() * sizeof(train_bits_[0]));
-  }
+  [[nodiscard]] std::size_t num_strata() const { return sizes_.size(); }
+  /// Vertices of the graph in each stratum.
+  [[nodiscard]] std::vector<std::int64_t> const& sizes() const { return sizes_; }
+  /// The keys of the vertices with these original ids. More than one stratum: collective, every rank asks for
+  /// ids of its own, and holds 24 bytes for each that it is asked for.
+  [[nodiscard]] PackedIds of(PackedIds const& original_ids) const;
+  /// Bytes held, and what a rank holds of more than one stratum.
+  [[nodiscard]] std::int64_t num_bytes() const { return keys_.num_bytes(); }
   [[nodiscard]] static std::int64_t bytes(std::int64_t num_vertices, int num_ranks, int rank) {
-    return 8 * runtime::balanced_range((num_vertices + 63) / 64, num_ranks, rank).size();
+    return PackedIds::bytes(num_vertices, runtime::balanced_range(num_vertices, num_ranks, rank).size());
   }
-  /// Keys below this are of stratum 0, the others of stratum 1.
-  [[nodiscard]] std::int64_t stratum_1_begin() const { return stratum_1_begin_; }
 
  private:
-  [[nodiscard]] std::int64_t num_words() const { return (num_vertices_ + 63) / 64; }
-  /// This rank's words of train_bits_.
-  [[nodiscard]] runtime::Range words_of(int rank) const;
-  /// The words `wanted` of all ranks. Collective.
-  [[nodiscard]] std::vector<std::int64_t> gather(runtime::Range wanted) const;
-
   runtime::Communicator const& comm_;
   std::int64_t num_vertices_;
-  std::size_t num_strata_;
-  std::int64_t stratum_1_begin_;
-  std::vector<std::int64_t> train_bits_; // bit v % 64 of word v / 64: v trains. Two strata only
+  runtime::Range ids_; // of this rank
+  std::vector<std::int64_t> sizes_;
+  PackedIds keys_; // [ids_]; empty: one stratum
 };
 
 } // namespace orthant::sampling

@@ -6,61 +6,29 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace orthant::sampling {
 namespace {
 
 using runtime::throw_user;
 
-std::int64_t divided_up(std::int64_t dividend, std::int64_t divisor) {
-  return (dividend + divisor - 1) / divisor;
-}
-
-/// m(a, b). A factor that no edge of the batch has is 0.
-double factor(std::int64_t num_vertices, std::int64_t num_sampled, bool is_same_stratum) {
-  auto const self = is_same_stratum ? 1 : 0; // i itself is in the batch and no neighbour of its own
-  if (num_sampled <= self) return 0;
-  return static_cast<double>(num_vertices - self) / static_cast<double>(num_sampled - self);
-}
-
 } // namespace
 
 VertexSampler::VertexSampler(VertexSamplerOptions const& options, std::int64_t num_vertices,
                              std::int64_t num_train)
-    : seed_(options.seed),
-      num_groups_(options.num_groups),
-      num_accumulated_(options.num_accumulated),
+    : Sampler(options.num_groups, options.num_accumulated),
+      seed_(options.seed),
       stratum_sizes_{num_vertices} {
-  ORTHANT_REQUIRE(num_groups_ >= 1 && num_accumulated_ >= 1, num_groups_, " groups, ", num_accumulated_,
-                  " batches each");
   auto const batch_size = options.batch_size;
-  if (batch_size < 2) throw_user("a batch needs at least 2 vertices, not {} (--batch)", batch_size);
-  if (batch_size > num_vertices)
-    throw_user("a batch of {} vertices, but the graph has {}; give --batch {} or less", batch_size,
-               num_vertices, num_vertices);
-  if (num_train < 1) throw_user("the graph has no training vertices, so that no batch has a loss");
-
-  // Where Gd K is more than can be counted, any number that no graph has vertices for is refused below.
-  constexpr auto most = std::numeric_limits<std::int64_t>::max() / 2;
-  step_batches_ = num_accumulated_ > most / num_groups_ ? most : num_groups_ * num_accumulated_;
+  require_batch_size(batch_size, num_vertices, num_train);
 
   auto num_wanted = divided_up(num_vertices, batch_size);
   if (options.train_fraction) {
     choose_strata(options, num_train);
     num_wanted = divided_up(num_train, batch_size - num_others_a_batch_);
   }
-  if (num_wanted < num_groups_)
-    throw_user("batches of {} vertices make {} an epoch, so that some of the {} data groups have no work; "
-               "give fewer groups or smaller batches",
-               batch_size, num_wanted, num_groups_);
-  num_batches_ = divided_up(num_wanted, step_batches_) * step_batches_;
-  if (num_batches_ > stratum_sizes_[0])
-    throw_user(
-        "{} groups times --accumulate {} make {} batches an epoch, but there are {} vertices{} to share "
-        "out; give larger batches, fewer groups or accumulate less",
-        num_groups_, num_accumulated_, num_batches_, stratum_sizes_[0],
-        options.train_fraction ? " that train" : "");
+  num_batches_ = count_batches(num_wanted, batch_size, stratum_sizes_[0],
+                               options.train_fraction ? "vertices that train" : "vertices");
 }
 
 void VertexSampler::choose_strata(VertexSamplerOptions const& options, std::int64_t num_train) {
@@ -84,7 +52,8 @@ void VertexSampler::choose_strata(VertexSamplerOptions const& options, std::int6
   stratum_sizes_ = {num_train, num_others};
   // Whole steps, so that the groups of a step have no vertex in common where that is possible.
   auto const num_served = num_others / num_others_a_batch_;
-  num_batches_a_round_ = num_served < step_batches_ ? num_served : num_served / step_batches_ * step_batches_;
+  num_batches_a_round_ =
+      num_served < step_batches() ? num_served : num_served / step_batches() * step_batches();
 }
 
 runtime::KeyedBijection VertexSampler::order_of(std::size_t stratum, std::int64_t epoch,
@@ -93,10 +62,6 @@ runtime::KeyedBijection VertexSampler::order_of(std::size_t stratum, std::int64_
   auto const stream =
       runtime::RandomStream(seed_, runtime::Purpose::sampling, static_cast<std::uint64_t>(epoch), layer);
   return {static_cast<std::uint64_t>(stratum_sizes_[stratum]), stream.key()};
-}
-
-std::int64_t VertexSampler::batch_of(std::int64_t step, std::int64_t group, std::int64_t accumulated) const {
-  return (step * num_accumulated_ + accumulated) * num_groups_ + group;
 }
 
 void VertexSampler::draw(std::int64_t epoch, std::int64_t batch, BatchKeys& keys) const {
@@ -120,7 +85,7 @@ void VertexSampler::draw(std::int64_t epoch, std::int64_t batch, BatchKeys& keys
   keys.factors.clear();
   for (std::size_t a = 0; a < stratum_sizes_.size(); ++a)
     for (std::size_t b = 0; b < stratum_sizes_.size(); ++b)
-      keys.factors.push_back(factor(stratum_sizes_[b], keys.stratum_sizes[b], a == b));
+      keys.factors.push_back(edge_factor(stratum_sizes_[b], keys.stratum_sizes[b], a == b));
 }
 
 } // namespace orthant::sampling

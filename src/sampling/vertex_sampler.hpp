@@ -17,9 +17,6 @@
 // takes more than all: no batch has a vertex twice, no vertex comes again before its order has begun anew.
 //
 //   m(a, b) = N_b / b_b  (a != b),   (N_b - 1) / (b_b - 1)  (a = b)     b_s of stratum s in this batch
-//
-// Group g of Gd takes in step s, as its k-th of K, batch (s K + k) Gd + g: a data axis of Gd is one group
-// that accumulates Gd batches.
 
 #include "runtime/numbers/bijection.hpp"
 #include "runtime/range.hpp"
@@ -46,15 +43,14 @@ class VertexSampler final : public Sampler {
   /// not inside (0, 1), or a batch wants more of a stratum than there are.
   VertexSampler(VertexSamplerOptions const& options, std::int64_t num_vertices, std::int64_t num_train);
 
+  [[nodiscard]] Strata strata() const override {
+    return {stratum_sizes_.size() == 1 ? Strata::By::nothing : Strata::By::training, {}};
+  }
   [[nodiscard]] std::vector<std::int64_t> const& stratum_sizes() const override { return stratum_sizes_; }
+  /// With two strata m(a, b) depends on that of the neighbour.
+  [[nodiscard]] bool has_symmetric_factors() const override { return stratum_sizes_.size() == 1; }
   [[nodiscard]] std::int64_t num_batches() const override { return num_batches_; }
   void draw(std::int64_t epoch, std::int64_t batch, BatchKeys& keys) const override;
-
-  /// Steps of an epoch: num_batches() / (Gd K).
-  [[nodiscard]] std::int64_t num_steps() const { return num_batches_ / step_batches_; }
-  /// The batch that a group takes in a step, as number `accumulated` of its K.
-  [[nodiscard]] std::int64_t batch_of(std::int64_t step, std::int64_t group,
-                                      std::int64_t accumulated = 0) const;
 
  private:
   void choose_strata(VertexSamplerOptions const& options, std::int64_t num_train);
@@ -63,9 +59,6 @@ class VertexSampler final : public Sampler {
                                                  std::int64_t round) const;
 
   std::uint64_t seed_;
-  std::int64_t num_groups_;
-  std::int64_t num_accumulated_;
-  std::int64_t step_batches_ = 1; // Gd K
   std::int64_t num_batches_ = 0;
   std::vector<std::int64_t> stratum_sizes_;
   std::int64_t num_others_a_batch_ = 0;  // two strata

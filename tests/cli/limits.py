@@ -29,7 +29,7 @@ WHOLE_NUMBERS = [
     ("generate", "--vertices", 2, VERTICES), ("generate", "--edges", 0, EDGES), ("generate", "--features", 0, COLUMNS),
     ("generate", "--classes", 1, COLUMNS), ("generate", "--seed", *SEED),
     ("partition", "--random-features", 0, COLUMNS), ("partition", "--random-labels", 0, COLUMNS),
-    ("partition", "--metis", 0, 2**31 - 1), ("partition", "--seed", *SEED),
+    ("partition", "--metis", 0, 2**31 - 1), ("partition", "--clusters", 0, 2**24), ("partition", "--seed", *SEED),
     ("bench spmm", "--vertices", 2, VERTICES), ("bench spmm", "--edges", 1, EDGES), ("bench spmm", "--seed", *SEED),
     ("bench spmm", "--repeat", *REPEAT), ("bench gemm", "--rows", 1, VERTICES), ("bench gemm", "--layers", 1, 10_000),
     ("bench gemm", "--hidden", 1, 2**20), ("bench gemm", "--stream-mib", 1, 2**20), ("bench gemm", "--gemm-size", 1, 2**15),

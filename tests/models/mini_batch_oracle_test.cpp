@@ -36,7 +36,7 @@ class MiniBatchOracle : public ::testing::TestWithParam<std::array<int, 4>> {
         grid_(world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}) {}
 
   static void expect_batches(nlohmann::json const& figures, graph::GraphStore const& store,
-                             sampling::VertexSampler const& sampler) {
+                             sampling::Sampler const& sampler) {
     auto const by_key = ids_by_key(store, figures.contains("train_fraction"));
     auto const per_step = figures.at("batches_per_step").get<std::int64_t>();
     auto step = std::int64_t{0};

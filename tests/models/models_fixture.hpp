@@ -20,9 +20,11 @@ namespace orthant::testing {
 
 inline graph::GraphStore
 store_of_dataset(runtime::Communicator const& comm, std::string const& description,
-                 graph::PermutationKind permutation = graph::PermutationKind::twofold) {
+                 graph::PermutationKind permutation = graph::PermutationKind::twofold,
+                 std::int64_t num_clusters = 0) {
   graph::PartitionOptions how;
   how.permutation = permutation;
+  how.num_clusters = num_clusters;
   how.seed = 3;
   return graph::partition_in_memory(
       comm, [&](runtime::Communicator const& self) { return graph::open_dataset(self, description, 5); },

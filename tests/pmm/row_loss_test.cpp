@@ -2,12 +2,11 @@
 //
 // Losses, their gradients and scores of groups of rows against serial loops and finite differences; bias and
 // norms; on every grid.
-#include "pmm/rows/row_loss.hpp"
+#include "row_loss_targets.hpp"
 
 #include "pmm/rows/bias.hpp"
 #include "pmm/rows/column_sums.hpp"
 #include "pmm/rows/norms.hpp"
-#include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 
 #include <algorithm>
@@ -17,45 +16,6 @@ namespace orthant::testing {
 namespace {
 
 using namespace orthant::pmm;
-
-/// Whole targets: about as many rows in each group as in none, some without label.
-struct WholeTargets {
-  std::vector<std::int8_t> groups;
-  std::vector<std::int32_t> classes;
-  Dense indicator;
-
-  WholeTargets(std::int64_t rows, std::int64_t num_classes, int num_groups = max_row_groups)
-      : indicator(rows, num_classes) {
-    for (std::int64_t i = 0; i < rows; ++i) {
-      groups.push_back(static_cast<std::int8_t>(
-          static_cast<int>(mixed(51, i) % static_cast<std::uint64_t>(num_groups + 1)) - 1));
-      classes.push_back(mixed(52, i) % 5 == 0 ? -1
-                                              : static_cast<std::int32_t>(
-                                                    mixed(53, i) % static_cast<std::uint64_t>(num_classes)));
-      for (std::int64_t j = 0; j < num_classes; ++j)
-        indicator(i, j) = mixed(54, i, j) % 5 == 0 ? -1.0 : static_cast<double>(mixed(55, i, j) % 2);
-    }
-  }
-
-  [[nodiscard]] RowTargets part(Block const& block) const {
-    auto const rows = block.stored_rows;
-    RowTargets targets;
-    targets.groups = device_copy(std::vector(groups.begin() + rows.begin, groups.begin() + rows.end));
-    targets.classes = device_copy(std::vector(classes.begin() + rows.begin, classes.begin() + rows.end));
-    targets.indicator = Matrix<std::int8_t>("indicator", static_cast<std::size_t>(rows.size()),
-                                            static_cast<std::size_t>(block.columns.size()));
-    auto const host = Kokkos::create_mirror_view(targets.indicator);
-    for (std::int64_t i = 0; i < rows.size(); ++i)
-      for (std::int64_t j = 0; j < block.columns.size(); ++j)
-        host(static_cast<std::size_t>(i), static_cast<std::size_t>(j)) =
-            static_cast<std::int8_t>(indicator(rows.begin + i, block.columns.begin + j));
-    Kokkos::deep_copy(targets.indicator, host);
-    return targets;
-  }
-
-  [[nodiscard]] int group(std::int64_t i) const { return groups[static_cast<std::size_t>(i)]; }
-  [[nodiscard]] int label(std::int64_t i) const { return classes[static_cast<std::size_t>(i)]; }
-};
 
 /// Labelled rows, correct ones and the mean loss of one group, serially.
 GroupScore serial_softmax(Dense const& logits, WholeTargets const& targets, int group) {
@@ -181,6 +141,45 @@ TEST_P(RowLossTest, ABatchIsCountedWithItsLoss) {
       row_loss.loss_and_gradient(exec_, z, dz, num_rows, loss_and_count);
       EXPECT_NEAR(host_copy(loss_and_count)(0), loss, 1e-13) << placement.to_string();
       EXPECT_EQ(host_copy(loss_and_count)(1), num_rows) << placement.to_string();
+    });
+  }
+}
+
+// Rows that count 2 double the loss and the count; rows that count 0 are as good as not there.
+TEST_P(RowLossTest, RowsOfABatchHaveWeights) {
+  for (auto const& [shape, kind] : shapes_and_kinds()) {
+    auto const logits =
+        make_dense(shape.rows, shape.columns, [](auto i, auto j) { return 4 * small_real(60, i, j); });
+    WholeTargets const whole(shape.rows, shape.columns);
+    auto even_rows = whole;
+    for (std::size_t i = 1; i < even_rows.groups.size(); i += 2)
+      even_rows.groups[i] = no_row_group;
+    for_each_placement(shape, [&](Placement const& placement) {
+      auto const rows = block_of(grid_, placement).stored_rows;
+      auto const z = distributed<double>(grid_, placement, logits);
+      auto const dz = stained<double>(grid_, placement);
+      auto const expected_dz = stained<double>(grid_, placement);
+      RowLoss<double> row_loss(grid_, placement, kind, max_row_groups);
+      row_loss.set_targets(even_rows.part(block_of(grid_, placement)));
+      auto const num_rows = row_loss.num_rows(0);
+      auto const loss = row_loss.loss_and_gradient(exec_, z, expected_dz);
+      std::vector<double> weights;
+      for (auto row = rows.begin; row < rows.end; ++row)
+        weights.push_back(row % 2 == 0 ? 2 : 0);
+      auto targets = whole.part(block_of(grid_, placement));
+      targets.weights = device_copy(weights);
+      auto const groups = host_copy(targets.groups);
+      auto const classes = host_copy(targets.classes);
+
+      row_loss.set_batch_targets(targets,
+                                 {{groups.data(), groups.size()}, {classes.data(), classes.size()}, weights});
+      Vector<double> const loss_and_count("orthant::testing::loss_and_count", 2);
+      row_loss.loss_and_gradient(exec_, z, dz, 2 * num_rows, loss_and_count);
+
+      EXPECT_NEAR(host_copy(loss_and_count)(0), loss, 1e-13) << placement.to_string();
+      EXPECT_EQ(host_copy(loss_and_count)(1), 2 * num_rows) << placement.to_string();
+      for (std::size_t i = 0; i < static_cast<std::size_t>(dz.block().num_stored); ++i)
+        EXPECT_NEAR(host_copy(dz.storage())(i), host_copy(expected_dz.storage())(i), 1e-15);
     });
   }
 }

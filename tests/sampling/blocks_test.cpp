@@ -2,15 +2,9 @@
 //
 // The blocks of a batch, put together over a grid, are the subgraph of the definition; and making them sends
 // nothing.
-#include "sampling/batch_builder.hpp"
-
-#include "pmm/grid/layout.hpp"
-#include "runtime/comm/collectives.hpp"
 #include "runtime/numbers/random.hpp"
 #include "sampling/vertex_sampler.hpp"
-#include "sampling_fixture.hpp"
-#include "support/dist_checks.hpp"
-#include "support/grids.hpp"
+#include "whole_blocks.hpp"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -20,83 +14,10 @@ namespace orthant::testing {
 namespace {
 
 using graph::Order;
-using graph::Parity;
-using sampling::Batch;
-using sampling::BatchBuilder;
-using sampling::BlockHandle;
-using sampling::SampledBlock;
-using sampling::SampledVertices;
 using sampling::VertexSampler;
 
-/// Adds the entries of a block where they belong by original ids.
-void add_entries(SampledBlock<double> const& block, SampledVertices const& rows,
-                 SampledVertices const& columns, Dense& whole) {
-  ASSERT_EQ(block.num_rows, static_cast<std::int64_t>(rows.size()));
-  ASSERT_EQ(block.num_columns, static_cast<std::int64_t>(columns.size()));
-  ASSERT_EQ(block.row_offsets.size(), rows.size() + 1);
-  ASSERT_EQ(block.row_scale.size(), rows.size());
-  ASSERT_EQ(block.column_scale.size(), position(block.num_groups) * columns.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    auto const group = block.row_groups.empty() ? 0 : block.row_groups[i];
-    auto const row = rows.original_ids[i];
-    for (auto k = position(block.row_offsets[i]); k < position(block.row_offsets[i + 1]); ++k) {
-      auto const j = block.columns[k];
-      if (k > position(block.row_offsets[i])) {
-        ASSERT_LE(block.columns[k - 1], j); // equal only where repeats are kept
-      }
-      auto const column = columns.original_ids[position(j)];
-      ASSERT_NE(row, column); // self loops are apart
-      whole(row, column) += block.row_scale[i] * (block.values.empty() ? 1 : block.values[k]) *
-                            block.column_scale[position(group * block.num_columns + j)];
-    }
-    if (auto const self = block.self_columns[i]; self >= 0) {
-      ASSERT_EQ(columns.original_ids[position(self)], row);
-      whole(row, row) += block.self_scale[i];
-    }
-  }
-}
-
-void expect_equal(Dense const& found, Dense const& expected) {
-  for (std::int64_t i = 0; i < expected.rows; ++i)
-    for (std::int64_t j = 0; j < expected.columns; ++j)
-      ASSERT_NEAR(found(i, j), expected(i, j), 1e-12 * std::abs(expected(i, j))) << i << ", " << j;
-}
-
-class SampledBlocks : public ::testing::TestWithParam<std::array<int, 4>> {
+class SampledBlocks : public GridBlocks {
  protected:
-  SampledBlocks()
-      : world_(MPI_COMM_WORLD, "world"),
-        self_(MPI_COMM_SELF, "self"),
-        grid_(world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}) {}
-
-  /// This rank's part of a whole matrix of blocks, of which the ranks along `third` have copies.
-  [[nodiscard]] Dense part_of(SampledBlock<double> const& block, SampledVertices const& rows,
-                              SampledVertices const& columns, std::int64_t n, pmm::AxisSet third) const {
-    Dense part(n, n);
-    if (grid_.coordinate(third) == 0) add_entries(block, rows, columns, part);
-    return part;
-  }
-  /// The whole matrices. One reduction for all, as ranks that wait for each other are what this test costs.
-  void put_together(std::vector<Dense>& parts) const {
-    std::vector<double> numbers;
-    for (auto const& part : parts)
-      numbers.insert(numbers.end(), part.numbers.begin(), part.numbers.end());
-    runtime::all_reduce(runtime::host, grid_.group(), numbers);
-    auto next = numbers.begin();
-    for (auto& part : parts) {
-      auto const end = next + static_cast<std::ptrdiff_t>(part.numbers.size());
-      part.numbers.assign(next, end);
-      next = end;
-    }
-  }
-
-  void expect_nothing_sent() const {
-    EXPECT_TRUE(counted_calls(grid_).empty());
-    for (std::size_t i = 0; i < runtime::num_operations; ++i)
-      for (auto const* comm : {&world_, &self_})
-        EXPECT_EQ(comm->ledger()[static_cast<runtime::Operation>(i)].bytes, 0);
-  }
-
   /// One random (seed, epoch, step) on all blocks of the grid: every pair of axes and both parities.
   void check_draw(graph::GraphStore const& store, std::uint64_t draw, std::optional<double> train_fraction) {
     auto const random = runtime::RandomStream(19, runtime::Purpose::test, draw);
@@ -113,52 +34,12 @@ class SampledBlocks : public ::testing::TestWithParam<std::array<int, 4>> {
         static_cast<std::int64_t>(random.integer(static_cast<std::uint64_t>(sampler.num_steps()), 3));
     auto const t = sampler.batch_of(step, grid_.coordinate(pmm::Axis::data));
 
-    struct Wanted {
-      pmm::AxisSet third;
-      BlockHandle block;
-      std::size_t rows;
-      std::size_t columns;
-    };
-    std::vector<Wanted> all;
-    BatchBuilder<double> builder(world_, store, sampler);
-    for (auto const& [r, c] : axis_pairs())
-      for (auto const parity : {Parity::even, Parity::odd}) {
-        auto const block = pmm::block_of(grid_, {{r, c}, {n, n}});
-        auto const handle = builder.add_block(parity, block.rows, block.columns);
-        all.push_back({pmm::Layout{r, c}.third(), handle,
-                       builder.add_range(graph::row_order(parity), block.rows),
-                       builder.add_range(graph::column_order(parity), block.columns)});
-      }
-    Batch<double> batch;
-    builder.build(epoch + 1, 0, batch); // what another batch leaves behind does no harm
-
-    clear_ledgers(grid_);
-    world_.ledger().clear();
-    self_.ledger().clear();
-    builder.build(epoch, t, batch);
-    expect_nothing_sent();
-
-    auto const members = members_of(batch.keys, vertices_by_key(store, batch.keys.num_strata()));
-    auto const a = normalised_matrix(store);
-    auto const expected = sampled_matrix(a, members, sampler.stratum_sizes());
-    auto const expected_transposed = transposed(expected);
-    std::vector<Dense> found;
-    for (auto const& wanted : all) {
-      auto const& rows = batch.vertices[wanted.rows];
-      auto const& columns = batch.vertices[wanted.columns];
-      found.push_back(part_of(batch.forward(wanted.block), rows, columns, n, wanted.third));
-      found.push_back(part_of(batch.adjoint(wanted.block), columns, rows, n, wanted.third));
-    }
-    put_together(found);
-    for (std::size_t i = 0; i < found.size(); i += 2) {
-      expect_equal(found[i], expected);
-      expect_equal(found[i + 1], expected_transposed);
-    }
+    check_batch(store, sampler, sampling::BatchEdges::rescale, epoch, t,
+                [&](sampling::BatchKeys const& keys) {
+                  auto const members = members_of(keys, vertices_by_key(store, keys.num_strata()));
+                  return sampled_matrix(normalised_matrix(store), members, sampler.stratum_sizes());
+                });
   }
-
-  runtime::Communicator world_;
-  runtime::Communicator self_;
-  pmm::ProcessGrid grid_;
 };
 
 TEST_P(SampledBlocks, PutTogetherAreTheSubgraphAndNothingIsSent) {
@@ -214,35 +95,34 @@ TEST_P(SampledBlocks, VerticesOfARangeAreThoseOfTheBatch) {
     }
 }
 
-// Every rank asks for vertices of its own, the second one for none, in windows of one word, two, and all.
+// Every rank asks for vertices of its own, the second one for none.
 TEST(SamplingKeys, NumberTheVerticesOfEachStratum) {
   runtime::Communicator const world(MPI_COMM_WORLD, "world");
   runtime::Communicator const self(MPI_COMM_SELF, "self");
   auto const store = make_store(self, {"sbm", "sbm:vertices=700,edges=2000,classes=3,features=4"});
   auto const vertices = vertices_by_key(store, 2);
-  sampling::SamplingKeys const keys(world, store, 2);
+  sampling::SamplingKeys const keys(world, store, {sampling::Strata::By::training, {}}, 2);
   auto const rank = world.rank();
+  auto const num_train = store.facts().split_sizes[0];
 
-  EXPECT_EQ(keys.stratum_1_begin(), store.facts().split_sizes[0]);
+  EXPECT_EQ(keys.sizes(), (std::vector<std::int64_t>{num_train, 700 - num_train}));
   EXPECT_EQ(keys.num_bytes(), sampling::SamplingKeys::bytes(700, world.size(), rank));
   sampling::PackedIds ids(700, rank == 1 ? 0 : 300);
   for (std::size_t i = 0; i < ids.size(); ++i)
     ids.set(i, static_cast<std::int64_t>(i * 11 + position(rank)) % 700);
-  for (std::int64_t const window : {1, 2, 1 << 20}) {
-    auto const found = keys.of(ids, window);
+  auto const found = keys.of(ids);
 
-    ASSERT_EQ(found.size(), ids.size());
-    for (std::size_t i = 0; i < ids.size(); ++i)
-      ASSERT_EQ(vertices[position(found[i])], ids[i]);
-  }
+  ASSERT_EQ(found.size(), ids.size());
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    ASSERT_EQ(vertices[position(found[i])], ids[i]);
 }
 
-// 10^9 vertices, 15,625,000 words: every rank held them all and as many counts, 250 MB.
+// 10^9 vertices: no rank holds the keys of all.
 TEST(SamplingKeys, HoldAShareOnThousandsOfRanks) {
   constexpr std::int64_t n = 1'000'000'000;
 
-  EXPECT_EQ(sampling::SamplingKeys::bytes(n, 2048, 0), 8 * 7630);
-  EXPECT_EQ(sampling::SamplingKeys::bytes(n, 16384, 0), 8 * 954);
+  EXPECT_EQ(sampling::SamplingKeys::bytes(n, 2048, 0), 4 * 488'282);
+  EXPECT_EQ(sampling::SamplingKeys::bytes(n, 16384, 0), 4 * 61'036);
 }
 
 // A batch of all vertices is the full graph: factors of 1, every entry kept.

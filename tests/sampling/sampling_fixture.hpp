@@ -11,8 +11,10 @@
 #include "support/reference.hpp"
 #include "support/scratch_folder.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace orthant::testing {
@@ -28,6 +30,7 @@ struct StoreRecipe {
   graph::Normalization normalization = graph::Normalization::symmetric;
   bool is_directed = false; // of the file
   bool keeps_repeats = false;
+  std::int64_t num_clusters = 0;
 };
 
 inline std::vector<StoreRecipe> store_recipes() {
@@ -67,6 +70,7 @@ inline graph::GraphStore make_store(runtime::Communicator const& self, StoreReci
   how.permutation = recipe.permutation;
   how.normalization = recipe.normalization;
   how.seed = 3;
+  how.num_clusters = recipe.num_clusters;
   if (recipe.keeps_repeats) how.rules.repeats = graph::EdgeRules::Repeats::keep;
   return graph::partition_in_memory(
       self,
@@ -82,8 +86,8 @@ inline graph::GraphStore make_store(runtime::Communicator const& self, StoreReci
       how);
 }
 
-/// A^ in original ids, from A by counting.
-inline Dense normalised_matrix(graph::GraphStore const& store) {
+/// A in original ids, by counting.
+inline Dense plain_matrix(graph::GraphStore const& store) {
   auto const n = store.facts().num_vertices;
   auto const rows = store.read_original_ids(graph::Order::p1, {0, n});
   auto const columns = store.read_original_ids(graph::Order::p2, {0, n});
@@ -93,20 +97,34 @@ inline Dense normalised_matrix(graph::GraphStore const& store) {
     for (auto k = block.row_offsets[position(i)]; k < block.row_offsets[position(i) + 1]; ++k)
       a(rows[position(i)], columns[position(block.columns[position(k)])]) +=
           block.values.empty() ? 1 : static_cast<double>(block.values[position(k)]);
-  auto const normalization = store.facts().normalization;
-  if (normalization == graph::Normalization::none) return a;
+  return a;
+}
 
+/// A + I, or A itself, with the degrees that the vertices `is_in` have among each other; 0 outside them.
+inline Dense normalised_part(Dense a, graph::Normalization normalization, std::vector<char> const& is_in) {
+  auto const n = a.rows;
+  bool const adds_loops = normalization != graph::Normalization::none;
   std::vector<double> sums(position(n));
   for (std::int64_t i = 0; i < n; ++i) {
-    a(i, i) = 1;
-    for (std::int64_t j = 0; j < n; ++j)
+    if (adds_loops) a(i, i) = 1;
+    for (std::int64_t j = 0; j < n; ++j) {
+      if (is_in[position(i)] == 0 || is_in[position(j)] == 0) a(i, j) = 0;
       sums[position(i)] += a(i, j);
+    }
   }
   bool const is_row = normalization == graph::Normalization::row;
+  if (!adds_loops) return a;
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t j = 0; j < n; ++j)
-      a(i, j) /= is_row ? sums[position(i)] : std::sqrt(sums[position(i)] * sums[position(j)]);
+      if (a(i, j) != 0)
+        a(i, j) /= is_row ? sums[position(i)] : std::sqrt(sums[position(i)] * sums[position(j)]);
   return a;
+}
+
+/// A^ in original ids.
+inline Dense normalised_matrix(graph::GraphStore const& store) {
+  return normalised_part(plain_matrix(store), store.facts().normalization,
+                         std::vector<char>(position(store.facts().num_vertices), 1));
 }
 
 /// The vertices by key: all by original id, or the training vertices before the others.
@@ -124,6 +142,21 @@ inline std::vector<std::int64_t> vertices_by_key(graph::GraphStore const& store,
   return vertices;
 }
 
+/// The vertices sorted by what `stratum_of` says of them, then by original id. `values` by position of order p1.
+template<class T, class StratumOf>
+std::vector<std::int64_t> vertices_sorted(graph::GraphStore const& store, std::vector<T> const& values,
+                                          StratumOf const& stratum_of) {
+  auto const ids = store.read_original_ids(graph::Order::p1, {0, store.facts().num_vertices});
+  std::vector<std::pair<std::int64_t, std::int64_t>> sorted;
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    sorted.emplace_back(stratum_of(values[i]), ids[i]);
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<std::int64_t> vertices;
+  for (auto const& [stratum, id] : sorted)
+    vertices.push_back(id);
+  return vertices;
+}
+
 /// Whether each vertex is in the batch, and its stratum; by original id.
 struct BatchMembers {
   std::vector<char> is_in;
@@ -135,8 +168,9 @@ inline BatchMembers members_of(sampling::BatchKeys const& keys,
   for (std::size_t i = 0; i < keys.keys.size(); ++i) {
     auto const vertex = position(vertices_by_key[position(keys.keys[i])]);
     members.is_in[vertex] = 1;
-    members.stratum[vertex] =
-        keys.num_strata() == 2 && static_cast<std::int64_t>(i) >= keys.stratum_sizes[0] ? 1 : 0;
+    auto end = keys.stratum_sizes[0];
+    for (auto& stratum = members.stratum[vertex]; static_cast<std::int64_t>(i) >= end; ++stratum)
+      end += keys.stratum_sizes[position(stratum + 1)];
   }
   return members;
 }

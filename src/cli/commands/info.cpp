@@ -68,6 +68,7 @@ std::string describe(graph::StoreFacts const& facts) {
                  facts.max_degree);
   fmt::format_to(out, "permutation {}, seed {}\n", graph::name_of(facts.permutation), facts.seed);
   fmt::format_to(out, "normalised  {}\n", graph::name_of(facts.normalization));
+  if (facts.num_clusters > 0) fmt::format_to(out, "clusters    {}\n", facts.num_clusters);
   fmt::format_to(out, "features    {}", graph::name_of(facts.feature_kind));
   if (facts.feature_kind != graph::FeatureKind::none) fmt::format_to(out, ", {}", facts.num_features);
   if (facts.feature_kind == graph::FeatureKind::sparse)

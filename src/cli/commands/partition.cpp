@@ -44,6 +44,7 @@ struct PartitionOptions {
   std::int64_t random_labels = 0;
   std::vector<double> random_split;
   std::int64_t metis = 0;
+  std::int64_t clusters = 0;
   std::int64_t seed = 0;
   bool stats = false;
   bool force_memory = false;
@@ -164,6 +165,11 @@ void summarize(graph::PartitionReport const& report, std::string const& output, 
         "METIS        {} parts: cut {} edges, communication volume {} vertices, balance {:.3f}: {}\n",
         report.metis->num_parts, report.metis->cut, report.metis->volume, report.metis->balance,
         report.metis_file.string()));
+  if (report.clusters) // on rank 0
+    print(fmt::format("clusters     {}: {} of {} edges are between two clusters, largest / mean {:.3f}\n",
+                      report.clusters->num_parts, report.clusters->cut,
+                      (facts.num_entries - facts.num_self_loops) / (facts.is_symmetric ? 2 : 1),
+                      report.clusters->balance));
   if (report.has_pieces_by_id)
     print("order        pieces are cut from the order of the ids: the graph is too large for METIS\n");
   if (report.statistics) print(graph::format_statistics(*report.statistics, facts));
@@ -189,6 +195,7 @@ int run(PartitionOptions const& options, Context& context) {
   how.seed = static_cast<std::uint64_t>(options.seed);
   how.replaces_output = context.replaces_outputs;
   how.metis_parts = options.metis;
+  how.num_clusters = options.clusters;
   how.measures_statistics = options.stats;
   graph::require_output(world, options.output, context.replaces_outputs); // before a long read, not after
   if (options.metis > 0) {
@@ -265,6 +272,9 @@ std::unique_ptr<Command> make_partition() {
                   in_range(0, 1));
   command->option("--metis", options->metis, "Also write METIS's assignment to this many parts",
                   whole_number(0, std::numeric_limits<std::int32_t>::max()));
+  command->option("--clusters", options->clusters,
+                  "Also find this many clusters of neighbors with METIS, for train --sampler clusters",
+                  whole_number(0, graph::most_clusters));
   command->option("--seed", options->seed, "Seed of all randomness", whole_number(0));
   command->flag(
       "--stats", options->stats,

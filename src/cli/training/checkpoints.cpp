@@ -2,6 +2,7 @@
 #include "cli/training/checkpoints.hpp"
 
 #include "cli/options/gemm_options.hpp"
+#include "cli/training/train_minibatch.hpp"
 #include "graph/store/fingerprint.hpp"
 #include "models/checkpoint/checkpoint_folder.hpp"
 #include "models/plan/gcn_parameters.hpp"
@@ -40,6 +41,8 @@ constexpr std::array free_options{std::string_view("graph"),
                                   std::string_view("batch"),
                                   std::string_view("accumulate"),
                                   std::string_view("batch-train-fraction"),
+                                  std::string_view("sampler"),
+                                  std::string_view("batch-edges"),
                                   std::string_view("init-from"),
                                   std::string_view("patience"),
                                   std::string_view("save-best"),
@@ -93,11 +96,16 @@ models::Identity identity_of(TrainOptions const& o, nlohmann::ordered_json const
   if (o.mode == "minibatch") {
     auto const num_batches = grid.size(pmm::Axis::data) * o.accumulate;
     for (auto const& [name, value] :
-         {std::pair(std::string("--batch"), fmt::format("{}", o.batch)),
+         {std::pair(std::string("--batch"), fmt::format("{}", batch_size_of(o, grid, facts))),
+          std::pair(std::string("--sampler"), o.sampler),
+          std::pair(std::string("--batch-edges"), o.batch_edges),
           std::pair(std::string("number of batches per step (data groups x --accumulate)"),
                     fmt::format("{}", num_batches)),
           std::pair(std::string("--batch-train-fraction"), fmt::format("{}", o.batch_train_fraction))})
       identity.push_back({name, value, models::if_both_have_it});
+    if (o.sampler == "clusters")
+      identity.push_back({"clusters of the store", graph::fingerprint_of_clusters(grid.world(), store),
+                          models::if_both_have_it});
   }
   return identity;
 }

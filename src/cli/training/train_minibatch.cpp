@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_minibatch.hpp"
 
+#include "cli/options/counts.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/decisions.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
 #include "cli/training/weight_files.hpp"
+#include "graph/largest_graph.hpp"
+#include "models/batches/make_sampler.hpp"
 #include "models/batches/mini_batch.hpp"
 #include "models/files/gcn_weights.hpp"
 #include "models/gnn/memory_estimate.hpp"
@@ -19,9 +22,17 @@
 namespace orthant::cli {
 namespace {
 
-models::MiniBatchSettings batches_of(TrainOptions const& o) {
+/// A batch of --batch auto is one part of so many of the graph.
+constexpr std::int64_t auto_parts = 4;
+/// Below so many neighbours that a vertex keeps, batches learn less than the full graph does: see README.
+constexpr double least_kept_neighbours = 4;
+
+models::MiniBatchSettings batches_of(TrainOptions const& o, pmm::ProcessGrid const& grid,
+                                     graph::StoreFacts const& facts) {
   models::MiniBatchSettings settings;
-  settings.batch_size = o.batch;
+  settings.kind = models::parse_sampler(o.sampler);
+  settings.edges = models::parse_batch_edges(o.batch_edges);
+  settings.batch_size = batch_size_of(o, grid, facts);
   settings.num_accumulated = o.accumulate;
   if (o.batch_train_fraction > 0) settings.train_fraction = o.batch_train_fraction;
   settings.num_full_epochs = o.finish_full;
@@ -29,13 +40,30 @@ models::MiniBatchSettings batches_of(TrainOptions const& o) {
   return settings;
 }
 
-void describe_batches(Context const& context, pmm::ProcessGrid const& grid,
-                      sampling::VertexSampler const& sampler, TrainOptions const& o) {
+void describe_batches(Context const& context, pmm::ProcessGrid const& grid, sampling::Sampler const& sampler,
+                      models::MiniBatchSettings const& batches) {
   auto const num_groups = grid.size(pmm::Axis::data);
-  say(context,
-      "batches   {} of at most {} vertices an epoch, {} step{} of {} group{} x {}: effective batch {}\n",
-      sampler.num_batches(), o.batch, sampler.num_steps(), sampler.num_steps() == 1 ? "" : "s", num_groups,
-      num_groups == 1 ? "" : "s", o.accumulate, num_groups * o.accumulate * o.batch);
+  say(context, "batches   {} of {} {} vertices an epoch, {} step{} of {} group{} x {}: effective batch {}\n",
+      sampler.num_batches(), batches.kind == models::SamplerKind::clusters ? "about" : "at most",
+      batches.batch_size, sampler.num_steps(), sampler.num_steps() == 1 ? "" : "s", num_groups,
+      num_groups == 1 ? "" : "s", batches.num_accumulated,
+      num_groups * batches.num_accumulated * batches.batch_size);
+}
+
+/// How much of the graph the batches see, with advice if it is little.
+void describe_kept_neighbours(Context const& context, graph::StoreFacts const& facts, double num_kept,
+                              models::MiniBatchSettings const& batches) {
+  auto const mean_degree =
+      static_cast<double>(facts.num_entries - facts.num_self_loops) / static_cast<double>(facts.num_vertices);
+  say(context, "edges     a vertex keeps {:.1f} of its {:.1f} neighbors on average\n", num_kept, mean_degree);
+  if (num_kept >= least_kept_neighbours || num_kept > mean_degree / 2 || !context.world().is_root()) return;
+  context.log().warn(
+      "batches keep {:.1f} of {:.1f} neighbors of a vertex, too few to learn from: give a larger "
+      "--batch{}",
+      num_kept, mean_degree,
+      batches.kind == models::SamplerKind::clusters
+          ? ""
+          : ", or --sampler clusters with a store of partition --clusters");
 }
 
 template<class T>
@@ -54,7 +82,7 @@ int train(TrainOptions const& options, Context& context) {
   weight_files.judge_by(store);
   models::require_weighable(store, models::parse_class_weights(options.class_weights));
   auto const settings = training_of(options);
-  auto const batches = batches_of(options);
+  auto const batches = batches_of(options, grid, store.facts());
   // Weights weigh more against the rows of a batch.
   auto const of_batch = models::facts_of_batch(store.facts(), batches.batch_size);
   model_settings.schedule = schedule_of(grid, of_batch, model_settings, options);
@@ -64,7 +92,8 @@ int train(TrainOptions const& options, Context& context) {
   checkpoints.identify(grid, store);
   auto estimate =
       models::estimate_mini_batch_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer,
-                                            {batches.batch_size, batches.num_accumulated, has_full_graph});
+                                            {batches.batch_size, batches.num_accumulated, has_full_graph,
+                                             batches.edges == sampling::BatchEdges::renormalize});
   if (checkpoints.is_on() || weight_files.keeps_best())
     estimate.checkpoints = host_copy_bytes<T>(grid, plan, model_settings, checkpoints.is_on());
   if (!options.force_memory) require_memory(context, "train", estimate);
@@ -80,7 +109,8 @@ int train(TrainOptions const& options, Context& context) {
   explain_decisions(context, grid, of_batch, model_settings, plan, options);
   auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
-  describe_batches(context, grid, trainer.sampler(), options);
+  describe_batches(context, grid, trainer.sampler(), batches);
+  describe_kept_neighbours(context, store.facts(), trainer.num_kept_neighbours(), batches);
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
       trainer.num_parameters(), options.compute_dtype);
 
@@ -105,6 +135,13 @@ int train(TrainOptions const& options, Context& context) {
 }
 
 } // namespace
+
+std::int64_t batch_size_of(TrainOptions const& options, pmm::ProcessGrid const& grid,
+                           graph::StoreFacts const& facts) {
+  if (options.batch != "auto") return parse_count("--batch", options.batch, graph::most_vertices);
+  auto const num_parts = std::max<std::int64_t>(auto_parts, grid.size(pmm::Axis::data));
+  return std::max<std::int64_t>(2, sampling::divided_up(facts.num_vertices, num_parts));
+}
 
 int train_minibatch(TrainOptions const& options, Context& context) {
   require_fitting_types(options);

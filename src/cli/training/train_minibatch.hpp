@@ -5,8 +5,14 @@
 
 #include "cli/options/command.hpp"
 #include "cli/training/train_options.hpp"
+#include "graph/store/store_format.hpp"
+#include "pmm/grid/process_grid.hpp"
 
 namespace orthant::cli {
+
+/// Vertices of a batch that --batch asks for; auto: a share of the graph's, as the table of README has it.
+[[nodiscard]] std::int64_t batch_size_of(TrainOptions const& options, pmm::ProcessGrid const& grid,
+                                         graph::StoreFacts const& facts);
 
 /// Returns the exit status. Collective.
 [[nodiscard]] int train_minibatch(TrainOptions const& options, Context& context);

@@ -49,7 +49,9 @@ struct TrainOptions {
   std::int64_t seed = 0;
 
   // mini-batch
-  std::int64_t batch = 1024;
+  std::string batch = "auto"; // or vertices
+  std::string sampler = "uniform";
+  std::string batch_edges = "rescale";
   std::int64_t accumulate = 1;
   double batch_train_fraction = 0; // 0: as many training vertices as a batch has by chance
   std::int64_t finish_full = 0;

@@ -2,6 +2,7 @@
 #include "graph/partition/attributes.hpp"
 
 #include "graph/partition/tile_builder.hpp"
+#include "graph/partition/vertex_arrays.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
@@ -25,39 +26,6 @@ namespace {
 
 std::size_t index(std::int64_t i) {
   return static_cast<std::size_t>(i);
-}
-
-std::span<Order const> orders_of(Placement const& placement) {
-  static constexpr std::array<Order, 2> both{Order::p1, Order::p2};
-  return std::span(both).first(placement.has_two_orders ? 2 : 1);
-}
-
-std::string folder(char const* group, Order order) {
-  return std::string(group) + (order == Order::p1 ? "/p1" : "/p2");
-}
-
-/// Writes this rank's share of an array of one value a position, converted to T. Collective.
-template<class T>
-void write_column(StoreWriter& writer, std::string const& name, Hdf5Type type, Placement const& placement,
-                  std::span<std::int64_t const> values) {
-  auto const& comm = writer.comm();
-  writer.create_array(name, type, {placement.num_vertices});
-  auto const mine = PositionOwners{placement.num_vertices, comm.size()}.range(comm.rank());
-  together(comm, [&] {
-    std::vector<T> narrow(values.size());
-    std::transform(values.begin(), values.end(), narrow.begin(),
-                   [](std::int64_t value) { return static_cast<T>(value); });
-    writer.write(name, 0, mine.begin, std::span<T const>(narrow));
-  });
-}
-
-/// In 32 bits where all values are below `bound` and that fits.
-void write_integers(StoreWriter& writer, std::string const& name, Placement const& placement,
-                    std::span<std::int64_t const> values, std::int64_t bound) {
-  if (bound <= std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1)
-    write_column<std::int32_t>(writer, name, Hdf5Type::int32, placement, values);
-  else
-    write_column<std::int64_t>(writer, name, Hdf5Type::int64, placement, values);
 }
 
 /// Batches of rows, one after the other on every rank at once, with the positions of their vertices.
@@ -246,6 +214,16 @@ void write_vertices(StoreWriter& writer, Placement const& placement, std::span<s
       write_integers(writer, group + "/positions_in_other_order", placement,
                      to_positions(comm, n, positions, placement.of(other(order))), n);
   }
+}
+
+void write_clusters(StoreWriter& writer, Placement const& placement, std::span<std::int32_t const> clusters,
+                    std::int64_t num_clusters, StoreFacts& facts) {
+  facts.num_clusters = num_clusters;
+  std::vector<std::int64_t> const values(clusters.begin(), clusters.end());
+  for (auto const order : orders_of(placement))
+    write_column<std::int32_t>(
+        writer, folder("/vertices", order) + "/clusters", Hdf5Type::int32, placement,
+        to_positions(writer.comm(), placement.num_vertices, placement.of(order), values));
 }
 
 void write_weight_sums(StoreWriter& writer, Placement const& placement, std::int64_t first_row,

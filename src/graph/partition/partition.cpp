@@ -96,12 +96,14 @@ class Partitioner {
     report_.read_seconds = steps_.lap();
 
     if (options_.metis_parts > 0) write_metis(output);
+    auto const clusters = find_clusters(); // before the edges are drained
     if (options_.measures_statistics) report_.statistics = measure(degrees);
     auto const placement = place(options_.permutation, degrees);
     edges_.set_placement(placement);
     report_.order_seconds = steps_.lap();
     write_topology(placement);
     write_vertices(writer_, placement, degrees, facts);
+    if (options_.num_clusters > 0) write_clusters(writer_, placement, clusters, options_.num_clusters, facts);
 
     steps_.begin("placing features");
     write_features(writer_, source_, placement, facts, steps_.reporter());
@@ -256,12 +258,24 @@ class Partitioner {
     });
   }
 
-  void write_metis(std::filesystem::path const& output) {
+  MetisResult run_metis_of(char const* option, std::int64_t num_parts) {
     steps_.begin("METIS");
-    if (options_.metis_parts > report_.facts.num_vertices)
-      throw_user("--metis {}: the graph has only {} vertices", options_.metis_parts,
-                 report_.facts.num_vertices);
-    auto const result = run_metis(options_.metis_parts, fmt::format("--metis {}", options_.metis_parts));
+    auto const n = report_.facts.num_vertices;
+    if (num_parts > n) throw_user("{} {}: the graph has only {} vertices", option, num_parts, n);
+    return run_metis(num_parts, fmt::format("{} {}", option, num_parts));
+  }
+
+  /// Of this rank's block of vertices; none if nobody asks for clusters.
+  std::vector<std::int32_t> find_clusters() {
+    auto const num_clusters = options_.num_clusters;
+    if (num_clusters == 0) return {};
+    auto const result = run_metis_of("--clusters", num_clusters);
+    report_.clusters = MetisStatistics{num_clusters, result.cut, result.volume, result.balance};
+    return scatter_parts(comm_, report_.facts.num_vertices, result.parts);
+  }
+
+  void write_metis(std::filesystem::path const& output) {
+    auto const result = run_metis_of("--metis", options_.metis_parts);
     report_.metis_file = metis_file_of(output, options_.metis_parts);
     together(comm_, [&] {
       if (comm_.is_root()) write_assignment(report_.metis_file, result.parts);

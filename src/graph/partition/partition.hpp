@@ -38,8 +38,9 @@ struct PartitionOptions {
   Normalization normalization = Normalization::symmetric;
   EdgeRules rules;
   std::uint64_t seed = 0;
-  bool replaces_output = false; // --force
-  std::int64_t metis_parts = 0; // > 0: METIS's assignment, one part a line in order of ids, beside the store
+  bool replaces_output = false;  // --force
+  std::int64_t metis_parts = 0;  // > 0: METIS's assignment, one part a line in order of ids, beside the store
+  std::int64_t num_clusters = 0; // > 0: METIS's clusters of the vertices, in the store, for batches of them
   bool measures_statistics = false;
   bool uses_wide_ids = false; // 64-bit ids in memory even where 32 bits do: for tests of that path
   /// Of a graph with more edges, pieces are cut from the order of the ids: for tests of that path.
@@ -62,6 +63,7 @@ struct PartitionReport {
   bool has_pieces_by_id = false; // the graph is too large for METIS
   std::optional<MetisStatistics> metis;
   std::filesystem::path metis_file;
+  std::optional<MetisStatistics> clusters;
   std::optional<GraphStatistics> statistics;
 };
 

@@ -24,7 +24,7 @@ std::uint64_t hash_of(std::string_view text) {
 /// Of the facts that do not depend on the order of the vertices.
 std::uint64_t hash_of_facts(StoreFacts const& facts) {
   auto json = nlohmann::json::parse(facts.to_json());
-  for (auto const* key : {"permutation", "seed", "name", "format"})
+  for (auto const* key : {"permutation", "seed", "num_clusters", "name", "format"})
     json.erase(key);
   return hash_of(json.dump());
 }
@@ -60,13 +60,32 @@ std::uint64_t sum_of_vertices(GraphStore const& store, Range rows) {
   return sum;
 }
 
+/// The sum over all vertices, of which each rank adds up a share, and of `more`.
+template<class SumOf>
+std::string sum_over_shares(runtime::Communicator const& comm, GraphStore const& store, SumOf const& sum_of,
+                            std::uint64_t more) {
+  auto const rows = runtime::balanced_range(store.facts().num_vertices, comm.size(), comm.rank());
+  std::vector<std::uint64_t> sums{runtime::together(comm, [&] { return sum_of(store, rows); })};
+  runtime::add_up(comm, sums);
+  return fmt::format("{:016x}", mixed(sums[0] + more));
+}
+
 } // namespace
 
 std::string fingerprint_of(runtime::Communicator const& comm, GraphStore const& store) {
-  auto const rows = runtime::balanced_range(store.facts().num_vertices, comm.size(), comm.rank());
-  std::vector<std::uint64_t> sums{runtime::together(comm, [&] { return sum_of_vertices(store, rows); })};
-  runtime::add_up(comm, sums);
-  return fmt::format("{:016x}", mixed(sums[0] + hash_of_facts(store.facts())));
+  return sum_over_shares(comm, store, sum_of_vertices, hash_of_facts(store.facts()));
+}
+
+std::string fingerprint_of_clusters(runtime::Communicator const& comm, GraphStore const& store) {
+  auto const sum_of_clusters = [](GraphStore const& from, Range rows) {
+    auto const ids = from.read_original_ids(Order::p1, rows);
+    auto const clusters = from.read_clusters(Order::p1, rows);
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      sum += mixed(mixed(static_cast<std::uint64_t>(ids[i]) + 1) + static_cast<std::uint64_t>(clusters[i]));
+    return sum;
+  };
+  return sum_over_shares(comm, store, sum_of_clusters, 0);
 }
 
 } // namespace orthant::graph

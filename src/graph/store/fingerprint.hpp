@@ -15,4 +15,7 @@ namespace orthant::graph {
 /// are not read. Reads N / P positions per rank. Collective. Throws UserError if the store is damaged.
 [[nodiscard]] std::string fingerprint_of(runtime::Communicator const& comm, GraphStore const& store);
 
+/// The same of which vertices are in which of the store's clusters. Collective.
+[[nodiscard]] std::string fingerprint_of_clusters(runtime::Communicator const& comm, GraphStore const& store);
+
 } // namespace orthant::graph

@@ -88,6 +88,7 @@ std::string StoreFacts::to_json() const {
   json["permutation"] = name_of(permutation);
   json["normalization"] = name_of(normalization);
   json["seed"] = seed;
+  if (num_clusters > 0) json["num_clusters"] = num_clusters; // stores without any are as they were before
   json["feature_kind"] = name_of(feature_kind);
   json["num_features"] = num_features;
   json["num_feature_entries"] = num_feature_entries;
@@ -114,6 +115,7 @@ class Members {
     if (!at(key).is_number_unsigned()) runtime::throw_user("'{}' must be an integer from 0", key);
     return at(key).get<std::uint64_t>();
   }
+  [[nodiscard]] bool has(char const* key) const { return json_.contains(key); }
   [[nodiscard]] bool boolean(char const* key) const {
     if (!at(key).is_boolean()) runtime::throw_user("'{}' must be true or false", key);
     return at(key).get<bool>();
@@ -160,6 +162,7 @@ StoreFacts parse_facts(std::string const& text) {
   facts.permutation = parse_permutation(members.text("permutation"));
   facts.normalization = parse_normalization(members.text("normalization"));
   facts.seed = members.natural("seed");
+  if (members.has("num_clusters")) facts.num_clusters = members.integer("num_clusters");
   facts.feature_kind = parse<FeatureKind>(feature_kinds, members.text("feature_kind"), "kind of features");
   facts.num_features = members.integer("num_features");
   facts.num_feature_entries = members.integer("num_feature_entries");
@@ -206,6 +209,7 @@ std::string StoreFacts::contradiction() const {
       Bounds{"num_entries", num_entries, 0, any},
       Bounds{"num_self_loops", num_self_loops, 0, num_entries},
       Bounds{"max_degree", max_degree, 0, num_entries - num_self_loops},
+      Bounds{"num_clusters", num_clusters, 0, std::min(num_vertices, most_clusters)},
       Bounds{"num_features", num_features, has_features ? 1 : 0, has_features ? most_columns : 0},
       Bounds{"num_feature_entries", num_feature_entries, 0, feature_kind == FeatureKind::sparse ? any : 0},
       Bounds{"num_classes", num_classes, is_multi ? 1 : 0, has_labels ? most_columns : 0},

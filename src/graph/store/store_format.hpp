@@ -12,7 +12,8 @@
 //
 //   /facts                        attribute: this struct as JSON; facts_crc32 guards it
 //   /topology/{even,odd}/entries  uint32 [nnz], weights float [nnz] where weighted, and the tables of tiles
-//   /vertices/{p1,p2}/original_ids, degrees, weight_sums (weighted), positions_in_other_order
+//   /vertices/{p1,p2}/original_ids, degrees, weight_sums (weighted), positions_in_other_order,
+//                     clusters int32 (where there are clusters)
 //   /features/dense float [D x N] in order p2, a column contiguous; /features/sparse as a topology
 //   /labels/{p1,p2} int32 [N], or int8 [C x N] where multi-label; /split/{p1,p2} uint8 [N], bits of Split
 //   /checksums/..                 CRC-32 of every 1,024 elements of each array above
@@ -28,6 +29,7 @@
 namespace orthant::graph {
 
 inline constexpr std::int64_t store_version = 1;
+inline constexpr std::int64_t most_clusters = std::int64_t{1} << 24;
 
 /// The two orders in which rows and columns are stored: position i holds the vertex with original id p[i].
 enum class Order : std::uint8_t { p1, p2 };
@@ -72,6 +74,7 @@ struct StoreFacts {
   PermutationKind permutation = PermutationKind::twofold;
   Normalization normalization = Normalization::symmetric;
   std::uint64_t seed = 0;
+  std::int64_t num_clusters = 0; // 0: none
 
   FeatureKind feature_kind = FeatureKind::none;
   std::int64_t num_features = 0;

@@ -255,6 +255,15 @@ std::vector<std::int64_t> GraphStore::read_degrees(Order order, Range rows) cons
                        facts().max_degree);
 }
 
+std::vector<std::int32_t> GraphStore::read_clusters(Order order, Range rows) const {
+  ORTHANT_REQUIRE(facts().num_clusters > 0, name(), " has no clusters");
+  auto const name = state_->array("/vertices", order, "/clusters");
+  auto clusters = read_checked<std::int32_t>(state_->file, name, 0, rows);
+  require_between(state_->file, name, std::span<std::int32_t const>(clusters), rows.begin, std::int32_t{0},
+                  static_cast<std::int32_t>(facts().num_clusters - 1));
+  return clusters;
+}
+
 void GraphStore::verify(runtime::Communicator const& comm) const {
   verify_store(comm, state_->file, *this);
 }

@@ -97,6 +97,9 @@ class GraphStore {
   /// Entries of A in these rows, self loops not counted.
   [[nodiscard]] std::vector<std::int64_t> read_degrees(Order order, Range rows) const;
 
+  /// Clusters, 0 .. facts().num_clusters - 1. Error if the store has none.
+  [[nodiscard]] std::vector<std::int32_t> read_clusters(Order order, Range rows) const;
+
   /// Number of bytes that this rank has read from arrays of the file since it was opened.
   [[nodiscard]] std::int64_t bytes_read() const;
 

@@ -35,6 +35,7 @@ std::vector<Expected> plain_arrays(StoreFacts const& facts) {
     arrays.push_back({vertices + "/degrees", integers, {n}});
     if (facts.has_two_orders()) arrays.push_back({vertices + "/positions_in_other_order", integers, {n}});
     if (facts.is_weighted) arrays.push_back({vertices + "/weight_sums", {Hdf5Type::float64}, {n}});
+    if (facts.num_clusters > 0) arrays.push_back({vertices + "/clusters", {Hdf5Type::int32}, {n}});
     if (facts.label_kind == LabelKind::single) arrays.push_back({"/labels/" + order, {Hdf5Type::int32}, {n}});
     if (facts.label_kind == LabelKind::multi)
       arrays.push_back({"/labels/" + order, {Hdf5Type::int8}, {facts.num_classes, n}});

@@ -142,8 +142,8 @@ class Verifier {
   /// What an order says of its vertices: degree, sum of weights, labels, part of the split.
   void compare_attributes() {
     auto const n_classes = facts_.label_kind == LabelKind::multi ? facts_.num_classes : 0;
-    constexpr std::array<char const*, 4> what{"/degrees", "/weight_sums", "/labels", "/split"};
-    std::array<std::array<std::uint64_t, 4>, 2> sums{};
+    constexpr std::array<char const*, 5> what{"/degrees", "/weight_sums", "/labels", "/split", "/clusters"};
+    std::array<std::array<std::uint64_t, 5>, 2> sums{};
     for (auto const order : orders()) {
       auto& sum = sums[static_cast<std::size_t>(order)];
       std::int64_t num_labelled = 0;
@@ -166,6 +166,11 @@ class Verifier {
             weights_by_row_[static_cast<std::size_t>(order)] +=
                 factor_of(rows.begin + static_cast<std::int64_t>(i)) * weights[i];
           }
+        }
+        if (facts_.num_clusters > 0) {
+          auto const clusters = store_.read_clusters(order, rows);
+          for (std::size_t i = 0; i < ids.size(); ++i)
+            sum[4] += hash_of(ids[i], clusters[i]);
         }
         std::vector<bool> is_labelled(ids.size());
         auto const take_label = [&](std::size_t i, std::int64_t column, std::int64_t label) {

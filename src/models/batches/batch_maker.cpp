@@ -2,10 +2,13 @@
 #include "models/batches/batch_maker.hpp"
 
 #include "models/batches/needed_batch.hpp"
+#include "runtime/comm/collectives.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <numeric>
+#include <span>
 
 namespace orthant::models {
 namespace {
@@ -64,12 +67,12 @@ template<class T>
 BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                           sampling::Sampler const& sampler, GcnPlan const& plan,
                           InputFeatures<T> const& features, pmm::RowTargets const& targets,
-                          pmm::Gather gather)
+                          pmm::Gather gather, sampling::BatchEdges edges)
     : grid_(grid),
       num_vertices_(store.facts().num_vertices),
       plan_(plan),
       gather_(gather),
-      builder_(grid.group(), store, sampler),
+      builder_(grid.group(), store, sampler, edges),
       has_sparse_features_(features.is_sparse),
       num_feature_columns_(pmm::block_of(grid, plan.features()).columns.size()),
       num_label_columns_(static_cast<std::int64_t>(targets.indicator.extent(1))),
@@ -149,7 +152,27 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
   if (num_label_columns_ == 0 && !classes_.values().empty())
     gather_rows(classes_.values(), logit_rows, 1, batch.classes);
   gather_rows(indicator_.values(), logit_rows, num_label_columns_, batch.indicator);
+  auto const& weight_of = batch.sample.keys.loss_weights;
+  batch.loss_weights.clear();
+  if (!weight_of.empty()) {
+    batch.loss_weights.assign(logit_rows.size(), weight_of.front());
+    auto const& groups = rows_of(plan_.logits().layout, batch.sample).strata;
+    for (std::size_t i = 0; i < groups.size(); ++i)
+      batch.loss_weights[i] = weight_of[static_cast<std::size_t>(groups[i])];
+  }
   batch.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+template<class T>
+double BatchMaker<T>::num_kept_neighbours(std::int64_t epoch, std::int64_t index) {
+  sampling::Batch<T> sample;
+  builder_.build(epoch, index, sample);
+  auto const& block = sample.forward(blocks_.front());
+  // Blocks are replicated over one axis, entries and places alike.
+  std::array sums{static_cast<double>(block.num_nonzeros()),
+                  static_cast<double>(block.num_rows) * static_cast<double>(block.num_columns)};
+  runtime::all_reduce(runtime::host, grid_.group(), std::span(sums));
+  return sums[1] == 0 ? 0.0 : sums[0] / sums[1] * static_cast<double>(sample.keys.size());
 }
 
 template<class T>
@@ -322,7 +345,8 @@ pmm::RowTargets BatchMaker<T>::targets(HostBatch<T>& batch) const {
   return {lent("orthant::models::batch/splits", batch.splits),
           lent("orthant::models::batch/classes", batch.classes),
           lent_matrix("orthant::models::batch/indicator", batch.indicator, batch.splits.size(),
-                      static_cast<std::size_t>(num_label_columns_))};
+                      static_cast<std::size_t>(num_label_columns_)),
+          lent("orthant::models::batch/loss_weights", batch.loss_weights)};
 }
 
 template class BatchMaker<float>;

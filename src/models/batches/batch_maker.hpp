@@ -43,6 +43,7 @@ struct HostBatch {
   std::vector<std::int8_t> splits;    // [rows of the logits], the groups of RowTargets
   std::vector<std::int32_t> classes;  // [rows] or empty
   std::vector<std::int8_t> indicator; // [rows x classes of the block] or empty
+  std::vector<double> loss_weights;   // [rows] or empty
   double seconds = 0;                 // that fill() took
 };
 
@@ -50,11 +51,13 @@ template<class T>
 class BatchMaker {
  public:
   /// For a model that runs by `plan` on the whole graph; `features` and `targets` are those of the whole
-  /// graph, of which batches are slices. `gather`: which rows move between owners. Reads this rank's blocks of
-  /// the store. Grid, store and sampler must outlive it. Collective over the grid's group.
+  /// graph, of which batches are slices. `gather`: which rows move between owners. `edges`: how those of a batch
+  /// are weighed. Reads this rank's blocks of the store. Grid, store and sampler must outlive it. Collective over
+  /// the grid's group.
   BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const& store, sampling::Sampler const& sampler,
              GcnPlan const& plan, InputFeatures<T> const& features, pmm::RowTargets const& targets,
-             pmm::Gather gather = pmm::Gather::all);
+             pmm::Gather gather = pmm::Gather::all,
+             sampling::BatchEdges edges = sampling::BatchEdges::rescale);
 
   /// Fills `batch`. Local; no Kokkos and no MPI, so any thread, one call at a time.
   void fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& batch);
@@ -64,6 +67,10 @@ class BatchMaker {
   /// only: it then takes all else out of the batch's block.
   [[nodiscard]] GcnOperands<T> operands(HostBatch<T>& batch) const;
   [[nodiscard]] pmm::RowTargets targets(HostBatch<T>& batch) const;
+
+  /// Neighbours in the batch of a vertex of the batch, self loops not counted, on average over that batch.
+  /// Collective over the grid's group, whose ranks ask for the same batch.
+  [[nodiscard]] double num_kept_neighbours(std::int64_t epoch, std::int64_t index);
 
   /// Bytes held by tables and blocks, without features and batches.
   [[nodiscard]] std::int64_t num_bytes() const { return builder_.num_bytes(); }

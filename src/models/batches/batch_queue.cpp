@@ -4,7 +4,7 @@
 namespace orthant::models {
 
 template<class T>
-BatchQueue<T>::BatchQueue(BatchMaker<T>& maker, sampling::VertexSampler const& sampler, std::int64_t group,
+BatchQueue<T>::BatchQueue(BatchMaker<T>& maker, sampling::Sampler const& sampler, std::int64_t group,
                           std::int64_t num_accumulated, std::int64_t num_epochs, Prefetch prefetch,
                           std::int64_t first_epoch, std::int64_t first_step)
     : maker_(maker),

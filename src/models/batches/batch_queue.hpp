@@ -8,7 +8,7 @@
 #include "models/batches/batch_maker.hpp"
 #include "models/core/background_task.hpp"
 #include "runtime/report/timer.hpp"
-#include "sampling/vertex_sampler.hpp"
+#include "sampling/sampler.hpp"
 
 #include <array>
 #include <cstdint>
@@ -23,7 +23,7 @@ class BatchQueue {
  public:
   /// Batches up to the end of epoch `num_epochs`, `num_accumulated` per step, for data group `group`; the
   /// first is that of `first_step` (from 0) of `first_epoch` (from 1). Both referents must outlive the queue.
-  BatchQueue(BatchMaker<T>& maker, sampling::VertexSampler const& sampler, std::int64_t group,
+  BatchQueue(BatchMaker<T>& maker, sampling::Sampler const& sampler, std::int64_t group,
              std::int64_t num_accumulated, std::int64_t num_epochs, Prefetch prefetch,
              std::int64_t first_epoch, std::int64_t first_step);
 
@@ -43,7 +43,7 @@ class BatchQueue {
   void advance();
 
   BatchMaker<T>& maker_;
-  sampling::VertexSampler const& sampler_;
+  sampling::Sampler const& sampler_;
   std::int64_t group_;
   std::int64_t num_accumulated_;
   std::int64_t num_epochs_;

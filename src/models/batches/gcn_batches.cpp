@@ -16,7 +16,7 @@ std::uint64_t dropout_key(std::int64_t epoch, std::int64_t batch) {
 
 template<class T>
 GcnBatches<T>::GcnBatches(pmm::ProcessGrid const& grid, Gcn<T>& network, pmm::RowLoss<T>& loss,
-                          std::unique_ptr<BatchMaker<T>> maker, sampling::VertexSampler const& sampler,
+                          std::unique_ptr<BatchMaker<T>> maker, sampling::Sampler const& sampler,
                           MiniBatchSettings const& settings, std::int64_t num_epochs, std::int64_t num_train)
     : grid_(grid),
       network_(network),
@@ -26,6 +26,17 @@ GcnBatches<T>::GcnBatches(pmm::ProcessGrid const& grid, Gcn<T>& network, pmm::Ro
       settings_(settings),
       num_epochs_(num_epochs),
       nominal_count_(std::max<std::int64_t>(1, num_train / sampler.num_steps())) {}
+
+template<class T>
+double GcnBatches<T>::num_kept_neighbours() {
+  ORTHANT_REQUIRE(!queue_, "the queue's thread has the maker");
+  constexpr std::int64_t most_batches = 4;
+  auto const num_batches = std::min(most_batches, sampler_.num_batches());
+  auto sum = 0.0;
+  for (std::int64_t batch = 0; batch < num_batches; ++batch)
+    sum += maker_->num_kept_neighbours(1, batch);
+  return sum / static_cast<double>(num_batches);
+}
 
 template<class T>
 void GcnBatches<T>::start_at(std::int64_t epoch, std::int64_t step) {
@@ -44,7 +55,7 @@ std::uint64_t GcnBatches<T>::next(std::int64_t epoch, runtime::PhaseTimes& phase
   runtime::ScopedTimer const timer(instruments, phases, "bind");
   network_.rebind(maker_->operands(batch));
   loss_.rebind(network_.plan().logits());
-  loss_.set_batch_targets(maker_->targets(batch), {batch.splits, batch.classes});
+  loss_.set_batch_targets(maker_->targets(batch), {batch.splits, batch.classes, batch.loss_weights});
   return dropout_key(epoch, batch.sample.index);
 }
 

@@ -5,6 +5,7 @@
 // keyed by epoch and by the batch's index in it, so G data groups train as one that accumulates G batches.
 
 #include "models/batches/batch_queue.hpp"
+#include "models/batches/make_sampler.hpp"
 #include "models/gnn/gcn.hpp"
 #include "models/training/batch_source.hpp"
 
@@ -12,11 +13,8 @@
 
 namespace orthant::models {
 
-struct MiniBatchSettings {
-  std::int64_t batch_size = 1024;       // B, of a group
-  std::int64_t num_accumulated = 1;     // K
-  std::optional<double> train_fraction; // of training vertices in a batch; none: as chance has it
-  std::int64_t num_full_epochs = 0;     // the last ones, on the full graph
+struct MiniBatchSettings : SamplerSettings {
+  std::int64_t num_full_epochs = 0; // the last ones, on the full graph
   Prefetch prefetch = Prefetch::next_batch;
 };
 
@@ -26,13 +24,16 @@ class GcnBatches final : public BatchSource {
   /// Batches of all epochs to `num_epochs` for `network` and `loss`; `num_train` are the training vertices of
   /// the graph. All references must outlive it.
   GcnBatches(pmm::ProcessGrid const& grid, Gcn<T>& network, pmm::RowLoss<T>& loss,
-             std::unique_ptr<BatchMaker<T>> maker, sampling::VertexSampler const& sampler,
+             std::unique_ptr<BatchMaker<T>> maker, sampling::Sampler const& sampler,
              MiniBatchSettings const& settings, std::int64_t num_epochs, std::int64_t num_train);
 
   [[nodiscard]] std::int64_t num_steps() const override { return sampler_.num_steps(); }
   [[nodiscard]] std::int64_t num_accumulated() const override { return settings_.num_accumulated; }
   /// The training vertices of a step if all steps had as many.
   [[nodiscard]] std::optional<std::int64_t> nominal_count() const override { return nominal_count_; }
+  /// Neighbours that a vertex of a batch keeps, on average over up to 4 batches of epoch 1. Collective over the
+  /// grid's group; before start_at().
+  [[nodiscard]] double num_kept_neighbours();
   /// Begins to sample.
   void start_at(std::int64_t epoch, std::int64_t step) override;
   /// Phases "sampling_wait", "sampling" and "bind".
@@ -43,7 +44,7 @@ class GcnBatches final : public BatchSource {
   Gcn<T>& network_;
   pmm::RowLoss<T>& loss_;
   std::unique_ptr<BatchMaker<T>> maker_;
-  sampling::VertexSampler const& sampler_;
+  sampling::Sampler const& sampler_;
   MiniBatchSettings settings_;
   std::int64_t num_epochs_;
   std::int64_t nominal_count_;

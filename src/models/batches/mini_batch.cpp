@@ -6,8 +6,6 @@
 namespace orthant::models {
 namespace {
 
-using pmm::Axis;
-
 /// Refuses what cannot be trained in batches before anything is read.
 void require_trainable(pmm::ProcessGrid const& grid, GcnSettings const& model, TrainSettings const& settings,
                        MiniBatchSettings const& batches) {
@@ -25,15 +23,6 @@ void require_trainable(pmm::ProcessGrid const& grid, GcnSettings const& model, T
                         batches.num_full_epochs, settings.num_epochs);
 }
 
-sampling::VertexSamplerOptions sampling_of(pmm::ProcessGrid const& grid, GcnSettings const& model,
-                                           MiniBatchSettings const& batches) {
-  return {.seed = model.seed,
-          .batch_size = batches.batch_size,
-          .num_groups = grid.size(Axis::data),
-          .num_accumulated = batches.num_accumulated,
-          .train_fraction = batches.train_fraction};
-}
-
 } // namespace
 
 template<class T>
@@ -43,10 +32,9 @@ MiniBatchGcn<T>::MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore co
     : grid_(grid),
       num_sampled_epochs_(settings.num_epochs - batch_settings.num_full_epochs),
       sampler_((require_trainable(grid, model_settings, settings, batch_settings),
-                sampling_of(grid, model_settings, batch_settings)),
-               store.facts().num_vertices, store.facts().split_sizes[0]),
+                make_sampler(grid, store, batch_settings, model_settings.seed))),
       settings_(with_num_steps(settings,
-                               num_sampled_epochs_ * sampler_.num_steps() + batch_settings.num_full_epochs)),
+                               num_sampled_epochs_ * sampler_->num_steps() + batch_settings.num_full_epochs)),
       plan_(plan_gcn(store, model_settings)),
       parameters_(std::make_shared<GcnParameters<T>>(grid, plan_, model_settings)),
       full_loss_(make_vertex_loss<T>(grid, store, plan_.logits(), settings.class_weights)),
@@ -67,11 +55,16 @@ MiniBatchGcn<T>::MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore co
   }
   batches_ = std::make_unique<GcnBatches<T>>(
       grid, network_, batch_loss_,
-      std::make_unique<BatchMaker<T>>(grid, store, sampler_, plan_, features,
-                                      read_vertex_targets(grid, store, plan_.logits()),
-                                      model_settings.gather),
-      sampler_, batch_settings, num_sampled_epochs_, full_loss_.num_rows(pmm::loss_row_group));
+      std::make_unique<BatchMaker<T>>(grid, store, *sampler_, plan_, features,
+                                      read_vertex_targets(grid, store, plan_.logits()), model_settings.gather,
+                                      batch_settings.edges),
+      *sampler_, batch_settings, num_sampled_epochs_, full_loss_.num_rows(pmm::loss_row_group));
   trainer_ = std::make_unique<Trainer<T>>(grid, network_, batch_loss_, *batches_, settings, update_);
+}
+
+template<class T>
+double MiniBatchGcn<T>::num_kept_neighbours() {
+  return batches_->num_kept_neighbours();
 }
 
 template<class T>
@@ -90,6 +83,7 @@ TrainResult MiniBatchGcn<T>::run(std::function<void(runtime::EpochRecord const&)
     return trainer.train_epoch(progress, stop);
   };
   work.evaluate = [this] { return evaluate(); };
+  work.dead_layers = [this] { return full_->trainer.dead_layers(); };
   work.require_bounded_parameters = [this] { update_->require_bounded_parameters({}); };
   return run_epochs(grid_, settings_, work, on_epoch, start, should_stop);
 }

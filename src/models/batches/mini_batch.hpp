@@ -44,14 +44,17 @@ class MiniBatchGcn {
   /// Of the optimiser's state.
   [[nodiscard]] ParameterUpdate<T>& update() { return *update_; }
   [[nodiscard]] std::int64_t num_parameters() const { return parameters_->num_numbers(); }
-  [[nodiscard]] sampling::VertexSampler const& sampler() const { return sampler_; }
+  [[nodiscard]] sampling::Sampler const& sampler() const { return *sampler_; }
+  /// Neighbours that a vertex of a batch keeps, on average over the first batches of epoch 1. Samples them.
+  /// Collective over the grid's group; before run().
+  [[nodiscard]] double num_kept_neighbours();
   /// Losses of the steps of the last mini-batch epoch, or of those that this run made of it.
   [[nodiscard]] std::vector<double> const& step_losses() const { return trainer_->step_losses(); }
 
  private:
   pmm::ProcessGrid const& grid_;
   std::int64_t num_sampled_epochs_;
-  sampling::VertexSampler sampler_;
+  std::unique_ptr<sampling::Sampler const> sampler_;
   TrainSettings settings_;
   GcnPlan plan_;
   std::shared_ptr<GcnParameters<T>> parameters_;

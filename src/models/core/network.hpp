@@ -48,6 +48,11 @@ class Network {
   [[nodiscard]] virtual std::int64_t first_layer_not_finite(runtime::DefaultExec const& /*exec*/) const {
     return -1;
   }
+  /// The hidden layers whose output, as the last pass left it, is positive nowhere: after ReLU nothing passes
+  /// them, forward or backward. Collective over the group.
+  [[nodiscard]] virtual std::vector<std::int64_t> dead_layers(runtime::DefaultExec const& /*exec*/) const {
+    return {};
+  }
 };
 
 } // namespace orthant::models

@@ -26,6 +26,20 @@ bool is_finite(DefaultExec const& exec, pmm::DistMatrix<T> const& matrix) {
   return num_bad == 0;
 }
 
+template<class T>
+std::int64_t count_positive(DefaultExec const& exec, pmm::DistMatrix<T> const& matrix) {
+  auto const data = matrix.storage();
+  std::int64_t count = 0;
+  Kokkos::parallel_reduce(
+      "orthant::models::count_positive",
+      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, matrix.block().num_stored),
+      KOKKOS_LAMBDA(std::int64_t i, std::int64_t & sum) {
+        sum += data(static_cast<std::size_t>(i)) > T{0} ? 1 : 0;
+      },
+      count);
+  return count;
+}
+
 /// What the layers of a network use in turn.
 GcnScratchPlan scratch_of(pmm::StepPlan const& step, GcnPlan const& plan, GcnSettings const& settings) {
   GcnScratchPlan scratch;
@@ -279,6 +293,18 @@ std::int64_t Gcn<T>::first_layer_not_finite(DefaultExec const& exec) const {
     if (!is_finite(exec, layers_[l].output())) first = static_cast<std::int64_t>(l);
   first = runtime::all_reduced(grid_.group(), first, runtime::Reduction::min);
   return first == none ? -1 : first;
+}
+
+template<class T>
+std::vector<std::int64_t> Gcn<T>::dead_layers(DefaultExec const& exec) const {
+  std::vector<std::int64_t> counts;
+  for (std::size_t l = 0; l < activations_.size(); ++l)
+    counts.push_back(count_positive(exec, layers_[l].output()));
+  runtime::all_reduce(runtime::host, grid_.group(), std::span(counts));
+  std::vector<std::int64_t> dead;
+  for (std::size_t l = 0; l < counts.size(); ++l)
+    if (counts[l] == 0) dead.push_back(static_cast<std::int64_t>(l));
+  return dead;
 }
 
 template class Gcn<float>;

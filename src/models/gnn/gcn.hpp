@@ -80,6 +80,7 @@ class Gcn final : public Network<T> {
   }
   /// The head counts as one more layer.
   [[nodiscard]] std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const override;
+  [[nodiscard]] std::vector<std::int64_t> dead_layers(runtime::DefaultExec const& exec) const override;
 
  private:
   [[nodiscard]] Dropout dropout_of(std::uint64_t step, std::uint32_t layer) const;

@@ -81,6 +81,38 @@ void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, Gc
   step.add_array("blocks of the sampler", pmm::bytes_held(blocks) / 2);
 }
 
+/// What it keeps to know degrees within a batch: the neighbors of all rows and columns of its blocks, and a bit a
+/// vertex (sampling/neighbour_lists.hpp).
+void plan_neighbour_lists(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan) {
+  auto const n = facts.num_vertices;
+  using Ranges = std::vector<runtime::Range>;
+  std::vector<std::pair<pmm::IndexOrder, Ranges>> known;
+  auto num_rows = 0.0;
+  auto const add = [&](pmm::IndexOrder order, Ranges const& ranges) {
+    std::pair const range(facts.has_two_orders() ? order : pmm::IndexOrder(), ranges);
+    if (std::ranges::find(known, range) != known.end()) return;
+    known.push_back(range);
+    for (auto const& part : ranges)
+      num_rows += static_cast<double>(part.size());
+  };
+  for (auto const& layer : plan.layers) {
+    if (layer.owners) {
+      auto const& roles = layer.owners->roles;
+      add({}, pmm::block_rows(step.shape(), step.coordinates(), roles, n));
+      add({}, pmm::block_columns(step.shape(), step.coordinates(), roles, n));
+      continue;
+    }
+    auto const block = step.block(layer.adjacency);
+    add(layer.adjacency.layout.row_order, {block.rows});
+    add(layer.adjacency.layout.column_order, {block.columns});
+  }
+  auto const entry_bytes = (n > std::int64_t{1} << 32 ? 8 : 4) + (facts.is_weighted ? 4 : 0);
+  auto const row_bytes = 8 + static_cast<double>(entry_bytes) *
+                                 static_cast<double>(facts.num_entries - facts.num_self_loops) /
+                                 static_cast<double>(n);
+  step.add_array("neighbors of the sampler", static_cast<std::int64_t>(num_rows * row_bytes) + n / 8);
+}
+
 } // namespace
 
 graph::StoreFacts facts_of_batch(graph::StoreFacts facts, std::int64_t num_vertices) {
@@ -150,6 +182,7 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
                         traits.num_feature_nonzeros(plan), false);
   }
   if constexpr (pmm::runs_on_host) plan_sampled_blocks(step, facts, plan, traits);
+  if (batches.renormalizes) plan_neighbour_lists(step, facts, plan);
   // The batch has as many numbers.
   plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, settings, batch_traits);
   plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan));

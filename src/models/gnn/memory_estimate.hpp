@@ -44,6 +44,7 @@ struct BatchSizes {
   std::int64_t num_vertices = 0;    // of a batch
   std::int64_t num_accumulated = 1; // batches of a group in a step
   bool has_full_graph = false;      // the whole graph is evaluated or trained on, too
+  bool renormalizes = false;        // edges by degrees within the batch: neighbors are kept by id
 };
 
 /// The same for training on batches: what is sure to be held, without batches that wait and the sampler's

@@ -64,6 +64,7 @@ TrainResult PrunedGcn<T>::run(std::function<void(runtime::EpochRecord const&)> c
     return pruned_->trainer.train_epoch(progress, stop);
   };
   work.evaluate = [this] { return evaluate(); };
+  work.dead_layers = [this] { return whole_->trainer.dead_layers(); };
   work.require_bounded_parameters = [this] { update_->require_bounded_parameters({}); };
   return run_epochs(grid_, settings_, work, on_epoch, start, should_stop);
 }

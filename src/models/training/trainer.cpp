@@ -199,6 +199,11 @@ Scores Trainer<T>::evaluate() {
 }
 
 template<class T>
+std::vector<std::int64_t> Trainer<T>::dead_layers() {
+  return network_.dead_layers(DefaultExec());
+}
+
+template<class T>
 TrainResult Trainer<T>::run(std::function<void(runtime::EpochRecord const&)> const& on_epoch,
                             TrainProgress const& start, StopRequest const& should_stop) {
   batches_.start_at(start.epoch, start.step);
@@ -207,6 +212,7 @@ TrainResult Trainer<T>::run(std::function<void(runtime::EpochRecord const&)> con
     return train_epoch(progress, stop);
   };
   work.evaluate = [this] { return evaluate(); };
+  work.dead_layers = [this] { return dead_layers(); };
   work.require_bounded_parameters = [this] { update_->require_bounded_parameters(exec_); };
   return run_epochs(grid_, settings_, work, on_epoch, start, should_stop);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/ranges.h>
 
 namespace orthant::models {
 namespace {
@@ -88,6 +89,7 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
   TrainResult result;
   auto& progress = result.progress = start;
   std::vector<double> seconds;
+  std::int64_t num_alike = 0; // evaluations in a row that predict one class
   auto const has_lost_patience = [&] {
     return settings.patience > 0 && progress.num_evaluations_since_best >= settings.patience;
   };
@@ -114,6 +116,11 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
       auto const scores = work.evaluate();
       if (auto const sign = sign_of_divergence(scores); !sign.empty())
         throw_diverged(fmt::format("after the update of epoch {} {}", epoch, sign));
+      // The first evaluations may find it in a training that is sound.
+      num_alike = are_all_alike(scores) ? num_alike + 1 : 0;
+      if (num_alike == 2 || (num_alike == 1 && epoch == settings.num_epochs))
+        grid.world().instruments().log.warn_once("epoch {}: {}", epoch,
+                                                 sign_of_collapse(scores, work.dead_layers()));
       add_scores(scores, record, progress);
     }
     on_epoch(record);
@@ -138,6 +145,25 @@ void throw_loss_not_finite(std::string const& what, double loss, std::int64_t la
 void throw_diverged(std::string const& sign) {
   throw runtime::Error(
       fmt::format("{}: the training has diverged (a smaller --lr or --clip-norm may help)", sign));
+}
+
+bool are_all_alike(Scores const& scores) {
+  bool has_several = false; // classes
+  for (auto const& score : scores) {
+    if (score.num_most_predicted < score.num_counted) return false;
+    has_several = has_several || score.num_most_frequent < score.num_counted;
+  }
+  return has_several;
+}
+
+std::string sign_of_collapse(Scores const& scores, std::vector<std::int64_t> const& dead) {
+  if (!are_all_alike(scores)) return {};
+  constexpr auto advice = "a smaller --lr or larger batches may help";
+  if (dead.empty()) return fmt::format("all vertices are predicted to be of one class; {}", advice);
+  return fmt::format(
+      "all vertices are predicted to be of one class, as layer{} {} let{} nothing pass (after ReLU all "
+      "outputs are 0); {}",
+      dead.size() == 1 ? "" : "s", fmt::join(dead, ", "), dead.size() == 1 ? "s" : "", advice);
 }
 
 std::string sign_of_divergence(Scores const& scores) {

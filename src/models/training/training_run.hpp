@@ -93,6 +93,7 @@ struct EpochWork {
   /// phases; none if it was told to stop before the last step.
   std::function<std::optional<runtime::EpochRecord>(TrainProgress&, StopRequest const&)> train;
   std::function<Scores()> evaluate;
+  std::function<std::vector<std::int64_t>()> dead_layers; // in the last evaluation
   std::function<void()> require_bounded_parameters;
 };
 
@@ -110,6 +111,11 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
 [[noreturn]] void throw_loss_not_finite(std::string const& what, double loss, std::int64_t layer);
 /// Throws Error: the training has diverged, as `sign` shows.
 [[noreturn]] void throw_diverged(std::string const& sign);
+/// Empty, or what is predicted for all vertices of the splits, which have several classes: one class. `dead`
+/// are the layers that are to blame.
+[[nodiscard]] std::string sign_of_collapse(Scores const& scores, std::vector<std::int64_t> const& dead);
+/// Whether sign_of_collapse() has something to say.
+[[nodiscard]] bool are_all_alike(Scores const& scores);
 /// Empty, or the first split whose loss is not finite: "the loss of the train vertices is nan".
 [[nodiscard]] std::string sign_of_divergence(Scores const& scores);
 

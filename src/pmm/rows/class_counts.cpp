@@ -21,6 +21,8 @@ void add_class_scores(std::span<double const> counts, LossKind kind, GroupScore&
     if (kind == LossKind::softmax) {
       num_classes += sum > 0 ? 1 : 0;
       most = std::max(most, there);
+      score.num_most_predicted =
+          std::max(score.num_most_predicted, static_cast<std::int64_t>(of_class[class_predicted]));
     } else {
       num_classes += of_class[class_known] > 0 ? 1 : 0;
       most += std::max(there, of_class[class_known] - there);

@@ -78,6 +78,8 @@ typename RowLoss<T>::LocalCounts RowLoss<T>::count(HostTargets const& rows) cons
   ORTHANT_REQUIRE(rows.groups.size() == num_rows && (!is_single || rows.classes.size() == num_rows),
                   rows.groups.size(), " groups and ", rows.classes.size(), " classes on the host for ",
                   num_rows, " rows");
+  ORTHANT_REQUIRE(rows.weights.empty() || rows.weights.size() == num_rows, rows.weights.size(),
+                  " weights on the host for ", num_rows, " rows");
   LocalCounts result;
   for (std::size_t i = 0; i < rows.groups.size(); ++i) {
     auto const group = rows.groups[i];
@@ -85,7 +87,7 @@ typename RowLoss<T>::LocalCounts RowLoss<T>::count(HostTargets const& rows) cons
     if (group < no_row_group || group >= num_groups_ || label < -1 || label >= placement_.extents.columns)
       ++result.num_bad;
     else if (group >= 0 && label >= 0)
-      result.counted[static_cast<std::size_t>(group)] += 1;
+      result.counted[static_cast<std::size_t>(group)] += rows.weights.empty() ? 1 : rows.weights[i];
   }
   return result;
 }
@@ -95,6 +97,7 @@ void RowLoss<T>::set_targets(RowTargets const& targets) {
   LocalCounts local;
   runtime::together(grid_->group(), [&] {
     check(targets);
+    ORTHANT_REQUIRE(targets.weights.extent(0) == 0, "rows of a batch alone have weights");
     local = count(targets);
     require_valid(local);
   });
@@ -112,6 +115,8 @@ void RowLoss<T>::set_targets(RowTargets const& targets) {
 template<class T>
 void RowLoss<T>::set_batch_targets(RowTargets const& targets, HostTargets const& rows) {
   check(targets);
+  ORTHANT_REQUIRE(targets.weights.extent(0) == rows.weights.size(), targets.weights.extent(0),
+                  " weights for ", rows.weights.size(), " on the host");
   auto const local = count(rows);
   require_valid(local);
   use(targets, local);
@@ -265,7 +270,8 @@ void RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const&
         {"binary_loss_and_gradient", array_bytes(z, targets_.groups, targets_.indicator), array_bytes(dz)});
   } else {
     run_softmax(exec, z, dz, of_gradient);
-    if (class_weights_.extent(0) > 0) detail::weigh_gradient(exec, targets_, class_weights_, dz);
+    if (class_weights_.extent(0) > 0 || targets_.weights.extent(0) > 0)
+      detail::weigh_gradient(exec, targets_, class_weights_, dz);
     detail::softmax_loss(exec, targets_, sum_and_target_, class_weights_, sum);
     grid_->passes().add({"softmax_loss", array_bytes(targets_.groups, targets_.classes, sum_and_target_), 0});
   }

@@ -38,12 +38,14 @@ struct RowTargets {
   Vector<std::int8_t> groups;             // [rows] 0 .. number of groups - 1, or no_row_group
   Vector<std::int32_t> classes;           // [rows] global class, -1 = no label; single label
   runtime::Matrix<std::int8_t> indicator; // [rows x classes of the block] 1, 0, -1 = unknown; multi-label
+  Vector<double> weights{};               // [rows] what the loss of a row counts; empty: 1. Of batches only
 };
 
 /// The same rows in host memory.
 struct HostTargets {
   std::span<std::int8_t const> groups;
   std::span<std::int32_t const> classes;
+  std::span<double const> weights{};
 };
 
 enum class LossKind : std::uint8_t { softmax, binary };
@@ -63,7 +65,8 @@ struct GroupScore {
   double loss = 0;              // mean
   double macro_f1 = 0;          // class_counts.hpp says what these are
   double micro_f1 = 0;
-  std::int64_t num_most_frequent = 0; // that are correct if the most frequent answer is always given
+  std::int64_t num_most_frequent = 0;  // that are correct if the most frequent answer is always given
+  std::int64_t num_most_predicted = 0; // single label: rows that the most frequent prediction is given to
 };
 
 /// Scratch is allocated at construction and if rebind() finds more rows than before. Steps allocate nothing;
@@ -86,7 +89,7 @@ class RowLoss {
   void set_targets(RowTargets const& targets);
   /// Sets the targets of one batch of many, whose rows this rank also has in host memory, and checks and
   /// counts them there. Not collective, and waits for nothing: num_rows() is not known, and the labelled rows
-  /// of group 0 are counted with the loss. Throws Error, on this rank alone, as set_targets() does.
+  /// of group 0, each with its weight, are counted with the loss. Throws Error, on this rank alone, as set_targets() does.
   void set_batch_targets(RowTargets const& targets, HostTargets const& rows);
 
   /// From now on loss_and_gradient() multiplies the loss of a row by the weight of its class, [classes of the

@@ -169,36 +169,52 @@ void sum_exponentials(DefaultExec const& exec, Matrix<T> const& logits, Vector<T
                RowExponentials<T>{rows, row_max.data(), packed.data()});
 }
 
-/// loss := the sum of loss_i over the rows of group 0, each times the weight of its class if there are weights.
+/// What the loss of a row counts: the weight of the row times that of its class, where there are such weights.
+template<class T>
+struct LossWeights {
+  T const* of_classes;
+  double const* of_rows;
+  LossWeights(RowTargets const& targets, Vector<T> const& class_weights)
+      : of_classes(class_weights.data()),
+        of_rows(targets.weights.extent(0) == 0 ? nullptr : targets.weights.data()) {}
+  KOKKOS_FUNCTION double operator()(std::int64_t row, std::int32_t label) const {
+    auto const of_class = of_classes == nullptr ? 1.0 : static_cast<double>(of_classes[label]);
+    return of_rows == nullptr ? of_class : of_class * of_rows[row];
+  }
+};
+
+/// loss := the sum of loss_i over the rows of group 0, each times its weight.
 template<class T>
 void softmax_loss(DefaultExec const& exec, RowTargets const& targets, Matrix<T> const& packed,
                   Vector<T> const& class_weights, runtime::Number<double> const& loss) {
   auto const groups = targets.groups;
   auto const classes = targets.classes;
-  auto const* const weights = class_weights.data();
+  LossWeights<T> const weight_of(targets, class_weights);
   Kokkos::parallel_reduce(
       "orthant::pmm::softmax_loss", RowPolicy(exec, 0, num_rows_of(targets)),
       KOKKOS_LAMBDA(std::int64_t i, double& sum) {
         if (groups(at(i)) != loss_row_group || classes(at(i)) < 0) return;
         auto const term = static_cast<double>(math::log(packed(at(i), 0)) - packed(at(i), 1));
-        sum += weights == nullptr ? term : term * static_cast<double>(weights[classes(at(i))]);
+        sum += term * weight_of(i, classes(at(i)));
       },
       loss);
 }
 
-/// Multiplies each row of group 0 by the weight of its class.
+/// Multiplies each row of group 0 by its weight.
 template<class T>
 void weigh_gradient(DefaultExec const& exec, RowTargets const& targets, Vector<T> const& class_weights,
                     Matrix<T> const& gradient) {
   auto const groups = targets.groups;
   auto const classes = targets.classes;
+  LossWeights<T> const weight_of(targets, class_weights);
   Divisor const num_columns(static_cast<std::int64_t>(gradient.extent(1)));
   Kokkos::parallel_for(
       "orthant::pmm::weigh_gradient", RowPolicy(exec, 0, num_rows_of(targets) * num_columns.value()),
       KOKKOS_LAMBDA(std::int64_t item) {
         Place const place(item, num_columns);
         if (groups(at(place.row)) == loss_row_group && classes(at(place.row)) >= 0)
-          gradient(at(place.row), at(place.column)) *= class_weights(at(classes(at(place.row))));
+          gradient(at(place.row), at(place.column)) *=
+              static_cast<T>(weight_of(place.row, classes(at(place.row))));
       });
 }
 
@@ -285,6 +301,7 @@ struct BinaryGradients {
   T scale;
   Matrix<T> gradient;
   Divisor num_columns;
+  double const* weights; // [rows] or null
 
   KOKKOS_FUNCTION void entry(std::int64_t i, std::int64_t j, double& sum) const {
     auto const x = logits(at(i), at(j));
@@ -294,10 +311,11 @@ struct BinaryGradients {
       return;
     }
     auto const y = static_cast<T>(label);
-    sum += static_cast<double>(binary_loss_of(x, y));
+    auto const weight = weights == nullptr ? 1.0 : weights[i];
+    sum += static_cast<double>(binary_loss_of(x, y)) * weight;
     auto const decay = math::exp(-math::fabs(x));
     auto const sigmoid = x > T{0} ? T{1} / (T{1} + decay) : decay / (T{1} + decay);
-    gradient(at(i), at(j)) = (sigmoid - y) * scale;
+    gradient(at(i), at(j)) = (sigmoid - y) * scale * static_cast<T>(weight);
   }
   KOKKOS_FUNCTION void operator()(std::int64_t item, double& sum) const {
     if constexpr (runs_on_host) {
@@ -324,7 +342,8 @@ void binary_loss_and_gradient(DefaultExec const& exec, Matrix<T> const& logits, 
   Kokkos::parallel_reduce(
       "orthant::pmm::binary_loss_and_gradient",
       RowPolicy(exec, 0, num_binary_items(num_rows_of(targets), num_columns)),
-      BinaryGradients<T>{logits, targets.groups, targets.indicator, scale, gradient, Divisor(num_columns)},
+      BinaryGradients<T>{logits, targets.groups, targets.indicator, scale, gradient, Divisor(num_columns),
+                         targets.weights.extent(0) == 0 ? nullptr : targets.weights.data()},
       loss);
 }
 

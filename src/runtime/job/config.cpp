@@ -60,8 +60,9 @@ std::optional<bool> parsed_flag(std::string_view text) {
 }
 
 std::string_view wish_of(ValueKind kind) {
-  constexpr std::array<std::string_view, 5> wishes{"text in quotes", "an integer", "a number",
-                                                   "true or false", "a list like [1, 2]"};
+  constexpr std::array<std::string_view, 6> wishes{"text in quotes",     "an integer",
+                                                   "a number",           "true or false",
+                                                   "a list like [1, 2]", "an integer or text in quotes"};
   return wishes[static_cast<std::size_t>(kind)];
 }
 
@@ -99,6 +100,8 @@ std::optional<std::string> text_of(toml::node const& node, ValueKind kind) {
     return node.is_string() ? scalar_text(node) : std::nullopt;
   case ValueKind::integer:
     return node.is_integer() ? scalar_text(node) : std::nullopt;
+  case ValueKind::integer_or_word:
+    return node.is_integer() || node.is_string() ? scalar_text(node) : std::nullopt;
   case ValueKind::number:
     return node.is_number() ? scalar_text(node) : std::nullopt;
   case ValueKind::flag:

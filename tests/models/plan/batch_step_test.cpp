@@ -26,7 +26,7 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
   /// An epoch of batches, an evaluation of the full graph, and the last look at the parameters.
   template<class T>
   pmm::StepPlan listed(graph::GraphStore const& store, models::GcnSettings const& settings,
-                       sampling::VertexSampler const& sampler, models::MiniBatchSettings const& batches) {
+                       sampling::Sampler const& sampler, models::MiniBatchSettings const& batches) {
     auto const plan = models::plan_gcn(store, settings);
     auto const full = models::make_full_graph_operands<T>(grid_, store, plan, settings);
     models::BatchMaker<T> source(grid_, store, sampler, plan, full.features,

@@ -130,7 +130,8 @@ class MemoryEstimates : public ::testing::TestWithParam<std::array<int, 3>> {
   /// eighth by which arrays of later batches grow are not in it; here, with a third of a small graph in a
   /// batch, they are less than two thirds of it.
   template<class T>
-  void expect_least(models::GcnSettings const& model_settings, bool has_full_graph) {
+  void expect_least(models::GcnSettings const& model_settings, bool has_full_graph,
+                    sampling::BatchEdges edges = sampling::BatchEdges::rescale) {
     SCOPED_TRACE(::testing::Message() << "mini-batch, full graph " << has_full_graph);
     auto const store = store_of(world_, {});
     auto settings = two_epochs();
@@ -138,6 +139,7 @@ class MemoryEstimates : public ::testing::TestWithParam<std::array<int, 3>> {
     models::MiniBatchSettings batches;
     batches.batch_size = 1000;
     batches.prefetch = models::Prefetch::none;
+    batches.edges = edges;
     auto const plan = models::plan_gcn(store, model_settings);
     auto const before = live_bytes();
     restart_peak();
@@ -148,7 +150,8 @@ class MemoryEstimates : public ::testing::TestWithParam<std::array<int, 3>> {
 
     auto const estimate =
         models::estimate_mini_batch_memory<T>(grid_, store.facts(), plan, model_settings, settings.optimizer,
-                                              {batches.batch_size, batches.num_accumulated, has_full_graph});
+                                              {batches.batch_size, batches.num_accumulated, has_full_graph,
+                                               edges == sampling::BatchEdges::renormalize});
     EXPECT_GE(training, estimate.arrays);
     EXPECT_LE(training, estimate.arrays + 2 * estimate.arrays / 3);
   }
@@ -171,7 +174,8 @@ TEST_P(MemoryEstimates, IsWhatTrainingTakes) {
 
 TEST_P(MemoryEstimates, IsWhatMiniBatchTrainingTakesAtLeast) {
   for (auto const has_full_graph : {false, true})
-    expect_least<double>(model_of(3, 48, 0.5), has_full_graph);
+    for (auto const edges : {sampling::BatchEdges::rescale, sampling::BatchEdges::renormalize})
+      expect_least<double>(model_of(3, 48, 0.5), has_full_graph, edges);
 }
 
 /// One rank, double, 2 layers, no dropout; every number worked out by hand.
