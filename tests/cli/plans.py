@@ -44,6 +44,7 @@ def plan_of_options(ranks):
     require(without["sent_bytes"] < base["sent_bytes"], "keeps no A^ F0 without dropout", done)
     for arguments, key, grows in ((["--trainable-features"], "sent_bytes", True), (["--comm-dtype", "bf16"], "sent_bytes", False),
                                   (["--operand-dtype", "bf16"], "sent_bytes", False),
+                                  (["--operand-dtype", "bf16"], "array_bytes", False),
                                   (["--symmetric", "no"], "adjacency_bytes", True), (["--norm", "rms"], "array_bytes", True),
                                   (["--residual"], "array_bytes", True)):
         line, done = first(*arguments)

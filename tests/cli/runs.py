@@ -148,7 +148,7 @@ def gemm_math(ranks):
 
 
 def operand_dtype(ranks):
-    """16-bit operands of A^: nearly the losses of fp32, half the gathered bytes, in metrics and checkpoints."""
+    """Activations in 16 bits: nearly the losses of fp32, half the gathered bytes, in metrics and checkpoints."""
     few = ["train", "--dataset", "sbm:vertices=300,features=8,classes=4", "--hidden", "16", "--dropout", "0"]
     three = [*few, "--epochs", "3"]
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The aggregation of operands that are rounded to 16 bits, on every grid: exact for numbers that fit, within its
-// bound for reals and with the same operand on every grid, half the bytes of steps 1 and 2 in ledger and list; and
-// products on three axes with such operands.
+// The aggregation of 16-bit numbers, on every grid: exact for numbers that fit, within its bound for reals and with the
+// same operand on every grid, results that are rounded once, half the bytes of steps 1, 2 and 5 in ledger and list; and
+// products on three axes with such operands and results.
 #include "aggregate_fixture.hpp"
 
 #include "pmm/kernels/rounding.hpp"
 #include "pmm/product/pmm.hpp"
 
 #include <gtest/gtest.h>
+
+#include <type_traits>
 
 namespace orthant::testing {
 namespace {
@@ -37,9 +39,10 @@ class RoundedAggregate : public CellsFixture {
     Wire wire = Wire::native;
   };
 
-  /// H := A round(F), beside the same in double; `slack`: |error| <= slack |A| |F|.
-  template<class Number>
-  void expect_aggregate(Cells const& cells, How const& how, Dense const& a, Dense const& f, double slack) {
+  /// H := A round(F), beside the same in double; `slack`: |error| <= slack |A| |F|, and |H| times the unit of Result
+  /// more. Without slack H must be the rounded sum.
+  template<class Number, class Result>
+  void expect_result(Cells const& cells, How const& how, Dense const& a, Dense const& f, double slack) {
     auto const n = f.rows;
     auto const planned = this->plan(a, cells, how.roles, how.gather);
     auto const forward = planned.block.template on_device<float>(planned.num_columns);
@@ -48,8 +51,9 @@ class RoundedAggregate : public CellsFixture {
     plan.needed = planned.needed->counts();
     plan.hidden_axes = how.hidden_axes;
     plan.operand_format = runtime::format_of<Number>;
+    plan.result_format = runtime::format_of<Result>;
     auto const workspace = std::make_shared<Workspace<float>>();
-    Aggregate<float, Number> aggregate(grid_, plan, block, workspace, planned.needed);
+    Aggregate<Number> aggregate(grid_, plan, block, workspace, planned.needed);
     auto step = step_of<float>(grid_);
     plan_aggregate(step, plan, block.block().csr.num_nonzeros());
     auto buffers = step_of<float>(grid_);
@@ -58,8 +62,8 @@ class RoundedAggregate : public CellsFixture {
     work.list(buffers);
     EXPECT_EQ(workspace->num_bytes(), bytes_held(buffers));
     auto const placement = owned(cells, n, f.columns);
-    auto const in = distributed<float>(grid_, placement, renumbered(cells, f));
-    auto const out = stained<float>(grid_, placement);
+    auto const in = rounded_matrix<Number>(placement, renumbered(cells, f));
+    auto const out = stained<Result>(grid_, placement);
     auto const before = world_.instruments().flops.sparse;
     clear_ledgers(grid_);
 
@@ -70,15 +74,30 @@ class RoundedAggregate : public CellsFixture {
     EXPECT_EQ(world_.instruments().flops.sparse - before, products_of(step).front().flops());
     EXPECT_EQ(products_of(step).front().operand_format, runtime::format_of<Number>);
     auto const matrix = how.flow == Flow::forward ? a : transposed(a);
-    auto const expected = renumbered(cells, product(matrix, rounded<Number>(f)));
+    auto const sums = renumbered(cells, product(matrix, rounded<Number>(f)));
+    auto const is_rounded = std::is_same_v<Result, Number>;
+    auto const expected = is_rounded && slack == 0 ? rounded<Number>(sums) : sums;
+    auto const unit = !is_rounded || slack == 0 ? 0 : std::is_same_v<Number, Bf16Number> ? 0x1p-8 : 0x1p-11;
     auto const bound = renumbered(cells, product(magnitudes(matrix), magnitudes(f)));
     auto const found = host_copy(out.storage());
     for (std::int64_t i = 0; i < out.block().num_stored; ++i) {
       auto const row = out.block().rows.begin + i / f.columns;
       ASSERT_NEAR(found(static_cast<std::size_t>(i)), expected(row, i % f.columns),
-                  slack * bound(row, i % f.columns))
+                  slack * bound(row, i % f.columns) + unit * std::abs(expected(row, i % f.columns)))
           << f.columns << " columns, row " << row;
     }
+  }
+  template<class Number>
+  void expect_aggregate(Cells const& cells, How const& how, Dense const& a, Dense const& f, double slack) {
+    expect_result<Number, float>(cells, how, a, f, slack);
+    expect_result<Number, Number>(cells, how, a, f, slack);
+  }
+
+  template<class Number>
+  DistMatrix<Number> rounded_matrix(Placement const& placement, Dense const& whole) {
+    DistMatrix<Number> const matrix(grid_, placement, "orthant::testing::rounded");
+    round_numbers(exec_, distributed<float>(grid_, placement, whole).storage(), matrix.storage());
+    return matrix;
   }
 
   /// Everything that changes the way of a row.
@@ -127,10 +146,12 @@ TEST_P(RoundedAggregate, WhatDoesNotFitIsRefused) {
   LocalSpmm<float> const block(planned.block.on_device<float>(planned.num_columns));
   AggregatePlan plan{"H = A F", {}, roles, sizes_of(cells, roles), width};
   auto const workspace = std::make_shared<Workspace<float>>();
-  EXPECT_THROW((Aggregate<float, Bf16Number>(grid_, plan, block, workspace)), runtime::Error);
+  EXPECT_THROW((Aggregate<Bf16Number>(grid_, plan, block, workspace)), runtime::Error);
   plan.operand_format = Wire::fp16;
-  EXPECT_THROW((Aggregate<float, Bf16Number>(grid_, plan, block, workspace)), runtime::Error);
+  EXPECT_THROW((Aggregate<Bf16Number>(grid_, plan, block, workspace)), runtime::Error);
   EXPECT_THROW((Aggregate<float>(grid_, plan, block, workspace)), runtime::Error);
+  plan.result_format = Wire::bf16;
+  EXPECT_THROW((Aggregate<Fp16Number>(grid_, plan, block, workspace)), runtime::Error);
   auto doubles = step_of<double>(grid_);
   EXPECT_THROW(plan_aggregate(doubles, plan, 7), runtime::Error);
 }
@@ -144,22 +165,29 @@ TEST_P(RoundedAggregate, AProductOnThreeAxesTakesSuchOperands) {
   auto const f = integers(36, n, d);
   for (auto const storage : {Storage::replicated, Storage::flat_sharded}) {
     Placement const from{{Axis::x, Axis::y, storage}, {n, d}}, to{{Axis::z, Axis::y}, {n, d}};
-    ProductPlan const plan{"H = A F", Form::product, a, from, to, {.operand_format = Wire::bf16}};
-    auto const rows = part_of(grid_.shape(), grid_.coordinates(), Axis::z, n);
-    auto const columns = part_of(grid_.shape(), grid_.coordinates(), Axis::x, n);
-    DistSparse<float> const adjacency(grid_, a, sparse_block<float>(recipe, rows, columns), Adjoint::none);
-    Product<Bf16Number, float> product_of(grid_, plan);
-    DistMatrix<Bf16Number> const operand(grid_, from, "orthant::testing::operand");
-    round_numbers(exec_, distributed<float>(grid_, from, f).storage(), operand.storage());
-    auto const result = stained<float>(grid_, to);
-    auto step = step_of<float>(grid_);
-    plan_product(step, plan, adjacency.forward().block().csr.num_nonzeros());
-    clear_ledgers(grid_);
+    DistSparse<float> const adjacency(
+        grid_, a,
+        sparse_block<float>(recipe, part_of(grid_.shape(), grid_.coordinates(), Axis::z, n),
+                            part_of(grid_.shape(), grid_.coordinates(), Axis::x, n)),
+        Adjoint::none);
+    auto const operand = rounded_matrix<Bf16Number>(from, f);
+    auto const expect_product = [&]<class Result>(DistMatrix<Result> const& result, Dense const& expected) {
+      ProductPlan const plan{
+          "H = A F", Form::product,
+          a,         from,
+          to,        {.operand_format = Wire::bf16, .result_format = runtime::format_of<Result>}};
+      Product<Bf16Number, Result> product_of(grid_, plan);
+      auto step = step_of<float>(grid_);
+      plan_product(step, plan, adjacency.forward().block().csr.num_nonzeros());
+      clear_ledgers(grid_);
 
-    product_of.run(exec_, adjacency, operand, result);
+      product_of.run(exec_, adjacency, operand, result);
 
-    EXPECT_EQ(largest_error(result, product(whole, f)), 0);
-    EXPECT_EQ(counted_calls(grid_), planned_calls(step));
+      EXPECT_EQ(largest_error(result, expected), 0);
+      EXPECT_EQ(counted_calls(grid_), planned_calls(step));
+    };
+    expect_product(stained<float>(grid_, to), product(whole, f));
+    expect_product(stained<Bf16Number>(grid_, to), rounded<Bf16Number>(product(whole, f)));
   }
 }
 

@@ -66,6 +66,40 @@ TYPED_TEST(RoundedOperands, EveryNumberIsWidenedExactlyInEveryInstructionSet) {
     }
 }
 
+TYPED_TEST(RoundedOperands, ResultsAreRoundedOnceAtEveryWidthAndInEveryInstructionSet) {
+  using Number = TypeParam;
+  if (!runs_on_host) GTEST_SKIP() << "kernels of hosts";
+  constexpr std::int64_t num_rows = 9, num_columns = 5;
+  std::vector<std::int64_t> const offsets{0, 3, 3, 4, 9, 12, 14, 19, 20, 22};
+  std::vector<std::int32_t> const columns{0, 2, 4, 1, 0, 1, 2, 3, 4, 0, 2, 3, 1, 4, 0, 1, 2, 3, 4, 2, 0, 3};
+  for (auto const& multiply : detail::supported_spmm_rows<float, Number>())
+    for (std::int64_t width = 1; width < 300; width += width < 70 ? 1 : 37) {
+      std::vector<Number> b;
+      for (std::int64_t i = 0; i < num_columns * width; ++i)
+        b.push_back(Number(static_cast<float>(small_real(91, i, 0))));
+      auto const size = static_cast<std::size_t>(num_rows * width);
+      std::vector<float> c(size, 12345.0F);
+      std::vector<Number> rounded(size, Number(12345.0F));
+      detail::HostSpmm<float, Number> product{.num_rows = num_rows,
+                                              .num_columns = num_columns,
+                                              .row_offsets = offsets.data(),
+                                              .columns = columns.data(),
+                                              .b = b.data(),
+                                              .b_stride = width,
+                                              .c = c.data(),
+                                              .c_stride = width,
+                                              .width = static_cast<std::size_t>(width)};
+      multiply(product, 0, num_rows);
+      product.c = nullptr;
+      product.rounded_c = rounded.data();
+
+      multiply(product, 0, num_rows);
+
+      for (std::size_t i = 0; i < size; ++i)
+        ASSERT_EQ(rounded[i].bits, Number(c[i]).bits) << "width " << width << ", number " << i;
+    }
+}
+
 TYPED_TEST(RoundedOperands, ArraysAreRoundedAsNumbersAre) {
   using Number = TypeParam;
   std::vector<float> values{0.0F,

@@ -105,11 +105,11 @@ class BareEpoch {
   [[nodiscard]] Work work_of(std::size_t i) const {
     auto const& p = products_[i];
     std::array sums{0.0, 0.0, static_cast<double>(p.flops())};
+    auto const operand_bytes =
+        runtime::encoding_of(p.operand_format).encoded_bytes(1, std::int64_t{sizeof(T)});
     if (!p.is_sparse) {
-      sums[1] = static_cast<double>(p.m * p.k + p.k * p.n + p.m * p.n) * sizeof(T);
+      sums[1] = static_cast<double>((p.m * p.k + p.k * p.n + p.m * p.n) * operand_bytes);
     } else {
-      auto const operand_bytes =
-          runtime::encoding_of(p.operand_format).encoded_bytes(1, std::int64_t{sizeof(T)});
       auto const bytes = bytes_of(kernels_[i].block(), p.n, operand_bytes);
       auto const nonzeros = kernels_[i].block().csr.num_nonzeros();
       sums = {bytes.gathered, bytes.compulsory, 2.0 * static_cast<double>(nonzeros * p.n)};

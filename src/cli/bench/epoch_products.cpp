@@ -27,17 +27,9 @@ Vector<T> make_operand(std::int64_t count) {
   return result;
 }
 
-template<class Number>
-Vector<Number> rounded(Vector<float> const& numbers) {
-  auto const result = runtime::make_zeros<Number>("orthant::cli::operand", numbers.extent(0));
-  pmm::round_numbers(DefaultExec(), numbers, result);
-  return result;
-}
-
-/// Whether the operands of a sparse product are in that format.
+/// Whether operands of a product are in that format.
 bool have_format(std::vector<LocalProduct> const& products, runtime::Wire format) {
-  return std::ranges::any_of(
-      products, [=](LocalProduct const& p) { return p.is_sparse && p.operand_format == format; });
+  return std::ranges::any_of(products, [=](LocalProduct const& p) { return p.operand_format == format; });
 }
 
 /// Numbers of the largest operands; sparse ones lie elsewhere.
@@ -72,19 +64,30 @@ ProductOperands<T>::ProductOperands(std::vector<LocalProduct> const& products) {
   right_ = make_operand<T>(sizes.right);
   result_ = make_operand<T>(sizes.result);
   if constexpr (std::is_same_v<T, float>) {
-    if (have_format(products, runtime::Wire::bf16)) right_bf16_ = rounded<runtime::Bf16Number>(right_);
-    if (have_format(products, runtime::Wire::fp16)) right_fp16_ = rounded<runtime::Fp16Number>(right_);
+    if (have_format(products, runtime::Wire::bf16)) bf16_ = rounded<runtime::Bf16Number>();
+    if (have_format(products, runtime::Wire::fp16)) fp16_ = rounded<runtime::Fp16Number>();
   }
+}
+
+template<class T>
+template<class Number>
+auto ProductOperands<T>::rounded() const -> Rounded<Number> {
+  auto const round = [](Vector<T> const& numbers) {
+    auto const result = runtime::make_zeros<Number>("orthant::cli::operand", numbers.extent(0));
+    pmm::round_numbers(DefaultExec(), numbers, result);
+    return result;
+  };
+  return {round(left_), round(right_), round(result_)};
 }
 
 template<class T>
 std::int64_t ProductOperands<T>::num_bytes(std::vector<LocalProduct> const& products) {
   auto const sizes = largest_of(products);
-  auto const num_rounded =
-      have_format(products, runtime::Wire::bf16) || have_format(products, runtime::Wire::fp16) ? sizes.right
-                                                                                               : 0;
-  return (sizes.left + sizes.right + sizes.result) * static_cast<std::int64_t>(sizeof(T)) +
-         num_rounded * static_cast<std::int64_t>(sizeof(runtime::Bf16Number));
+  auto const has_rounded =
+      have_format(products, runtime::Wire::bf16) || have_format(products, runtime::Wire::fp16);
+  auto const bytes_per_number =
+      static_cast<std::int64_t>(sizeof(T) + (has_rounded ? sizeof(runtime::Bf16Number) : 0));
+  return (sizes.left + sizes.right + sizes.result) * bytes_per_number;
 }
 
 template<class T>
@@ -99,7 +102,40 @@ typename ProductOperands<T>::Panels ProductOperands<T>::panels_of(LocalProduct c
 }
 
 template<class T>
+template<class Work>
+bool ProductOperands<T>::with_rounded(LocalProduct const& product, Work const& work) const {
+  if constexpr (std::is_same_v<T, float>) {
+    if (product.operand_format == runtime::Wire::bf16) work(bf16_);
+    if (product.operand_format == runtime::Wire::fp16) work(fp16_);
+    return product.operand_format != runtime::Wire::native;
+  }
+  return false;
+}
+
+template<class T>
+template<class Number>
+void ProductOperands<T>::multiply_rounded(DefaultExec const& exec, LocalProduct const& p,
+                                          Rounded<Number> const& numbers) const {
+  auto const transpose_left = p.form == Form::right_grad ? Transpose::yes : Transpose::no;
+  auto const transpose_right = p.form == Form::left_grad ? Transpose::yes : Transpose::no;
+  auto const operand = [](Vector<Number> const& from, Transpose transpose, std::int64_t m, std::int64_t n) {
+    return pmm::Panel<Number>(transpose == Transpose::yes ? pmm::as_matrix(from, n, m)
+                                                          : pmm::as_matrix(from, m, n));
+  };
+  auto const left = operand(numbers.left, transpose_left, p.m, p.k);
+  auto const right = operand(numbers.right, transpose_right, p.k, p.n);
+  if (p.form == Form::right_grad)
+    pmm::local_gemm<Number, float>(exec, 1, transpose_left, left, transpose_right, right, 0,
+                                   pmm::as_matrix(result_, p.m, p.n));
+  else
+    pmm::local_gemm<Number>(exec, 1, transpose_left, left, transpose_right, right, 0,
+                            pmm::as_matrix(numbers.result, p.m, p.n));
+}
+
+template<class T>
 void ProductOperands<T>::multiply(DefaultExec const& exec, LocalProduct const& product) const {
+  if constexpr (std::is_same_v<T, float>)
+    if (with_rounded(product, [&](auto const& numbers) { multiply_rounded(exec, product, numbers); })) return;
   auto const p = panels_of(product);
   pmm::local_gemm<T>(exec, 1, p.transpose_left, p.left, p.transpose_right, p.right, 0, p.result);
 }
@@ -107,15 +143,13 @@ void ProductOperands<T>::multiply(DefaultExec const& exec, LocalProduct const& p
 template<class T>
 void ProductOperands<T>::multiply(DefaultExec const& exec, LocalProduct const& product,
                                   pmm::LocalSpmm<T> const& sparse) const {
-  auto const apply = [&](auto const& right) {
+  auto const apply = [&](auto const& right, auto const& result) {
     sparse.apply(exec, {0, product.m}, pmm::as_matrix(right, product.k, product.n),
-                 pmm::as_matrix(result_, product.m, product.n));
+                 pmm::as_matrix(result, product.m, product.n));
   };
-  if constexpr (std::is_same_v<T, float>) {
-    if (product.operand_format == runtime::Wire::bf16) return apply(right_bf16_);
-    if (product.operand_format == runtime::Wire::fp16) return apply(right_fp16_);
-  }
-  apply(right_);
+  if constexpr (std::is_same_v<T, float>)
+    if (with_rounded(product, [&](auto const& numbers) { apply(numbers.right, numbers.result); })) return;
+  apply(right_, result_);
 }
 
 template<class T>

@@ -14,7 +14,8 @@ namespace orthant::cli {
 
 using pmm::LocalProduct;
 
-/// Operands and result of any of some products, which use the same memory in turn.
+/// Operands and result of any of some products, which use the same memory in turn. Products of 16-bit numbers leave
+/// such numbers, but gradients of weights.
 template<class T>
 class ProductOperands {
  public:
@@ -35,10 +36,23 @@ class ProductOperands {
   struct Panels;
   [[nodiscard]] Panels panels_of(LocalProduct const& product) const;
 
+  /// Rounded operands, and results, if there are products in that format.
+  template<class Number>
+  struct Rounded {
+    runtime::Vector<Number> left, right, result;
+  };
+  template<class Number>
+  [[nodiscard]] Rounded<Number> rounded() const;
+  template<class Number>
+  void multiply_rounded(runtime::DefaultExec const& exec, LocalProduct const& product,
+                        Rounded<Number> const& numbers) const;
+  /// work(Rounded) for a product of 16-bit numbers; false for others.
+  template<class Work>
+  bool with_rounded(LocalProduct const& product, Work const& work) const;
+
   runtime::Vector<T> left_, right_, result_;
-  // right_, if there are sparse products with operands in that format
-  runtime::Vector<runtime::Bf16Number> right_bf16_;
-  runtime::Vector<runtime::Fp16Number> right_fp16_;
+  Rounded<runtime::Bf16Number> bf16_;
+  Rounded<runtime::Fp16Number> fp16_;
 };
 
 extern template class ProductOperands<float>;

@@ -119,7 +119,7 @@ class Answer {
           "{:<9}{:<14}{:>12}{:>7}{:>12}{:>12}{:>12}{:>9}\n",
           "GCN " + widths_, facts_.num_vertices, models::num_adjacency_entries(facts_), options_.ranks,
           options_.ranks == 1 ? "" : "s", options_.comm_dtype,
-          options_.operand_dtype == "fp32" ? "" : "; A^ is multiplied by " + options_.operand_dtype,
+          options_.operand_dtype == "fp32" ? "" : "; activations in " + options_.operand_dtype,
           options_.spmm_table.empty() ? "by an assumed table" : "as measured on " + times_.processor,
           "schedule", "grid", "MB sent", "calls", "GB of A^", "GB arrays", "SpMM ms", "columns");
     for (auto const schedule : schedules_of(options_.schedule)) {
@@ -265,7 +265,7 @@ std::unique_ptr<Command> make_plan() {
   command->option("--schedule", o->schedule, "pmm3d, rows or all of them", one_of({"pmm3d", "rows", "all"}));
   command->option("--comm-dtype", o->comm_dtype, "Numbers on the wire: fp32, bf16 or fp16",
                   one_of({"fp32", "bf16", "fp16"}));
-  command->option("--operand-dtype", o->operand_dtype, "What A^ is multiplied by: fp32, bf16 or fp16",
+  command->option("--operand-dtype", o->operand_dtype, "What activations are held in: fp32, bf16 or fp16",
                   one_of({"fp32", "bf16", "fp16"}));
   command->option(
       "--least-width", o->least_width,

@@ -92,11 +92,11 @@ void add_computing(Command& command, TrainOptions& o) {
   add_gemm_table_option(command, o.gemm_table);
   command.option("--comm-dtype", o.comm_dtype, "Numbers on the wire: fp32, bf16 or fp16",
                  one_of({"fp32", "bf16", "fp16"}));
-  command.option(
-      "--operand-dtype", o.operand_dtype,
-      "What activations and gradients are rounded to before they are multiplied by A^ (sums stay in "
-      "fp32): fp32, bf16 or fp16",
-      one_of({"fp32", "bf16", "fp16"}));
+  command.option("--operand-dtype", o.operand_dtype,
+                 "What activations, their gradients and the operands of products are held in (sums, weights "
+                 "and logits stay in "
+                 "fp32): fp32, bf16 or fp16",
+                 one_of({"fp32", "bf16", "fp16"}));
   command.option(
       "--overlap", o.overlap,
       "Communicate while computing: on, off, or auto (on; in the schedule rows only along axes that connect "

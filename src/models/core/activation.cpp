@@ -18,20 +18,26 @@ using runtime::array_bytes;
 using runtime::DefaultExec;
 using runtime::Matrix;
 using runtime::PassLedger;
+using runtime::SumOf;
 using runtime::Vector;
 using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
 
 template<class T>
-T keep_scale(double probability) {
-  return static_cast<T>(1 / (1 - probability));
+SumOf<T> keep_scale(double probability) {
+  return static_cast<SumOf<T>>(1 / (1 - probability));
+}
+
+[[maybe_unused]] void require_host() {
+  ORTHANT_REQUIRE(false, "activations are held in 16 bits on host processors only, and dropped out in part");
 }
 
 using pmm::host_rows::best_row_kernels; // they draw many blocks of random bits at once
 
-/// Whether some elements, but not all, are dropped: what those kernels can do.
+/// Whether some elements, but not all, are dropped: what those kernels can do. They also keep all of 16-bit numbers.
+template<class T>
 bool is_drawn_on_host(double probability) {
   auto const threshold = runtime::bernoulli_threshold(probability);
-  return pmm::runs_on_host && 0 < threshold && threshold <= 0xFFFFFFFFu;
+  return pmm::runs_on_host && (0 < threshold || runtime::is_16_bit<T>)&&threshold <= 0xFFFFFFFFu;
 }
 
 /// The mask on rows that begin at `first_column`; everything else as for a pass without one.
@@ -74,10 +80,11 @@ PackedArray<T const> optional(Vector<T> const& numbers) {
 }
 
 template<bool is_relu, class T>
-void mask_rows(DefaultExec const& exec, char const* label, Matrix<T> const& from, Vector<T> const& bias,
-               Dropout const& dropout, BlockKeys const& keys, Matrix<T> const& to) {
+void mask_rows(DefaultExec const& exec, char const* label, Matrix<T> const& from,
+               Vector<SumOf<T>> const& bias, Dropout const& dropout, BlockKeys const& keys,
+               Matrix<T> const& to) {
   auto const num_rows = static_cast<std::int64_t>(from.extent(0));
-  if (is_drawn_on_host(dropout.probability)) {
+  if (is_drawn_on_host<T>(dropout.probability)) {
     pmm::host_rows::HostActivation<T> task{.num_columns = static_cast<std::int64_t>(from.extent(1)),
                                            .from = from.data(),
                                            .to = to.data(),
@@ -87,19 +94,23 @@ void mask_rows(DefaultExec const& exec, char const* label, Matrix<T> const& from
     return activate_on_host(exec, label, num_rows, task);
   }
   // Any execution space.
-  pmm::for_each_pack(
-      exec, label, static_cast<std::int64_t>(from.size()),
-      detail::MaskPack<T, is_relu>{PackedArray<T const>(from.data()),
-                                   PackedArray<T>(to.data()),
-                                   optional(bias),
-                                   {dropout, keys, 0, static_cast<std::int64_t>(from.extent(1))},
-                                   0,
-                                   keep_scale<T>(dropout.probability)});
+  if constexpr (runtime::is_16_bit<T>) {
+    require_host();
+  } else {
+    pmm::for_each_pack(
+        exec, label, static_cast<std::int64_t>(from.size()),
+        detail::MaskPack<T, is_relu>{PackedArray<T const>(from.data()),
+                                     PackedArray<T>(to.data()),
+                                     optional(bias),
+                                     {dropout, keys, 0, static_cast<std::int64_t>(from.extent(1))},
+                                     0,
+                                     keep_scale<T>(dropout.probability)});
+  }
 }
 
 /// z := relu(z + 1 b^T)
 template<class T>
-void relu(DefaultExec const& exec, Matrix<T> const& z, Vector<T> const& bias) {
+void relu(DefaultExec const& exec, Matrix<T> const& z, Vector<SumOf<T>> const& bias) {
   auto const num_columns = static_cast<std::int64_t>(z.extent(1));
   if constexpr (pmm::runs_on_host) {
     activate_on_host<T>(exec, "orthant::models::relu", static_cast<std::int64_t>(z.extent(0)),
@@ -108,6 +119,8 @@ void relu(DefaultExec const& exec, Matrix<T> const& z, Vector<T> const& bias) {
                          .to = z.data(),
                          .bias = bias.extent(0) == 0 ? nullptr : bias.data(),
                          .has_relu = true});
+  } else if constexpr (runtime::is_16_bit<T>) {
+    require_host();
   } else {
     pmm::for_each_pack(
         exec, "orthant::models::relu", static_cast<std::int64_t>(z.size()),
@@ -126,7 +139,7 @@ detail::BackwardPack<T> backward_pack(Matrix<T> const& activation, double probab
 /// Sums where `column_sums` is not empty.
 template<class T>
 void backward_on_host(DefaultExec const& exec, char const* label, Matrix<T> const& activation,
-                      double probability, Matrix<T> const& gradient, Vector<T> const& column_sums) {
+                      double probability, Matrix<T> const& gradient, Vector<SumOf<T>> const& column_sums) {
   constexpr std::int64_t columns_apart = 16; // no two threads write in one cache line's worth of sums
   auto const kernel = best_row_kernels<T>().activate_backward;
   auto const num_columns = static_cast<std::int64_t>(gradient.extent(1));
@@ -165,28 +178,30 @@ void apply_dropout_to_piece_on_host(DefaultExec const& exec, Vector<T> const& fr
 
 } // namespace
 
-void plan_bias_relu_dropout(pmm::StepPlan& step, pmm::Placement const& z, bool has_bias, bool draws_mask) {
+void plan_bias_relu_dropout(pmm::StepPlan& step, pmm::Placement const& z, bool has_bias, bool draws_mask,
+                            runtime::Wire format) {
   auto const block = step.block(z);
-  auto const bytes = step.scalar_bytes(block.num_stored);
+  auto const bytes = step.wire_bytes(block.num_stored, format);
   step.add_pass({name_of_relu(draws_mask),
                  bytes + (has_bias ? step.scalar_bytes(block.columns.size()) : 0) +
                      (draws_mask ? id_bytes(block.stored_rows.size()) : 0),
                  bytes});
 }
 
-void plan_relu_dropout_backward(pmm::StepPlan& step, pmm::Placement const& z, bool sums_columns) {
+void plan_relu_dropout_backward(pmm::StepPlan& step, pmm::Placement const& z, bool sums_columns,
+                                runtime::Wire format) {
   auto const block = step.block(z);
-  auto const bytes = step.scalar_bytes(block.num_stored);
+  auto const bytes = step.wire_bytes(block.num_stored, format);
   if (sums_columns)
     step.add_pass({"relu_dropout_backward_sum", 2 * bytes, bytes + step.scalar_bytes(block.columns.size())});
   else
     step.add_pass({"relu_dropout_backward", 2 * bytes, bytes});
 }
 
-void plan_apply_dropout(pmm::StepPlan& step, pmm::Placement const& placement) {
+void plan_apply_dropout(pmm::StepPlan& step, pmm::Placement const& placement, runtime::Wire format) {
   auto const block = step.block(placement);
   auto const is_piece = placement.layout.storage != pmm::Storage::replicated;
-  auto const bytes = step.scalar_bytes(block.num_stored);
+  auto const bytes = step.wire_bytes(block.num_stored, format);
   step.add_pass({is_piece ? "apply_dropout_to_piece" : "apply_dropout",
                  bytes + id_bytes(num_rows_in(block.first, block.num_stored, block.columns.size())), bytes});
 }
@@ -204,8 +219,8 @@ void plan_apply_dropout_to_entries(pmm::StepPlan& step, pmm::Placement const& pl
 }
 
 template<class T>
-void bias_relu_dropout(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& z, Vector<T> const& bias,
-                       Dropout const& dropout, BlockKeys const& keys) {
+void bias_relu_dropout(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& z,
+                       Vector<SumOf<T>> const& bias, Dropout const& dropout, BlockKeys const& keys) {
   ORTHANT_REQUIRE(bias.extent(0) == 0 || bias.extent(0) == z.extent(1), "a bias of ", bias.extent(0), " for ",
                   z.extent(1), " columns");
   auto const draws_mask = dropout.probability > 0;
@@ -219,7 +234,7 @@ void bias_relu_dropout(DefaultExec const& exec, PassLedger& passes, Matrix<T> co
 template<class T>
 void relu_dropout(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& z, Dropout const& dropout,
                   BlockKeys const& keys) {
-  bias_relu_dropout(exec, passes, z, Vector<T>(), dropout, keys);
+  bias_relu_dropout(exec, passes, z, Vector<SumOf<T>>(), dropout, keys);
 }
 
 template<class T>
@@ -228,6 +243,8 @@ void relu_dropout_backward(DefaultExec const& exec, PassLedger& passes, Matrix<T
   passes.add({"relu_dropout_backward", array_bytes(activation, gradient), array_bytes(gradient)});
   if constexpr (pmm::runs_on_host) {
     backward_on_host(exec, "orthant::models::relu_dropout_backward", activation, probability, gradient, {});
+  } else if constexpr (runtime::is_16_bit<T>) {
+    require_host();
   } else {
     pmm::for_each_pack(exec, "orthant::models::relu_dropout_backward",
                        static_cast<std::int64_t>(gradient.size()),
@@ -237,8 +254,8 @@ void relu_dropout_backward(DefaultExec const& exec, PassLedger& passes, Matrix<T
 
 template<class T>
 void relu_dropout_backward_sum(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& activation,
-                               double probability, Matrix<T> const& gradient, Vector<T> const& column_sums,
-                               pmm::Workspace<T> const& work) {
+                               double probability, Matrix<T> const& gradient,
+                               Vector<SumOf<T>> const& column_sums, pmm::Workspace<SumOf<T>> const& work) {
   ORTHANT_REQUIRE(column_sums.extent(0) == gradient.extent(1), column_sums.extent(0), " sums for ",
                   gradient.extent(1), " columns");
   passes.add(
@@ -246,6 +263,8 @@ void relu_dropout_backward_sum(DefaultExec const& exec, PassLedger& passes, Matr
   if constexpr (pmm::runs_on_host) {
     backward_on_host(exec, "orthant::models::relu_dropout_backward_sum", activation, probability, gradient,
                      column_sums);
+  } else if constexpr (runtime::is_16_bit<T>) {
+    require_host();
   } else {
     pmm::ColumnSlabs const slabs(static_cast<std::int64_t>(gradient.extent(0)),
                                  static_cast<std::int64_t>(gradient.extent(1)));
@@ -260,7 +279,7 @@ void apply_dropout(DefaultExec const& exec, PassLedger& passes, Matrix<T> const&
                    BlockKeys const& keys, Matrix<T> const& to) {
   auto const num_rows = from.size() == 0 ? 0 : static_cast<std::int64_t>(from.extent(0));
   passes.add({"apply_dropout", array_bytes(from) + id_bytes(num_rows), array_bytes(to)});
-  mask_rows<false>(exec, "orthant::models::apply_dropout", from, Vector<T>(), dropout, keys, to);
+  mask_rows<false>(exec, "orthant::models::apply_dropout", from, Vector<SumOf<T>>(), dropout, keys, to);
 }
 
 template<class T>
@@ -269,16 +288,20 @@ void apply_dropout_to_piece(DefaultExec const& exec, PassLedger& passes, Vector<
                             std::int64_t num_columns, Vector<T> const& to) {
   auto const num_rows = num_rows_in(first, static_cast<std::int64_t>(from.extent(0)), num_columns);
   passes.add({"apply_dropout_to_piece", array_bytes(from) + id_bytes(num_rows), array_bytes(to)});
-  if (is_drawn_on_host(dropout.probability))
+  if (is_drawn_on_host<T>(dropout.probability))
     return apply_dropout_to_piece_on_host(exec, from, dropout, keys, first, num_columns, to);
-  pmm::for_each_pack(exec, "orthant::models::apply_dropout_to_piece",
-                     static_cast<std::int64_t>(from.extent(0)),
-                     detail::MaskPack<T, false>{PackedArray<T const>(from.data()),
-                                                PackedArray<T>(to.data()),
-                                                PackedArray<T const>(nullptr),
-                                                {dropout, keys, first, num_columns},
-                                                first,
-                                                keep_scale<T>(dropout.probability)});
+  if constexpr (runtime::is_16_bit<T>) {
+    require_host();
+  } else {
+    pmm::for_each_pack(exec, "orthant::models::apply_dropout_to_piece",
+                       static_cast<std::int64_t>(from.extent(0)),
+                       detail::MaskPack<T, false>{PackedArray<T const>(from.data()),
+                                                  PackedArray<T>(to.data()),
+                                                  PackedArray<T const>(nullptr),
+                                                  {dropout, keys, first, num_columns},
+                                                  first,
+                                                  keep_scale<T>(dropout.probability)});
+  }
 }
 
 template<class T>
@@ -304,10 +327,11 @@ void apply_dropout_to_entries(DefaultExec const& exec, PassLedger& passes, runti
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
-  template void bias_relu_dropout(DefaultExec const&, PassLedger&, Matrix<T> const&, Vector<T> const&,       \
-                                  Dropout const&, BlockKeys const&);                                         \
+  template void bias_relu_dropout(DefaultExec const&, PassLedger&, Matrix<T> const&,                         \
+                                  Vector<SumOf<T>> const&, Dropout const&, BlockKeys const&);                \
   template void relu_dropout_backward_sum(DefaultExec const&, PassLedger&, Matrix<T> const&, double,         \
-                                          Matrix<T> const&, Vector<T> const&, pmm::Workspace<T> const&);     \
+                                          Matrix<T> const&, Vector<SumOf<T>> const&,                         \
+                                          pmm::Workspace<SumOf<T>> const&);                                  \
   template void relu_dropout(DefaultExec const&, PassLedger&, Matrix<T> const&, Dropout const&,              \
                              BlockKeys const&);                                                              \
   template void relu_dropout_backward(DefaultExec const&, PassLedger&, Matrix<T> const&, double,             \
@@ -315,11 +339,15 @@ void apply_dropout_to_entries(DefaultExec const& exec, PassLedger& passes, runti
   template void apply_dropout(DefaultExec const&, PassLedger&, Matrix<T> const&, Dropout const&,             \
                               BlockKeys const&, Matrix<T> const&);                                           \
   template void apply_dropout_to_piece(DefaultExec const&, PassLedger&, Vector<T> const&, Dropout const&,    \
-                                       BlockKeys const&, std::int64_t, std::int64_t, Vector<T> const&);      \
-  template void apply_dropout_to_entries(DefaultExec const&, PassLedger&, runtime::CsrMatrix<T> const&,      \
-                                         CsrRows, Dropout const&, BlockKeys const&, Vector<T> const&);
+                                       BlockKeys const&, std::int64_t, std::int64_t, Vector<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
+ORTHANT_INSTANTIATE(runtime::Bf16Number)
+ORTHANT_INSTANTIATE(runtime::Fp16Number)
 #undef ORTHANT_INSTANTIATE
+template void apply_dropout_to_entries(DefaultExec const&, PassLedger&, runtime::CsrMatrix<float> const&,
+                                       CsrRows, Dropout const&, BlockKeys const&, Vector<float> const&);
+template void apply_dropout_to_entries(DefaultExec const&, PassLedger&, runtime::CsrMatrix<double> const&,
+                                       CsrRows, Dropout const&, BlockKeys const&, Vector<double> const&);
 
 } // namespace orthant::models

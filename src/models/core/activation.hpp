@@ -10,10 +10,12 @@
 // Z.
 //
 // Each function is a pass, which it counts. Besides its arguments' numbers it reads, if it draws a mask, the ids of
-// the rows.
+// the rows. Matrices may hold 16-bit numbers (on host processors): biases and sums are fp32 then, and each result is
+// rounded once.
 
 #include "pmm/product/workspace.hpp"
 #include "runtime/arrays/views.hpp"
+#include "runtime/numbers/number16.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <cstdint>
@@ -35,10 +37,11 @@ struct BlockKeys {
 /// empty: none. Enqueues on exec; does not fence.
 template<class T>
 void bias_relu_dropout(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
-                       runtime::Matrix<T> const& z, runtime::Vector<T> const& bias, Dropout const& dropout,
-                       BlockKeys const& keys);
-/// Lists it.
-void plan_bias_relu_dropout(pmm::StepPlan& step, pmm::Placement const& z, bool has_bias, bool draws_mask);
+                       runtime::Matrix<T> const& z, runtime::Vector<runtime::SumOf<T>> const& bias,
+                       Dropout const& dropout, BlockKeys const& keys);
+/// Lists it. Here and below `format` is that of the matrices' numbers.
+void plan_bias_relu_dropout(pmm::StepPlan& step, pmm::Placement const& z, bool has_bias, bool draws_mask,
+                            runtime::Wire format = runtime::Wire::native);
 
 /// z := dropout(relu(z)), in place. z [rows x columns], row-major. Enqueues on exec; does not fence.
 template<class T>
@@ -56,10 +59,12 @@ void relu_dropout_backward(runtime::DefaultExec const& exec, runtime::PassLedger
 template<class T>
 void relu_dropout_backward_sum(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
                                runtime::Matrix<T> const& activation, double probability,
-                               runtime::Matrix<T> const& gradient, runtime::Vector<T> const& column_sums,
-                               pmm::Workspace<T> const& work);
+                               runtime::Matrix<T> const& gradient,
+                               runtime::Vector<runtime::SumOf<T>> const& column_sums,
+                               pmm::Workspace<runtime::SumOf<T>> const& work);
 /// Lists the former, or the latter.
-void plan_relu_dropout_backward(pmm::StepPlan& step, pmm::Placement const& z, bool sums_columns);
+void plan_relu_dropout_backward(pmm::StepPlan& step, pmm::Placement const& z, bool sums_columns,
+                                runtime::Wire format = runtime::Wire::native);
 
 /// to := M from / (1 - p), element by element. May alias.
 template<class T>
@@ -74,7 +79,8 @@ void apply_dropout_to_piece(runtime::DefaultExec const& exec, runtime::PassLedge
                             runtime::Vector<T> const& from, Dropout const& dropout, BlockKeys const& keys,
                             std::int64_t first, std::int64_t num_columns, runtime::Vector<T> const& to);
 /// Lists either, for what this rank stores of a matrix.
-void plan_apply_dropout(pmm::StepPlan& step, pmm::Placement const& placement);
+void plan_apply_dropout(pmm::StepPlan& step, pmm::Placement const& placement,
+                        runtime::Wire format = runtime::Wire::native);
 
 /// Whether the rows of a CSR matrix are vertices and its columns features, or the transpose.
 enum class CsrRows : std::uint8_t { vertices, features };

@@ -17,7 +17,12 @@ using detail::Masks;
 using pmm::PackedArray;
 using runtime::DefaultExec;
 using runtime::LocalPass;
+using runtime::SumOf;
 using runtime::Vector;
+
+[[maybe_unused]] void require_host() {
+  ORTHANT_REQUIRE(false, "16-bit numbers are normalised on host processors only");
+}
 
 Masks masks_of(Dropout const& dropout, BlockKeys const& keys) {
   return {dropout.stream, runtime::bernoulli_threshold(dropout.probability), keys.original_ids,
@@ -26,12 +31,12 @@ Masks masks_of(Dropout const& dropout, BlockKeys const& keys) {
 
 template<class T>
 std::size_t words_per_row(pmm::DistMatrix<T> const& z) {
-  return static_cast<std::size_t>(RmsNormState<T>::words_of(z.block().columns.size()));
+  return static_cast<std::size_t>(RmsNormState<SumOf<T>>::words_of(z.block().columns.size()));
 }
 
 template<class T>
 void require_alike(pmm::DistMatrix<T> const& z, pmm::DistMatrix<T> const& other,
-                   pmm::DistVector<T> const& scale, RmsNormState<T> const& state) {
+                   pmm::DistVector<SumOf<T>> const& scale, RmsNormState<SumOf<T>> const& state) {
   ORTHANT_REQUIRE(z.placement() == other.placement() && z.layout().storage == pmm::Storage::replicated,
                   z.placement().to_string(), " and ", other.placement().to_string());
   ORTHANT_REQUIRE(scale.axes() == z.layout().columns && scale.length() == z.extents().columns, "a scale of ",
@@ -42,18 +47,18 @@ void require_alike(pmm::DistMatrix<T> const& z, pmm::DistMatrix<T> const& other,
 }
 
 template<class T>
-T keep_scale(double probability) {
-  return static_cast<T>(1 / (1 - probability));
+SumOf<T> keep_scale(double probability) {
+  return static_cast<SumOf<T>>(1 / (1 - probability));
 }
 
 template<class T>
-T inverse_width(pmm::DistMatrix<T> const& z) {
-  return T{1} / static_cast<T>(z.extents().columns);
+SumOf<T> inverse_width(pmm::DistMatrix<T> const& z) {
+  return SumOf<T>{1} / static_cast<SumOf<T>>(z.extents().columns);
 }
 
 /// sums(i), for the rows of the block, summed over the column axis.
 template<class T>
-void reduce_rows(DefaultExec const& exec, pmm::DistMatrix<T> const& z, Vector<T> const& sums) {
+void reduce_rows(DefaultExec const& exec, pmm::DistMatrix<T> const& z, Vector<SumOf<T>> const& sums) {
   auto const num_rows = static_cast<std::size_t>(z.block().rows.size());
   if (num_rows > 0)
     runtime::all_reduce(exec, z.grid().over(z.layout().columns),
@@ -127,8 +132,9 @@ struct NormBytes {
   std::int64_t z, scale, row_numbers, passed, ids;
   bool sums_over_ranks;
 
-  NormBytes(pmm::Block const& block, std::int64_t scalar_bytes, int num_ranks)
-      : z(block.size() * scalar_bytes),
+  /// `number_bytes`: of a number of z; `scalar_bytes`: of a sum.
+  NormBytes(pmm::Block const& block, std::int64_t number_bytes, std::int64_t scalar_bytes, int num_ranks)
+      : z(block.size() * number_bytes),
         scale(block.columns.size() * scalar_bytes),
         row_numbers(block.rows.size() * scalar_bytes),
         passed(block.rows.size() * RmsNormState<float>::words_of(block.columns.size()) *
@@ -155,16 +161,18 @@ struct NormBytes {
 
 template<class T>
 NormBytes bytes_of(pmm::DistMatrix<T> const& z) {
-  return {z.block(), sizeof(T), z.grid().size(z.layout().columns)};
+  return {z.block(), sizeof(T), sizeof(SumOf<T>), z.grid().size(z.layout().columns)};
 }
-NormBytes bytes_of(pmm::StepPlan const& step, pmm::Placement const& z) {
-  return {step.block(z), step.scalar_bytes(1), step.shape().size(z.layout.columns)};
+NormBytes bytes_of(pmm::StepPlan const& step, pmm::Placement const& z, runtime::Wire format) {
+  return {step.block(z), step.wire_bytes(1, format), step.scalar_bytes(1),
+          step.shape().size(z.layout.columns)};
 }
 
 template<class T>
-void normalise_on_host(DefaultExec const& exec, pmm::DistMatrix<T> const& z, pmm::DistVector<T> const& scale,
-                       Dropout const& dropout, BlockKeys const& keys, RmsNormState<T> const& state,
-                       pmm::DistMatrix<T> const* addend, pmm::DistMatrix<T> const& result) {
+void normalise_on_host(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
+                       pmm::DistVector<SumOf<T>> const& scale, Dropout const& dropout, BlockKeys const& keys,
+                       RmsNormState<SumOf<T>> const& state, pmm::DistMatrix<T> const* addend,
+                       pmm::DistMatrix<T> const& result) {
   auto const& kernels = pmm::host_rows::best_row_kernels<T>();
   auto const threshold = runtime::bernoulli_threshold(dropout.probability); // at most 2^32
   auto const num_rows = z.block().rows.size();
@@ -172,7 +180,7 @@ void normalise_on_host(DefaultExec const& exec, pmm::DistMatrix<T> const& z, pmm
                                          .z = z.storage().data(),
                                          .factors = scale.local().data(),
                                          .inverse_width = inverse_width(z),
-                                         .epsilon = static_cast<T>(rms_epsilon),
+                                         .epsilon = static_cast<SumOf<T>>(rms_epsilon),
                                          .keep_scale = keep_scale<T>(dropout.probability),
                                          .has_squares = z.grid().size(z.layout().columns) > 1,
                                          .inverse_rms = state.inverse_rms.data(),
@@ -194,10 +202,11 @@ void normalise_on_host(DefaultExec const& exec, pmm::DistMatrix<T> const& z, pmm
 }
 
 template<class T>
-void backward_on_host(DefaultExec const& exec, pmm::DistMatrix<T> const& z, pmm::DistVector<T> const& scale,
-                      double probability, RmsNormState<T> const& state, Vector<T> const& row_sums,
+void backward_on_host(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
+                      pmm::DistVector<SumOf<T>> const& scale, double probability,
+                      RmsNormState<SumOf<T>> const& state, Vector<SumOf<T>> const& row_sums,
                       pmm::DistMatrix<T> const& gradient, pmm::DistMatrix<T> const& z_gradient,
-                      pmm::DistVector<T> const& scale_gradient) {
+                      pmm::DistVector<SumOf<T>> const& scale_gradient) {
   constexpr std::int64_t columns_apart = 32; // a word of bits, and no two threads write in one cache line
   auto const& kernels = pmm::host_rows::best_row_kernels<T>();
   auto const num_columns = z.block().columns.size();
@@ -233,9 +242,9 @@ void backward_on_host(DefaultExec const& exec, pmm::DistMatrix<T> const& z, pmm:
 
 template<class T>
 void rms_norm_relu_dropout(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
-                           pmm::DistVector<T> const& scale, Dropout const& dropout, BlockKeys const& keys,
-                           RmsNormState<T> const& state, pmm::DistMatrix<T> const* addend,
-                           pmm::DistMatrix<T> const& result) {
+                           pmm::DistVector<SumOf<T>> const& scale, Dropout const& dropout,
+                           BlockKeys const& keys, RmsNormState<SumOf<T>> const& state,
+                           pmm::DistMatrix<T> const* addend, pmm::DistMatrix<T> const& result) {
   require_alike(z, result, scale, state);
   if (addend != nullptr) require_alike(z, *addend, scale, state);
   auto& passes = z.grid().passes();
@@ -244,16 +253,19 @@ void rms_norm_relu_dropout(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
   passes.add(bytes.forward(dropout.probability > 0, addend != nullptr));
   if constexpr (pmm::runs_on_host)
     normalise_on_host(exec, z, scale, dropout, keys, state, addend, result);
+  else if constexpr (runtime::is_16_bit<T>)
+    require_host();
   else
     normalise_on_device(exec, z, scale, dropout, keys, state, addend, result);
 }
 
 template<class T>
 void rms_norm_relu_dropout_backward(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
-                                    pmm::DistVector<T> const& scale, double probability,
-                                    RmsNormState<T> const& state, Vector<T> const& row_sums,
+                                    pmm::DistVector<SumOf<T>> const& scale, double probability,
+                                    RmsNormState<SumOf<T>> const& state, Vector<SumOf<T>> const& row_sums,
                                     pmm::DistMatrix<T> const& gradient, pmm::DistMatrix<T> const& z_gradient,
-                                    pmm::DistVector<T> const& scale_gradient, pmm::Workspace<T> const& work) {
+                                    pmm::DistVector<SumOf<T>> const& scale_gradient,
+                                    pmm::Workspace<SumOf<T>> const& work) {
   require_alike(z, gradient, scale, state);
   require_alike(z, z_gradient, scale, state);
   require_alike(z, gradient, scale_gradient, state);
@@ -263,35 +275,41 @@ void rms_norm_relu_dropout_backward(DefaultExec const& exec, pmm::DistMatrix<T> 
   passes.add(bytes.backward());
   if constexpr (pmm::runs_on_host)
     backward_on_host(exec, z, scale, probability, state, row_sums, gradient, z_gradient, scale_gradient);
+  else if constexpr (runtime::is_16_bit<T>)
+    require_host();
   else
     backward_on_device(exec, z, scale, probability, state, row_sums, gradient, z_gradient, scale_gradient,
                        work);
 }
 
-void plan_rms_norm(pmm::StepPlan& step, pmm::Placement const& z, bool draws_mask, bool has_addend) {
-  auto const bytes = bytes_of(step, z);
+void plan_rms_norm(pmm::StepPlan& step, pmm::Placement const& z, bool draws_mask, bool has_addend,
+                   runtime::Wire format) {
+  auto const bytes = bytes_of(step, z, format);
   if (bytes.sums_over_ranks) step.add_pass(bytes.squares());
   plan_reduce_rows(step, z);
   step.add_pass(bytes.forward(draws_mask, has_addend));
 }
 
-void plan_rms_norm_backward(pmm::StepPlan& step, pmm::Placement const& z) {
-  auto const bytes = bytes_of(step, z);
+void plan_rms_norm_backward(pmm::StepPlan& step, pmm::Placement const& z, runtime::Wire format) {
+  auto const bytes = bytes_of(step, z, format);
   if (bytes.sums_over_ranks) step.add_pass(bytes.row_sums());
   plan_reduce_rows(step, z);
   step.add_pass(bytes.backward());
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
-  template void rms_norm_relu_dropout(                                                                       \
-      DefaultExec const&, pmm::DistMatrix<T> const&, pmm::DistVector<T> const&, Dropout const&,              \
-      BlockKeys const&, RmsNormState<T> const&, pmm::DistMatrix<T> const*, pmm::DistMatrix<T> const&);       \
+  template void rms_norm_relu_dropout(DefaultExec const&, pmm::DistMatrix<T> const&,                         \
+                                      pmm::DistVector<SumOf<T>> const&, Dropout const&, BlockKeys const&,    \
+                                      RmsNormState<SumOf<T>> const&, pmm::DistMatrix<T> const*,              \
+                                      pmm::DistMatrix<T> const&);                                            \
   template void rms_norm_relu_dropout_backward(                                                              \
-      DefaultExec const&, pmm::DistMatrix<T> const&, pmm::DistVector<T> const&, double,                      \
-      RmsNormState<T> const&, Vector<T> const&, pmm::DistMatrix<T> const&, pmm::DistMatrix<T> const&,        \
-      pmm::DistVector<T> const&, pmm::Workspace<T> const&);
+      DefaultExec const&, pmm::DistMatrix<T> const&, pmm::DistVector<SumOf<T>> const&, double,               \
+      RmsNormState<SumOf<T>> const&, Vector<SumOf<T>> const&, pmm::DistMatrix<T> const&,                     \
+      pmm::DistMatrix<T> const&, pmm::DistVector<SumOf<T>> const&, pmm::Workspace<SumOf<T>> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
+ORTHANT_INSTANTIATE(runtime::Bf16Number)
+ORTHANT_INSTANTIATE(runtime::Fp16Number)
 #undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::models

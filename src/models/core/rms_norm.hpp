@@ -11,7 +11,8 @@
 //
 // Sums over a row are reduced over the column axis, those over a column over the row axis, in the scalar of
 // training, never in 16 bits. Which elements passed is kept, a bit each: it is not to be seen in d + F, and
-// drawing the mask again costs more. eps = 1e-6: a row of zeros stays zero.
+// drawing the mask again costs more. Z, d and their gradients may hold 16-bit numbers (on host processors); all else is
+// fp32 then. eps = 1e-6: a row of zeros stays zero.
 
 #include "models/core/activation.hpp"
 #include "pmm/cost/step_plan.hpp"
@@ -35,9 +36,9 @@ struct RmsNormState {
 /// one all_reduce of a number per row. Enqueues on exec.
 template<class T>
 void rms_norm_relu_dropout(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& z,
-                           pmm::DistVector<T> const& scale, Dropout const& dropout, BlockKeys const& keys,
-                           RmsNormState<T> const& state, pmm::DistMatrix<T> const* addend,
-                           pmm::DistMatrix<T> const& result);
+                           pmm::DistVector<runtime::SumOf<T>> const& scale, Dropout const& dropout,
+                           BlockKeys const& keys, RmsNormState<runtime::SumOf<T>> const& state,
+                           pmm::DistMatrix<T> const* addend, pmm::DistMatrix<T> const& result);
 
 /// z_gradient := dz from gradient, which holds dd, and scale_gradient := dg, for the z, state and probability
 /// of dropout of the forward pass. z_gradient may be the gradient. row_sums is lent, a number per row; `work`
@@ -45,14 +46,18 @@ void rms_norm_relu_dropout(runtime::DefaultExec const& exec, pmm::DistMatrix<T> 
 /// sums it over the row axis. Collective over the column axis (a number per row). Enqueues on exec.
 template<class T>
 void rms_norm_relu_dropout_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& z,
-                                    pmm::DistVector<T> const& scale, double probability,
-                                    RmsNormState<T> const& state, runtime::Vector<T> const& row_sums,
+                                    pmm::DistVector<runtime::SumOf<T>> const& scale, double probability,
+                                    RmsNormState<runtime::SumOf<T>> const& state,
+                                    runtime::Vector<runtime::SumOf<T>> const& row_sums,
                                     pmm::DistMatrix<T> const& gradient, pmm::DistMatrix<T> const& z_gradient,
-                                    pmm::DistVector<T> const& scale_gradient, pmm::Workspace<T> const& work);
+                                    pmm::DistVector<runtime::SumOf<T>> const& scale_gradient,
+                                    pmm::Workspace<runtime::SumOf<T>> const& work);
 
 /// Lists the passes and the collective of either function, for a z of that placement. If one rank has whole rows,
-/// the sums over a row are taken in the pass that uses them.
-void plan_rms_norm(pmm::StepPlan& step, pmm::Placement const& z, bool draws_mask, bool has_addend);
-void plan_rms_norm_backward(pmm::StepPlan& step, pmm::Placement const& z);
+/// the sums over a row are taken in the pass that uses them. `format`: of the matrices' numbers.
+void plan_rms_norm(pmm::StepPlan& step, pmm::Placement const& z, bool draws_mask, bool has_addend,
+                   runtime::Wire format = runtime::Wire::native);
+void plan_rms_norm_backward(pmm::StepPlan& step, pmm::Placement const& z,
+                            runtime::Wire format = runtime::Wire::native);
 
 } // namespace orthant::models

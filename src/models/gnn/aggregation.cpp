@@ -1,65 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/aggregation.hpp"
 
-#include "pmm/kernels/rounding.hpp"
-
+#include <optional>
 #include <type_traits>
 
 namespace orthant::models {
 namespace {
 
+using runtime::Bf16Number;
 using runtime::DefaultExec;
+using runtime::Fp16Number;
 
-/// Products on three axes (pmm/product/pmm.hpp). Rounded operands lie in the workspace: a product with a sparse matrix
-/// has no other use for the place of its left operand.
-template<class T, class Operand>
+/// Products on three axes (pmm/product/pmm.hpp).
+template<class T>
 class ProductAggregation final : public Aggregation<T> {
  public:
+  using Sum = runtime::SumOf<T>;
+
   ProductAggregation(pmm::ProcessGrid const& grid, GcnLayerProducts const& products,
-                     pmm::DistSparse<T> adjacency, std::shared_ptr<pmm::Workspace<T>> const& workspace)
+                     pmm::DistSparse<Sum> adjacency, std::shared_ptr<pmm::Workspace<Sum>> const& workspace)
       : adjacency_(std::move(adjacency)),
-        workspace_(workspace),
-        forward_(grid, products.aggregate, workspace),
         backward_(grid, products.aggregate_back, workspace) {
-    if constexpr (rounds)
-      for (auto const& product : {products.aggregate, products.aggregate_back})
-        workspace->template reserve_as<Operand>(pmm::Slot::left, block_of(grid, product.right).num_padded);
+    if (products.aggregate.options.result_format == runtime::format_of<T>)
+      forward_.emplace(grid, products.aggregate, workspace);
+    else
+      to_logits_.emplace(grid, products.aggregate, workspace);
   }
 
   void forward(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                pmm::DistMatrix<T> const& to) override {
-    forward_.run(exec, adjacency_, as_operand(exec, from), to);
+    forward_.value().run(exec, adjacency_, from, to);
   }
   void backward(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                 pmm::DistMatrix<T> const& to) override {
-    backward_.run(exec, adjacency_, as_operand(exec, from), to);
+    backward_.run(exec, adjacency_, from, to);
+  }
+  void forward_to_logits(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
+                         pmm::DistMatrix<Sum> const& to) override {
+    if constexpr (std::is_same_v<T, Sum>)
+      forward(exec, from, to);
+    else
+      to_logits_.value().run(exec, adjacency_, from, to);
   }
   void prefetch_backward(DefaultExec const&, pmm::DistMatrix<T> const&) override {}
 
  private:
-  static constexpr bool rounds = !std::is_same_v<T, Operand>;
-
-  pmm::DistMatrix<Operand> as_operand(DefaultExec const& exec, pmm::DistMatrix<T> const& from) const {
-    if constexpr (rounds) {
-      auto const numbers = workspace_->template lend_as<Operand>(pmm::Slot::left, from.block().num_padded);
-      pmm::round_numbers(exec, from.storage(), numbers);
-      return {from.grid(), from.placement(), numbers};
-    } else {
-      return from;
-    }
-  }
-
-  pmm::DistSparse<T> adjacency_;
-  std::shared_ptr<pmm::Workspace<T>> workspace_;
-  pmm::Product<Operand, T> forward_, backward_;
+  pmm::DistSparse<Sum> adjacency_;
+  std::optional<pmm::Product<T>> forward_;        // one of them
+  std::optional<pmm::Product<T, Sum>> to_logits_; // of 16-bit numbers
+  pmm::Product<T> backward_;
 };
 
 /// Between the owners of whole rows (pmm/aggregate/aggregate.hpp).
-template<class T, class Operand>
+template<class T>
 class OwnedAggregation final : public Aggregation<T> {
  public:
+  using Sum = runtime::SumOf<T>;
+
   OwnedAggregation(pmm::ProcessGrid const& grid, GcnLayerAggregates const& plans,
-                   OwnedAdjacency<T> const& adjacency, std::shared_ptr<pmm::Workspace<T>> const& workspace)
+                   OwnedAdjacency<Sum> const& adjacency,
+                   std::shared_ptr<pmm::Workspace<Sum>> const& workspace)
       : forward_(grid, plans.forward, adjacency.forward, workspace, adjacency.needed),
         backward_(grid, plans.backward, adjacency.backward, workspace, adjacency.needed) {}
 
@@ -71,44 +71,35 @@ class OwnedAggregation final : public Aggregation<T> {
                 pmm::DistMatrix<T> const& to) override {
     backward_.run(exec, from, to);
   }
+  void forward_to_logits(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
+                         pmm::DistMatrix<Sum> const& to) override {
+    forward_.run(exec, from, to);
+  }
   void prefetch_backward(DefaultExec const& exec, pmm::DistMatrix<T> const& from) override {
     backward_.prefetch(exec, from);
   }
 
  private:
-  pmm::Aggregate<T, Operand> forward_, backward_;
+  pmm::Aggregate<T> forward_, backward_;
 };
-
-template<class Operand, class T>
-std::unique_ptr<Aggregation<T>> make(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
-                                     NumberFormats const& formats, Adjacency<T> adjacency,
-                                     std::shared_ptr<pmm::Workspace<T>> workspace) {
-  if (auto* const owned = std::get_if<OwnedAdjacency<T>>(&adjacency)) {
-    ORTHANT_REQUIRE(plan.owners, "layer ", plan.index, " has no owners of vertices");
-    auto const needed = owned->needed ? owned->needed->counts() : pmm::NeededCountsOfAxes{};
-    return std::make_unique<OwnedAggregation<T, Operand>>(
-        grid, aggregates_of(plan, owned->sizes, formats, needed), *owned, workspace);
-  }
-  ORTHANT_REQUIRE(!plan.owners, "layer ", plan.index, " is one of owners of vertices");
-  return std::make_unique<ProductAggregation<T, Operand>>(
-      grid, products_of(plan, formats), std::get<pmm::DistSparse<T>>(std::move(adjacency)), workspace);
-}
 
 } // namespace
 
 template<class T>
-std::unique_ptr<Aggregation<T>> make_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
-                                                 NumberFormats const& formats, Adjacency<T> adjacency,
-                                                 std::shared_ptr<pmm::Workspace<T>> workspace) {
-  if (formats.operand == runtime::Wire::native)
-    return make<T>(grid, plan, formats, std::move(adjacency), std::move(workspace));
-  if constexpr (std::is_same_v<T, float>) {
-    if (formats.operand == runtime::Wire::bf16)
-      return make<runtime::Bf16Number>(grid, plan, formats, std::move(adjacency), std::move(workspace));
-    return make<runtime::Fp16Number>(grid, plan, formats, std::move(adjacency), std::move(workspace));
+std::unique_ptr<Aggregation<T>>
+make_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, NumberFormats const& formats,
+                 Adjacency<runtime::SumOf<T>> adjacency,
+                 std::shared_ptr<pmm::Workspace<runtime::SumOf<T>>> workspace) {
+  using Sum = runtime::SumOf<T>;
+  if (auto* const owned = std::get_if<OwnedAdjacency<Sum>>(&adjacency)) {
+    ORTHANT_REQUIRE(plan.owners, "layer ", plan.index, " has no owners of vertices");
+    auto const needed = owned->needed ? owned->needed->counts() : pmm::NeededCountsOfAxes{};
+    return std::make_unique<OwnedAggregation<T>>(grid, aggregates_of(plan, owned->sizes, formats, needed),
+                                                 *owned, workspace);
   }
-  ORTHANT_REQUIRE(false, "16-bit operands are summed in fp32");
-  return nullptr;
+  ORTHANT_REQUIRE(!plan.owners, "layer ", plan.index, " is one of owners of vertices");
+  return std::make_unique<ProductAggregation<T>>(
+      grid, products_of(plan, formats), std::get<pmm::DistSparse<Sum>>(std::move(adjacency)), workspace);
 }
 
 void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnLayerPlan const& plan,
@@ -122,20 +113,18 @@ void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& ste
     return;
   }
   auto const products = products_of(plan, formats);
-  for (auto const& product : {products.aggregate, products.aggregate_back}) {
-    plan_buffers(work, step, product);
-    if (formats.operand != runtime::Wire::native)
-      work.reserve(pmm::Slot::left,
-                   pmm::num_holding(step.block(product.right).num_padded, step.wire_bytes(1, formats.operand),
-                                    step.scalar_bytes(1)));
-  }
+  plan_buffers(work, step, products.aggregate);
+  plan_buffers(work, step, products.aggregate_back);
 }
 
-template std::unique_ptr<Aggregation<float>> make_aggregation(pmm::ProcessGrid const&, GcnLayerPlan const&,
-                                                              NumberFormats const&, Adjacency<float>,
-                                                              std::shared_ptr<pmm::Workspace<float>>);
-template std::unique_ptr<Aggregation<double>> make_aggregation(pmm::ProcessGrid const&, GcnLayerPlan const&,
-                                                               NumberFormats const&, Adjacency<double>,
-                                                               std::shared_ptr<pmm::Workspace<double>>);
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template std::unique_ptr<Aggregation<T>> make_aggregation(                                                 \
+      pmm::ProcessGrid const&, GcnLayerPlan const&, NumberFormats const&, Adjacency<runtime::SumOf<T>>,      \
+      std::shared_ptr<pmm::Workspace<runtime::SumOf<T>>>);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+ORTHANT_INSTANTIATE(Bf16Number)
+ORTHANT_INSTANTIATE(Fp16Number)
+#undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::models

@@ -7,6 +7,7 @@
 #include "models/core/owned_adjacency.hpp"
 #include "models/plan/gcn_products.hpp"
 #include "pmm/matrix/dist_sparse.hpp"
+#include "runtime/numbers/number16.hpp"
 
 #include <memory>
 #include <variant>
@@ -17,9 +18,12 @@ namespace orthant::models {
 template<class T>
 using Adjacency = std::variant<pmm::DistSparse<T>, OwnedAdjacency<T>>;
 
+/// T: of the numbers of activations; A^ and logits are in Sum.
 template<class T>
 class Aggregation {
  public:
+  using Sum = runtime::SumOf<T>;
+
   virtual ~Aggregation() = default;
   /// to := A^ from, and to := A^^T from: of the narrower side of the layer. Collective over the grid's group.
   /// Enqueue on exec.
@@ -27,17 +31,21 @@ class Aggregation {
                        pmm::DistMatrix<T> const& to) = 0;
   virtual void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                         pmm::DistMatrix<T> const& to) = 0;
+  /// forward() of a layer that makes the logits and transforms first.
+  virtual void forward_to_logits(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
+                                 pmm::DistMatrix<Sum> const& to) = 0;
   /// Begins to send `from` ahead of backward(), if it need not be multiplied first. Until then it must not
   /// change, and the workspace is lent.
   virtual void prefetch_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from) = 0;
 };
 
-/// For the layer that `plan` describes. `from` is rounded to formats.operand first; 16 bits need T = float and a
-/// host (Error). `grid` must outlive it. Throws Error if the adjacency is not that of the plan's schedule.
+/// For the layer that `plan` describes. formats.operand is that of T; 16 bits need a host (Error). `grid` must outlive
+/// it. Throws Error if the adjacency is not that of the plan's schedule.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
 make_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, NumberFormats const& formats,
-                 Adjacency<T> adjacency, std::shared_ptr<pmm::Workspace<T>> workspace);
+                 Adjacency<runtime::SumOf<T>> adjacency,
+                 std::shared_ptr<pmm::Workspace<runtime::SumOf<T>>> workspace);
 
 /// What it reserves of the workspace.
 void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnLayerPlan const& plan,

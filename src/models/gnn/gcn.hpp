@@ -19,20 +19,15 @@
 //   network.logits_gradient()); network.backward(exec, phases); // fills the gradients
 
 #include "models/core/network.hpp"
-#include "models/gnn/gcn_activation.hpp"
-#include "models/gnn/gcn_linear.hpp"
-#include "models/gnn/gcn_operands.hpp"
+#include "models/gnn/gcn_passes.hpp"
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 namespace orthant::models {
 
-/// Lists the arrays of a network on one graph or batch, without its parameters and operands.
-void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-                         std::optional<std::int64_t> num_feature_nonzeros);
-
+/// T: the scalar of training. Activations and their gradients are held in settings.operand_format; 16 bits need
+/// T = float (Error).
 template<class T>
 class Gcn final : public Network<T> {
  public:
@@ -47,29 +42,34 @@ class Gcn final : public Network<T> {
   /// Runs on this graph or batch from now on. Activations lie in memory that grows only, so a batch no larger
   /// than those before allocates no array. Throws Error where the operands' weights do not lie as the
   /// parameters do. Not collective; not while a pass is under way.
-  void rebind(GcnOperands<T> operands);
+  void rebind(GcnOperands<T> operands) { passes_->rebind(std::move(operands)); }
 
   pmm::DistMatrix<T> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,
-                                    runtime::PhaseTimes& phases) override;
-  void backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) override;
+                                    runtime::PhaseTimes& phases) override {
+    return passes_->forward(exec, pass, step, phases);
+  }
+  void backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) override {
+    passes_->backward(exec, phases);
+  }
 
-  [[nodiscard]] pmm::DistMatrix<T> const& logits() const {
-    return head_ ? head_->output() : layers_.back().output();
-  }
+  [[nodiscard]] pmm::DistMatrix<T> const& logits() const { return passes_->logits(); }
   /// What layer l leaves to those after it: after norm, activation and residual, if it has them. The head counts
-  /// as one more layer.
+  /// as one more layer. Throws Error if activations are held in 16 bits.
   [[nodiscard]] pmm::DistMatrix<T> const& output_of_layer(std::size_t l) const {
-    return l < activations_.size() ? activations_[l].output() : logits();
+    return passes_->output_of_layer(l);
   }
+  /// In place of the logits if activations are held in 16 bits.
   [[nodiscard]] pmm::DistMatrix<T> const& logits_gradient() const override {
-    return head_ ? head_gradient_ : layers_.back().output_gradient();
+    return passes_->logits_gradient();
   }
   [[nodiscard]] std::vector<Parameter<T>>& parameters() override { return parameters_->list(); }
   [[nodiscard]] std::int64_t num_parameters() const { return parameters_->num_numbers(); }
   [[nodiscard]] std::shared_ptr<GcnParameters<T>> const& shared_parameters() const { return parameters_; }
-  [[nodiscard]] GcnPlan const& plan() const { return plan_; }
+  [[nodiscard]] GcnPlan const& plan() const { return passes_->plan(); }
   /// What moves between owners of vertices (schedule rows); null: all rows.
-  [[nodiscard]] std::shared_ptr<pmm::NeededRows const> const& needed_rows() const { return needed_rows_; }
+  [[nodiscard]] std::shared_ptr<pmm::NeededRows const> const& needed_rows() const {
+    return passes_->needed_rows();
+  }
   [[nodiscard]] runtime::Wire narrowest_format() const override {
     auto const fp16 = runtime::Wire::fp16;
     return settings_.operand_format == fp16 ? fp16 : settings_.wire;
@@ -79,46 +79,17 @@ class Gcn final : public Network<T> {
            settings_.operand_format == runtime::Wire::native;
   }
   /// The head counts as one more layer.
-  [[nodiscard]] std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const override;
-  [[nodiscard]] std::vector<std::int64_t> dead_layers(runtime::DefaultExec const& exec) const override;
-
- private:
-  [[nodiscard]] Dropout dropout_of(std::uint64_t step, std::uint32_t layer) const;
-  void require_fitting(GcnOperands<T> const& operands) const;
-  void reserve_scratch();
-  void make_layers(GcnOperands<T> const& operands);
-  void forward_input(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases);
-  void forward_layer(runtime::DefaultExec const& exec, std::size_t l);
-  pmm::DistMatrix<T> const& backward_layer(runtime::DefaultExec const& exec, std::size_t l);
-  void backward_input(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient);
-  /// F_l, from the projection or from layer l - 1.
-  [[nodiscard]] pmm::DistMatrix<T> const& hidden(std::size_t l) const {
-    return l > 0 ? activations_[l - 1].output() : projection_->output();
+  [[nodiscard]] std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const override {
+    return passes_->first_layer_not_finite(exec);
+  }
+  [[nodiscard]] std::vector<std::int64_t> dead_layers(runtime::DefaultExec const& exec) const override {
+    return passes_->dead_layers(exec);
   }
 
-  pmm::ProcessGrid const& grid_;
+ private:
   GcnSettings settings_;
   std::shared_ptr<GcnParameters<T>> parameters_;
-  GcnPlan plan_;
-  std::shared_ptr<pmm::NeededRows const> needed_rows_;
-  GcnInput<T> input_;
-
-  // Memory, and what lies in it.
-  GcnScratch<T> scratch_;
-  std::vector<GcnLayerMemory<T>> memory_;                // [layers]
-  std::vector<GcnActivationMemory<T>> activated_memory_; // [layers]
-  GrowingVector<T> projected_{"orthant::models::projected"};
-  GrowingVector<T> logits_{"orthant::models::logits"};
-  std::optional<GcnLinear<T>> projection_;
-  std::vector<GcnLayer<T>> layers_;
-  std::vector<GcnActivation<T>> activations_; // of layers whose output is not the logits
-  std::optional<GcnLinear<T>> head_;
-  pmm::DistMatrix<T> head_gradient_; // in scratch_.middle: dF_L goes to scratch_.gradient
-
-  double dropout_in_use_ = 0; // of the last forward pass
-  std::uint64_t step_in_use_ = 0;
-  bool keeps_first_aggregate_ = false; // A^ F0 is the same in every pass on these operands
-  bool has_first_aggregate_ = false;
+  std::unique_ptr<GcnPasses<T>> passes_;
 };
 
 extern template class Gcn<float>;

@@ -14,8 +14,10 @@ void plan_activation_scratch(GcnScratchPlan& scratch, pmm::StepPlan const& step,
   if (has_norm) scratch.row_sums = std::max(scratch.row_sums, step.block(layer.output).rows.size());
 }
 
-void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, bool has_norm) {
-  if (has_norm || layer.is_residual) plan_matrix(step, layer.output, "orthant::models::activated");
+void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, bool has_norm,
+                            runtime::Wire format) {
+  if (has_norm || layer.is_residual)
+    plan_matrix(step, layer.output, "orthant::models::activated", pmm::Lifetime::training, format);
   if (!has_norm) return;
   auto const block = step.block(layer.output);
   auto const num_words = block.rows.size() * RmsNormState<float>::words_of(block.columns.size());
@@ -24,8 +26,8 @@ void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, bool
 }
 
 template<class T>
-GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<T> parameters, BlockKeys keys,
-                                ResidualPath<T> residual, GcnScratch<T>& scratch,
+GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<Sum> parameters, BlockKeys keys,
+                                ResidualPath<Sum> residual, GcnScratch<T>& scratch,
                                 GcnActivationMemory<T>& memory)
     : parameters_(std::move(parameters)),
       keys_(std::move(keys)),
@@ -40,7 +42,7 @@ GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<T> 
     output_ = pmm::DistMatrix<T>(grid, z_.placement(), memory.output.reserve(z_.block().num_padded));
   if (has_norm()) {
     auto const num_rows = z_.block().rows.size();
-    auto const num_words = num_rows * RmsNormState<T>::words_of(z_.block().columns.size());
+    auto const num_words = num_rows * RmsNormState<Sum>::words_of(z_.block().columns.size());
     norm_state_ = {memory.inverse_rms.reserve(num_rows), memory.passed.reserve(num_words)};
     row_sums_ = scratch.row_sums.reserve(num_rows);
   }
@@ -97,5 +99,7 @@ pmm::DistMatrix<T> const& GcnActivation<T>::finish_backward(DefaultExec const& e
 
 template class GcnActivation<float>;
 template class GcnActivation<double>;
+template class GcnActivation<runtime::Bf16Number>;
+template class GcnActivation<runtime::Fp16Number>;
 
 } // namespace orthant::models

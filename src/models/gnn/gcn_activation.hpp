@@ -19,24 +19,27 @@ namespace orthant::models {
 /// Memory that the activation of one layer has to itself; none is taken for an absent part.
 template<class T>
 struct GcnActivationMemory {
-  GrowingVector<T> output{"orthant::models::activated"};        // F'
-  GrowingVector<T> inverse_rms{"orthant::models::inverse_rms"}; // of RmsNormState
+  GrowingVector<T> output{"orthant::models::activated"};                        // F'
+  GrowingVector<runtime::SumOf<T>> inverse_rms{"orthant::models::inverse_rms"}; // of RmsNormState
   GrowingVector<std::uint32_t> passed{"orthant::models::passed"};
 };
 
 /// Adds to `scratch` what the activation of a layer needs.
 void plan_activation_scratch(GcnScratchPlan& scratch, pmm::StepPlan const& step, GcnLayerPlan const& layer,
                              bool has_norm);
-/// Lists the memory that the activation of a layer has to itself.
-void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, bool has_norm);
+/// Lists the memory that the activation of a layer has to itself. `format`: of activations.
+void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, bool has_norm,
+                            runtime::Wire format);
 
 template<class T>
 class GcnActivation {
  public:
+  using Sum = runtime::SumOf<T>;
+
   /// Of `layer`, whose output and gradient it shares; made anew for each graph or batch. `scratch` has its
   /// full size already. Not collective.
-  GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<T> parameters, BlockKeys keys,
-                ResidualPath<T> residual, GcnScratch<T>& scratch, GcnActivationMemory<T>& memory);
+  GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<Sum> parameters, BlockKeys keys,
+                ResidualPath<Sum> residual, GcnScratch<T>& scratch, GcnActivationMemory<T>& memory);
 
   /// Of a residual: brings F to where F' lies, ahead of the layer's products, unless it lies there. Collective over
   /// the group.
@@ -60,18 +63,20 @@ class GcnActivation {
   [[nodiscard]] bool has_norm() const { return parameters_.norm_scale.length() > 0; }
   [[nodiscard]] runtime::PassLedger& passes() const { return z_.grid().passes(); }
 
-  GcnLayerParameters<T> parameters_;
+  GcnLayerParameters<Sum> parameters_;
   BlockKeys keys_;
-  ResidualPath<T> residual_;
+  ResidualPath<Sum> residual_;
   pmm::DistMatrix<T> z_, z_gradient_, output_, gradient_;
   pmm::DistMatrix<T> addend_;            // F, where there is a residual
   pmm::DistMatrix<T> residual_gradient_; // dF' where F lies, if that is elsewhere
-  RmsNormState<T> norm_state_;
-  runtime::Vector<T> row_sums_;
-  std::shared_ptr<pmm::Workspace<T>> workspace_; // of the layer: what the two do never overlaps
+  RmsNormState<Sum> norm_state_;
+  runtime::Vector<Sum> row_sums_;
+  std::shared_ptr<pmm::Workspace<Sum>> workspace_; // of the layer: what the two do never overlaps
 };
 
 extern template class GcnActivation<float>;
 extern template class GcnActivation<double>;
+extern template class GcnActivation<runtime::Bf16Number>;
+extern template class GcnActivation<runtime::Fp16Number>;
 
 } // namespace orthant::models

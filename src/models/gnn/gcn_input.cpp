@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/gcn_input.hpp"
 
+#include "pmm/kernels/rounding.hpp"
+
+#include <type_traits>
+#include <utility>
+
 namespace orthant::models {
 namespace {
 
@@ -41,7 +46,7 @@ InputFeatures<T> read_input_features(pmm::ProcessGrid const& grid, graph::GraphS
 
 void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::Placement const& placement,
                          FeatureNorm norm, std::optional<std::int64_t> num_nonzeros,
-                         bool keeps_first_aggregate) {
+                         bool keeps_first_aggregate, runtime::Wire format) {
   plan_block_keys(step, placement);
   if (num_nonzeros)
     return plan_sparse_features(step, placement, *num_nonzeros, facts.features_have_values, norm);
@@ -54,41 +59,78 @@ void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, pm
   }
   if (placement.layout.storage != pmm::Storage::flat_sharded)
     return plan_dense_features(step, whole,
-                               keeps_first_aggregate ? pmm::Lifetime::first_step : pmm::Lifetime::training);
+                               format != runtime::Wire::native ? pmm::Lifetime::operation
+                               : keeps_first_aggregate         ? pmm::Lifetime::first_step
+                                                               : pmm::Lifetime::training);
   plan_matrix(step, placement, "orthant::models::trained_features");
   plan_dense_features(step, whole, pmm::Lifetime::operation);
 }
 
 void plan_dropped_features(pmm::StepPlan& step, pmm::Placement const& placement,
-                           std::optional<std::int64_t> num_nonzeros) {
-  if (!num_nonzeros) return plan_matrix(step, placement, "orthant::models::dropped_features");
+                           std::optional<std::int64_t> num_nonzeros, runtime::Wire format) {
+  if (!num_nonzeros)
+    return plan_matrix(step, placement, "orthant::models::dropped_features", pmm::Lifetime::training, format);
   for (int way = 0; way < 2; ++way) // the block and its transpose
     step.add_array("orthant::models::dropped_values", step.scalar_bytes(*num_nonzeros));
 }
 
+void plan_rounded_features(pmm::StepPlan& step, pmm::Placement const& placement, runtime::Wire format,
+                           bool keeps_first_aggregate) {
+  plan_matrix(step, placement, "orthant::models::rounded_features",
+              keeps_first_aggregate ? pmm::Lifetime::first_step : pmm::Lifetime::training, format);
+}
+
 template<class T>
-void GcnInput<T>::bind(InputFeatures<T> features, double dropout_probability) {
+bool GcnInput<T>::is_trained() const {
+  return features_.dense.layout().storage == pmm::Storage::flat_sharded;
+}
+
+template<class T>
+void GcnInput<T>::bind_dense() {
+  auto& features = features_.dense;
+  if constexpr (std::is_same_v<T, Sum>) {
+    dense_ = features;
+  } else {
+    dense_ = {features.grid(), features.placement(), rounded_numbers_.reserve(features.block().num_padded)};
+    if (is_trained()) return;
+    pmm::round_numbers(runtime::DefaultExec(), features.storage(), dense_.storage());
+    features = {};
+  }
+}
+
+template<class T>
+void GcnInput<T>::release() {
+  features_.dense = {};
+  dense_ = {};
+  rounded_numbers_ = GrowingVector<T>(rounded_label);
+}
+
+template<class T>
+void GcnInput<T>::bind(InputFeatures<Sum> features, double dropout_probability) {
   features_ = std::move(features);
   uses_dropped_ = false;
+  dense_ = {};
   dropped_dense_ = {};
   dropped_sparse_ = {};
+  if (!features_.is_sparse) bind_dense();
   if (dropout_probability == 0) return;
-  auto const& placement = features_.placement();
   if (features_.is_sparse) {
     auto const& sparse = features_.sparse;
-    dropped_sparse_ = pmm::DistSparse<T>(
-        sparse.grid(), placement, with_own_values(sparse.forward().block(), dropped_values_),
+    dropped_sparse_ = pmm::DistSparse<Sum>(
+        sparse.grid(), sparse.placement(), with_own_values(sparse.forward().block(), dropped_values_),
         with_own_values(sparse.adjoint().block(), dropped_transposed_values_));
     return;
   }
-  auto const& dense = features_.dense;
-  dropped_dense_ =
-      pmm::DistMatrix<T>(dense.grid(), placement, dropped_numbers_.reserve(dense.block().num_padded));
+  dropped_dense_ = pmm::DistMatrix<T>(dense_.grid(), dense_.placement(),
+                                      dropped_numbers_.reserve(dense_.block().num_padded));
 }
 
 template<class T>
 void GcnInput<T>::prepare(runtime::DefaultExec const& exec, Dropout const& dropout) {
   uses_dropped_ = dropout.probability > 0;
+  if constexpr (!std::is_same_v<T, Sum>)
+    if (!features_.is_sparse && features_.dense.storage().extent(0) > 0)
+      pmm::round_numbers(exec, features_.dense.storage(), dense_.storage());
   if (!uses_dropped_) return;
   if (features_.is_sparse) {
     auto& passes = features_.sparse.grid().passes();
@@ -98,13 +140,13 @@ void GcnInput<T>::prepare(runtime::DefaultExec const& exec, Dropout const& dropo
                              features_.keys, dropped_sparse_.adjoint().block().csr.values);
     return;
   }
-  auto& passes = features_.dense.grid().passes();
-  if (features_.dense.layout().storage == pmm::Storage::replicated) {
-    apply_dropout(exec, passes, features_.dense.local(), dropout, features_.keys, dropped_dense_.local());
+  auto& passes = dense_.grid().passes();
+  if (dense_.layout().storage == pmm::Storage::replicated) {
+    apply_dropout(exec, passes, dense_.local(), dropout, features_.keys, dropped_dense_.local());
   } else {
-    auto const& block = features_.dense.block();
+    auto const& block = dense_.block();
     auto const stored = std::pair(std::size_t{0}, static_cast<std::size_t>(block.num_stored));
-    apply_dropout_to_piece<T>(exec, passes, Kokkos::subview(features_.dense.storage(), stored), dropout,
+    apply_dropout_to_piece<T>(exec, passes, Kokkos::subview(dense_.storage(), stored), dropout,
                               features_.keys, block.first, block.columns.size(),
                               Kokkos::subview(dropped_dense_.storage(), stored));
   }
@@ -123,6 +165,8 @@ void GcnInput<T>::backward(runtime::DefaultExec const& exec, Dropout const& drop
 
 template class GcnInput<float>;
 template class GcnInput<double>;
+template class GcnInput<runtime::Bf16Number>;
+template class GcnInput<runtime::Fp16Number>;
 template InputFeatures<float> read_input_features(pmm::ProcessGrid const&, graph::GraphStore const&,
                                                   pmm::Placement const&, FeatureNorm);
 template InputFeatures<double> read_input_features(pmm::ProcessGrid const&, graph::GraphStore const&,

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What enters a GCN: features as they are stored (dense, or sparse and never made dense), or features that
-// are trained; with dropout in training.
+// are trained; with dropout in training. Dense features become numbers of 16 bits if activations are: once when they
+// are bound, those that are trained in each pass.
 
 #include "models/core/graph_operands.hpp"
 #include "models/core/growing_vector.hpp"
@@ -32,28 +33,33 @@ template<class T>
                                                    pmm::Placement const& placement, FeatureNorm norm);
 
 /// Lists the arrays of read_input_features(); and those of a GcnInput that drops features out.
-/// `num_nonzeros`: of sparse features. If A^ F0 is kept, dense features are let go after the first step.
+/// `num_nonzeros`: of sparse features. If A^ F0 is kept, dense features are let go after the first step; if `format`, of
+/// activations, has 16 bits, when they are bound.
 void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::Placement const& placement,
                          FeatureNorm norm, std::optional<std::int64_t> num_nonzeros,
-                         bool keeps_first_aggregate);
+                         bool keeps_first_aggregate, runtime::Wire format = runtime::Wire::native);
 void plan_dropped_features(pmm::StepPlan& step, pmm::Placement const& placement,
-                           std::optional<std::int64_t> num_nonzeros);
+                           std::optional<std::int64_t> num_nonzeros, runtime::Wire format);
+/// Lists those of rounded dense features, let go after the first step if A^ F0 is kept.
+void plan_rounded_features(pmm::StepPlan& step, pmm::Placement const& placement, runtime::Wire format,
+                           bool keeps_first_aggregate);
 
+/// T: of the numbers of activations.
 template<class T>
 class GcnInput {
  public:
+  using Sum = runtime::SumOf<T>;
+
   /// Takes other features in place of the last ones. `dropout_probability` above 0 keeps a second copy, in
-  /// memory that grows only. Not collective.
-  void bind(InputFeatures<T> features, double dropout_probability);
+  /// memory that grows only. Not collective. Throws Error if a finite number does not fit fp16.
+  void bind(InputFeatures<Sum> features, double dropout_probability);
 
   [[nodiscard]] bool is_sparse() const { return features_.is_sparse; }
 
   /// dense() or sparse() := the features, dropped out where the probability is above 0. Enqueues on exec.
   void prepare(runtime::DefaultExec const& exec, Dropout const& dropout);
-  [[nodiscard]] pmm::DistMatrix<T> const& dense() const {
-    return uses_dropped_ ? dropped_dense_ : features_.dense;
-  }
-  [[nodiscard]] pmm::DistSparse<T> const& sparse() const {
+  [[nodiscard]] pmm::DistMatrix<T> const& dense() const { return uses_dropped_ ? dropped_dense_ : dense_; }
+  [[nodiscard]] pmm::DistSparse<Sum> const& sparse() const {
     return uses_dropped_ ? dropped_sparse_ : features_.sparse;
   }
 
@@ -63,19 +69,28 @@ class GcnInput {
                 pmm::DistMatrix<T> const& gradient) const;
 
   /// Lets go of dense features that nobody will read again: A^ F0 is kept instead.
-  void release() { features_.dense = {}; }
+  void release();
 
  private:
-  InputFeatures<T> features_;
+  void bind_dense();
+  [[nodiscard]] bool is_trained() const;
+
+  InputFeatures<Sum> features_;
   bool uses_dropped_ = false;
+  pmm::DistMatrix<T> dense_; // features_.dense, or that rounded
   pmm::DistMatrix<T> dropped_dense_;
-  pmm::DistSparse<T> dropped_sparse_;
+  pmm::DistSparse<Sum> dropped_sparse_;
+  GrowingVector<T> rounded_numbers_{rounded_label};
   GrowingVector<T> dropped_numbers_{"orthant::models::dropped_features"};
-  GrowingVector<T> dropped_values_{"orthant::models::dropped_values"};
-  GrowingVector<T> dropped_transposed_values_{"orthant::models::dropped_values"};
+  GrowingVector<Sum> dropped_values_{"orthant::models::dropped_values"};
+  GrowingVector<Sum> dropped_transposed_values_{"orthant::models::dropped_values"};
+
+  static constexpr auto rounded_label = "orthant::models::rounded_features";
 };
 
 extern template class GcnInput<float>;
 extern template class GcnInput<double>;
+extern template class GcnInput<runtime::Bf16Number>;
+extern template class GcnInput<runtime::Fp16Number>;
 
 } // namespace orthant::models

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/gcn_layer.hpp"
 
+#include "pmm/kernels/rounding.hpp"
 #include "pmm/rows/bias.hpp"
 #include "pmm/rows/column_sums.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace orthant::models {
 namespace {
@@ -21,7 +23,32 @@ GrowingVector<T>& gradient_memory(GcnLayerPlan const& plan, GcnScratch<T>& scrat
   return is_local ? scratch.residual_gradient : scratch.gradient;
 }
 
+/// Whether the logits lie apart from outputs of T.
+template<class T>
+bool has_own_logits(GcnLayerPlan const& plan) {
+  return plan.makes_logits && runtime::is_16_bit<T>;
+}
+
 } // namespace
+
+template<class T>
+OperandWeight<T>::OperandWeight(pmm::DistMatrix<Sum> weight, GrowingVector<T>& memory)
+    : parameter_(std::move(weight)) {
+  if constexpr (std::is_same_v<T, Sum>)
+    matrix_ = parameter_;
+  else
+    matrix_ = {parameter_.grid(), parameter_.placement(), memory.reserve(parameter_.block().num_padded)};
+}
+
+template<class T>
+void OperandWeight<T>::update(runtime::DefaultExec const& exec) const {
+  if constexpr (!std::is_same_v<T, Sum>) pmm::round_numbers(exec, parameter_.storage(), matrix_.storage());
+}
+
+void plan_operand_weight(pmm::StepPlan& step, pmm::Placement const& weight, NumberFormats const& formats) {
+  if (formats.operand != runtime::Wire::native)
+    plan_matrix(step, weight, "orthant::models::rounded_weight", pmm::Lifetime::training, formats.operand);
+}
 
 void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient,
                          NumberFormats const& formats) {
@@ -29,7 +56,7 @@ void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, b
   gradient = std::max(gradient, output.num_padded);
   if (needs_input_gradient) gradient = std::max(gradient, step.block(layer.input).num_padded);
   middle = std::max(middle, step.block(layer.middle).num_padded);
-  auto const products = products_of(layer, {});
+  auto const products = products_of(layer, formats);
   for (auto const& product : {products.transform, products.weight_back})
     plan_buffers(workspace, step, product);
   plan_aggregation_buffers(workspace, step, layer, formats);
@@ -37,55 +64,76 @@ void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, b
   pmm::reserve_column_sums(workspace, output.stored_rows.size(), output.columns.size());
 }
 
-void GcnScratchPlan::list(pmm::StepPlan& step) const {
-  step.add_array("orthant::models::gradient", step.scalar_bytes(gradient));
-  step.add_array("orthant::models::residual_gradient", step.scalar_bytes(residual_gradient));
+void GcnScratchPlan::list(pmm::StepPlan& step, runtime::Wire format) const {
+  step.add_array("orthant::models::gradient", step.wire_bytes(gradient, format));
+  step.add_array("orthant::models::residual_gradient", step.wire_bytes(residual_gradient, format));
   step.add_array("orthant::models::row_sums", step.scalar_bytes(row_sums));
-  step.add_array("orthant::models::middle", step.scalar_bytes(middle));
+  step.add_array("orthant::models::middle", step.wire_bytes(middle, format));
   workspace.list(step);
   overlapped.list(step);
 }
 
-void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer) {
-  if (layer.aggregates_first) plan_matrix(step, layer.middle, "orthant::models::aggregated");
-  plan_matrix(step, layer.output, "orthant::models::output");
+void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, NumberFormats const& formats) {
+  using enum pmm::Lifetime;
+  if (layer.aggregates_first)
+    plan_matrix(step, layer.middle, "orthant::models::aggregated", training, formats.operand);
+  plan_matrix(step, layer.output, "orthant::models::output", training, formats.of_output(layer.makes_logits));
+  plan_operand_weight(step, layer.weight, formats);
 }
 
 template<class T>
-GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, Adjacency<T> adjacency,
-                      GcnLayerParameters<T> parameters, GcnLayerOptions const& options,
+GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, Adjacency<Sum> adjacency,
+                      GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options,
                       GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
     : GcnLayer(grid, p, products_of(p, options.formats), std::move(adjacency), std::move(parameters), options,
                scratch, memory) {}
 
 template<class T>
 GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLayerProducts const& products,
-                      Adjacency<T> adjacency, GcnLayerParameters<T> parameters,
+                      Adjacency<Sum> adjacency, GcnLayerParameters<Sum> parameters,
                       GcnLayerOptions const& options, GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
     : plan_(p),
       options_(options),
+      has_own_logits_(has_own_logits<T>(p)),
       parameters_(std::move(parameters)),
+      weight_(parameters_.weight, memory.weight),
       workspace_(scratch.workspace),
       // H is kept for dW; U is no longer needed once Q is there.
       middle_(grid, p.middle, lent(grid, p.middle, p.aggregates_first ? memory.middle : scratch.middle)),
       middle_gradient_(grid, p.middle, lent(grid, p.middle, scratch.middle)),
-      output_(grid, p.output, lent(grid, p.output, memory.output)),
       output_gradient_(grid, p.output, lent(grid, p.output, gradient_memory(p, scratch))),
       input_gradient_(
           options.needs_input_gradient
               ? pmm::DistMatrix<T>(grid, p.input, lent(grid, p.input, gradient_memory(p, scratch)))
               : pmm::DistMatrix<T>()),
       aggregation_(make_aggregation<T>(grid, p, options.formats, std::move(adjacency), scratch.workspace)),
-      transform_(grid, products.transform, scratch.workspace),
       weight_back_(grid, products.weight_back, scratch.workspace),
       transform_back_(grid, products.transform_back, scratch.overlapped) {
-  auto const& block = output_.block();
+  if (has_own_logits_)
+    logits_ = {grid, p.output, lent(grid, p.output, memory.logits)};
+  else
+    output_ = {grid, p.output, lent(grid, p.output, memory.output)};
+  if constexpr (std::is_same_v<T, Sum>) logits_ = output_;
+  if (products.transform.options.result_format == runtime::format_of<T>)
+    transform_.emplace(grid, products.transform, scratch.workspace);
+  else
+    to_logits_.emplace(grid, products.transform, scratch.workspace);
+  auto const& block = output_gradient_.block();
   pmm::reserve_column_sums(*workspace_, block.stored_rows.size(), block.columns.size());
 }
 
 template<class T>
+void GcnLayer<T>::add_bias(runtime::DefaultExec const& exec) const {
+  if (!options_.has_bias || options_.is_activated) return;
+  if (plan_.makes_logits)
+    pmm::add_bias(exec, logits_, parameters_.bias);
+  else
+    pmm::add_bias(exec, output_, parameters_.bias);
+}
+
+template<class T>
 template<class Features>
-pmm::DistMatrix<T> const& GcnLayer<T>::forward(runtime::DefaultExec const& exec, Features const& features) {
+void GcnLayer<T>::forward(runtime::DefaultExec const& exec, Features const& features) {
   if (plan_.aggregates_first) {
     // H[c,b] := sum_a A^[c,a] F[a,b]
     if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>)
@@ -93,19 +141,25 @@ pmm::DistMatrix<T> const& GcnLayer<T>::forward(runtime::DefaultExec const& exec,
     return forward_from_middle(exec);
   }
   // U[a,c] := sum_b F[a,b] W[b,c];  Q[b,c] := sum_a A^[b,a] U[a,c]
-  transform_.run(exec, features, parameters_.weight, middle_);
-  aggregation_->forward(exec, middle_, output_);
-  if (options_.has_bias && !options_.is_activated) pmm::add_bias(exec, output_, parameters_.bias);
-  return output_;
+  weight_.update(exec);
+  transform_->run(exec, features, weight_.matrix(), middle_);
+  if (has_own_logits_)
+    aggregation_->forward_to_logits(exec, middle_, logits_);
+  else
+    aggregation_->forward(exec, middle_, output_);
+  add_bias(exec);
 }
 
 template<class T>
-pmm::DistMatrix<T> const& GcnLayer<T>::forward_from_middle(runtime::DefaultExec const& exec) {
+void GcnLayer<T>::forward_from_middle(runtime::DefaultExec const& exec) {
   ORTHANT_REQUIRE(plan_.aggregates_first, "layer ", plan_.index, " keeps no aggregate");
   // Q[c,a] := sum_b H[c,b] W[b,a]
-  transform_.run(exec, middle_, parameters_.weight, output_);
-  if (options_.has_bias && !options_.is_activated) pmm::add_bias(exec, output_, parameters_.bias);
-  return output_;
+  weight_.update(exec);
+  if (to_logits_)
+    to_logits_->run(exec, middle_, weight_.matrix(), logits_);
+  else
+    transform_->run(exec, middle_, weight_.matrix(), output_);
+  add_bias(exec);
 }
 
 template<class T>
@@ -117,7 +171,7 @@ pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec
   if (plan_.aggregates_first) {
     // dH[c,b] := sum_a dQ[c,a] W[b,a]^T is reduced while dW[b,a] := sum_c H[c,b]^T dQ[c,a] is computed.
     if (options_.needs_input_gradient) {
-      transform_back_.start(exec, output_gradient_, parameters_.weight, middle_gradient_);
+      transform_back_.start(exec, output_gradient_, weight_.matrix(), middle_gradient_);
       if (!options_.overlaps) transform_back_.finish();
     }
     auto const prefetches = plan_.owners && options_.needs_input_gradient && options_.overlaps;
@@ -138,7 +192,7 @@ pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec
   // dF[a,b] := sum_c dU[a,c] W[b,c]^T is reduced while dW[b,c] := sum_a F[a,b]^T dU[a,c] is computed.
   if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>) {
     if (options_.needs_input_gradient) {
-      transform_back_.start(exec, middle_gradient_, parameters_.weight, input_gradient_);
+      transform_back_.start(exec, middle_gradient_, weight_.matrix(), input_gradient_);
       if (!options_.overlaps) transform_back_.finish();
     }
   }
@@ -147,15 +201,19 @@ pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec
   return input_gradient_;
 }
 
-template class GcnLayer<float>;
-template class GcnLayer<double>;
-#define ORTHANT_INSTANTIATE(T, Features)                                                                     \
-  template pmm::DistMatrix<T> const& GcnLayer<T>::forward(runtime::DefaultExec const&, Features const&);     \
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template class GcnLayer<T>;                                                                                \
+  template class OperandWeight<T>;                                                                           \
+  ORTHANT_INSTANTIATE_FOR(T, pmm::DistMatrix<T>)                                                             \
+  ORTHANT_INSTANTIATE_FOR(T, pmm::DistSparse<runtime::SumOf<T>>)
+#define ORTHANT_INSTANTIATE_FOR(T, Features)                                                                 \
+  template void GcnLayer<T>::forward(runtime::DefaultExec const&, Features const&);                          \
   template pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const&, Features const&);
-ORTHANT_INSTANTIATE(float, pmm::DistMatrix<float>)
-ORTHANT_INSTANTIATE(float, pmm::DistSparse<float>)
-ORTHANT_INSTANTIATE(double, pmm::DistMatrix<double>)
-ORTHANT_INSTANTIATE(double, pmm::DistSparse<double>)
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+ORTHANT_INSTANTIATE(runtime::Bf16Number)
+ORTHANT_INSTANTIATE(runtime::Fp16Number)
+#undef ORTHANT_INSTANTIATE_FOR
 #undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::models

@@ -9,6 +9,9 @@
 //                     dH = dQ W^T                                          dW = F^T dU
 //                     dF = A^^T dH                                         dF = dU W^T
 //
+// F, H, U, Q and their gradients hold numbers of T. If these have 16 bits, products read a copy of W that is rounded in
+// each forward pass, sums are fp32 and rounded once, and logits are never rounded.
+//
 // Source: Kipf & Welling (arXiv 1609.02907); Plexus (arXiv 2505.04083), algorithms 1 and 2.
 
 #include "models/core/growing_vector.hpp"
@@ -27,19 +30,41 @@ template<class T>
 struct GcnScratch {
   GrowingVector<T> gradient{"orthant::models::gradient"};
   GrowingVector<T> residual_gradient{"orthant::models::residual_gradient"};
-  GrowingVector<T> row_sums{"orthant::models::row_sums"};
+  GrowingVector<runtime::SumOf<T>> row_sums{"orthant::models::row_sums"};
   GrowingVector<T> middle{"orthant::models::middle"};
-  std::shared_ptr<pmm::Workspace<T>> workspace = std::make_shared<pmm::Workspace<T>>();
-  std::shared_ptr<pmm::Workspace<T>> overlapped =
-      std::make_shared<pmm::Workspace<T>>(); // of a product beside which others run
+  using Workspace = pmm::Workspace<runtime::SumOf<T>>;
+  std::shared_ptr<Workspace> workspace = std::make_shared<Workspace>();
+  std::shared_ptr<Workspace> overlapped =
+      std::make_shared<Workspace>(); // of a product beside which others run
 };
 
-/// Memory that a layer has to itself: what the backward pass reads.
+/// Memory that a layer has to itself: what the backward pass reads, and the logits.
 template<class T>
 struct GcnLayerMemory {
   GrowingVector<T> middle{"orthant::models::aggregated"}; // H
   GrowingVector<T> output{"orthant::models::output"};
+  GrowingVector<runtime::SumOf<T>> logits{"orthant::models::output"}; // if they are not of T
+  GrowingVector<T> weight{"orthant::models::rounded_weight"};         // if it is rounded
 };
+
+/// A weight as products read it: the parameter itself, or a copy of numbers T that is rounded in each forward pass.
+template<class T>
+class OperandWeight {
+ public:
+  using Sum = runtime::SumOf<T>;
+
+  OperandWeight(pmm::DistMatrix<Sum> weight, GrowingVector<T>& memory);
+  /// Rounds it, if it is. Enqueues on exec. Throws Error if a finite number does not fit fp16.
+  void update(runtime::DefaultExec const& exec) const;
+  [[nodiscard]] pmm::DistMatrix<T> const& matrix() const { return matrix_; }
+
+ private:
+  pmm::DistMatrix<Sum> parameter_;
+  pmm::DistMatrix<T> matrix_;
+};
+
+/// Lists the memory of an OperandWeight.
+void plan_operand_weight(pmm::StepPlan& step, pmm::Placement const& weight, NumberFormats const& formats);
 
 /// The same before it exists. The longest of what the layers need.
 struct GcnScratchPlan {
@@ -53,12 +78,12 @@ struct GcnScratchPlan {
   /// Adds what a layer needs.
   void add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient,
            NumberFormats const& formats);
-  /// Lists the arrays.
-  void list(pmm::StepPlan& step) const;
+  /// Lists the arrays. `format`: of activations.
+  void list(pmm::StepPlan& step, runtime::Wire format) const;
 };
 
 /// Lists the memory that a layer has to itself.
-void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer);
+void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, NumberFormats const& formats);
 
 struct GcnLayerOptions {
   bool has_bias = true;
@@ -73,17 +98,19 @@ struct GcnLayerOptions {
 template<class T>
 class GcnLayer {
  public:
+  using Sum = runtime::SumOf<T>;
+
   /// The layer on one graph or batch, in lent memory: made anew for each, which costs a few small objects.
   /// `scratch` has its full size already: the layers share it.
-  GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, Adjacency<T> adjacency,
-           GcnLayerParameters<T> parameters, GcnLayerOptions const& options, GcnScratch<T>& scratch,
+  GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, Adjacency<Sum> adjacency,
+           GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options, GcnScratch<T>& scratch,
            GcnLayerMemory<T>& memory);
 
-  /// Q := the layer, before activation. `F` is a DistMatrix or, in layer 0, a DistSparse.
+  /// Q := the layer, before activation: output(), or logits(). `F` is a DistMatrix or, in layer 0, a DistSparse.
   template<class Features>
-  pmm::DistMatrix<T> const& forward(runtime::DefaultExec const& exec, Features const& features);
+  void forward(runtime::DefaultExec const& exec, Features const& features);
   /// The same where H = A^ F of an earlier forward() still holds. Aggregate first only.
-  pmm::DistMatrix<T> const& forward_from_middle(runtime::DefaultExec const& exec);
+  void forward_from_middle(runtime::DefaultExec const& exec);
 
   /// From dQ = output_gradient() to dW, db and, where needed, dF, which it returns (in the same memory as
   /// dQ).
@@ -92,25 +119,36 @@ class GcnLayer {
 
   [[nodiscard]] GcnLayerPlan const& plan() const { return plan_; }
   [[nodiscard]] pmm::DistMatrix<T> const& output() const { return output_; }
+  /// Of a layer that makes them.
+  [[nodiscard]] pmm::DistMatrix<Sum> const& logits() const { return logits_; }
   [[nodiscard]] pmm::DistMatrix<T> const& output_gradient() const { return output_gradient_; }
   /// With room for sums over the rows of its output.
-  [[nodiscard]] std::shared_ptr<pmm::Workspace<T>> const& workspace() const { return workspace_; }
+  [[nodiscard]] std::shared_ptr<pmm::Workspace<Sum>> const& workspace() const { return workspace_; }
 
  private:
   GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, GcnLayerProducts const& products,
-           Adjacency<T> adjacency, GcnLayerParameters<T> parameters, GcnLayerOptions const& options,
+           Adjacency<Sum> adjacency, GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options,
            GcnScratch<T>& scratch, GcnLayerMemory<T>& memory);
+  void add_bias(runtime::DefaultExec const& exec) const;
 
   GcnLayerPlan plan_;
   GcnLayerOptions options_;
-  GcnLayerParameters<T> parameters_;
-  std::shared_ptr<pmm::Workspace<T>> workspace_;
+  bool has_own_logits_; // of Sum, in place of an output of T
+  GcnLayerParameters<Sum> parameters_;
+  OperandWeight<T> weight_;
+  std::shared_ptr<pmm::Workspace<Sum>> workspace_;
   pmm::DistMatrix<T> middle_, middle_gradient_, output_, output_gradient_, input_gradient_;
+  pmm::DistMatrix<Sum> logits_;
   std::unique_ptr<Aggregation<T>> aggregation_;
-  pmm::Product<T> transform_, weight_back_, transform_back_;
+  std::optional<pmm::Product<T>> transform_;      // one of them
+  std::optional<pmm::Product<T, Sum>> to_logits_; // H W, of 16-bit numbers
+  pmm::Product<T, Sum> weight_back_;
+  pmm::Product<T> transform_back_;
 };
 
 extern template class GcnLayer<float>;
 extern template class GcnLayer<double>;
+extern template class GcnLayer<runtime::Bf16Number>;
+extern template class GcnLayer<runtime::Fp16Number>;
 
 } // namespace orthant::models

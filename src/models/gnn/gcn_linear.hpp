@@ -11,18 +11,27 @@
 namespace orthant::models {
 
 /// Adds to the workspaces of `scratch` what a GcnLinear needs.
-void plan_linear_buffers(GcnScratchPlan& scratch, pmm::StepPlan const& step, LinearPlan const& linear);
+void plan_linear_buffers(GcnScratchPlan& scratch, pmm::StepPlan const& step, LinearPlan const& linear,
+                         NumberFormats const& formats);
+/// Lists the memory that a GcnLinear has to itself; `label`: of C.
+void plan_linear_arrays(pmm::StepPlan& step, LinearPlan const& linear, char const* label,
+                        NumberFormats const& formats);
 
-template<class T>
+/// T: of the numbers of A, and Result: of C, which for logits is Sum.
+template<class T, class Result = T>
 class GcnLinear {
  public:
-  /// On one graph or batch, in lent memory: made anew for each. `output` is C's own memory. Not collective.
-  GcnLinear(pmm::ProcessGrid const& grid, LinearPlan const& plan, GcnLayerParameters<T> parameters,
-            GcnLayerOptions const& options, GcnScratch<T> const& scratch, GrowingVector<T>& output);
+  using Sum = runtime::SumOf<T>;
+
+  /// On one graph or batch, in lent memory: made anew for each. `output` is C's own memory, `weight` that of a rounded
+  /// W. Not collective.
+  GcnLinear(pmm::ProcessGrid const& grid, LinearPlan const& plan, GcnLayerParameters<Sum> parameters,
+            GcnLayerOptions const& options, GcnScratch<T> const& scratch, GrowingVector<Result>& output,
+            GrowingVector<T>& weight);
 
   /// C := A W + b. `Features`: a DistMatrix, or a DistSparse, which has no gradient.
   template<class Features>
-  pmm::DistMatrix<T> const& forward(runtime::DefaultExec const& exec, Features const& a);
+  pmm::DistMatrix<Result> const& forward(runtime::DefaultExec const& exec, Features const& a);
 
   /// dW and db from dC; and dA, where it is needed, into `a_gradient`, which is otherwise left alone. dA is
   /// reduced while dW is computed.
@@ -31,18 +40,25 @@ class GcnLinear {
                 pmm::DistMatrix<T> const& a_gradient);
 
   [[nodiscard]] LinearPlan const& plan() const { return plan_; }
-  [[nodiscard]] pmm::DistMatrix<T> const& output() const { return output_; }
+  [[nodiscard]] pmm::DistMatrix<Result> const& output() const { return output_; }
 
  private:
   LinearPlan plan_;
   GcnLayerOptions options_;
-  GcnLayerParameters<T> parameters_;
-  pmm::DistMatrix<T> output_;
-  std::shared_ptr<pmm::Workspace<T>> workspace_;
-  pmm::Product<T> product_, input_back_, weight_back_;
+  GcnLayerParameters<Sum> parameters_;
+  OperandWeight<T> weight_;
+  pmm::DistMatrix<Result> output_;
+  std::shared_ptr<pmm::Workspace<Sum>> workspace_;
+  pmm::Product<T, Result> product_;
+  pmm::Product<T> input_back_;
+  pmm::Product<T, Sum> weight_back_;
 };
 
 extern template class GcnLinear<float>;
 extern template class GcnLinear<double>;
+extern template class GcnLinear<runtime::Bf16Number>;
+extern template class GcnLinear<runtime::Fp16Number>;
+extern template class GcnLinear<runtime::Bf16Number, float>;
+extern template class GcnLinear<runtime::Fp16Number, float>;
 
 } // namespace orthant::models

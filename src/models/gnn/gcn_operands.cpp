@@ -39,7 +39,7 @@ void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan
 void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                    GcnSettings const& settings, GcnEpochTraits const& traits) {
   plan_input_features(step, facts, plan.features(), settings.feature_norm, traits.num_feature_nonzeros(plan),
-                      traits.keeps_first_aggregate);
+                      traits.keeps_first_aggregate, settings.operand_format);
   plan_adjacency(step, facts, plan, traits);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];

@@ -171,11 +171,14 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
                                                : message_bytes(step, batch_plan, settings, batch_traits);
 
   auto const lengths = lengths_of(step, parameters_of(plan, settings));
+  // The features that batches are cut from, and those of a batch, stay as they are beside rounded ones.
+  auto unrounded = settings;
+  unrounded.operand_format = runtime::Wire::native;
   plan_targets_and_parameters(step, facts, plan, settings);
   plan_gradient_sum_array(step, lengths, batches.num_accumulated);
   plan_update_arrays(step, optimizer, lengths);
   if (batches.has_full_graph) {
-    plan_operands(step, facts, plan, settings, traits);
+    plan_operands(step, facts, plan, unrounded, traits);
     plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan));
   } else {
     plan_input_features(step, facts, plan.features(), settings.feature_norm,
@@ -184,7 +187,7 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
   if constexpr (pmm::runs_on_host) plan_sampled_blocks(step, facts, plan, traits);
   if (batches.renormalizes) plan_neighbour_lists(step, facts, plan);
   // The batch has as many numbers.
-  plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, settings, batch_traits);
+  plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, unrounded, batch_traits);
   plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan));
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),

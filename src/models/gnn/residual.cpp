@@ -61,22 +61,29 @@ void add(DefaultExec const& exec, pmm::DistMatrix<T> const& x, pmm::DistMatrix<T
     pmm::for_each_part(exec, label, count, [=](std::int64_t begin, std::int64_t end) {
 #pragma GCC ivdep
       for (auto i = begin; i < end; ++i)
-        result[i] = left[i] + right[i];
+        result[i] = T(left[i] + right[i]);
     });
+  else if constexpr (runtime::is_16_bit<T>)
+    ORTHANT_REQUIRE(false, "16-bit numbers are added on host processors only");
   else
     pmm::for_each_pack(exec, label, count,
                        AddPack<T>{pmm::PackedArray<T const>(left), pmm::PackedArray<T const>(right),
                                   pmm::PackedArray<T>(result)});
 }
 
+template ResidualPath<float> make_residual_path(pmm::ProcessGrid const&, GcnLayerPlan const&,
+                                                std::vector<std::int64_t> const&,
+                                                std::vector<std::int64_t> const&);
+template ResidualPath<double> make_residual_path(pmm::ProcessGrid const&, GcnLayerPlan const&,
+                                                 std::vector<std::int64_t> const&,
+                                                 std::vector<std::int64_t> const&);
 #define ORTHANT_INSTANTIATE(T)                                                                               \
-  template ResidualPath<T> make_residual_path(pmm::ProcessGrid const&, GcnLayerPlan const&,                  \
-                                              std::vector<std::int64_t> const&,                              \
-                                              std::vector<std::int64_t> const&);                             \
   template void add(DefaultExec const&, pmm::DistMatrix<T> const&, pmm::DistMatrix<T> const&,                \
                     pmm::DistMatrix<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
+ORTHANT_INSTANTIATE(runtime::Bf16Number)
+ORTHANT_INSTANTIATE(runtime::Fp16Number)
 #undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::models

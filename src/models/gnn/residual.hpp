@@ -17,7 +17,8 @@
 namespace orthant::models {
 
 /// The way of F from input to output of one layer, and back. Empty: the layer has no residual connection. If
-/// the output keeps fewer rows than the input, only those travel, and the others have no gradient from it.
+/// the output keeps fewer rows than the input, only those travel, and the others have no gradient from it. T is the
+/// scalar of training; the matrices may hold 16-bit numbers.
 template<class T>
 struct ResidualPath {
   std::shared_ptr<pmm::Relayout<T> const> forward;  // plan.input -> plan.output
@@ -31,15 +32,17 @@ struct ResidualPath {
   }
   [[nodiscard]] bool exists() const { return is_local || kept != nullptr || forward != nullptr; }
   /// F to where the output lies, and dF' back. Not of a local one. Collective over the group. Enqueue on exec.
-  void bring(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
-             pmm::DistMatrix<T> const& to) const {
+  template<class Number>
+  void bring(runtime::DefaultExec const& exec, pmm::DistMatrix<Number> const& from,
+             pmm::DistMatrix<Number> const& to) const {
     if (kept)
       select_rows(exec, from.grid().passes(), *kept, from.storage(), from.extents().columns, to.storage());
     else
       forward->run(exec, from, to);
   }
-  void bring_back(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
-                  pmm::DistMatrix<T> const& to) const {
+  template<class Number>
+  void bring_back(runtime::DefaultExec const& exec, pmm::DistMatrix<Number> const& from,
+                  pmm::DistMatrix<Number> const& to) const {
     if (kept)
       spread_rows(exec, from.grid().passes(), *kept, from.storage(), from.extents().columns, to.storage());
     else
@@ -56,7 +59,7 @@ template<class T>
 /// Lists the arrays of make_residual_path().
 void plan_residual_arrays(pmm::StepPlan& step, GcnLayerPlan const& plan, GcnEpochTraits const& traits);
 
-/// sum := x + y, of equal placements (Error); may be one of them. Enqueues on exec.
+/// sum := x + y, of equal placements (Error); may be one of them. 16-bit numbers: host only. Enqueues on exec.
 template<class T>
 void add(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x, pmm::DistMatrix<T> const& y,
          pmm::DistMatrix<T> const& sum);

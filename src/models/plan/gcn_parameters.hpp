@@ -60,7 +60,8 @@ struct GcnLayerParameters {
   }
   /// `sums` := its sum over all ranks that have rows of `gradient`, unless gradients are addends. Collective
   /// over these ranks.
-  void reduce(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient,
+  template<class Number>
+  void reduce(runtime::DefaultExec const& exec, pmm::DistMatrix<Number> const& gradient,
               pmm::DistVector<T> const& sums) const {
     if (!has_partial_gradients()) pmm::reduce_sums(exec, gradient, sums);
   }

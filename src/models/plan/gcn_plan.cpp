@@ -164,6 +164,7 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
     auto const reads_features = l == 0 && !shape.projected_features;
     auto const gives_logits = l + 2 == shape.widths.size() && !shape.head_classes;
     layer.is_residual = shape.has_residuals && in == out && !reads_features && !gives_logits;
+    layer.makes_logits = gives_logits;
     if (has_owners)
       place_with_owners(layer, owners, n, in, out);
     else
@@ -178,8 +179,10 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
     plan.projection = plan_linear(features, first.b, shape.widths.front(), weight);
   }
   // logits[a,c] := sum_b F_L[a,b] W_out[b,c]
-  if (shape.head_classes)
+  if (shape.head_classes) {
     plan.head = plan_linear(plan.layers.back().output, roles.c, *shape.head_classes, weight);
+    plan.head->makes_logits = true;
+  }
   return plan;
 }
 

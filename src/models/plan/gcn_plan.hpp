@@ -46,11 +46,16 @@ enum class ProductOrder : std::uint8_t { automatic, aggregate_first, transform_f
 /// "auto", "aggregate" or "transform". Throws UserError for another word.
 [[nodiscard]] ProductOrder parse_product_order(std::string_view word);
 
-/// What messages carry, and what activations and gradients are rounded to before they are multiplied by A^. Native:
-/// the scalar of training.
+/// What messages carry, and what activations, their gradients and the operands of products are held in. Native: the
+/// scalar of training.
 struct NumberFormats {
   runtime::Wire wire = runtime::Wire::native;
   runtime::Wire operand = runtime::Wire::native;
+
+  /// Of what a layer puts out: logits are never rounded.
+  [[nodiscard]] runtime::Wire of_output(bool are_logits) const {
+    return are_logits ? runtime::Wire::native : operand;
+  }
 };
 
 struct GcnShape {
@@ -87,6 +92,7 @@ struct GcnLayerPlan {
   bool aggregates_first = true;
   bool is_even = true;              // parity of A^
   bool is_residual = false;         // F is added to what becomes of Q
+  bool makes_logits = false;        // Q are the logits
   pmm::Placement adjacency;         // A^
   pmm::Placement input;             // F
   pmm::Placement middle;            // H or U
@@ -105,6 +111,7 @@ struct LinearPlan {
   pmm::Placement input;
   pmm::Placement weight;
   pmm::Placement output;
+  bool makes_logits = false;
 };
 
 struct GcnPlan {

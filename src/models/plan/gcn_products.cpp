@@ -14,22 +14,29 @@ pmm::Placement gradient_of(pmm::Placement weight) {
   return weight;
 }
 
+/// Of a product with a result of that format.
+pmm::ProductOptions options_of(NumberFormats const& formats, runtime::Wire result) {
+  return {.result_wire = formats.wire, .operand_format = formats.operand, .result_format = result};
+}
+
 } // namespace
 
 GcnLayerProducts products_of(GcnLayerPlan const& p, NumberFormats const& formats) {
-  pmm::ProductOptions const rounded{.result_wire = formats.wire};
-  pmm::ProductOptions const sparse{.result_wire = formats.wire, .operand_format = formats.operand};
+  auto const hidden = options_of(formats, formats.operand);
+  auto const output = options_of(formats, formats.of_output(p.makes_logits));
+  pmm::ProductOptions const weight{.operand_format = formats.operand};
   if (p.aggregates_first)
-    return {.aggregate = {"H = A F", Form::product, p.adjacency, p.input, p.middle, sparse},
-            .transform = {"Q = H W", Form::product, p.middle, p.weight, p.output, rounded},
-            .aggregate_back = {"dF = A^T dH", Form::right_grad, p.adjacency, p.middle, p.input, sparse},
-            .weight_back = {"dW = H^T dQ", Form::right_grad, p.middle, p.output, gradient_of(p.weight), {}},
-            .transform_back = {"dH = dQ W^T", Form::left_grad, p.output, p.weight, p.middle, rounded}};
-  return {.aggregate = {"Q = A U", Form::product, p.adjacency, p.middle, p.output, sparse},
-          .transform = {"U = F W", Form::product, p.input, p.weight, p.middle, rounded},
-          .aggregate_back = {"dU = A^T dQ", Form::right_grad, p.adjacency, p.output, p.middle, sparse},
-          .weight_back = {"dW = F^T dU", Form::right_grad, p.input, p.middle, gradient_of(p.weight), {}},
-          .transform_back = {"dF = dU W^T", Form::left_grad, p.middle, p.weight, p.input, rounded}};
+    return {
+        .aggregate = {"H = A F", Form::product, p.adjacency, p.input, p.middle, hidden},
+        .transform = {"Q = H W", Form::product, p.middle, p.weight, p.output, output},
+        .aggregate_back = {"dF = A^T dH", Form::right_grad, p.adjacency, p.middle, p.input, hidden},
+        .weight_back = {"dW = H^T dQ", Form::right_grad, p.middle, p.output, gradient_of(p.weight), weight},
+        .transform_back = {"dH = dQ W^T", Form::left_grad, p.output, p.weight, p.middle, hidden}};
+  return {.aggregate = {"Q = A U", Form::product, p.adjacency, p.middle, p.output, output},
+          .transform = {"U = F W", Form::product, p.input, p.weight, p.middle, hidden},
+          .aggregate_back = {"dU = A^T dQ", Form::right_grad, p.adjacency, p.output, p.middle, hidden},
+          .weight_back = {"dW = F^T dU", Form::right_grad, p.input, p.middle, gradient_of(p.weight), weight},
+          .transform_back = {"dF = dU W^T", Form::left_grad, p.middle, p.weight, p.input, hidden}};
 }
 
 pmm::CellSizes cells_of(pmm::StepPlan const& step, GcnLayerPlan const& p) {
@@ -45,18 +52,26 @@ GcnLayerAggregates aggregates_of(GcnLayerPlan const& p, pmm::CellSizes const& ce
   auto const width = p.aggregated_width();
   auto const [forward_formula, backward_formula] =
       p.aggregates_first ? std::pair("H = A F", "dF = A^T dH") : std::pair("Q = A U", "dU = A^T dQ");
-  auto const plan = [&](char const* formula, pmm::Flow flow) {
-    return pmm::AggregatePlan{formula, p.adjacency,  roles,  cells,       width,
-                              flow,    formats.wire, needed, hidden_axes, formats.operand};
+  auto const plan = [&](char const* formula, pmm::Flow flow, runtime::Wire result) {
+    return pmm::AggregatePlan{formula,      p.adjacency, roles,       cells,           width, flow,
+                              formats.wire, needed,      hidden_axes, formats.operand, result};
   };
-  return {plan(forward_formula, pmm::Flow::forward), plan(backward_formula, backward)};
+  auto const of_forward = p.aggregates_first ? formats.operand : formats.of_output(p.makes_logits);
+  return {plan(forward_formula, pmm::Flow::forward, of_forward),
+          plan(backward_formula, backward, formats.operand)};
 }
 
-LinearProducts products_of(LinearPlan const& p, runtime::Wire wire) {
-  pmm::ProductOptions const rounded{.result_wire = wire};
-  return {.product = {"C = A W", Form::product, p.input, p.weight, p.output, rounded},
-          .input_back = {"dA = dC W^T", Form::left_grad, p.output, p.weight, p.input, rounded},
-          .weight_back = {"dW = A^T dC", Form::right_grad, p.input, p.output, gradient_of(p.weight), {}}};
+LinearProducts products_of(LinearPlan const& p, NumberFormats const& formats) {
+  auto const output = options_of(formats, formats.of_output(p.makes_logits));
+  return {.product = {"C = A W", Form::product, p.input, p.weight, p.output, output},
+          .input_back = {"dA = dC W^T", Form::left_grad, p.output, p.weight, p.input,
+                         options_of(formats, formats.operand)},
+          .weight_back = {"dW = A^T dC",
+                          Form::right_grad,
+                          p.input,
+                          p.output,
+                          gradient_of(p.weight),
+                          {.operand_format = formats.operand}}};
 }
 
 } // namespace orthant::models

@@ -14,7 +14,8 @@ struct GcnLayerProducts {
   pmm::ProductPlan aggregate, transform;
   pmm::ProductPlan aggregate_back, weight_back, transform_back;
 };
-/// Results travel in the wire's format, except the gradients of weights, which are never rounded.
+/// Results travel in the wire's format, except the gradients of weights, which are never rounded. Operands and
+/// results are held in formats.operand, except the gradients of weights and logits.
 [[nodiscard]] GcnLayerProducts products_of(GcnLayerPlan const& plan, NumberFormats const& formats);
 
 /// The aggregations of one convolution between owners of vertices, whose cells have these sizes and of which
@@ -33,6 +34,6 @@ struct LinearProducts {
   pmm::ProductPlan product;
   pmm::ProductPlan input_back, weight_back;
 };
-[[nodiscard]] LinearProducts products_of(LinearPlan const& plan, runtime::Wire wire);
+[[nodiscard]] LinearProducts products_of(LinearPlan const& plan, NumberFormats const& formats);
 
 } // namespace orthant::models

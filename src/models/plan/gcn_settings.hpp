@@ -36,7 +36,7 @@ struct GcnSettings {
   /// move the data themselves.
   pmm::AxisSet hidden_axes{};
   runtime::Wire wire = runtime::Wire::native;
-  /// What activations and gradients are rounded to before they are multiplied by A^. 16 bits: fp32 training, host.
+  /// What activations, their gradients and operands of products are held in. 16 bits: fp32 training, host.
   runtime::Wire operand_format = runtime::Wire::native;
   std::uint64_t seed = 0;
 

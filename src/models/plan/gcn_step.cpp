@@ -24,6 +24,7 @@ class EpochList {
         settings_(settings),
         traits_(traits),
         drops_out_(drops_out),
+        format_(settings.operand_format),
         has_owners_(plan.layers.front().owners.has_value()),
         num_parameters_(length_of_all(parameters_of(plan, settings))) {}
 
@@ -31,9 +32,9 @@ class EpochList {
     pmm::plan_flat_gather(step_, num_parameters_);
     if (plan_.projection) {
       step_.begin_layer(projection_layer);
-      plan_product(step_, products_of(*plan_.projection, settings_.wire).product,
+      plan_product(step_, products_of(*plan_.projection, settings_.formats()).product,
                    traits_.num_feature_nonzeros(plan_));
-      if (settings_.has_bias) pmm::plan_add_bias(step_, plan_.projection->output);
+      if (settings_.has_bias) pmm::plan_add_bias(step_, plan_.projection->output, format_);
     } else if (drops_out_) {
       drop_features();
     }
@@ -41,7 +42,7 @@ class EpochList {
       forward_layer(l);
     if (plan_.head) {
       step_.begin_layer(head_layer());
-      plan_product(step_, products_of(*plan_.head, settings_.wire).product);
+      plan_product(step_, products_of(*plan_.head, settings_.formats()).product);
       if (settings_.has_bias) pmm::plan_add_bias(step_, plan_.head->output);
     }
   }
@@ -58,8 +59,8 @@ class EpochList {
       backward_linear(*plan_.projection, traits_.num_feature_nonzeros(plan_),
                       plan_.features().layout.storage == pmm::Storage::flat_sharded);
     } else if (settings_.trains_features) {
-      if (drops_out_) plan_apply_dropout(step_, plan_.features());
-      pmm::plan_copy(step_, plan_.features());
+      if (drops_out_) plan_apply_dropout(step_, plan_.features(), format_);
+      if (format_ == runtime::Wire::native) pmm::plan_copy(step_, plan_.features()); // else it is widened
     }
     pmm::plan_flat_sum(step_, num_parameters_);
   }
@@ -70,7 +71,7 @@ class EpochList {
 
   void drop_features() {
     auto const entries = traits_.num_feature_nonzeros(plan_);
-    if (!entries) return plan_apply_dropout(step_, plan_.features());
+    if (!entries) return plan_apply_dropout(step_, plan_.features(), format_);
     for (auto const rows : {CsrRows::vertices, CsrRows::features})
       plan_apply_dropout_to_entries(step_, plan_.features(), rows, *entries, traits_.features_have_values);
   }
@@ -98,11 +99,12 @@ class EpochList {
       plan_product(step_, products.transform, entries_of_input(l));
       aggregate(layer, entries);
     }
-    if (settings_.has_bias && !fuses_bias(l)) pmm::plan_add_bias(step_, layer.output);
+    if (settings_.has_bias && !fuses_bias(l))
+      pmm::plan_add_bias(step_, layer.output, settings_.formats().of_output(layer.makes_logits));
     if (is_normalised(plan_, settings_, l)) {
-      plan_rms_norm(step_, layer.output, drops_out_, layer.is_residual);
+      plan_rms_norm(step_, layer.output, drops_out_, layer.is_residual, format_);
     } else if (is_activated(plan_, l)) {
-      plan_bias_relu_dropout(step_, layer.output, settings_.has_bias, drops_out_);
+      plan_bias_relu_dropout(step_, layer.output, settings_.has_bias, drops_out_, format_);
       if (layer.is_residual) add_residual(layer.output);
     }
   }
@@ -115,13 +117,16 @@ class EpochList {
     step_.begin_layer(layer.index);
     plan_residual(layer, true);
     if (is_normalised(plan_, settings_, l)) {
-      plan_rms_norm_backward(step_, layer.output);
+      plan_rms_norm_backward(step_, layer.output, format_);
       reduce_column_sums(layer.output);
     } else if (is_activated(plan_, l)) {
-      if (has_local_residual(layer)) pmm::plan_copy(step_, layer.output);
-      plan_relu_dropout_backward(step_, layer.output, settings_.has_bias);
+      if (has_local_residual(layer)) {
+        auto const bytes = step_.wire_bytes(step_.block(layer.output).num_padded, format_);
+        step_.add_pass({"copy", bytes, bytes});
+      }
+      plan_relu_dropout_backward(step_, layer.output, settings_.has_bias, format_);
     }
-    if (settings_.has_bias && !fuses_bias(l)) pmm::plan_sum_columns(step_, layer.output);
+    if (settings_.has_bias && !fuses_bias(l)) pmm::plan_sum_columns(step_, layer.output, format_);
     if (settings_.has_bias) reduce_column_sums(layer.output);
     if (layer.aggregates_first) {
       if (has_input_gradient) plan_product(step_, products.transform_back);
@@ -161,7 +166,7 @@ class EpochList {
 
   /// F to D, or dF' to dF; a norm adds F as it writes D.
   void add_residual(pmm::Placement const& sum) {
-    auto const bytes = step_.scalar_bytes(step_.block(sum).num_stored);
+    auto const bytes = step_.wire_bytes(step_.block(sum).num_stored, format_);
     step_.add_pass({"add", 2 * bytes, bytes});
   }
 
@@ -171,20 +176,20 @@ class EpochList {
 
   void plan_residual(GcnLayerPlan const& layer, bool is_backward) {
     if (!layer.is_residual || has_local_residual(layer)) return;
-    if (!layer.owners) return plan_relayout(step_, traits_.residual_sizes(layer, is_backward));
+    if (!layer.owners) return plan_relayout(step_, traits_.residual_sizes(layer, is_backward), format_);
     auto const width = layer.input.extents.columns;
     auto const num_kept = step_.block(layer.output).rows.size();
     if (is_backward)
-      pmm::plan_add_rows(step_, step_.block(layer.input).rows.size(), num_kept, width);
+      pmm::plan_add_rows(step_, step_.block(layer.input).rows.size(), num_kept, width, format_);
     else
-      pmm::plan_pick_rows(step_, num_kept, width);
+      pmm::plan_pick_rows(step_, num_kept, width, format_);
   }
 
   void backward_linear(LinearPlan const& linear, std::optional<std::int64_t> entries,
                        bool has_input_gradient) {
-    auto const products = products_of(linear, settings_.wire);
+    auto const products = products_of(linear, settings_.formats());
     if (settings_.has_bias) {
-      pmm::plan_sum_columns(step_, linear.output);
+      pmm::plan_sum_columns(step_, linear.output, format_);
       reduce_column_sums(linear.output);
     }
     if (has_input_gradient) plan_product(step_, products.input_back);
@@ -196,6 +201,7 @@ class EpochList {
   GcnSettings const& settings_;
   GcnEpochTraits const& traits_;
   bool drops_out_;
+  runtime::Wire format_; // of activations and their gradients
   bool has_owners_;
   std::int64_t num_parameters_; // in one array
 };

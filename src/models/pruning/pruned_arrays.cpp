@@ -19,7 +19,10 @@ void plan_pruned_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, G
       plan_sparse_features(step, features, *num_nonzeros, facts.features_have_values, settings.feature_norm);
     else
       plan_matrix(step, features, "orthant::models::features",
-                  traits.keeps_first_aggregate ? pmm::Lifetime::first_step : pmm::Lifetime::training);
+                  settings.operand_format != runtime::Wire::native
+                      ? pmm::Lifetime::operation // rounded, and let go
+                  : traits.keeps_first_aggregate ? pmm::Lifetime::first_step
+                                                 : pmm::Lifetime::training);
   }
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
@@ -50,8 +53,8 @@ void plan_without_evaluation(pmm::StepPlan& step, graph::StoreFacts const& facts
   plan_parameter_arrays(step, parameters);
   pmm::StepPlan features(step.shape(), step.coordinates(), step.scalar_bytes(1));
   plan_input_features(features, facts, plan.features(), settings.feature_norm,
-                      plans.whole_traits.num_feature_nonzeros(plan),
-                      plans.whole_traits.keeps_first_aggregate);
+                      plans.whole_traits.num_feature_nonzeros(plan), plans.whole_traits.keeps_first_aggregate,
+                      settings.operand_format);
   for (auto const& array : features.arrays()) // let go unless all of them are kept
     step.add_array(array.label, array.bytes,
                    plans.pruned.features().own_rows ? pmm::Lifetime::operation : array.lifetime);

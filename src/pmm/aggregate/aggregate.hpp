@@ -33,11 +33,11 @@
 // which step 4 adds what it receives in the order of the ranks. On a 16-bit wire each addend is rounded once,
 // this rank's own one, too, and the sum is in fp32 until step 5.
 //
-// F may be rounded to 16 bits before step 1 (Operand). Steps 1 and 2 then send these numbers as they are, whatever
-// the wire, and step 3 widens them in registers; P is fp32, and the wire carries steps 4 and 5 alone. So the own
-// rows of F are rounded exactly once on every grid, and with one rank as well:
+// F may hold 16-bit numbers. Steps 1 and 2 then send them as they are, whatever the wire, and step 3 widens them in
+// registers; P and the sums of step 4 are fp32. H is fp32, too, or holds 16-bit numbers: then each sum is rounded once,
+// in step 3 if nothing is summed over ranks, else after step 4; step 5 sends it as it is:
 //
-//   |H - A F|  <=  (u + k eps) |A| |F|, plus what the wire adds      u = 2^-8 (bf16), 2^-11 (fp16), eps = 2^-23
+//   |H - A F|  <=  k eps |A| |F| + u |H|, plus what the wire adds      u = 2^-8 (bf16), 2^-11 (fp16), eps = 2^-23
 
 #include "pmm/aggregate/aggregate_steps.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
@@ -47,7 +47,6 @@
 
 #include <array>
 #include <memory>
-#include <type_traits>
 #include <vector>
 
 namespace orthant::pmm {
@@ -55,23 +54,26 @@ namespace orthant::pmm {
 /// Reserves what a run needs of the plan of a workspace.
 void plan_buffers(WorkspacePlan& work, StepPlan const& step, AggregatePlan const& plan);
 
-/// Planned at set-up and run every step; a run allocates no array. Operand: T; with T = float also
-/// runtime::Bf16Number or runtime::Fp16Number, on the host (Error where the product runs on a device).
-template<class T, class Operand = T>
+/// Planned at set-up and run every step; a run allocates no array. T: of the numbers of F, float, double, or
+/// runtime::Bf16Number or runtime::Fp16Number on the host (Error where the product runs on a device).
+template<class T>
 class Aggregate {
  public:
+  using Sum = runtime::SumOf<T>;
+
   /// `block`: [m_c x n_a] for Flow::forward, [n_a x m_c] for Flow::transpose, in the orders of cells.hpp,
   /// without the rows and columns that `needed` leaves out (Error if its extents are others). `needed`: the
   /// lists of plan.needed (Error if their counts are others); null: all rows move. plan.operand_format is that of
-  /// Operand (Error). `grid` must outlive it. Not collective.
-  Aggregate(ProcessGrid const& grid, AggregatePlan const& plan, LocalSpmm<T> block,
-            std::shared_ptr<Workspace<T>> workspace, std::shared_ptr<NeededRows const> needed = nullptr);
+  /// T (Error). `grid` must outlive it. Not collective.
+  Aggregate(ProcessGrid const& grid, AggregatePlan const& plan, LocalSpmm<Sum> block,
+            std::shared_ptr<Workspace<Sum>> workspace, std::shared_ptr<NeededRows const> needed = nullptr);
 
   /// to := the block's matrix times `from`, both [n x w] on this rank (Error; a block that keeps other rows
   /// than columns has an n for each), not overlapping.
   /// Collective over the group's three axes, aggregations in the same order. Enqueues on exec; on the host it
-  /// is complete on return. Throws Error if a finite number of `from` does not fit an Operand of fp16.
-  void run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to);
+  /// is complete on return. Result: T or Sum, as plan.result_format says (Error).
+  template<class Result>
+  void run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<Result> const& to);
 
   /// Step 1 ahead of run(), which then does not repeat it: under way during other work if b is one of the
   /// hidden axes, else complete on return. Until then `from` must not change, and the workspace is lent.
@@ -85,26 +87,24 @@ class Aggregate {
     runtime::Request request;
   };
 
-  void require_own(DistMatrix<T> const& matrix, OwnRows const& own) const;
-  static constexpr bool rounds = !std::is_same_v<T, Operand>;
-
-  [[nodiscard]] Vector<Operand> operand_of(Vector<T> const& from) const;
+  template<class Number>
+  void require_own(DistMatrix<Number> const& matrix, OwnRows const& own) const;
+  [[nodiscard]] Vector<T> operand_of(Vector<T> const& from) const;
   /// Where step 1 leaves the rows of this rank's slab.
-  [[nodiscard]] Vector<Operand> own_slab_of(Vector<T> const& from) const;
-  /// The rows of `from` as they are sent: rounded, if they are, to `room`.
-  [[nodiscard]] Vector<Operand> as_operand(DefaultExec const& exec, Vector<T> const& from,
-                                           Vector<Operand> const& room) const;
-  /// Step 2. Steps 3 and 4, at once or in chunks: this rank's slab of the result. Step 5.
-  void gather(DefaultExec const& exec, Vector<Operand> const& own_slab, Vector<Operand> const& operand);
-  [[nodiscard]] Vector<T> summed(DefaultExec const& exec, Vector<Operand> const& operand,
-                                 Vector<T> const& to);
-  [[nodiscard]] Vector<T> summed_in_chunks(DefaultExec const& exec, Vector<Operand> const& operand,
-                                           Vector<T> const& to);
-  void return_columns(DefaultExec const& exec, Vector<T> const& slab, Vector<T> const& to);
-  void multiply(DefaultExec const& exec, Range rows, Vector<Operand> const& operand,
-                Vector<T> const& product);
-  void send_chunk(DefaultExec const& exec, int step, Vector<Operand> const& operand,
-                  Vector<T> const& addends);
+  [[nodiscard]] Vector<T> own_slab_of(Vector<T> const& from) const;
+  /// Step 2. Steps 3 and 4: this rank's slab of the result, and, of sums over ranks, at once or in chunks. Step 5.
+  void gather(DefaultExec const& exec, Vector<T> const& own_slab, Vector<T> const& operand);
+  template<class Result>
+  [[nodiscard]] Vector<Result> slab_of(DefaultExec const& exec, Vector<T> const& operand,
+                                       Vector<Result> const& to);
+  [[nodiscard]] Vector<Sum> summed(DefaultExec const& exec, Vector<T> const& operand, Vector<Sum> const& sum);
+  [[nodiscard]] Vector<Sum> summed_in_chunks(DefaultExec const& exec, Vector<T> const& operand,
+                                             Vector<Sum> const& sum, Vector<Sum> const& rounded);
+  template<class Result>
+  void return_columns(DefaultExec const& exec, Vector<Result> const& slab, Vector<Result> const& to);
+  template<class Number>
+  void multiply(DefaultExec const& exec, Range rows, Vector<T> const& operand, Vector<Number> const& product);
+  void send_chunk(DefaultExec const& exec, int step, Vector<T> const& operand, Vector<Sum> const& addends);
   /// Those of the axis of step 2 or of step 4.
   [[nodiscard]] NeededSlabs const& needed_over(Axis axis) const;
 
@@ -115,8 +115,10 @@ class Aggregate {
   AggregateSteps steps_;
   // Lengths of messages with operands: sent and received in step 1; of the own slab, and received, in step 2.
   std::vector<std::int64_t> sent_columns_, received_rows_, of_slab_, of_block_;
-  LocalSpmm<T> block_;
-  std::shared_ptr<Workspace<T>> workspace_;
+  // The same of step 5, for results of T.
+  std::vector<std::int64_t> sent_rows_, received_columns_;
+  LocalSpmm<Sum> block_;
+  std::shared_ptr<Workspace<Sum>> workspace_;
   std::shared_ptr<NeededRows const> needed_;
   bool is_prefetched_ = false;
   runtime::Request exchange_; // of step 1
@@ -125,7 +127,7 @@ class Aggregate {
 
 extern template class Aggregate<float>;
 extern template class Aggregate<double>;
-extern template class Aggregate<float, runtime::Bf16Number>;
-extern template class Aggregate<float, runtime::Fp16Number>;
+extern template class Aggregate<runtime::Bf16Number>;
+extern template class Aggregate<runtime::Fp16Number>;
 
 } // namespace orthant::pmm

@@ -97,15 +97,19 @@ AggregateSteps::AggregateSteps(GridShape const& shape, Coordinates const& coordi
   num_outer = is_forward ? num_rows : num_columns;
   slab_begin = sum_before(is_forward ? sizes.over_c : sizes.over_a, coordinates.along(gather.axis));
 
-  rounds_operand = plan.operand_format != Wire::native;
+  has_16_bits = plan.operand_format != Wire::native;
+  rounds_result = plan.result_format != Wire::native;
   hides_exchange = from.must_exchange && plan.hidden_axes.contains(roles.b);
   sum.in_chunks = sum.must_run && plan.hidden_axes.contains(sum.axis);
   if (sum.in_chunks && !sum.moves_needed) sum.of_slab = Counts(sum.of_block.size(), num_in_slab(to));
-  // Step 5 would round the sum anyway.
-  rounds_sum = sum.in_chunks && !sum.moves_needed && num_parts == 1 && plan.wire != Wire::native;
+  // Step 5 would round the sum anyway; and what is held in 16 bits is rounded in any case.
+  rounds_sum =
+      sum.in_chunks && !sum.moves_needed && num_parts == 1 && plan.wire != Wire::native && !rounds_result;
 }
 
-void require_fp32(AggregatePlan const& plan, std::int64_t scalar_bytes) {
+void require_formats(AggregatePlan const& plan, std::int64_t scalar_bytes) {
+  ORTHANT_REQUIRE(plan.result_format == Wire::native || plan.result_format == plan.operand_format,
+                  "a 16-bit result needs operands in its format");
   ORTHANT_REQUIRE(plan.operand_format == Wire::native || scalar_bytes == sizeof(float),
                   "16-bit operands are summed in fp32, not in ", scalar_bytes, " bytes");
 }
@@ -113,8 +117,8 @@ void require_fp32(AggregatePlan const& plan, std::int64_t scalar_bytes) {
 void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_nonzeros) {
   AggregateSteps const steps(step.shape(), step.coordinates(), plan);
   auto const place = [&](Axis axis) { return step.coordinates().along(axis); };
-  require_fp32(plan, step.scalar_bytes(1));
-  auto const operand_wire = steps.rounds_operand ? plan.operand_format : plan.wire;
+  require_formats(plan, step.scalar_bytes(1));
+  auto const operand_wire = steps.has_16_bits ? plan.operand_format : plan.wire;
   auto const bytes = [&](std::int64_t count) { return step.wire_bytes(count, plan.wire); };
   using runtime::Operation;
   auto const exchange = [&](Axis axis, Counts const& sent, Wire wire) {
@@ -162,8 +166,8 @@ void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_
         {"add_slabs", step.scalar_bytes(sum.num_of_slab()), step.scalar_bytes(steps.num_in_slab(steps.to))});
   if (steps.rounds_sum) step.add_call(Operation::all_to_all, sum.axis, 0);
   if (steps.to.must_exchange) {
-    exchange(plan.roles.b, steps.to.rows, plan.wire);
-    copy_columns("join_columns", steps.to, Wire::native);
+    exchange(plan.roles.b, steps.to.rows, steps.rounds_result ? plan.result_format : plan.wire);
+    copy_columns("join_columns", steps.to, plan.result_format);
   }
 }
 

@@ -39,9 +39,12 @@ struct AggregatePlan {
   std::int64_t width = 0;
   Flow flow = Flow::forward;
   Wire wire = Wire::native;
-  NeededCountsOfAxes needed{};        // of Flow::forward, whatever the flow
-  AxisSet hidden_axes{};              // whose messages travel while products are computed
-  Wire operand_format = Wire::native; // what F is rounded to before step 1; of 16 bits: with fp32 training
+  NeededCountsOfAxes needed{}; // of Flow::forward, whatever the flow
+  AxisSet hidden_axes{};       // whose messages travel while products are computed
+  // What the numbers of F and of H are held in: native is the scalar of training, 16 bits need it to be fp32. H is
+  // native or as F.
+  Wire operand_format = Wire::native;
+  Wire result_format = Wire::native;
 };
 
 /// The rows that are aggregated, or what becomes of them: where they lie before and after an exchange over b.
@@ -69,13 +72,14 @@ struct AggregateSteps {
   int num_parts = 1;           // ranks of b
   bool hides_exchange = false; // step 1 may be under way during other work
   bool rounds_sum = false;     // after step 4 in chunks, as a reduce_scatter does
-  bool rounds_operand = false; // to 16 bits, which travel as they are
+  bool has_16_bits = false;    // numbers of F, which travel as they are
+  bool rounds_result = false;  // to 16 bits, after step 4
   std::int64_t slab_begin = 0; // row of a whole operand where the own slab begins
   SlabExchange gather, sum;
 };
 
-/// Throws Error if 16-bit operands are planned with a scalar of training other than fp32.
-void require_fp32(AggregatePlan const& plan, std::int64_t scalar_bytes);
+/// Throws Error if the formats do not fit one another, or a scalar of training of so many bytes.
+void require_formats(AggregatePlan const& plan, std::int64_t scalar_bytes);
 
 /// Lists one run: exchanges with their copies, gather, local product with a block of that many non-zeros, sum.
 void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_nonzeros);

@@ -37,10 +37,10 @@ struct Sums {
   T* sums;
 
   KOKKOS_FUNCTION void element(std::int64_t i, std::int64_t j) const {
-    auto sum = T{0};
+    auto sum = runtime::SumOf<T>{0};
     for (auto k = offsets[i]; k < offsets[i + 1]; ++k)
       sum += parts[addends[k] * width + j];
-    sums[i * width + j] = sum;
+    sums[i * width + j] = T(sum);
   }
   /// Addend after addend: each is read in one go.
   void row(std::int64_t i) const {
@@ -49,7 +49,7 @@ struct Sums {
     for (auto k = offsets[i]; k < offsets[i + 1]; ++k) {
       auto const* const addend = parts + addends[k] * width;
       for (std::int64_t j = 0; j < width; ++j)
-        sum[j] += addend[j];
+        sum[j] = T(sum[j] + addend[j]);
     }
   }
 };
@@ -108,10 +108,11 @@ void plan_pick_rows(StepPlan& step, std::int64_t num_picked, std::int64_t width,
   step.add_pass({"pick_rows", moved + num_picked * std::int64_t{sizeof(LocalColumn)}, moved});
 }
 
-void plan_add_rows(StepPlan& step, std::int64_t num_rows, std::int64_t num_addends, std::int64_t width) {
+void plan_add_rows(StepPlan& step, std::int64_t num_rows, std::int64_t num_addends, std::int64_t width,
+                   Wire format) {
   auto const lists = (num_rows + 1 + num_addends) * std::int64_t{sizeof(Offset)};
-  step.add_pass(
-      {"add_rows", step.scalar_bytes(num_addends * width) + lists, step.scalar_bytes(num_rows * width)});
+  step.add_pass({"add_rows", step.wire_bytes(num_addends * width, format) + lists,
+                 step.wire_bytes(num_rows * width, format)});
 }
 
 template<class T>
@@ -172,15 +173,16 @@ void plan_row_selection(StepPlan& step, std::int64_t num_selected, std::int64_t 
   template void pick_rows(DefaultExec const&, runtime::PassLedger&, Vector<T> const&,                        \
                           Vector<LocalColumn> const&, std::int64_t, Vector<T> const&);                       \
   template void add_rows(DefaultExec const&, runtime::PassLedger&, Vector<T> const&, Vector<Offset> const&,  \
-                         Vector<Offset> const&, std::int64_t, Vector<T> const&);                             \
-  template void add_slabs(DefaultExec const&, runtime::PassLedger&, Vector<T> const&, std::int64_t,          \
-                          std::int64_t, Vector<T> const&);
+                         Vector<Offset> const&, std::int64_t, Vector<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
+ORTHANT_INSTANTIATE(runtime::Bf16Number)
+ORTHANT_INSTANTIATE(runtime::Fp16Number)
 #undef ORTHANT_INSTANTIATE
-template void pick_rows(DefaultExec const&, runtime::PassLedger&, Vector<runtime::Bf16Number> const&,
-                        Vector<LocalColumn> const&, std::int64_t, Vector<runtime::Bf16Number> const&);
-template void pick_rows(DefaultExec const&, runtime::PassLedger&, Vector<runtime::Fp16Number> const&,
-                        Vector<LocalColumn> const&, std::int64_t, Vector<runtime::Fp16Number> const&);
+
+template void add_slabs(DefaultExec const&, runtime::PassLedger&, Vector<float> const&, std::int64_t,
+                        std::int64_t, Vector<float> const&);
+template void add_slabs(DefaultExec const&, runtime::PassLedger&, Vector<double> const&, std::int64_t,
+                        std::int64_t, Vector<double> const&);
 
 } // namespace orthant::pmm

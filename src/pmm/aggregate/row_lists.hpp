@@ -18,14 +18,16 @@ void pick_rows(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> c
 /// Lists it. `format`: of the numbers in memory.
 void plan_pick_rows(StepPlan& step, std::int64_t num_picked, std::int64_t width, Wire format = Wire::native);
 
-/// sums[i] := the sum of parts[addends[k]] for k in [offsets[i], offsets[i + 1]), in this order and in T.
+/// sums[i] := the sum of parts[addends[k]] for k in [offsets[i], offsets[i + 1]), in this order and in T. Of 16-bit
+/// numbers: rounded after each addition.
 /// Not overlapping. Enqueues on exec; does not fence.
 template<class T>
 void add_rows(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& parts,
               Vector<runtime::Offset> const& offsets, Vector<runtime::Offset> const& addends,
               std::int64_t width, Vector<T> const& sums);
-/// Lists it.
-void plan_add_rows(StepPlan& step, std::int64_t num_rows, std::int64_t num_addends, std::int64_t width);
+/// Lists it. `format`: of the numbers in memory.
+void plan_add_rows(StepPlan& step, std::int64_t num_rows, std::int64_t num_addends, std::int64_t width,
+                   Wire format = Wire::native);
 
 /// sums := the sum of `num_slabs` slabs of rows of `width` numbers, at least 1, that lie one after the other,
 /// in this order and in T. Not overlapping. Enqueues on exec; does not fence.

@@ -48,6 +48,24 @@ void round_numbers(runtime::DefaultExec const& exec, runtime::Vector<float> cons
   }
 }
 
+template<class Number>
+void widen_numbers(runtime::DefaultExec const& exec, runtime::Vector<Number> const& from,
+                   runtime::Vector<float> const& to) {
+  auto const count = static_cast<std::int64_t>(to.extent(0));
+  ORTHANT_REQUIRE(from.extent(0) == to.extent(0) && runs_on_host, from.extent(0), " numbers for ", count,
+                  ", on host processors");
+  auto const* const source = from.data();
+  auto* const target = to.data();
+  for_each_part(exec, "orthant::pmm::widen_numbers", count, [=](std::int64_t begin, std::int64_t end) {
+    for (auto i = begin; i < end; ++i)
+      target[i] = source[i];
+  });
+}
+
+template void widen_numbers(runtime::DefaultExec const&, runtime::Vector<runtime::Bf16Number> const&,
+                            runtime::Vector<float> const&);
+template void widen_numbers(runtime::DefaultExec const&, runtime::Vector<runtime::Fp16Number> const&,
+                            runtime::Vector<float> const&);
 template void round_numbers(runtime::DefaultExec const&, runtime::Vector<float> const&,
                             runtime::Vector<runtime::Bf16Number> const&);
 template void round_numbers(runtime::DefaultExec const&, runtime::Vector<float> const&,

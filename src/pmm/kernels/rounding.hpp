@@ -15,4 +15,9 @@ template<class Number>
 void round_numbers(runtime::DefaultExec const& exec, runtime::Vector<float> const& from,
                    runtime::Vector<Number> const& to);
 
+/// to[i] := from[i], which loses nothing. As long, host only (Error). Enqueues on exec; complete on return.
+template<class Number>
+void widen_numbers(runtime::DefaultExec const& exec, runtime::Vector<Number> const& from,
+                   runtime::Vector<float> const& to);
+
 } // namespace orthant::pmm

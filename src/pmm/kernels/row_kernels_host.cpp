@@ -12,5 +12,7 @@ std::vector<HostRowKernels<T>> supported_row_kernels() {
 
 template std::vector<HostRowKernels<float>> supported_row_kernels();
 template std::vector<HostRowKernels<double>> supported_row_kernels();
+template std::vector<HostRowKernels<runtime::Bf16Number>> supported_row_kernels();
+template std::vector<HostRowKernels<runtime::Fp16Number>> supported_row_kernels();
 
 } // namespace orthant::pmm::host_rows

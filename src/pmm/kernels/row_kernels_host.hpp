@@ -4,6 +4,9 @@
 // Element-wise work on rows of dense blocks, on host processors: raw pointers, compiled once for each
 // instruction set. All sets give the same bits: no sum depends on the length of a vector, and a product and a
 // sum are never contracted.
+//
+// T: of the numbers of matrices; Sum = runtime::SumOf<T>: of everything else. Numbers of 16 bits are widened as they are
+// loaded, and rounded once as they are stored.
 
 #include "runtime/numbers/number16.hpp"
 
@@ -21,12 +24,12 @@ struct HostActivation {
   std::int64_t num_columns = 0;
   T const* from = nullptr;
   T* to = nullptr;
-  T const* bias = nullptr;                // [columns], null: none
-  std::int64_t const* row_keys = nullptr; // [rows], null: M = 1
+  runtime::SumOf<T> const* bias = nullptr; // [columns], null: none
+  std::int64_t const* row_keys = nullptr;  // [rows], null: M = 1
   std::uint64_t first_column = 0;
   std::uint64_t key = 0;
   std::uint32_t threshold = 0;
-  T scale = 1;
+  runtime::SumOf<T> scale = 1;
   bool has_relu = false;
 };
 
@@ -38,8 +41,8 @@ struct HostActivationBackward {
   std::int64_t num_columns = 0;
   T const* active = nullptr;
   T* gradient = nullptr;
-  T* sums = nullptr; // [columns], null: not wanted
-  T scale = 1;
+  runtime::SumOf<T>* sums = nullptr; // [columns], null: not wanted
+  runtime::SumOf<T> scale = 1;
 };
 
 /// RMSNorm, ReLU and dropout of rows (models/core/rms_norm.hpp has the formulas):
@@ -49,14 +52,15 @@ struct HostActivationBackward {
 /// M as in HostActivation: 0 if a word is at most `last_dropped`. All sums over a row are taken in its order.
 template<class T>
 struct HostNorm {
+  using Sum = runtime::SumOf<T>;
   std::int64_t num_columns = 0;
   T const* z = nullptr;
-  T const* factors = nullptr; // [columns]
-  T inverse_width = 0;        // 1 / columns of all ranks
-  T epsilon = 0;
-  T keep_scale = 1;
+  Sum const* factors = nullptr; // [columns]
+  Sum inverse_width = 0;        // 1 / columns of all ranks
+  Sum epsilon = 0;
+  Sum keep_scale = 1;
   bool has_squares = false;               // inverse_rms holds the sums of squares over all ranks
-  T* inverse_rms = nullptr;               // [rows] := r
+  Sum* inverse_rms = nullptr;             // [rows] := r
   std::uint32_t* passed = nullptr;        // [rows x words] := a bit per element: M n > 0
   std::int64_t const* row_keys = nullptr; // [rows], null: M = 1
   std::uint64_t first_column = 0;
@@ -72,18 +76,19 @@ struct HostNorm {
 ///   z_gradient(i, j) := r_i (dn_ij factors(j) - z_ij r_i row_sums(i) inverse_width)
 template<class T>
 struct HostNormBackward {
+  using Sum = runtime::SumOf<T>;
   std::int64_t num_rows = 0;
   std::int64_t num_columns = 0;
   T const* z = nullptr;
-  T const* factors = nullptr;
-  T inverse_width = 0;
-  T keep_scale = 1;
-  T const* inverse_rms = nullptr;
+  Sum const* factors = nullptr;
+  Sum inverse_width = 0;
+  Sum keep_scale = 1;
+  Sum const* inverse_rms = nullptr;
   std::uint32_t const* passed = nullptr;
   T const* gradient = nullptr;
-  T* row_sums = nullptr;
+  Sum* row_sums = nullptr;
   T* z_gradient = nullptr; // may be the gradient
-  T* factor_gradient = nullptr;
+  Sum* factor_gradient = nullptr;
   bool sums_rows = false; // normalise_backward, called for all columns, takes the row sums in passing
 };
 
@@ -117,11 +122,12 @@ struct HostRowKernels {
   /// z_gradient and factor_gradient (long_sums.hpp), all rows of columns [begin, end).
   void (*normalise_backward)(HostNormBackward<T> const&, std::int64_t begin, std::int64_t end);
   /// row_max(i) := the largest of row i, -infinity of none. A NaN is no maximum.
-  void (*find_maxima)(HostSoftmax<T> const&, std::int64_t begin, std::int64_t end);
+  using Softmax = HostSoftmax<runtime::SumOf<T>>;
+  void (*find_maxima)(Softmax const&, std::int64_t begin, std::int64_t end);
   /// packed, and gradient(i, j) := exp(z_ij - m_i) if there is one. A NaN reaches the sum.
-  void (*sum_exponentials)(HostSoftmax<T> const&, std::int64_t begin, std::int64_t end);
+  void (*sum_exponentials)(Softmax const&, std::int64_t begin, std::int64_t end);
   /// gradient(i, j) := scale (gradient(i, j) / packed(i, 0) - [j = y_i]), 0 in rows that do not count.
-  void (*finish_gradient)(HostSoftmax<T> const&, std::int64_t begin, std::int64_t end);
+  void (*finish_gradient)(Softmax const&, std::int64_t begin, std::int64_t end);
   /// to[i] := from[i] rounded, for i in [begin, end). True if a finite number has become infinite.
   bool (*round_to_bf16)(float const* from, runtime::Bf16Number* to, std::int64_t begin, std::int64_t end);
   bool (*round_to_fp16)(float const* from, runtime::Fp16Number* to, std::int64_t begin, std::int64_t end);

@@ -25,5 +25,7 @@ HostRowKernels<T> row_kernels_avx2() {
 
 template HostRowKernels<float> row_kernels_avx2();
 template HostRowKernels<double> row_kernels_avx2();
+template HostRowKernels<runtime::Bf16Number> row_kernels_avx2();
+template HostRowKernels<runtime::Fp16Number> row_kernels_avx2();
 
 } // namespace orthant::pmm::host_rows

@@ -27,5 +27,7 @@ HostRowKernels<T> row_kernels_avx512() {
 
 template HostRowKernels<float> row_kernels_avx512();
 template HostRowKernels<double> row_kernels_avx512();
+template HostRowKernels<runtime::Bf16Number> row_kernels_avx512();
+template HostRowKernels<runtime::Fp16Number> row_kernels_avx512();
 
 } // namespace orthant::pmm::host_rows

@@ -24,5 +24,7 @@ HostRowKernels<T> row_kernels_baseline() {
 
 template HostRowKernels<float> row_kernels_baseline();
 template HostRowKernels<double> row_kernels_baseline();
+template HostRowKernels<runtime::Bf16Number> row_kernels_baseline();
+template HostRowKernels<runtime::Fp16Number> row_kernels_baseline();
 
 } // namespace orthant::pmm::host_rows

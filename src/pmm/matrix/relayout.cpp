@@ -4,6 +4,7 @@
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/packs.hpp"
 #include "pmm/kernels/row_teams.hpp"
+#include "pmm/matrix/messages.hpp"
 #include "pmm/matrix/relayout_moves.hpp"
 
 #include <algorithm>
@@ -111,6 +112,8 @@ void copy(DefaultExec const& exec, runtime::PassLedger& passes, std::string_view
     Kokkos::parallel_for(
         label, typename CopyRunsOnHost<T>::TeamPolicy(exec, static_cast<int>(num_runs), Kokkos::AUTO, 32),
         CopyRunsOnHost<T>{runs, source, target});
+  } else if constexpr (runtime::is_16_bit<T>) {
+    ORTHANT_REQUIRE(false, "16-bit numbers are moved on host processors only");
   } else {
     for_each_row(exec, label, static_cast<std::int64_t>(num_runs), 32,
                  CopyRuns<T>{runs, PackedArray<T const>(source.data()), PackedArray<T>(target.data())});
@@ -214,17 +217,23 @@ void Relayout<T>::plan(MovesByRank const& sends, MovesByRank const& receives) {
 }
 
 template<class T>
-void Relayout<T>::run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to) const {
+template<class Number>
+void Relayout<T>::run(DefaultExec const& exec, DistMatrix<Number> const& from,
+                      DistMatrix<Number> const& to) const {
+  static_assert(sizeof(Number) <= sizeof(T));
   ORTHANT_REQUIRE(from.placement() == from_ && to.placement() == to_, "relayout from ",
                   from.placement().to_string(), " to ", to.placement().to_string(), "; planned was from ",
                   from_.to_string(), " to ", to_.to_string());
   auto& passes = grid_->passes();
   auto const sizes = this->sizes();
-  copy(exec, passes, "relayout/pack", packed_, sizes.num_sent, from.storage(), send_);
+  Vector<Number> const sent(reinterpret_cast<Number*>(send_.data()), send_.extent(0));
+  Vector<Number> const received(reinterpret_cast<Number*>(receive_.data()), receive_.extent(0));
+  copy(exec, passes, "relayout/pack", packed_, sizes.num_sent, from.storage(), sent);
   copy(exec, passes, "relayout/keep", kept_, sizes.num_kept, from.storage(), to.storage());
   if (is_local_) return;
-  runtime::all_to_allv(exec, grid_->group(), send_, send_counts_, receive_, receive_counts_);
-  copy(exec, passes, "relayout/unpack", unpacked_, sizes.num_received, receive_, to.storage());
+  runtime::all_to_allv(exec, grid_->group(), as_message(sent), message_counts<Number>(send_counts_),
+                       as_message(received), message_counts<Number>(receive_counts_));
+  copy(exec, passes, "relayout/unpack", unpacked_, sizes.num_received, received, to.storage());
 }
 
 template<class T>
@@ -248,5 +257,13 @@ std::vector<PlannedCall> Relayout<T>::calls() const {
 
 template class Relayout<float>;
 template class Relayout<double>;
+#define ORTHANT_INSTANTIATE(T, Number)                                                                       \
+  template void Relayout<T>::run(DefaultExec const&, DistMatrix<Number> const&, DistMatrix<Number> const&)   \
+      const;
+ORTHANT_INSTANTIATE(float, float)
+ORTHANT_INSTANTIATE(double, double)
+ORTHANT_INSTANTIATE(float, runtime::Bf16Number)
+ORTHANT_INSTANTIATE(float, runtime::Fp16Number)
+#undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::pmm

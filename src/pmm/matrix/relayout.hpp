@@ -66,8 +66,10 @@ class Relayout {
   Relayout(ProcessGrid const& grid, Placement const& from, Placement const& to, SampledRows const& rows);
 
   /// to := from. Collective over the group. No overlap. Enqueues on exec; on the host complete on return.
-  /// Padding of flat shards is left as it is.
-  void run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to) const;
+  /// Padding of flat shards is left as it is. Number: T, or a 16-bit number if T is float (host only), which travels
+  /// as it is.
+  template<class Number>
+  void run(DefaultExec const& exec, DistMatrix<Number> const& from, DistMatrix<Number> const& to) const;
 
   /// What this rank moves. It depends on where the row orders put each row, not on layouts alone.
   [[nodiscard]] RelayoutSizes sizes() const;

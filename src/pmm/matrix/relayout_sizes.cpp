@@ -84,16 +84,16 @@ std::int64_t rounded(double number) {
 
 } // namespace
 
-void plan_relayout(StepPlan& step, RelayoutSizes const& sizes) {
+void plan_relayout(StepPlan& step, RelayoutSizes const& sizes, Wire format) {
   constexpr std::int64_t bytes_per_run = 3 * sizeof(std::int64_t); // source, target, length
   auto const add_copy = [&](std::string_view name, std::int64_t num_runs, std::int64_t num_elements) {
-    auto const bytes = step.scalar_bytes(num_elements);
+    auto const bytes = step.wire_bytes(num_elements, format);
     step.add_pass({name, bytes + num_runs * bytes_per_run, bytes});
   };
   add_copy("relayout/pack", sizes.num_packed_runs, sizes.num_sent);
   add_copy("relayout/keep", sizes.num_kept_runs, sizes.num_kept);
   if (sizes.communicates)
-    step.add_call(runtime::Operation::all_to_all, group_axes, step.scalar_bytes(sizes.num_sent));
+    step.add_call(runtime::Operation::all_to_all, group_axes, step.wire_bytes(sizes.num_sent, format));
   add_copy("relayout/unpack", sizes.num_unpacked_runs, sizes.num_received);
 }
 

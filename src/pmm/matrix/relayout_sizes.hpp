@@ -24,8 +24,8 @@ struct RelayoutSizes {
 /// The longest contiguous copy, in elements: long enough to stream, short enough to share out.
 inline constexpr std::int64_t longest_run = 4096;
 
-/// Lists the copies and the all_to_all of one run; and the arrays of a Relayout.
-void plan_relayout(StepPlan& step, RelayoutSizes const& sizes);
+/// Lists the copies and the all_to_all of one run, of numbers in that format; and the arrays of a Relayout.
+void plan_relayout(StepPlan& step, RelayoutSizes const& sizes, Wire format = Wire::native);
 void plan_relayout_arrays(StepPlan& step, RelayoutSizes const& sizes);
 
 /// Whether rows of `from` have the same numbers in `to`, or lie there at random.

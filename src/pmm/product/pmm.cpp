@@ -133,7 +133,7 @@ void Product<Operand, Result>::compute(DefaultExec const& exec, DistMatrix<Opera
 template<class Operand, class Result>
 void Product<Operand, Result>::compute(DefaultExec const& exec, DistSparse<Sum> const& left,
                                        DistMatrix<Operand> const& right, DistMatrix<Result> const& result,
-                                       Completion completion) requires std::floating_point<Result> {
+                                       Completion completion) {
   ORTHANT_REQUIRE(form_ != Form::left_grad,
                   "a sparse matrix has no gradient: ", left.placement().to_string());
   ORTHANT_REQUIRE(update_ == Update::assign,
@@ -146,7 +146,7 @@ void Product<Operand, Result>::compute(DefaultExec const& exec, DistSparse<Sum> 
   grid_->world().instruments().flops.sparse +=
       2 * kernel.block().csr.num_nonzeros() * static_cast<std::int64_t>(r.extent(1));
   multiply(exec, result, completion,
-           [&](Range rows, Matrix<Result> const& partial) { kernel.apply(exec, rows, r, partial); });
+           [&](Range rows, auto const& partial) { kernel.apply(exec, rows, r, partial); });
 }
 
 template class Product<float>;

@@ -19,7 +19,6 @@
 #include "pmm/product/product_options.hpp"
 #include "runtime/numbers/number16.hpp"
 
-#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -53,7 +52,7 @@ void plan_buffers(WorkspacePlan& work, StepPlan const& step, ProductPlan const& 
 ///
 /// Operand and Result: float and float, double and double, or a 16-bit number (runtime/numbers/number16.hpp) with
 /// itself or with float. Sums of 16-bit products are in fp32. A sparse left operand holds numbers of the sum's type;
-/// with 16-bit right operands the result is float, and the product runs on the host (Error on a device). The bound of
+/// with 16-bit right operands the product runs on the host (Error on a device). The bound of
 /// the error is that of local_gemm(), with k the whole inner extent; a result_wire of 16 bits adds its own.
 template<class Operand, class Result = Operand>
 class Product {
@@ -99,7 +98,7 @@ class Product {
   void compute(DefaultExec const& exec, DistMatrix<Operand> const& left, DistMatrix<Operand> const& right,
                DistMatrix<Result> const& result, Completion completion);
   void compute(DefaultExec const& exec, DistSparse<Sum> const& left, DistMatrix<Operand> const& right,
-               DistMatrix<Result> const& result, Completion completion) requires std::floating_point<Result>;
+               DistMatrix<Result> const& result, Completion completion);
   template<class Multiply>
   void multiply(DefaultExec const& exec, DistMatrix<Result> const& result, Completion completion,
                 Multiply const& local_product);

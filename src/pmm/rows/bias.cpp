@@ -8,6 +8,7 @@
 namespace orthant::pmm {
 
 using runtime::array_bytes;
+using runtime::SumOf;
 
 namespace {
 
@@ -19,44 +20,50 @@ struct SumColumns {
   static constexpr std::int64_t tile = columns_of_long_sums;
 
   Matrix<T> from;
-  Vector<T> sums;
+  Vector<SumOf<T>> sums;
 
   void operator()(typename TeamPolicy::member_type const& team) const {
     auto const num_columns = static_cast<std::int64_t>(from.extent(1));
     auto const first = team.league_rank() * tile;
     auto const width = num_columns - first < tile ? num_columns - first : tile;
     T const* const source = from.data() + first;
-    sum_rows_in_blocks<T>(static_cast<std::int64_t>(from.extent(0)), width, sums.data() + first,
-                          [=](std::int64_t begin, std::int64_t end, T* partial) {
-                            for (auto i = begin; i < end; ++i)
-                              for (std::int64_t j = 0; j < width; ++j)
-                                partial[j] += source[i * num_columns + j];
-                          });
+    sum_rows_in_blocks<SumOf<T>>(static_cast<std::int64_t>(from.extent(0)), width, sums.data() + first,
+                                 [=](std::int64_t begin, std::int64_t end, SumOf<T>* partial) {
+                                   for (auto i = begin; i < end; ++i)
+                                     for (std::int64_t j = 0; j < width; ++j)
+                                       partial[j] += source[i * num_columns + j];
+                                 });
   }
 };
 
 template<class T>
-void require_fits(DistMatrix<T> const& matrix, DistVector<T> const& bias) {
+void require_fits(DistMatrix<T> const& matrix, DistVector<SumOf<T>> const& bias) {
   ORTHANT_REQUIRE(bias.axes() == matrix.layout().columns && bias.length() == matrix.extents().columns,
                   "a bias of ", bias.length(), " along ", name_of(bias.axes()), " for ",
                   matrix.placement().to_string());
+}
+
+[[maybe_unused]] void require_host() {
+  ORTHANT_REQUIRE(false, "16-bit numbers have biases on host processors only");
 }
 
 /// A row is a work item: on host processors.
 template<class T>
 struct AddBias {
   Matrix<T> z;
-  Vector<T> bias;
+  Vector<SumOf<T>> bias;
   KOKKOS_FUNCTION void operator()(std::int64_t row) const {
-    for (std::size_t j = 0; j < bias.extent(0); ++j)
-      z(static_cast<std::size_t>(row), j) += bias(j);
+    for (std::size_t j = 0; j < bias.extent(0); ++j) {
+      auto& number = z(static_cast<std::size_t>(row), j);
+      number = T(number + bias(j));
+    }
   }
 };
 
 } // namespace
 
 template<class T>
-void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<T> const& bias) {
+void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<SumOf<T>> const& bias) {
   require_fits(z, bias);
   auto const local = z.local();
   z.grid().passes().add({"add_bias", array_bytes(local, bias.local()), array_bytes(local)});
@@ -65,14 +72,16 @@ void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<T> con
         "orthant::pmm::add_bias",
         Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, z.block().stored_rows.size()),
         AddBias<T>{local, bias.local()});
+  else if constexpr (runtime::is_16_bit<T>)
+    require_host();
   else
     for_each_pack(exec, "orthant::pmm::add_bias", static_cast<std::int64_t>(local.size()),
                   AddBiasToPack<T>(local, bias.local()));
 }
 
 template<class T>
-void sum_columns(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient,
-                 Workspace<T> const& work) {
+void sum_columns(DefaultExec const& exec, DistMatrix<T> const& gradient,
+                 DistVector<SumOf<T>> const& bias_gradient, Workspace<SumOf<T>> const& work) {
   require_fits(gradient, bias_gradient);
   auto const from = gradient.local();
   auto const& sums = bias_gradient.local();
@@ -84,6 +93,8 @@ void sum_columns(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVec
     Kokkos::parallel_for("orthant::pmm::sum_rows",
                          typename SumColumns<T>::TeamPolicy(exec, static_cast<int>(num_tiles), 1, 1),
                          SumColumns<T>{from, sums});
+  } else if constexpr (runtime::is_16_bit<T>) {
+    require_host();
   } else {
     ColumnSlabs const slabs(static_cast<std::int64_t>(from.extent(0)),
                             static_cast<std::int64_t>(from.extent(1)));
@@ -93,14 +104,15 @@ void sum_columns(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVec
 }
 
 template<class T>
-void sum_rows(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient,
-              Workspace<T> const& work) {
+void sum_rows(DefaultExec const& exec, DistMatrix<T> const& gradient,
+              DistVector<SumOf<T>> const& bias_gradient, Workspace<SumOf<T>> const& work) {
   sum_columns(exec, gradient, bias_gradient, work);
   reduce_sums(exec, gradient, bias_gradient);
 }
 
 template<class T>
-void reduce_sums(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVector<T> const& bias_gradient) {
+void reduce_sums(DefaultExec const& exec, DistMatrix<T> const& gradient,
+                 DistVector<SumOf<T>> const& bias_gradient) {
   require_fits(gradient, bias_gradient);
   auto const sums = bias_gradient.local();
   if (sums.extent(0) == 0) return;
@@ -109,15 +121,16 @@ void reduce_sums(DefaultExec const& exec, DistMatrix<T> const& gradient, DistVec
     runtime::all_reduce(exec, gradient.grid().over(gradient.layout().third()), sums);
 }
 
-void plan_add_bias(StepPlan& step, Placement const& z) {
+void plan_add_bias(StepPlan& step, Placement const& z, Wire format) {
   auto const block = step.block(z);
-  step.add_pass({"add_bias", step.scalar_bytes(block.num_stored + block.columns.size()),
-                 step.scalar_bytes(block.num_stored)});
+  auto const bytes = step.wire_bytes(block.num_stored, format);
+  step.add_pass({"add_bias", bytes + step.scalar_bytes(block.columns.size()), bytes});
 }
 
-void plan_sum_columns(StepPlan& step, Placement const& gradient) {
+void plan_sum_columns(StepPlan& step, Placement const& gradient, Wire format) {
   auto const block = step.block(gradient);
-  step.add_pass({"sum_rows", step.scalar_bytes(block.num_stored), step.scalar_bytes(block.columns.size())});
+  step.add_pass(
+      {"sum_rows", step.wire_bytes(block.num_stored, format), step.scalar_bytes(block.columns.size())});
 }
 
 void plan_reduce_sums(StepPlan& step, Placement const& gradient) {
@@ -129,14 +142,16 @@ void plan_reduce_sums(StepPlan& step, Placement const& gradient) {
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
-  template void add_bias(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&);                    \
-  template void sum_columns(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&,                  \
-                            Workspace<T> const&);                                                            \
-  template void sum_rows(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&,                     \
-                         Workspace<T> const&);                                                               \
-  template void reduce_sums(DefaultExec const&, DistMatrix<T> const&, DistVector<T> const&);
+  template void add_bias(DefaultExec const&, DistMatrix<T> const&, DistVector<SumOf<T>> const&);             \
+  template void sum_columns(DefaultExec const&, DistMatrix<T> const&, DistVector<SumOf<T>> const&,           \
+                            Workspace<SumOf<T>> const&);                                                     \
+  template void sum_rows(DefaultExec const&, DistMatrix<T> const&, DistVector<SumOf<T>> const&,              \
+                         Workspace<SumOf<T>> const&);                                                        \
+  template void reduce_sums(DefaultExec const&, DistMatrix<T> const&, DistVector<SumOf<T>> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
+ORTHANT_INSTANTIATE(runtime::Bf16Number)
+ORTHANT_INSTANTIATE(runtime::Fp16Number)
 #undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::pmm

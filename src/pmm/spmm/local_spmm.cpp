@@ -22,10 +22,16 @@ T const* pointer_or_null(Vector<T> const& view) {
   return view.extent(0) == 0 ? nullptr : view.data();
 }
 
-template<class T, class Operand>
+template<class T, class Operand, class Result>
 detail::HostSpmm<T, Operand> host_product(SparseBlock<T> const& a, Matrix<Operand> const& b,
-                                          Matrix<T> const& c) {
+                                          Matrix<Result> const& c) {
   auto const width = static_cast<std::int64_t>(b.extent(1));
+  T* sums = nullptr;
+  Operand* rounded = nullptr;
+  if constexpr (std::is_same_v<Result, T>)
+    sums = c.data();
+  else
+    rounded = c.data();
   return {a.csr.num_rows,
           a.csr.num_columns,
           a.csr.row_offsets.data(),
@@ -38,9 +44,11 @@ detail::HostSpmm<T, Operand> host_product(SparseBlock<T> const& a, Matrix<Operan
           pointer_or_null(a.self_scale),
           b.data(),
           width,
-          c.data(),
+          sums,
           width,
-          b.extent(1)};
+          b.extent(1),
+          detail::Prefetch::none,
+          rounded};
 }
 
 template<class View>
@@ -144,9 +152,9 @@ LocalSpmm<T>::LocalSpmm(SparseBlock<T> block, [[maybe_unused]] Contents contents
 }
 
 template<class T>
-template<class Operand>
+template<class Operand, class Result>
 void LocalSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<Operand> const& b,
-                         Matrix<T> const& c) const {
+                         Matrix<Result> const& c) const {
   auto const& csr = block_.csr;
   ORTHANT_REQUIRE(static_cast<std::int64_t>(b.extent(0)) == csr.num_columns &&
                       static_cast<std::int64_t>(c.extent(0)) == csr.num_rows && b.extent(1) == c.extent(1) &&
@@ -201,13 +209,15 @@ template SparseBlock<float> transposed(SparseBlock<float> const&);
 template SparseBlock<double> transposed(SparseBlock<double> const&);
 template class LocalSpmm<float>;
 template class LocalSpmm<double>;
-#define ORTHANT_INSTANTIATE(T, Operand)                                                                      \
-  template void LocalSpmm<T>::apply(DefaultExec const&, Range, Matrix<Operand> const&, Matrix<T> const&)     \
-      const;
-ORTHANT_INSTANTIATE(float, float)
-ORTHANT_INSTANTIATE(double, double)
-ORTHANT_INSTANTIATE(float, runtime::Bf16Number)
-ORTHANT_INSTANTIATE(float, runtime::Fp16Number)
+#define ORTHANT_INSTANTIATE(T, Operand, Result)                                                              \
+  template void LocalSpmm<T>::apply(DefaultExec const&, Range, Matrix<Operand> const&,                       \
+                                    Matrix<Result> const&) const;
+ORTHANT_INSTANTIATE(float, float, float)
+ORTHANT_INSTANTIATE(double, double, double)
+ORTHANT_INSTANTIATE(float, runtime::Bf16Number, float)
+ORTHANT_INSTANTIATE(float, runtime::Fp16Number, float)
+ORTHANT_INSTANTIATE(float, runtime::Bf16Number, runtime::Bf16Number)
+ORTHANT_INSTANTIATE(float, runtime::Fp16Number, runtime::Fp16Number)
 #undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::pmm

@@ -12,7 +12,7 @@
 //
 // so that A^ = D^-1/2 (A + I) D^-1/2 is stored as a pattern, 4 bytes a non-zero (docs/design.md 3.1). Rows
 // are summed in the order of their columns, long ones on a device piece by piece: the result does not
-// depend on the number of threads. B may hold 16-bit numbers: sums and C are fp32 then.
+// depend on the number of threads. B may hold 16-bit numbers: sums are fp32 then, and C fp32 or of the same numbers.
 
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/views.hpp"
@@ -85,13 +85,14 @@ class LocalSpmm {
   /// and a range of rows on a device, which prepares later ones. Cost: 2 nnz n flop.
   ///
   /// Operand: T; if T is float, also runtime::Bf16Number or runtime::Fp16Number, on the host only (Error on a
-  /// device). They are widened exactly, so the rounding of C is all that is lost:
+  /// device). They are widened exactly, so the rounding of C is all that is lost. Result: T, or the 16-bit Operand,
+  /// to which each sum is rounded once (v = u; else v = 0):
   ///
-  ///   |error|  <=  k eps sum_j |r_i v_ij s_j b_jl|      k non-zeros in row i, eps = 2^-23
+  ///   |error|  <=  k eps sum_j |r_i v_ij s_j b_jl|  +  v |c_il|      k non-zeros in row i, eps = 2^-23
   ///
   /// An operand that was rounded to 16 bits before adds u sum_j |r_i v_ij s_j b_jl|, u = 2^-8 or 2^-11.
-  template<class Operand>
-  void apply(DefaultExec const& exec, Range rows, Matrix<Operand> const& b, Matrix<T> const& c) const;
+  template<class Operand, class Result>
+  void apply(DefaultExec const& exec, Range rows, Matrix<Operand> const& b, Matrix<Result> const& c) const;
 
   /// Which way apply() takes for whole products of this width; "" if it has not been asked yet, or still tries them.
   [[nodiscard]] std::string way_of(std::int64_t width) const;

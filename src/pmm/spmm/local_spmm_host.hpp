@@ -33,6 +33,7 @@ struct HostSpmm {
   std::int64_t c_stride = 0;
   std::size_t width = 0;
   Prefetch prefetch = Prefetch::none;
+  B* rounded_c = nullptr; // with 16-bit numbers B: if not null, C is rounded to them, in place of c
 };
 
 /// Rows [begin, end) of the product.

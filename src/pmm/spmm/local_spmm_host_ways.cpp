@@ -108,7 +108,10 @@ void multiply_in_strips(DefaultExec const& exec, HostSpmm<T, B> const& product, 
     auto part = product;
     part.b = copy;
     part.b_stride = stride;
-    part.c += first;
+    if (part.rounded_c == nullptr)
+      part.c += first;
+    else
+      part.rounded_c += first;
     part.width = width;
     multiply_whole_rows(exec, part, rows);
   }

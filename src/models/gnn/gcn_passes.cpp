@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/gcn_passes.hpp"
+
+#include "pmm/kernels/rounding.hpp"
+#include "runtime/comm/same_value.hpp"
+
+#include <algorithm>
+#include <type_traits>
+
+namespace orthant::models {
+namespace {
+
+using runtime::DefaultExec;
+using runtime::ScopedTimer;
+
+template<class T>
+bool is_finite(DefaultExec const& exec, pmm::DistMatrix<T> const& matrix) {
+  auto const data = matrix.storage();
+  auto num_bad = std::int64_t{0};
+  Kokkos::parallel_reduce(
+      "orthant::models::is_finite",
+      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, matrix.block().num_stored),
+      KOKKOS_LAMBDA(std::int64_t i, std::int64_t & bad) {
+        runtime::SumOf<T> const number = data(static_cast<std::size_t>(i));
+        auto const difference = number - number;
+        bad += difference == 0 ? 0 : 1; // inf - inf and NaN - NaN are NaN
+      },
+      num_bad);
+  return num_bad == 0;
+}
+
+template<class T>
+std::int64_t count_positive(DefaultExec const& exec, pmm::DistMatrix<T> const& matrix) {
+  auto const data = matrix.storage();
+  std::int64_t count = 0;
+  Kokkos::parallel_reduce(
+      "orthant::models::count_positive",
+      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, matrix.block().num_stored),
+      KOKKOS_LAMBDA(std::int64_t i, std::int64_t & sum) {
+        runtime::SumOf<T> const number = data(static_cast<std::size_t>(i));
+        sum += number > 0 ? 1 : 0;
+      },
+      count);
+  return count;
+}
+
+/// to := from, which loses nothing.
+template<class T, class Sum>
+void copy_or_widen(DefaultExec const& exec, pmm::DistMatrix<T> const& from, pmm::DistMatrix<Sum> const& to) {
+  if constexpr (std::is_same_v<T, Sum>)
+    copy_numbers(exec, from, to);
+  else
+    pmm::widen_numbers(exec, from.storage(), to.storage());
+}
+
+/// What the layers of a network use in turn.
+GcnScratchPlan scratch_of(pmm::StepPlan const& step, GcnPlan const& plan, GcnSettings const& settings) {
+  GcnScratchPlan scratch;
+  if (plan.projection) plan_linear_buffers(scratch, step, *plan.projection, settings.formats());
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    scratch.add(step, plan.layers[l], needs_input_gradient(plan, l), settings.formats());
+    plan_activation_scratch(scratch, step, plan.layers[l], is_normalised(plan, settings, l));
+  }
+  if (!plan.head) return scratch;
+  plan_linear_buffers(scratch, step, *plan.head, settings.formats());
+  // The gradient of the logits, while that of the head's input is written.
+  scratch.middle = std::max(scratch.middle, step.block(plan.head->output).num_padded);
+  return scratch;
+}
+
+} // namespace
+
+void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+                         std::optional<std::int64_t> num_feature_nonzeros) {
+  auto const formats = settings.formats();
+  if (formats.operand != runtime::Wire::native && !num_feature_nonzeros)
+    plan_rounded_features(step, plan.features(), formats.operand,
+                          keeps_first_aggregate(plan) && settings.dropout == 0);
+  if (settings.input_dropout() > 0)
+    plan_dropped_features(step, plan.features(), num_feature_nonzeros, formats.operand);
+  scratch_of(step, plan, settings).list(step, formats.operand);
+  if (plan.projection) plan_linear_arrays(step, *plan.projection, "orthant::models::projected", formats);
+  if (plan.projection && settings.trains_features && formats.operand != runtime::Wire::native)
+    plan_matrix(step, plan.features(), "orthant::models::rounded_feature_gradient", pmm::Lifetime::training,
+                formats.operand);
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    plan_layer_arrays(step, plan.layers[l], formats);
+    plan_activation_arrays(step, plan.layers[l], is_normalised(plan, settings, l), formats.operand);
+  }
+  if (plan.head) plan_linear_arrays(step, *plan.head, "orthant::models::logits", formats);
+}
+
+template<class T>
+std::unique_ptr<GcnPasses<T>> make_gcn_passes(pmm::ProcessGrid const& grid, GcnSettings const& settings,
+                                              std::shared_ptr<GcnParameters<T>> parameters) {
+  auto const make = [&]<class Number>(Number) {
+    return std::make_unique<TypedGcnPasses<Number>>(grid, settings, std::move(parameters));
+  };
+  if (settings.operand_format == runtime::Wire::native) return make(T());
+  if constexpr (std::is_same_v<T, float>) {
+    if (settings.operand_format == runtime::Wire::bf16) return make(runtime::Bf16Number());
+    return make(runtime::Fp16Number());
+  }
+  ORTHANT_REQUIRE(false, "activations in 16 bits are summed in fp32");
+  return nullptr;
+}
+
+template<class T>
+TypedGcnPasses<T>::TypedGcnPasses(pmm::ProcessGrid const& grid, GcnSettings const& settings,
+                                  std::shared_ptr<GcnParameters<Sum>> parameters)
+    : grid_(grid),
+      settings_(settings),
+      parameters_(std::move(parameters)),
+      memory_(parameters_->num_layers()),
+      activated_memory_(parameters_->num_layers()) {}
+
+template<class T>
+void TypedGcnPasses<T>::require_fitting(GcnOperands<Sum> const& operands) const {
+  auto const& plan = operands.plan;
+  auto const num_layers = parameters_->num_layers();
+  auto const fits = plan.layers.size() == num_layers && operands.adjacency.size() == num_layers &&
+                    operands.output_keys.size() == num_layers;
+  ORTHANT_REQUIRE(fits, plan.layers.size(), " layers, ", operands.adjacency.size(), " blocks and ",
+                  operands.output_keys.size(), " keys for ", num_layers, " weights");
+  auto const require_alike = [](std::string const& name, pmm::Placement const& planned,
+                                GcnLayerParameters<Sum> const& parameters) {
+    auto const& there = parameters.weight.placement();
+    ORTHANT_REQUIRE(planned == there, name, " needs ", planned.to_string(), "; there is ", there.to_string());
+  };
+  if (plan.projection) require_alike("input.weight", plan.projection->weight, parameters_->projection());
+  for (std::size_t l = 0; l < num_layers; ++l) {
+    require_alike(fmt::format("layer{}.weight", l), plan.layers[l].weight, parameters_->layer(l));
+    ORTHANT_REQUIRE(plan.layers[l].is_residual == operands.residual(l).exists(), "the residual of layer ", l);
+  }
+  if (plan.head) require_alike("head.weight", plan.head->weight, parameters_->head());
+}
+
+template<class T>
+void TypedGcnPasses<T>::reserve_scratch() {
+  auto const needed = scratch_of({grid_.shape(), grid_.coordinates(), sizeof(Sum)}, plan_, settings_);
+  static_cast<void>(scratch_.gradient.reserve(needed.gradient));
+  static_cast<void>(scratch_.residual_gradient.reserve(needed.residual_gradient));
+  static_cast<void>(scratch_.row_sums.reserve(needed.row_sums));
+  static_cast<void>(scratch_.middle.reserve(needed.middle));
+}
+
+template<class T>
+void TypedGcnPasses<T>::rebind(GcnOperands<Sum> operands) {
+  require_fitting(operands);
+  // They hold the memory that is about to grow.
+  projection_.reset();
+  layers_.clear();
+  activations_.clear();
+  head_.reset();
+  head_gradient_ = {};
+  plan_ = operands.plan;
+  auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
+  needed_rows_ = owned != nullptr ? owned->needed : nullptr;
+  input_.bind(std::move(operands.features), settings_.input_dropout());
+  reserve_scratch();
+  make_layers(operands);
+  keeps_first_aggregate_ = keeps_first_aggregate(plan_) && !input_.is_sparse();
+  has_first_aggregate_ = false;
+}
+
+template<class T>
+void TypedGcnPasses<T>::make_layers(GcnOperands<Sum> const& operands) {
+  GcnLayerOptions options{.has_bias = settings_.has_bias,
+                          .needs_input_gradient = settings_.trains_features,
+                          .overlaps = settings_.overlaps,
+                          .formats = settings_.formats()};
+  if (plan_.projection)
+    projection_.emplace(grid_, *plan_.projection, parameters_->projection(), options, scratch_, projected_,
+                        projection_weight_);
+  if (plan_.projection && settings_.trains_features) {
+    auto const& features = plan_.features();
+    if constexpr (std::is_same_v<T, Sum>)
+      feature_gradient_ = parameters_->features_gradient();
+    else
+      feature_gradient_ = {grid_, features,
+                           feature_gradient_numbers_.reserve(pmm::block_of(grid_, features).num_padded)};
+  }
+  layers_.reserve(plan_.layers.size());
+  activations_.reserve(plan_.layers.size());
+  for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
+    options.needs_input_gradient = needs_input_gradient(plan_, l);
+    options.is_activated = is_activated(plan_, l) && settings_.norm == Norm::none;
+    layers_.emplace_back(grid_, plan_.layers[l], operands.adjacency[l], parameters_->layer(l), options,
+                         scratch_, memory_[l]);
+    if (is_activated(plan_, l))
+      activations_.emplace_back(layers_[l], parameters_->layer(l), operands.output_keys[l],
+                                operands.residual(l), scratch_, activated_memory_[l]);
+  }
+  if (!plan_.head) return;
+  options.needs_input_gradient = true;
+  head_.emplace(grid_, *plan_.head, parameters_->head(), options, scratch_, logits_, head_weight_);
+  auto const& logits = plan_.head->output;
+  head_gradient_ =
+      pmm::DistMatrix<T>(grid_, logits, scratch_.middle.reserve(pmm::block_of(grid_, logits).num_padded));
+}
+
+/// In place of the logits where activations have 16 bits: a loss may write it there.
+template<class T>
+auto TypedGcnPasses<T>::logits_gradient() const -> pmm::DistMatrix<Sum> const& {
+  if constexpr (std::is_same_v<T, Sum>)
+    return rounded_logits_gradient();
+  else
+    return logits();
+}
+
+template<class T>
+auto TypedGcnPasses<T>::output_of_layer(std::size_t l) const -> pmm::DistMatrix<Sum> const& {
+  if constexpr (std::is_same_v<T, Sum>) {
+    return l < activations_.size() ? activations_[l].output() : logits();
+  } else {
+    ORTHANT_REQUIRE(l >= activations_.size(), "layer ", l, " holds its output in 16 bits");
+    return logits();
+  }
+}
+
+template<class T>
+Dropout TypedGcnPasses<T>::dropout_of(std::uint64_t step, std::uint32_t layer) const {
+  return {dropout_in_use_, runtime::RandomStream(settings_.seed, runtime::Purpose::dropout, step, layer)};
+}
+
+template<class T>
+void TypedGcnPasses<T>::forward_input(DefaultExec const& exec, runtime::PhaseTimes& phases) {
+  ScopedTimer const timer(grid_.world().instruments(), phases, "input");
+  auto dropout = dropout_of(step_in_use_, 0);
+  if (projection_) dropout.probability = 0;
+  input_.prepare(exec, dropout);
+  if (!projection_) return;
+  if (input_.is_sparse())
+    projection_->forward(exec, input_.sparse());
+  else
+    projection_->forward(exec, input_.dense());
+}
+
+template<class T>
+void TypedGcnPasses<T>::forward_layer(DefaultExec const& exec, std::size_t l) {
+  auto& layer = layers_[l];
+  if (l > 0 || projection_)
+    layer.forward(exec, hidden(l));
+  else if (input_.is_sparse())
+    layer.forward(exec, input_.sparse());
+  else if (has_first_aggregate_ && dropout_in_use_ == 0)
+    layer.forward_from_middle(exec);
+  else
+    layer.forward(exec, input_.dense());
+  // With dropout the aggregate is that of one step alone.
+  if (l == 0) has_first_aggregate_ = keeps_first_aggregate_ && dropout_in_use_ == 0;
+}
+
+template<class T>
+auto TypedGcnPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uint64_t step,
+                                runtime::PhaseTimes& phases) -> pmm::DistMatrix<Sum> const& {
+  auto& instruments = grid_.world().instruments();
+  dropout_in_use_ = pass == Pass::training ? settings_.dropout : 0.0;
+  step_in_use_ = step;
+  if (parameters_->are_in_one_array()) {
+    ScopedTimer const timer(instruments, phases, "parameters");
+    parameters_->gather(exec);
+  }
+  forward_input(exec, phases);
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    auto const is_residual = plan_.layers[l].is_residual;
+    if (is_residual) {
+      // Ahead of the products: F is there, and its way may be hidden behind them.
+      ScopedTimer const timer(instruments, phases, "residual");
+      activations_[l].start(exec, hidden(l));
+    }
+    {
+      ScopedTimer const timer(instruments, phases, "forward");
+      forward_layer(exec, l);
+    }
+    if (l < activations_.size()) {
+      ScopedTimer const timer(instruments, phases, "activation");
+      activations_[l].forward(exec, dropout_of(step, static_cast<std::uint32_t>(l) + 1));
+    }
+  }
+  if (head_) {
+    ScopedTimer const timer(instruments, phases, "forward");
+    head_->forward(exec, hidden(layers_.size()));
+  }
+  if (has_first_aggregate_ && settings_.dropout == 0)
+    input_.release(); // A^ F0 is all that layer 0 reads from now on
+  return logits();
+}
+
+template<class T>
+pmm::DistMatrix<T> const& TypedGcnPasses<T>::backward_layer(DefaultExec const& exec, std::size_t l) {
+  if (l > 0 || projection_) return layers_[l].backward(exec, hidden(l));
+  if (input_.is_sparse()) return layers_[l].backward(exec, input_.sparse());
+  return layers_[l].backward(exec, input_.dense());
+}
+
+/// From the gradient of what layer 0 reads.
+template<class T>
+void TypedGcnPasses<T>::backward_input(DefaultExec const& exec, pmm::DistMatrix<T> const& gradient) {
+  auto const& features_gradient = parameters_->features_gradient();
+  if (projection_) {
+    if (input_.is_sparse())
+      projection_->backward(exec, input_.sparse(), gradient, feature_gradient_);
+    else
+      projection_->backward(exec, input_.dense(), gradient, feature_gradient_);
+    if constexpr (!std::is_same_v<T, Sum>)
+      if (settings_.trains_features) copy_or_widen(exec, feature_gradient_, features_gradient);
+  } else if (settings_.trains_features) {
+    input_.backward(exec, dropout_of(step_in_use_, 0), gradient);
+    copy_or_widen(exec, gradient, features_gradient);
+  }
+}
+
+template<class T>
+void TypedGcnPasses<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& phases) {
+  auto& instruments = grid_.world().instruments();
+  if constexpr (!std::is_same_v<T, Sum>)
+    pmm::round_numbers(exec, logits_gradient().storage(), rounded_logits_gradient().storage());
+  if (head_) {
+    ScopedTimer const timer(instruments, phases, "backward");
+    head_->backward(exec, hidden(layers_.size()), head_gradient_, activations_.back().gradient());
+  }
+  for (auto l = layers_.size(); l-- > 0;) {
+    if (l < activations_.size()) {
+      ScopedTimer const timer(instruments, phases, "activation");
+      // dF' of this layer lies where the layer above left its dF.
+      activations_[l].backward(exec, dropout_in_use_);
+    }
+    ScopedTimer const timer(instruments, phases, "backward");
+    auto const* gradient = &backward_layer(exec, l);
+    if (l < activations_.size()) gradient = &activations_[l].finish_backward(exec, *gradient);
+    if (l == 0) backward_input(exec, *gradient);
+  }
+  if (parameters_->are_in_one_array()) {
+    ScopedTimer const timer(instruments, phases, "parameters");
+    parameters_->sum_gradients(exec);
+  }
+}
+
+template<class T>
+std::int64_t TypedGcnPasses<T>::first_layer_not_finite(DefaultExec const& exec) const {
+  auto const num_layers = static_cast<std::int64_t>(layers_.size());
+  auto const none = num_layers + 1;
+  auto first = head_ && !is_finite(exec, head_->output()) ? num_layers : none;
+  for (std::size_t l = layers_.size(); l-- > 0;)
+    if (!(plan_.layers[l].makes_logits ? is_finite(exec, layers_[l].logits())
+                                       : is_finite(exec, layers_[l].output())))
+      first = static_cast<std::int64_t>(l);
+  first = runtime::all_reduced(grid_.group(), first, runtime::Reduction::min);
+  return first == none ? -1 : first;
+}
+
+template<class T>
+std::vector<std::int64_t> TypedGcnPasses<T>::dead_layers(DefaultExec const& exec) const {
+  std::vector<std::int64_t> counts;
+  for (std::size_t l = 0; l < activations_.size(); ++l)
+    counts.push_back(count_positive(exec, layers_[l].output()));
+  runtime::all_reduce(runtime::host, grid_.group(), std::span(counts));
+  std::vector<std::int64_t> dead;
+  for (std::size_t l = 0; l < counts.size(); ++l)
+    if (counts[l] == 0) dead.push_back(static_cast<std::int64_t>(l));
+  return dead;
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template std::unique_ptr<GcnPasses<T>> make_gcn_passes(pmm::ProcessGrid const&, GcnSettings const&,        \
+                                                         std::shared_ptr<GcnParameters<T>>);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::models

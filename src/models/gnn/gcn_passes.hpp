@@ -1,0 +1,119 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Forward and backward passes of a Gcn (gcn.hpp): its layers, their memory, and what they are bound to. Numbers of
+// activations and their gradients are of type T; parameters, logits and sums are of type runtime::SumOf<T>.
+
+#include "models/core/network.hpp"
+#include "models/gnn/gcn_activation.hpp"
+#include "models/gnn/gcn_linear.hpp"
+#include "models/gnn/gcn_operands.hpp"
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace orthant::models {
+
+/// Lists the arrays of a network on one graph or batch, without its parameters and operands.
+void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+                         std::optional<std::int64_t> num_feature_nonzeros);
+
+/// What Gcn<T> says of its functions holds here. T: the scalar of training.
+template<class T>
+class GcnPasses {
+ public:
+  virtual ~GcnPasses() = default;
+  virtual void rebind(GcnOperands<T> operands) = 0;
+  virtual pmm::DistMatrix<T> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,
+                                            runtime::PhaseTimes& phases) = 0;
+  virtual void backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) = 0;
+  [[nodiscard]] virtual pmm::DistMatrix<T> const& logits() const = 0;
+  [[nodiscard]] virtual pmm::DistMatrix<T> const& logits_gradient() const = 0;
+  [[nodiscard]] virtual pmm::DistMatrix<T> const& output_of_layer(std::size_t l) const = 0;
+  [[nodiscard]] virtual std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const = 0;
+  [[nodiscard]] virtual std::vector<std::int64_t> dead_layers(runtime::DefaultExec const& exec) const = 0;
+  [[nodiscard]] virtual GcnPlan const& plan() const = 0;
+  [[nodiscard]] virtual std::shared_ptr<pmm::NeededRows const> const& needed_rows() const = 0;
+};
+
+/// With activations in settings.operand_format. Throws Error if this has 16 bits and T is not float.
+template<class T>
+[[nodiscard]] std::unique_ptr<GcnPasses<T>> make_gcn_passes(pmm::ProcessGrid const& grid,
+                                                            GcnSettings const& settings,
+                                                            std::shared_ptr<GcnParameters<T>> parameters);
+
+/// T: of the numbers of activations.
+template<class T>
+class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
+ public:
+  using Sum = runtime::SumOf<T>;
+
+  TypedGcnPasses(pmm::ProcessGrid const& grid, GcnSettings const& settings,
+                 std::shared_ptr<GcnParameters<Sum>> parameters);
+
+  void rebind(GcnOperands<Sum> operands) override;
+  pmm::DistMatrix<Sum> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,
+                                      runtime::PhaseTimes& phases) override;
+  void backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) override;
+  [[nodiscard]] pmm::DistMatrix<Sum> const& logits() const override {
+    return head_ ? head_->output() : layers_.back().logits();
+  }
+  [[nodiscard]] pmm::DistMatrix<Sum> const& logits_gradient() const override;
+  [[nodiscard]] pmm::DistMatrix<Sum> const& output_of_layer(std::size_t l) const override;
+  [[nodiscard]] std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const override;
+  [[nodiscard]] std::vector<std::int64_t> dead_layers(runtime::DefaultExec const& exec) const override;
+  [[nodiscard]] GcnPlan const& plan() const override { return plan_; }
+  [[nodiscard]] std::shared_ptr<pmm::NeededRows const> const& needed_rows() const override {
+    return needed_rows_;
+  }
+
+ private:
+  [[nodiscard]] Dropout dropout_of(std::uint64_t step, std::uint32_t layer) const;
+  void require_fitting(GcnOperands<Sum> const& operands) const;
+  void reserve_scratch();
+  void make_layers(GcnOperands<Sum> const& operands);
+  /// Where the backward pass reads the gradient of the logits.
+  [[nodiscard]] pmm::DistMatrix<T> const& rounded_logits_gradient() const {
+    return head_ ? head_gradient_ : layers_.back().output_gradient();
+  }
+  void forward_input(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases);
+  void forward_layer(runtime::DefaultExec const& exec, std::size_t l);
+  pmm::DistMatrix<T> const& backward_layer(runtime::DefaultExec const& exec, std::size_t l);
+  void backward_input(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient);
+  /// F_l, from the projection or from layer l - 1.
+  [[nodiscard]] pmm::DistMatrix<T> const& hidden(std::size_t l) const {
+    return l > 0 ? activations_[l - 1].output() : projection_->output();
+  }
+
+  pmm::ProcessGrid const& grid_;
+  GcnSettings settings_;
+  std::shared_ptr<GcnParameters<Sum>> parameters_;
+  GcnPlan plan_;
+  std::shared_ptr<pmm::NeededRows const> needed_rows_;
+  GcnInput<T> input_;
+
+  // Memory, and what lies in it.
+  GcnScratch<T> scratch_;
+  std::vector<GcnLayerMemory<T>> memory_;                // [layers]
+  std::vector<GcnActivationMemory<T>> activated_memory_; // [layers]
+  GrowingVector<T> projected_{"orthant::models::projected"};
+  GrowingVector<Sum> logits_{"orthant::models::logits"}; // of a head
+  GrowingVector<T> projection_weight_{"orthant::models::rounded_weight"};
+  GrowingVector<T> head_weight_{"orthant::models::rounded_weight"};
+  GrowingVector<T> feature_gradient_numbers_{"orthant::models::rounded_feature_gradient"};
+  std::optional<GcnLinear<T>> projection_;
+  std::vector<GcnLayer<T>> layers_;
+  std::vector<GcnActivation<T>> activations_; // of layers whose output is not the logits
+  std::optional<GcnLinear<T, Sum>> head_;
+  pmm::DistMatrix<T>
+      feature_gradient_; // of features that are trained and projected; the parameter's, or of 16 bits
+  pmm::DistMatrix<T> head_gradient_; // in scratch_.middle: dF_L goes to scratch_.gradient
+
+  double dropout_in_use_ = 0; // of the last forward pass
+  std::uint64_t step_in_use_ = 0;
+  bool keeps_first_aggregate_ = false; // A^ F0 is the same in every pass on these operands
+  bool has_first_aggregate_ = false;
+};
+
+} // namespace orthant::models
