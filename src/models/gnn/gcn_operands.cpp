@@ -38,21 +38,23 @@ void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan
 
 void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                    GcnSettings const& settings, GcnEpochTraits const& traits) {
-  plan_input_features(step, facts, plan.features(), settings.feature_norm, traits.num_feature_nonzeros(plan),
-                      traits.keeps_first_aggregate, settings.operand_format);
   plan_adjacency(step, facts, plan, traits);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
     if (has_output_keys(plan, settings, l)) plan_block_keys(step, layer.output);
     plan_residual_arrays(step, layer, traits);
   }
+  plan_input_features(step, facts, plan.features(), settings.feature_norm, traits.num_feature_nonzeros(plan),
+                      traits.keeps_first_aggregate, settings.operand_format);
 }
 
 template<class T>
 GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                         GcnPlan const& plan, GcnSettings const& settings) {
-  auto features = read_input_features<T>(grid, store, plan.features(), settings.feature_norm);
-  return make_full_graph_operands<T>(grid, store, plan, settings, std::move(features), std::nullopt);
+  // Features last: if they are rounded, they are there only until they are bound.
+  auto operands = make_full_graph_operands<T>(grid, store, plan, settings, InputFeatures<T>{}, std::nullopt);
+  operands.features = read_input_features<T>(grid, store, plan.features(), settings.feature_norm);
+  return operands;
 }
 
 template<class T>

@@ -190,7 +190,7 @@ Vector<Result> Aggregate<T>::slab_of(DefaultExec const& exec, Vector<T> const& o
     auto const free = s.sum.in_chunks ? Slot::left : Slot::result; // what was summed
     auto const rounded = s.to.must_exchange ? workspace_->template lend_as<Result>(free, num_in_slab)
                                             : part_of(to, {0, num_in_slab});
-    round_numbers(exec, sum, rounded);
+    round_or_overflow(exec, "orthant::pmm::round_numbers", sum, rounded);
     return rounded;
   }
 }

@@ -11,22 +11,32 @@
 namespace orthant::pmm {
 namespace {
 
+/// overflow := true if a finite number becomes infinite; may be null.
 template<class Number>
-void round_on_host(runtime::DefaultExec const& exec, float const* from, Number* to, std::int64_t count) {
-  auto const kernel = [] {
-    auto const& kernels = host_rows::best_row_kernels<float>();
-    if constexpr (std::is_same_v<Number, runtime::Bf16Number>)
-      return kernels.round_to_bf16;
-    else
-      return kernels.round_to_fp16;
-  }();
-  std::atomic<bool> has_overflowed = false;
-  auto* const overflow = &has_overflowed;
-  for_each_part(exec, "orthant::pmm::round_numbers", count, [=](std::int64_t begin, std::int64_t end) {
-    if (kernel(from, to, begin, end)) *overflow = true;
-  });
-  runtime::compat::fence(exec, "orthant::pmm::round_numbers/whether all numbers fit");
-  ORTHANT_REQUIRE(!has_overflowed, "an operand does not fit fp16 (largest 65504); use bf16 or fp32");
+void round_array(runtime::DefaultExec const& exec, char const* label, runtime::Vector<float> const& from,
+                 runtime::Vector<Number> const& to, std::atomic<bool>* overflow) {
+  auto const count = static_cast<std::int64_t>(to.extent(0));
+  ORTHANT_REQUIRE(from.extent(0) >= to.extent(0), from.extent(0), " numbers for ", count);
+  if constexpr (runs_on_host) {
+    auto const kernel = [] {
+      auto const& kernels = host_rows::best_row_kernels<float>();
+      if constexpr (std::is_same_v<Number, runtime::Bf16Number>)
+        return kernels.round_to_bf16;
+      else
+        return kernels.round_to_fp16;
+    }();
+    auto const* const source = from.data();
+    auto* const target = to.data();
+    for_each_part(exec, label, count, [=](std::int64_t begin, std::int64_t end) {
+      if (kernel(source, target, begin, end) && overflow != nullptr) *overflow = true;
+    });
+  } else {
+    Kokkos::parallel_for(
+        label, Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec, 0, count),
+        KOKKOS_LAMBDA(std::int64_t i) {
+          to(static_cast<std::size_t>(i)) = Number(from(static_cast<std::size_t>(i)));
+        });
+  }
 }
 
 } // namespace
@@ -34,18 +44,18 @@ void round_on_host(runtime::DefaultExec const& exec, float const* from, Number* 
 template<class Number>
 void round_numbers(runtime::DefaultExec const& exec, runtime::Vector<float> const& from,
                    runtime::Vector<Number> const& to) {
-  auto const count = static_cast<std::int64_t>(to.extent(0));
-  ORTHANT_REQUIRE(from.extent(0) >= to.extent(0), from.extent(0), " numbers for ", count);
+  std::atomic<bool> has_overflowed = false;
+  round_array(exec, "orthant::pmm::round_numbers", from, to, &has_overflowed);
   if constexpr (runs_on_host) {
-    round_on_host(exec, from.data(), to.data(), count);
-  } else {
-    Kokkos::parallel_for(
-        "orthant::pmm::round_numbers",
-        Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec, 0, count),
-        KOKKOS_LAMBDA(std::int64_t i) {
-          to(static_cast<std::size_t>(i)) = Number(from(static_cast<std::size_t>(i)));
-        });
+    runtime::compat::fence(exec, "orthant::pmm::round_numbers/whether all numbers fit");
+    ORTHANT_REQUIRE(!has_overflowed, "an operand does not fit fp16 (largest 65504); use bf16 or fp32");
   }
+}
+
+template<class Number>
+void round_or_overflow(runtime::DefaultExec const& exec, char const* label,
+                       runtime::Vector<float> const& from, runtime::Vector<Number> const& to) {
+  round_array(exec, label, from, to, nullptr);
 }
 
 template<class Number>
@@ -62,6 +72,10 @@ void widen_numbers(runtime::DefaultExec const& exec, runtime::Vector<Number> con
   });
 }
 
+template void round_or_overflow(runtime::DefaultExec const&, char const*, runtime::Vector<float> const&,
+                                runtime::Vector<runtime::Bf16Number> const&);
+template void round_or_overflow(runtime::DefaultExec const&, char const*, runtime::Vector<float> const&,
+                                runtime::Vector<runtime::Fp16Number> const&);
 template void widen_numbers(runtime::DefaultExec const&, runtime::Vector<runtime::Bf16Number> const&,
                             runtime::Vector<float> const&);
 template void widen_numbers(runtime::DefaultExec const&, runtime::Vector<runtime::Fp16Number> const&,

@@ -15,6 +15,12 @@ template<class Number>
 void round_numbers(runtime::DefaultExec const& exec, runtime::Vector<float> const& from,
                    runtime::Vector<Number> const& to);
 
+/// The same, but a finite number that does not fit fp16 becomes infinite, as in results of products. Waits for nothing.
+/// `label`: of the kernel.
+template<class Number>
+void round_or_overflow(runtime::DefaultExec const& exec, char const* label,
+                       runtime::Vector<float> const& from, runtime::Vector<Number> const& to);
+
 /// to[i] := from[i], which loses nothing. As long, host only (Error). Enqueues on exec; complete on return.
 template<class Number>
 void widen_numbers(runtime::DefaultExec const& exec, runtime::Vector<Number> const& from,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/product/block_io.hpp"
 
+#include "pmm/kernels/rounding.hpp"
 #include "pmm/matrix/messages.hpp"
 
 #include <algorithm>
@@ -172,7 +173,10 @@ auto BlockWriter<T>::sums(DistMatrix<T> const& result) const -> Vector<Sum> {
 
 template<class T>
 void BlockWriter<T>::write_sums(DefaultExec const& exec, DistMatrix<T> const& result) const {
-  Kokkos::parallel_for("orthant::pmm::BlockWriter/write_sums",
+  constexpr auto label = "orthant::pmm::BlockWriter/write_sums";
+  if constexpr (runtime::is_16_bit<T>)
+    if (update_ == Update::assign) return round_or_overflow(exec, label, sums(result), result.storage());
+  Kokkos::parallel_for(label,
                        Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, write_.block.num_padded),
                        WriteSums<T>{sums(result).data(), result.storage().data(), update_ == Update::add});
 }

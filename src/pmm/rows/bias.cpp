@@ -3,6 +3,7 @@
 
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/long_sums.hpp"
+#include "pmm/kernels/row_kernels_host.hpp"
 #include "pmm/rows/bias_kernels.hpp"
 
 namespace orthant::pmm {
@@ -67,15 +68,23 @@ void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<SumOf<
   require_fits(z, bias);
   auto const local = z.local();
   z.grid().passes().add({"add_bias", array_bytes(local, bias.local()), array_bytes(local)});
-  if constexpr (runs_on_host)
+  constexpr auto label = "orthant::pmm::add_bias";
+  if constexpr (runs_on_host && runtime::is_16_bit<T>) {
+    host_rows::HostActivation<T> const task{.num_columns = static_cast<std::int64_t>(local.extent(1)),
+                                            .from = local.data(),
+                                            .to = local.data(),
+                                            .bias = bias.local().data()};
+    auto const kernel = host_rows::best_row_kernels<T>().activate;
+    for_each_part(exec, label, z.block().stored_rows.size(),
+                  [=](std::int64_t begin, std::int64_t end) { kernel(task, begin, end); });
+  } else if constexpr (runs_on_host)
     Kokkos::parallel_for(
-        "orthant::pmm::add_bias",
-        Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, z.block().stored_rows.size()),
+        label, Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, z.block().stored_rows.size()),
         AddBias<T>{local, bias.local()});
   else if constexpr (runtime::is_16_bit<T>)
     require_host();
   else
-    for_each_pack(exec, "orthant::pmm::add_bias", static_cast<std::int64_t>(local.size()),
+    for_each_pack(exec, label, static_cast<std::int64_t>(local.size()),
                   AddBiasToPack<T>(local, bias.local()));
 }
 
