@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <set>
+#include <system_error>
 
 namespace orthant::graph {
 
@@ -53,10 +54,11 @@ void add_unused(fs::path const& folder, fs::path const& root, Paths const& used,
     for (auto parent = path.parent_path(); parent != parent.root_path() && !parent.empty();
          parent = parent.parent_path())
       on_the_way.insert(parent);
-  for (auto const& name : runtime::folder_entries(folder)) {
+  std::error_code ignored; // a folder that may not be listed has no entries to name
+  for (auto const& name : runtime::folder_entries(folder, ignored)) {
     auto const path = folder / name;
     if (name.starts_with('.') || on_the_way.contains(path)) continue;
-    unused.push_back(path.lexically_relative(root).string() + (fs::is_directory(path) ? "/" : ""));
+    unused.push_back(path.lexically_relative(root).string() + (fs::is_directory(path, ignored) ? "/" : ""));
   }
 }
 
