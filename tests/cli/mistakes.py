@@ -119,6 +119,7 @@ MISTAKES = [
     (["train", "--dataset", "karate", "--layers", "1", "--hidden", "64"], r"--hidden is the width of hidden layers, and --layers 1 has none"),
     (["train", "--dataset", "karate", "--layers", "1", "--norm", "rms"], r"--norm normalises hidden layers, and --layers 1 has none"),
     (["train", "--dataset", "karate", "--schedule", "pmm3d", "--gather", "all"], r"--gather says which rows move in --schedule rows"),
+    (["partition", "--input", "none", "-o", "none.h5", "--split", "a", "--random-split", "0.5,0.2,0.3"], r"--split a names a split of the input, and --random"),
     (["train", "--dataset", "karate", "--log-every", "0"], r"--log-every: is 0, but must be at least 1"),
 ]
 

@@ -60,6 +60,10 @@ graph::Input input_of(PartitionOptions const& options) {
   input.random_features = options.random_features;
   input.random_labels = options.random_labels;
   if (!options.random_split.empty()) {
+    if (!options.split.empty())
+      runtime::throw_user(
+          "--split {} names a split of the input, and --random-split makes one up: leave one of them out",
+          options.split);
     if (options.random_split.size() != 3)
       runtime::throw_user("--random-split takes three fractions, train,valid,test: it got {}",
                           options.random_split.size());
