@@ -4,9 +4,9 @@
 // arrays are rounded as single numbers are, and the error of a product is within its bound.
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/rounding.hpp"
-#include "pmm/kernels/row_kernels_host.hpp"
 #include "pmm/spmm/local_spmm.hpp"
 #include "pmm/spmm/local_spmm_host.hpp"
+#include "runtime/numbers/number16_arrays.hpp"
 #include "support/dist_checks.hpp"
 
 #include <bit>
@@ -126,18 +126,19 @@ TYPED_TEST(RoundedOperands, ArraysAreRoundedAsNumbersAre) {
   auto const found = host_copy(to);
   for (std::size_t i = 0; i < values.size(); ++i)
     ASSERT_EQ(found(i).bits, Number(values[i]).bits) << values[i];
-  for (auto const& kernels : host_rows::supported_row_kernels<float>()) {
+  for (auto const& arrays : runtime::supported_number16_arrays<Number>()) {
     std::vector<Number> rounded(values.size());
-    auto const count = std::ssize(values);
-    auto const overflows = [&] {
-      if constexpr (std::is_same_v<Number, Bf16Number>)
-        return kernels.round_to_bf16(values.data(), rounded.data(), 0, count);
-      else
-        return kernels.round_to_fp16(values.data(), rounded.data(), 0, count);
-    }();
-    EXPECT_FALSE(overflows);
-    for (std::size_t i = 0; i < values.size(); ++i)
+    std::vector<float> widened(values.size()), sums(values.size(), 1.0F);
+
+    EXPECT_TRUE(arrays.narrow(values.data(), rounded.data(), values.size()));
+    arrays.widen(rounded.data(), widened.data(), values.size());
+    arrays.add(rounded.data(), sums.data(), values.size());
+
+    for (std::size_t i = 0; i < values.size(); ++i) {
       ASSERT_EQ(rounded[i].bits, Number(values[i]).bits) << values[i];
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(widened[i]), std::bit_cast<std::uint32_t>(float(rounded[i])));
+      ASSERT_EQ(sums[i], 1.0F + float(rounded[i])) << values[i];
+    }
   }
 }
 

@@ -2,8 +2,8 @@
 #include "pmm/kernels/rounding.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
-#include "pmm/kernels/row_kernels_host.hpp"
 #include "runtime/error.hpp"
+#include "runtime/numbers/number16_arrays.hpp"
 
 #include <atomic>
 #include <type_traits>
@@ -18,17 +18,12 @@ void round_array(runtime::DefaultExec const& exec, char const* label, runtime::V
   auto const count = static_cast<std::int64_t>(to.extent(0));
   ORTHANT_REQUIRE(from.extent(0) >= to.extent(0), from.extent(0), " numbers for ", count);
   if constexpr (runs_on_host) {
-    auto const kernel = [] {
-      auto const& kernels = host_rows::best_row_kernels<float>();
-      if constexpr (std::is_same_v<Number, runtime::Bf16Number>)
-        return kernels.round_to_bf16;
-      else
-        return kernels.round_to_fp16;
-    }();
+    auto const narrow = runtime::best_number16_arrays<Number>().narrow;
     auto const* const source = from.data();
     auto* const target = to.data();
     for_each_part(exec, label, count, [=](std::int64_t begin, std::int64_t end) {
-      if (kernel(source, target, begin, end) && overflow != nullptr) *overflow = true;
+      auto const fits = narrow(source + begin, target + begin, static_cast<std::size_t>(end - begin));
+      if (!fits && overflow != nullptr) *overflow = true;
     });
   } else {
     Kokkos::parallel_for(

@@ -128,9 +128,6 @@ struct HostRowKernels {
   void (*sum_exponentials)(Softmax const&, std::int64_t begin, std::int64_t end);
   /// gradient(i, j) := scale (gradient(i, j) / packed(i, 0) - [j = y_i]), 0 in rows that do not count.
   void (*finish_gradient)(Softmax const&, std::int64_t begin, std::int64_t end);
-  /// to[i] := from[i] rounded, for i in [begin, end). True if a finite number has become infinite.
-  bool (*round_to_bf16)(float const* from, runtime::Bf16Number* to, std::int64_t begin, std::int64_t end);
-  bool (*round_to_fp16)(float const* from, runtime::Fp16Number* to, std::int64_t begin, std::int64_t end);
 };
 
 template<class T>

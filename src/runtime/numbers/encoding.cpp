@@ -2,6 +2,7 @@
 #include "runtime/numbers/encoding.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/numbers/number16_arrays.hpp"
 
 #include <algorithm>
 #include <array>
@@ -43,33 +44,31 @@ class NativeEncoding final : public Encoding {
 template<class Format>
 class NumberEncoding final : public Encoding {
  public:
-  using Encoded = typename Format::Encoded;
+  using Number = Number16<Format>;
 
   std::int64_t encoded_bytes(std::int64_t count, std::int64_t) const override {
-    return count * static_cast<std::int64_t>(sizeof(Encoded));
+    return count * static_cast<std::int64_t>(sizeof(Number));
   }
   std::int64_t block_length() const override { return 1; }
   void encode(std::span<float const> values, std::span<std::byte> encoded) const override {
     require_fit(*this, values.size(), encoded.size());
-    auto* const into = reinterpret_cast<Encoded*>(encoded.data());
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      into[i] = Format::encode(values[i]);
-      ORTHANT_REQUIRE(!Format::has_overflowed(values[i], into[i]), "the value ", values[i],
+    auto* const into = reinterpret_cast<Number*>(encoded.data());
+    if (arrays().narrow(values.data(), into, values.size())) return;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ORTHANT_REQUIRE(!Format::has_overflowed(values[i], into[i].bits), "the value ", values[i],
                       " does not fit the fp16 wire (largest 65504); use bf16 or the native wire");
-    }
   }
   void decode(std::span<std::byte const> encoded, std::span<float> values) const override {
     require_fit(*this, values.size(), encoded.size());
-    auto const* const from = reinterpret_cast<Encoded const*>(encoded.data());
-    for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = Format::decode(from[i]);
+    arrays().widen(reinterpret_cast<Number const*>(encoded.data()), values.data(), values.size());
   }
   void decode_and_add(std::span<std::byte const> encoded, std::span<float> sums) const override {
     require_fit(*this, sums.size(), encoded.size());
-    auto const* const addends = reinterpret_cast<Encoded const*>(encoded.data());
-    for (std::size_t i = 0; i < sums.size(); ++i)
-      sums[i] += Format::decode(addends[i]);
+    arrays().add(reinterpret_cast<Number const*>(encoded.data()), sums.data(), sums.size());
   }
+
+ private:
+  static Number16Arrays<Number> const& arrays() { return best_number16_arrays<Number>(); }
 };
 
 } // namespace
