@@ -61,7 +61,7 @@ MISTAKES = [
     (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "8", "--trainable-features"],
      r"--trainable-features trains every vertex"),
     (["train", "--sampler", "cluster"], r"'cluster' is none of uniform, degree, clusters; did you mean 'clusters'"),
-    (["train", "--batch-edges", "scale"], r"'scale' is none of rescale, renormalize"),
+    (["train", "--batch-edges", "scale"], r"'scale' is none of auto, rescale, renormalize"),
     (["train", "--batch", "eight"], r"--batch: needs a whole number, not 'eight', or auto"),
     (["train", "--dataset", "karate", "--sampler", "degree"], r"--sampler is for mini-batches: give --mode minibatch, or leave it out"),
     (["train", "--dataset", "karate", "--batch-edges", "renormalize"], r"--batch-edges is for mini-batches"),

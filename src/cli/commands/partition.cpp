@@ -212,6 +212,8 @@ int run(PartitionOptions const& options, Context& context) {
   auto const begin = MPI_Wtime();
   graph::InputFiles files;
   auto const source = graph::open_graph(world, input_of(options), &files);
+  if (auto const n = source->facts().num_vertices; options.clusters > n)
+    runtime::throw_user("--clusters {}: the graph has only {} vertices", options.clusters, n);
   auto const estimate = graph::estimate_partition(world, *source, how.permutation);
   if (!options.force_memory)
     runtime::require_memory(world, "partition", estimate.memory_bytes / world.size());

@@ -98,7 +98,7 @@ models::Identity identity_of(TrainOptions const& o, nlohmann::ordered_json const
     for (auto const& [name, value] :
          {std::pair(std::string("--batch"), fmt::format("{}", batch_size_of(o, grid, facts))),
           std::pair(std::string("--sampler"), o.sampler),
-          std::pair(std::string("--batch-edges"), o.batch_edges),
+          std::pair(std::string("--batch-edges"), batch_edges_of(o)),
           std::pair(std::string("number of batches per step (data groups x --accumulate)"),
                     fmt::format("{}", num_batches)),
           std::pair(std::string("--batch-train-fraction"), fmt::format("{}", o.batch_train_fraction))})

@@ -22,16 +22,17 @@
 namespace orthant::cli {
 namespace {
 
-/// A batch of --batch auto is one part of so many of the graph.
-constexpr std::int64_t auto_parts = 4;
-/// Below so many neighbours that a vertex keeps, batches learn less than the full graph does: see README.
-constexpr double least_kept_neighbours = 4;
+/// A batch of --batch auto is one part of so many of the graph, and below so many neighbors that a vertex keeps
+/// batches learn less than the full graph does: tests/bench/results/2026-11-22-samplers.md.
+constexpr std::int64_t auto_parts = 2;
+constexpr std::int64_t auto_parts_of_clusters = 4;
+constexpr double least_kept_neighbours = 5;
 
 models::MiniBatchSettings batches_of(TrainOptions const& o, pmm::ProcessGrid const& grid,
                                      graph::StoreFacts const& facts) {
   models::MiniBatchSettings settings;
   settings.kind = models::parse_sampler(o.sampler);
-  settings.edges = models::parse_batch_edges(o.batch_edges);
+  settings.edges = models::parse_batch_edges(batch_edges_of(o));
   settings.batch_size = batch_size_of(o, grid, facts);
   settings.num_accumulated = o.accumulate;
   if (o.batch_train_fraction > 0) settings.train_fraction = o.batch_train_fraction;
@@ -136,10 +137,16 @@ int train(TrainOptions const& options, Context& context) {
 
 } // namespace
 
+std::string batch_edges_of(TrainOptions const& options) {
+  if (options.batch_edges != "auto") return options.batch_edges;
+  return options.sampler == "clusters" ? "renormalize" : "rescale";
+}
+
 std::int64_t batch_size_of(TrainOptions const& options, pmm::ProcessGrid const& grid,
                            graph::StoreFacts const& facts) {
   if (options.batch != "auto") return parse_count("--batch", options.batch, graph::most_vertices);
-  auto const num_parts = std::max<std::int64_t>(auto_parts, grid.size(pmm::Axis::data));
+  auto const wanted = options.sampler == "clusters" ? auto_parts_of_clusters : auto_parts;
+  auto const num_parts = std::max<std::int64_t>(wanted, grid.size(pmm::Axis::data));
   return std::max<std::int64_t>(2, sampling::divided_up(facts.num_vertices, num_parts));
 }
 

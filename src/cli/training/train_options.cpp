@@ -66,19 +66,20 @@ void add_rate_schedule(Command& command, TrainOptions& o) {
 
 void add_mini_batch(Command& command, TrainOptions& o) {
   command.begin_group("Mini-batch");
-  command.number_or_auto("--batch", o.batch,
-                         "Vertices for each group and batch; auto: a quarter of the graph's",
-                         whole_number(1, graph::most_vertices));
+  command.number_or_auto(
+      "--batch", o.batch,
+      "Vertices for each group and batch; auto: half of the graph's, of clusters a quarter",
+      whole_number(1, graph::most_vertices));
   command.option("--sampler", o.sampler,
                  "Which vertices are in a batch: uniform; degree (with probability by degree, corrected "
                  "for); or clusters "
                  "(whole clusters of partition --clusters, drawn at random, which keep most of their edges)",
                  one_of({"uniform", "degree", "clusters"}));
   command.option("--batch-edges", o.batch_edges,
-                 "Edges of a batch: rescale (A^ is right on average over batches), or renormalize by the "
+                 "Edges of a batch: rescale (A^ is right on average over batches), renormalize by the "
                  "degrees within the "
-                 "batch, as PyG does (biased, but less noisy)",
-                 one_of({"rescale", "renormalize"}));
+                 "batch, as PyG does (biased, but less noisy), or auto (renormalize clusters, else rescale)",
+                 one_of({"auto", "rescale", "renormalize"}));
   command.option("--accumulate", o.accumulate, "Batches a step", whole_number(1));
   command.option("--batch-train-fraction", o.batch_train_fraction,
                  "Share of training vertices in a batch; 0 leaves it to chance", in_range(0, 1));

@@ -51,7 +51,7 @@ struct TrainOptions {
   // mini-batch
   std::string batch = "auto"; // or vertices
   std::string sampler = "uniform";
-  std::string batch_edges = "rescale";
+  std::string batch_edges = "auto";
   std::int64_t accumulate = 1;
   double batch_train_fraction = 0; // 0: as many training vertices as a batch has by chance
   std::int64_t finish_full = 0;

@@ -49,7 +49,7 @@ class Network {
     return -1;
   }
   /// The hidden layers whose output, as the last pass left it, is positive nowhere: after ReLU nothing passes
-  /// them, forward or backward. Collective over the group.
+  /// them, forward or backward. Collective over the world.
   [[nodiscard]] virtual std::vector<std::int64_t> dead_layers(runtime::DefaultExec const& /*exec*/) const {
     return {};
   }

@@ -355,7 +355,7 @@ std::vector<std::int64_t> TypedGcnPasses<T>::dead_layers(DefaultExec const& exec
   std::vector<std::int64_t> counts;
   for (std::size_t l = 0; l < activations_.size(); ++l)
     counts.push_back(count_positive(exec, layers_[l].output()));
-  runtime::all_reduce(runtime::host, grid_.group(), std::span(counts));
+  runtime::all_reduce(runtime::host, grid_.world(), std::span(counts)); // no part of what a step sends
   std::vector<std::int64_t> dead;
   for (std::size_t l = 0; l < counts.size(); ++l)
     if (counts[l] == 0) dead.push_back(static_cast<std::int64_t>(l));

@@ -54,7 +54,7 @@ class Trainer {
   /// Loss and accuracy of the network on what it is bound to, without dropout. Collective over the grid's
   /// group.
   [[nodiscard]] Scores evaluate();
-  /// Of the last evaluation: Network::dead_layers(). Collective over the grid's group.
+  /// Of the last evaluation: Network::dead_layers(). Collective over the grid's world.
   [[nodiscard]] std::vector<std::int64_t> dead_layers();
 
   /// One epoch of run(), from the step where the progress is, which goes along. Loss of all its steps, norms
