@@ -25,7 +25,7 @@ namespace {
 /// A batch of --batch auto is one part of so many of the graph, and below so many neighbors that a vertex keeps
 /// batches learn less than the full graph does: tests/bench/results/2026-11-22-samplers.md.
 constexpr std::int64_t auto_parts = 2;
-constexpr std::int64_t auto_parts_of_clusters = 4;
+constexpr std::int64_t auto_parts_of_clusters = 16;
 constexpr double least_kept_neighbours = 5;
 
 models::MiniBatchSettings batches_of(TrainOptions const& o, pmm::ProcessGrid const& grid,
@@ -145,7 +145,8 @@ std::string batch_edges_of(TrainOptions const& options) {
 std::int64_t batch_size_of(TrainOptions const& options, pmm::ProcessGrid const& grid,
                            graph::StoreFacts const& facts) {
   if (options.batch != "auto") return parse_count("--batch", options.batch, graph::most_vertices);
-  auto const wanted = options.sampler == "clusters" ? auto_parts_of_clusters : auto_parts;
+  auto const wanted =
+      options.sampler == "clusters" ? std::min(auto_parts_of_clusters, facts.num_clusters) : auto_parts;
   auto const num_parts = std::max<std::int64_t>(wanted, grid.size(pmm::Axis::data));
   return std::max<std::int64_t>(2, sampling::divided_up(facts.num_vertices, num_parts));
 }

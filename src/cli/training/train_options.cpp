@@ -66,10 +66,9 @@ void add_rate_schedule(Command& command, TrainOptions& o) {
 
 void add_mini_batch(Command& command, TrainOptions& o) {
   command.begin_group("Mini-batch");
-  command.number_or_auto(
-      "--batch", o.batch,
-      "Vertices for each group and batch; auto: half of the graph's, of clusters a quarter",
-      whole_number(1, graph::most_vertices));
+  command.number_or_auto("--batch", o.batch,
+                         "Vertices for each group and batch; auto: half of the graph's, of clusters a 16th",
+                         whole_number(1, graph::most_vertices));
   command.option("--sampler", o.sampler,
                  "Which vertices are in a batch: uniform; degree (with probability by degree, corrected "
                  "for); or clusters "
