@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampling/key_table.hpp"
 
-#include "graph/partition/radix_sort.hpp"
+#include "graph/radix_sort.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>

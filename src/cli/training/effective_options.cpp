@@ -17,7 +17,8 @@ struct Idle {
 std::vector<Idle> idle_options(TrainOptions const& o) {
   std::vector<Idle> idle;
   if (o.mode == "full")
-    for (auto const* const option : {"batch", "accumulate", "batch-train-fraction", "finish-full"})
+    for (auto const* const option :
+         {"batch", "sampler", "batch-edges", "accumulate", "batch-train-fraction", "finish-full"})
       idle.push_back({option, "is for mini-batches: give --mode minibatch, or leave it out"});
   auto const has_hidden = o.layers > 1 || o.head || o.input_projection;
   if (!has_hidden)
@@ -45,6 +46,8 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   if (option == "device-graph") return value == "off";
   if (option == "norm") return value == "none";
   if (option == "residual") return value == false;
+  if (option == "sampler") return value == "uniform";
+  if (option == "batch" || option == "batch-edges") return value == "auto";
   if (option == "gather")
     return value == "auto" || value == "needed"; // the latter is refused where it is read
   if (option == "finish-full" || option == "batch-train-fraction") return value == 0;

@@ -153,9 +153,6 @@ pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks) {
 }
 
 int train_full(TrainOptions const& options, Context& context) {
-  for (auto const* const option : {"sampler", "batch-edges"})
-    if (context.run_record.at("sources").at(option) == "flag")
-      runtime::throw_user("--{} is for mini-batches: give --mode minibatch, or leave it out", option);
   require_fitting_types(options);
   require_prunable(options);
   choose_gemm_math(options.gemm_math, options.compute_dtype);

@@ -13,7 +13,7 @@
 #include "graph/graph_source.hpp"
 #include "graph/partition/chunk_pool.hpp"
 #include "graph/partition/placement.hpp"
-#include "graph/partition/radix_sort.hpp"
+#include "graph/radix_sort.hpp"
 #include "graph/store/vertex_owners.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"

@@ -2,7 +2,7 @@
 #include "graph/partition/tile_builder.hpp"
 
 #include "graph/crc32.hpp"
-#include "graph/partition/radix_sort.hpp"
+#include "graph/radix_sort.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 

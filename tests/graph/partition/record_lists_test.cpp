@@ -2,7 +2,7 @@
 //
 // Records on their way into tiles: lists of them in shared memory, and their sort.
 #include "graph/partition/chunk_pool.hpp"
-#include "graph/partition/radix_sort.hpp"
+#include "graph/radix_sort.hpp"
 #include "graph/partition/tile_builder.hpp"
 #include "runtime/numbers/random.hpp"
 
