@@ -16,6 +16,16 @@ namespace orthant::pmm {
 using runtime::array_bytes;
 using runtime::Reduction;
 
+namespace {
+
+/// Not by its pointer: a rank that has rows and none of the classes has no memory of a gradient.
+template<class T>
+bool is_wanted(Matrix<T> const& gradient) {
+  return gradient.extent(0) > 0;
+}
+
+} // namespace
+
 template<class T>
 RowLoss<T>::RowLoss(ProcessGrid const& grid, Placement const& logits, LossKind kind, int num_groups)
     : grid_(&grid),
@@ -180,7 +190,7 @@ void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logit
   host_rows::HostSoftmax<T> const task{logits.extent(1),        logits.data(),        row_max_.data(),
                                        sum_and_target_.data(),  gradient.data(),      targets_.groups.data(),
                                        targets_.classes.data(), block_.columns.begin, scale};
-  auto const has_gradient = gradient.data() != nullptr;
+  auto const has_gradient = is_wanted(gradient);
   if (class_comm.size() == 1) {
     for_each_part(exec, "orthant::pmm::softmax", num_rows, [=](std::int64_t begin, std::int64_t end) {
       for (auto row = begin; row < end; row += rows_in_cache) {
@@ -207,7 +217,7 @@ void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logit
 template<class T>
 void RowLoss<T>::count_softmax(Matrix<T> const& logits, Matrix<T> const& gradient) const {
   auto& passes = grid_->passes();
-  auto const has_gradient = gradient.data() != nullptr;
+  auto const has_gradient = is_wanted(gradient);
   auto const groups = has_gradient ? array_bytes(targets_.groups) : 0;
   auto const targets = groups + array_bytes(targets_.classes);
   if (grid_->size(placement_.layout.columns) == 1)
@@ -236,7 +246,7 @@ void RowLoss<T>::run_softmax(DefaultExec const& exec, Matrix<T> const& logits, M
     runtime::all_reduce(exec, class_comm, row_max_, Reduction::max);
     detail::sum_exponentials(exec, logits, row_max_, targets_, block_.columns.begin, sum_and_target_);
     runtime::all_reduce(exec, class_comm, Vector<T>(sum_and_target_.data(), sum_and_target_.size()));
-    if (gradient.data() == nullptr) return;
+    if (!is_wanted(gradient)) return;
     detail::softmax_gradient(exec, logits, row_max_, sum_and_target_, targets_, block_.columns.begin, scale,
                              gradient);
   }
