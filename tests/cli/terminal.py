@@ -25,6 +25,8 @@ DATA = ["--dataset", "sbm:vertices=1000,edges=8000,features=16,classes=4", "--hi
 ENDLESS = ["train", *DATA, "--epochs", "100000000", "--eval-every", "50"]
 # At Ctrl-C mpirun waits a second, sends SIGTERM, and kills its ranks another second later: too short on a busy machine.
 PATIENT = {"OMPI_MCA_odls_base_sigkill_timeout": "5"}
+# Nor does it read what they print meanwhile: a rank that prints 1,000 lines a second fills the pipe, and waits until it is killed.
+QUIET = ["--log-every", "50"]
 
 
 class Terminal:
@@ -92,6 +94,7 @@ def events_of(path):
 def interrupted(ranks, scratch, arguments, presses=1):
     metrics = os.path.join(scratch, "m.jsonl")
     command = ([] if ranks == 1 else MPIRUN + [str(ranks)]) + [PROGRAM] + ENDLESS + arguments + ["--metrics", metrics]
+    command += [] if ranks == 1 else QUIET
     job = Terminal(command, **PATIENT)
     job.read(lambda: os.path.exists(metrics) and len(events_of_safe(metrics)) > 60)
     if presses == 2:  # both at once: nothing in between
