@@ -2,8 +2,8 @@
 //
 // Records on their way into tiles: lists of them in shared memory, and their sort.
 #include "graph/partition/chunk_pool.hpp"
-#include "graph/radix_sort.hpp"
 #include "graph/partition/tile_builder.hpp"
+#include "graph/radix_sort.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <algorithm>
