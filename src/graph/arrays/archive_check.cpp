@@ -17,7 +17,7 @@ namespace orthant::graph {
 
 namespace {
 
-std::uint32_t check_sum_of(ByteSource& bytes, runtime::Range range) {
+std::uint32_t check_sum_of(runtime::ByteSource& bytes, runtime::Range range) {
   constexpr std::int64_t most = std::int64_t{1} << 20;
   std::vector<std::byte> piece(static_cast<std::size_t>(std::min(most, range.size())));
   std::uint32_t sum = 0;

@@ -98,7 +98,7 @@ std::string to_string(std::vector<std::int64_t> const& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-NpyArray::NpyArray(std::unique_ptr<ByteSource> bytes) : bytes_(std::move(bytes)) {
+NpyArray::NpyArray(std::unique_ptr<runtime::ByteSource> bytes) : bytes_(std::move(bytes)) {
   constexpr std::string_view magic = "\x93NUMPY";
   std::array<std::byte, 12> start{};
   auto const available = std::min(bytes_->size(), std::int64_t{12});

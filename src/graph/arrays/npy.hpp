@@ -6,7 +6,7 @@
 // is wanted.
 
 #include "graph/arrays/npy_header.hpp"
-#include "graph/byte_source.hpp"
+#include "runtime/files/byte_source.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -21,9 +21,9 @@ class NpyArray {
  public:
   /// Reads the header. Throws UserError if it is not one, has a type, order or byte order that cannot be
   /// read, or if its shape needs another number of bytes than there are. Takes no more memory than 64 KiB.
-  explicit NpyArray(std::unique_ptr<ByteSource> bytes);
+  explicit NpyArray(std::unique_ptr<runtime::ByteSource> bytes);
   /// A file.
-  explicit NpyArray(std::filesystem::path const& path) : NpyArray(open_file_bytes(path)) {}
+  explicit NpyArray(std::filesystem::path const& path) : NpyArray(runtime::open_file_bytes(path)) {}
 
   [[nodiscard]] std::vector<std::int64_t> const& shape() const { return shape_; }
   [[nodiscard]] std::int64_t num_elements() const { return num_elements_; }
@@ -56,7 +56,7 @@ class NpyArray {
   template<class T>
   void read_as(std::int64_t first, std::span<T> out);
 
-  std::unique_ptr<ByteSource> bytes_;
+  std::unique_ptr<runtime::ByteSource> bytes_;
   std::string type_;
   std::vector<std::int64_t> shape_;
   std::int64_t num_elements_ = 1;

@@ -25,7 +25,8 @@ using Archive = runtime::UniqueHandle<zip_t*, nullptr, DiscardArchive>;
 using Member = runtime::UniqueHandle<zip_file_t*, nullptr, CloseMember>;
 
 Archive open_archive(std::filesystem::path const& path) {
-  static_cast<void>(detail::open_to_read(path)); // the system's reason, where it cannot even be opened
+  static_cast<void>(
+      runtime::detail::open_to_read(path)); // the system's reason, where it cannot even be opened
   int code = 0;
   // Directory and members must tell the same: readers disagree on which of them to believe.
   Archive archive(zip_open(path.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code));
@@ -49,7 +50,7 @@ std::vector<std::string> members_of(zip_t* archive) {
   return names;
 }
 
-class ZipMember final : public ByteSource {
+class ZipMember final : public runtime::ByteSource {
  public:
   ZipMember(std::filesystem::path const& path, std::string const& member)
       : archive_(open_archive(path)),
@@ -160,7 +161,8 @@ std::vector<std::string> list_zip_members(std::filesystem::path const& archive) 
   return members_of(open_archive(archive).get());
 }
 
-std::unique_ptr<ByteSource> open_zip_member(std::filesystem::path const& archive, std::string const& member) {
+std::unique_ptr<runtime::ByteSource> open_zip_member(std::filesystem::path const& archive,
+                                                     std::string const& member) {
   return std::make_unique<ZipMember>(archive, member);
 }
 

@@ -4,7 +4,7 @@
 // Members of a zip archive (.npz) through libzip. numpy.savez stores members as they are: those are read at
 // any offset. savez_compressed deflates them: those are read in order, and going back starts again.
 
-#include "graph/byte_source.hpp"
+#include "runtime/files/byte_source.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -22,8 +22,8 @@ namespace orthant::graph {
 /// Throws UserError as above, and if the member is missing (it lists what there is) or claims to be larger
 /// than the archive can hold. A deflated member whose bytes do not match its check sum fails when its last
 /// byte is read.
-[[nodiscard]] std::unique_ptr<ByteSource> open_zip_member(std::filesystem::path const& archive,
-                                                          std::string const& member);
+[[nodiscard]] std::unique_ptr<runtime::ByteSource> open_zip_member(std::filesystem::path const& archive,
+                                                                   std::string const& member);
 
 /// The CRC-32 of a member that is stored as it is; nothing for a deflated one.
 [[nodiscard]] std::optional<std::uint32_t> stored_check_sum(std::filesystem::path const& archive,

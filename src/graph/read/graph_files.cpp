@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/read/graph_files.hpp"
 
-#include "graph/byte_source.hpp"
 #include "graph/path_entry.hpp"
 #include "graph/text/matrix_market.hpp"
 #include "graph/write/output_folder.hpp"
 #include "runtime/error.hpp"
+#include "runtime/files/byte_source.hpp"
 #include "runtime/files/folder_entries.hpp"
 
 #include <algorithm>
@@ -213,7 +213,7 @@ GraphFiles find_in_folder(Input const& input) {
 
 GraphFiles find_single_file(Input const& input) {
   using enum InputFormat;
-  static_cast<void>(detail::open_to_read(input.path));
+  static_cast<void>(runtime::detail::open_to_read(input.path));
   GraphFiles files;
   files.edges = input.path;
   files.meta.name = input.path.filename().string();

@@ -3,9 +3,9 @@
 
 #include "graph/path_entry.hpp"
 
-#include "graph/byte_source.hpp"
 #include "graph/path_entry.hpp"
 #include "runtime/error.hpp"
+#include "runtime/files/byte_source.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 class MetaReader {
  public:
   explicit MetaReader(std::filesystem::path const& path) : path_(path.string()) {
-    static_cast<void>(detail::open_to_read(path)); // the system's reason if it cannot be read
+    static_cast<void>(runtime::detail::open_to_read(path)); // the system's reason if it cannot be read
     std::ifstream file(path);
     try {
       json_ = Json::parse(file, [this](int depth, Json::parse_event_t event, Json& parsed) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/text/gzip_inflater.hpp"
 
-#include "graph/byte_source.hpp"
 #include "runtime/error.hpp"
+#include "runtime/files/byte_source.hpp"
 
 #include <array>
 #include <atomic>
@@ -29,7 +29,7 @@ struct Piece {
 
 struct GzipInflater::Shared {
   std::filesystem::path path;
-  detail::FileDescriptor file;
+  runtime::detail::FileDescriptor file;
   std::int64_t file_bytes = 0;
   std::atomic<std::int64_t> bytes_taken = 0;
 
@@ -80,7 +80,7 @@ void GzipInflater::Shared::inflate_all() {
   auto const refill = [&] { // false at the end of the file
     input_begin += static_cast<std::int64_t>(
         zlib.next_in == nullptr ? 0 : reinterpret_cast<char*>(zlib.next_in) - input.data());
-    auto const got = detail::read_at(file.get(), input_begin, input, path);
+    auto const got = runtime::detail::read_at(file.get(), input_begin, input, path);
     zlib.next_in = reinterpret_cast<Bytef*>(input.data());
     zlib.avail_in = static_cast<uInt>(got);
     bytes_taken = input_begin + got;
@@ -120,8 +120,8 @@ void GzipInflater::Shared::inflate_all() {
 
 GzipInflater::GzipInflater(std::filesystem::path const& path) : shared_(std::make_unique<Shared>()) {
   shared_->path = path;
-  shared_->file = detail::open_to_read(path);
-  shared_->file_bytes = detail::size_of_file(shared_->file.get(), path);
+  shared_->file = runtime::detail::open_to_read(path);
+  shared_->file_bytes = runtime::detail::size_of_file(shared_->file.get(), path);
   shared_->thread = std::thread([shared = shared_.get()] {
     std::optional<std::string> failure;
     try {

@@ -29,8 +29,8 @@ TextBlocks::TextBlocks(std::filesystem::path path, Share share, std::int64_t fir
       is_at_end_ = true;
     return;
   }
-  file_ = detail::open_to_read(path_);
-  end_ = detail::size_of_file(file_.get(), path_);
+  file_ = runtime::detail::open_to_read(path_);
+  end_ = runtime::detail::size_of_file(file_.get(), path_);
   auto const cut = [&](std::int64_t part) {
     auto const range = runtime::balanced_range(end_ - first_byte, share.count, part);
     return line_start_from(first_byte + range.begin);
@@ -47,7 +47,7 @@ std::int64_t TextBlocks::line_start_from(std::int64_t offset) const {
   if (offset == 0) return 0;
   std::array<char, probe_bytes> probe;
   for (auto from = offset - 1;; from += static_cast<std::int64_t>(probe.size())) {
-    auto const got = detail::read_at(file_.get(), from, probe, path_);
+    auto const got = runtime::detail::read_at(file_.get(), from, probe, path_);
     auto const* const end = probe.data() + got;
     auto const* const found = std::find(static_cast<char const*>(probe.data()), end, '\n');
     if (found != end) return from + (found - probe.data()) + 1;
@@ -61,7 +61,7 @@ std::span<char> TextBlocks::next_piece() {
   auto const wanted = std::min(end_ - position_, static_cast<std::int64_t>(read_bytes));
   std::span const target(buffer_.data() + headroom,
                          static_cast<std::size_t>(std::max(wanted, std::int64_t{0})));
-  auto const got = detail::read_at(file_.get(), position_, target, path_);
+  auto const got = runtime::detail::read_at(file_.get(), position_, target, path_);
   if (got < wanted) runtime::throw_user("{} became shorter while it was read", path_.string());
   position_ += got;
   return target.first(static_cast<std::size_t>(got));
@@ -117,7 +117,7 @@ std::int64_t TextBlocks::line_number(char const* place) const {
   for (std::int64_t offset = 0; offset < begin_;) {
     auto const wanted = std::min(begin_ - offset, static_cast<std::int64_t>(before.size()));
     auto const part = std::span(before).first(static_cast<std::size_t>(wanted));
-    auto const got = detail::read_at(file_.get(), offset, part, path_);
+    auto const got = runtime::detail::read_at(file_.get(), offset, part, path_);
     if (got == 0) break;
     line += std::count(before.begin(), before.begin() + got, '\n');
     offset += got;
@@ -141,8 +141,8 @@ Progress TextBlocks::progress() const {
 
 void require_text_room(std::filesystem::path const& path, std::int64_t num_lines, std::int64_t line_bytes,
                        std::string const& claim) {
-  auto const file = detail::open_to_read(path);
-  auto const size = detail::size_of_file(file.get(), path);
+  auto const file = runtime::detail::open_to_read(path);
+  auto const size = runtime::detail::size_of_file(file.get(), path);
   constexpr std::int64_t best_ratio = 1032;
   auto const most = is_gzip(path) ? runtime::checked_product(size + 1, best_ratio, path.string()) : size;
   if (runtime::checked_product(num_lines, line_bytes, claim) - 1 > most)

@@ -4,9 +4,9 @@
 // A text file, plain or .gz, as blocks of whole lines. A plain file is cut between ranks by bytes: a line
 // belongs to the share that its first byte lies in. A .gz file is all in the first share.
 
-#include "graph/byte_source.hpp"
 #include "graph/graph_source.hpp"
 #include "graph/text/gzip_inflater.hpp"
+#include "runtime/files/byte_source.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -56,7 +56,7 @@ class TextBlocks {
 
   std::filesystem::path path_;
   std::unique_ptr<GzipInflater> inflater_; // .gz
-  detail::FileDescriptor file_;            // plain
+  runtime::detail::FileDescriptor file_;   // plain
   std::vector<char> buffer_;               // plain: room for the rest of a line, then the bytes read
   std::vector<char> rest_;                 // the begun line after the block
   std::vector<char> joined_;               // a block whose first line is too long for that room

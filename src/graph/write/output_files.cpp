@@ -2,10 +2,10 @@
 #include "graph/write/output_files.hpp"
 
 #include "graph/arrays/npy.hpp"
-#include "graph/byte_source.hpp"
 #include "graph/write/output_folder.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
+#include "runtime/files/byte_source.hpp"
 #include "runtime/numbers/checked.hpp"
 
 #include <algorithm>
@@ -128,11 +128,11 @@ void ParallelText::finish() {
 }
 
 void ParallelText::join(std::int64_t begin, std::int64_t size) {
-  auto const from = detail::open_to_read(part_path_);
+  auto const from = runtime::detail::open_to_read(part_path_);
   runtime::WritableFile to(path_, runtime::WritableFile::Mode::open, name_of(path_));
   std::vector<char> bytes(static_cast<std::size_t>(std::min(size, static_cast<std::int64_t>(copy_bytes))));
   for (std::int64_t offset = 0; offset < size;) {
-    auto const got = detail::read_at(from.get(), offset, bytes, part_path_);
+    auto const got = runtime::detail::read_at(from.get(), offset, bytes, part_path_);
     if (got == 0) runtime::refuse_file(name_of(path_), "write", EIO);
     to.write_at(begin + offset, std::as_bytes(std::span(bytes).first(static_cast<std::size_t>(got))));
     offset += got;

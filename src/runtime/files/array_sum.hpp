@@ -31,7 +31,10 @@ namespace orthant::runtime {
 template<class T>
 [[nodiscard]] std::uint64_t sum_of_box(Hdf5File::Extents const& extents, Hdf5File::Extents const& begin,
                                        Hdf5File::Extents const& counts, std::span<T const> numbers) {
-  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+  using Bits =
+      std::conditional_t<sizeof(T) == 8, std::uint64_t,
+                         std::conditional_t<sizeof(T) == 4, std::uint32_t,
+                                            std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>>>;
   constexpr std::uint64_t odd = 0x9e3779b97f4a7c15ULL; // 2^64 / the golden ratio
   auto const is_matrix = extents.size() == 2;
   auto const num_rows = is_matrix ? counts[0] : 1;

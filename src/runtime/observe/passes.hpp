@@ -22,6 +22,7 @@ struct LocalPass {
   std::string_view name;
   std::int64_t bytes_read = 0;
   std::int64_t bytes_written = 0;
+  std::int64_t flops = 0; // of a pass that consists of products (attention); else 0
 
   [[nodiscard]] std::int64_t bytes() const { return bytes_read + bytes_written; }
   friend bool operator==(LocalPass const&, LocalPass const&) = default;

@@ -32,6 +32,7 @@ struct EpochRecord {
   std::int64_t epoch = 0; // from 1
   double loss = 0;
   std::vector<double> grad_norms; // one per matrix that is trained
+  double grad_norm = 0;           // of all gradients together, in the last step; not written
   double learning_rate = 0;       // of the last step
   double seconds = 0;
   std::int64_t comm_bytes = 0; // sum over ranks of the ledgers' bytes

@@ -27,8 +27,11 @@ class Cut {
     }
     if (!is_ours_) return true;
     if (!is_complete) return false;
-    if (event == "epoch" && json.value("epoch", Json()) >= epoch_) has_cut_ = true;
-    return !has_cut_ || (event != "epoch" && event != "done");
+    // A language model counts steps, and each is an epoch of its trainer.
+    auto const is_step = event == "step" || event == "eval";
+    auto const is_numbered = is_step || event == "epoch";
+    if (is_numbered && json.value(is_step ? "step" : "epoch", Json()) >= epoch_) has_cut_ = true;
+    return !has_cut_ || (!is_numbered && event != "done");
   }
 
  private:

@@ -73,9 +73,10 @@ std::string Progress::bar_text(std::int64_t done, std::span<Field const> fields,
   for (auto const& field : fields) {
     auto const magnitude = std::fabs(field.value);
     auto const is_plain = magnitude < 1e4 && (magnitude >= 1e-3 || magnitude == 0);
-    parts.push_back(
-        fmt::format("{}{} {}", parts.size() == 1 ? " " : "  ", field.name,
-                    is_plain ? fmt::format("{:.4f}", field.value) : fmt::format("{:.2e}", field.value)));
+    auto const number = field.num_decimals >= 0 ? fmt::format("{:.{}f}", field.value, field.num_decimals)
+                        : is_plain              ? fmt::format("{:.4f}", field.value)
+                                                : fmt::format("{:.2e}", field.value);
+    parts.push_back(fmt::format("{}{} {}", parts.size() == 1 ? " " : "  ", field.name, number));
   }
   constexpr std::size_t num_important = 3; // fields
   auto const rest = parts.begin() + static_cast<std::ptrdiff_t>(1 + std::min(num_important, fields.size()));
@@ -111,7 +112,9 @@ void Progress::draw(std::int64_t done, std::span<Field const> fields, Clock::tim
     for (auto const& field : fields) {
       auto const magnitude = std::fabs(field.value);
       // Fixed point while six decimals say something: columns stay aligned.
-      if (magnitude < 1e3 && (magnitude >= 1e-3 || magnitude == 0))
+      if (field.num_decimals >= 0)
+        fmt::format_to(out, " {} {:>8.{}f} ", field.name, field.value, field.num_decimals);
+      else if (magnitude < 1e3 && (magnitude >= 1e-3 || magnitude == 0))
         fmt::format_to(out, " {} {:>11.6f} ", field.name, field.value);
       else
         fmt::format_to(out, " {} {:>11.4e} ", field.name, field.value);

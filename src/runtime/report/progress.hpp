@@ -28,6 +28,7 @@ class Progress {
   struct Field {
     std::string_view name;
     double value;
+    int num_decimals = -1; // -1: as many as its magnitude asks for
   };
 
   /// `total` units of `unit` ("epoch"); 0 where the number is not known.

@@ -32,6 +32,9 @@ TEST(StopSignals, NoteTheFirstAndLetTheProcessGoOn) {
 }
 
 TEST(StopSignals, ASecondSigtermOrSigintEndsTheProcessAtOnce) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer holds back what is raised in the child of a process with threads";
+#endif
   for (auto const first : {SIGTERM, SIGINT})
     for (auto const second : {SIGTERM, SIGINT}) {
       auto const status = end_of_child([&] {

@@ -12,7 +12,7 @@
 #include <span>
 #include <string>
 
-namespace orthant::graph {
+namespace orthant::runtime {
 
 class ByteSource {
  public:
@@ -36,7 +36,7 @@ namespace detail {
 struct CloseFile {
   void operator()(int descriptor) const noexcept;
 };
-using FileDescriptor = runtime::UniqueHandle<int, -1, CloseFile>;
+using FileDescriptor = UniqueHandle<int, -1, CloseFile>;
 
 /// Opens a regular file to read. Throws UserError that names it and the reason. Does not wait for the other
 /// end of a pipe.
@@ -50,4 +50,4 @@ using FileDescriptor = runtime::UniqueHandle<int, -1, CloseFile>;
 /// A plain file, read where it is asked: any number of ranks at once.
 [[nodiscard]] std::unique_ptr<ByteSource> open_file_bytes(std::filesystem::path const& path);
 
-} // namespace orthant::graph
+} // namespace orthant::runtime

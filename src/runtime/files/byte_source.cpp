@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/byte_source.hpp"
+#include "runtime/files/byte_source.hpp"
 
 #include "runtime/error.hpp"
 #include "runtime/files/repeated_call.hpp"
@@ -11,9 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace orthant::graph {
-
-using runtime::throw_user;
+namespace orthant::runtime {
 
 namespace detail {
 
@@ -22,8 +20,7 @@ void CloseFile::operator()(int descriptor) const noexcept {
 }
 
 FileDescriptor open_to_read(std::filesystem::path const& path) {
-  FileDescriptor file(
-      runtime::repeated([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
+  FileDescriptor file(repeated([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
   if (!file.owns()) throw_user("cannot read {}: {}", path.string(), std::strerror(errno));
   struct stat status {};
   if (::fstat(file.get(), &status) != 0)
@@ -46,7 +43,7 @@ std::int64_t read_at(int descriptor, std::int64_t offset, std::span<char> out,
   std::size_t num_read = 0;
   while (num_read < out.size()) {
     auto const wanted = std::min(out.size() - num_read, std::size_t{1} << 30); // Linux reads 2 GiB at most
-    auto const got = runtime::repeated([&] {
+    auto const got = repeated([&] {
       return ::pread(descriptor, out.data() + num_read, wanted, offset + static_cast<off_t>(num_read));
     });
     if (got < 0)
@@ -96,4 +93,4 @@ std::unique_ptr<ByteSource> open_file_bytes(std::filesystem::path const& path) {
   return std::make_unique<FileBytes>(path);
 }
 
-} // namespace orthant::graph
+} // namespace orthant::runtime

@@ -1,0 +1,41 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The texts of tokens. Token i of a vocabulary is a short run of bytes:
+//
+//   char    the characters (Unicode code points) of a text, in ascending order
+//   byte    the 256 bytes, whatever the text is
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orthant::tokens {
+
+enum class TokenizerKind : std::uint8_t { character, byte };
+/// "char" or "byte". Throws UserError for another word.
+[[nodiscard]] TokenizerKind parse_tokenizer(std::string_view word);
+[[nodiscard]] std::string_view name_of(TokenizerKind kind);
+
+class Vocabulary {
+ public:
+  Vocabulary() = default;
+  /// Token i is bytes[ends[i-1], ends[i]). Throws Error unless the ends ascend to the number of bytes.
+  Vocabulary(std::string bytes, std::vector<std::int64_t> ends);
+  [[nodiscard]] static Vocabulary of_bytes();
+  /// One token per code point, in the order given.
+  [[nodiscard]] static Vocabulary of_characters(std::span<std::uint32_t const> code_points);
+
+  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(ends_.size()); }
+  [[nodiscard]] std::string_view text_of(std::int64_t token) const;
+  [[nodiscard]] std::string const& bytes() const { return bytes_; }
+  [[nodiscard]] std::vector<std::int64_t> const& ends() const { return ends_; }
+
+ private:
+  std::string bytes_;
+  std::vector<std::int64_t> ends_;
+};
+
+} // namespace orthant::tokens
