@@ -1,19 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdint>
-#include <immintrin.h>
-
-namespace orthant::pmm::host_rows {
-namespace {
-
-typedef std::uint64_t Lanes __attribute__((vector_size(32)));
-
-inline Lanes multiply_low(Lanes x, std::uint32_t y) {
-  return reinterpret_cast<Lanes>(_mm256_mul_epu32(reinterpret_cast<__m256i>(x), _mm256_set1_epi64x(y)));
-}
-
-} // namespace
-} // namespace orthant::pmm::host_rows
-
+#include "pmm/kernels/lanes_avx2.inc"
 #include "pmm/kernels/row_kernels_host_kernel.inc"
 
 namespace orthant::pmm::host_rows {

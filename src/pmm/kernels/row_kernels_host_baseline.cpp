@@ -1,18 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdint>
-
-namespace orthant::pmm::host_rows {
-namespace {
-
-typedef std::uint64_t Lanes __attribute__((vector_size(16)));
-
-inline Lanes multiply_low(Lanes x, std::uint32_t y) {
-  return (x & 0xFFFFFFFFu) * std::uint64_t{y};
-}
-
-} // namespace
-} // namespace orthant::pmm::host_rows
-
+#include "pmm/kernels/lanes_baseline.inc"
 #include "pmm/kernels/row_kernels_host_kernel.inc"
 
 namespace orthant::pmm::host_rows {

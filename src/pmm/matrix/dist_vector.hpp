@@ -23,6 +23,18 @@ class DistVector {
         range_(part_of(grid.shape(), grid.coordinates(), axes, length, granule)),
         local_(label, static_cast<std::size_t>(range_.size())) {}
 
+  /// The same on lent memory, such as a part of a longer array: as many numbers as `storage` has (Error), which is
+  /// left as it is.
+  DistVector(ProcessGrid const& grid, AxisSet axes, std::int64_t length, Vector<T> storage,
+             std::int64_t granule = 1)
+      : grid_(&grid),
+        axes_(axes),
+        length_(length),
+        range_(part_of(grid.shape(), grid.coordinates(), axes, length, granule)),
+        local_(std::move(storage)) {
+    require_length();
+  }
+
   /// A whole vector on lent memory, or with `own` that part of it, which no other rank of the group has. As
   /// many numbers as `storage` has (Error), which is left as it is.
   DistVector(ProcessGrid const& grid, std::int64_t length, Vector<T> storage,
@@ -33,8 +45,7 @@ class DistVector {
         range_(own.value_or(Range{0, length})),
         is_piece_(own.has_value()),
         local_(std::move(storage)) {
-    ORTHANT_REQUIRE(range_.size() == static_cast<std::int64_t>(local_.extent(0)), "storage of ",
-                    local_.extent(0), " for ", range_.size(), " numbers");
+    require_length();
   }
 
   [[nodiscard]] ProcessGrid const& grid() const { return *grid_; }
@@ -48,6 +59,11 @@ class DistVector {
   }
 
  private:
+  void require_length() const {
+    ORTHANT_REQUIRE(range_.size() == static_cast<std::int64_t>(local_.extent(0)), "storage of ",
+                    local_.extent(0), " for ", range_.size(), " numbers");
+  }
+
   ProcessGrid const* grid_ = nullptr;
   AxisSet axes_ = Axis::x;
   std::int64_t length_ = 0;
@@ -57,8 +73,9 @@ class DistVector {
 };
 
 /// Lists the array of a vector.
-inline void plan_vector(StepPlan& step, AxisSet axes, std::int64_t length, std::string label) {
-  auto const range = part_of(step.shape(), step.coordinates(), axes, length);
+inline void plan_vector(StepPlan& step, AxisSet axes, std::int64_t length, std::string label,
+                        std::int64_t granule = 1) {
+  auto const range = part_of(step.shape(), step.coordinates(), axes, length, granule);
   step.add_array(std::move(label), step.scalar_bytes(range.size()));
 }
 

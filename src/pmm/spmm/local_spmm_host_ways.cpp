@@ -2,6 +2,7 @@
 #include "pmm/spmm/local_spmm_host_ways.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
+#include "pmm/kernels/thread_memory.hpp"
 
 #include <algorithm>
 #include <array>
@@ -57,23 +58,6 @@ std::int64_t copied_stride(std::size_t width) {
   return static_cast<std::int64_t>((width + per_line - 1) / per_line * per_line);
 }
 
-/// The calling thread's memory for a strip, as large as its largest strip so far.
-template<class T>
-T* strip_memory(std::size_t count) {
-  struct Delete {
-    void operator()(T* numbers) const { ::operator delete[](numbers, std::align_val_t{64}); }
-  };
-  thread_local std::unique_ptr<T[], Delete> memory;
-  thread_local std::size_t size = 0;
-  if (size < count) {
-    memory.reset();
-    size = 0;
-    memory.reset(static_cast<T*>(::operator new[](count * sizeof(T), std::align_val_t{64})));
-    size = count;
-  }
-  return memory.get();
-}
-
 template<class T, class B>
 void multiply_whole_rows(DefaultExec const& exec, HostSpmm<T, B> const& product, Range rows) {
   static auto const multiply_rows = supported_spmm_rows<T, B>().back();
@@ -94,7 +78,7 @@ template<class T, class B>
 void multiply_in_strips(DefaultExec const& exec, HostSpmm<T, B> const& product, Range rows) {
   Strips<B> const strips(product);
   auto const most = static_cast<std::size_t>(copied_stride<B>(strips.widest(product.width)));
-  auto* const copy = strip_memory<B>(static_cast<std::size_t>(product.num_columns) * most);
+  auto* const copy = thread_memory<B>(static_cast<std::size_t>(product.num_columns) * most);
   for (std::size_t strip = 0; strip < strips.count; ++strip) {
     auto const first = strip * strips.width;
     auto const width = strip + 1 < strips.count ? strips.width : product.width - first;

@@ -18,6 +18,7 @@ Processor const sapphire_rapids{"Intel(R) Xeon(R) Processor", "GenuineIntel", Ve
 Processor const alder_lake{
     "12th Gen Intel(R) Core(TM) i7-1260P", "GenuineIntel", Vectors::avx2, 6, 154, false};
 Processor const zen_4{"AMD EPYC 9654 96-Core Processor", "AuthenticAMD", Vectors::avx512, 25, 17, false};
+Processor const zen_5{"AMD EPYC 9755 128-Core Processor", "AuthenticAMD", Vectors::avx512, 26, 2, false};
 Processor const graviton{"aarch64", "", Vectors::unknown};
 
 constexpr GemmCase tall{GemmNumbers::fp32, Transpose::no, Transpose::no, GemmShape::tall};
@@ -87,6 +88,7 @@ TEST(GemmChoice, TheBuiltInTableKeepsOpenBlasWhereNothingWasMeasured) {
   EXPECT_EQ(library_of(table, alder_lake, tall), "openblas");
   EXPECT_EQ(library_of(table, graviton, tall), "openblas");
   EXPECT_EQ(library_of(table, sapphire_rapids, tall), "onednn");
+  EXPECT_EQ(library_of(table, zen_5, tall), "onednn");
   auto doubles = tall;
   doubles.numbers = GemmNumbers::fp64;
   EXPECT_EQ(library_of(table, sapphire_rapids, doubles), "openblas");

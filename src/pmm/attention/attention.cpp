@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/attention/attention.hpp"
+
+#include "pmm/attention/attention_device.hpp"
+#include "pmm/attention/attention_host.hpp"
+#include "pmm/kernels/host_parts.hpp"
+#include "pmm/kernels/thread_memory.hpp"
+#include "runtime/error.hpp"
+
+#include <cmath>
+
+namespace orthant::pmm {
+
+using runtime::DefaultExec;
+using runtime::LocalPass;
+using runtime::PassLedger;
+using runtime::Vector;
+
+namespace {
+
+template<class T>
+void require_panel(char const* name, Panel<T> const& panel, std::int64_t num_rows, std::int64_t num_columns) {
+  ORTHANT_REQUIRE(panel.num_rows == num_rows && panel.num_columns == num_columns &&
+                      panel.row_stride >= num_columns,
+                  "attention: ", name, " is ", panel.num_rows, " x ", panel.num_columns, ", but should be ",
+                  num_rows, " x ", num_columns);
+}
+
+template<class T>
+void require_operands(AttentionShape const& shape, AttentionOperands<T> const& operands) {
+  require_panel("q", operands.q, shape.num_tokens(), shape.query_columns());
+  require_panel("k", operands.k, shape.num_tokens(), shape.key_columns());
+  require_panel("v", operands.v, shape.num_tokens(), shape.key_columns());
+}
+
+template<class T>
+void require_shape(AttentionShape const& shape, AttentionOperands<T> const& operands,
+                   Vector<T> const& log_sum_exp, AttentionDropout const& dropout) {
+  ORTHANT_REQUIRE(shape.num_sequences >= 0 && shape.sequence > 0 && shape.num_heads > 0 && shape.head_dim > 0,
+                  "attention of ", shape.num_sequences, " sequences of ", shape.sequence, " tokens, ",
+                  shape.num_heads, " heads of ", shape.head_dim);
+  ORTHANT_REQUIRE(shape.num_kv_heads > 0 && shape.num_heads % shape.num_kv_heads == 0, shape.num_kv_heads,
+                  " heads of keys do not divide ", shape.num_heads, " heads of queries");
+  require_operands(shape, operands);
+  ORTHANT_REQUIRE(static_cast<std::int64_t>(log_sum_exp.extent(0)) >= shape.num_row_numbers(),
+                  "attention: a number per token and head is ", shape.num_row_numbers(), ", not ",
+                  log_sum_exp.extent(0));
+  ORTHANT_REQUIRE(dropout.probability >= 0 && dropout.probability < 1, "dropout with probability ",
+                  dropout.probability);
+  ORTHANT_REQUIRE(dropout.probability == 0 ||
+                      (static_cast<std::int64_t>(dropout.token_ids.extent(0)) >= shape.num_tokens() &&
+                       dropout.first_head + shape.num_heads <= dropout.num_heads),
+                  "dropout of attention needs the number of each token, and ", shape.num_heads,
+                  " heads from ", dropout.first_head, " on of ", dropout.num_heads);
+}
+
+/// What both passes move.
+struct AttentionBytes {
+  std::int64_t queries, keys, row_numbers, ids;
+
+  AttentionBytes(AttentionShape const& shape, std::int64_t scalar_bytes, bool draws_mask)
+      : queries(shape.num_tokens() * shape.query_columns() * scalar_bytes),
+        keys(shape.num_tokens() * shape.key_columns() * scalar_bytes),
+        row_numbers(shape.num_row_numbers() * scalar_bytes),
+        ids(draws_mask ? shape.num_tokens() * std::int64_t{sizeof(std::int64_t)} : 0) {}
+
+  [[nodiscard]] LocalPass forward(AttentionShape const& shape) const {
+    return {"attention_forward", queries + 2 * keys + ids, queries + row_numbers, attention_flops(shape)};
+  }
+  [[nodiscard]] LocalPass backward(AttentionShape const& shape) const {
+    return {"attention_backward", 3 * queries + 2 * keys + row_numbers + ids, queries + 2 * keys,
+            attention_backward_flops(shape)};
+  }
+};
+
+template<class T>
+host_attention::Rows<T const> read(Panel<T> const& panel) {
+  return {panel.data, panel.row_stride};
+}
+template<class T>
+host_attention::Rows<T> write(Panel<T> const& panel) {
+  return {panel.data, panel.row_stride};
+}
+
+template<class T>
+host_attention::HostAttention<T> host_task(AttentionShape const& shape, AttentionOperands<T> const& operands,
+                                           Panel<T> const& out, Vector<T> const& log_sum_exp,
+                                           AttentionDropout const& dropout) {
+  auto const threshold = runtime::bernoulli_threshold(dropout.probability); // at most 2^32
+  host_attention::HostAttention<T> task;
+  task.shape = shape;
+  task.scale = static_cast<T>(1 / std::sqrt(static_cast<double>(shape.head_dim)));
+  task.q = read(operands.q);
+  task.k = read(operands.k);
+  task.v = read(operands.v);
+  task.out = write(out);
+  task.log_sum_exp = log_sum_exp.data();
+  if (threshold > 0) {
+    task.token_ids = dropout.token_ids.data();
+    task.first_head = dropout.first_head;
+    task.all_heads = dropout.num_heads;
+    task.key = dropout.stream.key();
+    task.last_dropped = static_cast<std::uint32_t>(threshold - 1);
+    task.keep_scale = static_cast<T>(1 / (1 - dropout.probability));
+  }
+  return task;
+}
+
+template<class T>
+[[maybe_unused]] detail::AttentionTask<T>
+device_task(AttentionShape const& shape, AttentionOperands<T> const& operands, Vector<T> const& log_sum_exp,
+            AttentionDropout const& dropout) {
+  auto const tile = detail::attention_tile<T>(shape.head_dim);
+  ORTHANT_REQUIRE(tile > 0, "attention on a device keeps a few rows of a head in shared memory, but not of ",
+                  shape.head_dim, " numbers each");
+  return {shape, operands, log_sum_exp, dropout, tile};
+}
+
+template<class T>
+host_attention::HostAttentionKernels<T> const& best_kernels() {
+  static auto const best = host_attention::supported_attention_kernels<T>().back();
+  return best;
+}
+
+} // namespace
+
+template<class T>
+void attention_forward(DefaultExec const& exec, PassLedger& passes, AttentionShape const& shape,
+                       AttentionOperands<T> const& operands, std::type_identity_t<Panel<T>> const& out,
+                       Vector<T> const& log_sum_exp, AttentionDropout const& dropout) {
+  require_shape(shape, operands, log_sum_exp, dropout);
+  require_panel("out", out, shape.num_tokens(), shape.query_columns());
+  passes.add(AttentionBytes(shape, sizeof(T), dropout.probability > 0).forward(shape));
+  if constexpr (runs_on_host) {
+    auto const& kernels = best_kernels<T>();
+    auto const task = host_task(shape, operands, out, log_sum_exp, dropout);
+    auto const scratch = kernels.forward_scratch(shape);
+    for_each_part(exec, "orthant::pmm::attention_forward", shape.num_sequences * shape.num_heads,
+                  [=, forward = kernels.forward](std::int64_t begin, std::int64_t end) {
+                    forward(task, begin, end, thread_memory<T>(scratch));
+                  });
+  } else {
+    detail::attend_on_device(exec, device_task(shape, operands, log_sum_exp, dropout), out);
+  }
+}
+
+template<class T>
+void attention_backward(DefaultExec const& exec, PassLedger& passes, AttentionShape const& shape,
+                        AttentionOperands<T> const& operands, std::type_identity_t<Panel<T>> const& out,
+                        Vector<T> const& log_sum_exp, std::type_identity_t<Panel<T>> const& d_out,
+                        AttentionOperands<T> const& gradients, Vector<T> const& row_terms,
+                        AttentionDropout const& dropout) {
+  require_shape(shape, operands, log_sum_exp, dropout);
+  require_operands(shape, gradients);
+  require_panel("out", out, shape.num_tokens(), shape.query_columns());
+  require_panel("d_out", d_out, shape.num_tokens(), shape.query_columns());
+  ORTHANT_REQUIRE(static_cast<std::int64_t>(row_terms.extent(0)) >= shape.num_row_numbers(),
+                  "attention: a number per token and head is ", shape.num_row_numbers(), ", not ",
+                  row_terms.extent(0));
+  passes.add(AttentionBytes(shape, sizeof(T), dropout.probability > 0).backward(shape));
+  if constexpr (runs_on_host) {
+    auto const& kernels = best_kernels<T>();
+    auto task = host_task(shape, operands, out, log_sum_exp, dropout);
+    task.d_out = read(d_out);
+    task.dq = write(gradients.q);
+    task.dk = write(gradients.k);
+    task.dv = write(gradients.v);
+    auto const scratch = kernels.backward_scratch(shape);
+    for_each_part(exec, "orthant::pmm::attention_backward", shape.num_sequences * shape.num_kv_heads,
+                  [=, backward = kernels.backward](std::int64_t begin, std::int64_t end) {
+                    backward(task, begin, end, thread_memory<T>(scratch));
+                  });
+  } else {
+    detail::attend_backward_on_device(exec, device_task(shape, operands, log_sum_exp, dropout), out, d_out,
+                                      gradients, row_terms);
+  }
+}
+
+std::int64_t attention_flops(AttentionShape const& shape) {
+  // 2 products, each of 2 head_dim flops per pair; S (S + 1) / 2 pairs.
+  return 2 * shape.num_sequences * shape.num_heads * shape.head_dim * shape.sequence * (shape.sequence + 1);
+}
+
+std::int64_t attention_backward_flops(AttentionShape const& shape) {
+  return attention_flops(shape) / 2 * 5;
+}
+
+void plan_attention_forward(StepPlan& step, AttentionShape const& shape, bool draws_mask) {
+  step.add_pass(AttentionBytes(shape, step.scalar_bytes(1), draws_mask).forward(shape));
+}
+
+void plan_attention_backward(StepPlan& step, AttentionShape const& shape, bool draws_mask) {
+  step.add_pass(AttentionBytes(shape, step.scalar_bytes(1), draws_mask).backward(shape));
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void attention_forward(DefaultExec const&, PassLedger&, AttentionShape const&,                    \
+                                  AttentionOperands<T> const&, Panel<T> const&, Vector<T> const&,            \
+                                  AttentionDropout const&);                                                  \
+  template void attention_backward(DefaultExec const&, PassLedger&, AttentionShape const&,                   \
+                                   AttentionOperands<T> const&, Panel<T> const&, Vector<T> const&,           \
+                                   Panel<T> const&, AttentionOperands<T> const&, Vector<T> const&,           \
+                                   AttentionDropout const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::pmm

@@ -1,0 +1,79 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What feed_forward.cpp does to one number, on a device. An element is a work item: neighbouring threads read and write
+// neighbouring numbers.
+
+#include "runtime/arrays/views.hpp"
+#include "runtime/device/kokkos_compat.hpp"
+
+#include <cmath>
+
+namespace orthant::pmm::detail {
+
+// The C functions exist in every execution space.
+KOKKOS_INLINE_FUNCTION float complementary_error(float x) {
+  return ::erfcf(x);
+}
+KOKKOS_INLINE_FUNCTION double complementary_error(double x) {
+  return ::erfc(x);
+}
+
+/// Phi(z) and phi(z). erfc keeps the digits of Phi where it is small.
+template<class T>
+struct Normal {
+  T distribution, density;
+  KOKKOS_FUNCTION explicit Normal(T z)
+      : distribution(T{0.5} * complementary_error(z * static_cast<T>(-0.70710678118654752440))),
+        density(static_cast<T>(0.39894228040143267794) * runtime::compat::exp(z * z * T{-0.5})) {}
+};
+
+template<class T>
+KOKKOS_INLINE_FUNCTION T logistic(T g) {
+  return T{1} / (T{1} + runtime::compat::exp(-g));
+}
+
+template<class T>
+struct GeluElement {
+  T const* z;
+  T* y;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const { y[i] = z[i] * Normal<T>(z[i]).distribution; }
+};
+
+template<class T>
+struct GeluBackwardElement {
+  T const* z;
+  T const* dy;
+  T* dz;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    Normal<T> const at(z[i]);
+    dz[i] = dy[i] * (at.distribution + z[i] * at.density);
+  }
+};
+
+/// Pair i.
+template<class T>
+struct SwigluElement {
+  T const* z;
+  T* y;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    auto const g = z[2 * i];
+    y[i] = g * logistic(g) * z[2 * i + 1];
+  }
+};
+
+template<class T>
+struct SwigluBackwardElement {
+  T const* z;
+  T const* dy;
+  T* dz;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    auto const g = z[2 * i];
+    auto const u = z[2 * i + 1];
+    auto const s = logistic(g);
+    dz[2 * i] = dy[i] * u * s * (T{1} + g * (T{1} - s));
+    dz[2 * i + 1] = dy[i] * g * s;
+  }
+};
+
+} // namespace orthant::pmm::detail
