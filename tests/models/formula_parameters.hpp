@@ -37,7 +37,7 @@ double formula_number(models::Parameter<T> const& parameter, std::size_t p, std:
   auto const number = static_cast<std::int64_t>(p);
   auto const k = (31 * i * i + 6007 * i * j + 7919 * i + 38183 * j + 104729 * number + 12345) % 100003;
   auto const u = 2.0 * static_cast<double>(k) / 100003.0 - 1.0;
-  if (parameter.name.ends_with(".norm")) return 1 + u / 4;
+  if (parameter.role == models::ParameterRole::norm_scale) return 1 + u / 4;
   if (parameter.is_vector()) return u / 8;
   auto const extents = parameter.matrix.extents();
   return std::sqrt(6.0 / static_cast<double>(extents.rows + extents.columns)) * u;

@@ -39,6 +39,31 @@ TEST(LearningRate, WarmsUpFromZeroAndDecaysByHand) {
   expect_near(rates({RateDecay::cosine, 1, 0.5, 4}, 1), {1, 0.875, 0.625, 0.5}); // cos(pi / 3) = 1 / 2
 }
 
+/// As PyTorch's StepLR(step_size 3, gamma 0.5) has them behind a warm-up of 2 steps, and not below the least rate.
+TEST(LearningRate, FallsInSteps) {
+  RateSchedule schedule{RateDecay::step, 2, 0.015, 10};
+  schedule.step_length = 3;
+  schedule.factor = 0.5;
+
+  expect_near(rates(schedule, 0.1), {0.05, 0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.025, 0.025, 0.025});
+  schedule.num_steps = 14;
+  EXPECT_NEAR(models::learning_rate_at(schedule, 0.1, 14), 0.015, 1e-15);
+}
+
+/// PyTorch's ReduceLROnPlateau(factor 0.1, patience 2) falls after the third loss in a row that is no better.
+TEST(LearningRate, FallsAtPlateaus) {
+  RateSchedule schedule{RateDecay::plateau, 0, 0.002, 100};
+  schedule.plateau_patience = 2;
+  models::Plateau plateau;
+  std::vector<double> found;
+  for (auto const loss : {3.0, 2.0, 2.5, 1.99985, 2.1, 2.1, 1.5, 1.6, 1.6, 1.6, 1.6}) {
+    plateau.add(schedule, loss); // 1.99985 is no 10,000th less than 2
+    found.push_back(models::learning_rate_at(schedule, 0.1, 50, plateau.reduction));
+  }
+
+  expect_near(found, {0.1, 0.1, 0.1, 0.1, 0.01, 0.01, 0.01, 0.01, 0.01, 0.002, 0.002});
+}
+
 /// For s = 0, 1, .. and T steps, PyTorch has
 ///
 ///   CosineAnnealingLR(optimizer, T_max = T - 1, eta_min)    eta_min + (lr - eta_min) (1 + cos(pi s / T_max)) / 2

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/batches/mini_batch.hpp"
 
+#include "models/core/roc_auc.hpp"
 #include "runtime/comm/same_value.hpp"
 
 namespace orthant::models {
@@ -50,6 +51,7 @@ MiniBatchGcn<T>::MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore co
     features = operands.features;
     full_ = std::make_unique<TrainedGcn<T>>(grid, model_settings, parameters_, std::move(operands),
                                             full_loss_, settings, update_);
+    if (settings.finds_roc_auc) full_->trainer.judge_also_by(judge_by_areas<T>(grid, store, plan_.logits()));
   } else {
     features = read_input_features<T>(grid, store, plan_.features(), model_settings.feature_norm);
   }
@@ -85,6 +87,7 @@ TrainResult MiniBatchGcn<T>::run(std::function<void(runtime::EpochRecord const&)
   work.evaluate = [this] { return evaluate(); };
   work.dead_layers = [this] { return full_->trainer.dead_layers(); };
   work.require_bounded_parameters = [this] { update_->require_bounded_parameters({}); };
+  work.set_rate_reduction = [this](double reduction) { update_->set_rate_reduction(reduction); };
   return run_epochs(grid_, settings_, work, on_epoch, start, should_stop);
 }
 

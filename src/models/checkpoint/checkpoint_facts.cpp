@@ -12,13 +12,15 @@ using Json = nlohmann::ordered_json;
 
 Json json_of(Scores const& scores) {
   auto list = Json::array();
-  for (auto const& split : scores)
+  for (auto const& split : scores) {
     list.push_back({{"counted", split.num_counted},
                     {"correct", split.num_correct},
                     {"loss", split.loss},
                     {"macro_f1", split.macro_f1},
                     {"micro_f1", split.micro_f1},
                     {"most_frequent", split.num_most_frequent}});
+    if (split.roc_auc) list.back()["roc_auc"] = *split.roc_auc;
+  }
   return list;
 }
 
@@ -32,8 +34,23 @@ Scores scores_of(Json const& list) {
     scores[s].macro_f1 = split.value("macro_f1", 0.0); // older files lack these
     scores[s].micro_f1 = split.value("micro_f1", 0.0);
     scores[s].num_most_frequent = split.value("most_frequent", std::int64_t{0});
+    if (split.contains("roc_auc")) scores[s].roc_auc = split.at("roc_auc").get<double>();
   }
   return scores;
+}
+
+Json json_of(Plateau const& plateau) {
+  return {{"least_loss", plateau.least_loss ? Json(*plateau.least_loss) : Json()},
+          {"evaluations_since", plateau.num_since},
+          {"reduction", plateau.reduction}};
+}
+
+Plateau plateau_of(Json const& json) {
+  Plateau plateau;
+  if (auto const& least = json.at("least_loss"); !least.is_null()) plateau.least_loss = least.get<double>();
+  plateau.num_since = json.at("evaluations_since").get<std::int64_t>();
+  plateau.reduction = json.at("reduction").get<double>();
+  return plateau;
 }
 
 Json json_of(TrainProgress const& progress) {
@@ -45,7 +62,8 @@ Json json_of(TrainProgress const& progress) {
           {"last", progress.last ? json_of(*progress.last) : Json()},
           {"best_epoch", progress.best.epoch},
           {"best", json_of(progress.best.scores)},
-          {"evaluations_since_best", progress.num_evaluations_since_best}};
+          {"evaluations_since_best", progress.num_evaluations_since_best},
+          {"plateau", json_of(progress.plateau)}};
 }
 
 TrainProgress progress_of(Json const& json) {
@@ -59,7 +77,8 @@ TrainProgress progress_of(Json const& json) {
   if (!json.at("last").is_null()) progress.last = scores_of(json.at("last"));
   progress.best = {json.at("best_epoch").get<std::int64_t>(), scores_of(json.at("best"))};
   progress.num_evaluations_since_best =
-      json.value("evaluations_since_best", std::int64_t{0}); // older files lack it
+      json.value("evaluations_since_best", std::int64_t{0});                       // older files lack it
+  if (json.contains("plateau")) progress.plateau = plateau_of(json.at("plateau")); // and this
   return progress;
 }
 

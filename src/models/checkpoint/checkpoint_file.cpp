@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/checkpoint/checkpoint_file.hpp"
 
-#include "graph/byte_source.hpp"
 #include "graph/crc32.hpp"
 #include "runtime/comm/text_exchange.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/array_sum.hpp"
+#include "runtime/files/byte_source.hpp"
 
 #include <algorithm>
 #include <array>
@@ -28,7 +28,7 @@ std::uint32_t crc32_of(std::string const& text) {
 
 /// Elements of type Stored at `offset` of an array of the file, converted to T; `sum` grows by their checksum.
 template<class Stored, class T>
-void read_box(graph::ByteSource& bytes, runtime::Hdf5Array const& array, Hdf5File::Extents const& begin,
+void read_box(runtime::ByteSource& bytes, runtime::Hdf5Array const& array, Hdf5File::Extents const& begin,
               Hdf5File::Extents const& counts, std::span<T> to, std::uint64_t& sum) {
   std::vector<Stored> numbers(to.size());
   auto const is_matrix = array.extents.size() == 2;
@@ -50,7 +50,7 @@ void read_box(graph::ByteSource& bytes, runtime::Hdf5Array const& array, Hdf5Fil
 
 /// This rank's piece of a tensor. Returns the checksum of it, or 0 if another rank's copy counts.
 template<class T>
-std::uint64_t read_piece(pmm::ProcessGrid const& grid, graph::ByteSource& bytes,
+std::uint64_t read_piece(pmm::ProcessGrid const& grid, runtime::ByteSource& bytes,
                          runtime::Hdf5Array const& array, Tensor<T> const& tensor, std::vector<T>& to) {
   std::uint64_t sum = 0;
   for_each_box(
@@ -194,7 +194,7 @@ void load_checkpoint(std::filesystem::path const& path, CheckpointFacts const& f
   std::vector<std::uint64_t> sums(tensors.size());
   runtime::together(grid.world(), [&] {
     auto const file = Hdf5File::open(path);
-    auto const bytes = graph::open_file_bytes(path);
+    auto const bytes = runtime::open_file_bytes(path);
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       auto const array = file.describe(tensors[i].name);
       auto const is_real = array.type == Hdf5Type::float32 || array.type == Hdf5Type::float64;

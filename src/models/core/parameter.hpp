@@ -12,7 +12,7 @@
 
 namespace orthant::models {
 
-/// What a parameter is for. Only weights are decayed.
+/// What a parameter is for. Only weights are decayed, and embeddings if a training says so.
 enum class ParameterRole : std::uint8_t { weight, bias, norm_scale, embedding };
 
 /// A matrix, or a vector of one number per column (a bias, the scale of a norm), with its gradient of the

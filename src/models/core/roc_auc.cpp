@@ -18,33 +18,6 @@ namespace {
 
 constexpr std::int8_t is_unknown = -1;
 
-/// This rank's rows and columns of the scores: what is judged, and by which labels.
-struct ScoredBlock {
-  std::size_t num_rows = 0;
-  runtime::Range classes;
-  std::vector<double> scores;      // [rows x classes]
-  std::vector<std::int8_t> has_it; // [rows x classes] 1, 0 or is_unknown
-  std::array<std::vector<std::uint8_t>, 3> masks;
-};
-
-/// Rows of logits become those of their softmax. Collective over the axes that the columns are split over.
-void softmax(pmm::ProcessGrid const& grid, pmm::AxisSet column_axes, ScoredBlock& block) {
-  auto const width = static_cast<std::size_t>(block.classes.size());
-  std::vector<double> largest(block.num_rows, -std::numeric_limits<double>::infinity()), sums(block.num_rows);
-  auto const for_each = [&](auto&& visit) {
-    for (std::size_t i = 0; i < block.num_rows; ++i)
-      for (std::size_t j = 0; j < width; ++j)
-        visit(i, block.scores[i * width + j]);
-  };
-  for_each([&](std::size_t i, double logit) { largest[i] = std::max(largest[i], logit); });
-  if (column_axes != pmm::AxisSet())
-    runtime::all_reduce(runtime::host, grid.over(column_axes), std::span(largest), runtime::Reduction::max);
-  for_each([&](std::size_t i, double& score) { sums[i] += score = std::exp(score - largest[i]); });
-  if (column_axes != pmm::AxisSet())
-    runtime::all_reduce(runtime::host, grid.over(column_axes), std::span(sums));
-  for_each([&](std::size_t i, double& score) { score /= sums[i]; });
-}
-
 /// Of scores and whether their vertices have the class; none unless some have it and some have not. Sorts them.
 std::optional<double> area(std::vector<std::pair<double, bool>>& scores) {
   std::ranges::sort(scores, {}, &std::pair<double, bool>::first);
@@ -64,21 +37,67 @@ std::optional<double> area(std::vector<std::pair<double, bool>>& scores) {
   return num_wins / (2.0 * static_cast<double>(num_below) * static_cast<double>(num_positive));
 }
 
+} // namespace
+
+RocAuc::RocAuc(pmm::ProcessGrid const& grid, graph::GraphStore const& store, pmm::Placement const& logits)
+    : grid_(grid),
+      column_axes_(logits.layout.columns),
+      is_single_(store.facts().label_kind == graph::LabelKind::single),
+      num_classes_(store.facts().num_classes) {
+  auto const order = order_of(logits.layout.row_order);
+  auto const block = pmm::block_of(grid, logits);
+  auto const rows = block.stored_rows;
+  num_rows_ = static_cast<std::size_t>(rows.size());
+  classes_ = block.columns;
+  runtime::together(grid.world(), [&] {
+    for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test})
+      masks_[static_cast<std::size_t>(split)] = store.read_mask(split, order, rows);
+    if (!is_single_) {
+      has_it_ = store.read_label_indicator(order, rows, classes_);
+      return;
+    }
+    auto const labels = store.read_labels(order, rows);
+    has_it_.reserve(num_rows_ * static_cast<std::size_t>(classes_.size()));
+    for (auto const label : labels)
+      for (auto j = classes_.begin; j < classes_.end; ++j)
+        has_it_.push_back(label < 0 ? is_unknown : static_cast<std::int8_t>(label == j));
+  });
+}
+
+/// Rows of logits become those of their softmax. Collective over the axes that the columns are split over.
+void RocAuc::softmax(std::vector<double>& scores) const {
+  auto const width = static_cast<std::size_t>(classes_.size());
+  std::vector<double> largest(num_rows_, -std::numeric_limits<double>::infinity()), sums(num_rows_);
+  auto const for_each = [&](auto&& visit) {
+    for (std::size_t i = 0; i < num_rows_; ++i)
+      for (std::size_t j = 0; j < width; ++j)
+        visit(i, scores[i * width + j]);
+  };
+  for_each([&](std::size_t i, double logit) { largest[i] = std::max(largest[i], logit); });
+  if (column_axes_ != pmm::AxisSet())
+    runtime::all_reduce(runtime::host, grid_.over(column_axes_), std::span(largest), runtime::Reduction::max);
+  for_each([&](std::size_t i, double& score) { sums[i] += score = std::exp(score - largest[i]); });
+  if (column_axes_ != pmm::AxisSet())
+    runtime::all_reduce(runtime::host, grid_.over(column_axes_), std::span(sums));
+  for_each([&](std::size_t i, double& score) { score /= sums[i]; });
+}
+
 /// Brings the scores of one class per rank together: those of first + r on rank r. Collective.
-std::vector<std::pair<double, bool>> bring(runtime::Communicator const& world, ScoredBlock const& block,
-                                           std::size_t split, std::int64_t first, bool contributes) {
+std::vector<std::pair<double, bool>> RocAuc::bring(std::vector<double> const& scores, std::size_t split,
+                                                   std::int64_t first, bool contributes) const {
+  auto const& world = grid_.world();
   auto const num_ranks = static_cast<std::size_t>(world.size());
-  auto const width = static_cast<std::size_t>(block.classes.size());
+  auto const width = static_cast<std::size_t>(classes_.size());
   std::vector<double> sent, received;
   std::vector<std::int64_t> sent_labels, received_labels, counts(num_ranks), arriving(num_ranks);
   for (std::size_t rank = 0; rank < num_ranks && contributes; ++rank) {
     auto const label = first + static_cast<std::int64_t>(rank);
-    if (label < block.classes.begin || label >= block.classes.end) continue;
-    auto const j = static_cast<std::size_t>(label - block.classes.begin);
-    for (std::size_t i = 0; i < block.num_rows; ++i) {
-      auto const has_it = block.has_it[i * width + j];
-      if (block.masks[split][i] == 0 || has_it == is_unknown) continue;
-      sent.push_back(block.scores[i * width + j]);
+    if (label < classes_.begin || label >= classes_.end) continue;
+    auto const j = static_cast<std::size_t>(label - classes_.begin);
+    for (std::size_t i = 0; i < num_rows_; ++i) {
+      auto const has_it = has_it_[i * width + j];
+      if (masks_[split][i] == 0 || has_it == is_unknown) continue;
+      sent.push_back(scores[i * width + j]);
       sent_labels.push_back(has_it);
       ++counts[rank];
     }
@@ -91,62 +110,30 @@ std::vector<std::pair<double, bool>> bring(runtime::Communicator const& world, S
   received_labels.resize(total);
   runtime::all_to_allv(runtime::host, world, sent, counts, received, arriving);
   runtime::all_to_allv(runtime::host, world, sent_labels, counts, received_labels, arriving);
-  std::vector<std::pair<double, bool>> scores(total);
+  std::vector<std::pair<double, bool>> brought(total);
   for (std::size_t i = 0; i < total; ++i)
-    scores[i] = {received[i], received_labels[i] == 1};
-  return scores;
+    brought[i] = {received[i], received_labels[i] == 1};
+  return brought;
 }
 
 template<class T>
-ScoredBlock read_block(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                       pmm::DistMatrix<T> const& logits) {
-  auto const order = order_of(logits.placement().layout.row_order);
-  auto const rows = logits.block().stored_rows;
-  ScoredBlock block;
-  block.num_rows = static_cast<std::size_t>(rows.size());
-  block.classes = logits.block().columns;
-  auto const width = static_cast<std::size_t>(block.classes.size());
+Areas RocAuc::operator()(pmm::DistMatrix<T> const& logits) const {
+  auto const width = static_cast<std::size_t>(classes_.size());
   auto const numbers = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), logits.local());
-  block.scores.resize(block.num_rows * width);
-  for (std::size_t i = 0; i < block.num_rows; ++i)
+  std::vector<double> scores(num_rows_ * width);
+  for (std::size_t i = 0; i < num_rows_; ++i)
     for (std::size_t j = 0; j < width; ++j)
-      block.scores[i * width + j] = static_cast<double>(numbers(i, j));
-  auto const is_single = store.facts().label_kind == graph::LabelKind::single;
-  runtime::together(grid.world(), [&] {
-    for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test})
-      block.masks[static_cast<std::size_t>(split)] = store.read_mask(split, order, rows);
-    if (!is_single) {
-      block.has_it = store.read_label_indicator(order, rows, block.classes);
-      return;
-    }
-    auto const labels = store.read_labels(order, rows);
-    block.has_it.resize(block.scores.size());
-    for (std::size_t i = 0; i < block.num_rows; ++i)
-      for (std::size_t j = 0; j < width; ++j) {
-        auto const label = block.classes.begin + static_cast<std::int64_t>(j);
-        block.has_it[i * width + j] =
-            labels[i] < 0 ? is_unknown : static_cast<std::int8_t>(labels[i] == label);
-      }
-  });
-  if (is_single) softmax(grid, logits.placement().layout.columns, block);
-  return block;
-}
-
-} // namespace
-
-template<class T>
-std::array<std::optional<double>, 3> roc_auc(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                             pmm::DistMatrix<T> const& logits) {
-  auto const& world = grid.world();
-  auto const block = read_block(grid, store, logits);
-  auto const contributes = logits.is_first_replica() && grid.coordinate(pmm::Axis::data) == 0;
-  std::array<std::optional<double>, 3> result;
+      scores[i * width + j] = static_cast<double>(numbers(i, j));
+  if (is_single_) softmax(scores);
+  auto const& world = grid_.world();
+  auto const contributes = logits.is_first_replica() && grid_.coordinate(pmm::Axis::data) == 0;
+  Areas result;
   for (std::size_t split = 0; split < result.size(); ++split) {
     std::array<double, 2> sum{}; // of the areas, and their number
-    for (std::int64_t first = 0; first < store.facts().num_classes; first += world.size()) {
-      auto scores = bring(world, block, split, first, contributes);
-      if (auto const of_class = area(scores)) {
-        sum[0] += *of_class;
+    for (std::int64_t first = 0; first < num_classes_; first += world.size()) {
+      auto of_class = bring(scores, split, first, contributes);
+      if (auto const found = area(of_class)) {
+        sum[0] += *found;
         sum[1] += 1;
       }
     }
@@ -156,9 +143,16 @@ std::array<std::optional<double>, 3> roc_auc(pmm::ProcessGrid const& grid, graph
   return result;
 }
 
-template std::array<std::optional<double>, 3> roc_auc(pmm::ProcessGrid const&, graph::GraphStore const&,
-                                                      pmm::DistMatrix<float> const&);
-template std::array<std::optional<double>, 3> roc_auc(pmm::ProcessGrid const&, graph::GraphStore const&,
-                                                      pmm::DistMatrix<double> const&);
+std::int64_t bytes_of_areas(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
+                            pmm::Placement const& logits) {
+  constexpr std::int64_t of_score = sizeof(double) + sizeof(std::int8_t), of_pair = 48, num_masks = 3;
+  auto const block = pmm::block_of(grid, logits);
+  auto const num_rows = block.stored_rows.size();
+  return num_rows * (block.columns.size() * of_score + num_masks) +
+         std::ranges::max(facts.split_sizes) * of_pair;
+}
+
+template Areas RocAuc::operator()(pmm::DistMatrix<float> const&) const;
+template Areas RocAuc::operator()(pmm::DistMatrix<double> const&) const;
 
 } // namespace orthant::models

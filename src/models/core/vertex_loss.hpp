@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -22,6 +23,7 @@ static_assert(static_cast<int>(graph::Split::train) == pmm::loss_row_group);
 
 /// Loss and accuracy of one split.
 struct SplitScore : pmm::GroupScore {
+  std::optional<double> roc_auc; // roc_auc.hpp; none if it was not asked for, or if no class can be judged
   [[nodiscard]] double accuracy() const {
     return num_counted == 0 ? 0.0 : static_cast<double>(num_correct) / static_cast<double>(num_counted);
   }

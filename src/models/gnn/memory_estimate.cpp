@@ -21,23 +21,16 @@ constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
 /// oneDNN's code, compiled products and packed operands: 5 to 8 MiB with graphs of 34 to 48,980 vertices, 1 and 2 ranks.
 constexpr std::int64_t onednn_bytes = std::int64_t{8} << 20;
 
-template<class T>
-std::int64_t library_bytes() {
-  if constexpr (pmm::runs_on_host && sizeof(T) == sizeof(float)) {
-    pmm::GemmCase const tall{.shape = pmm::GemmShape::tall};
-    if (pmm::chosen_gemm_library(tall) == pmm::onednn_name) return common_library_bytes + onednn_bytes;
-  }
-  return common_library_bytes;
-}
-
-/// Of the reductions of an epoch. An asynchronous one keeps a copy of its message, a blocking one (a ring
-/// over P ranks) a P-th of it, a reduce_scatter of MPI (not within a node) a copy and two P-ths, never several at once; every large one
-/// passes through fragments shared with at most two neighbours an axis.
-std::int64_t message_bytes(pmm::StepPlan step, GcnPlan const& plan, GcnSettings settings,
-                           GcnEpochTraits const& traits) {
+/// Of the reductions of an epoch, beside those that work waits behind. An asynchronous one keeps a copy of its
+/// message, a blocking one (a ring over P ranks) a P-th of it, a reduce_scatter of MPI (not within a node) a copy and
+/// two P-ths, never several at once; every large one passes through fragments shared with at most two neighbours an
+/// axis.
+struct Messages {
+  std::int64_t copied = 0;
+  std::int64_t fragments = 0;
+};
+Messages messages_of(pmm::StepPlan const& step) {
   auto const& shape = step.shape();
-  settings.wire = runtime::Wire::native;
-  plan_epoch(step, plan, settings, traits);
   auto largest = std::int64_t{0};
   auto copied = std::int64_t{0};
   auto num_neighbours = 1;
@@ -52,12 +45,30 @@ std::int64_t message_bytes(pmm::StepPlan step, GcnPlan const& plan, GcnSettings 
       copied = std::max(copied, call.bytes / shape.size(axis));
     }
   }
+  return {copied, num_neighbours * std::min(fragment_bytes, largest / 8)};
+}
+
+template<class T>
+std::int64_t library_bytes_of() {
+  if constexpr (pmm::runs_on_host && sizeof(T) == sizeof(float)) {
+    pmm::GemmCase const tall{.shape = pmm::GemmShape::tall};
+    if (pmm::chosen_gemm_library(tall) == pmm::onednn_name) return common_library_bytes + onednn_bytes;
+  }
+  return common_library_bytes;
+}
+
+std::int64_t message_bytes(pmm::StepPlan step, GcnPlan const& plan, GcnSettings settings,
+                           GcnEpochTraits const& traits) {
+  auto const& shape = step.shape();
+  settings.wire = runtime::Wire::native;
+  plan_epoch(step, plan, settings, traits);
+  auto [copied, fragments] = messages_of(step);
   for (std::size_t l = 0; settings.overlaps && l < plan.layers.size(); ++l) {
     auto const hidden = products_of(plan.layers[l], {}).transform_back.result;
     if (needs_input_gradient(plan, l) && shape.size(hidden.layout.third()) > 1)
       copied = std::max(copied, step.scalar_bytes(step.block(hidden).size()));
   }
-  return copied + num_neighbours * std::min(fragment_bytes, largest / 8);
+  return copied + fragments;
 }
 
 /// What both trainings hold beside networks and operands.
@@ -129,8 +140,18 @@ graph::StoreFacts facts_of_batch(graph::StoreFacts facts, std::int64_t num_verti
   return facts;
 }
 
+std::int64_t message_bytes(pmm::StepPlan const& step) {
+  auto const [copied, fragments] = messages_of(step);
+  return copied + fragments;
+}
+
+template<class T>
+std::int64_t library_bytes() {
+  return library_bytes_of<T>();
+}
+
 std::int64_t MemoryEstimate::peak() const {
-  return libraries + std::max(arrays + messages + checkpoints, loading);
+  return libraries + std::max(arrays + messages + checkpoints + judging, loading);
 }
 
 void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
@@ -153,7 +174,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),
           .messages = messages,
-          .libraries = library_bytes<T>()};
+          .libraries = library_bytes_of<T>()};
 }
 
 template<class T>
@@ -192,10 +213,11 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),
           .messages = messages,
-          .libraries = library_bytes<T>()};
+          .libraries = library_bytes_of<T>()};
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
+  template std::int64_t library_bytes<T>();                                                                  \
   template MemoryEstimate estimate_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,              \
                                              GcnPlan const&, GcnSettings const&, OptimizerSettings const&);  \
   template MemoryEstimate estimate_mini_batch_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,   \

@@ -17,11 +17,17 @@ struct MemoryEstimate {
   std::int64_t loading = 0;     // the most that is held until the first step begins, what is read included
   std::int64_t messages = 0;    // MPI's copies of what is under way
   std::int64_t checkpoints = 0; // copies on the host
+  std::int64_t judging = 0;     // for areas under the ROC curve, on the host
   std::int64_t libraries = 0;   // what BLAS, MPI and HDF5 take on first use
 
   /// The most there will ever be.
   [[nodiscard]] std::int64_t peak() const;
 };
+
+/// What MPI holds of the collectives of a listed step, and what BLAS, MPI and HDF5 take on first use (measured).
+[[nodiscard]] std::int64_t message_bytes(pmm::StepPlan const& step);
+template<class T>
+[[nodiscard]] std::int64_t library_bytes();
 
 /// Lists the arrays of full-graph training, in the order in which they are allocated: network, loss,
 /// optimiser. On a device not those of the vendor's libraries and of sparse kernels.

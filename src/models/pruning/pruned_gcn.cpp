@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/pruning/pruned_gcn.hpp"
 
+#include "models/core/roc_auc.hpp"
+
 namespace orthant::models {
 
 template<class T>
@@ -44,6 +46,8 @@ void PrunedGcn<T>::make_whole(std::optional<OwnedAdjacency<T>> block, InputFeatu
                                               std::move(block));
   whole_ = std::make_unique<TrainedGcn<T>>(grid_, model_settings_, parameters_, std::move(operands),
                                            whole_loss_, settings_, update_);
+  if (settings_.finds_roc_auc)
+    whole_->trainer.judge_also_by(judge_by_areas<T>(grid_, store_, plan_.logits()));
 }
 
 template<class T>
@@ -66,6 +70,7 @@ TrainResult PrunedGcn<T>::run(std::function<void(runtime::EpochRecord const&)> c
   work.evaluate = [this] { return evaluate(); };
   work.dead_layers = [this] { return whole_->trainer.dead_layers(); };
   work.require_bounded_parameters = [this] { update_->require_bounded_parameters({}); };
+  work.set_rate_reduction = [this](double reduction) { update_->set_rate_reduction(reduction); };
   return run_epochs(grid_, settings_, work, on_epoch, start, should_stop);
 }
 

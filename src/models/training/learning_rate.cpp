@@ -9,7 +9,21 @@ RateDecay parse_rate_decay(std::string_view word) {
   if (word == "constant") return RateDecay::constant;
   if (word == "linear") return RateDecay::linear;
   if (word == "cosine") return RateDecay::cosine;
-  runtime::throw_user("--lr-schedule is constant, linear or cosine, not '{}'", word);
+  if (word == "step") return RateDecay::step;
+  if (word == "plateau") return RateDecay::plateau;
+  runtime::throw_user("--lr-schedule is constant, step, linear, cosine or plateau, not '{}'", word);
+}
+
+void Plateau::add(RateSchedule const& schedule, double loss) {
+  constexpr double least_gain = 1e-4; // of the least loss
+  if (!least_loss || loss < *least_loss * (1 - least_gain)) {
+    least_loss = loss;
+    num_since = 0;
+    return;
+  }
+  if (++num_since <= schedule.plateau_patience) return;
+  num_since = 0;
+  reduction *= schedule.factor;
 }
 
 } // namespace orthant::models

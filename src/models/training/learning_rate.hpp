@@ -8,36 +8,67 @@
 //   constant    rate
 //   linear      u rate + (1 - u) min_rate          u = 1 - (t - f) / (T - f)
 //   cosine      u rate + (1 - u) min_rate          u = (1 + cos(pi (t - f) / (T - f))) / 2
+//   step        max(u rate, min_rate)              u = factor^k, k = (t - f) div step_length
+//   plateau     max(u rate, min_rate)              u = factor^k, k = the number of plateaus so far
 //
-// The last step has min_rate. Nothing else is remembered, so a training that goes on from step t has the rates
-// of one that never stopped. Sources: Loshchilov & Hutter (arXiv 1608.03983); warm-up: Goyal et al. (arXiv
-// 1706.02677).
+// The last step of linear and cosine has min_rate. A plateau is more than `patience` evaluations in a row whose
+// validation loss is not less than the least one by a 10,000th of it. Nothing else is remembered than that, so a
+// training that goes on from step t has the rates of one that never stopped. Sources: Loshchilov & Hutter (arXiv
+// 1608.03983); warm-up: Goyal et al. (arXiv 1706.02677); plateau: as PyTorch's ReduceLROnPlateau.
 
 #include "runtime/device/kokkos_compat_device.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace orthant::models {
 
-enum class RateDecay : std::uint8_t { constant, linear, cosine };
+enum class RateDecay : std::uint8_t { constant, linear, cosine, step, plateau };
 
-/// "constant", "linear" or "cosine". Throws UserError for another word.
+/// "constant", "step", "linear", "cosine" or "plateau". Throws UserError for another word.
 [[nodiscard]] RateDecay parse_rate_decay(std::string_view word);
 
 struct RateSchedule {
   RateDecay decay = RateDecay::constant;
   std::int64_t num_warmup_steps = 0;
-  double min_rate = 0;         // linear and cosine only
-  std::int64_t num_steps = -1; // T, of the whole training; -1: not known, which a constant rate does without
+  double min_rate = 0;          // all but constant
+  std::int64_t num_steps = -1;  // T, of the whole training; -1: not known, which only linear and cosine need
+  std::int64_t step_length = 0; // step only
+  double factor = 0.1;          // step and plateau only
+  std::int64_t plateau_patience = 10;
+
+  [[nodiscard]] bool ends_with_training() const {
+    return decay == RateDecay::linear || decay == RateDecay::cosine;
+  }
 };
 
-/// The learning rate of step t, from 1. Steps after the last one have its rate.
-KOKKOS_INLINE_FUNCTION double learning_rate_at(RateSchedule const& schedule, double rate, double t) {
+/// What a training remembers of its validation losses.
+struct Plateau {
+  std::optional<double> least_loss;
+  std::int64_t num_since = 0; // evaluations since then, or since the last plateau
+  double reduction = 1;       // u
+
+  /// Takes the loss of an evaluation.
+  void add(RateSchedule const& schedule, double loss);
+};
+
+/// The learning rate of step t, from 1, after plateaus that have multiplied it by `reduction`. Steps after the last
+/// one have its rate.
+KOKKOS_INLINE_FUNCTION double learning_rate_at(RateSchedule const& schedule, double rate, double t,
+                                               double reduction = 1) {
   auto const num_warmup_steps = static_cast<double>(schedule.num_warmup_steps);
   if (t < num_warmup_steps) return rate * (t / num_warmup_steps);
   auto const first = num_warmup_steps > 1 ? num_warmup_steps : 1.0;
   if (schedule.decay == RateDecay::constant || t <= first) return rate;
+  if (schedule.decay == RateDecay::step || schedule.decay == RateDecay::plateau) {
+    auto u = reduction;
+    if (schedule.decay == RateDecay::step) {
+      auto const num_changes = static_cast<std::int64_t>(t - first) / schedule.step_length;
+      u = runtime::compat::pow(schedule.factor, static_cast<double>(num_changes));
+    }
+    return u * rate > schedule.min_rate ? u * rate : schedule.min_rate;
+  }
   auto const last = static_cast<double>(schedule.num_steps);
   auto const share = t < last ? (t - first) / (last - first) : 1.0;
   constexpr auto pi = 3.14159265358979323846;

@@ -36,7 +36,7 @@ struct BeginStep {
     num_steps(0) = t;
     auto const correction1 = is_sgd ? 1 : 1 - runtime::compat::pow(beta1, t);
     auto const correction2 = is_sgd ? 1 : 1 - runtime::compat::pow(beta2, t);
-    auto const rate = learning_rate_at(schedule, largest_rate, t);
+    auto const rate = learning_rate_at(schedule, largest_rate, t, num_steps(1));
     learning_rate() = rate;
     auto& next = factors(0);
     next.gradient_scale = static_cast<T>(gradient_scale());
@@ -125,7 +125,7 @@ KeptMoments moments_of(OptimizerSettings const& settings) {
 void plan_optimizer_arrays(pmm::StepPlan& step, OptimizerSettings const& settings,
                            std::vector<std::int64_t> const& lengths) {
   auto const [has_first, has_second] = moments_of(settings);
-  step.add_array("orthant::models::num_steps", sizeof(double));
+  step.add_array("orthant::models::num_steps", 2 * sizeof(double));
   step.add_array("orthant::models::step_factors",
                  step.scalar_bytes(sizeof(StepFactors<float>) / sizeof(float)));
   for (auto const length : lengths) {
@@ -153,10 +153,13 @@ template<class T>
 Optimizer<T>::Optimizer(OptimizerSettings const& settings, std::vector<ParameterShard<T>> const& parameters)
     : settings_(settings),
       parameters_(parameters),
-      num_steps_("orthant::models::num_steps", 1),
+      num_steps_("orthant::models::num_steps", 2),
       factors_("orthant::models::step_factors", 1) {
-  ORTHANT_REQUIRE(settings.schedule.decay == RateDecay::constant || settings.schedule.num_steps >= 0,
+  ORTHANT_REQUIRE(!settings.schedule.ends_with_training() || settings.schedule.num_steps >= 0,
                   "the learning rate decays over a number of steps that is not known");
+  ORTHANT_REQUIRE(settings.schedule.decay != RateDecay::step || settings.schedule.step_length > 0,
+                  "the learning rate changes every ", settings.schedule.step_length, " steps");
+  set_rate_reduction(1);
   auto const [has_first, has_second] = moments_of(settings_);
   auto const is_coupled = settings_.kind != OptimizerKind::adamw;
   std::int64_t end = 0;
@@ -232,7 +235,12 @@ std::int64_t Optimizer<T>::num_steps() const {
 
 template<class T>
 void Optimizer<T>::set_num_steps(std::int64_t num_steps) {
-  Kokkos::deep_copy(num_steps_, static_cast<double>(num_steps));
+  Kokkos::deep_copy(Kokkos::subview(num_steps_, 0), static_cast<double>(num_steps));
+}
+
+template<class T>
+void Optimizer<T>::set_rate_reduction(double reduction) {
+  Kokkos::deep_copy(Kokkos::subview(num_steps_, 1), reduction);
 }
 
 template class Optimizer<float>;

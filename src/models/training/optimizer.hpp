@@ -103,6 +103,8 @@ class Optimizer {
   /// t, the number of steps so far. Waits for all kernels.
   [[nodiscard]] std::int64_t num_steps() const;
   void set_num_steps(std::int64_t num_steps);
+  /// What plateaus have left of the learning rate, from the next step on (learning_rate.hpp).
+  void set_rate_reduction(double reduction);
 
  private:
   struct Moments {
@@ -119,7 +121,7 @@ class Optimizer {
   std::vector<Moments> moments_;
   std::vector<Shard> shards_;
   runtime::Vector<Shard> device_shards_;            // the same, for the kernel over all
-  runtime::Vector<double> num_steps_;               // [1] t
+  runtime::Vector<double> num_steps_;               // [2] t, and the reduction of the rate
   runtime::Vector<detail::StepFactors<T>> factors_; // [1]
 };
 

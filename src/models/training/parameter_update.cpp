@@ -20,8 +20,9 @@ std::vector<ParameterShard<T>> shards_of(std::vector<Parameter<T>> const& parame
     auto const of_layer = parameter.layer == 0
                               ? settings.weight_decay_first_layer.value_or(settings.weight_decay)
                               : settings.weight_decay;
-    auto const is_weight = parameter.role == ParameterRole::weight;
-    shards.push_back({parameter.value(), parameter.gradient(), is_weight ? of_layer : 0.0});
+    auto const is_decayed = parameter.role == ParameterRole::weight ||
+                            (parameter.role == ParameterRole::embedding && settings.decays_embeddings);
+    shards.push_back({parameter.value(), parameter.gradient(), is_decayed ? of_layer : 0.0});
   }
   return shards;
 }
@@ -81,10 +82,13 @@ typename ParameterUpdate<T>::Result ParameterUpdate<T>::finish(runtime::DefaultE
   result.sum = numbers.sum;
   result.count = numbers.count;
   result.learning_rate = numbers.learning_rate;
+  auto square = 0.0;
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    square += numbers.norms[p] * numbers.norms[p];
     if (!parameters_[p].is_vector()) result.norms.push_back(numbers.norms[p]);
     if (result.diverged.empty() && !std::isfinite(numbers.norms[p])) result.diverged = parameters_[p].name;
   }
+  result.norm = std::sqrt(square);
   return result;
 }
 

@@ -55,6 +55,7 @@ class ParameterUpdate {
     double count = 0;
     double learning_rate = 0;
     std::vector<double> norms; // of the matrices' gradients, before clipping
+    double norm = 0;           // of all gradients together
     std::string diverged;      // the first parameter whose gradient is not finite; empty: none
   };
   /// Fences exec, and brings the numbers of run() and of before it to the host.
@@ -70,6 +71,7 @@ class ParameterUpdate {
   [[nodiscard]] std::vector<StateArray<T>> state() const;
   [[nodiscard]] std::int64_t num_steps() const { return optimizer_.num_steps(); }
   void set_num_steps(std::int64_t num_steps) { optimizer_.set_num_steps(num_steps); }
+  void set_rate_reduction(double reduction) { optimizer_.set_rate_reduction(reduction); }
 
  private:
   pmm::ProcessGrid const& grid_;

@@ -168,6 +168,7 @@ std::optional<runtime::EpochRecord> Trainer<T>::train_epoch(TrainProgress& progr
   while (true) {
     auto result = train_step(progress.epoch, progress.step);
     record.grad_norms = std::move(result.norms);
+    record.grad_norm = result.norm;
     record.learning_rate = result.learning_rate;
     step_losses_.push_back(result.count == 0 ? 0.0 : result.sum / result.count);
     progress.loss_sum += result.sum;
@@ -195,7 +196,9 @@ Scores Trainer<T>::evaluate() {
   DefaultExec const exec;
   runtime::PhaseTimes phases; // evaluation is no part of an epoch
   auto const& logits = network_.forward(exec, Pass::evaluation, 0, phases);
-  return scores_of(loss_.evaluate(exec, logits));
+  auto scores = scores_of(loss_.evaluate(exec, logits));
+  if (judge_) judge_(logits, scores);
+  return scores;
 }
 
 template<class T>
@@ -214,6 +217,7 @@ TrainResult Trainer<T>::run(std::function<void(runtime::EpochRecord const&)> con
   work.evaluate = [this] { return evaluate(); };
   work.dead_layers = [this] { return dead_layers(); };
   work.require_bounded_parameters = [this] { update_->require_bounded_parameters(exec_); };
+  work.set_rate_reduction = [this](double reduction) { update_->set_rate_reduction(reduction); };
   return run_epochs(grid_, settings_, work, on_epoch, start, should_stop);
 }
 

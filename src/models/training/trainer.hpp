@@ -51,8 +51,12 @@ class Trainer {
   TrainResult run(std::function<void(runtime::EpochRecord const&)> const& on_epoch,
                   TrainProgress const& start = {}, StopRequest const& should_stop = {});
 
+  /// What more evaluations are to find in the logits, than the loss does. Collective over the grid's world.
+  void judge_also_by(std::function<void(pmm::DistMatrix<T> const&, Scores&)> judge) {
+    judge_ = std::move(judge);
+  }
   /// Loss and accuracy of the network on what it is bound to, without dropout. Collective over the grid's
-  /// group.
+  /// group, or what is also found.
   [[nodiscard]] Scores evaluate();
   /// Of the last evaluation: Network::dead_layers(). Collective over the grid's world.
   [[nodiscard]] std::vector<std::int64_t> dead_layers();
@@ -91,8 +95,9 @@ class Trainer {
   std::optional<std::int64_t> nominal_count_; // of the source
   TrainSettings settings_;
   std::shared_ptr<ParameterUpdate<T>> update_;
-  std::optional<GradientSum<T>> gradient_sum_; // if there is more than one batch
-  runtime::DeviceQueue const& queue_;          // the default one cannot be recorded
+  std::function<void(pmm::DistMatrix<T> const&, Scores&)> judge_; // empty: nothing more
+  std::optional<GradientSum<T>> gradient_sum_;                    // if there is more than one batch
+  runtime::DeviceQueue const& queue_;                             // the default one cannot be recorded
   runtime::DefaultExec exec_;
   runtime::RecordedStep recorded_;
   bool has_run_plainly_ = false;

@@ -21,7 +21,11 @@ char const* text_of_not_finite(double loss) {
   return std::isnan(loss) ? "nan" : "infinite";
 }
 
-void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainProgress& progress) {
+bool is_better(BestBy by, SplitScore const& one, SplitScore const& other) {
+  return by == BestBy::loss ? one.loss < other.loss : one.accuracy() > other.accuracy();
+}
+
+void add_scores(BestBy best_by, Scores const& scores, runtime::EpochRecord& record, TrainProgress& progress) {
   auto const& [train, valid, test] = scores;
   record.scores = {{"train_acc", train.accuracy()}};
   auto const add = [&](char const* name, SplitScore const& of, double value) {
@@ -37,9 +41,12 @@ void add_scores(Scores const& scores, runtime::EpochRecord& record, TrainProgres
   add("train_micro_f1", train, train.micro_f1);
   add("val_micro_f1", valid, valid.micro_f1);
   add("test_micro_f1", test, test.micro_f1);
+  constexpr std::array names{"train_roc_auc", "val_roc_auc", "test_roc_auc"};
+  for (std::size_t s = 0; s < scores.size(); ++s)
+    if (scores[s].roc_auc) record.scores.emplace_back(names[s], *scores[s].roc_auc);
   progress.last = scores;
   ++progress.num_evaluations_since_best;
-  if (progress.best.epoch > 0 && valid.accuracy() <= progress.best.scores[1].accuracy()) return;
+  if (progress.best.epoch > 0 && !is_better(best_by, valid, progress.best.scores[1])) return;
   progress.best = {record.epoch, scores};
   progress.num_evaluations_since_best = 0;
 }
@@ -93,6 +100,9 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
   auto const has_lost_patience = [&] {
     return settings.patience > 0 && progress.num_evaluations_since_best >= settings.patience;
   };
+  auto const& schedule = settings.optimizer.schedule;
+  auto const has_plateaus = schedule.decay == RateDecay::plateau;
+  if (has_plateaus) work.set_rate_reduction(progress.plateau.reduction);
   while (progress.epoch <= settings.num_epochs && !has_lost_patience()) {
     auto const epoch = progress.epoch;
     auto const before = communicated_bytes(grid);
@@ -121,7 +131,11 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
       if (num_alike == 2 || (num_alike == 1 && epoch == settings.num_epochs))
         grid.world().instruments().log.warn_once("epoch {}: {}", epoch,
                                                  sign_of_collapse(scores, work.dead_layers()));
-      add_scores(scores, record, progress);
+      add_scores(settings.best_by, scores, record, progress);
+      if (has_plateaus) {
+        progress.plateau.add(schedule, scores[static_cast<std::size_t>(graph::Split::valid)].loss);
+        work.set_rate_reduction(progress.plateau.reduction);
+      }
     }
     on_epoch(record);
     progress.begin_epoch(epoch + 1);
@@ -158,7 +172,7 @@ bool are_all_alike(Scores const& scores) {
 
 std::string sign_of_collapse(Scores const& scores, std::vector<std::int64_t> const& dead) {
   if (!are_all_alike(scores)) return {};
-  constexpr auto advice = "a smaller --lr or larger batches may help";
+  constexpr auto advice = "a smaller --lr, --warmup-steps or larger batches may help";
   if (dead.empty()) return fmt::format("all vertices are predicted to be of one class; {}", advice);
   return fmt::format(
       "all vertices are predicted to be of one class, as layer{} {} let{} nothing pass (after ReLU all "

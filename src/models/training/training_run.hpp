@@ -16,16 +16,22 @@
 
 namespace orthant::models {
 
+/// What makes one evaluation better than another: a higher accuracy, or a lower loss, of the validation part.
+enum class BestBy : std::uint8_t { accuracy, loss };
+
 struct TrainSettings {
   OptimizerSettings optimizer;
   double weight_decay = 0;
+  bool decays_embeddings = false; // matrices that are looked up, beside those that multiply
   std::optional<double>
       weight_decay_first_layer;    // in place of weight_decay, for layer 0; biases are never decayed
   std::optional<double> clip_norm; // of all gradients together
   std::int64_t num_epochs = 100;
   std::int64_t eval_every = 10; // 0: never; the last epoch is always evaluated otherwise
-  std::int64_t patience = 0;    // stop after so many evaluations in a row without a better one; 0: never
+  BestBy best_by = BestBy::accuracy;
+  std::int64_t patience = 0; // stop after so many evaluations in a row without a better one; 0: never
   ClassWeights class_weights = ClassWeights::none;
+  bool finds_roc_auc = false;    // in evaluations
   bool uses_device_graph = true; // full graph, on a device: replay the epochs if nothing but numbers changes
 };
 
@@ -33,7 +39,7 @@ struct TrainSettings {
 /// UserError if its warm-up leaves none of them.
 [[nodiscard]] TrainSettings with_num_steps(TrainSettings settings, std::int64_t num_steps);
 
-/// The epoch with the best validation accuracy (the first of several), among those evaluated.
+/// The epoch with the best evaluation (the first of several), by accuracy or by loss.
 struct BestEpoch {
   std::int64_t epoch = 0; // 0: none was evaluated
   Scores scores;
@@ -50,6 +56,7 @@ struct TrainProgress {
   std::optional<Scores> last; // of the last evaluation
   BestEpoch best;
   std::int64_t num_evaluations_since_best = 0;
+  Plateau plateau; // of the validation loss, if the learning rate follows from it
 
   void begin_epoch(std::int64_t next) {
     epoch = next;
@@ -95,6 +102,7 @@ struct EpochWork {
   std::function<Scores()> evaluate;
   std::function<std::vector<std::int64_t>()> dead_layers; // in the last evaluation
   std::function<void()> require_bounded_parameters;
+  std::function<void(double)> set_rate_reduction; // of the learning rate, by plateaus
 };
 
 /// Trains all epochs from `start` on, or until `should_stop` (empty: never), evaluates those that are due, and

@@ -17,15 +17,16 @@ class Samplers : public MiniBatch {
                                graph::PermutationKind permutation = graph::PermutationKind::twofold) {
     SCOPED_TRACE(::testing::Message() << static_cast<int>(kind) << ' ' << static_cast<int>(edges));
     auto batches = small_batches();
+    batches.batch_size = 23; // 9 of them: work for 8 data groups, whose epoch has 16
     batches.kind = kind;
     batches.edges = edges;
     auto model = small_model();
     model.schedule = schedule;
     auto const run =
         expect_equal_losses(model, short_training(3), batches, description, permutation, num_clusters);
-    EXPECT_GE(run.step_losses.size(), 9U);
+    EXPECT_GE(run.step_losses.size(), 6U);
   }
-  static constexpr std::int64_t num_clusters = 24;
+  static constexpr std::int64_t num_clusters = 40;
 };
 
 TEST_P(Samplers, UniformRenormalized) {
@@ -62,6 +63,7 @@ TEST_P(Samplers, OnADirectedGraph) {
 TEST_P(Samplers, RefuseWhatDoesNotGoTogether) {
   auto const message_of = [&](SamplerKind kind, std::optional<double> fraction) -> std::string {
     auto batches = small_batches();
+    batches.batch_size = 23;
     batches.kind = kind;
     batches.train_fraction = fraction;
     try {
@@ -81,7 +83,7 @@ TEST_P(Samplers, RefuseWhatDoesNotGoTogether) {
       "each batch of an epoch");
 }
 
-INSTANTIATE_TEST_SUITE_P(Grids, Samplers, ::testing::ValuesIn(batch_grids(world_size())), GridName{});
+INSTANTIATE_TEST_SUITE_P(Grids, Samplers, ::testing::ValuesIn(grids_4d(world_size())), GridName{});
 
 } // namespace
 } // namespace orthant::testing

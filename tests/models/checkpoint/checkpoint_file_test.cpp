@@ -178,7 +178,7 @@ TEST(CheckpointFacts, SurviveTheirText) {
   facts.progress.step = 3;
   facts.progress.loss_sum = 0.1 + 0.2;
   facts.progress.loss_count = 7;
-  facts.progress.last = models::Scores{{{5, 3, 1.0 / 3}, {6, 2, 1e-300}, {7, 1, 2.5}}};
+  facts.progress.last = models::Scores{{{{5, 3, 1.0 / 3}, {}}, {{6, 2, 1e-300}, 0.75}, {{7, 1, 2.5}, {}}}};
   facts.progress.best = {8, *facts.progress.last};
   facts.num_steps = 99;
   facts.identity = {{"--lr", "0.1", "learning-rate"}};
@@ -189,6 +189,8 @@ TEST(CheckpointFacts, SurviveTheirText) {
   EXPECT_EQ(found.to_json(), facts.to_json());
   EXPECT_EQ(found.progress.loss_sum, facts.progress.loss_sum);
   EXPECT_EQ(found.progress.last->at(1).loss, 1e-300);
+  EXPECT_EQ(found.progress.last->at(0).roc_auc, std::nullopt);
+  EXPECT_EQ(found.progress.last->at(1).roc_auc, 0.75);
   EXPECT_EQ(found.tensors[0].sum, facts.tensors[0].sum);
   facts.tensors[0].sum = 0;
   EXPECT_EQ(facts.to_json().size(), found.to_json().size());

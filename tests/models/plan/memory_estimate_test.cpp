@@ -205,8 +205,9 @@ TEST(MemoryEstimate, IsTheSumThatIsWorkedOutByHand) {
   // Outputs 1000 x (16 + 4) x 8 = 160000; a gradient and a product in between of 1000 x 16 x 8 = 128000 each.
   constexpr std::int64_t activations = 416000;
   // 10 x 16 + 16 + 16 x 4 + 4 = 244 numbers, with a gradient and two moments, 244 x 4 x 8 = 7808. Steps of
-  // the optimiser (8) and its three factors (24); loss and its rows, sums, scale, learning rate and four norms (80).
-  constexpr std::int64_t parameters = 7808 + 112;
+  // the optimiser and what plateaus left of its rate (16), its three factors (24); loss and its rows, sums, scale,
+  // learning rate and four norms (80).
+  constexpr std::int64_t parameters = 7808 + 120;
   // A byte of split, 4 of class, 3 numbers and a pair of number and index (16) per row, and its id: 1000
   // x 53.
   constexpr std::int64_t targets = 53000;

@@ -1,0 +1,54 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The second half of a block: what the feed-forward part adds to the residual stream.
+//
+//   H[z,y]      := norm(X)
+//   U[z,x]      := sum_y H[z,y] W_up[y,x] + b
+//   A[z,x]      := GELU(U), or SwiGLU of the pairs of U
+//   branch[z,y] := sum_x A[z,x] W_down[x,y] + b
+
+#include "models/lm/block_memory.hpp"
+
+namespace orthant::models {
+
+template<class T>
+class FeedForwardHalf {
+ public:
+  /// `grid` and `scratch` must outlive it.
+  FeedForwardHalf(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
+                  BlockParameters<T> const& parameters, FeedForwardMemory<T> memory,
+                  TransformerScratch<T>& scratch);
+
+  [[nodiscard]] ParallelLinear<T>& up() { return up_; }
+  [[nodiscard]] ParallelLinear<T>& down() { return down_; }
+
+  /// branch := as above. Collective over x, y and z. Enqueues on exec.
+  void forward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x,
+               pmm::DistMatrix<T> const& branch);
+  /// What backward() reads, again: all but the last product. Collective over y and z.
+  void recompute(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x);
+  /// dx := dx + the gradient by x, from that by the branch, which is not dx's memory, or is if nothing is dropped.
+  void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x,
+                pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& dx);
+
+ private:
+  pmm::ProcessGrid const& grid_;
+  FeedForward kind_;
+  FeedForwardMemory<T> memory_;
+  ParallelNorm<T> norm_;
+  ParallelLinear<T> up_, down_;
+  pmm::DistMatrix<T> normed_gradient_, expanded_gradient_, activated_gradient_; // lent
+};
+
+/// List what forward(), recompute() and backward() do, and the buffers.
+void plan_feed_forward_half(pmm::StepPlan& step, TransformerPlan const& plan);
+void plan_feed_forward_half_again(pmm::StepPlan& step, TransformerPlan const& plan);
+void plan_feed_forward_half_backward(pmm::StepPlan& step, TransformerPlan const& plan);
+void plan_feed_forward_half_buffers(LinearWorkPlan& work, pmm::StepPlan const& step,
+                                    TransformerPlan const& plan);
+
+extern template class FeedForwardHalf<float>;
+extern template class FeedForwardHalf<double>;
+
+} // namespace orthant::models

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/lm/parallel_linear.hpp"
+
+#include "pmm/kernels/host_parts.hpp"
+#include "pmm/rows/column_sums.hpp"
+
+#include <utility>
+
+namespace orthant::models {
+namespace {
+
+using pmm::Form, pmm::ProductPlan;
+
+struct LinearProducts {
+  explicit LinearProducts(LinearPlan3d const& plan)
+      : product{"Z = X W", Form::product, plan.input, plan.weight, plan.output, {}},
+        input_back{"dX = dZ W^T", Form::left_grad, plan.output, plan.weight, plan.input, {}},
+        weight_back{"dW = X^T dZ", Form::right_grad, plan.input, plan.output, plan.weight, {}} {}
+  ProductPlan product, input_back, weight_back;
+};
+
+} // namespace
+
+void plan_linear(pmm::StepPlan& step, LinearPlan3d const& plan, bool has_bias) {
+  plan_product(step, LinearProducts(plan).product);
+  if (has_bias) pmm::plan_add_bias(step, plan.output);
+}
+
+void plan_linear_backward(pmm::StepPlan& step, LinearPlan3d const& plan, bool has_bias) {
+  LinearProducts const products(plan);
+  if (has_bias) pmm::plan_sum_columns(step, plan.output);
+  plan_product(step, products.input_back);
+  plan_product(step, products.weight_back);
+}
+
+void plan_linear_buffers(LinearWorkPlan& work, std::size_t turn, pmm::StepPlan const& step,
+                         LinearPlan3d const& plan, bool has_bias) {
+  LinearProducts const products(plan);
+  plan_buffers(work[turn], step, products.product);
+  plan_buffers(work[turn], step, products.input_back);
+  plan_buffers(work[turn], step, products.weight_back);
+  auto const output = step.block(plan.output);
+  if (has_bias) pmm::reserve_column_sums(work[turn], output.stored_rows.size(), output.columns.size());
+}
+
+template<class T>
+LinearWork<T>::LinearWork(pmm::ProcessGrid const& grid)
+    : gathers_ahead_(!pmm::runs_on_host || !grid.over(pmm::Axis::z).is_on_one_node()) {
+  for (auto& buffer : buffers_)
+    buffer = std::make_shared<pmm::Workspace<T>>();
+}
+
+template<class T>
+void LinearWork<T>::begin_pass(std::vector<WeightUse<T>> const& uses) {
+  uses_ = &uses;
+  next_ = 0;
+}
+
+template<class T>
+void LinearWork<T>::begin_use(runtime::DefaultExec const& exec, WeightUse<T> const& use) {
+  ORTHANT_REQUIRE(uses_ != nullptr && next_ < uses_->size() && (*uses_)[next_].linear == use.linear &&
+                      (*uses_)[next_].direction == use.direction,
+                  "weight ", next_, " of a pass is used out of turn");
+  ++next_;
+  if (!gathers_ahead_ || next_ == uses_->size()) return;
+  auto const& following = (*uses_)[next_];
+  if (following.linear->turn() != use.linear->turn()) following.linear->prefetch(exec, following.direction);
+}
+
+template<class T>
+void LinearWork<T>::finish(std::size_t turn) {
+  if (auto* const product = std::exchange(unfinished_[turn], nullptr); product != nullptr) product->finish();
+}
+
+template<class T>
+void LinearWork<T>::finish_all() {
+  for (std::size_t turn = 0; turn < num_turns; ++turn)
+    finish(turn);
+}
+
+template class LinearWork<float>;
+template class LinearWork<double>;
+
+/// The products share buffers: only the weight is gathered, and only its gradient is reduced apart from its memory.
+template<class T>
+ParallelLinear<T>::ParallelLinear(pmm::ProcessGrid const& grid, LinearPlan3d const& plan,
+                                  LinearParameters<T> parameters, LinearWork<T>& work, std::size_t turn)
+    : parameters_(std::move(parameters)),
+      work_(work),
+      turn_(turn),
+      has_bias_(parameters_.bias.length() > 0),
+      product_(grid, LinearProducts(plan).product, work.buffers(turn)),
+      input_back_(grid, LinearProducts(plan).input_back, work.buffers(turn)),
+      weight_back_(grid, LinearProducts(plan).weight_back, work.buffers(turn)) {
+  auto const output = block_of(grid, plan.output);
+  if (has_bias_)
+    pmm::reserve_column_sums(*work_.buffers(turn_), output.stored_rows.size(), output.columns.size());
+}
+
+template<class T>
+void ParallelLinear<T>::prefetch(runtime::DefaultExec const& exec, Direction direction) {
+  (direction == Direction::forward ? product_ : input_back_).prefetch_right(exec, parameters_.weight);
+}
+
+template<class T>
+void ParallelLinear<T>::forward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& input,
+                                pmm::DistMatrix<T> const& output) {
+  work_.begin_use(exec, {this, Direction::forward});
+  // Z[z,b] := sum_a X[z,a] W[a,b]
+  product_.run(exec, input, parameters_.weight, output);
+  if (has_bias_) pmm::add_bias(exec, output, parameters_.bias);
+}
+
+template<class T>
+void ParallelLinear<T>::backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& input,
+                                 pmm::DistMatrix<T> const& output_gradient,
+                                 pmm::DistMatrix<T> const& input_gradient) {
+  work_.begin_use(exec, {this, Direction::backward});
+  if (has_bias_) pmm::sum_columns(exec, output_gradient, parameters_.bias_gradient, *work_.buffers(turn_));
+  // dX[z,a] := sum_b dZ[z,b] W[a,b]^T is reduced while dW[a,b] := sum_z X[z,a]^T dZ[z,b] is computed, and dW while the
+  // next product is.
+  input_back_.start(exec, output_gradient, parameters_.weight, input_gradient);
+  work_.finish(turn_);
+  weight_back_.start(exec, input, output_gradient, parameters_.weight_gradient);
+  work_.leave_unfinished(turn_, weight_back_);
+  input_back_.finish();
+}
+
+template class ParallelLinear<float>;
+template class ParallelLinear<double>;
+
+} // namespace orthant::models

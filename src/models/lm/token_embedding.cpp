@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/lm/token_embedding.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace orthant::models {
+namespace {
+
+using runtime::array_bytes, runtime::DefaultExec, runtime::Matrix, runtime::Vector;
+using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
+
+/// An element is a work item. Rows of other ranks' tokens are zero.
+template<class T>
+struct LookUp {
+  std::int32_t const* ids;
+  T const* table;
+  T* stream;
+  std::int64_t width;
+  std::int64_t first_token, num_tokens;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    auto const token = ids[i / width] - first_token;
+    stream[i] = token >= 0 && token < num_tokens ? table[token * width + i % width] : T{0};
+  }
+};
+
+template<class T>
+struct AddPositions {
+  T const* positions;
+  T* stream;
+  std::int64_t width, sequence;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    stream[i] += positions[i / width % sequence * width + i % width];
+  }
+};
+
+/// An element of the table is a work item: the sum over its token's rows.
+template<class T>
+struct SumTokenRows {
+  std::int32_t const* offsets;
+  std::int32_t const* rows;
+  T const* gradient;
+  T* table;
+  std::int64_t width;
+  bool adds;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    auto const token = i / width;
+    auto const begin = offsets[token];
+    auto const end = offsets[token + 1];
+    if (adds && begin == end) return;
+    T sum = 0;
+    for (auto k = begin; k < end; ++k)
+      sum += gradient[rows[k] * width + i % width];
+    table[i] = adds ? table[i] + sum : sum;
+  }
+};
+
+/// The same over the sequences.
+template<class T>
+struct SumPlaces {
+  T const* gradient;
+  T* positions;
+  std::int64_t width, sequence, num_sequences;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    T sum = 0;
+    if (i / width < sequence) // else a place that no sequence of this pass has
+      for (std::int64_t s = 0; s < num_sequences; ++s)
+        sum += gradient[s * sequence * width + i];
+    positions[i] = sum;
+  }
+};
+
+void copy_to_kernels(std::vector<std::int32_t> const& source, Vector<std::int32_t> const& to) {
+  using Host = Kokkos::View<std::int32_t const*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+  auto const part = Kokkos::subview(to, std::pair(std::size_t{0}, source.size()));
+  Kokkos::deep_copy(part, Host(source.data(), source.size()));
+}
+
+/// Bytes that move, as if each row of the stream had a token of its own and no more tokens occurred.
+struct EmbeddingBytes {
+  EmbeddingBytes(pmm::StepPlan const& step, TransformerPlan const& plan)
+      : stream(step.scalar_bytes(step.block(plan.stream).num_stored)),
+        positions(plan.settings.positions == Positions::learned
+                      ? step.scalar_bytes(step.block(plan.positions).num_stored)
+                      : 0),
+        table(step.scalar_bytes(step.block(whole(plan.table)).num_stored)),
+        ids(step.block(plan.stream).rows.size() * std::int64_t{sizeof(std::int32_t)}),
+        offsets((step.block(plan.table).rows.size() + 1) * std::int64_t{sizeof(std::int32_t)}) {}
+  static pmm::Placement whole(pmm::Placement table) {
+    table.layout.storage = pmm::Storage::replicated;
+    return table;
+  }
+  std::int64_t stream, positions, table, ids, offsets;
+};
+
+} // namespace
+
+void plan_embedding(pmm::StepPlan& step, TransformerPlan const& plan) {
+  EmbeddingBytes const bytes(step, plan);
+  step.add_pass({"embedding", bytes.ids + bytes.stream, bytes.stream});
+  step.add_call(runtime::Operation::all_reduce, plan.table.layout.rows, bytes.stream);
+  if (bytes.positions > 0) step.add_pass({"add_positions", bytes.stream + bytes.positions, bytes.stream});
+}
+
+void plan_embedding_backward(pmm::StepPlan& step, TransformerPlan const& plan) {
+  EmbeddingBytes const bytes(step, plan);
+  auto const lists = bytes.offsets + bytes.ids;
+  if (plan.settings.tied_head) {
+    auto const rows = std::min(bytes.stream, bytes.table);
+    step.add_pass({"embedding_backward", bytes.stream + lists + rows, rows});
+  } else {
+    step.add_pass({"embedding_backward", bytes.stream + lists, bytes.table});
+  }
+  if (bytes.positions > 0) step.add_pass({"positions_backward", bytes.stream, bytes.positions});
+}
+
+void plan_embedding_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
+  EmbeddingBytes const bytes(step, plan);
+  step.add_array("orthant::models::TokenEmbedding/ids", bytes.ids);
+  step.add_array("orthant::models::TokenEmbedding/offsets", bytes.offsets);
+  step.add_array("orthant::models::TokenEmbedding/rows", bytes.ids);
+}
+
+template<class T>
+TokenEmbedding<T>::TokenEmbedding(pmm::ProcessGrid const& grid, TransformerPlan const& plan)
+    : grid_(grid),
+      plan_(plan),
+      vocabulary_(block_of(grid, plan.table).rows),
+      ids_("orthant::models::TokenEmbedding/ids",
+           static_cast<std::size_t>(block_of(grid, plan.stream).rows.size())),
+      offsets_("orthant::models::TokenEmbedding/offsets", static_cast<std::size_t>(vocabulary_.size() + 1)),
+      rows_("orthant::models::TokenEmbedding/rows", ids_.extent(0)) {}
+
+template<class T>
+void TokenEmbedding<T>::set_tokens(std::span<std::int32_t const> ids) {
+  ORTHANT_REQUIRE(ids.size() == ids_.extent(0), ids.size(), " tokens for ", ids_.extent(0), " rows");
+  auto const size = plan_.settings.vocabulary;
+  auto const wrong = std::find_if(ids.begin(), ids.end(), [&](auto id) { return id < 0 || id >= size; });
+  ORTHANT_REQUIRE(wrong == ids.end(), "token ", *wrong, " is not in the vocabulary of ", size);
+  auto const is_own = [&](std::int32_t id) { return id >= vocabulary_.begin && id < vocabulary_.end; };
+  auto const place_of = [&](std::int32_t id) { return static_cast<std::size_t>(id - vocabulary_.begin); };
+
+  // A counting sort of the rows by token.
+  host_offsets_.assign(offsets_.extent(0), 0);
+  for (auto const id : ids)
+    if (is_own(id)) ++host_offsets_[place_of(id) + 1];
+  std::partial_sum(host_offsets_.begin(), host_offsets_.end(), host_offsets_.begin());
+  auto next = host_offsets_;
+  host_rows_.assign(ids.size(), 0);
+  for (std::size_t row = 0; row < ids.size(); ++row)
+    if (is_own(ids[row]))
+      host_rows_[static_cast<std::size_t>(next[place_of(ids[row])]++)] = static_cast<std::int32_t>(row);
+
+  copy_to_kernels({ids.begin(), ids.end()}, ids_);
+  copy_to_kernels(host_offsets_, offsets_);
+  copy_to_kernels(host_rows_, rows_);
+}
+
+template<class T>
+void TokenEmbedding<T>::forward(DefaultExec const& exec, pmm::DistMatrix<T> const& table,
+                                pmm::DistMatrix<T> const& positions, pmm::DistMatrix<T> const& stream) const {
+  auto const width = stream.block().columns.size();
+  auto const count = stream.block().num_stored;
+  auto const& numbers = stream.storage();
+  auto const bytes = array_bytes(numbers);
+  grid_.passes().add({"embedding", array_bytes(ids_) + bytes, bytes});
+  Kokkos::parallel_for("orthant::models::embedding", Policy(exec, 0, count),
+                       LookUp<T>{ids_.data(), table.storage().data(), numbers.data(), width,
+                                 vocabulary_.begin, vocabulary_.size()});
+  runtime::all_reduce(exec, grid_.over(plan_.table.layout.rows), numbers);
+  if (positions.storage().extent(0) == 0) return;
+  grid_.passes().add({"add_positions", bytes + array_bytes(positions.storage()), bytes});
+  Kokkos::parallel_for("orthant::models::add_positions", Policy(exec, 0, count),
+                       AddPositions<T>{positions.storage().data(), numbers.data(), width, plan_.sequence});
+}
+
+template<class T>
+void TokenEmbedding<T>::backward(DefaultExec const& exec, pmm::DistMatrix<T> const& stream_gradient,
+                                 pmm::Update update, pmm::DistMatrix<T> const& table_gradient,
+                                 pmm::DistMatrix<T> const& positions_gradient) const {
+  auto const width = stream_gradient.block().columns.size();
+  auto const& gradient = stream_gradient.storage();
+  auto const& table = table_gradient.storage();
+  auto const adds = update == pmm::Update::add;
+  auto const lists = array_bytes(offsets_, rows_);
+  auto const rows = std::min(array_bytes(gradient), array_bytes(table));
+  grid_.passes().add({"embedding_backward", array_bytes(gradient) + lists + (adds ? rows : 0),
+                      adds ? rows : array_bytes(table)});
+  Kokkos::parallel_for(
+      "orthant::models::embedding_backward", Policy(exec, 0, vocabulary_.size() * width),
+      SumTokenRows<T>{offsets_.data(), rows_.data(), gradient.data(), table.data(), width, adds});
+  auto const& positions = positions_gradient.storage();
+  if (positions.extent(0) == 0) return;
+  grid_.passes().add({"positions_backward", array_bytes(gradient), array_bytes(positions)});
+  Kokkos::parallel_for(
+      "orthant::models::positions_backward", Policy(exec, 0, static_cast<std::int64_t>(positions.extent(0))),
+      SumPlaces<T>{gradient.data(), positions.data(), width, plan_.sequence, plan_.sequences.size()});
+}
+
+template class TokenEmbedding<float>;
+template class TokenEmbedding<double>;
+
+} // namespace orthant::models

@@ -1,0 +1,69 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// A transformer over sequences of tokens (AxoNN, arXiv 2502.08145). A rank has whole sequences:
+//
+//   sequences                         cut over data, each part over z
+//   residual stream    x[z,y]         a row per token; replicated over x
+//   logits             z[z,x]         the vocabulary over x; replicated over y
+//
+// The rows of a matrix are those of one data group, as a product never crosses the data axis.
+
+#include "models/core/network.hpp"
+#include "models/lm/transformer_settings.hpp"
+#include "pmm/product/workspace.hpp"
+#include "runtime/range.hpp"
+
+#include <memory>
+#include <span>
+
+namespace orthant::models {
+
+template<class T>
+class Transformer final : public Network<T> {
+ public:
+  /// For passes over `num_sequences` sequences of `sequence` tokens each, over all data groups. Draws the weights
+  /// by `seed`. Throws UserError if heads, key-value heads or sequences cannot be cut as the grid asks. `grid`
+  /// must outlive it. Not collective.
+  Transformer(pmm::ProcessGrid const& grid, TransformerSettings const& settings, std::int64_t num_sequences,
+              std::int64_t sequence, std::uint64_t seed);
+  ~Transformer() override;
+  Transformer(Transformer const&) = delete;
+  Transformer& operator=(Transformer const&) = delete;
+
+  /// The sequences of a pass, counted over all data groups, that this rank has. The targets of the loss are for
+  /// their tokens, one after another: a class is the next token, -1 is ignored.
+  [[nodiscard]] runtime::Range sequences() const;
+  [[nodiscard]] std::int64_t sequence_length() const;
+
+  /// The tokens of sequences(), one sequence after another. Copied. Throws Error if their number is another one, or if
+  /// one is not in the vocabulary.
+  void set_tokens(std::span<std::int32_t const> ids);
+
+  /// Whether weights are gathered while the product before theirs runs; by default if that can be hidden. The results are
+  /// the same to the bit.
+  void set_gathers_ahead(bool gathers_ahead);
+
+  [[nodiscard]] TransformerSettings const& settings() const;
+  /// Placement of the logits, for the loss: rows of this data group's tokens.
+  [[nodiscard]] pmm::Placement const& logits_placement() const;
+
+  /// The logits are overwritten by their gradient. `step` keys dropout, together with the number of each token, so it must be
+  /// the same on all data groups.
+  pmm::DistMatrix<T> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,
+                                    runtime::PhaseTimes& phases) override;
+  [[nodiscard]] pmm::DistMatrix<T> const& logits_gradient() const override;
+  void backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) override;
+  [[nodiscard]] std::vector<Parameter<T>>& parameters() override;
+  /// Blocks are counted from 0, the head last; if none of them is to blame, it is the head.
+  [[nodiscard]] std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const override;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+extern template class Transformer<float>;
+extern template class Transformer<double>;
+
+} // namespace orthant::models

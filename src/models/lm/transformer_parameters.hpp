@@ -1,0 +1,100 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a transformer learns, by the names of GPT-2's state dict: "wte.weight", "wpe.weight", "h.0.ln_1.weight",
+// "h.0.attn.c_attn.weight", "h.0.attn.c_proj.weight", "h.0.ln_2.weight", "h.0.mlp.c_fc.weight",
+// "h.0.mlp.c_proj.weight", .., "ln_f.weight", "lm_head.weight"; with ".bias" beside them if there are biases.
+// Weights are [in x out].
+//
+// Gradients that are replicated over z (of biases, norms and positions) lie in one array, one after the other, each
+// rounded up to four numbers: a pass sums them in one call. Those of weights are flat-sharded over z.
+
+#include "models/core/parameter.hpp"
+#include "models/lm/transformer_plan.hpp"
+
+#include <string>
+#include <vector>
+
+namespace orthant::models {
+
+/// A parameter before it exists: a matrix of that placement, or a vector along the columns of one.
+struct PlannedTransformerParameter {
+  std::string name;
+  ParameterRole role = ParameterRole::weight;
+  std::int64_t layer = 0;
+  pmm::Placement placement;
+  double deviation = 0;    // of the normal distribution that it is drawn from
+  std::int64_t place = -1; // of this rank's numbers in the array of small gradients; -1: has one of its own
+
+  [[nodiscard]] bool is_vector() const {
+    return role == ParameterRole::bias || role == ParameterRole::norm_scale;
+  }
+  [[nodiscard]] bool is_small() const { return place >= 0; }
+};
+
+/// In the order of TransformerParameters::list().
+[[nodiscard]] std::vector<PlannedTransformerParameter>
+parameters_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, TransformerPlan const& plan);
+/// Numbers of the array of small gradients on this rank, padding included.
+[[nodiscard]] std::int64_t num_small_gradients(pmm::GridShape const& shape,
+                                               pmm::Coordinates const& coordinates,
+                                               std::vector<PlannedTransformerParameter> const& parameters);
+/// This rank's numbers of each parameter, with padding.
+[[nodiscard]] std::vector<std::int64_t>
+lengths_of(pmm::StepPlan const& step, std::vector<PlannedTransformerParameter> const& parameters);
+/// Lists their arrays.
+void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedTransformerParameter> const& parameters);
+
+template<class T>
+struct LinearParameters {
+  pmm::DistMatrix<T> weight, weight_gradient;
+  pmm::DistVector<T> bias, bias_gradient; // empty without biases
+};
+template<class T>
+struct NormParameters {
+  pmm::DistVector<T> scale, scale_gradient;
+  pmm::DistVector<T> shift, shift_gradient; // of LayerNorm; empty without biases
+};
+template<class T>
+struct BlockParameters {
+  NormParameters<T> attention_norm;
+  LinearParameters<T> qkv, projection;
+  NormParameters<T> feed_forward_norm;
+  LinearParameters<T> up, down;
+};
+
+template<class T>
+class TransformerParameters {
+ public:
+  /// Weights are drawn from a normal distribution of deviation 0.02, those that end a branch (projection, down) of
+  /// 0.02 / sqrt(2 layers), by global row and column; biases are 0 and scales 1. `grid` must outlive them.
+  TransformerParameters(pmm::ProcessGrid const& grid, TransformerPlan const& plan, std::uint64_t seed);
+
+  /// small gradients := their sum over z. One all_reduce. Enqueues on exec.
+  void sum_small_gradients(runtime::DefaultExec const& exec) const;
+
+  [[nodiscard]] LinearParameters<T> const& embedding() const { return embedding_; }
+  /// With learned positions.
+  [[nodiscard]] LinearParameters<T> const& positions() const { return positions_; }
+  [[nodiscard]] BlockParameters<T> const& block(std::size_t l) const { return blocks_[l]; }
+  [[nodiscard]] NormParameters<T> const& final_norm() const { return final_norm_; }
+  /// If it is not tied to the embedding.
+  [[nodiscard]] LinearParameters<T> const& head() const { return head_; }
+  [[nodiscard]] std::vector<Parameter<T>>& list() { return list_; }
+
+ private:
+  [[nodiscard]] Parameter<T> make(PlannedTransformerParameter const& planned, std::uint64_t seed) const;
+  [[nodiscard]] runtime::Vector<T> small_gradient(std::int64_t place, std::int64_t count) const;
+
+  pmm::ProcessGrid const& grid_;
+  runtime::Vector<T> small_gradients_;
+  LinearParameters<T> embedding_, positions_, head_;
+  std::vector<BlockParameters<T>> blocks_;
+  NormParameters<T> final_norm_;
+  std::vector<Parameter<T>> list_;
+};
+
+extern template class TransformerParameters<float>;
+extern template class TransformerParameters<double>;
+
+} // namespace orthant::models

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/lm/transformer_plan.hpp"
+
+#include "runtime/error.hpp"
+
+namespace orthant::models {
+namespace {
+
+using pmm::Axis, pmm::Layout, pmm::Placement, pmm::Storage;
+
+/// Axes between which a product moves activations: normal from y to x, transposed from x to y.
+struct Cut {
+  Axis axis;
+  std::int64_t width;
+  std::int64_t granule = 1;
+};
+
+Placement activation(std::int64_t num_tokens, std::int64_t sequence, Cut const& columns) {
+  Layout layout{Axis::z, columns.axis};
+  layout.row_granule = sequence;
+  layout.column_granule = columns.granule;
+  return {layout, {num_tokens, columns.width}};
+}
+
+Placement weight(Cut const& rows, Cut const& columns) {
+  Layout layout{rows.axis, columns.axis, Storage::flat_sharded};
+  layout.row_granule = rows.granule;
+  layout.column_granule = columns.granule;
+  return {layout, {rows.width, columns.width}};
+}
+
+void require_cuts(pmm::GridShape const& shape, TransformerSettings const& s, std::int64_t num_sequences,
+                  std::int64_t sequence) {
+  require_valid(s);
+  auto const num_parts = shape.size({Axis::data, Axis::z});
+  ORTHANT_REQUIRE(shape.expert == 1 && shape.pipe == 1, "a transformer on ", shape.to_string());
+  if (s.num_kv_heads % shape.x != 0)
+    runtime::throw_user("{} key-value heads are not divisible by x = {} of the grid {}: heads are cut over x",
+                        s.num_kv_heads, shape.x, shape.to_string());
+  if (sequence < 1 || sequence > s.max_sequence)
+    runtime::throw_user("sequences of {} tokens do not fit a model of at least 1 and at most {} positions",
+                        sequence, s.max_sequence);
+  if (num_sequences < num_parts)
+    runtime::throw_user("{} sequences per pass are fewer than the {} parts of data x z of the grid {}",
+                        num_sequences, num_parts, shape.to_string());
+}
+
+} // namespace
+
+TransformerPlan plan_transformer(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                                 TransformerSettings const& settings, std::int64_t num_sequences,
+                                 std::int64_t sequence) {
+  require_cuts(shape, settings, num_sequences, sequence);
+  TransformerPlan plan;
+  plan.settings = settings;
+  plan.num_sequences = num_sequences;
+  plan.sequence = sequence;
+  plan.sequences = part_of(shape, coordinates, {Axis::data, Axis::z}, num_sequences);
+  auto const num_tokens = part_of(shape, coordinates, Axis::data, num_sequences).size() * sequence;
+
+  auto const head_dim = settings.head_dim();
+  auto const num_groups = settings.num_kv_heads;
+  auto const inner = settings.activation == FeedForward::swiglu ? 2 : 1;
+  Cut const stream{Axis::y, settings.hidden};
+  Cut const qkv{Axis::x, num_groups * plan.group_width(), plan.group_width()};
+  Cut const heads{Axis::x, settings.hidden, plan.heads_per_group() * head_dim};
+  Cut const expanded{Axis::x, inner * settings.feed_forward, inner};
+  Cut const activated{Axis::x, settings.feed_forward};
+  Cut const vocabulary{Axis::x, settings.vocabulary};
+  auto const matrix = [&](Cut const& columns) { return activation(num_tokens, sequence, columns); };
+  auto const linear = [&](Cut const& from, Cut const& to) {
+    return LinearPlan3d{matrix(from), weight(from, to), matrix(to)};
+  };
+
+  plan.stream = matrix(stream);
+  plan.logits = matrix(vocabulary);
+  plan.table = weight(vocabulary, stream);
+  plan.positions = {{pmm::AxisSet{}, Axis::y}, {settings.max_sequence, settings.hidden}};
+  plan.qkv = linear(stream, qkv);
+  plan.projection = linear(heads, stream);
+  plan.up = linear(stream, expanded);
+  plan.down = linear(activated, stream);
+  return plan;
+}
+
+} // namespace orthant::models

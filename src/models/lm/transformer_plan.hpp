@@ -1,0 +1,54 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the matrices of a transformer lie (AxoNN, arXiv 2502.08145; its axes R and C are x and y here). Products
+// alternate, so that nothing is redistributed between them:
+//
+//   normal        Z[z,x] := sum_y X[z,y] W[y,x]          queries, keys and values; up; head
+//   transposed    X[z,y] := sum_x Z[z,x] W[x,y]          projection; down
+//
+// Rows are tokens in granules of whole sequences. Columns of Z are in granules of whole heads:
+//
+//   queries, keys and values    per key-value head [its query heads | its key | its value]
+//   up, SwiGLU                  per number [gate | up]
+//
+// so a contiguous part over x has all that it needs, and the order of the columns does not depend on the grid.
+
+#include "models/lm/transformer_settings.hpp"
+#include "pmm/cost/step_plan.hpp"
+
+#include <cstdint>
+
+namespace orthant::models {
+
+/// One product with its weight: result := input weight.
+struct LinearPlan3d {
+  pmm::Placement input, weight, output;
+};
+
+struct TransformerPlan {
+  TransformerSettings settings;
+  std::int64_t num_sequences = 0; // of a pass, over all data groups
+  std::int64_t sequence = 0;      // tokens
+  pmm::Range sequences;           // of this rank, counted over all data groups
+  pmm::Placement stream;          // [z,y] tokens of the data group x hidden
+  pmm::Placement logits;          // [z,x] x vocabulary
+  pmm::Placement table;           // [x,y] vocabulary x hidden, of the embedding and of the head
+  pmm::Placement positions;       // [-,y] max_sequence x hidden, replicated
+  LinearPlan3d qkv, projection, up, down;
+
+  /// Query heads that share one key-value head.
+  [[nodiscard]] std::int64_t heads_per_group() const { return settings.num_heads / settings.num_kv_heads; }
+  /// Columns of queries, keys and values that belong to one key-value head.
+  [[nodiscard]] std::int64_t group_width() const { return (heads_per_group() + 2) * settings.head_dim(); }
+};
+
+/// For the rank at `coordinates`. Throws UserError if the settings are not valid, or cannot be cut over the grid: x
+/// must divide the key-value heads, a sequence must not be longer than max_sequence, and each part of {data, z} needs a
+/// sequence.
+[[nodiscard]] TransformerPlan plan_transformer(pmm::GridShape const& shape,
+                                               pmm::Coordinates const& coordinates,
+                                               TransformerSettings const& settings,
+                                               std::int64_t num_sequences, std::int64_t sequence);
+
+} // namespace orthant::models

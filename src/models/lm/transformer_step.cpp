@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/lm/transformer_step.hpp"
+
+#include "models/lm/attention_half.hpp"
+#include "models/lm/feed_forward_half.hpp"
+#include "models/lm/token_embedding.hpp"
+#include "models/lm/vocabulary_table.hpp"
+#include "pmm/token_rows/residual.hpp"
+
+namespace orthant::models {
+
+using pmm::Form;
+
+HeadProducts head_products(TransformerPlan const& plan) {
+  auto const whole = whole_table(plan.table);
+  return {{"logits = X E^T", Form::left_grad, plan.stream, whole, plan.logits, {}},
+          {"dX = dlogits E", Form::product, plan.logits, whole, plan.stream, {}},
+          {"dE = dlogits^T X", Form::right_grad, plan.logits, plan.stream, table_addends(plan.table), {}}};
+}
+
+void plan_transformer_forward(pmm::StepPlan& step, TransformerPlan const& plan, bool is_training) {
+  auto const drops = is_training && plan.settings.dropout > 0;
+  auto const rows = step.block(plan.stream).rows.size();
+  auto const columns = step.block(plan.stream).columns.size();
+  plan_gather_table(step, plan.table);
+  plan_embedding(step, plan);
+  if (drops) plan_drop_rows(step, rows, columns, true);
+  for (std::int64_t l = 0; l < plan.settings.num_layers; ++l) {
+    step.begin_layer(l + 1);
+    plan_attention_half(step, plan, drops);
+    plan_add_dropped(step, rows, columns, drops);
+    plan_feed_forward_half(step, plan);
+    plan_add_dropped(step, rows, columns, drops);
+  }
+  step.begin_layer(plan.settings.num_layers + 1);
+  plan_norm(step, plan);
+  if (!plan.settings.tied_head) plan_gather_table(step, plan.table);
+  plan_product(step, head_products(plan).product);
+}
+
+void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan) {
+  auto const drops = plan.settings.dropout > 0;
+  auto const rows = step.block(plan.stream).rows.size();
+  auto const columns = step.block(plan.stream).columns.size();
+  auto const drop = [&] {
+    if (drops) plan_drop_rows(step, rows, columns, true);
+  };
+  auto const head = head_products(plan);
+  step.begin_layer(plan.settings.num_layers + 1);
+  plan_product(step, head.input_back);
+  plan_product(step, head.weight_back);
+  if (!plan.settings.tied_head) plan_reduce_table(step, plan.table);
+  plan_norm_backward(step, plan, pmm::Residual::none);
+  for (auto const& segment : segments(plan.settings)) {
+    for (auto l = segment.begin; l < segment.end && segment.end < plan.settings.num_layers; ++l) {
+      step.begin_layer(l + 1);
+      plan_attention_half(step, plan, drops);
+      plan_add_dropped(step, rows, columns, drops);
+      if (l + 1 == segment.end) {
+        plan_feed_forward_half_again(step, plan);
+      } else {
+        plan_feed_forward_half(step, plan);
+        plan_add_dropped(step, rows, columns, drops);
+      }
+    }
+    for (auto l = segment.end; l-- > segment.begin;) {
+      step.begin_layer(l + 1);
+      drop();
+      plan_feed_forward_half_backward(step, plan);
+      drop();
+      plan_attention_half_backward(step, plan, drops);
+    }
+  }
+  step.begin_layer(0);
+  drop();
+  plan_embedding_backward(step, plan);
+  plan_reduce_table(step, plan.table);
+  auto const small = num_small_gradients(step.shape(), step.coordinates(),
+                                         parameters_of(step.shape(), step.coordinates(), plan));
+  if (small > 0) step.add_call(runtime::Operation::all_reduce, pmm::Axis::z, step.scalar_bytes(small));
+}
+
+void plan_transformer_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
+  auto const& settings = plan.settings;
+  plan_parameter_arrays(step, parameters_of(step.shape(), step.coordinates(), plan));
+  plan_scratch_arrays(step, plan);
+  plan_embedding_arrays(step, plan);
+  plan_table_arrays(step, plan.table);
+  plan_matrix(step, plan.stream, "orthant::models::stream");
+  plan_norm_arrays(step, plan);
+  plan_matrix(step, plan.stream, "orthant::models::final_normed");
+  plan_matrix(step, plan.logits, "orthant::models::logits");
+  plan_matrix(step, plan.stream, "orthant::models::stream_gradient");
+  if (settings.positions == Positions::rotary)
+    pmm::plan_rotary_table(step, plan.sequence, settings.head_dim());
+  LinearWorkPlan work;
+  auto const head = head_products(plan);
+  plan_buffers(work[0], step, head.product);
+  plan_buffers(work[0], step, head.input_back);
+  plan_buffers(work[0], step, head.weight_back);
+  plan_attention_half_buffers(work, step, plan);
+  plan_feed_forward_half_buffers(work, step, plan);
+  reserve_norm_sums(work[0], step.block(plan.stream));
+  auto const length = layers_per_segment(settings);
+  for (std::int64_t l = 0; l < length; ++l)
+    plan_block_memory(step, plan);
+  for (std::int64_t l = 0; l < settings.num_layers;
+       ++l) // those that are not kept: one per place in a segment
+    if (keeps_output(settings, l) || l < length) plan_matrix(step, plan.stream, "orthant::models::stream");
+  if (!settings.tied_head) plan_table_arrays(step, plan.table);
+  for (auto const& buffers : work)
+    buffers.list(step);
+}
+
+} // namespace orthant::models

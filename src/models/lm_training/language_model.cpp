@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/lm_training/language_model.hpp"
+
+namespace orthant::models {
+
+void require_valid(SequenceSettings const& sequences, TransformerSettings const& model,
+                   pmm::GridShape const& shape) {
+  if (sequences.sequence > model.max_sequence)
+    runtime::throw_user("--sequence {} is longer than the {} positions of the model", sequences.sequence,
+                        model.max_sequence);
+  if (sequences.global_batch % sequences.num_accumulated != 0)
+    runtime::throw_user("--accumulate {} does not divide the {} sequences of --global-batch",
+                        sequences.num_accumulated, sequences.global_batch);
+  auto const num_owners = std::int64_t{shape.size(pmm::Axis::data)} * shape.size(pmm::Axis::z);
+  if (sequences.num_sequences() < num_owners)
+    runtime::throw_user(
+        "{} sequences per pass are fewer than the {} ranks along data and z of --grid {}: give a "
+        "larger --global-batch, or fewer ranks along these axes",
+        sequences.num_sequences(), num_owners, shape.to_string());
+}
+
+template<class T>
+LanguageModel<T>::LanguageModel(pmm::ProcessGrid const& grid, TransformerSettings const& model,
+                                SequenceSettings const& sequences, TrainSettings const& training,
+                                tokens::TokenFile& file)
+    : grid_(grid),
+      sequences_(sequences),
+      settings_(training),
+      file_(file),
+      network_(grid, model, sequences.num_sequences(), sequences.sequence, sequences.seed),
+      loss_(grid, network_.logits_placement(), pmm::LossKind::softmax),
+      rows_(network_, loss_, file, sequences.num_accumulated),
+      source_(grid, rows_, file, sequences),
+      update_(std::make_shared<ParameterUpdate<T>>(grid, network_.parameters(), training)),
+      trainer_(grid, network_, loss_, source_, training, update_) {}
+
+template<class T>
+std::int64_t LanguageModel<T>::num_parameters() {
+  std::int64_t sum = 0;
+  for (auto const& parameter : network_.parameters())
+    sum += parameter.num_numbers();
+  return sum;
+}
+
+template<class T>
+Scores LanguageModel<T>::evaluate() {
+  Scores scores;
+  scores[static_cast<std::size_t>(graph::Split::valid)] =
+      evaluate_sequences(grid_, network_, loss_, rows_, file_, sequences_.num_sequences());
+  return scores;
+}
+
+template<class T>
+TrainResult LanguageModel<T>::run(std::function<void(runtime::EpochRecord const&)> const& on_step,
+                                  TrainProgress const& start, StopRequest const& should_stop) {
+  source_.start_at(start.epoch, start.step);
+  EpochWork work;
+  work.train = [this](TrainProgress& progress, StopRequest const& stop) {
+    return trainer_.train_epoch(progress, stop);
+  };
+  work.evaluate = [this] { return evaluate(); };
+  work.dead_layers = [] { return std::vector<std::int64_t>(); };
+  work.require_bounded_parameters = [this] { update_->require_bounded_parameters({}); };
+  work.set_rate_reduction = [this](double reduction) { update_->set_rate_reduction(reduction); };
+  return run_epochs(grid_, settings_, work, on_step, start, should_stop);
+}
+
+template class LanguageModel<float>;
+template class LanguageModel<double>;
+
+} // namespace orthant::models

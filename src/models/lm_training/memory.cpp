@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/lm_training/memory.hpp"
+
+#include "models/lm/transformer_parameters.hpp"
+#include "models/lm/transformer_step.hpp"
+#include "models/training/gradient_sum.hpp"
+#include "models/training/parameter_update.hpp"
+
+namespace orthant::models {
+namespace {
+
+/// The numbers of each parameter whose squares this rank adds up: copies count once.
+std::vector<std::int64_t> normed_lengths_of(pmm::StepPlan const& step,
+                                            std::vector<PlannedTransformerParameter> const& parameters) {
+  auto const is_first = [&](pmm::AxisSet replicas) {
+    return rank_within(step.shape(), step.coordinates(), replicas) == 0;
+  };
+  std::vector<std::int64_t> lengths;
+  for (auto const& parameter : parameters) {
+    auto const& layout = parameter.placement.layout;
+    auto const block = step.block(parameter.placement);
+    if (parameter.is_vector())
+      lengths.push_back(is_first(pmm::group_axes.without(layout.columns)) ? block.columns.size() : 0);
+    else
+      lengths.push_back(
+          layout.storage != pmm::Storage::replicated || is_first(layout.third()) ? block.num_stored : 0);
+  }
+  return lengths;
+}
+
+} // namespace
+
+void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan,
+                                SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
+  auto const lengths = lengths_of(step, parameters_of(step.shape(), step.coordinates(), plan));
+  plan_transformer_arrays(step, plan);
+  pmm::plan_loss_arrays(step, plan.logits, pmm::LossKind::softmax);
+  plan_sequence_rows_arrays(step, plan.sequences.size() * plan.sequence, sequences.num_accumulated);
+  plan_update_arrays(step, optimizer, lengths);
+  plan_gradient_sum_array(step, lengths, sequences.num_accumulated);
+}
+
+void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
+                              SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
+  auto const parameters = parameters_of(step.shape(), step.coordinates(), plan);
+  auto const lengths = lengths_of(step, parameters);
+  for (std::int64_t k = 0; k < sequences.num_accumulated; ++k) {
+    plan_transformer_forward(step, plan);
+    pmm::plan_loss(step, plan.logits, pmm::LossKind::softmax, true);
+    plan_transformer_backward(step, plan);
+    plan_add_gradients(step, lengths, k, sequences.num_accumulated);
+  }
+  constexpr std::int64_t loss_and_count = 2;
+  step.add_call(runtime::Operation::all_reduce, pmm::Axis::data,
+                loss_and_count * std::int64_t{sizeof(double)});
+  plan_gradient_sum(step, lengths, sequences.num_accumulated);
+  plan_update(step, optimizer, lengths, normed_lengths_of(step, parameters));
+}
+
+template<class T>
+MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
+                               SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
+  pmm::StepPlan arrays(grid.shape(), grid.coordinates(), sizeof(T));
+  plan_language_model_arrays(arrays, plan, sequences, optimizer);
+  pmm::StepPlan work(grid.shape(), grid.coordinates(), sizeof(T));
+  plan_language_model_step(work, plan, sequences, optimizer);
+  return {.arrays = bytes_held(arrays),
+          .loading = peak_bytes(arrays),
+          .messages = message_bytes(work),
+          .libraries = library_bytes<T>()};
+}
+
+template MemoryEstimate estimate_memory<float>(pmm::ProcessGrid const&, TransformerPlan const&,
+                                               SequenceSettings const&, OptimizerSettings const&);
+template MemoryEstimate estimate_memory<double>(pmm::ProcessGrid const&, TransformerPlan const&,
+                                                SequenceSettings const&, OptimizerSettings const&);
+
+} // namespace orthant::models

@@ -1,0 +1,26 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The arrays of the training of a language model, listed from the plan alone, and the memory that a rank needs by that list.
+
+#include "models/gnn/memory_estimate.hpp"
+#include "models/lm/transformer_plan.hpp"
+#include "models/lm_training/sequence_source.hpp"
+
+namespace orthant::models {
+
+/// Lists the arrays of a LanguageModel, in the order in which they are allocated.
+void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan,
+                                SequenceSettings const& sequences, OptimizerSettings const& optimizer);
+
+/// Lists a training step of it: K passes, each with its loss, sums over the data axis, and the update.
+void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
+                              SequenceSettings const& sequences, OptimizerSettings const& optimizer);
+
+/// For the rank of `grid` that calls. T is the scalar of training.
+template<class T>
+[[nodiscard]] MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
+                                             SequenceSettings const& sequences,
+                                             OptimizerSettings const& optimizer);
+
+} // namespace orthant::models

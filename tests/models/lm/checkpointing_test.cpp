@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Activations that are computed again, and weights that are gathered ahead, change no bit; and what is kept.
+#include "models/lm/lm_cases.hpp"
+#include "models/lm/transformer_step.hpp"
+
+namespace orthant::testing {
+namespace {
+
+class LmCheckpointing : public ::testing::TestWithParam<std::array<int, 4>> {
+ protected:
+  LmCheckpointing()
+      : world_(MPI_COMM_WORLD, "world"),
+        grid_(world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}) {}
+
+  /// Five layers, so that segments of two and of three are not all full.
+  static LmCase with(models::TransformerSettings settings, std::int64_t checkpoint_every) {
+    settings.num_layers = 5;
+    settings.dropout = 0.2;
+    settings.checkpoint_every = checkpoint_every;
+    return {settings, 8, 6};
+  }
+  static std::vector<models::TransformerSettings> shapes() {
+    auto llama = models::llama_settings(5, 16, 4, 2, 24, 6);
+    return {small_gpt().settings, llama};
+  }
+
+  runtime::Communicator world_;
+  pmm::ProcessGrid grid_;
+};
+
+void expect_same_bits(LmGradients const& found, LmGradients const& expected) {
+  EXPECT_EQ(found.loss, expected.loss);
+  for (std::size_t p = 0; p < expected.names.size(); ++p)
+    EXPECT_EQ(found.gradients[p].numbers, expected.gradients[p].numbers) << expected.names[p];
+}
+
+TEST_P(LmCheckpointing, GivesTheSameBits) {
+  for (auto const& settings : shapes()) {
+    if (!fits(with(settings, 0), grid_.shape())) continue;
+    auto const expected = lm_gradients(grid_, with(settings, 0));
+    for (auto const every : {1, 2, 3, 5, 9}) {
+      SCOPED_TRACE(every);
+      expect_same_bits(lm_gradients(grid_, with(settings, every)), expected);
+    }
+  }
+}
+
+TEST_P(LmCheckpointing, GathersAheadGiveTheSameBits) {
+  for (auto const& settings : shapes())
+    for (auto const every : {0, 2}) {
+      auto const the_case = with(settings, every);
+      if (!fits(the_case, grid_.shape())) continue;
+      auto const calls = [&](bool gathers_ahead) {
+        clear_ledgers(grid_);
+        auto gradients = lm_gradients(grid_, the_case, gathers_ahead);
+        return std::pair(std::move(gradients), counted_calls(grid_));
+      };
+
+      auto const [expected, expected_calls] = calls(false);
+      auto const [found, found_calls] = calls(true);
+
+      expect_same_bits(found, expected);
+      EXPECT_EQ(found_calls, expected_calls);
+    }
+}
+
+// The calls of a pass forward and back, with those of the layers that are computed again.
+TEST_P(LmCheckpointing, CommunicatesWhatIsListed) {
+  for (auto const& settings : shapes())
+    for (auto const every : {1, 2, 3}) {
+      auto const the_case = with(settings, every);
+      if (!fits(the_case, grid_.shape())) continue;
+      SCOPED_TRACE(every);
+      auto list = step_of<double>(grid_);
+      auto const plan = plan_transformer(grid_.shape(), grid_.coordinates(), the_case.settings, 8, 6);
+      plan_transformer_forward(list, plan);
+      plan_transformer_backward(list, plan);
+      models::Transformer<double> network(grid_, the_case.settings, 8, 6, lm_seed);
+      LmBatch const batch(the_case, network.sequences(), 0);
+      network.set_tokens(batch.tokens);
+      CountedPasses const passes(grid_);
+      clear_ledgers(grid_);
+
+      runtime::PhaseTimes phases;
+      network.forward({}, models::Pass::training, 1, phases);
+      network.backward({}, phases);
+
+      EXPECT_EQ(counted_calls(grid_), planned_calls(calls_of(list)));
+      EXPECT_EQ(passes.list(), passes_of(list));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGrids, LmCheckpointing, ::testing::ValuesIn(lm_grids()), GridName());
+
+// Per token of a rank, with L layers of width H, F in between, h heads and segments of N layers, in numbers:
+//
+//   block   2 norms' inputs and the middle 3 H, queries, keys and values 3 H, attention H, sums h, moments 4, 2 F
+//   held    N blocks, and the stream behind each N-th layer, the last one, and N - 1 in between
+TEST(LmCheckpointingOfAPlan, KeepsTheFormulasBytes) {
+  constexpr std::int64_t H = 16, F = 32, h = 4, m = 48, L = 6;
+  auto const bytes = [&](std::int64_t every) {
+    auto settings = small_gpt().settings;
+    settings.num_layers = L;
+    settings.checkpoint_every = every;
+    pmm::StepPlan step({1, 1, 1, 1}, {}, sizeof(float));
+    plan_transformer_arrays(step, plan_transformer(step.shape(), {}, settings, 8, 6));
+    return bytes_held(step);
+  };
+  constexpr auto block = 3 * H + 3 * H + H + h + 4 + 2 * F;
+  for (std::int64_t const every : {1, 2, 3, 6}) {
+    SCOPED_TRACE(every);
+    auto const kept = every * block + (L / every + every - 1) * H;
+    EXPECT_EQ(bytes(0) - bytes(every), 4 * m * (L * block + L * H - kept));
+  }
+}
+
+} // namespace
+} // namespace orthant::testing

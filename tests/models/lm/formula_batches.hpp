@@ -1,0 +1,69 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// A training of a small transformer on batches of a formula.
+
+#include "models/lm/lm_cases.hpp"
+
+namespace orthant::testing {
+
+/// Batches of the formula, numbered over steps and accumulations.
+class FormulaBatches final : public models::BatchSource {
+ public:
+  FormulaBatches(LmCase const& the_case, models::Transformer<double>& network, pmm::RowLoss<double>& loss,
+                 std::int64_t num_steps, std::int64_t num_accumulated)
+      : case_(the_case),
+        network_(network),
+        loss_(loss),
+        num_steps_(num_steps),
+        num_accumulated_(num_accumulated) {}
+
+  [[nodiscard]] std::int64_t num_steps() const override { return num_steps_; }
+  [[nodiscard]] std::int64_t num_accumulated() const override { return num_accumulated_; }
+  [[nodiscard]] std::optional<std::int64_t> nominal_count() const override {
+    return case_.num_sequences * case_.sequence * num_accumulated_;
+  }
+  void start_at(std::int64_t /*epoch*/, std::int64_t step) override { batch_ = step * num_accumulated_; }
+  std::uint64_t next(std::int64_t /*epoch*/, runtime::PhaseTimes& /*phases*/) override {
+    LmBatch const batch(case_, network_.sequences(), batch_);
+    network_.set_tokens(batch.tokens);
+    std::vector<std::int8_t> const groups(batch.targets.size(), 0);
+    loss_.set_batch_targets({device_copy(groups), device_copy(batch.targets), {}}, {groups, batch.targets});
+    return static_cast<std::uint64_t>(batch_++);
+  }
+
+ private:
+  LmCase case_;
+  models::Transformer<double>& network_;
+  pmm::RowLoss<double>& loss_;
+  std::int64_t num_steps_, num_accumulated_, batch_ = 0;
+};
+
+/// An epoch of `num_steps` steps from the formula's parameters, without evaluations.
+class LmTrainer {
+ public:
+  LmTrainer(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int64_t num_steps,
+            std::int64_t num_accumulated, models::TrainSettings settings)
+      : network_(grid, the_case.settings, the_case.num_sequences, the_case.sequence, lm_seed),
+        loss_(grid, network_.logits_placement(), pmm::LossKind::softmax),
+        batches_(the_case, network_, loss_, num_steps, num_accumulated),
+        trainer_(grid, network_, loss_, batches_, of_one_epoch(std::move(settings))) {
+    set_formula_parameters(network_.parameters());
+  }
+
+  [[nodiscard]] models::Trainer<double>& trainer() { return trainer_; }
+  [[nodiscard]] models::Transformer<double>& network() { return network_; }
+
+ private:
+  static models::TrainSettings of_one_epoch(models::TrainSettings settings) {
+    settings.num_epochs = 1;
+    settings.eval_every = 0;
+    return settings;
+  }
+  models::Transformer<double> network_;
+  pmm::RowLoss<double> loss_;
+  FormulaBatches batches_;
+  models::Trainer<double> trainer_;
+};
+
+} // namespace orthant::testing

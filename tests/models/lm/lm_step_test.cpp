@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a step of a transformer communicates, multiplies, passes over and holds, beside its list; and the list beside the
+// closed forms of AxoNN's placement.
+#include "models/lm/transformer_step.hpp"
+
+#include "models/lm/formula_batches.hpp"
+#include "models/lm/transformer_parameters.hpp"
+#include "models/plan/step_cases.hpp"
+#include "support/live_arrays.hpp"
+
+namespace orthant::testing {
+namespace {
+
+using models::PlannedTransformerParameter, runtime::Operation;
+
+/// The numbers of each parameter whose squares this rank adds up: copies count once.
+std::vector<std::int64_t> counted_lengths(pmm::StepPlan const& step,
+                                          std::vector<PlannedTransformerParameter> const& parameters) {
+  std::vector<std::int64_t> lengths;
+  for (auto const& parameter : parameters) {
+    auto const& layout = parameter.placement.layout;
+    auto const block = step.block(parameter.placement);
+    auto const copies = parameter.is_vector()                        ? pmm::group_axes.without(layout.columns)
+                        : layout.storage == pmm::Storage::replicated ? layout.third()
+                                                                     : pmm::AxisSet{};
+    auto const length = parameter.is_vector() ? block.columns.size() : block.num_stored;
+    lengths.push_back(rank_within(step.shape(), step.coordinates(), copies) == 0 ? length : 0);
+  }
+  return lengths;
+}
+
+/// A training step of K passes: each forward, the loss and back; the sums over data groups; and the update.
+void plan_training_step(pmm::StepPlan& step, models::TransformerPlan const& plan,
+                        models::OptimizerSettings const& optimizer, std::int64_t num_accumulated) {
+  auto const parameters = parameters_of(step.shape(), step.coordinates(), plan);
+  auto const lengths = lengths_of(step, parameters);
+  for (std::int64_t k = 0; k < num_accumulated; ++k) {
+    plan_transformer_forward(step, plan);
+    plan_loss(step, plan.logits, pmm::LossKind::softmax, true);
+    plan_transformer_backward(step, plan);
+    models::plan_add_gradients(step, lengths, k, num_accumulated);
+  }
+  constexpr std::int64_t loss_and_count = 2;
+  step.add_call(Operation::all_reduce, pmm::Axis::data, loss_and_count * std::int64_t{sizeof(double)});
+  models::plan_gradient_sum(step, lengths, num_accumulated);
+  models::plan_update(step, optimizer, lengths, counted_lengths(step, parameters));
+}
+
+void plan_training_arrays(pmm::StepPlan& step, models::TransformerPlan const& plan,
+                          models::OptimizerSettings const& optimizer, std::int64_t num_accumulated) {
+  auto const lengths = lengths_of(step, parameters_of(step.shape(), step.coordinates(), plan));
+  plan_transformer_arrays(step, plan);
+  plan_loss_arrays(step, plan.logits, pmm::LossKind::softmax);
+  models::plan_update_arrays(step, optimizer, lengths);
+  models::plan_gradient_sum_array(step, lengths, num_accumulated);
+}
+
+class LmStep : public ::testing::TestWithParam<std::array<int, 4>> {
+ protected:
+  LmStep()
+      : world_(MPI_COMM_WORLD, "world"),
+        grid_(world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}) {}
+
+  /// Two steps of `num_accumulated` passes, of which the second must do what is listed.
+  void expect_listed_step(LmCase const& the_case, std::int64_t num_accumulated) {
+    auto const plan = plan_transformer(grid_.shape(), grid_.coordinates(), the_case.settings,
+                                       the_case.num_sequences, the_case.sequence);
+    auto list = step_of<double>(grid_);
+    models::OptimizerSettings optimizer;
+    optimizer.kind = models::OptimizerKind::adamw;
+    plan_training_step(list, plan, optimizer, num_accumulated);
+    plan_training_arrays(list, plan, optimizer, num_accumulated);
+
+    LiveArrays const live;
+    LmTrainer trainer(grid_, the_case, 2, num_accumulated, [&] {
+      models::TrainSettings settings;
+      settings.optimizer = optimizer;
+      return settings;
+    }());
+    if (pmm::runs_on_host) {
+      EXPECT_EQ(live.by_label(), live.planned(list, {pmm::Lifetime::training, pmm::Lifetime::first_step}));
+    }
+    models::TrainProgress progress;
+    trainer.trainer().train_epoch(progress, [](auto const&) { return true; }); // one step
+    CountedWork const counted(grid_);
+    trainer.trainer().train_epoch(progress, {});
+
+    EXPECT_EQ(counted_calls(grid_), planned_calls(calls_of(list)));
+    EXPECT_EQ(counted.passes(), passes_of(list));
+    if (world_.size() <= 4) counted.expect_counted_kernels();
+  }
+
+  runtime::Communicator world_;
+  pmm::ProcessGrid grid_;
+};
+
+TEST_P(LmStep, DoesWhatIsListed) {
+  auto const reference = lm_reference(ORTHANT_LM_REFERENCE_FOLDER);
+  for (auto const* const name : {"gpt", "llama_dropout", "uneven", "rotary_biased"}) {
+    SCOPED_TRACE(name);
+    auto const the_case = lm_case(reference.at(name));
+    if (!fits(the_case, grid_.shape())) continue;
+    expect_listed_step(the_case, name == std::string("gpt") ? 1 : 2);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGrids, LmStep, ::testing::ValuesIn(lm_grids()), GridName());
+
+/// Calls and words of rank 0 along an axis.
+struct CallsAndWords {
+  std::int64_t calls = 0, words = 0;
+  friend bool operator==(CallsAndWords const&, CallsAndWords const&) = default;
+};
+std::ostream& operator<<(std::ostream& out, CallsAndWords const& of) {
+  return out << of.calls << " calls of " << of.words << " words";
+}
+
+CallsAndWords along(pmm::StepPlan const& step, std::string_view axis, runtime::Operation operation) {
+  CallsAndWords sum;
+  for (auto const& call : calls_of(step))
+    if (call.axis == axis && call.operation == operation) {
+      ++sum.calls;
+      sum.words += call.bytes / std::int64_t{sizeof(double)};
+    }
+  return sum;
+}
+
+/// A pass forward, the loss with its count, and a pass back; and over data the sums of a step.
+pmm::StepPlan pass_of_small_gpt(pmm::GridShape const& shape) {
+  auto const the_case = small_gpt();
+  pmm::StepPlan step(shape, {}, sizeof(double));
+  auto const plan = plan_transformer(shape, {}, the_case.settings, the_case.num_sequences, the_case.sequence);
+  plan_training_step(step, plan, {}, 1);
+  return step;
+}
+
+// With G_a the ranks along an axis, m = 48 / (G_z G_data) tokens of a rank, L layers of width H, F in between, V
+// tokens: words and calls as src/models/README.md has them.
+TEST(LmStepOfAGrid, CommunicatesTheClosedForms) {
+  constexpr std::int64_t L = 2, H = 16, F = 32, V = 24, S = 6;
+  constexpr auto weights = L * (4 * H * H + 2 * H * F);
+  for (auto const& shape : {pmm::GridShape{1, 1, 1, 1},
+                            {1, 1, 2, 1},
+                            {1, 2, 1, 1},
+                            {1, 1, 1, 2},
+                            {2, 1, 1, 1},
+                            {1, 2, 2, 1},
+                            {1, 2, 2, 2},
+                            {2, 2, 2, 2},
+                            {1, 2, 4, 1},
+                            {1, 4, 1, 2},
+                            {1, 4, 2, 2}}) {
+    SCOPED_TRACE(shape.to_string());
+    auto const step = pass_of_small_gpt(shape);
+    auto const [x, y, z, data] = std::array<std::int64_t, 4>{shape.x, shape.y, shape.z, shape.data};
+    auto const m = 48 / (z * data);
+    auto const if_split = [](std::int64_t size, CallsAndWords const& of) {
+      return size == 1 ? CallsAndWords{} : of;
+    };
+    auto const vectors = S * H / y + 2 * (2 * L + 1) * H / y + L * (3 * H + F) / x + L * 2 * H / y;
+    auto const pieces = (weights + V * H) / (x * y * z);
+
+    EXPECT_EQ(along(step, "y", Operation::all_reduce),
+              if_split(y, {8 * L + 3, 4 * m * (2 * L + 1) + L * m / x * (4 * H + 2 * F) + m * V / x}));
+    EXPECT_EQ(along(step, "x", Operation::all_reduce),
+              if_split(x, {4 * L + 4, L * m / y * 4 * H + 2 * m * H / y + 3 * m}));
+    EXPECT_EQ(along(step, "z", Operation::all_gather),
+              if_split(z, {8 * L + 1, (2 * weights + V * H) / (x * y)}));
+    EXPECT_EQ(along(step, "z", Operation::reduce_scatter),
+              if_split(z, {4 * L + 1, (weights + V * H) / (x * y)}));
+    EXPECT_EQ(along(step, "z", Operation::all_reduce), if_split(z, {2, vectors + 2}));
+    EXPECT_EQ(along(step, "data", Operation::all_reduce), if_split(data, {2, pieces + vectors + 2}));
+  }
+}
+
+// The figures of the specification's prototype, in words: along y, along x, gathers and reduce_scatters along z, and the
+// small sums over z (and data).
+TEST(LmStepOfAGrid, CommunicatesTheWordsOfThePrototype) {
+  auto const words = [](pmm::GridShape const& shape, std::string_view axis, Operation operation) {
+    return along(pass_of_small_gpt(shape), axis, operation).words;
+  };
+  auto const reduce = Operation::all_reduce;
+  EXPECT_EQ(words({1, 1, 2, 1}, "y", reduce), 14400);
+  EXPECT_EQ(words({1, 2, 1, 1}, "x", reduce), 7824);
+  EXPECT_EQ(words({1, 1, 1, 2}, "z", Operation::all_gather), 8576);
+  EXPECT_EQ(words({1, 1, 1, 2}, "z", Operation::reduce_scatter), 4480);
+  EXPECT_EQ(words({1, 1, 1, 2}, "z", reduce), 482);
+  EXPECT_EQ(words({2, 1, 1, 1}, "data", reduce), 4480 + 482);
+  EXPECT_EQ(words({1, 2, 2, 2}, "y", reduce), 3840);
+  EXPECT_EQ(words({1, 2, 2, 2}, "x", reduce), 1992);
+  EXPECT_EQ(words({1, 2, 2, 2}, "z", Operation::all_gather), 2144);
+  EXPECT_EQ(words({1, 2, 2, 2}, "z", Operation::reduce_scatter), 1120);
+  EXPECT_EQ(words({1, 2, 2, 2}, "z", reduce), 242);
+  EXPECT_EQ(words({2, 2, 2, 2}, "y", reduce), 1920);
+  EXPECT_EQ(words({2, 2, 2, 2}, "x", reduce), 996);
+  EXPECT_EQ(words({2, 2, 2, 2}, "data", reduce), 560 + 242);
+  EXPECT_EQ(words({1, 2, 4, 1}, "y", reduce), 7680);
+  EXPECT_EQ(words({1, 2, 4, 1}, "x", reduce), 2064);
+}
+
+} // namespace
+} // namespace orthant::testing

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Transformers train through the one loop: accumulated batches, data groups, clipping, AdamW.
+#include "models/lm/formula_batches.hpp"
+
+namespace orthant::testing {
+namespace {
+
+struct LmTraining {
+  std::vector<double> losses;
+  std::vector<std::string> names;
+  std::vector<Dense> parameters;
+};
+
+LmTraining train_lm(pmm::ProcessGrid const& grid, nlohmann::json const& figures) {
+  models::TrainSettings settings;
+  settings.optimizer.kind = models::OptimizerKind::adamw;
+  settings.optimizer.learning_rate = 0.003;
+  settings.optimizer.beta2 = 0.99;
+  settings.weight_decay = 0.1;
+  settings.clip_norm = figures.at("clip_norm").get<double>();
+  LmTrainer training(grid, lm_case(figures), std::ssize(figures.at("losses")),
+                     figures.at("accumulate").get<std::int64_t>(), settings);
+  training.trainer().run([](auto const&) {});
+
+  LmTraining result;
+  result.losses = training.trainer().step_losses();
+  for (auto const& parameter : training.network().parameters()) {
+    result.names.push_back(parameter.name);
+    result.parameters.push_back(whole_of(parameter, parameter.value(), false));
+  }
+  return result;
+}
+
+class LmTrainingOnGrid : public ::testing::TestWithParam<std::array<int, 4>> {
+ protected:
+  LmTrainingOnGrid()
+      : world_(MPI_COMM_WORLD, "world"),
+        grid_(world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}) {}
+
+  /// Beside the losses and the parameters of PyTorch's AdamW after all steps. An error of a gradient grows from step to
+  /// step, so the 50th loss is held to less than the first.
+  void expect_reference(char const* name) {
+    auto const figures = lm_reference(ORTHANT_LM_REFERENCE_FOLDER).at(name);
+    if (!fits(lm_case(figures), grid_.shape())) GTEST_SKIP() << "cannot be cut";
+
+    auto const found = train_lm(grid_, figures);
+
+    ASSERT_EQ(found.losses.size(), figures.at("losses").size());
+    for (std::size_t s = 0; s < found.losses.size(); ++s) {
+      auto const expected = figures.at("losses").at(s).get<double>();
+      EXPECT_NEAR(found.losses[s], expected, 1e-10 * expected) << "step " << s;
+    }
+    EXPECT_LT(found.losses.back(), found.losses.front());
+    for (std::size_t p = 0; p < found.names.size(); ++p)
+      expect_told(found.parameters[p], figures.at("parameters").at(found.names[p]), 1e-9, found.names[p]);
+  }
+
+  runtime::Communicator world_;
+  pmm::ProcessGrid grid_;
+};
+
+TEST_P(LmTrainingOnGrid, FiftyStepsOfAdamWAreThoseOfPyTorch) {
+  EXPECT_GT(lm_reference(ORTHANT_LM_REFERENCE_FOLDER).at("training").at("clipped").get<int>(), 5)
+      << "clipping is to be active";
+  expect_reference("training");
+}
+
+TEST_P(LmTrainingOnGrid, AccumulatedBatchesWithDropoutAreThoseOfPyTorch) {
+  expect_reference("accumulated");
+}
+
+// 50 steps on every grid beside one rank.
+TEST_P(LmTrainingOnGrid, FiftyStepsAreThoseOfOneRank) {
+  auto const figures = lm_reference(ORTHANT_LM_REFERENCE_FOLDER).at("training");
+  if (!fits(lm_case(figures), grid_.shape())) GTEST_SKIP() << "cannot be cut";
+  runtime::Communicator const self(MPI_COMM_SELF, "self");
+  pmm::ProcessGrid const one(self, {1, 1, 1, 1});
+
+  auto const found = train_lm(grid_, figures);
+  auto const expected = train_lm(one, figures);
+
+  for (std::size_t s = 0; s < found.losses.size(); ++s)
+    EXPECT_NEAR(found.losses[s], expected.losses[s], 1e-10 * expected.losses[s]) << "step " << s;
+  for (std::size_t p = 0; p < found.names.size(); ++p) {
+    auto error = 0.0;
+    for (std::size_t k = 0; k < expected.parameters[p].numbers.size(); ++k)
+      error = std::max(error, std::abs(found.parameters[p].numbers[k] - expected.parameters[p].numbers[k]));
+    EXPECT_LE(error, 1e-10 * norm_of(expected.parameters[p])) << found.names[p];
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGrids, LmTrainingOnGrid, ::testing::ValuesIn(lm_grids()), GridName());
+
+} // namespace
+} // namespace orthant::testing

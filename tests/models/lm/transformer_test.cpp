@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Losses and gradients of transformers on every grid, beside one rank and beside PyTorch.
+#include "models/lm/lm_cases.hpp"
+
+namespace orthant::testing {
+namespace {
+
+class TransformerOnGrid : public ::testing::TestWithParam<std::array<int, 4>> {
+ protected:
+  TransformerOnGrid()
+      : world_(MPI_COMM_WORLD, "world"),
+        self_(MPI_COMM_SELF, "self"),
+        grid_(world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}),
+        one_(self_, {1, 1, 1, 1}) {}
+
+  runtime::Communicator world_, self_;
+  pmm::ProcessGrid grid_, one_;
+};
+
+/// Grids of many ranks have all cases if the specification of the test model names them, and else a few.
+std::vector<std::string> cases_on(pmm::GridShape const& shape) {
+  std::vector<std::string> some{"gpt", "llama_dropout", "uneven"};
+  auto const is_named = shape == pmm::GridShape{1, 2, 2, 2} || shape == pmm::GridShape{1, 2, 4, 1} ||
+                        shape == pmm::GridShape{1, 4, 1, 2} || shape == pmm::GridShape{2, 2, 2, 2} ||
+                        shape == pmm::GridShape{1, 4, 2, 2};
+  if (shape.num_ranks() <= 4 || is_named)
+    some.insert(some.end(), {"grouped", "multi_query", "llama", "rotary_biased", "rms_untied", "dropout"});
+  return some;
+}
+
+/// Element by element, relative to the largest of the parameter's gradient.
+void expect_equal(LmGradients const& found, LmGradients const& expected) {
+  EXPECT_NEAR(found.loss, expected.loss, 1e-12 * expected.loss);
+  for (std::size_t p = 0; p < found.names.size(); ++p) {
+    auto largest = 0.0, error = 0.0;
+    for (std::size_t k = 0; k < expected.gradients[p].numbers.size(); ++k) {
+      auto const number = expected.gradients[p].numbers[k];
+      largest = std::max(largest, std::abs(number));
+      error = std::max(error, std::abs(found.gradients[p].numbers[k] - number));
+    }
+    EXPECT_GT(largest, 0) << found.names[p];
+    EXPECT_LE(error, 1e-10 * largest) << found.names[p];
+  }
+}
+
+void expect_reference(LmGradients const& found, nlohmann::json const& figures) {
+  auto const loss = figures.at("loss").get<double>();
+  EXPECT_NEAR(found.loss, loss, 1e-12 * loss);
+  ASSERT_EQ(found.names.size(), figures.at("gradients").size());
+  for (std::size_t p = 0; p < found.names.size(); ++p)
+    expect_told(found.gradients[p], figures.at("gradients").at(found.names[p]), 1e-10, found.names[p]);
+}
+
+TEST_P(TransformerOnGrid, HasTheLossAndTheGradientsOfPyTorchAndOfOneRank) {
+  auto const reference = lm_reference(ORTHANT_LM_REFERENCE_FOLDER);
+  auto num_cases = 0;
+  for (auto const& name : cases_on(grid_.shape())) {
+    SCOPED_TRACE(name);
+    auto const& figures = reference.at(name);
+    auto const the_case = lm_case(figures);
+    if (!fits(the_case, grid_.shape())) continue;
+
+    auto const found = lm_gradients(grid_, the_case);
+
+    expect_reference(found, figures);
+    expect_equal(found, lm_gradients(one_, the_case));
+    ++num_cases;
+  }
+  if (num_cases == 0) GTEST_SKIP() << "heads or sequences cannot be cut";
+}
+
+// The sum of a softmax's gradient over a row's keys is 0, so a number that is added to all keys has no gradient.
+TEST_P(TransformerOnGrid, BiasesOfKeysHaveNoGradient) {
+  auto const the_case = small_gpt();
+  if (!fits(the_case, grid_.shape())) GTEST_SKIP() << "heads are not divisible";
+  auto const found = lm_gradients(grid_, the_case);
+
+  auto const bias = std::find(found.names.begin(), found.names.end(), "h.1.attn.c_attn.bias");
+  ASSERT_NE(bias, found.names.end());
+  auto const& gradient = found.gradients[static_cast<std::size_t>(bias - found.names.begin())];
+  for (std::int64_t head = 0; head < 4; ++head)
+    for (std::int64_t c = 0; c < 4; ++c) {
+      EXPECT_LE(std::abs(gradient(0, 12 * head + 4 + c)), 1e-15) << "key of head " << head;
+      EXPECT_GT(std::abs(gradient(0, 12 * head + 8 + c)), 1e-9) << "value of head " << head;
+    }
+}
+
+TEST_P(TransformerOnGrid, InitialWeightsAreThoseOfOneRankToTheBit) {
+  auto const the_case = small_gpt();
+  if (!fits(the_case, grid_.shape())) GTEST_SKIP() << "heads are not divisible";
+  auto const weights = [&](pmm::ProcessGrid const& grid) {
+    models::Transformer<double> network(grid, the_case.settings, the_case.num_sequences, the_case.sequence,
+                                        7);
+    std::vector<Dense> all;
+    for (auto const& parameter : network.parameters())
+      all.push_back(whole_of(parameter, parameter.value(), false));
+    return all;
+  };
+  auto const found = weights(grid_);
+  auto const expected = weights(one_);
+  for (std::size_t p = 0; p < expected.size(); ++p)
+    EXPECT_EQ(found[p].numbers, expected[p].numbers) << p;
+}
+
+TEST_P(TransformerOnGrid, NamesTheFirstBlockThatIsNotFinite) {
+  auto const the_case = small_gpt();
+  if (!fits(the_case, grid_.shape())) GTEST_SKIP() << "heads are not divisible";
+  models::Transformer<double> network(grid_, the_case.settings, the_case.num_sequences, the_case.sequence, 7);
+  for (auto const& parameter : network.parameters())
+    if (parameter.name == "h.1.mlp.c_proj.weight") Kokkos::deep_copy(parameter.value(), HUGE_VAL);
+  network.set_tokens(LmBatch(the_case, network.sequences(), 0).tokens);
+  runtime::PhaseTimes phases;
+  static_cast<void>(network.forward({}, models::Pass::training, 1, phases));
+  EXPECT_EQ(network.first_layer_not_finite({}), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGrids, TransformerOnGrid, ::testing::ValuesIn(grids_4d(world_size())),
+                         GridName());
+
+/// The loss of batch 0 as a function of the parameters, on one rank.
+class LossOnOneRank {
+ public:
+  explicit LossOnOneRank(LmCase const& the_case)
+      : self_(MPI_COMM_SELF, "self"),
+        grid_(self_, {1, 1, 1, 1}),
+        network_(grid_, the_case.settings, the_case.num_sequences, the_case.sequence, lm_seed),
+        loss_(grid_, network_.logits_placement(), pmm::LossKind::softmax) {
+    set_formula_parameters(network_.parameters());
+    LmBatch const batch(the_case, network_.sequences(), 0);
+    network_.set_tokens(batch.tokens);
+    std::vector<std::int8_t> const groups(batch.targets.size(), 0);
+    loss_.set_targets({device_copy(groups), device_copy(batch.targets), {}});
+  }
+
+  double operator()() {
+    auto const& logits = network_.forward(exec_, models::Pass::training, lm_step, phases_);
+    return loss_.loss_and_gradient(exec_, logits, network_.logits_gradient());
+  }
+  void backward() { network_.backward(exec_, phases_); }
+  [[nodiscard]] std::vector<models::Parameter<double>>& parameters() { return network_.parameters(); }
+
+ private:
+  runtime::Communicator self_;
+  pmm::ProcessGrid grid_;
+  models::Transformer<double> network_;
+  pmm::RowLoss<double> loss_;
+  runtime::DefaultExec exec_;
+  runtime::PhaseTimes phases_;
+};
+
+// (L(w + h d) - L(w - h d)) / 2 h = dL/dw . d + O(h^2), with d of small integers.
+TEST(Transformer, GradientsAreFiniteDifferences) {
+  auto const reference = lm_reference(ORTHANT_LM_REFERENCE_FOLDER);
+  for (auto const* const name : {"gpt", "llama_dropout"}) {
+    SCOPED_TRACE(name);
+    LossOnOneRank loss(lm_case(reference.at(name)));
+    loss();
+    loss.backward();
+    std::uint64_t p = 0;
+    for (auto& parameter : loss.parameters()) {
+      constexpr auto h = 1e-5;
+      auto const copy = [](runtime::Vector<double> const& numbers) {
+        auto const host = host_copy(numbers); // which may be the same memory
+        return std::vector<double>(host.data(), host.data() + host.extent(0));
+      };
+      auto const start = copy(parameter.value());
+      auto const gradient = copy(parameter.gradient());
+      auto const direction = [&](std::size_t i) { return small_real(p, static_cast<std::int64_t>(i), 0); };
+      auto slope = 0.0, scale = 0.0;
+      for (std::size_t i = 0; i < gradient.size(); ++i) {
+        slope += gradient[i] * direction(i);
+        scale += std::abs(gradient[i] * direction(i));
+      }
+      auto const loss_at = [&](double step) {
+        auto numbers = start;
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+          numbers[i] += step * direction(i);
+        Kokkos::deep_copy(parameter.value(), device_copy(numbers));
+        return loss();
+      };
+      auto const difference = (loss_at(h) - loss_at(-h)) / (2 * h);
+      Kokkos::deep_copy(parameter.value(), device_copy(start));
+      EXPECT_NEAR(difference, slope, 1e-6 * scale + 1e-9) << parameter.name;
+      ++p;
+    }
+  }
+}
+
+TEST(Transformer, RefusesWhatCannotBeCut) {
+  runtime::Communicator const self(MPI_COMM_SELF, "self");
+  auto const the_case = small_gpt();
+  auto const plan = [&](pmm::GridShape const& shape, std::int64_t num_sequences, std::int64_t sequence) {
+    static_cast<void>(plan_transformer(shape, {}, the_case.settings, num_sequences, sequence));
+  };
+  EXPECT_THROW(plan({1, 3, 1, 1}, 8, 6), runtime::UserError); // heads over x
+  EXPECT_THROW(plan({1, 1, 1, 1}, 8, 7), runtime::UserError); // positions
+  EXPECT_THROW(plan({3, 1, 1, 3}, 8, 6), runtime::UserError); // sequences over data and z
+  EXPECT_NO_THROW(plan({2, 4, 1, 4}, 8, 6));
+
+  pmm::ProcessGrid const grid(self, {1, 1, 1, 1});
+  models::Transformer<double> network(grid, the_case.settings, 8, 6, 1);
+  std::vector<std::int32_t> ids(48, 23);
+  EXPECT_NO_THROW(network.set_tokens(ids));
+  ids[5] = 24;
+  EXPECT_THROW(network.set_tokens(ids), runtime::Error);
+  ids[5] = -1;
+  EXPECT_THROW(network.set_tokens(ids), runtime::Error);
+  EXPECT_THROW(network.set_tokens(std::span(ids).first(42)), runtime::Error);
+}
+
+} // namespace
+} // namespace orthant::testing

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The training of a language model on a token file: what it holds, sends and reads on every grid, and what it learns.
+#include "models/lm_training/language_model.hpp"
+
+#include "models/lm_training/memory.hpp"
+#include "models/plan/step_cases.hpp"
+#include "support/grids.hpp"
+#include "support/live_arrays.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/user_messages.hpp"
+#include "tokens/tokenize.hpp"
+
+#include <cmath>
+#include <gtest/gtest.h>
+
+namespace orthant::testing {
+namespace {
+
+constexpr std::int64_t sequence = 8;
+
+class LanguageModelOnGrid : public ::testing::TestWithParam<std::array<int, 4>> {
+ protected:
+  LanguageModelOnGrid()
+      : world_(MPI_COMM_WORLD, "world"),
+        grid_(world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}),
+        folder_(MPI_COMM_WORLD) {
+    if (world_.is_root()) {
+      std::string text;
+      for (int i = 0; i < 60; ++i)
+        text += "abcadefa"[i * i % 8], text += "the"[i % 3];
+      test::write_file(folder_.file("text"), text);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    tokens::tokenize(world_,
+                     {folder_.file("text"), folder_.file("t.h5"), tokens::TokenizerKind::character, 0.75});
+    training_.optimizer.kind = models::OptimizerKind::adamw;
+    training_.num_epochs = 3;
+    training_.eval_every = 3;
+  }
+  [[nodiscard]] static tokens::TokenFile open(runtime::Communicator const& comm, std::string const& path) {
+    return tokens::TokenFile::open(comm, path);
+  }
+  [[nodiscard]] models::TransformerSettings model(tokens::TokenFile const& file) const {
+    return models::gpt2_settings(2, 8 * grid_.shape().x, 2 * grid_.shape().x, file.vocabulary().size(),
+                                 sequence);
+  }
+  [[nodiscard]] models::SequenceSettings sequences(std::int64_t num_accumulated) const {
+    auto const num_owners = std::int64_t{grid_.shape().data} * grid_.shape().z;
+    return {sequence, num_accumulated * (num_owners + 1), num_accumulated, 5}; // one rank has two
+  }
+
+  runtime::Communicator world_;
+  pmm::ProcessGrid grid_;
+  test::ScratchFolder folder_;
+  models::TrainSettings training_;
+};
+
+TEST_P(LanguageModelOnGrid, HoldsAndDoesWhatIsListed) {
+  training_.eval_every = 0;
+  for (std::int64_t const num_accumulated : {1, 2}) {
+    auto file = open(world_, folder_.file("t.h5"));
+    auto const settings = model(file);
+    auto const how = sequences(num_accumulated);
+    auto const plan =
+        models::plan_transformer(grid_.shape(), grid_.coordinates(), settings, how.num_sequences(), sequence);
+    auto list = step_of<double>(grid_);
+    models::plan_language_model_arrays(list, plan, how, training_.optimizer);
+    models::plan_language_model_step(list, plan, how, training_.optimizer);
+
+    LiveArrays const live;
+    models::LanguageModel<double> training(grid_, settings, how, training_, file);
+    if (pmm::runs_on_host) {
+      EXPECT_EQ(live.by_label(), live.planned(list, {pmm::Lifetime::training, pmm::Lifetime::first_step}));
+    }
+    // The second step is counted.
+    std::optional<CountedWork> counted;
+    training.run([](auto const&) {}, {},
+                 [&](models::TrainProgress const& progress) {
+                   if (progress.epoch == 2) counted.emplace(grid_);
+                   if (progress.epoch < 3) return false;
+                   EXPECT_EQ(counted->passes(), passes_of(list));
+                   EXPECT_EQ(counted_calls(grid_), planned_calls(list));
+                   return true;
+                 });
+  }
+}
+
+/// Windows of sequence + 1 tokens of two bytes, of its own sequences alone.
+TEST_P(LanguageModelOnGrid, ReadsItsOwnSequencesAlone) {
+  auto file = open(world_, folder_.file("t.h5"));
+  training_.eval_every = 0;
+  auto const how = sequences(2);
+  models::LanguageModel<double> training(grid_, model(file), how, training_, file);
+
+  training.run([](auto const&) {});
+
+  auto const num_owners = std::int64_t{grid_.shape().data} * grid_.shape().z;
+  auto const own = runtime::balanced_range(how.num_sequences(), num_owners,
+                                           std::int64_t{grid_.coordinate(pmm::Axis::data)} * grid_.shape().z +
+                                               grid_.coordinate(pmm::Axis::z));
+  EXPECT_EQ(file.bytes_read(), training_.num_epochs * 2 * own.size() * (sequence + 1) * 2);
+}
+
+/// Before the first step all tokens are about as likely: the loss over the 30 validation tokens is the one on one rank,
+/// near log V, in passes of which the last is not full.
+TEST_P(LanguageModelOnGrid, EvaluatesTheWholeValidationPart) {
+  auto file = open(world_, folder_.file("t.h5"));
+  models::LanguageModel<double> training(grid_, model(file), sequences(1), training_, file);
+  runtime::Communicator const self(MPI_COMM_SELF, "self");
+  pmm::ProcessGrid const one(self, {1, 1, 1, 1});
+  auto own_file = open(self, folder_.file("t.h5"));
+  models::LanguageModel<double> alone(one, model(file), {sequence, 3, 1, 5}, training_, own_file);
+
+  auto const found = training.evaluate()[1];
+  auto const expected = alone.evaluate()[1];
+
+  EXPECT_EQ(file.num_tokens(tokens::Part::valid), 30);
+  EXPECT_EQ(found.num_counted, 29);
+  EXPECT_EQ(found.num_correct, expected.num_correct);
+  EXPECT_NEAR(found.loss, expected.loss, 1e-12);
+  EXPECT_NEAR(found.loss, std::log(static_cast<double>(file.vocabulary().size())), 0.1);
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGrids, LanguageModelOnGrid, ::testing::ValuesIn(grids_4d(world_size())),
+                         GridName());
+
+TEST(SequenceSettings, FitModelAndGrid) {
+  auto const model = models::gpt2_settings(1, 8, 2, 5, 16);
+  auto const message = [&](models::SequenceSettings const& sequences, pmm::GridShape const& shape) {
+    return test::message_of([&] { models::require_valid(sequences, model, shape); });
+  };
+
+  EXPECT_EQ(message({16, 4, 2, 0}, {2, 1, 1, 1}), "no UserError");
+  EXPECT_EQ(message({17, 4, 2, 0}, {1, 1, 1, 1}),
+            "--sequence 17 is longer than the 16 positions of the model");
+  EXPECT_EQ(message({16, 4, 3, 0}, {1, 1, 1, 1}),
+            "--accumulate 3 does not divide the 4 sequences of --global-batch");
+  EXPECT_NE(message({16, 4, 2, 0}, {2, 1, 1, 2}).find("2 sequences per pass are fewer than the 4 ranks"),
+            std::string::npos);
+}
+
+} // namespace
+} // namespace orthant::testing
