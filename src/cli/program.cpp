@@ -24,9 +24,10 @@ using Words = std::vector<std::string>;
 
 Commands make_commands() {
   Commands commands;
-  for (auto* make : {make_generate, make_partition, make_export, make_train, make_evaluate,
-                     make_export_weights, make_import_weights, make_plan, make_train_lm,
-                     make_bench_collectives, make_bench_spmm, make_bench_gemm, make_bench_epoch, make_info})
+  for (auto* make :
+       {make_generate, make_partition, make_export, make_train, make_evaluate, make_export_weights,
+        make_import_weights, make_plan, make_tokenize, make_train_lm, make_evaluate_lm,
+        make_bench_collectives, make_bench_spmm, make_bench_gemm, make_bench_epoch, make_info})
     commands.push_back(make());
   for (auto const& command : commands)
     command->add_common_options();
@@ -54,7 +55,7 @@ std::string list(Commands const& commands, std::string const& prefix) {
 
 std::string overview(Commands const& commands) {
   return fmt::format(
-      "orthant trains graph neural networks on supercomputers.\n"
+      "orthant trains graph neural networks and language models on supercomputers.\n"
       "Usage: orthant COMMAND [OPTIONS], on any number of ranks: mpirun -n 4 orthant ..\n\n"
       "Commands:\n{}\n"
       "Options:\n"

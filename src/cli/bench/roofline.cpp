@@ -2,8 +2,8 @@
 #include "cli/bench/roofline.hpp"
 
 #include "cli/bench/bench.hpp"
-#include "cli/machine/bare_gemm.hpp"
 #include "cli/machine/fma_work.hpp"
+#include "cli/machine/gemm_peak.hpp"
 
 #include <algorithm>
 
@@ -71,29 +71,6 @@ double measure_fma(Communicator const& world) {
   return giga_per_second(all_flops, seconds);
 }
 
-template<class T>
-double measure_gemm(Communicator const& world, std::int64_t size) {
-  using Square = runtime::Matrix<T>;
-  DefaultExec const exec;
-  auto const extent = static_cast<std::size_t>(size);
-  Square const a("orthant::cli::square", extent, extent);
-  Square const b("orthant::cli::square", extent, extent);
-  Square const c("orthant::cli::square", extent, extent);
-  Kokkos::deep_copy(exec, a, T{1});
-  Kokkos::deep_copy(exec, b, T{2});
-  using pmm::Transpose;
-  auto const library = chosen_library<T>(Transpose::no, Transpose::no, {size, size, size});
-  std::function<void()> const multiply = [&] {
-    if constexpr (pmm::runs_on_host)
-      bare_gemm<T>(library, Transpose::no, a, Transpose::no, b, c);
-    else
-      pmm::local_gemm<T>(exec, 1, Transpose::no, a, Transpose::no, b, 0, c);
-  };
-  auto const seconds = time_in_turn(world, exec, std::span(&multiply, 1), gemm_repeats).front().minimum;
-  auto const edge = static_cast<double>(size);
-  return giga_per_second(2 * edge * edge * edge * world.size(), seconds);
-}
-
 } // namespace
 
 void add_options(Command& command, RooflineOptions& options) {
@@ -122,7 +99,7 @@ void Roofline::describe(nlohmann::ordered_json& line) const {
 template<class T>
 Roofline measure_roofline(Communicator const& world, RooflineOptions const& options) {
   return {measure_stream(world, options.stream_mib), measure_fma<T>(world),
-          measure_gemm<T>(world, options.gemm_size)};
+          measure_gemm_peak<T>(world, options.gemm_size, gemm_repeats) / 1e9};
 }
 
 template Roofline measure_roofline<float>(Communicator const&, RooflineOptions const&);

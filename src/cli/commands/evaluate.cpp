@@ -72,27 +72,27 @@ void require_layer(models::WeightsFacts const& weights, EvaluateOptions const& o
                         last, weights.head_classes ? ", of which the last is the head" : "");
 }
 
-/// By split; none if no class of it can be judged.
-using Areas = std::array<std::optional<double>, models::num_splits>;
-
-void report(Context& context, models::Scores const& scores, Areas const& areas) {
+void report(Context& context, models::Scores const& scores) {
   auto record = scores_json(scores);
-  for (std::size_t s = 0; s < areas.size(); ++s)
-    if (areas[s]) record[std::array{"train_roc_auc", "val_roc_auc", "test_roc_auc"}[s]] = *areas[s];
   record["train_loss"] = scores[0].loss;
   record["val_loss"] = scores[1].loss;
   record["test_loss"] = scores[2].loss;
   context.metrics.write("evaluate", record);
   if (!context.world().is_root()) return;
-  std::string text = fmt::format("{:<10}{:>10}{:>12}{:>10}{:>10}{:>10}{:>10}\n", "split", "accuracy", "loss",
-                                 "vertices", "macro-F1", "micro-F1", "ROC-AUC");
-  for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test}) {
-    auto const& score = scores[static_cast<std::size_t>(split)];
-    auto const& area = areas[static_cast<std::size_t>(split)];
-    text += fmt::format("{:<10}{:>10.4f}{:>12.6f}{:>10}{:>10.4f}{:>10.4f}{:>10}\n", graph::name_of(split),
-                        score.accuracy(), score.loss, score.num_counted, score.macro_f1, score.micro_f1,
-                        area ? fmt::format("{:.4f}", *area) : std::string("-"));
-  }
+  // 39 characters, for narrow terminals.
+  std::string text;
+  auto const line = [&](char const* name, auto const& text_of) {
+    text += fmt::format("{:<9}{:>10}{:>10}{:>10}\n", name, text_of(scores[0]), text_of(scores[1]),
+                        text_of(scores[2]));
+  };
+  using Score = models::SplitScore;
+  text += fmt::format("{:<9}{:>10}{:>10}{:>10}\n", "split", "train", "valid", "test");
+  line("accuracy", [](Score const& score) { return fmt::format("{:.4f}", score.accuracy()); });
+  line("loss", [](Score const& score) { return fmt::format("{:.6f}", score.loss); });
+  line("vertices", [](Score const& score) { return fmt::format("{}", score.num_counted); });
+  line("macro-F1", [](Score const& score) { return fmt::format("{:.4f}", score.macro_f1); });
+  line("micro-F1", [](Score const& score) { return fmt::format("{:.4f}", score.micro_f1); });
+  line("ROC-AUC", [](Score const& score) { return area_text(score.roc_auc); });
   text += majority_text(scores);
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
@@ -126,7 +126,7 @@ void evaluate(EvaluateOptions const& options, Context& context) {
   runtime::PhaseTimes phases;
   runtime::DefaultExec const exec;
   auto const& logits = model.forward(exec, models::Pass::evaluation, 0, phases);
-  auto const scores = models::scores_of(loss.evaluate(exec, logits));
+  auto scores = models::scores_of(loss.evaluate(exec, logits));
   if (auto const sign = models::sign_of_divergence(scores); !sign.empty())
     runtime::throw_user("{} on {}: {}; the weights have diverged, or features are too large", options.weights,
                         options.graph, sign);
@@ -135,7 +135,8 @@ void evaluate(EvaluateOptions const& options, Context& context) {
         options.embeddings ? &model.output_of_layer(static_cast<std::size_t>(*options.embeddings)) : nullptr;
     models::write_predictions(grid, store, logits, options.probabilities, embeddings, options.predictions);
   }
-  report(context, scores, models::roc_auc(grid, store, logits));
+  models::judge_by_areas<T>(grid, store, logits.placement())(logits, scores);
+  report(context, scores);
 }
 
 int run(EvaluateOptions const& options, Context& context) {

@@ -4,6 +4,7 @@
 
 #include "cli/commands/build_info.hpp"
 #include "cli/commands/subcommands.hpp"
+#include "cli/lm/lm_files.hpp"
 #include "cli/machine/blas_core.hpp"
 #include "graph/partition/estimate.hpp"
 #include "graph/store/store_reader.hpp"
@@ -14,6 +15,7 @@
 #include "runtime/files/hdf5_file.hpp"
 #include "runtime/machine/binding.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fmt/ranges.h>
@@ -116,6 +118,21 @@ std::string names_of_libraries(std::string const& text) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+/// The arrays of a model, one per line.
+std::string parameters_text(runtime::Hdf5File const& file) {
+  std::int64_t num_numbers = 0;
+  std::string arrays;
+  for (auto const& name : file.array_names()) {
+    constexpr std::string_view group = "/parameters/";
+    if (!name.starts_with(group)) continue;
+    auto const extents = file.extents(name);
+    num_numbers += std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
+    arrays += fmt::format("  {:<20}{}{}\n", name.substr(group.size()), fmt::join(extents, " x "),
+                          file.type(name) == runtime::Hdf5Type::float64 ? ", float64" : ", float32");
+  }
+  return fmt::format("parameters  {} numbers\n{}", num_numbers, arrays);
+}
+
 /// The model, and its arrays one per line; rank 0's file.
 std::string describe_weights(std::string const& path, models::WeightsFacts const& facts) {
   auto const file = runtime::Hdf5File::open(path);
@@ -133,17 +150,7 @@ std::string describe_weights(std::string const& path, models::WeightsFacts const
                  facts.has_features ? ", trained features" : "");
   if (file.contains_attribute("/", "dense_libraries"))
     fmt::format_to(out, "multiplied  by {}\n", names_of_libraries(file.read_text("/", "dense_libraries")));
-  std::int64_t num_numbers = 0;
-  std::string arrays;
-  for (auto const& name : file.array_names()) {
-    constexpr std::string_view group = "/parameters/";
-    if (!name.starts_with(group)) continue;
-    auto const extents = file.extents(name);
-    num_numbers += std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
-    arrays += fmt::format("  {:<20}{}{}\n", name.substr(group.size()), fmt::join(extents, " x "),
-                          file.type(name) == runtime::Hdf5Type::float64 ? ", float64" : ", float32");
-  }
-  fmt::format_to(out, "parameters  {} numbers\n{}", num_numbers, arrays);
+  text += parameters_text(file);
   return text;
 }
 
@@ -169,14 +176,17 @@ std::string describe_checkpoint(models::CheckpointFacts const& facts) {
 }
 
 /// What the file is, by its arrays; rank 0 looks.
-enum class Content : std::int64_t { store, weights, checkpoint };
+enum class Content : std::int64_t { store, weights, checkpoint, tokens, language_model };
 
 Content content_of(runtime::Communicator const& world, std::string const& path) {
   auto content = runtime::together(world, [&] {
     if (!world.is_root()) return std::int64_t{0};
     auto const file = runtime::Hdf5File::open(path);
     auto const is_model = file.contains("/parameters/layer0.weight");
-    return static_cast<std::int64_t>(!is_model                       ? Content::store
+    auto const is_language_model = file.contains("/parameters/wte.weight");
+    return static_cast<std::int64_t>(file.contains(tokens::array_of(tokens::Part::train)) ? Content::tokens
+                                     : is_language_model             ? Content::language_model
+                                     : !is_model                     ? Content::store
                                      : file.contains("/facts_crc32") ? Content::checkpoint
                                                                      : Content::weights);
   });
@@ -199,6 +209,60 @@ void describe_model(Context& context, InfoOptions const& options, Content conten
   std::fflush(stdout);
 }
 
+void print(Context const& context, std::string const& text) {
+  if (!context.world().is_root()) return;
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+std::string head_of(InfoOptions const& options) {
+  return fmt::format("file        {}, {}\n", options.file,
+                     graph::bytes_text(static_cast<std::int64_t>(std::filesystem::file_size(options.file))));
+}
+
+/// A token as a reader can tell it: its text in quotes, or the numbers of its bytes.
+std::string token_text(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void describe_tokens(Context& context, InfoOptions const& options) {
+  auto file = tokens::TokenFile::open(context.world(), options.file);
+  if (options.verify) file.verify(context.world());
+  if (!context.world().is_root()) return;
+  auto const& facts = file.facts();
+  auto text = head_of(options);
+  auto const out = std::back_inserter(text);
+  fmt::format_to(out, "tokens      from {}, a token per {}\n", facts.source,
+                 tokens::name_of(facts.tokenizer));
+  for (auto const part : tokens::all_parts)
+    fmt::format_to(out, "{:<12}{} tokens of {} bytes\n", tokens::name_of(part), facts.of(part).num_tokens,
+                   facts.of(part).num_bytes);
+  fmt::format_to(out, "vocabulary  {} tokens:", facts.vocabulary_size);
+  constexpr std::int64_t most_shown = 100;
+  for (std::int64_t token = 0; token < std::min(facts.vocabulary_size, most_shown); ++token)
+    fmt::format_to(out, " {}", token_text(file.vocabulary().text_of(token)));
+  fmt::format_to(out, "{}\n", facts.vocabulary_size > most_shown ? " .." : "");
+  if (options.verify) text += "checksums   all right\n";
+  print(context, text);
+}
+
+/// Weights or a checkpoint of train-lm.
+void describe_language_model(Context& context, InfoOptions const& options) {
+  auto const& world = context.world();
+  auto const model = read_model(world, options.file);
+  auto const text = runtime::together(world, [&] {
+    if (!world.is_root()) return std::string();
+    auto const file = runtime::Hdf5File::open(options.file);
+    auto described = head_of(options);
+    auto const out = std::back_inserter(described);
+    fmt::format_to(out, "model       transformer, {} layers x {}\n", model.num_layers, model.hidden);
+    for (auto const& [part, value] : record_of(model))
+      fmt::format_to(out, "  {:<15}{}\n", part, value);
+    return described + parameters_text(file);
+  });
+  print(context, text);
+}
+
 int run(InfoOptions const& options, Context& context) {
   if (options.file.empty()) {
     if (options.verify) runtime::throw_user("info: --verify needs the file to check");
@@ -212,11 +276,18 @@ int run(InfoOptions const& options, Context& context) {
     describe_store(context, options);
     return runtime::exit_done;
   }
+  if (content == Content::tokens) {
+    describe_tokens(context, options);
+    return runtime::exit_done;
+  }
   if (options.verify)
-    runtime::throw_user(
-        "info: --verify checks stores, and '{}' holds weights; train --resume checks checkpoints",
-        options.file);
-  describe_model(context, options, content);
+    runtime::throw_user("info: --verify checks stores and token files, and '{}' holds weights; train "
+                        "--resume checks checkpoints",
+                        options.file);
+  if (content == Content::language_model)
+    describe_language_model(context, options);
+  else
+    describe_model(context, options, content);
   return runtime::exit_done;
 }
 
@@ -226,7 +297,7 @@ std::unique_ptr<Command> make_info() {
   auto command =
       std::make_unique<Command>("info", "Show build, backends, devices and bindings, or what is in a file");
   auto const options = std::make_shared<InfoOptions>();
-  command->input("file", options->file, "Store, weights or checkpoint to describe");
+  command->input("file", options->file, "Store, token file, weights or checkpoint to describe");
   command->flag("--verify", options->verify,
                 "Check all of the file, too: checksums, and what its arrays say of each other");
   command->set_needs_device(false);

@@ -209,14 +209,15 @@ void Command::option(std::string const& names, std::vector<std::string>& value,
   add(names, value, description, std::move(check));
 }
 
-void Command::number_or_auto(std::string const& names, std::string& value, std::string const& description,
-                             Check check) {
-  add(names, value, description, [check = std::move(check)](std::string const& text) {
-    if (text == "auto") return std::string();
-    if (!runtime::is_written_as(ValueKind::integer, text))
-      return fmt::format("needs a whole number, not '{}', or auto", text);
-    return check(text);
-  });
+void Command::number_or_word(std::string const& names, std::string& value, std::string const& description,
+                             std::vector<std::string> words, Check check) {
+  add(names, value, description,
+      [words = std::move(words), check = std::move(check)](std::string const& text) {
+        if (std::ranges::find(words, text) != words.end()) return std::string();
+        if (!runtime::is_written_as(ValueKind::integer, text))
+          return fmt::format("needs a whole number, not '{}', or {}", text, fmt::join(words, " or "));
+        return check(text);
+      });
   description_.options.back().kind = ValueKind::integer_or_word;
 }
 

@@ -2,10 +2,7 @@
 #include "cli/training/checkpoints.hpp"
 
 #include "cli/options/gemm_options.hpp"
-#include "cli/training/train_minibatch.hpp"
-#include "graph/store/fingerprint.hpp"
 #include "models/checkpoint/checkpoint_folder.hpp"
-#include "models/plan/gcn_parameters.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/temporary_path.hpp"
 #include "runtime/files/writable_file.hpp"
@@ -24,95 +21,40 @@ namespace {
 
 using runtime::throw_user;
 
-/// Options that a training may change when it goes on: where and how fast it runs, and what it reports. What the
-/// data set is, the fingerprint says; of batches see identity_of().
-constexpr std::array free_options{std::string_view("graph"),
-                                  std::string_view("dataset"),
-                                  std::string_view("mode"),
-                                  std::string_view("grid"),
-                                  std::string_view("epochs"),
-                                  std::string_view("eval-every"),
-                                  std::string_view("finish-full"),
-                                  std::string_view("overlap"),
-                                  std::string_view("order"),
-                                  std::string_view("schedule"),
-                                  std::string_view("gather"),
-                                  std::string_view("device-graph"),
-                                  std::string_view("batch"),
-                                  std::string_view("accumulate"),
-                                  std::string_view("batch-train-fraction"),
-                                  std::string_view("sampler"),
-                                  std::string_view("batch-edges"),
-                                  std::string_view("init-from"),
-                                  std::string_view("patience"),
-                                  std::string_view("save-best"),
-                                  std::string_view("save-weights"),
-                                  std::string_view("force"),
-                                  std::string_view("force-memory"),
-                                  std::string_view("checkpoint"),
-                                  std::string_view("checkpoint-every"),
-                                  std::string_view("checkpoint-keep"),
-                                  std::string_view("resume"),
-                                  std::string_view("checkpoint-async"),
-                                  std::string_view("resume-override"),
-                                  std::string_view("max-walltime"),
-                                  std::string_view("prune"),
-                                  std::string_view("spmm-table"),
-                                  std::string_view("gemm-table"),
-                                  std::string_view("config"),
-                                  std::string_view("log-every"),
-                                  std::string_view("log-level"),
-                                  std::string_view("timeout"),
-                                  std::string_view("metrics"),
-                                  std::string_view("trace")};
+/// Options that any training may change when it goes on: where it runs, and what it reports.
+constexpr std::array<std::string_view, 22> always_free{
+    "grid",         "eval-every",       "device-graph",     "init-from",
+    "patience",     "save-best",        "save-weights",     "force",
+    "force-memory", "checkpoint",       "checkpoint-every", "checkpoint-keep",
+    "resume",       "checkpoint-async", "resume-override",  "max-walltime",
+    "gemm-table",   "config",           "log-every",        "log-level",
+    "timeout",      "metrics"};
 
 /// The word of --resume-override that lets an option differ, or none.
 std::string group_of(std::string_view option) {
   if (option == "compute-dtype" || option == "gemm-math" || option == "comm-dtype" ||
       option == "operand-dtype")
     return "precision";
-  if (option == "lr" || option == "lr-schedule" || option == "warmup-steps" || option == "min-lr")
+  if (option == "lr" || option == "lr-schedule" || option == "warmup-steps" || option == "min-lr" ||
+      option == "lr-step" || option == "lr-factor" || option == "lr-patience")
     return "learning-rate";
   return {};
 }
 
-models::Identity identity_of(TrainOptions const& o, nlohmann::ordered_json const& run_record,
-                             pmm::ProcessGrid const& grid, graph::GraphStore const& store) {
-  auto const& facts = store.facts();
-  models::Identity identity{{"number of vertices", fmt::format("{}", facts.num_vertices)},
-                            {"number of non-zeros", fmt::format("{}", facts.num_entries)},
-                            {"normalization", std::string(graph::name_of(facts.normalization))},
-                            {"fingerprint of the data set", graph::fingerprint_of(grid.world(), store)}};
+} // namespace
+
+models::Identity identity_of_options(nlohmann::ordered_json const& run_record,
+                                     std::span<std::string_view const> free_options) {
+  models::Identity identity;
   for (auto const& [name, value] : run_record.at("configuration").items())
-    if (std::ranges::find(free_options, name) == free_options.end())
+    if (std::ranges::find(free_options, name) == free_options.end() &&
+        std::ranges::find(always_free, name) == always_free.end())
       identity.push_back({"--" + name, value.is_string() ? value.get<std::string>() : value.dump(),
                           group_of(name), run_record.at("sources").at(name) == "default"});
-  if (o.lr_schedule != "constant") // which ends with the last step
-    for (auto const& [name, value] :
-         {std::pair(std::string("--mode"), o.mode),
-          std::pair(std::string("--epochs"), fmt::format("{}", o.epochs)),
-          std::pair(std::string("--finish-full"), fmt::format("{}", o.finish_full))})
-      identity.push_back({name, value, "learning-rate"});
-  if (o.mode == "minibatch") {
-    auto const num_batches = grid.size(pmm::Axis::data) * o.accumulate;
-    for (auto const& [name, value] :
-         {std::pair(std::string("--batch"), fmt::format("{}", batch_size_of(o, grid, facts))),
-          std::pair(std::string("--sampler"), o.sampler),
-          std::pair(std::string("--batch-edges"), batch_edges_of(o)),
-          std::pair(std::string("number of batches per step (data groups x --accumulate)"),
-                    fmt::format("{}", num_batches)),
-          std::pair(std::string("--batch-train-fraction"), fmt::format("{}", o.batch_train_fraction))})
-      identity.push_back({name, value, models::if_both_have_it});
-    if (o.sampler == "clusters")
-      identity.push_back({"clusters of the store", graph::fingerprint_of_clusters(grid.world(), store),
-                          models::if_both_have_it});
-  }
   return identity;
 }
 
-} // namespace
-
-models::CheckpointInterval parse_interval(std::string const& text) {
+models::CheckpointInterval parse_interval(std::string const& text, std::string_view unit) {
   auto const* const end = text.data() + text.size();
   std::int64_t epochs = 0;
   auto const whole = std::from_chars(text.data(), end, epochs);
@@ -124,16 +66,13 @@ models::CheckpointInterval parse_interval(std::string const& text) {
   if (real.ec == std::errc() && std::string_view(real.ptr, end) == "min" && minutes > 0 &&
       minutes <= most_minutes)
     return {0, std::chrono::duration<double>(60 * minutes)};
-  throw_user("--checkpoint-every {}: give a number of epochs, such as 10, or of minutes, such as 30min",
-             text);
+  throw_user("--checkpoint-every {}: give a number of {}s, such as 10, or of minutes, such as 30min", text,
+             unit);
 }
 
-template<class T>
-std::int64_t host_copy_bytes(pmm::ProcessGrid const& grid, models::GcnPlan const& plan,
-                             models::GcnSettings const& settings, bool writes_checkpoints) {
+std::int64_t host_copy_bytes(pmm::StepPlan const& step, std::vector<std::int64_t> const& lengths,
+                             bool writes_checkpoints) {
   auto const num_copies = std::int64_t{writes_checkpoints ? 5 : 2};
-  pmm::StepPlan const step(grid.shape(), grid.coordinates(), sizeof(T));
-  auto const lengths = models::lengths_of(step, models::parameters_of(plan, settings));
   return num_copies * step.scalar_bytes(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
 }
 
@@ -142,7 +81,7 @@ bool Checkpoints::was_given(char const* option) const {
   return sources.contains(option) && sources.at(option) != "default";
 }
 
-void Checkpoints::require_sensible() const {
+void Checkpoints::require_sensible(std::string const& init_from) const {
   if (options_.checkpoint.empty()) {
     for (auto const* option : {"checkpoint-every", "checkpoint-keep", "checkpoint-async"})
       if (was_given(option)) throw_user("--{} needs --checkpoint and a folder", option);
@@ -155,16 +94,18 @@ void Checkpoints::require_sensible() const {
     static_cast<void>(runtime::parse_duration("--max-walltime", options_.max_walltime));
   if (options_.resume == "never" && !options_.resume_override.empty())
     throw_user("--resume-override needs --resume auto or --resume and a checkpoint");
-  if (options_.resume != "never" && options_.resume != "auto" && !options_.init_from.empty())
+  if (options_.resume != "never" && options_.resume != "auto" && !init_from.empty())
     throw_user("--init-from {} would be ignored: --resume {} has the weights; leave one of them out",
-               options_.init_from, options_.resume);
+               init_from, options_.resume);
 }
 
-Checkpoints::Checkpoints(Context const& context, TrainOptions const& options)
+Checkpoints::Checkpoints(Context const& context, CheckpointOptions const& options, TrainingLength length,
+                         std::string const& init_from)
     : context_(context),
       options_(options),
-      interval_(parse_interval(options.checkpoint_every)) {
-  require_sensible();
+      length_(std::move(length)),
+      interval_(parse_interval(options.checkpoint_every, length_.unit)) {
+  require_sensible(init_from);
   if (!writes()) return;
   auto const& world = context.world();
   runtime::together(world, [&] {
@@ -179,10 +120,9 @@ Checkpoints::Checkpoints(Context const& context, TrainOptions const& options)
   });
 }
 
-void Checkpoints::identify(pmm::ProcessGrid const& grid, graph::GraphStore const& store) {
-  if (!is_on()) return;
+void Checkpoints::identify(TrainingIdentity identity) {
   auto const& world = context_.world();
-  identity_ = identity_of(options_, context_.run_record, grid, store);
+  identity_ = std::move(identity);
   training_ = fmt::format("{:016x}", runtime::draw_token(world));
   if (options_.resume == "auto")
     static_cast<void>(models::find_newest_checkpoint(world, options_.checkpoint, fits()));
@@ -204,20 +144,11 @@ void Checkpoints::require_own_folder(std::string const& training) const {
 
 void Checkpoints::require_fits(std::filesystem::path const& path,
                                models::CheckpointFacts const& facts) const {
-  models::require_same_training(path, facts.identity, identity_, options_.resume_override);
-  auto const& progress = facts.progress;
-  if (progress.step == 0) return;
-  if (options_.mode != "minibatch")
-    throw_user(
-        "'{}' was written within epoch {}, at step {} of its mini-batches; go on with --mode minibatch",
-        path.string(), progress.epoch, progress.step);
-  if (progress.epoch > options_.epochs - options_.finish_full)
-    throw_user("'{}' was written within epoch {}, at step {} of its mini-batches; with --epochs {} and "
-               "--finish-full {} that epoch is on the full graph",
-               path.string(), progress.epoch, progress.step, options_.epochs, options_.finish_full);
+  models::require_same_training(path, facts.identity, identity_.parts, options_.resume_override);
+  if (identity_.require_progress) identity_.require_progress(path, facts);
 }
 
-bool goes_on_from_checkpoint(TrainOptions const& options) {
+bool goes_on_from_checkpoint(CheckpointOptions const& options) {
   if (options.resume == "auto") return !models::checkpoint_numbers(options.checkpoint).empty();
   return options.resume != "never";
 }
@@ -232,11 +163,11 @@ models::TrainProgress Checkpoints::resume(models::TrainingState<T>& state) {
   training_ = resumed_->facts.training;
   auto const& progress = resumed_->facts.progress;
   auto const has_lost_patience =
-      options_.patience > 0 && progress.num_evaluations_since_best >= options_.patience;
-  if (context_.world().is_root() && (progress.epoch > options_.epochs || has_lost_patience))
+      length_.patience > 0 && progress.num_evaluations_since_best >= length_.patience;
+  if (context_.world().is_root() && (progress.epoch > length_.num_units || has_lost_patience))
     context_.log().info("the training is complete in '{}'", resumed_->path.string());
   else if (context_.world().is_root())
-    context_.log().info("goes on from '{}' at epoch {}{}", resumed_->path.string(), progress.epoch,
+    context_.log().info("goes on from '{}' at {} {}{}", resumed_->path.string(), length_.unit, progress.epoch,
                         progress.step == 0 ? std::string() : fmt::format(", step {}", progress.step + 1));
   return progress;
 }
@@ -266,19 +197,13 @@ models::CheckpointSettings Checkpoints::settings(models::Architecture const& arc
       runtime::WritableFile(metrics, runtime::WritableFile::Mode::open, {"metrics", metrics}).sync();
   };
   settings.facts.training = training_;
-  settings.facts.identity = identity_;
+  settings.facts.identity = identity_.parts;
   settings.facts.configuration = context_.run_record.at("configuration");
   settings.architecture = architecture;
   settings.architecture.push_back(gemm_record());
-  if (options_.trainable_features) // not in the order of weights files
-    settings.architecture.emplace_back("order_of_features", "natural, of a checkpoint");
   return settings;
 }
 
-template std::int64_t host_copy_bytes<float>(pmm::ProcessGrid const&, models::GcnPlan const&,
-                                             models::GcnSettings const&, bool);
-template std::int64_t host_copy_bytes<double>(pmm::ProcessGrid const&, models::GcnPlan const&,
-                                              models::GcnSettings const&, bool);
 template models::TrainProgress Checkpoints::resume(models::TrainingState<float>&);
 template models::TrainProgress Checkpoints::resume(models::TrainingState<double>&);
 

@@ -4,34 +4,47 @@
 // --checkpoint and --resume of a training: which training it is, where it goes on, and its run.
 
 #include "cli/options/command.hpp"
+#include "cli/options/training_options.hpp"
 #include "cli/training/stop_condition.hpp"
-#include "cli/training/train_options.hpp"
-#include "graph/store/store_reader.hpp"
 #include "models/checkpoint/checkpointer.hpp"
 #include "models/checkpoint/resume.hpp"
-#include "models/core/vertex_order.hpp"
-#include "models/plan/gcn_settings.hpp"
 
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
+#include <string_view>
 
 namespace orthant::cli {
 
 /// Whether there is a checkpoint that --resume begins with. Asks the file system.
-[[nodiscard]] bool goes_on_from_checkpoint(TrainOptions const& options);
+[[nodiscard]] bool goes_on_from_checkpoint(CheckpointOptions const& options);
+
+/// What a training counts its work in, and where it ends.
+struct TrainingLength {
+  std::string unit; // "epoch", "step"
+  std::int64_t num_units = 0;
+  std::int64_t patience = 0; // 0: it never ends early
+};
+
+/// Which training it is, and what else a checkpoint must have to go on from there.
+struct TrainingIdentity {
+  models::Identity parts;
+  models::RequireFits require_progress = {}; // throws UserError; empty: anything goes
+};
 
 class Checkpoints {
  public:
-  /// Makes the folder of checkpoints if there is none. Throws UserError if the options contradict each other or
-  /// the folder cannot be written. Collective.
-  Checkpoints(Context const& context, TrainOptions const& options);
+  /// Makes the folder of checkpoints if there is none. `init_from`: --init-from. Throws UserError if the options
+  /// contradict each other or the folder cannot be written. Collective.
+  Checkpoints(Context const& context, CheckpointOptions const& options, TrainingLength length,
+              std::string const& init_from);
 
   /// True if the training writes checkpoints or goes on from one.
   [[nodiscard]] bool is_on() const { return !options_.checkpoint.empty() || options_.resume != "never"; }
   /// Decides which training this is. Throws UserError if the checkpoint that it is to go on from is of another
   /// one. Before anything is said of the training. Collective.
-  void identify(pmm::ProcessGrid const& grid, graph::GraphStore const& store);
+  void identify(TrainingIdentity identity);
 
   /// The state := that of the checkpoint to go on from. Returns where that is: the very beginning if there is
   /// none. Collective. Throws UserError.
@@ -43,13 +56,13 @@ class Checkpoints {
 
   [[nodiscard]] bool writes() const { return !options_.checkpoint.empty(); }
   [[nodiscard]] Context const& context() const { return context_; }
-  [[nodiscard]] TrainOptions const& options() const { return options_; }
+  [[nodiscard]] CheckpointOptions const& options() const { return options_; }
   /// Of the checkpoints to write, for the state as it was resumed. Collective.
   [[nodiscard]] models::CheckpointSettings settings(models::Architecture const& architecture) const;
 
  private:
   [[nodiscard]] bool was_given(char const* option) const;
-  void require_sensible() const;
+  void require_sensible(std::string const& init_from) const;
   /// Throws UserError if the folder of checkpoints has those of another training. Collective.
   void require_own_folder(std::string const& training) const;
   [[nodiscard]] models::RequireFits fits() const {
@@ -58,9 +71,10 @@ class Checkpoints {
   void require_fits(std::filesystem::path const& path, models::CheckpointFacts const& facts) const;
 
   Context const& context_;
-  TrainOptions const& options_;
+  CheckpointOptions const& options_;
+  TrainingLength length_;
   models::CheckpointInterval interval_;
-  models::Identity identity_;
+  TrainingIdentity identity_;
   std::string training_; // a name that no other training has
   std::optional<models::ResumePoint> resumed_;
 };
@@ -70,13 +84,14 @@ class Checkpoints {
 template<class T>
 class ResumableRun {
  public:
-  /// Resumes. All references must outlive it. Collective. Throws UserError.
-  ResumableRun(Checkpoints& checkpoints, pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+  /// Resumes. `row_numbers`: of rows that lie in another order than the natural one. All references must outlive
+  /// it. Collective. Throws UserError.
+  ResumableRun(Checkpoints& checkpoints, pmm::ProcessGrid const& grid, models::RowNumbers const& row_numbers,
                std::vector<models::Parameter<T>> const& parameters, models::ParameterUpdate<T>& update,
                bool keeps_best)
       : checkpoints_(checkpoints) {
     if (!checkpoints.is_on() && !keeps_best) return;
-    state_.emplace(grid, parameters, update, models::original_ids_of(store));
+    state_.emplace(grid, parameters, update, row_numbers);
     if (checkpoints.is_on()) start_ = checkpoints.resume(*state_);
   }
 
@@ -135,13 +150,19 @@ class ResumableRun {
   models::TrainProgress start_;
 };
 
-/// "10": epochs; "30min": minutes. Throws UserError for anything else.
-[[nodiscard]] models::CheckpointInterval parse_interval(std::string const& text);
+/// "10": so many units; "30min": minutes. Throws UserError for anything else.
+[[nodiscard]] models::CheckpointInterval parse_interval(std::string const& text,
+                                                        std::string_view unit = "epoch");
 
-/// The most bytes that copies take in this rank's host memory beside the training: of the parameters of the best
-/// epoch and of the next best one, and for checkpoints of the parameters and two moments, too.
-template<class T>
-[[nodiscard]] std::int64_t host_copy_bytes(pmm::ProcessGrid const& grid, models::GcnPlan const& plan,
-                                           models::GcnSettings const& settings, bool writes_checkpoints);
+/// Parts of an identity: all options but those that any training may change when it goes on (where it runs, and what it
+/// reports), and `free_options`, which this kind of training may.
+[[nodiscard]] models::Identity identity_of_options(nlohmann::ordered_json const& run_record,
+                                                   std::span<std::string_view const> free_options);
+
+/// The most bytes that copies take in this rank's host memory beside the training, of parameters of which it has
+/// that many numbers each: of those of the best epoch and of the next best one, and for checkpoints of the
+/// parameters and two moments, too.
+[[nodiscard]] std::int64_t host_copy_bytes(pmm::StepPlan const& step,
+                                           std::vector<std::int64_t> const& lengths, bool writes_checkpoints);
 
 } // namespace orthant::cli

@@ -14,12 +14,27 @@ struct Idle {
   std::string_view reason; // "is for mini-batches: ..", behind the option's name
 };
 
-std::vector<Idle> idle_options(TrainOptions const& o) {
+std::vector<Idle> idle_optimizer_options(OptimizerOptions const& o) {
   std::vector<Idle> idle;
+  if (o.lr_schedule != "step")
+    idle.push_back({"lr-step", "is for --lr-schedule step: leave it out, or give that"});
+  if (o.lr_schedule != "plateau")
+    idle.push_back({"lr-patience", "is for --lr-schedule plateau: leave it out, or give that"});
+  if (o.lr_schedule != "step" && o.lr_schedule != "plateau")
+    idle.push_back({"lr-factor", "is for --lr-schedule step and plateau: leave it out, or give one of them"});
+  if (o.optimizer == "sgd") idle.push_back({"betas", "are of Adam: leave them out with --optimizer sgd"});
+  return idle;
+}
+
+std::vector<Idle> idle_options(TrainOptions const& o) {
+  auto idle = idle_optimizer_options(o);
   if (o.mode == "full")
     for (auto const* const option :
          {"batch", "sampler", "batch-edges", "accumulate", "batch-train-fraction", "finish-full"})
       idle.push_back({option, "is for mini-batches: give --mode minibatch, or leave it out"});
+  if (o.eval_every == 0)
+    idle.push_back(
+        {"roc-auc", "is what evaluations find, and --eval-every 0 has none: leave one of them out"});
   auto const has_hidden = o.layers > 1 || o.head || o.input_projection;
   if (!has_hidden)
     idle.push_back({"hidden",
@@ -45,7 +60,7 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   auto const& value = context.run_record.at("configuration").at(std::string(option));
   if (option == "device-graph") return value == "off";
   if (option == "norm") return value == "none";
-  if (option == "residual") return value == false;
+  if (option == "residual" || option == "roc-auc") return value == false;
   if (option == "sampler") return value == "uniform";
   if (option == "batch" || option == "batch-edges") return value == "auto";
   if (option == "gather")
@@ -54,18 +69,27 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   return false;
 }
 
-} // namespace
-
-void require_effective_options(Context const& context, TrainOptions const& options) {
+/// Throws for a flag, and tells of what the environment or a file says.
+void refuse(Context const& context, std::vector<Idle> const& idle) {
   auto const& sources = context.run_record.at("sources");
-  for (auto const& [option, reason] : idle_options(options)) {
+  for (auto const& [option, reason] : idle) {
     auto const source = sources.value(std::string(option), std::string("default"));
-    if (source == "default" || asks_for_nothing(context, option)) continue;
+    if (source == "default" || source == "preset" || asks_for_nothing(context, option)) continue;
     if (source == "flag") runtime::throw_user("--{} {}", option, reason);
     if (context.world().is_root())
       context.log().info("{} of the {} has no effect here: it {}", option,
                          source == "config" ? "file of --config" : "environment", reason);
   }
+}
+
+} // namespace
+
+void require_effective_options(Context const& context, TrainOptions const& options) {
+  refuse(context, idle_options(options));
+}
+
+void require_effective_optimizer_options(Context const& context, OptimizerOptions const& options) {
+  refuse(context, idle_optimizer_options(options));
 }
 
 } // namespace orthant::cli

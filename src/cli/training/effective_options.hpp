@@ -12,5 +12,7 @@ namespace orthant::cli {
 /// Throws UserError, which says what would give the flag an effect, for the first one without any. The same on all
 /// ranks; not collective.
 void require_effective_options(Context const& context, TrainOptions const& options);
+/// The same of the options of the optimizer, which every training has.
+void require_effective_optimizer_options(Context const& context, OptimizerOptions const& options);
 
 } // namespace orthant::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/scores_text.hpp"
 
+#include <array>
 #include <cmath>
 #include <fmt/format.h>
 
@@ -8,10 +9,18 @@ namespace orthant::cli {
 
 nlohmann::ordered_json scores_json(models::Scores const& scores) {
   auto const& [train, valid, test] = scores;
-  return {
+  nlohmann::ordered_json record{
       {"train_acc", train.accuracy()},    {"val_acc", valid.accuracy()},    {"test_acc", test.accuracy()},
       {"train_macro_f1", train.macro_f1}, {"val_macro_f1", valid.macro_f1}, {"test_macro_f1", test.macro_f1},
       {"train_micro_f1", train.micro_f1}, {"val_micro_f1", valid.micro_f1}, {"test_micro_f1", test.micro_f1}};
+  constexpr std::array names{"train_roc_auc", "val_roc_auc", "test_roc_auc"};
+  for (std::size_t s = 0; s < scores.size(); ++s)
+    if (scores[s].roc_auc) record[names[s]] = *scores[s].roc_auc;
+  return record;
+}
+
+std::string area_text(std::optional<double> area) {
+  return area ? fmt::format("{:.4f}", *area) : std::string("-");
 }
 
 std::string majority_text(models::Scores const& scores) {

@@ -3,11 +3,14 @@
 
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/decisions.hpp"
+#include "cli/training/gcn_identity.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_run.hpp"
 #include "cli/training/weight_files.hpp"
 #include "graph/generate/dataset.hpp"
 #include "graph/partition/partition.hpp"
+#include "models/core/roc_auc.hpp"
+#include "models/core/vertex_order.hpp"
 #include "models/files/gcn_weights.hpp"
 #include "models/gnn/gcn.hpp"
 #include "models/gnn/memory_estimate.hpp"
@@ -55,13 +58,13 @@ int train(TrainOptions const& options, Context& context) {
   auto const settings = models::with_num_steps(training_of(options), options.epochs);
   pmm::set_gemm_threads(1);
   pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
-  WeightFiles weight_files(context, options);
-  Checkpoints checkpoints(context, options);
+  auto weight_files = weight_files_of(context, options);
+  Checkpoints checkpoints(context, options, {"epoch", options.epochs, options.patience}, options.init_from);
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
   auto const store = open_graph_of(world, options);
-  weight_files.judge_by(store);
+  judge_by(weight_files, options, store);
   models::require_weighable(store, models::parse_class_weights(options.class_weights));
   model_settings.schedule = schedule_of(grid, store.facts(), model_settings, options);
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);
@@ -69,10 +72,11 @@ int train(TrainOptions const& options, Context& context) {
     models::require_architecture(world, options.init_from,
                                  models::order_of_features(model_settings, store.facts()));
   auto const plan = models::plan_gcn(store, model_settings);
-  checkpoints.identify(grid, store);
+  identify(checkpoints, options, grid, store);
   auto estimate = models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
   if (checkpoints.is_on() || weight_files.keeps_best())
     estimate.checkpoints = host_copy_bytes<T>(grid, plan, model_settings, checkpoints.is_on());
+  if (settings.finds_roc_auc) estimate.judging = models::bytes_of_areas(grid, store.facts(), plan.logits());
   if (!options.force_memory && options.prune != "on") require_memory(context, "train", estimate);
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
@@ -90,15 +94,19 @@ int train(TrainOptions const& options, Context& context) {
     say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
         model.num_parameters(), options.compute_dtype);
 
-    ResumableRun<T> resumable(checkpoints, grid, store, model.parameters(), update,
+    ResumableRun<T> resumable(checkpoints, grid, models::original_ids_of(store), model.parameters(), update,
                               weight_files.keeps_best());
     // Nothing can be refused from here on.
-    begin_metrics(context, grid, options, model_settings.schedule, checkpoints, kept);
+    auto facts = nlohmann::ordered_json::object();
+    if (kept != nullptr)
+      for (auto const& layer : kept->layers)
+        facts["kept"].push_back({{"rows", layer.num_rows}, {"nonzeros", layer.num_nonzeros}});
+    begin_metrics(context, grid, options, model_settings.schedule, checkpoints, facts);
     pruned.reset();
     EpochLines lines(context, options);
     auto const result = resumable.run(
         trainer, [&](runtime::EpochRecord const& epoch) { lines.write(epoch); },
-        models::record_of(model_settings));
+        record_of_checkpoint(model_settings));
     lines.finish();
     if (!resumable.stopped_by().empty()) {
       // A scheduler that ends a job gives it little time; somebody who asks for its end wants what there is.
@@ -126,6 +134,7 @@ int train(TrainOptions const& options, Context& context) {
   models::Gcn<T> model(grid, store, model_settings);
   auto const update = std::make_shared<models::ParameterUpdate<T>>(grid, model.parameters(), settings);
   models::Trainer<T> trainer(grid, model, loss, settings, update);
+  if (settings.finds_roc_auc) trainer.judge_also_by(models::judge_by_areas<T>(grid, store, plan.logits()));
   return run(model, trainer, *update, model.needed_rows().get());
 }
 

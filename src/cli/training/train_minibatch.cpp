@@ -4,6 +4,7 @@
 #include "cli/options/counts.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/decisions.hpp"
+#include "cli/training/gcn_identity.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
@@ -11,6 +12,8 @@
 #include "graph/largest_graph.hpp"
 #include "models/batches/make_sampler.hpp"
 #include "models/batches/mini_batch.hpp"
+#include "models/core/roc_auc.hpp"
+#include "models/core/vertex_order.hpp"
 #include "models/files/gcn_weights.hpp"
 #include "models/gnn/memory_estimate.hpp"
 #include "pmm/gemm/local_gemm.hpp"
@@ -67,6 +70,16 @@ void describe_kept_neighbours(Context const& context, graph::StoreFacts const& f
           : ", or --sampler clusters with a store of partition --clusters");
 }
 
+/// What --batch and --batch-edges became.
+nlohmann::ordered_json record_of_batches(TrainOptions const& options, sampling::Sampler const& sampler,
+                                         models::MiniBatchSettings const& batches, double num_kept) {
+  return {{"sampler", options.sampler},
+          {"edges", batch_edges_of(options)},
+          {"vertices", batches.batch_size},
+          {"number", sampler.num_batches()},
+          {"kept_neighbors", num_kept}};
+}
+
 template<class T>
 int train(TrainOptions const& options, Context& context) {
   auto const& world = context.world();
@@ -74,13 +87,13 @@ int train(TrainOptions const& options, Context& context) {
   auto model_settings = model_of(options);
   pmm::set_gemm_threads(1);
   pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
-  WeightFiles weight_files(context, options);
-  Checkpoints checkpoints(context, options);
+  auto weight_files = weight_files_of(context, options);
+  Checkpoints checkpoints(context, options, {"epoch", options.epochs, options.patience}, options.init_from);
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
   auto const store = open_graph_of(world, options);
-  weight_files.judge_by(store);
+  judge_by(weight_files, options, store);
   models::require_weighable(store, models::parse_class_weights(options.class_weights));
   auto const settings = training_of(options);
   auto const batches = batches_of(options, grid, store.facts());
@@ -90,35 +103,38 @@ int train(TrainOptions const& options, Context& context) {
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);
   auto const has_full_graph = settings.eval_every > 0 || batches.num_full_epochs > 0;
   auto const plan = models::plan_gcn(store, model_settings);
-  checkpoints.identify(grid, store);
+  identify(checkpoints, options, grid, store);
   auto estimate =
       models::estimate_mini_batch_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer,
                                             {batches.batch_size, batches.num_accumulated, has_full_graph,
                                              batches.edges == sampling::BatchEdges::renormalize});
   if (checkpoints.is_on() || weight_files.keeps_best())
     estimate.checkpoints = host_copy_bytes<T>(grid, plan, model_settings, checkpoints.is_on());
+  if (settings.finds_roc_auc) estimate.judging = models::bytes_of_areas(grid, store.facts(), plan.logits());
   if (!options.force_memory) require_memory(context, "train", estimate);
   models::MiniBatchGcn<T> trainer(grid, store, model_settings, settings, batches);
   if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());
 
-  ResumableRun<T> run(checkpoints, grid, store, trainer.parameters(), trainer.update(),
-                      weight_files.keeps_best());
+  ResumableRun<T> run(checkpoints, grid, models::original_ids_of(store), trainer.parameters(),
+                      trainer.update(), weight_files.keeps_best());
 
-  begin_metrics(context, grid, options, model_settings.schedule, checkpoints);
+  auto const num_kept = trainer.num_kept_neighbours();
+  begin_metrics(context, grid, options, model_settings.schedule, checkpoints,
+                {{"batches", record_of_batches(options, trainer.sampler(), batches, num_kept)}});
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
   explain_decisions(context, grid, of_batch, model_settings, plan, options);
   auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
   describe_batches(context, grid, trainer.sampler(), batches);
-  describe_kept_neighbours(context, store.facts(), trainer.num_kept_neighbours(), batches);
+  describe_kept_neighbours(context, store.facts(), num_kept, batches);
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
       trainer.num_parameters(), options.compute_dtype);
 
   EpochLines lines(context, options);
   auto const result = run.run(
       trainer, [&](runtime::EpochRecord const& epoch) { lines.write(epoch); },
-      models::record_of(model_settings));
+      record_of_checkpoint(model_settings));
   lines.finish();
   if (!run.stopped_by().empty()) {
     // A scheduler that ends a job gives it little time; somebody who asks for its end wants what there is.

@@ -49,26 +49,11 @@ void add_optimiser(Command& command, TrainOptions& o) {
   command.option("--seed", o.seed, "Seed of all randomness", whole_number(0));
 }
 
-/// Of training alone: an epoch is timed at one rate.
-void add_rate_schedule(Command& command, TrainOptions& o) {
-  command.option(
-      "--lr-schedule", o.lr_schedule,
-      "The learning rate after the warm-up: constant, or linear or cosine decay to --min-lr in the "
-      "last step",
-      one_of({"constant", "linear", "cosine"}));
-  command.option(
-      "--warmup-steps", o.warmup_steps,
-      "Steps over which the learning rate rises from 0 to --lr (an epoch on the full graph is one)",
-      whole_number(0));
-  command.option("--min-lr", o.min_lr, "Learning rate of the last step, at most --lr",
-                 in_range(0, largest_rate));
-}
-
 void add_mini_batch(Command& command, TrainOptions& o) {
   command.begin_group("Mini-batch");
-  command.number_or_auto("--batch", o.batch,
+  command.number_or_word("--batch", o.batch,
                          "Vertices for each group and batch; auto: half of the graph's, of clusters a 16th",
-                         whole_number(1, graph::most_vertices));
+                         {"auto"}, whole_number(1, graph::most_vertices));
   command.option("--sampler", o.sampler,
                  "Which vertices are in a batch: uniform; degree (with probability by degree, corrected "
                  "for); or clusters "
@@ -123,37 +108,6 @@ void add_computing(Command& command, TrainOptions& o) {
   add_force_memory_option(command, o.force_memory);
 }
 
-void add_weights(Command& command, TrainOptions& o) {
-  command.begin_group("Weights");
-  command.input("--init-from", o.init_from, "Start from the weights of this file");
-  command.output(
-      "--save-weights", o.save_weights,
-      "Write the final weights to this file, and those of the best epoch beside it (w.h5, w-best.h5)");
-  command.output("--save-best", o.save_best,
-                 "Write the weights of the epoch with the best validation accuracy to this file");
-}
-
-void add_checkpoints(Command& command, TrainOptions& o) {
-  command.begin_group("Checkpoints");
-  command.output_folder("--checkpoint", o.checkpoint, "Write checkpoints to this folder, and one at the end");
-  command.option("--checkpoint-every", o.checkpoint_every,
-                 "Epochs between checkpoints, such as 10, or minutes, such as 30min");
-  command.option("--checkpoint-keep", o.checkpoint_keep, "Number of checkpoints that are kept, newest first",
-                 whole_number(1));
-  command.option("--checkpoint-async", o.checkpoint_async,
-                 "Write checkpoints while the training goes on: on or off", one_of({"on", "off"}));
-  command.option(
-      "--max-walltime", o.max_walltime,
-      "Stop with a checkpoint and status 75 before the program has run as long as this (2h, 90min); a "
-      "time limit of Slurm does the same");
-  command.option("--resume", o.resume,
-                 "Go on from a checkpoint: its path, auto (the newest sound one of --checkpoint, else a new "
-                 "start) or never");
-  command.option("--resume-override", o.resume_override,
-                 "What may differ from the checkpoint: precision, learning-rate or both",
-                 one_of({"precision", "learning-rate"}));
-}
-
 } // namespace
 
 void add_options(Command& command, TrainOptions& o) {
@@ -162,11 +116,16 @@ void add_options(Command& command, TrainOptions& o) {
   add_grid(command, o);
   add_model(command, o);
   add_optimiser(command, o);
-  add_rate_schedule(command, o);
+  add_rate_schedule_options(command, o, " (an epoch on the full graph is one)");
+  add_betas_option(command, o);
   add_mini_batch(command, o);
   command.begin_group("Running");
   command.option("--eval-every", o.eval_every, "Epochs between evaluations; 0 for never",
                  whole_number(0, most_epochs));
+  command.flag("--roc-auc", o.roc_auc,
+               "Evaluations find the area under the ROC curve, too: for labels with 2 classes or several per "
+               "vertex (it "
+               "sends and sorts a score of each vertex and class)");
   command.option(
       "--patience", o.patience,
       "Stop after this many evaluations in a row without a better validation accuracy; 0 for never",
@@ -184,8 +143,8 @@ void add_options(Command& command, TrainOptions& o) {
                  "In full-graph steps, skip vertices that no training vertex depends on (schedule rows): on, "
                  "off or auto",
                  one_of({"on", "off", "auto"}));
-  add_weights(command, o);
-  add_checkpoints(command, o);
+  add_weight_options(command, o, "epoch", "epoch with the best validation accuracy");
+  add_checkpoint_options(command, o, "epoch");
 }
 
 void add_full_epoch_options(Command& command, TrainOptions& o) {

@@ -3,7 +3,7 @@
 //
 // What `orthant train` takes, and `orthant bench epoch` a part of.
 
-#include "cli/options/command.hpp"
+#include "cli/options/training_options.hpp"
 
 #include <optional>
 #include <string>
@@ -14,9 +14,8 @@ namespace orthant::cli {
 /// Bounds of --layers and --hidden. Deeper and wider is a slip; what fits is for the memory to say.
 inline constexpr std::int64_t most_layers = 10'000;
 inline constexpr std::int64_t most_hidden = std::int64_t{1} << 20;
-inline constexpr double largest_rate = 1e38; // a finite number in single precision
 
-struct TrainOptions {
+struct TrainOptions : OptimizerOptions, WeightOptions, CheckpointOptions {
   std::string graph;   // a store
   std::string dataset; // or an embedded one: "karate", "sbm:vertices=1000,..", ..
   std::string mode = "full";
@@ -36,17 +35,9 @@ struct TrainOptions {
   bool trainable_features = false;
 
   // optimiser
-  std::string optimizer = "adam";
-  double lr = 0.01;
-  std::string lr_schedule = "constant";
-  std::int64_t warmup_steps = 0;
-  double min_lr = 0;
-  double weight_decay = 0;
   std::optional<double> weight_decay_first_layer;
-  std::optional<double> clip_norm;
   std::string class_weights = "none";
   std::int64_t epochs = 100;
-  std::int64_t seed = 0;
 
   // mini-batch
   std::string batch = "auto"; // or vertices
@@ -58,6 +49,7 @@ struct TrainOptions {
 
   // running
   std::int64_t eval_every = 10;
+  bool roc_auc = false;
   std::int64_t patience = 0;
   std::int64_t log_every = 1;
   std::string compute_dtype = "fp32";
@@ -73,20 +65,6 @@ struct TrainOptions {
   std::string prune = "off";
   std::string device_graph = "on";
   bool force_memory = false;
-
-  // weights
-  std::string init_from;
-  std::string save_weights;
-  std::string save_best;
-
-  // checkpoints
-  std::string checkpoint; // folder
-  std::string checkpoint_every = "30min";
-  std::int64_t checkpoint_keep = 2;
-  std::string checkpoint_async = "on";
-  std::string resume = "never";
-  std::string max_walltime;
-  std::vector<std::string> resume_override;
 };
 
 void add_options(Command& command, TrainOptions& options);

@@ -37,15 +37,6 @@ nlohmann::ordered_json done_record(models::TrainResult const& result, MemoryMete
   return record;
 }
 
-models::RateSchedule schedule_of(TrainOptions const& o) {
-  models::RateSchedule const schedule{models::parse_rate_decay(o.lr_schedule), o.warmup_steps, o.min_lr};
-  if (o.min_lr > 0 && schedule.decay == models::RateDecay::constant)
-    runtime::throw_user(
-        "--min-lr is what the learning rate decays to: it needs --lr-schedule linear or cosine");
-  if (o.min_lr > o.lr) runtime::throw_user("--min-lr {} is more than --lr {}", o.min_lr, o.lr);
-  return schedule;
-}
-
 } // namespace
 
 std::string bytes_text(std::int64_t bytes) {
@@ -102,11 +93,35 @@ models::Schedule schedule_of(pmm::ProcessGrid const& grid, graph::StoreFacts con
   return models::choose_schedule(o.schedule, facts, settings, grid.shape(), times);
 }
 
+models::OptimizerSettings optimizer_of(OptimizerOptions const& o, std::int64_t eval_every) {
+  models::RateSchedule schedule{models::parse_rate_decay(o.lr_schedule), o.warmup_steps, o.min_lr};
+  schedule.step_length = o.lr_step;
+  schedule.factor = o.lr_factor;
+  schedule.plateau_patience = o.lr_patience;
+  if (o.min_lr > 0 && schedule.decay == models::RateDecay::constant)
+    runtime::throw_user("--min-lr is what the learning rate decays to: it needs another --lr-schedule than "
+                        "constant");
+  if (o.min_lr > o.lr) runtime::throw_user("--min-lr {} is more than --lr {}", o.min_lr, o.lr);
+  if (schedule.decay == models::RateDecay::step && o.lr_step == 0)
+    runtime::throw_user(
+        "--lr-schedule step needs --lr-step, the number of steps between two changes of the rate");
+  if (schedule.decay == models::RateDecay::plateau && eval_every == 0)
+    runtime::throw_user(
+        "--lr-schedule plateau goes by evaluations; give --eval-every the number between them");
+  if (o.betas.size() != 2)
+    runtime::throw_user("--betas takes two numbers, such as 0.9,0.999, and has {}", o.betas.size());
+  models::OptimizerSettings settings;
+  settings.kind = models::parse_optimizer(o.optimizer);
+  settings.learning_rate = o.lr;
+  settings.schedule = schedule;
+  settings.beta1 = o.betas[0];
+  settings.beta2 = o.betas[1];
+  return settings;
+}
+
 models::TrainSettings training_of(TrainOptions const& o) {
   models::TrainSettings settings;
-  settings.optimizer.kind = models::parse_optimizer(o.optimizer);
-  settings.optimizer.learning_rate = o.lr;
-  settings.optimizer.schedule = schedule_of(o);
+  settings.optimizer = optimizer_of(o, o.eval_every);
   settings.weight_decay = o.weight_decay;
   settings.weight_decay_first_layer = o.weight_decay_first_layer;
   settings.clip_norm = o.clip_norm;
@@ -114,8 +129,27 @@ models::TrainSettings training_of(TrainOptions const& o) {
   settings.eval_every = o.eval_every;
   settings.patience = o.patience;
   settings.class_weights = models::parse_class_weights(o.class_weights);
+  settings.finds_roc_auc = o.roc_auc;
   settings.uses_device_graph = o.device_graph == "on";
   return settings;
+}
+
+WeightFiles weight_files_of(Context const& context, TrainOptions const& options) {
+  return {
+      context,
+      options,
+      {options.eval_every, options.patience, {{"--graph", FileOption::Use::input, &options.graph}}, options}};
+}
+
+void judge_by(WeightFiles& files, TrainOptions const& options, graph::GraphStore const& store) {
+  if (store.facts().split_sizes[static_cast<std::size_t>(graph::Split::valid)] > 0) return;
+  if (options.lr_schedule == "plateau")
+    runtime::throw_user(
+        "--lr-schedule plateau goes by the loss of validation vertices, and {} has none; give "
+        "another one",
+        store.name());
+  files.judge_by_nothing(fmt::format(
+      "goes by the accuracy of validation vertices, and {} has none; leave it out", store.name()));
 }
 
 void describe_graph(Context const& context, graph::GraphStore const& store) {
@@ -130,8 +164,9 @@ void describe_graph(Context const& context, graph::GraphStore const& store) {
 namespace {
 
 void report(Context const& context, models::TrainResult const& result) {
+  // 39 characters, for narrow terminals.
   auto const line = [&](std::string const& name, double train, double valid, double test) {
-    say(context, "{:<22}{:>10.4f}{:>10.4f}{:>10.4f}\n", name, train, valid, test);
+    say(context, "{:<18}{:>7.4f}{:>7.4f}{:>7.4f}\n", name, train, valid, test);
   };
   if (result.has_stopped_early)
     say(context,
@@ -141,13 +176,16 @@ void report(Context const& context, models::TrainResult const& result) {
     std::vector shown{std::pair(std::string("last epoch"), &*progress.last)};
     if (has_best(progress))
       shown.emplace_back(fmt::format("best (epoch {})", progress.best.epoch), &progress.best.scores);
-    say(context, "\n{:<22}{:>10}{:>10}{:>10}\n", "accuracy", "train", "valid", "test");
+    say(context, "\n{:<18}{:>7}{:>7}{:>7}\n", "accuracy", "train", "valid", "test");
     for (auto const& [name, scores] : shown) {
       auto const& [train, valid, test] = *scores;
       line(name, train.accuracy(), valid.accuracy(), test.accuracy());
       line("  macro-F1", train.macro_f1, valid.macro_f1, test.macro_f1);
       if (train.micro_f1 != train.accuracy()) // several classes
         line("  micro-F1", train.micro_f1, valid.micro_f1, test.micro_f1);
+      if (train.roc_auc || valid.roc_auc || test.roc_auc)
+        say(context, "{:<18}{:>7}{:>7}{:>7}\n", "  ROC-AUC", area_text(train.roc_auc),
+            area_text(valid.roc_auc), area_text(test.roc_auc));
     }
     say(context, "{}", majority_text(has_best(progress) ? progress.best.scores : *progress.last));
   }
@@ -161,29 +199,36 @@ void report(Context const& context, models::TrainResult const& result) {
 
 } // namespace
 
-int end_stopped(Context& context, models::TrainResult const& result, Stop const& stop,
-                TrainOptions const& options) {
-  auto const& progress = result.progress;
-  if (progress.last) report(context, result);
-  say(context, "\nstopped by {} before epoch {} of {}{}\n", stop.reason, progress.epoch, options.epochs,
-      progress.step == 0 ? std::string() : fmt::format(", step {}", progress.step + 1));
+int end_stopped(Context& context, models::TrainProgress const& progress, Stop const& stop,
+                TrainingLength const& length, WeightOptions const& weights,
+                CheckpointOptions const& checkpoints) {
+  say(context, "\nstopped by {} before {} {} of {}{}\n", stop.reason, length.unit, progress.epoch,
+      length.num_units, progress.step == 0 ? std::string() : fmt::format(", step {}", progress.step + 1));
   if (stop.has_saved_weights)
     say(context, "the weights are saved{}\n",
-        options.save_weights.empty() ? std::string() : ": " + options.save_weights);
-  auto const has_checkpoint = !options.checkpoint.empty();
+        weights.save_weights.empty() ? std::string() : ": " + weights.save_weights);
+  auto const has_checkpoint = !checkpoints.checkpoint.empty();
   if (has_checkpoint)
-    say(context, "the same command with --resume auto goes on from {}\n", options.checkpoint);
-  else if (!options.save_weights.empty())
+    say(context, "the same command with --resume auto goes on from {}\n", checkpoints.checkpoint);
+  else if (!weights.save_weights.empty())
     say(context,
         "--init-from {} starts from them, with a new optimizer; with --checkpoint DIR a training can go on\n",
-        options.save_weights);
+        weights.save_weights);
   else
     say(context,
         "with --checkpoint DIR a training can go on, with --save-weights FILE its weights are kept\n");
-  context.metrics.write("stopped",
-                        {{"reason", stop.reason}, {"epoch", progress.epoch}, {"step", progress.step}});
+  nlohmann::ordered_json record{{"reason", stop.reason}, {length.unit, progress.epoch}};
+  if (length.unit != "step") record["step"] = progress.step;
+  context.metrics.write("stopped", record);
   constexpr int shell_status = 128; // and the number of the signal
   return has_checkpoint ? runtime::exit_requeue : shell_status + stop.signal;
+}
+
+int end_stopped(Context& context, models::TrainResult const& result, Stop const& stop,
+                TrainOptions const& options) {
+  if (result.progress.last) report(context, result);
+  return end_stopped(context, result.progress, stop, {"epoch", options.epochs, options.patience}, options,
+                     options);
 }
 
 int end_complete(Context& context, models::TrainResult const& result, MemoryMeter const& meter,
@@ -231,15 +276,13 @@ models::Architecture record_of_weights(models::GcnSettings const& settings, grap
 
 void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options,
                    models::Schedule schedule, Checkpoints const& checkpoints,
-                   models::PrunedRows const* pruned) {
+                   nlohmann::ordered_json const& more) {
   auto record = context.run_record;
   record["grid"] = grid.shape().to_string();
   record["schedule"] = std::string(models::name_of(schedule));
   record["seed"] = options.seed;
-  if (pruned != nullptr)
-    for (auto const& layer : pruned->layers)
-      record["kept"].push_back({{"rows", layer.num_rows}, {"nonzeros", layer.num_nonzeros}});
   checkpoints.prepare_metrics(record);
+  record.update(more);
   context.metrics.write("run", record);
 }
 

@@ -8,6 +8,7 @@
 #include "cli/options/command.hpp"
 #include "cli/training/checkpoints.hpp"
 #include "cli/training/train_options.hpp"
+#include "cli/training/weight_files.hpp"
 #include "graph/store/store_reader.hpp"
 #include "models/files/gcn_weights.hpp"
 #include "models/plan/choose_schedule.hpp"
@@ -30,10 +31,17 @@ namespace orthant::cli {
 /// "auto" on host processors those that reach other nodes. Within a node processors move the data themselves,
 /// and on a device messages wait in the stream of the products. The same on all ranks. Collective.
 [[nodiscard]] pmm::AxisSet hidden_axes(pmm::ProcessGrid const& grid, std::string const& overlap);
+/// Throws UserError if the options contradict each other. `eval_every`: --eval-every.
+[[nodiscard]] models::OptimizerSettings optimizer_of(OptimizerOptions const& options,
+                                                     std::int64_t eval_every);
 [[nodiscard]] models::TrainSettings training_of(TrainOptions const& options);
 /// Of --schedule, by the times of --spmm-table if it is auto. Collective.
 [[nodiscard]] models::Schedule schedule_of(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
                                            models::GcnSettings const& settings, TrainOptions const& options);
+/// Which files get weights at the end of a training of a graph network. Collective.
+[[nodiscard]] WeightFiles weight_files_of(Context const& context, TrainOptions const& options);
+/// Without validation vertices nothing is the best. Throws UserError if an option needs them. Not collective.
+void judge_by(WeightFiles& files, TrainOptions const& options, graph::GraphStore const& store);
 /// Throws UserError if --comm-dtype or --operand-dtype does not go with --compute-dtype, or not with a device.
 void require_fitting_types(TrainOptions const& options);
 /// Throws UserError if rows are to be pruned where there are no owners of all of them.
@@ -53,10 +61,10 @@ void say(Context const& context, fmt::format_string<Args...> format, Args&&... a
 /// "12.3 MiB".
 [[nodiscard]] std::string bytes_text(std::int64_t bytes);
 
-/// The first line of the metrics. `pruned`: which rows a training step keeps; null: all. Collective.
+/// The first line of the metrics, with the fields of `more` at its end. Collective.
 void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options,
                    models::Schedule schedule, Checkpoints const& checkpoints,
-                   models::PrunedRows const* pruned = nullptr);
+                   nlohmann::ordered_json const& more);
 void describe_graph(Context const& context, graph::GraphStore const& store);
 void describe_grid(Context const& context, pmm::ProcessGrid const& grid, models::Schedule schedule);
 /// Which rows move between owners of vertices, and the share that was found; nothing if all rows were asked
@@ -105,6 +113,11 @@ struct Stop {
   int signal = 0;     // 0: none
   bool has_saved_weights = false;
 };
+/// Of any training that was stopped: what stopped it, where, and how to go on. Returns the status to leave with:
+/// exit_requeue if there is a checkpoint to go on from, else that of a shell for the signal.
+[[nodiscard]] int end_stopped(Context& context, models::TrainProgress const& progress, Stop const& stop,
+                              TrainingLength const& length, WeightOptions const& weights,
+                              CheckpointOptions const& checkpoints);
 /// Of a training that was stopped: its scores so far, what stopped it, where, and how to go on. Returns the status
 /// to leave with: exit_requeue if there is a checkpoint to go on from, else that of a shell for the signal.
 [[nodiscard]] int end_stopped(Context& context, models::TrainResult const& result, Stop const& stop,

@@ -6,23 +6,31 @@
 // nothing to judge by.
 
 #include "cli/options/command.hpp"
-#include "cli/training/train_options.hpp"
-#include "graph/store/store_reader.hpp"
+#include "cli/options/training_options.hpp"
 #include "models/checkpoint/training_state.hpp"
 
 #include <string>
+#include <vector>
 
 namespace orthant::cli {
+
+/// What decides which weights are kept, beside the options that name files.
+struct WeightRules {
+  std::int64_t eval_every = 0; // 0: nothing is ever evaluated, so there is no best
+  std::int64_t patience = 0;
+  std::vector<FileOption> inputs; // that no file of weights may be
+  CheckpointOptions const& checkpoints;
+};
 
 class WeightFiles {
  public:
   /// Throws UserError, the same on all ranks, if a file cannot be written, is there already or is another one of
   /// the options, or if an option needs evaluations and there are none. Collective.
-  WeightFiles(Context const& context, TrainOptions const& options);
+  WeightFiles(Context const& context, WeightOptions const& options, WeightRules const& rules);
 
-  /// Throws UserError if an option needs validation vertices, and the store has none; without such an option
-  /// nothing is the best then. Not collective.
-  void judge_by(graph::GraphStore const& store);
+  /// There is nothing to validate on, as `why` says: "goes by .., and .. has none; leave it out". Throws UserError if
+  /// an option needs it; without such an option nothing is the best then. Not collective.
+  void judge_by_nothing(std::string const& why);
   /// Whether the weights of the best epoch are to be kept.
   [[nodiscard]] bool keeps_best() const { return !best_.empty(); }
   /// True if weights are written, of whatever epoch.
@@ -42,7 +50,10 @@ class WeightFiles {
   }
 
  private:
-  TrainOptions const& options_;
+  void require_none_of_best(std::string const& why) const;
+
+  WeightOptions const& options_;
+  std::int64_t patience_;
   std::string best_; // empty: none
 };
 

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// orthant evaluate-lm: the loss of a language model over a whole validation part.
+
+#include "cli/commands/subcommands.hpp"
+#include "cli/lm/lm_files.hpp"
+#include "cli/options/gemm_options.hpp"
+#include "cli/training/train_run.hpp"
+#include "models/lm_training/evaluate_sequences.hpp"
+#include "models/lm_training/language_model.hpp"
+#include "pmm/gemm/local_gemm.hpp"
+
+#include <cmath>
+#include <numbers>
+
+namespace orthant::cli {
+namespace {
+
+struct EvaluateLmOptions {
+  std::string tokens;
+  std::string weights;
+  std::string grid = "auto";
+  std::int64_t sequence = 0;
+  std::int64_t global_batch = 0;
+  std::string compute_dtype = "fp32";
+  std::string gemm_math = "fp32";
+  std::string gemm_table;
+};
+
+template<class T>
+int evaluate(EvaluateLmOptions const& options, Context& context) {
+  auto const& world = context.world();
+  pmm::set_gemm_threads(1);
+  pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
+  if (options.weights.empty())
+    runtime::throw_user("give --weights W.h5, which train-lm --save-weights or a checkpoint writes");
+  auto const model = read_model(world, options.weights);
+  auto file = open_tokens(context, options.tokens);
+  if (file.num_tokens(tokens::Part::valid) < 2)
+    runtime::throw_user("'{}' has no validation part to evaluate: tokenize with a smaller --train-fraction",
+                        options.tokens);
+  auto const num_owners = std::int64_t{grid.size(pmm::Axis::data)} * grid.size(pmm::Axis::z);
+  models::SequenceSettings sequences;
+  sequences.sequence = options.sequence > 0 ? options.sequence : model.max_sequence;
+  constexpr std::int64_t usual_batch = 16;
+  sequences.global_batch =
+      options.global_batch > 0 ? options.global_batch : std::max(usual_batch, num_owners);
+  models::require_valid(sequences, model, grid.shape());
+
+  models::Transformer<T> network(grid, model, sequences.num_sequences(), sequences.sequence, 0);
+  models::load_weights(grid, options.weights, network.parameters());
+  pmm::RowLoss<T> loss(grid, network.logits_placement(), pmm::LossKind::softmax);
+  models::SequenceRows<T> rows(network, loss, file, 1);
+  auto const begin = MPI_Wtime();
+  auto const score = models::evaluate_sequences(grid, network, loss, rows, file, sequences.num_sequences());
+  auto const seconds = MPI_Wtime() - begin;
+  // The first token is not predicted: its share of the bytes is left out.
+  auto const& facts = file.facts().of(tokens::Part::valid);
+  auto const bytes_per_token = static_cast<double>(facts.num_bytes) / static_cast<double>(facts.num_tokens);
+  auto const bits_per_byte = score.loss / std::numbers::ln2 / bytes_per_token;
+  auto record = context.run_record;
+  record["grid"] = grid.shape().to_string();
+  context.metrics.write("run", record);
+  say(context, "{}", describe(file));
+  say(context, "loss              {:.6f} nats per token, of {} predicted\n", score.loss, score.num_counted);
+  say(context, "perplexity        {:.6f}\n", std::exp(score.loss));
+  say(context, "bits per byte     {:.6f}\n", bits_per_byte);
+  say(context, "accuracy          {:.6f}\n", score.accuracy());
+  context.metrics.write("evaluate-lm", {{"val_loss", score.loss},
+                                        {"perplexity", std::exp(score.loss)},
+                                        {"bits_per_byte", bits_per_byte},
+                                        {"val_acc", score.accuracy()},
+                                        {"num_tokens", score.num_counted},
+                                        {"seconds", seconds}});
+  return runtime::exit_done;
+}
+
+int run(EvaluateLmOptions const& options, Context& context) {
+  choose_gemm_math(options.gemm_math, options.compute_dtype);
+  choose_gemm_libraries(context, options.gemm_table);
+  return options.compute_dtype == "fp32" ? evaluate<float>(options, context)
+                                         : evaluate<double>(options, context);
+}
+
+} // namespace
+
+std::unique_ptr<Command> make_evaluate_lm() {
+  auto command = std::make_unique<Command>(
+      "evaluate-lm", "Loss, perplexity and bits per byte of a language model on a validation part");
+  auto const options = std::make_shared<EvaluateLmOptions>();
+  command->input("--tokens", options->tokens, "Token file");
+  command->input("--weights", options->weights, "Weights or checkpoint of train-lm");
+  command->option("--grid", options->grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
+  command->option("--sequence", options->sequence,
+                  "Tokens per window, each predicted from those before it; 0: the positions of the model",
+                  whole_number(0));
+  command->option("--global-batch", options->global_batch,
+                  "Windows per pass, over all ranks, which changes speed and memory alone; 0: 16 or more",
+                  whole_number(0));
+  command->option("--compute-dtype", options->compute_dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
+  add_gemm_math_option(*command, options->gemm_math);
+  add_gemm_table_option(*command, options->gemm_table);
+  command->set_run([options](Context& context) { return run(*options, context); });
+  return command;
+}
+
+} // namespace orthant::cli

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// orthant tokenize: from a text to a token file.
+
+#include "tokens/tokenize.hpp"
+#include "cli/commands/subcommands.hpp"
+#include "runtime/comm/together.hpp"
+
+#include <cstdio>
+#include <mpi.h>
+
+namespace orthant::cli {
+namespace {
+
+struct TokenizeCommandOptions {
+  std::string input;
+  std::string tokenizer = "char";
+  double train_fraction = 0.9;
+  std::string output;
+};
+
+int run(TokenizeCommandOptions const& options, Context& context) {
+  if (options.input.empty()) runtime::throw_user("tokenize: name the text with --input FILE");
+  if (options.output.empty()) runtime::throw_user("tokenize: name the file to write with -o FILE.h5");
+  auto const& world = context.world();
+  auto const begin = MPI_Wtime();
+  auto const facts =
+      tokens::tokenize(world, {options.input, options.output, tokens::parse_tokenizer(options.tokenizer),
+                               options.train_fraction});
+  if (world.is_root()) {
+    auto const& [train, valid] = facts.parts;
+    auto const text = fmt::format(
+        "{}: {} tokens of a vocabulary of {} ({}), train {}, valid {}, in {:.2f} s: {}\n", facts.source,
+        train.num_tokens + valid.num_tokens, facts.vocabulary_size, tokens::name_of(facts.tokenizer),
+        train.num_tokens, valid.num_tokens, MPI_Wtime() - begin, options.output);
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  }
+  return runtime::exit_done;
+}
+
+} // namespace
+
+std::unique_ptr<Command> make_tokenize() {
+  auto command = std::make_unique<Command>("tokenize", "Write a text as tokens, for train-lm");
+  auto const options = std::make_shared<TokenizeCommandOptions>();
+  command->input("--input", options->input, "Text to read");
+  command->option("--tokenizer", options->tokenizer,
+                  "char (a token per character of a UTF-8 text) or byte (one per byte of any file)",
+                  one_of({"char", "byte"}));
+  command->option("--train-fraction", options->train_fraction,
+                  "Share of the tokens that are for training, the first ones; the rest is for validation",
+                  in_range(0, 1));
+  command->output("-o,--output", options->output, "Token file to write");
+  command->set_needs_device(false);
+  command->set_run([options](Context& context) { return run(*options, context); });
+  return command;
+}
+
+} // namespace orthant::cli

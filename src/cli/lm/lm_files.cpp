@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/lm/lm_files.hpp"
+
+#include "runtime/comm/text_exchange.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/files/hdf5_file.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace orthant::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using models::FeedForward, models::NormKind, models::Positions;
+
+constexpr auto model_name = "transformer";
+
+/// What makes the model what it is; dropout and recomputation belong to a training.
+Json json_of(models::TransformerSettings const& s) {
+  return {{"layers", s.num_layers},
+          {"hidden", s.hidden},
+          {"heads", s.num_heads},
+          {"kv_heads", s.num_kv_heads},
+          {"feed_forward", s.feed_forward},
+          {"vocabulary", s.vocabulary},
+          {"positions", s.max_sequence},
+          {"position_kind", s.positions == Positions::rotary ? "rotary" : "learned"},
+          {"norm", s.norm == NormKind::rms ? "rms" : "layer"},
+          {"activation", s.activation == FeedForward::swiglu ? "swiglu" : "gelu"},
+          {"bias", s.has_bias},
+          {"tied_head", s.tied_head},
+          {"norm_epsilon", s.norm_epsilon},
+          {"rotary_base", s.rotary_base}};
+}
+
+models::TransformerSettings settings_of(Json const& json) {
+  models::TransformerSettings s;
+  s.num_layers = json.at("layers");
+  s.hidden = json.at("hidden");
+  s.num_heads = json.at("heads");
+  s.num_kv_heads = json.at("kv_heads");
+  s.feed_forward = json.at("feed_forward");
+  s.vocabulary = json.at("vocabulary");
+  s.max_sequence = json.at("positions");
+  s.positions = json.at("position_kind") == "rotary" ? Positions::rotary : Positions::learned;
+  s.norm = json.at("norm") == "rms" ? NormKind::rms : NormKind::layer;
+  s.activation = json.at("activation") == "swiglu" ? FeedForward::swiglu : FeedForward::gelu;
+  s.has_bias = json.at("bias");
+  s.tied_head = json.at("tied_head");
+  s.norm_epsilon = json.at("norm_epsilon");
+  s.rotary_base = json.at("rotary_base");
+  return s;
+}
+
+} // namespace
+
+tokens::TokenFile open_tokens(Context const& context, std::string const& path) {
+  if (path.empty())
+    runtime::throw_user("give --tokens T.h5, a file of tokens; orthant tokenize makes one of a text");
+  auto file = tokens::TokenFile::open(context.world(), path);
+  file.verify(context.world());
+  return file;
+}
+
+std::string describe(tokens::TokenFile const& file) {
+  auto const& facts = file.facts();
+  return fmt::format("tokens    {}: {} of a vocabulary of {} ({}); train/valid {}/{}\n", facts.source,
+                     file.num_tokens(tokens::Part::train) + file.num_tokens(tokens::Part::valid),
+                     facts.vocabulary_size, tokens::name_of(facts.tokenizer),
+                     file.num_tokens(tokens::Part::train), file.num_tokens(tokens::Part::valid));
+}
+
+models::Architecture record_of(models::TransformerSettings const& settings) {
+  models::Architecture record{{"model", model_name}};
+  auto const json = json_of(settings);
+  for (auto const& [part, value] : json.items())
+    record.emplace_back(part, value.is_string() ? value.get<std::string>() : value.dump());
+  return record;
+}
+
+models::TransformerSettings read_model(runtime::Communicator const& comm, std::string const& path) {
+  auto text = runtime::together(comm, [&]() -> std::string {
+    if (!comm.is_root()) return {};
+    auto const file = runtime::Hdf5File::open(path);
+    if (!file.contains_attribute("/", "model") || file.read_text("/", "model") != model_name)
+      runtime::throw_user("'{}' records no language model; train-lm --save-weights writes files that do",
+                          path);
+    auto json = json_of({});
+    for (auto& [part, value] : json.items()) {
+      auto const recorded = file.read_text("/", part);
+      value = value.is_string() ? Json(recorded) : Json::parse(recorded, nullptr, false);
+    }
+    return json.dump();
+  });
+  runtime::broadcast_text(comm, text, 0);
+  return runtime::together(comm, [&] {
+    try {
+      auto const settings = settings_of(Json::parse(text));
+      models::require_valid(settings);
+      return settings;
+    } catch (nlohmann::json::exception const&) {
+      runtime::throw_user("'{}' is damaged: what it says of its model cannot be read", path);
+    }
+  });
+}
+
+} // namespace orthant::cli

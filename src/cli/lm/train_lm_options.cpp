@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/lm/train_lm_options.hpp"
+
+#include "cli/lm/presets.hpp"
+#include "cli/options/counts.hpp"
+#include "cli/options/gemm_options.hpp"
+
+#include <fmt/ranges.h>
+#include <map>
+
+namespace orthant::cli {
+namespace {
+
+constexpr std::int64_t most_width = std::int64_t{1} << 20;
+constexpr std::int64_t most_layers_of_model = 10'000;
+
+void add_model(Command& command, TrainLmOptions& o) {
+  command.begin_group("Model");
+  command.option("--preset", o.preset,
+                 fmt::format("Model, batches and optimizer by name, for all options that are not given: {}",
+                             fmt::join(preset_names(), ", ")),
+                 one_of(preset_names()));
+  command.option(
+      "--arch", o.arch,
+      "gpt2 (learned positions, LayerNorm, GELU, biases, the head shares the embedding's table) or llama "
+      "(rotary positions, RMSNorm, SwiGLU, no biases, a head of its own)",
+      one_of({"gpt2", "llama"}));
+  command.option("--layers", o.layers, "Number of blocks", whole_number(1, most_layers_of_model));
+  command.option("--hidden", o.hidden, "Width of the residual stream", whole_number(1, most_width));
+  command.option("--heads", o.heads, "Number of attention heads; divides --hidden",
+                 whole_number(1, most_width));
+  command.option("--kv-heads", o.kv_heads, "Number of heads of keys and values; divides --heads; 0: as many",
+                 whole_number(0, most_width));
+  command.option("--feed-forward", o.feed_forward,
+                 "Width within a block's second half; 0: 4 times --hidden (gpt2), or 8/3 times (llama)",
+                 whole_number(0, most_width));
+  command.option("--positions", o.positions, "The longest sequence of the model; 0: --sequence",
+                 whole_number(0));
+  command.flag("--bias,!--no-bias", o.bias, "Biases of linear layers and norms (default of gpt2)");
+  command.flag("--tied-head,!--no-tied-head", o.tied_head,
+               "The head shares the table of the embedding (default of gpt2)");
+  command.option("--dropout", o.dropout, "Probability that an activation is dropped", in_range(0, 0.999));
+  command.option("--norm-epsilon", o.norm_epsilon, "What norms add to the variance", in_range(0, 1));
+  command.option("--rotary-base", o.rotary_base, "Base of the wavelengths of rotary positions",
+                 above(1, 1e12));
+}
+
+void add_training(Command& command, TrainLmOptions& o) {
+  command.begin_group("Batches");
+  command.option("--sequence", o.sequence, "Tokens per sequence", whole_number(1));
+  command.option("--global-batch", o.global_batch, "Sequences per step, over all ranks", whole_number(1));
+  command.option("--accumulate", o.accumulate, "Passes per step; divides --global-batch", whole_number(1));
+  command.option("--steps", o.steps, "Number of steps", whole_number(0, most_epochs));
+  command.begin_group("Optimiser");
+  command.option("--optimizer", o.optimizer, "adam, adamw or sgd", one_of({"adam", "adamw", "sgd"}));
+  command.option("--lr", o.lr, "Learning rate", above(0, largest_rate));
+  add_betas_option(command, o);
+  command.option(
+      "--weight-decay", o.weight_decay,
+      "Weight decay of matrices, tables of tokens and positions included (biases and scales of norms are "
+      "never decayed)",
+      in_range(0));
+  command.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm", above(0));
+  add_rate_schedule_options(command, o, "");
+  command.option("--seed", o.seed, "Seed of all randomness", whole_number(0));
+}
+
+void add_running(Command& command, TrainLmOptions& o) {
+  command.begin_group("Running");
+  command.option("--eval-every", o.eval_every,
+                 "Steps between evaluations of the whole validation part; 0 for never",
+                 whole_number(0, most_epochs));
+  command.option("--patience", o.patience,
+                 "Stop after this many evaluations in a row without a lower validation loss; 0 for never",
+                 whole_number(0, most_epochs));
+  command.option("--log-every", o.log_every, "Steps between lines of progress in a file or pipe",
+                 whole_number(1, most_epochs));
+  command.number_or_word(
+      "--activation-checkpointing", o.activation_checkpointing,
+      "Keep the inputs of every N-th layer alone and compute the rest again: none, full (every "
+      "layer's) or N",
+      {"none", "full"}, whole_number(1, most_layers_of_model));
+  command.option("--compute-dtype", o.compute_dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
+  add_gemm_math_option(command, o.gemm_math);
+  add_gemm_table_option(command, o.gemm_table);
+  command.flag("--force-memory", o.force_memory, "Start even if the predicted memory does not fit");
+}
+
+/// The member of an option's name := the value.
+void set(TrainLmOptions& o, std::string const& name, nlohmann::ordered_json const& value) {
+  using Options = TrainLmOptions;
+  static std::map<std::string_view, std::int64_t Options::*> const integers{
+      {"layers", &Options::layers},
+      {"hidden", &Options::hidden},
+      {"heads", &Options::heads},
+      {"kv-heads", &Options::kv_heads},
+      {"feed-forward", &Options::feed_forward},
+      {"sequence", &Options::sequence},
+      {"global-batch", &Options::global_batch},
+      {"steps", &Options::steps},
+      {"warmup-steps", &Options::warmup_steps}};
+  static std::map<std::string_view, double Options::*> const numbers{{"dropout", &Options::dropout},
+                                                                     {"lr", &Options::lr},
+                                                                     {"min-lr", &Options::min_lr},
+                                                                     {"weight-decay", &Options::weight_decay},
+                                                                     {"norm-epsilon", &Options::norm_epsilon},
+                                                                     {"rotary-base", &Options::rotary_base}};
+  if (auto const found = integers.find(name); found != integers.end())
+    o.*found->second = value;
+  else if (auto const number = numbers.find(name); number != numbers.end())
+    o.*number->second = value;
+  else if (name == "arch")
+    o.arch = value;
+  else if (name == "lr-schedule")
+    o.lr_schedule = value;
+  else if (name == "bias")
+    o.bias = value;
+  else if (name == "tied-head")
+    o.tied_head = value;
+  else if (name == "betas")
+    o.betas = value.get<std::vector<double>>();
+  else if (name == "clip-norm")
+    o.clip_norm = value.get<double>();
+  else
+    ORTHANT_REQUIRE(false, "a preset sets ", name, ", which nobody reads");
+}
+
+/// Those that nobody gave.
+void set_unless_given(Context& context, TrainLmOptions& options, nlohmann::ordered_json const& values) {
+  auto& sources = context.run_record.at("sources");
+  for (auto const& [name, value] : values.items()) {
+    if (sources.value(name, std::string("default")) != "default") continue;
+    set(options, name, value);
+    context.run_record.at("configuration")[name] = value;
+    sources[name] = "preset";
+  }
+}
+
+std::int64_t kept_every(std::string const& word) {
+  if (word == "none") return 0;
+  if (word == "full") return 1;
+  return parse_count("--activation-checkpointing", word, most_layers_of_model);
+}
+
+} // namespace
+
+TrainLmOptions::TrainLmOptions() {
+  optimizer = "adamw";
+  lr = 1e-3;
+  lr_schedule = "cosine";
+  betas = {0.9, 0.95};
+  weight_decay = 0.1;
+  clip_norm = 1;
+  checkpoint_every = "30min";
+}
+
+void add_options(Command& command, TrainLmOptions& o) {
+  command.input("--tokens", o.tokens, "Token file to train on (orthant tokenize writes it)");
+  command.option("--grid", o.grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
+  add_model(command, o);
+  add_training(command, o);
+  add_running(command, o);
+  add_weight_options(command, o, "step", "step with the lowest validation loss");
+  add_checkpoint_options(command, o, "step");
+}
+
+void apply_preset(Context& context, TrainLmOptions& options) {
+  set_unless_given(context, options, preset_options(options.preset));
+  set_unless_given(context, options, options_implied_by(options.arch));
+  // Lists and options that may be absent have defaults here, which the record does not know.
+  auto& configuration = context.run_record.at("configuration");
+  auto const record = [&](char const* name, nlohmann::ordered_json const& value) {
+    if (configuration.contains(name)) return;
+    configuration[name] = value;
+    context.run_record.at("sources")[name] = "default";
+  };
+  record("betas", options.betas);
+  if (options.clip_norm) record("clip-norm", *options.clip_norm);
+}
+
+models::TransformerSettings model_of(TrainLmOptions const& o, std::int64_t vocabulary) {
+  auto const num_positions = o.positions > 0 ? o.positions : o.sequence;
+  auto const num_kv_heads = o.kv_heads > 0 ? o.kv_heads : o.heads;
+  auto settings =
+      o.arch == "llama"
+          ? models::llama_settings(o.layers, o.hidden, o.heads, num_kv_heads, vocabulary, num_positions)
+          : models::gpt2_settings(o.layers, o.hidden, o.heads, vocabulary, num_positions);
+  settings.num_kv_heads = num_kv_heads;
+  if (o.feed_forward > 0) settings.feed_forward = o.feed_forward;
+  settings.has_bias = o.bias;
+  settings.tied_head = o.tied_head;
+  settings.dropout = o.dropout;
+  settings.norm_epsilon = o.norm_epsilon;
+  settings.rotary_base = o.rotary_base;
+  settings.checkpoint_every = kept_every(o.activation_checkpointing);
+  models::require_valid(settings);
+  return settings;
+}
+
+models::SequenceSettings sequences_of(TrainLmOptions const& o) {
+  return {o.sequence, o.global_batch, o.accumulate, static_cast<std::uint64_t>(o.seed)};
+}
+
+} // namespace orthant::cli

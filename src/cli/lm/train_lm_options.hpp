@@ -1,0 +1,62 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `orthant train-lm` takes, and the presets: names of whole sets of options, each of which a flag, the environment
+// or a file overrides.
+
+#include "cli/options/training_options.hpp"
+#include "models/lm/transformer_settings.hpp"
+#include "models/lm_training/sequence_source.hpp"
+
+#include <string>
+
+namespace orthant::cli {
+
+struct TrainLmOptions : OptimizerOptions, WeightOptions, CheckpointOptions {
+  TrainLmOptions(); // other defaults than graphs have
+
+  std::string tokens; // a token file
+  std::string preset = "none";
+  std::string grid = "auto"; // DxXxYxZ
+
+  // model
+  std::string arch = "gpt2";
+  std::int64_t layers = 4;
+  std::int64_t hidden = 128;
+  std::int64_t heads = 4;
+  std::int64_t kv_heads = 0;     // 0: as many as heads
+  std::int64_t feed_forward = 0; // 0: by --arch
+  std::int64_t positions = 0;    // 0: --sequence
+  bool bias = true;
+  bool tied_head = true;
+  double dropout = 0;
+  double norm_epsilon = 1e-5;
+  double rotary_base = 10000;
+
+  // batches
+  std::int64_t sequence = 64;
+  std::int64_t global_batch = 12;
+  std::int64_t accumulate = 1;
+  std::int64_t steps = 2000;
+
+  // running
+  std::int64_t eval_every = 250;
+  std::int64_t patience = 0;
+  std::int64_t log_every = 10;
+  std::string activation_checkpointing = "none"; // full, or a number of layers
+  std::string compute_dtype = "fp32";
+  std::string gemm_math = "fp32";
+  std::string gemm_table;
+  bool force_memory = false;
+};
+
+void add_options(Command& command, TrainLmOptions& options);
+
+/// Options that nobody gave := those of the preset, and then those that --arch implies; the run's record says so.
+void apply_preset(Context& context, TrainLmOptions& options);
+
+/// What the options ask for, with that vocabulary. Throws UserError if they contradict each other.
+[[nodiscard]] models::TransformerSettings model_of(TrainLmOptions const& options, std::int64_t vocabulary);
+[[nodiscard]] models::SequenceSettings sequences_of(TrainLmOptions const& options);
+
+} // namespace orthant::cli

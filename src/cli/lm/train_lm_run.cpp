@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/lm/train_lm_run.hpp"
+
+#include "cli/lm/lm_files.hpp"
+#include "cli/lm/step_lines.hpp"
+#include "cli/machine/gemm_peak.hpp"
+#include "cli/options/gemm_options.hpp"
+#include "cli/training/memory_check.hpp"
+#include "cli/training/train_run.hpp"
+#include "models/lm/transformer_parameters.hpp"
+#include "models/lm_training/language_model.hpp"
+#include "models/lm_training/memory.hpp"
+#include "pmm/gemm/local_gemm.hpp"
+
+#include <array>
+#include <cmath>
+#include <csignal>
+
+namespace orthant::cli {
+namespace {
+
+constexpr auto valid = static_cast<std::size_t>(graph::Split::valid);
+
+models::TrainSettings training_of(TrainLmOptions const& o) {
+  models::TrainSettings settings;
+  settings.optimizer = optimizer_of(o, o.eval_every);
+  settings.weight_decay = o.weight_decay;
+  settings.decays_embeddings = true;
+  settings.clip_norm = o.clip_norm;
+  settings.num_epochs = o.steps;
+  settings.eval_every = o.eval_every;
+  settings.best_by = models::BestBy::loss;
+  settings.patience = o.patience;
+  return models::with_num_steps(settings, o.steps);
+}
+
+/// Which training it is. Where the file of tokens lies does not matter, and what it holds does.
+TrainingIdentity identity_of(Context const& context, TrainLmOptions const& o, tokens::TokenFile const& file) {
+  static constexpr std::array<std::string_view, 5> free_options{"tokens", "preset", "steps",
+                                                                "activation-checkpointing", "trace"};
+  auto parts = identity_of_options(context.run_record, free_options);
+  for (auto const part : tokens::all_parts)
+    parts.push_back({fmt::format("checksum of the {} tokens", tokens::name_of(part)),
+                     fmt::format("{:016x}", file.facts().of(part).sum)});
+  parts.push_back({"size of the vocabulary", fmt::format("{}", file.vocabulary().size())});
+  if (o.lr_schedule == "linear" || o.lr_schedule == "cosine") // which end with the last step
+    parts.push_back({"--steps", fmt::format("{}", o.steps), "learning-rate"});
+  return {std::move(parts)};
+}
+
+/// Options that need evaluations need something to evaluate.
+void require_validation(TrainLmOptions const& o, tokens::TokenFile const& file) {
+  if (o.eval_every > 0 && file.num_tokens(tokens::Part::valid) < 2)
+    runtime::throw_user(
+        "'{}' has no validation part to evaluate: give --eval-every 0, or tokenize with a smaller "
+        "--train-fraction",
+        o.tokens);
+}
+
+void describe_model(Context const& context, TrainLmOptions const& o, models::TransformerSettings const& model,
+                    std::int64_t num_parameters, ModelFlops const& flops) {
+  constexpr double mega = 1e6;
+  say(context, "model     {}, {} layers x {}, {} heads, {} parameters, {}\n", o.arch, model.num_layers,
+      model.hidden, model.num_heads, num_parameters, o.compute_dtype);
+  say(context, "batches   {} sequences of {} tokens per step{}\n", o.global_batch, o.sequence,
+      o.accumulate == 1 ? std::string() : fmt::format(", in {} passes", o.accumulate));
+  say(context, "work      {:.4g} Mflop per token: {:.4g} of products (6 N), {:.4g} of attention\n",
+      flops.per_token() / mega, flops.products / mega, flops.attention / mega);
+}
+
+void report(Context const& context, models::TrainResult const& result, StepSpeed const& speed) {
+  auto const& progress = result.progress;
+  if (result.has_stopped_early)
+    say(context,
+        "\nstopped after step {}: the validation loss was not lower in {} evaluations (--patience)\n",
+        progress.epoch - 1, progress.num_evaluations_since_best);
+  if (progress.last) {
+    auto const last = (*progress.last)[valid].loss;
+    auto const best = progress.best.scores[valid].loss;
+    say(context, "\nvalidation loss       {:.4f} (perplexity {:.4f}); best {:.4f} after step {}\n", last,
+        std::exp(last), best, progress.best.epoch);
+  }
+  auto const seconds = result.median_epoch_seconds;
+  constexpr double giga = 1e9;
+  if (seconds > 0)
+    say(context,
+        "speed                 {:.6f} s per step (median), {:.0f} tokens/s, {:.2f} Gflop/s, {:.1f} % of the "
+        "peak of products ({:.1f} Gflop/s)\n",
+        seconds, speed.tokens_per_second(seconds), speed.flop_per_s(seconds) / giga,
+        100 * speed.flop_per_s(seconds) / speed.peak_flop_per_s, speed.peak_flop_per_s / giga);
+  say(context, "bytes per step        x {}, y {}, z {}, data {}; sent {}\n",
+      bytes_text(result.epoch_bytes[0]), bytes_text(result.epoch_bytes[1]), bytes_text(result.epoch_bytes[2]),
+      bytes_text(result.epoch_data_bytes), bytes_text(result.epoch_sent_bytes));
+}
+
+nlohmann::ordered_json done_record(models::TrainResult const& result, StepSpeed const& speed,
+                                   MemoryMeter::Taken const& memory, std::int64_t predicted) {
+  auto const seconds = result.median_epoch_seconds;
+  nlohmann::ordered_json record{{"loss", result.progress.last_loss}, {"median_step_seconds", seconds}};
+  if (seconds > 0) {
+    record["tokens_per_second"] = speed.tokens_per_second(seconds);
+    record["flop_per_second"] = speed.flop_per_s(seconds);
+  }
+  record["flop_per_token"] = speed.flops.per_token();
+  record["gemm_flop_per_second"] = speed.peak_flop_per_s;
+  record["peak_memory_bytes"] = memory.resident;
+  record["predicted_memory_bytes"] = predicted;
+  if (result.has_stopped_early) record["stopped_early"] = true;
+  if (auto const& progress = result.progress; progress.last) {
+    record["val_loss"] = (*progress.last)[valid].loss;
+    record["best_step"] = progress.best.epoch;
+    record["best_val_loss"] = progress.best.scores[valid].loss;
+  }
+  return record;
+}
+
+template<class T>
+int train(TrainLmOptions const& options, Context& context) {
+  auto const& world = context.world();
+  MemoryMeter const meter;
+  pmm::set_gemm_threads(1);
+  pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
+  WeightFiles const weight_files(context, options,
+                                 {options.eval_every,
+                                  options.patience,
+                                  {{"--tokens", FileOption::Use::input, &options.tokens}},
+                                  options});
+  TrainingLength const length{"step", options.steps, options.patience};
+  Checkpoints checkpoints(context, options, length, options.init_from);
+
+  auto file = open_tokens(context, options.tokens);
+  require_validation(options, file);
+  auto const settings = training_of(options);
+  auto const model = model_of(options, file.vocabulary().size());
+  auto const sequences = sequences_of(options);
+  models::require_valid(sequences, model, grid.shape());
+  auto const plan = models::plan_transformer(grid.shape(), grid.coordinates(), model,
+                                             sequences.num_sequences(), sequences.sequence);
+  if (!options.init_from.empty()) models::require_architecture(world, options.init_from, record_of(model));
+  if (checkpoints.is_on()) checkpoints.identify(identity_of(context, options, file));
+
+  auto estimate = models::estimate_memory<T>(grid, plan, sequences, settings.optimizer);
+  if (checkpoints.is_on() || weight_files.keeps_best()) {
+    pmm::StepPlan const step(grid.shape(), grid.coordinates(), sizeof(T));
+    auto const lengths =
+        models::lengths_of(step, models::parameters_of(grid.shape(), grid.coordinates(), plan));
+    estimate.checkpoints = host_copy_bytes(step, lengths, checkpoints.is_on());
+  }
+  if (!options.force_memory) require_memory(context, "train-lm", estimate);
+  auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
+
+  models::LanguageModel<T> training(grid, model, sequences, settings, file);
+  if (!options.init_from.empty()) models::load_weights(grid, options.init_from, training.parameters());
+  auto const flops = model_flops(model, sequences.sequence);
+  say(context, "{}", describe(file));
+  say(context, "grid      {} (data x X x Y x Z) on {} rank{}\n", grid.shape().to_string(), world.size(),
+      world.size() == 1 ? "" : "s");
+  describe_model(context, options, model, training.num_parameters(), flops);
+  say(context, "memory    {} per rank predicted\n\n", bytes_text(predicted));
+
+  auto const no_other_order = [](pmm::IndexOrder, runtime::Range) { return std::vector<std::int64_t>(); };
+  ResumableRun<T> run(checkpoints, grid, no_other_order, training.parameters(), training.update(),
+                      weight_files.keeps_best());
+  // Nothing can be refused from here on.
+  auto record = context.run_record;
+  record["grid"] = grid.shape().to_string();
+  record["seed"] = options.seed;
+  checkpoints.prepare_metrics(record);
+  context.metrics.write("run", record);
+  constexpr std::int64_t peak_size = pmm::runs_on_host ? 1024 : 8192;
+  constexpr std::int64_t peak_repeats = 3;
+  StepSpeed const speed{sequences.global_batch * sequences.sequence, flops,
+                        measure_gemm_peak<T>(world, peak_size, peak_repeats)};
+  StepLines lines(context, options.steps, options.log_every, speed);
+  auto const result = run.run(
+      training, [&](runtime::EpochRecord const& step) { lines.write(step); }, record_of(model));
+  lines.finish();
+
+  auto const save = [&] {
+    auto architecture = record_of(model);
+    architecture.push_back(gemm_record());
+    weight_files.save(grid, training.parameters(), architecture, run.best());
+  };
+  if (!run.stopped_by().empty()) {
+    // A scheduler that ends a job gives it little time; somebody who asks for its end wants what there is.
+    Stop stop{run.stopped_by(), run.stop_signal()};
+    stop.has_saved_weights = (!options.save_weights.empty() || run.best() != nullptr) &&
+                             (stop.signal == SIGINT || options.checkpoint.empty());
+    if (stop.has_saved_weights) save();
+    report(context, result, speed);
+    return end_stopped(context, result.progress, stop, length, options, options);
+  }
+  save();
+  report(context, result, speed);
+  auto const taken = meter.taken(world);
+  say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),
+      bytes_text(predicted));
+  context.metrics.write("done", done_record(result, speed, taken, predicted));
+  return runtime::exit_done;
+}
+
+} // namespace
+
+int train_language_model(TrainLmOptions const& options, Context& context) {
+  choose_gemm_math(options.gemm_math, options.compute_dtype);
+  choose_gemm_libraries(context, options.gemm_table);
+  return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
+}
+
+} // namespace orthant::cli

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/machine/gemm_peak.hpp"
+
+#include "cli/machine/bare_gemm.hpp"
+#include "pmm/kernels/host_parts.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/device/kokkos_compat_device.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+namespace orthant::cli {
+
+template<class T>
+double measure_gemm_peak(runtime::Communicator const& world, std::int64_t size, std::int64_t num_repeats) {
+  using Square = runtime::Matrix<T>;
+  using Clock = std::chrono::steady_clock;
+  using pmm::Transpose;
+  runtime::DefaultExec const exec;
+  auto const extent = static_cast<std::size_t>(size);
+  Square const a("orthant::cli::square", extent, extent);
+  Square const b("orthant::cli::square", extent, extent);
+  Square const c("orthant::cli::square", extent, extent);
+  Kokkos::deep_copy(exec, a, T{1});
+  Kokkos::deep_copy(exec, b, T{2});
+  auto const library = chosen_library<T>(Transpose::no, Transpose::no, {size, size, size});
+  auto least = std::numeric_limits<double>::max();
+  for (std::int64_t repeat = 0; repeat <= num_repeats; ++repeat) {
+    runtime::compat::fence(exec, "orthant::cli::measure_gemm_peak/begin");
+    runtime::barrier(runtime::host, world);
+    auto const begin = Clock::now();
+    if constexpr (pmm::runs_on_host)
+      bare_gemm<T>(library, Transpose::no, a, Transpose::no, b, c);
+    else
+      pmm::local_gemm<T>(exec, 1, Transpose::no, a, Transpose::no, b, 0, c);
+    runtime::compat::fence(exec, "orthant::cli::measure_gemm_peak/end");
+    auto const seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    auto const slowest = runtime::all_reduced(world, seconds, runtime::Reduction::max);
+    if (repeat > 0) least = std::min(least, slowest);
+  }
+  auto const edge = static_cast<double>(size);
+  return 2 * edge * edge * edge * world.size() / least;
+}
+
+template double measure_gemm_peak<float>(runtime::Communicator const&, std::int64_t, std::int64_t);
+template double measure_gemm_peak<double>(runtime::Communicator const&, std::int64_t, std::int64_t);
+
+} // namespace orthant::cli

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options/training_options.hpp"
+
+namespace orthant::cli {
+
+void add_rate_schedule_options(Command& command, OptimizerOptions& o, std::string_view advice) {
+  command.option(
+      "--lr-schedule", o.lr_schedule,
+      "The learning rate after the warm-up: constant; linear or cosine decay to --min-lr in the last "
+      "step; step (times --lr-factor every --lr-step steps); or plateau (times --lr-factor where "
+      "--lr-patience evaluations have brought no smaller validation loss)",
+      one_of({"constant", "step", "linear", "cosine", "plateau"}));
+  command.option("--warmup-steps", o.warmup_steps,
+                 fmt::format("Steps over which the learning rate rises from 0 to --lr{}", advice),
+                 whole_number(0));
+  command.option("--min-lr", o.min_lr, "The least learning rate of a schedule, at most --lr",
+                 in_range(0, largest_rate));
+  command.option("--lr-step", o.lr_step, "Steps between two changes of --lr-schedule step", whole_number(0));
+  command.option("--lr-factor", o.lr_factor,
+                 "What --lr-schedule step and plateau multiply the learning rate by", above(0, 1));
+  command.option(
+      "--lr-patience", o.lr_patience,
+      "Evaluations in a row without a smaller validation loss that --lr-schedule plateau lets pass",
+      whole_number(0));
+}
+
+void add_betas_option(Command& command, OptimizerOptions& o) {
+  command.option("--betas", o.betas, "Decay rates of Adam's two moments, such as 0.9,0.95",
+                 in_range(0, 0.9999999));
+}
+
+void add_weight_options(Command& command, WeightOptions& o, std::string_view unit, std::string_view best) {
+  command.begin_group("Weights");
+  command.input("--init-from", o.init_from, "Start from the weights of this file");
+  command.output(
+      "--save-weights", o.save_weights,
+      fmt::format("Write the final weights to this file, and those of the best {} beside it (w.h5, "
+                  "w-best.h5)",
+                  unit));
+  command.output("--save-best", o.save_best, fmt::format("Write the weights of the {} to this file", best));
+}
+
+void add_checkpoint_options(Command& command, CheckpointOptions& o, std::string_view unit) {
+  command.begin_group("Checkpoints");
+  command.output_folder("--checkpoint", o.checkpoint, "Write checkpoints to this folder, and one at the end");
+  command.option("--checkpoint-every", o.checkpoint_every,
+                 fmt::format("{}s between checkpoints, such as 10, or minutes, such as 30min",
+                             unit == "epoch" ? "Epoch" : "Step"));
+  command.option("--checkpoint-keep", o.checkpoint_keep, "Number of checkpoints that are kept, newest first",
+                 whole_number(1));
+  command.option("--checkpoint-async", o.checkpoint_async,
+                 "Write checkpoints while the training goes on: on or off", one_of({"on", "off"}));
+  command.option(
+      "--max-walltime", o.max_walltime,
+      "Stop with a checkpoint and status 75 before the program has run as long as this (2h, 90min); a "
+      "time limit of Slurm does the same");
+  command.option("--resume", o.resume,
+                 "Go on from a checkpoint: its path, auto (the newest sound one of --checkpoint, else a new "
+                 "start) or never");
+  command.option("--resume-override", o.resume_override,
+                 "What may differ from the checkpoint: precision, learning-rate or both",
+                 one_of({"precision", "learning-rate"}));
+}
+
+} // namespace orthant::cli
