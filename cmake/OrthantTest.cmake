@@ -34,13 +34,14 @@ set(ORTHANT_TEST_ENVIRONMENT OMPI_MCA_mpi_yield_when_idle=1 OMPI_ALLOW_RUN_AS_RO
 if(ORTHANT_DATA)
   list(APPEND ORTHANT_TEST_ENVIRONMENT "ORTHANT_DATA=${ORTHANT_DATA}")
 endif()
+set(_allocator "allocator_may_return_null=1") # what is too large fails as it does without sanitizers
 if(ORTHANT_ENABLE_SANITIZERS)
   list(APPEND ORTHANT_TEST_ENVIRONMENT
        "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1"
        "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
-       "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:print_suppressions=0:ignore_noninstrumented_modules=1:halt_on_error=1:second_deadlock_stack=1")
+       "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:print_suppressions=0:ignore_noninstrumented_modules=1:halt_on_error=1:second_deadlock_stack=1:${_allocator}")
 endif()
-set(_asan_options "detect_stack_use_after_return=1:strict_init_order=1:check_initialization_order=1")
+set(_asan_options "${_allocator}:detect_stack_use_after_return=1:strict_init_order=1:check_initialization_order=1")
 
 # Sets what every entry has in common. `ranks` is the number of processes that it starts at once.
 function(_orthant_configure_test entry name ranks timeout labels)

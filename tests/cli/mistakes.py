@@ -19,8 +19,8 @@ MISTAKES = [
     (["train", "--lr"], r"--lr"),
     (["train", "--lr", "fast"], r"--lr: needs a number, not 'fast'"),
     (["train", "--lr", "-0.1"], r"--lr: is -0\.1, but must be more than 0"),
-    (["train", "--lr-schedule", "cosin"], r"'cosin' is none of constant, linear, cosine; did you mean 'cosine'"),
-    (["train", "--dataset", "karate", "--min-lr", "0.001"], r"--min-lr .*needs --lr-schedule linear or cosine"),
+    (["train", "--lr-schedule", "cosin"], r"'cosin' is none of constant, step, linear, cosine, plateau; did you mean 'cosine'"),
+    (["train", "--dataset", "karate", "--min-lr", "0.001"], r"--min-lr .*needs another --lr-schedule than constant"),
     (["train", "--dataset", "karate", "--lr-schedule", "linear", "--min-lr", "0.02"], r"--min-lr 0\.02 is more than --lr 0\.01"),
     (["train", "--dataset", "karate", "--epochs", "7", "--warmup-steps", "7"], r"--warmup-steps 7 of a training of 7 steps; leave"),
     (["train", "--dataset", "karate", "--lr-schedule", "cosine", "--epochs", "1", "--warmup-steps", "1"], r"--warmup-steps 1 of .* 1 steps"),
@@ -84,7 +84,7 @@ MISTAKES = [
      r"does not fit in 64 bits"),
     (["plan", "--graph", "none.h5"], r"none\.h5"),
     (["plan", "--batch", "5"], r"no option '--batch'"),
-    (["train-lm"], r"orthant train-lm is not built yet"),
+    (["train-lm"], r"give --tokens"),
     (["info", "--verify"], r"--verify needs the file"),
     (["info", "--log-level", "lout"], r"'lout' is none of"),
     (["bench", "collectives", "--grid", "1x2x2x2"], r"1x2x2x2 is for 8 ranks, but the job has \d"),
@@ -153,7 +153,7 @@ def first_hour(ranks):
                 (["evaluate", "--graph", at("g.h5"), "--weights", at("w.h5"), "--predictions", at("p.pt")], r"p\.pt"),
                 (["train", "--graph", at("g.h5"), "--save-weights", at("w.h5")], r"--force"),
                 (["train", "--graph", at("g.h5"), "--grid", "1x8x8x1"], r"1x8x8x1 is for 64 ranks"),
-                (["info", at("w.h5"), "--verify"], r"--verify checks stores")):
+                (["info", at("w.h5"), "--verify"], r"--verify checks stores and token files")):
             expect_mistake(ranks, arguments, pattern)
         # A setting that is meant for other trainings is told, not refused.
         done = expect_success(ranks, ["train", "--graph", at("g.h5"), "--epochs", "1"], ORTHANT_BATCH="8")

@@ -5,10 +5,14 @@
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 
-from program import attempt_all, expect_mistake, expect_success, require
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "faults"))
+import hdf5  # noqa: E402
+import store_mutations  # noqa: E402
+from program import PROGRAM, attempt_all, expect_mistake, expect_success, require  # noqa: E402
 
 WAYS = [(sampler, edges) for sampler in ("uniform", "degree", "clusters") for edges in ("rescale", "renormalize")]
 MODEL = ["--layers", "2", "--hidden", "8", "--eval-every", "2", "--compute-dtype", "fp64"]
@@ -113,6 +117,62 @@ def mistakes(ranks):
                        r"--clusters 1201: the graph has only 1200 vertices")
 
 
+def damaged(ranks):
+    """A store whose clusters are damaged is refused with a line that names them, with wrong checksums and with right ones."""
+    path = hdf5.library_of(PROGRAM)
+    if path is None:
+        return  # HDF5 is not a library of the program's own
+    library = hdf5.Library(path)
+    with tempfile.TemporaryDirectory() as scratch:
+        sound = store_in(scratch, 16)
+        store = os.path.join(scratch, "damaged.h5")
+        train = ["train", "--graph", store, "--mode", "minibatch", "--batch", "300", "--sampler", "clusters", "--epochs", "1", *MODEL]
+        name = "/vertices/p1/clusters"
+
+        def values_with(file, place, value):
+            values = list(file.read(name).values)
+            values[place] = value
+            file.write(name, values)
+
+        def only_one_order(file):
+            """Each order by itself is sound: two vertices of different clusters change places in one of them."""
+            values = list(file.read(name).values)
+            other = next(i for i, cluster in enumerate(values) if cluster != values[0])
+            values[0], values[other] = values[other], values[0]
+            file.write(name, values)
+
+        cases = [
+            (lambda file: values_with(file, 5, 16), True, r"damaged\.h5.*clusters.*16"),
+            (lambda file: values_with(file, 1199, -1), True, r"damaged\.h5.*clusters.*-1"),
+            (lambda file: values_with(file, 7, 3 if file.read(name).values[7] != 3 else 4), False, r"damaged\.h5.*checksum.*clusters"),
+            (lambda file: file.remove(name), True, r"damaged\.h5.*clusters"),
+            (lambda file: file.replace(name, "i", (1199,), [0] * 1199), True, r"damaged\.h5.*clusters"),
+            (only_one_order, True, r"damaged\.h5.*clusters")]
+        for damage, has_right_sums, pattern in cases:
+            shutil.copy(sound, store)
+            with hdf5.File(library, store, hdf5.WRITE) as file:
+                damage(file)
+                if has_right_sums:
+                    store_mutations.make_checksums_right(file)
+            expect_mistake(ranks, ["info", store, "--verify"], pattern)
+            # A rank that reads a part of a chunk cannot check its sum, and no rank compares the orders: --verify does.
+            if damage is not only_one_order and (has_right_sums or ranks == 1):
+                expect_mistake(ranks, train, pattern)
+
+
+def recorded(ranks):
+    """The line `run` of the metrics has the batches that `auto` made."""
+    with tempfile.TemporaryDirectory() as scratch:
+        metrics = os.path.join(scratch, "m.jsonl")
+        done = expect_success(ranks, ["train", "--graph", store_in(scratch, 64), "--mode", "minibatch", "--sampler", "clusters", "--epochs",
+                                      "1", "--metrics", metrics, *MODEL])
+        with open(metrics, encoding="utf-8") as file:
+            found = json.loads(file.readline())["batches"]
+        kept = found.pop("kept_neighbors")
+        require(found == {"sampler": "clusters", "edges": "renormalize", "vertices": 75, "number": 16}, f"records {found}", done)
+        require(abs(kept - kept_of(done)) <= 0.05 + 1e-9, f"records {kept}", done)
+
+
 def collapsed(ranks):
     """All first-layer activations die at a rate far too high: one line names the layer, once."""
     done = expect_success(ranks, ["train", "--dataset", "sbm:vertices=600,edges=3000,classes=6,features=4", "--lr", "30", "--layers", "2",
@@ -125,4 +185,4 @@ def collapsed(ranks):
 
 if __name__ == "__main__":
     sys.exit(attempt_all([(2, (same_everywhere, "1x1x2x1")), (4, (same_everywhere, "1x2x1x2")), (2, (default_batch,)), (2, (resumed,)),
-                          (1, (mistakes,)), (2, (mistakes,)), (1, (collapsed,)), (2, (collapsed,))]))
+                          (1, (mistakes,)), (2, (mistakes,)), (1, (damaged,)), (3, (damaged,)), (2, (recorded,)), (1, (collapsed,)), (2, (collapsed,))]))

@@ -131,7 +131,46 @@ def several_classes(ranks):
             parts = {"train": range(20), "val": range(20, 30), "test": range(30, 40)}
             require_scores(record, text, parts, labels, predictions, True)
             require_areas(record, parts, labels, probabilities(ranks, scratch, store, weights, classes), True)
+        path = os.path.join(scratch, "t.jsonl")
+        expect_success(ranks, ["train", "--graph", store, *FEW, "--epochs", "3", "--roc-auc", "--metrics", path,
+                               "--save-weights", os.path.join(scratch, "t.h5")])
+        record, _, _ = evaluated(ranks, scratch, store, os.path.join(scratch, "t.h5"), PLACES[ranks][0])
+        last = events_of(path)[-1]["last"]
+        for split in ("train", "val", "test"):
+            near([last[f"{split}_roc_auc"]], [record[f"{split}_roc_auc"]], f"ROC-AUC of {split} in training")
         expect_mistake(ranks, ["train", "--graph", store, "--class-weights", "balanced"], r"--class-weights balanced needs one class per vertex")
+
+
+def trained_areas(ranks):
+    """Areas that a training records are those of its weights, in the last epoch and in the best one, on and off the whole graph."""
+    with tempfile.TemporaryDirectory() as scratch:
+        def at(name):
+            return os.path.join(scratch, name)
+        store = at("g.h5")
+        expect_success(1, ["partition", "--input", KARATE, "-o", store])
+        train = ["train", "--graph", store, *FEW, "--force", "--metrics", at("t.jsonl"), "--save-weights", at("w.h5")]
+        names = {f"{split}_roc_auc" for split in ("train", "val", "test")}
+        for mode in ([], ["--schedule", "rows", "--prune", "on"],
+                     ["--mode", "minibatch", "--batch", "12", "--grid", f"{ranks}x1x1x1" if ranks < 4 else "2x2x1x1"]):
+            ended = expect_success(ranks, [*train, *mode, "--epochs", "6", "--roc-auc"])
+            lines = events_of(at("t.jsonl"))
+            epochs, done = [line for line in lines if line["event"] == "epoch"], lines[-1]
+            check(all(names <= set(epoch) for epoch in epochs), f"{mode}: an evaluation without areas")
+            require(len([line for line in ended.stdout.splitlines() if line.split()[:1] == ["ROC-AUC"]]) == 2, "does not print them", ended)
+            for weights, event, epoch in (("w.h5", "last", epochs[-1]), ("w-best.h5", "best", epochs[done["best_epoch"] - 1])):
+                record, _, _ = evaluated(ranks, scratch, store, at(weights), PLACES[ranks][0])
+                for name in sorted(names):
+                    near([epoch[name], done[event][name]], [record[name]] * 2, f"{mode}, {event}: {name}")
+        expect_success(ranks, [*train, "--epochs", "6"])
+        check(not any(name in line for line in events_of(at("t.jsonl")) for name in names), "finds areas unasked")
+        # A training in two parts keeps those of its best epoch.
+        parts = [*train, "--checkpoint", at("c"), "--resume", "auto", "--roc-auc"]
+        expect_success(ranks, [*parts, "--epochs", "4"])
+        expect_success(ranks, [*parts, "--epochs", "6"])
+        found = events_of(at("t.jsonl"))[-1]
+        expect_success(ranks, [*train, "--epochs", "6", "--roc-auc"])
+        whole = events_of(at("t.jsonl"))[-1]
+        near([found["best"][name] for name in sorted(names)], [whole["best"][name] for name in sorted(names)], "areas in two parts")
 
 
 def class_weights(ranks):
@@ -240,7 +279,8 @@ def mistakes(ranks):
                 (no_valid + ["--patience", "2"], r"--patience goes by the accuracy of validation vertices"),
                 (few + ["--save-best", path, "--save-weights", path], r"both write"),
                 (few + ["--class-weights", "even"], r"'even' is none of none, balanced"),
-                (few + ["--patience", "-1"], r"at least 0")):
+                (few + ["--patience", "-1"], r"at least 0"),
+                (few + ["--eval-every", "0", "--roc-auc"], r"--roc-auc is what evaluations find, and --eval-every 0 has none")):
             expect_mistake(ranks, arguments, pattern)
             check(os.listdir(scratch) == [], f"left {os.listdir(scratch)}")
         expect_success(ranks, no_valid + ["--save-weights", path])
@@ -248,5 +288,5 @@ def mistakes(ranks):
 
 
 if __name__ == "__main__":
-    raise SystemExit(attempt_all([(ranks, (part,)) for ranks in (4, 2, 1) for part in (one_class, several_classes, class_weights, best_epoch)] +
+    raise SystemExit(attempt_all([(ranks, (part,)) for ranks in (4, 2, 1) for part in (one_class, several_classes, trained_areas, class_weights, best_epoch)] +
                                  [(1, (mistakes,)), (2, (mistakes,))]))

@@ -159,9 +159,32 @@ def two_at_once(_):
         check(not os.path.exists(weights) and events[-1]["event"] == "epoch", "goes on", text)
 
 
+def twice(ranks):
+    """A second Ctrl-C at the terminal, within an epoch of seconds, ends the job then and there: no epoch more, and no weights."""
+    with tempfile.TemporaryDirectory() as scratch:
+        weights, metrics = os.path.join(scratch, "w.h5"), os.path.join(scratch, "m.jsonl")
+        command = ["train", "--dataset", "sbm:vertices=8000,edges=80000,features=64,classes=4", "--hidden", "512", "--layers", "8",
+                   "--epochs", "1000", "--save-weights", weights, "--metrics", metrics]
+        job = Terminal(([] if ranks == 1 else MPIRUN + [str(ranks)]) + [PROGRAM] + command, **PATIENT)
+        job.read(lambda: os.path.exists(metrics) and len(events_of_safe(metrics)) > 1)
+        job.press_ctrl_c()
+        if ranks == 1:
+            job.read(lambda: b"once more ends it at once" in job.printed)
+        else:  # mpirun, which has the terminal, is asked twice itself before it ends at once
+            job.read(lambda: b"^C" in job.printed)
+            job.press_ctrl_c()
+            job.read(lambda: b"hit ctrl-c again" in job.printed)
+        job.press_ctrl_c()
+        text = job.wait()
+        events = events_of_safe(metrics)
+        check(job.status != 0 and (ranks > 1 or job.status == -signal.SIGINT), f"status {job.status}", text)
+        check(events[-1]["event"] == "epoch" and not os.path.exists(weights), f"goes on to {events[-1]}", text)
+        check("stopped by" not in text, "ends its epoch", text)
+
+
 def widths(_):
     """No line is wider than the terminal; the loss is always there, the scores of the last evaluation as far as they fit."""
-    command = [PROGRAM, "train", *DATA, "--epochs", "30", "--eval-every", "10"]
+    command = [PROGRAM, "train", *DATA, "--epochs", "30", "--eval-every", "10", "--roc-auc"]
     for columns in (40, 80, 160):
         job = Terminal(command, columns)
         text = job.wait()
@@ -173,6 +196,9 @@ def widths(_):
             line = next((line for line in drawn if re.match(rf"epoch +{evaluated}/30", line)), None)
             check(line is not None and re.search(r"valid [01]\.", line), f"{columns} columns: epoch {evaluated} is {line}", text)
         last = [line for line in screen_of(text) if line.startswith("epoch ")][-1]
+        # The table of scores is within the narrowest one.
+        table = re.findall(r"^(?:accuracy .*|last epoch.*|best \(.*|  macro-F1.*|  ROC-AUC.*)$", "\n".join(screen_of(text)), re.M)
+        check(len(table) == 7 and max(map(len, table)) < 40, f"{columns} columns: {table}", text)
         check(("[####" in last) == (columns >= 80) and ("  test " in last) == (columns >= 80), f"{columns} columns: {last}", text)
 
 
@@ -200,5 +226,5 @@ def decisions(ranks):
 
 
 if __name__ == "__main__":
-    raise SystemExit(attempt_all([(ranks, (part,)) for part in (ctrl_c, ctrl_c_with_checkpoints) for ranks in (1, 4)] + [(1, (two_at_once,)), (1, (widths,))] +
+    raise SystemExit(attempt_all([(ranks, (part,)) for part in (ctrl_c, ctrl_c_with_checkpoints) for ranks in (1, 4)] + [(1, (two_at_once,)), (1, (twice,)), (4, (twice,)), (1, (widths,))] +
                                  [(ranks, (part,)) for part in (plain_lines, decisions) for ranks in (1, 4)]))

@@ -69,9 +69,16 @@ def metrics(_):
         run(1, ["train", "--graph", store, "--epochs", "3", "--eval-every", "1", "--hidden", "8", "--checkpoint", at("c"), "--resume", "auto"])
         run(1, ["train", "--graph", store, "--epochs", "50", "--eval-every", "1", "--lr", "1e-6", "--patience", "1"])
         run(2, train + ["--schedule", "rows", "--prune", "on"])
-        run(2, train + ["--mode", "minibatch", "--batch", "50"])
+        run(2, train + ["--mode", "minibatch", "--batch", "50", "--roc-auc"])
         run(2, ["evaluate", "--graph", store, "--weights", weights])
         run(2, ["bench", "collectives", "--grid", "1x2x1x1", "--sizes", "4", "--repeat", "2"])
+        with open(at("text.txt"), "w", encoding="utf-8") as file:
+            file.write("to be or not to be " * 40)
+        expect_success(1, ["tokenize", "--input", at("text.txt"), "-o", at("t.h5")])
+        model = ["train-lm", "--tokens", at("t.h5"), "--layers", "1", "--hidden", "8", "--heads", "2", "--sequence", "8", "--eval-every", "1"]
+        run(2, model + ["--steps", "2", "--save-weights", at("lm.h5")])
+        run(1, model + ["--steps", "50", "--lr", "1e-12", "--patience", "1"])
+        run(2, ["evaluate-lm", "--tokens", at("t.h5"), "--weights", at("lm.h5")])
         stopped = at("s.jsonl")
         job = start(1, ["train", "--graph", store, "--epochs", "100000000", "--metrics", stopped])
         wait_for_epoch(job, stopped, 3)
@@ -79,12 +86,15 @@ def metrics(_):
         check(finished(job).returncode == 130, "is not stopped by SIGINT")
         with open(stopped, encoding="utf-8") as file:
             lines.extend(json.loads(line) for line in file)
-    written = {}
+    written, command = {}, None
     for line in lines:
         kind = line["event"] if line["event"] != "bench" else f"bench {line['bench']}"
+        command = line["command"] if kind == "run" else command
+        if kind == "done" and command == "train-lm":
+            kind = "done of train-lm"
         written.setdefault(kind, set()).update(line)
     check("resumed" in written["run"] and "kept" in written["run"], "no such runs")
-    for kind in ("run", "epoch", "done", "stopped", "evaluate", "bench collectives"):
+    for kind in ("run", "epoch", "done", "stopped", "evaluate", "step", "eval", "done of train-lm", "evaluate-lm", "bench collectives"):
         require_same(written[kind] | {"event"}, page[kind] + ["event"], kind)
     check(set(written) <= set(page), f"events {sorted(written)}, pages {sorted(page)}")
     # Nested scores have the names of an epoch.
@@ -211,13 +221,41 @@ def store(_):
         require_same(named, page["Attributes of \"/\""], "attributes")
 
 
+def tokens(_):
+    page = rows_of("tokens.md")
+    with tempfile.TemporaryDirectory() as scratch:
+        def at(name):
+            return os.path.join(scratch, name)
+        with open(at("text.txt"), "w", encoding="utf-8") as file:
+            file.write("abba, \u00e9")
+        expect_success(2, ["tokenize", "--input", at("text.txt"), "-o", at("t.h5"), "--train-fraction", "0.5"])
+        require_same(arrays(at("t.h5")), page["Arrays"], "arrays")
+        require_same(attributes(at("t.h5")), page["Attributes of \"/\""], "attributes")
+        with hdf5.File(LIBRARY[0], at("t.h5")) as file:
+            facts = json.loads(file.text("facts"))
+            train, ends = (list(file.read(name).values) for name in ("/tokens/train", "/vocabulary/ends"))
+            texts = bytes(value % 256 for value in file.read("/vocabulary/bytes").values)
+        require_same(facts, page["Facts"], "facts")
+        check(train == [2, 3, 3] and ends == [1, 2, 3, 4, 6] and texts.decode() == " ,ab\u00e9", f"{train}, {ends}, {texts}")
+
+        def mixed(bits):
+            bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9 % 2**64
+            bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb % 2**64
+            return bits ^ (bits >> 31)
+
+        def checksum(numbers):  # as the page says it
+            return sum(mixed((number + 0x9e3779b97f4a7c15 * (i + 1)) % 2**64) for i, number in enumerate(numbers)) % 2**64
+        check(facts["train"] == {"tokens": 3, "bytes": 3, "sum": f"{checksum(train):016x}"}, f"facts {facts['train']}")
+        check(facts["vocabulary_sum"] == f"{(checksum(texts) + checksum(ends)) % 2**64:016x}", "checksum of the vocabulary")
+
+
 def main():
     path = hdf5.library_of(PROGRAM)
     if path is None:
         print("skipped: HDF5 is not a library of the program's own")
         return 77
     LIBRARY.append(hdf5.Library(path))
-    jobs = [(1, (metrics,)), (1, (trace,)), (2, (trace,)), (1, (weights,)), (1, (predictions,)), (1, (store,))]
+    jobs = [(1, (metrics,)), (1, (trace,)), (2, (trace,)), (1, (weights,)), (1, (predictions,)), (1, (store,)), (1, (tokens,))]
     # The library is called from one thread.
     return max(attempt_all([job]) for job in jobs)
 

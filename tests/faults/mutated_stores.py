@@ -26,7 +26,7 @@ from jobs import Program
 from mutated_inputs import Verdict
 
 READER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plain_store.py")
-SEEDS = {"double": ("npy", []), "directed": ("npy_sparse", ["--directed"]), "natural": ("ogb", ["--permute", "none"]),
+SEEDS = {"clusters": ("npy", ["--clusters", "3"]), "double": ("npy", []), "directed": ("npy_sparse", ["--directed"]), "natural": ("ogb", ["--permute", "none"]),
          "single": ("ogb_weighted", ["--permute", "single", "--normalize", "row", "--random-split", "0.5,0.2,0.3"]),
          "loops": ("integer.mtx", ["--normalize", "none", "--random-labels", "3", "--random-features", "4", "--random-split",
                                    "0.5,0.2,0.3"]),
@@ -71,8 +71,9 @@ def try_mutation(program, library, stores, seed, number, scratch):
     label = f"{name}: {what}"
     ranks = 2 if number % 4 == 3 else 1
     statuses = []
+    batches = ["--mode", "minibatch", "--sampler", "clusters", "--batch", "7"] if name == "clusters" else []
     for command in (["info", store, "--verify"], ["info", store], ["train", "--graph", store, "--epochs", "1", "--layers", "2",
-                                                                  "--hidden", "4"],
+                                                                  "--hidden", "4", *batches],
                     ["export", store, "-o", os.path.join(folder, "back"), "--format", "npy"]):
         status, text = program.run(1 if "info" in command and ranks == 1 else ranks, *command)
         fault = program.fault(status, text)

@@ -191,8 +191,12 @@ class Store:
             bits = self.column(f"/split/{order}", "B", n) if facts["has_split"] else [0] * n
             require(max(bits) <= 7, "split")
             require([sum(bit >> i & 1 for bit in bits) for i in range(3)] == facts["split_sizes"], "sizes of the split")
-            by_vertex.append(sorted(zip(self.ids[order], rows, bits)))
-        require(len(set(map(repr, by_vertex))) == 1, "labels or split differ between the orders")
+            clusters = [0] * n
+            if facts.get("num_clusters", 0) > 0:
+                clusters = self.column(f"/vertices/{order}/clusters", "i", n)
+                require(all(0 <= cluster < facts["num_clusters"] for cluster in clusters), "clusters")
+            by_vertex.append(sorted(zip(self.ids[order], rows, bits, clusters)))
+        require(len(set(map(repr, by_vertex))) == 1, "labels, split or clusters differ between the orders")
 
     def check(self):
         self.check_sums()

@@ -14,6 +14,10 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
                                                           {"hidden", ValueKind::integer},
                                                           {"lr", ValueKind::number},
                                                           {"bias", ValueKind::flag},
+                                                          {"batch", ValueKind::integer_or_word},
+                                                          {"sampler", ValueKind::text},
+                                                          {"batch-edges", ValueKind::text},
+                                                          {"roc-auc", ValueKind::flag},
                                                           {"random-split", ValueKind::list}}},
                                                         {"bench collectives", {{"sizes", ValueKind::text}}}};
   return orthant::fuzz::accept_or_refuse([&] {

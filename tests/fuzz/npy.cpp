@@ -14,7 +14,7 @@ namespace {
 
 using namespace orthant;
 
-class MemoryBytes final : public graph::ByteSource {
+class MemoryBytes final : public runtime::ByteSource {
  public:
   explicit MemoryBytes(std::span<std::uint8_t const> bytes) : bytes_(bytes) {}
   std::string const& name() const override { return name_; }

@@ -90,7 +90,7 @@ void write_array(Hdf5File& file, std::string const& name, Array const& array) {
   });
 }
 
-/// The small store that edits start from: a directed, weighted ring with features, labels and a split in two
+/// The small store that edits start from: a directed graph with features, labels, a split and clusters in two
 /// orders.
 struct SmallStore {
   std::string facts;
@@ -103,6 +103,7 @@ SmallStore make_small_store() {
   auto const source = graph::open_dataset(comm, "rmat:vertices=40,edges=160,features=3,classes=4,directed=1");
   auto const path = std::filesystem::temp_directory_path() / fmt::format("orthant-fuzz-{}.h5", ::getpid());
   options.replaces_output = true;
+  options.num_clusters = 5;
   graph::partition(comm, *source, path, options);
   auto const file = Hdf5File::open(path);
   SmallStore store{file.read_text("/", "facts"), read_arrays(file)};
@@ -249,6 +250,11 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
           if (label < -1 || label >= found.num_classes) __builtin_trap();
       });
       fuzz::accept_or_refuse([&] { static_cast<void>(store.read_mask(graph::Split::train, order, rows)); });
+      fuzz::accept_or_refuse([&] {
+        if (found.num_clusters == 0) return;
+        for (auto const cluster : store.read_clusters(order, rows))
+          if (cluster < 0 || cluster >= found.num_clusters) __builtin_trap();
+      });
     }
   });
 }

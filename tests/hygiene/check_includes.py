@@ -14,17 +14,18 @@ MAY_INCLUDE = {
     "graph": {"graph", "runtime"},
     "pmm": {"pmm", "runtime"},
     "sampling": {"sampling", "graph", "runtime"},
-    "models": {"models", "sampling", "pmm", "graph", "runtime"},
-    "cli": {"cli", "models", "sampling", "pmm", "graph", "runtime"},
+    "tokens": {"tokens", "runtime"},
+    "models": {"models", "tokens", "sampling", "pmm", "graph", "runtime"},
+    "cli": {"cli", "models", "tokens", "sampling", "pmm", "graph", "runtime"},
 }
 # Sub-folders, lowest first: a file includes only its own and those before it. "." is the folder itself, the lowest
 # where it is not named.
 SUB_FOLDERS = {
     "runtime": ". device numbers observe comm backends arrays files report machine job",
     "graph": ". text arrays write generate read store partition export",
-    "pmm": "grid cost kernels vendor gemm spmm matrix product aggregate rows",
-    "models": "core training checkpoint plan gnn files batches pruning",
-    "cli": "machine options training commands bench .",
+    "pmm": "grid cost kernels vendor gemm spmm matrix product aggregate rows token_rows attention",
+    "models": "core training checkpoint plan gnn files batches pruning lm lm_training",
+    "cli": "machine options training lm commands bench .",
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(["<])([^">]+)[">]', re.MULTILINE)
 

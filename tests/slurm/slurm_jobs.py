@@ -85,7 +85,8 @@ REQUEUED = TRAIN + ["--grid", "1x2x1x2", "--epochs", "3000", "--eval-every", "50
 
 
 def last_event(metrics):
-    lines = pathlib.Path(metrics).read_text().splitlines() if pathlib.Path(metrics).exists() else []
+    """Of the whole lines: the one behind them may still be being written."""
+    lines = pathlib.Path(metrics).read_text().split("\n")[:-1] if pathlib.Path(metrics).exists() else []
     return json.loads(lines[-1]) if lines else {}
 
 

@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Language models from a text to an evaluation: language_models.py PROGRAM PART"""
+
+import json
+import math
+import os
+import re
+import sys
+import tempfile
+
+from program import Failure, expect_mistake, expect_success
+
+WORDS = "the of and a to in is you that it he was for on are as with his they I at be this have from or".split()
+GRIDS = {1: ["1x1x1x1"], 2: ["2x1x1x1", "1x1x1x2", "1x1x2x1", "1x2x1x1"], 4: ["1x2x2x1", "2x1x1x2"]}
+SMALL = ["--layers", "2", "--hidden", "16", "--heads", "4", "--sequence", "16", "--global-batch", "6", "--compute-dtype", "fp64", "--seed", "7",
+         "--warmup-steps", "4", "--min-lr", "1e-4", "--betas", "0.9,0.99"]
+
+
+def small(*arguments):
+    """SMALL without the options that are among the arguments, and these."""
+    pairs = zip(SMALL[::2], SMALL[1::2])
+    return [word for name, value in pairs if name not in arguments for word in (name, value)] + list(arguments)
+
+
+def check(condition, what):
+    if not condition:
+        raise Failure(what)
+
+
+def text(length=3000):
+    """Words by a linear congruential generator: the same everywhere."""
+    state, words = 1, []
+    while sum(map(len, words)) + len(words) <= length:
+        state = (1103515245 * state + 12345) % 2**31
+        words.append(WORDS[(state >> 16) % len(WORDS)])
+    return " ".join(words)[:length]
+
+
+class Place:
+    """A folder with a text and its tokens."""
+
+    def __init__(self, tokenizer="char", content=None):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.tokens = self.file("t.h5")
+        with open(self.file("text.txt"), "wb") as file:
+            file.write(content if content is not None else text().encode())
+        self.tokenize(tokenizer)
+
+    def tokenize(self, tokenizer="char", *arguments):
+        return expect_success(1, ["tokenize", "--input", self.file("text.txt"), "--tokenizer", tokenizer, "-o", self.tokens, "--force", *arguments])
+
+    def file(self, name):
+        return os.path.join(self.scratch.name, name)
+
+    def train(self, ranks, *arguments, steps=20):
+        """The lines of the metrics by event."""
+        path = self.file("metrics.jsonl")
+        if "--resume" not in arguments and os.path.exists(path):
+            os.remove(path)
+        done = expect_success(ranks, ["train-lm", "--tokens", self.tokens, "--steps", str(steps), "--metrics", path, *small(*arguments)])
+        lines = {}
+        with open(path, encoding="utf-8") as file:
+            for line in map(json.loads, file):
+                lines.setdefault(line["event"], []).append(line)
+        lines["output"] = done.stdout
+        return lines
+
+
+def losses_of(lines):
+    return {line["step"]: line["loss"] for line in lines["step"]}
+
+
+def require_equal(found, expected, what):
+    check(sorted(found) == sorted(expected), f"{what}: steps {sorted(found)}")
+    for step, loss in expected.items():
+        check(abs(found[step] - loss) <= 1e-10, f"{what}, step {step}: {found[step]}, not {loss}")
+
+
+def on_grids(_):
+    """The first 20 losses and the evaluations are those of one rank, on every grid, for GPT and Llama, with dropout and accumulation."""
+    place = Place()
+    for model in ([], ["--arch", "llama", "--kv-heads", "2", "--dropout", "0.1"], ["--accumulate", "2", "--global-batch", "8"]):
+        model = [*model, "--eval-every", "10"]
+        whole = place.train(1, *model, "--grid", "1x1x1x1")
+        check(len(whole["step"]) == 20 and [line["step"] for line in whole["eval"]] == [10, 20], "steps or evaluations are missing")
+        check(whole["step"][-1]["loss"] < whole["step"][0]["loss"] - 0.1, "it does not learn")
+        for ranks, grids in GRIDS.items():
+            for grid in grids:
+                found = place.train(ranks, *model, "--grid", grid)
+                require_equal(losses_of(found), losses_of(whole), f"{model} on {grid}")
+                for one, other in zip(found["eval"], whole["eval"]):
+                    check(abs(one["val_loss"] - other["val_loss"]) <= 1e-10, f"validation loss on {grid}")
+                    check(one["val_acc"] == other["val_acc"], f"accuracy on {grid}")
+                for one, other in zip(found["step"], whole["step"]):
+                    check(abs(one["grad_norm"] - other["grad_norm"]) <= 1e-9 * other["grad_norm"], f"norm on {grid}")
+                    check(one["lr"] == other["lr"], "learning rate")
+    # The schedule, by hand: 4 steps of warm-up to 1e-3, then a cosine to 1e-4 at step 20.
+    expected = [1e-3 * t / 4 if t < 4 else 1e-4 + 0.9e-3 * (1 + math.cos(math.pi * (t - 4) / 16)) / 2 for t in range(1, 21)]
+    for line, rate in zip(whole["step"], expected):
+        check(abs(line["lr"] - rate) < 1e-15, f"learning rate {line['lr']} in step {line['step']}")
+
+
+def goes_on(_):
+    """A training that was cut in two, on two grids, has the losses of one that was not; and so with a plateau."""
+    place = Place()
+    for model in (["--dropout", "0.1"], ["--lr-schedule", "plateau", "--lr-patience", "0", "--lr-factor", "0.5", "--lr", "0.05", "--weight-decay", "0"]):
+        model = [*model, "--eval-every", "2"]
+        whole = place.train(1, *model)
+        folder = place.file("checkpoints" + model[0])
+        writing = [*model, "--checkpoint", folder, "--checkpoint-every", "7"]
+        place.train(2, *writing, "--grid", "1x2x1x1")
+        for name in os.listdir(folder):  # as if it had stopped behind step 14
+            if name in ("checkpoint-000003.h5", "latest"):
+                os.remove(os.path.join(folder, name))
+        found = place.train(4, *writing, "--grid", "2x1x1x2", "--resume", "auto")
+        check([run.get("resumed", {}).get("epoch") for run in found["run"]] == [None, 15], "does not go on at step 15")
+        require_equal(losses_of(found), losses_of(whole), f"{model} after a resume")
+        check([line["step"] for line in found["step"]] == list(range(1, 21)), "steps are there twice")
+        check(abs(found["done"][-1]["best_val_loss"] - whole["done"][-1]["best_val_loss"]) <= 1e-10, "the best validation loss")
+        if model[0] == "--lr-schedule":
+            rates = {line["lr"] for line in found["step"][5:]}
+            check(len(rates) > 1 and {line["lr"] for line in whole["step"][5:]} == rates, f"rates {rates}")
+    expect_mistake(1, ["train-lm", "--tokens", place.tokens, "--steps", "20", "--checkpoint", folder, "--resume", "auto",
+                       *small("--hidden", "32", "--eval-every", "2")], r"hidden")
+
+
+def files(_):
+    """Tokens, weights and evaluations say the same of one another."""
+    place = Place()
+    done = expect_success(2, ["info", place.tokens, "--verify"])
+    check("2700 tokens of 2700 bytes" in done.stdout and "checksums   all right" in done.stdout, done.stdout)
+    weights = place.file("w.h5")
+    trained = place.train(1, "--save-weights", weights, "--eval-every", "5")
+    check(os.path.exists(place.file("w-best.h5")), "no weights of the best step")
+    for arguments in (["--grid", "1x1x1x2"], ["--grid", "2x1x1x1", "--global-batch", "5"]):
+        metrics = place.file("e.jsonl")
+        done = expect_success(2, ["evaluate-lm", "--tokens", place.tokens, "--weights", weights, "--compute-dtype", "fp64", "--metrics", metrics, *arguments])
+        with open(metrics, encoding="utf-8") as file:
+            line = [json.loads(each) for each in file][-1]
+        os.remove(metrics)
+        loss = trained["eval"][-1]["val_loss"]
+        check(abs(line["val_loss"] - loss) <= 1e-10, f"{line['val_loss']}, not {loss}")
+        check(line["num_tokens"] == 299, f"{line['num_tokens']} predicted")
+        check(abs(line["perplexity"] - math.exp(loss)) < 1e-9 and abs(line["bits_per_byte"] - loss / math.log(2)) < 1e-9, "perplexity or bits")
+        check(re.search(r"perplexity +\d", done.stdout), "says no perplexity")
+    shown = expect_success(1, ["info", weights]).stdout
+    check("2 layers x 16" in shown and "wte.weight" in shown, shown)
+    again = place.train(1, "--init-from", weights, "--lr", "1e-5", "--min-lr", "0", steps=5)
+    # The same sequences as those of the first step, with what 20 steps have learned.
+    first, learned = trained["step"][0]["loss"], trained["step"][0]["loss"] - trained["step"][-1]["loss"]
+    check(abs(first - again["step"][0]["loss"] - learned) < 0.25 * learned, f"does not begin with the weights: {again['step'][0]['loss']}")
+    expect_mistake(1, ["train-lm", "--tokens", place.tokens, *small("--layers", "3", "--init-from", weights)], r"layers")
+    # The same text by bytes: another vocabulary.
+    place.tokenize("byte")
+    expect_mistake(1, ["evaluate-lm", "--tokens", place.tokens, "--weights", weights], r"tokens up to 255, beyond the model's vocabulary")
+    found = place.train(1, "--preset", "llama-cpu", steps=6)
+    configuration, sources = found["run"][0]["configuration"], found["run"][0]["sources"]
+    check(configuration["arch"] == "llama" and sources["arch"] == "preset", "the preset is not in the record")
+    check(configuration["layers"] == 2 and sources["layers"] == "flag", "a flag does not override the preset")
+    check(configuration["bias"] is False and configuration["kv-heads"] == 2, "what the preset implies")
+
+
+def overwrite(path, found, offset, byte):
+    with open(path, "r+b") as file:
+        content = file.read()
+        place = content.index(found) + offset
+        file.seek(place)
+        file.write(bytes([byte]))
+
+
+def mistakes(_):
+    place = Place()
+    train = ["train-lm", "--tokens", place.tokens]
+    for ranks, arguments, pattern in (
+            (1, ["train-lm"], r"give --tokens"),
+            (1, ["train-lm", "--tokens", place.file("text.txt")], r"text\.txt"),
+            (1, ["train-lm", "--tokens", place.file("nowhere.h5")], r"nowhere\.h5"),
+            (3, train + small("--grid", "1x3x1x1"), r"heads"),
+            (1, train + small("--heads", "3"), r"width of 16 is not divisible by 3 heads"),
+            (1, train + small("--kv-heads", "3"), r"key-value heads"),
+            (1, train + small("--positions", "8"), r"--sequence 16 is longer than the 8 positions of the model"),
+            (3, train + small("--grid", "3x1x1x1", "--global-batch", "2"), r"2 sequences per pass are fewer than the 3 ranks along data and z"),
+            (2, train + small("--grid", "1x1x1x2", "--accumulate", "6"), r"1 sequences per pass are fewer than the 2 ranks"),
+            (1, train + small("--accumulate", "4"), r"--accumulate 4 does not divide the 6 sequences"),
+            (1, train + small("--sequence", "5000"), r"--sequence 5000 needs 5001 training tokens"),
+            (1, train + small("--steps", "4"), r"--warmup-steps 4 of a training of 4 steps"),
+            (1, train + small("--min-lr", "1"), r"--min-lr 1 is more than --lr"),
+            (1, train + small("--lr-schedule", "constant"), r"--min-lr .*another --lr-schedule than constant"),
+            (1, train + small("--lr-schedule", "step"), r"needs --lr-step"),
+            (1, train + small("--lr-schedule", "plateau", "--eval-every", "0"), r"plateau goes by evaluations"),
+            (1, train + small("--lr-step", "2"), r"--lr-step is for --lr-schedule step"),
+            (1, train + small("--betas", "0.9,0.9", "--optimizer", "sgd"), r"--betas are of Adam"),
+            (1, train + small("--betas", "0.9"), r"--betas takes two numbers"),
+            (1, train + small("--preset", "gpt3"), r"'gpt3' is none of none, nanogpt-cpu"),
+            (1, train + small("--activation-checkpointing", "some"), r"some"),
+            (1, train + small("--eval-every", "0", "--save-best", place.file("b.h5")), r"--save-best goes by evaluations"),
+            (1, ["evaluate-lm", "--tokens", place.tokens], r"give --weights"),
+            (1, ["evaluate-lm", "--tokens", place.tokens, "--weights", place.tokens], r"records no language model"),
+            (1, ["tokenize"], r"name the text with --input"),
+            (1, ["tokenize", "--input", place.file("text.txt")], r"name the file to write"),
+            (1, ["tokenize", "--input", place.file("text.txt"), "-o", place.tokens], r"t\.h5"),
+            (1, ["tokenize", "--input", place.file("text.txt"), "-o", place.file("x.h5"), "--tokenizer", "bpe"], r"'bpe' is none of char, byte")):
+        expect_mistake(ranks, arguments, pattern)
+    place.tokenize("char", "--train-fraction", "1")
+    expect_mistake(1, train + SMALL, r"has no validation part")
+    # Files that are damaged, on several ranks: a number that is no token, a wrong one, and half a file.
+    damaged = Place("byte", b"ORTHANT" * 200)
+    train = ["train-lm", "--tokens", damaged.tokens]
+    overwrite(damaged.tokens, b"O\0R\0T\0", 3, 7)
+    expect_mistake(3, train + small("--grid", "1x1x1x3"), r"is damaged: /tokens/train holds token \d+, and its vocabulary has 256")
+    damaged.tokenize("byte")
+    overwrite(damaged.tokens, b"O\0R\0T\0", 2, ord("S"))
+    expect_mistake(3, train + small("--grid", "3x1x1x1"), r"is damaged: the checksum of /tokens/train is wrong")
+    with open(damaged.tokens, "r+b") as file:
+        file.truncate(2000)
+    expect_mistake(2, train + SMALL, r"t\.h5")
+
+
+def main():
+    parts = {part.__name__: part for part in (on_grids, goes_on, files, mistakes)}
+    try:
+        parts[sys.argv[2]](None)
+    except Failure as failure:
+        print(f"FAIL {sys.argv[2]}: {failure}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
