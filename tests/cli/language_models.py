@@ -151,9 +151,27 @@ def files(_):
     first, learned = trained["step"][0]["loss"], trained["step"][0]["loss"] - trained["step"][-1]["loss"]
     check(abs(first - again["step"][0]["loss"] - learned) < 0.25 * learned, f"does not begin with the weights: {again['step'][0]['loss']}")
     expect_mistake(1, ["train-lm", "--tokens", place.tokens, *small("--layers", "3", "--init-from", weights)], r"layers")
+    # Positions beyond the trained sequences are not evaluated unless asked for.
+    longer = place.file("longer.h5")
+    trained = place.train(1, "--positions", "40", "--save-weights", longer, "--clip-norm", "0", steps=5)
+    check("sequences of 16 tokens" in expect_success(1, ["info", longer]).stdout, "info does not say the length of sequences")
+    for arguments, is_same in (([], True), (["--sequence", "16"], True), (["--sequence", "40"], False)):
+        metrics = place.file("e.jsonl")
+        expect_success(1, ["evaluate-lm", "--tokens", place.tokens, "--weights", longer, "--compute-dtype", "fp64", "--metrics", metrics, *arguments])
+        with open(metrics, encoding="utf-8") as file:
+            loss = [json.loads(each) for each in file][-1]["val_loss"]
+        os.remove(metrics)
+        check((abs(loss - trained["eval"][-1]["val_loss"]) <= 1e-10) == is_same, f"{arguments}: {loss}")
+    with open(place.file("text.txt"), "w", encoding="ascii") as file:
+        file.write(text().upper())
+    place.tokenize()
+    for command in (["evaluate-lm", "--weights", weights], ["train-lm", *small("--init-from", weights)]):
+        expect_mistake(1, [*command, "--tokens", place.tokens], r"was trained on another vocabulary than that of")
+    with open(place.file("text.txt"), "w", encoding="ascii") as file:
+        file.write(text())
     # The same text by bytes: another vocabulary.
     place.tokenize("byte")
-    expect_mistake(1, ["evaluate-lm", "--tokens", place.tokens, "--weights", weights], r"tokens up to 255, beyond the model's vocabulary")
+    expect_mistake(1, ["evaluate-lm", "--tokens", place.tokens, "--weights", weights], r"was trained on another vocabulary")
     found = place.train(1, "--preset", "llama-cpu", steps=6)
     configuration, sources = found["run"][0]["configuration"], found["run"][0]["sources"]
     check(configuration["arch"] == "llama" and sources["arch"] == "preset", "the preset is not in the record")

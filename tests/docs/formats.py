@@ -83,7 +83,8 @@ def metrics(_):
         job = start(1, ["train", "--graph", store, "--epochs", "100000000", "--metrics", stopped])
         wait_for_epoch(job, stopped, 3)
         job.send_signal(signal.SIGINT)
-        check(finished(job).returncode == 130, "is not stopped by SIGINT")
+        done = finished(job)
+        check(done.returncode == 130, f"is not stopped by SIGINT: status {done.returncode}\n{done.stdout}{done.stderr}")
         with open(stopped, encoding="utf-8") as file:
             lines.extend(json.loads(line) for line in file)
     written, command = {}, None
@@ -172,6 +173,21 @@ def weights(_):
                  for path in checkpoints for name in arrays(path) if not name.startswith("/parameters/")}
         members = set(facts_of_checkpoint(checkpoints[0]))
         require_same(extra | members, documented["Checkpoints"], "checkpoints")
+        lm = [at("gpt2.h5"), at("llama.h5")]
+        with open(at("text.txt"), "w", encoding="utf-8") as file:
+            file.write("to be or not to be " * 40)
+        expect_success(1, ["tokenize", "--input", at("text.txt"), "-o", at("t.h5")])
+        for path, more in zip(lm, (["--arch", "gpt2", "--bias"], ["--arch", "llama"])):
+            expect_success(1, ["train-lm", "--tokens", at("t.h5"), "--layers", "1", "--hidden", "8", "--heads", "2", "--sequence", "8", "--steps", "1",
+                               "--warmup-steps", "0", "--save-weights", path, *more])
+        written = {re.sub(r"/h\.\d+\.", "/h.L.", name) for path in lm for name in arrays(path)}
+        biases = {name for name in written if name.endswith(".bias")}
+        check(len(biases) == 7, f"biases {sorted(biases)}")  # 4 of linear layers, 3 of norms
+        norms = {"/parameters/h.L.ln_2.weight", "/parameters/ln_f.weight"}
+        check(norms <= written, f"norms among {sorted(written)}")
+        require_same(written - biases - norms | {"/parameters/...bias"}, documented["Arrays of language models"], "arrays of language models")
+        for path in lm:
+            require_same(attributes(path), documented["Attributes of \"/\" of language models"], "attributes of language models")
         kinds = {name.split("/")[2] for path in checkpoints for name in arrays(path) if name.startswith("/optimizer/")}
         check(kinds == {"exp_avg", "exp_avg_sq", "momentum_buffer"}, f"arrays of optimizers {kinds}")
 

@@ -5,11 +5,10 @@
 #include "pmm/kernels/row_kernels_host.hpp"
 
 #include "runtime/numbers/random.hpp"
-#include "support/reference.hpp"
+#include "support/kernel_numbers.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <gtest/gtest.h>
 #include <limits>
 #include <vector>
@@ -20,19 +19,6 @@ namespace {
 using namespace orthant::pmm::host_rows;
 
 constexpr std::int64_t num_rows = 7;
-
-template<class T>
-std::vector<T> numbers(std::uint64_t seed, std::int64_t count) {
-  std::vector<T> result;
-  for (std::int64_t i = 0; i < count; ++i)
-    result.push_back(static_cast<T>(5 * small_real(seed, i, 0)));
-  return result;
-}
-
-template<class T>
-bool are_equal_bits(std::vector<T> const& x, std::vector<T> const& y) {
-  return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0;
-}
 
 template<class T>
 class RowKernelsTest : public ::testing::Test {};

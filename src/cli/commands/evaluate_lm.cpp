@@ -34,18 +34,20 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
   if (options.weights.empty())
     runtime::throw_user("give --weights W.h5, which train-lm --save-weights or a checkpoint writes");
-  auto const model = read_model(world, options.weights);
+  auto const [model, trained_sequence] = read_model(world, options.weights);
   auto file = open_tokens(context, options.tokens);
+  require_vocabulary(world, options.weights, options.tokens, file);
   if (file.num_tokens(tokens::Part::valid) < 2)
     runtime::throw_user("'{}' has no validation part to evaluate: tokenize with a smaller --train-fraction",
                         options.tokens);
   auto const num_owners = std::int64_t{grid.size(pmm::Axis::data)} * grid.size(pmm::Axis::z);
   models::SequenceSettings sequences;
-  sequences.sequence = options.sequence > 0 ? options.sequence : model.max_sequence;
+  sequences.sequence = options.sequence > 0 ? options.sequence : trained_sequence;
   constexpr std::int64_t usual_batch = 16;
   sequences.global_batch =
       options.global_batch > 0 ? options.global_batch : std::max(usual_batch, num_owners);
-  models::require_valid(sequences, model, grid.shape());
+  // Refuses what does not fit.
+  static_cast<void>(models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences));
 
   models::Transformer<T> network(grid, model, sequences.num_sequences(), sequences.sequence, 0);
   models::load_weights(grid, options.weights, network.parameters());
@@ -92,7 +94,7 @@ std::unique_ptr<Command> make_evaluate_lm() {
   command->input("--weights", options->weights, "Weights or checkpoint of train-lm");
   command->option("--grid", options->grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
   command->option("--sequence", options->sequence,
-                  "Tokens per window, each predicted from those before it; 0: the positions of the model",
+                  "Tokens per window, each predicted from those before it; 0: as in training",
                   whole_number(0));
   command->option("--global-batch", options->global_batch,
                   "Windows per pass, over all ranks, which changes speed and memory alone; 0: 16 or more",

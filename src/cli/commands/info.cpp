@@ -249,7 +249,7 @@ void describe_tokens(Context& context, InfoOptions const& options) {
 /// Weights or a checkpoint of train-lm.
 void describe_language_model(Context& context, InfoOptions const& options) {
   auto const& world = context.world();
-  auto const model = read_model(world, options.file);
+  auto const [model, sequence] = read_model(world, options.file);
   auto const text = runtime::together(world, [&] {
     if (!world.is_root()) return std::string();
     auto const file = runtime::Hdf5File::open(options.file);
@@ -258,6 +258,7 @@ void describe_language_model(Context& context, InfoOptions const& options) {
     fmt::format_to(out, "model       transformer, {} layers x {}\n", model.num_layers, model.hidden);
     for (auto const& [part, value] : record_of(model))
       fmt::format_to(out, "  {:<15}{}\n", part, value);
+    fmt::format_to(out, "trained on  sequences of {} tokens\n", sequence);
     return described + parameters_text(file);
   });
   print(context, text);

@@ -14,6 +14,12 @@ using Json = nlohmann::ordered_json;
 using models::FeedForward, models::NormKind, models::Positions;
 
 constexpr auto model_name = "transformer";
+constexpr auto sequence_attribute = "sequence";
+constexpr auto vocabulary_attribute = "vocabulary_sum";
+
+std::string vocabulary_sum(tokens::TokenFile const& tokens) {
+  return fmt::format("{:016x}", tokens.facts().sum_of_vocabulary);
+}
 
 /// What makes the model what it is; dropout and recomputation belong to a training.
 Json json_of(models::TransformerSettings const& s) {
@@ -78,7 +84,15 @@ models::Architecture record_of(models::TransformerSettings const& settings) {
   return record;
 }
 
-models::TransformerSettings read_model(runtime::Communicator const& comm, std::string const& path) {
+models::Architecture record_of(models::TransformerSettings const& settings, std::int64_t sequence,
+                               tokens::TokenFile const& tokens) {
+  auto record = record_of(settings);
+  record.emplace_back(sequence_attribute, fmt::format("{}", sequence));
+  record.emplace_back(vocabulary_attribute, vocabulary_sum(tokens));
+  return record;
+}
+
+RecordedModel read_model(runtime::Communicator const& comm, std::string const& path) {
   auto text = runtime::together(comm, [&]() -> std::string {
     if (!comm.is_root()) return {};
     auto const file = runtime::Hdf5File::open(path);
@@ -90,17 +104,34 @@ models::TransformerSettings read_model(runtime::Communicator const& comm, std::s
       auto const recorded = file.read_text("/", part);
       value = value.is_string() ? Json(recorded) : Json::parse(recorded, nullptr, false);
     }
+    json[sequence_attribute] = file.contains_attribute("/", sequence_attribute)
+                                   ? Json::parse(file.read_text("/", sequence_attribute), nullptr, false)
+                                   : json["positions"];
     return json.dump();
   });
   runtime::broadcast_text(comm, text, 0);
   return runtime::together(comm, [&] {
     try {
-      auto const settings = settings_of(Json::parse(text));
-      models::require_valid(settings);
-      return settings;
+      auto const json = Json::parse(text);
+      RecordedModel const model{settings_of(json), json.at(sequence_attribute)};
+      models::require_valid(model.settings);
+      return model;
     } catch (nlohmann::json::exception const&) {
       runtime::throw_user("'{}' is damaged: what it says of its model cannot be read", path);
     }
+  });
+}
+
+void require_vocabulary(runtime::Communicator const& comm, std::string const& weights_path,
+                        std::string const& tokens_path, tokens::TokenFile const& tokens) {
+  runtime::together(comm, [&] {
+    if (!comm.is_root()) return;
+    auto const file = runtime::Hdf5File::open(weights_path);
+    if (file.contains_attribute("/", vocabulary_attribute) &&
+        file.read_text("/", vocabulary_attribute) != vocabulary_sum(tokens))
+      runtime::throw_user("'{}' was trained on another vocabulary than that of '{}', whose tokens mean other "
+                          "characters: give a file of tokens with the vocabulary of its training",
+                          weights_path, tokens_path);
   });
 }
 

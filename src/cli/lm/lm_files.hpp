@@ -16,10 +16,22 @@ namespace orthant::cli {
 /// "tokens    t.h5: ..".
 [[nodiscard]] std::string describe(tokens::TokenFile const& file);
 
-/// What weights files and checkpoints record of a model, and the model that a file records. Throws UserError if it
-/// records none.
+/// What weights files and checkpoints record: of a model, and of how it is trained on `tokens` beside it, the length of
+/// its sequences and the checksum of the vocabulary.
 [[nodiscard]] models::Architecture record_of(models::TransformerSettings const& settings);
-[[nodiscard]] models::TransformerSettings read_model(runtime::Communicator const& comm,
-                                                     std::string const& path);
+[[nodiscard]] models::Architecture record_of(models::TransformerSettings const& settings,
+                                             std::int64_t sequence, tokens::TokenFile const& tokens);
+
+struct RecordedModel {
+  models::TransformerSettings settings;
+  std::int64_t sequence = 0; // tokens, in training; the positions of the model if the file does not say
+};
+/// Collective. Throws UserError if the file records no language model.
+[[nodiscard]] RecordedModel read_model(runtime::Communicator const& comm, std::string const& path);
+
+/// Throws UserError if the weights record another vocabulary than that of the tokens, whose file is at `tokens_path`.
+/// Weights that record none fit. Collective.
+void require_vocabulary(runtime::Communicator const& comm, std::string const& weights_path,
+                        std::string const& tokens_path, tokens::TokenFile const& tokens);
 
 } // namespace orthant::cli

@@ -60,7 +60,8 @@ void add_training(Command& command, TrainLmOptions& o) {
       "Weight decay of matrices, tables of tokens and positions included (biases and scales of norms are "
       "never decayed)",
       in_range(0));
-  command.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm", above(0));
+  command.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm; 0: do not",
+                 in_range(0));
   add_rate_schedule_options(command, o, "");
   command.option("--seed", o.seed, "Seed of all randomness", whole_number(0));
 }

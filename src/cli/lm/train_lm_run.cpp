@@ -25,8 +25,8 @@ models::TrainSettings training_of(TrainLmOptions const& o) {
   models::TrainSettings settings;
   settings.optimizer = optimizer_of(o, o.eval_every);
   settings.weight_decay = o.weight_decay;
-  settings.decays_embeddings = true;
-  settings.clip_norm = o.clip_norm;
+  if (o.clip_norm > 0.0) settings.clip_norm = o.clip_norm;
+  settings.unit = "step";
   settings.num_epochs = o.steps;
   settings.eval_every = o.eval_every;
   settings.best_by = models::BestBy::loss;
@@ -133,10 +133,11 @@ int train(TrainLmOptions const& options, Context& context) {
   auto const settings = training_of(options);
   auto const model = model_of(options, file.vocabulary().size());
   auto const sequences = sequences_of(options);
-  models::require_valid(sequences, model, grid.shape());
-  auto const plan = models::plan_transformer(grid.shape(), grid.coordinates(), model,
-                                             sequences.num_sequences(), sequences.sequence);
-  if (!options.init_from.empty()) models::require_architecture(world, options.init_from, record_of(model));
+  auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
+  if (!options.init_from.empty()) {
+    models::require_architecture(world, options.init_from, record_of(model));
+    require_vocabulary(world, options.init_from, options.tokens, file);
+  }
   if (checkpoints.is_on()) checkpoints.identify(identity_of(context, options, file));
 
   auto estimate = models::estimate_memory<T>(grid, plan, sequences, settings.optimizer);
@@ -173,11 +174,12 @@ int train(TrainLmOptions const& options, Context& context) {
                         measure_gemm_peak<T>(world, peak_size, peak_repeats)};
   StepLines lines(context, options.steps, options.log_every, speed);
   auto const result = run.run(
-      training, [&](runtime::EpochRecord const& step) { lines.write(step); }, record_of(model));
+      training, [&](runtime::EpochRecord const& step) { lines.write(step); },
+      record_of(model, options.sequence, file));
   lines.finish();
 
   auto const save = [&] {
-    auto architecture = record_of(model);
+    auto architecture = record_of(model, options.sequence, file);
     architecture.push_back(gemm_record());
     weight_files.save(grid, training.parameters(), architecture, run.best());
   };

@@ -4,6 +4,7 @@
 // What is trained: one type for the parameters of every model. The optimiser, the norms and sums of gradients
 // know parameters, and no model.
 
+#include "pmm/cost/step_plan.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/matrix/dist_vector.hpp"
 
@@ -12,8 +13,28 @@
 
 namespace orthant::models {
 
-/// What a parameter is for. Only weights are decayed, and embeddings if a training says so.
+/// What a parameter is for. Only weights are decayed.
 enum class ParameterRole : std::uint8_t { weight, bias, norm_scale, embedding };
+
+/// Whether such a parameter is one number per column of its placement; else it is a matrix.
+[[nodiscard]] constexpr bool is_vector(ParameterRole role) {
+  return role == ParameterRole::bias || role == ParameterRole::norm_scale;
+}
+/// This rank's numbers, with padding, of a parameter of which it has `block`.
+[[nodiscard]] inline std::int64_t length_of(ParameterRole role, pmm::Block const& block) {
+  return is_vector(role) ? block.columns.size() : block.num_padded;
+}
+/// Those of them whose squares this rank adds up: without padding, and of the first copy.
+[[nodiscard]] inline std::int64_t normed_length_of(pmm::StepPlan const& step, ParameterRole role,
+                                                   pmm::Placement const& placement) {
+  auto const& layout = placement.layout;
+  auto const copies = is_vector(role)                              ? pmm::group_axes.without(layout.columns)
+                      : layout.storage == pmm::Storage::replicated ? layout.third()
+                                                                   : pmm::AxisSet{};
+  if (rank_within(step.shape(), step.coordinates(), copies) > 0) return 0;
+  auto const block = step.block(placement);
+  return is_vector(role) ? block.columns.size() : block.num_stored;
+}
 
 /// A matrix, or a vector of one number per column (a bias, the scale of a norm), with its gradient of the
 /// same placement. A copy shares the numbers.
@@ -25,9 +46,7 @@ struct Parameter {
   pmm::DistMatrix<T> matrix, matrix_gradient;
   pmm::DistVector<T> vector, vector_gradient;
 
-  [[nodiscard]] bool is_vector() const {
-    return role == ParameterRole::bias || role == ParameterRole::norm_scale;
-  }
+  [[nodiscard]] bool is_vector() const { return models::is_vector(role); }
   /// This rank's numbers.
   [[nodiscard]] runtime::Vector<T> const& value() const {
     return is_vector() ? vector.local() : matrix.storage();

@@ -19,8 +19,7 @@ std::int64_t rounded_up(std::int64_t count) {
 /// This rank's numbers.
 std::int64_t length_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                        PlannedTransformerParameter const& parameter) {
-  auto const block = block_of(shape, coordinates, parameter.placement);
-  return parameter.is_vector() ? block.columns.size() : block.num_padded;
+  return length_of(parameter.role, block_of(shape, coordinates, parameter.placement));
 }
 
 /// By global row and column.

@@ -26,9 +26,7 @@ struct PlannedTransformerParameter {
   double deviation = 0;    // of the normal distribution that it is drawn from
   std::int64_t place = -1; // of this rank's numbers in the array of small gradients; -1: has one of its own
 
-  [[nodiscard]] bool is_vector() const {
-    return role == ParameterRole::bias || role == ParameterRole::norm_scale;
-  }
+  [[nodiscard]] bool is_vector() const { return models::is_vector(role); }
   [[nodiscard]] bool is_small() const { return place >= 0; }
 };
 

@@ -37,12 +37,15 @@ void require_cuts(pmm::GridShape const& shape, TransformerSettings const& s, std
   if (s.num_kv_heads % shape.x != 0)
     runtime::throw_user("{} key-value heads are not divisible by x = {} of the grid {}: heads are cut over x",
                         s.num_kv_heads, shape.x, shape.to_string());
-  if (sequence < 1 || sequence > s.max_sequence)
-    runtime::throw_user("sequences of {} tokens do not fit a model of at least 1 and at most {} positions",
-                        sequence, s.max_sequence);
+  ORTHANT_REQUIRE(sequence >= 1, "sequences of ", sequence, " tokens");
+  if (sequence > s.max_sequence)
+    runtime::throw_user("--sequence {} is longer than the {} positions of the model", sequence,
+                        s.max_sequence);
   if (num_sequences < num_parts)
-    runtime::throw_user("{} sequences per pass are fewer than the {} parts of data x z of the grid {}",
-                        num_sequences, num_parts, shape.to_string());
+    runtime::throw_user(
+        "{} sequences per pass are fewer than the {} ranks along data and z of --grid {}: give a "
+        "larger --global-batch, or fewer ranks along these axes",
+        num_sequences, num_parts, shape.to_string());
 }
 
 } // namespace

@@ -3,20 +3,12 @@
 
 namespace orthant::models {
 
-void require_valid(SequenceSettings const& sequences, TransformerSettings const& model,
-                   pmm::GridShape const& shape) {
-  if (sequences.sequence > model.max_sequence)
-    runtime::throw_user("--sequence {} is longer than the {} positions of the model", sequences.sequence,
-                        model.max_sequence);
+TransformerPlan plan_sequences(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                               TransformerSettings const& model, SequenceSettings const& sequences) {
   if (sequences.global_batch % sequences.num_accumulated != 0)
     runtime::throw_user("--accumulate {} does not divide the {} sequences of --global-batch",
                         sequences.num_accumulated, sequences.global_batch);
-  auto const num_owners = std::int64_t{shape.size(pmm::Axis::data)} * shape.size(pmm::Axis::z);
-  if (sequences.num_sequences() < num_owners)
-    runtime::throw_user(
-        "{} sequences per pass are fewer than the {} ranks along data and z of --grid {}: give a "
-        "larger --global-batch, or fewer ranks along these axes",
-        sequences.num_sequences(), num_owners, shape.to_string());
+  return plan_transformer(shape, coordinates, model, sequences.num_sequences(), sequences.sequence);
 }
 
 template<class T>

@@ -44,10 +44,11 @@ class LanguageModel {
   Trainer<T> trainer_;
 };
 
-/// Throws UserError unless the settings can be trained so: a number of passes that divides the sequences, at least one
-/// sequence per pass for every rank that has sequences of its own, and no sequence longer than the positions.
-void require_valid(SequenceSettings const& sequences, TransformerSettings const& model,
-                   pmm::GridShape const& shape);
+/// The plan of a pass. Throws UserError if the passes do not divide the sequences, if a rank that has sequences of its own
+/// would have none in a pass, if a sequence is longer than the positions, or if heads do not divide over x.
+[[nodiscard]] TransformerPlan plan_sequences(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                                             TransformerSettings const& model,
+                                             SequenceSettings const& sequences);
 
 extern template class LanguageModel<float>;
 extern template class LanguageModel<double>;

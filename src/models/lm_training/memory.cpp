@@ -9,22 +9,11 @@
 namespace orthant::models {
 namespace {
 
-/// The numbers of each parameter whose squares this rank adds up: copies count once.
 std::vector<std::int64_t> normed_lengths_of(pmm::StepPlan const& step,
                                             std::vector<PlannedTransformerParameter> const& parameters) {
-  auto const is_first = [&](pmm::AxisSet replicas) {
-    return rank_within(step.shape(), step.coordinates(), replicas) == 0;
-  };
   std::vector<std::int64_t> lengths;
-  for (auto const& parameter : parameters) {
-    auto const& layout = parameter.placement.layout;
-    auto const block = step.block(parameter.placement);
-    if (parameter.is_vector())
-      lengths.push_back(is_first(pmm::group_axes.without(layout.columns)) ? block.columns.size() : 0);
-    else
-      lengths.push_back(
-          layout.storage != pmm::Storage::replicated || is_first(layout.third()) ? block.num_stored : 0);
-  }
+  for (auto const& parameter : parameters)
+    lengths.push_back(normed_length_of(step, parameter.role, parameter.placement));
   return lengths;
 }
 

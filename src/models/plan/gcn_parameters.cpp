@@ -73,10 +73,8 @@ std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
   pmm::FlatCut const cut(step.shape(), step.coordinates(), length_of_all(parameters));
   std::vector<std::int64_t> lengths;
   for (auto const& parameter : parameters) {
-    auto const block = step.block(parameter.placement);
-    lengths.push_back(parameter.place         ? cut.own_part(*parameter.place, parameter.num_numbers()).size()
-                      : parameter.is_vector() ? block.columns.size()
-                                              : block.num_padded);
+    lengths.push_back(parameter.place ? cut.own_part(*parameter.place, parameter.num_numbers()).size()
+                                      : length_of(parameter.role, step.block(parameter.placement)));
   }
   return lengths;
 }
@@ -84,19 +82,9 @@ std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
 std::vector<std::int64_t> normed_lengths_of(pmm::StepPlan const& step,
                                             std::vector<PlannedParameter> const& parameters) {
   auto lengths = lengths_of(step, parameters);
-  auto const is_first = [&](pmm::AxisSet replicas) {
-    return rank_within(step.shape(), step.coordinates(), replicas) == 0;
-  };
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     auto const& [role, placement, place] = parameters[p];
-    auto const& layout = placement.layout;
-    if (place) continue;
-    if (parameters[p].is_vector()) {
-      if (!is_first(pmm::group_axes.without(layout.columns))) lengths[p] = 0;
-    } else {
-      auto const is_counted = layout.storage != pmm::Storage::replicated || is_first(layout.third());
-      lengths[p] = is_counted ? step.block(placement).num_stored : 0;
-    }
+    if (!place) lengths[p] = normed_length_of(step, role, placement);
   }
   return lengths;
 }

@@ -26,9 +26,7 @@ struct PlannedParameter {
   pmm::Placement placement;
   std::optional<std::int64_t> place = std::nullopt; // of its first number in the array of all parameters
 
-  [[nodiscard]] bool is_vector() const {
-    return role == ParameterRole::bias || role == ParameterRole::norm_scale;
-  }
+  [[nodiscard]] bool is_vector() const { return models::is_vector(role); }
   /// Numbers of the whole parameter.
   [[nodiscard]] std::int64_t num_numbers() const {
     return (is_vector() ? 1 : placement.extents.rows) * placement.extents.columns;

@@ -20,8 +20,7 @@ std::vector<ParameterShard<T>> shards_of(std::vector<Parameter<T>> const& parame
     auto const of_layer = parameter.layer == 0
                               ? settings.weight_decay_first_layer.value_or(settings.weight_decay)
                               : settings.weight_decay;
-    auto const is_decayed = parameter.role == ParameterRole::weight ||
-                            (parameter.role == ParameterRole::embedding && settings.decays_embeddings);
+    auto const is_decayed = parameter.role == ParameterRole::weight;
     shards.push_back({parameter.value(), parameter.gradient(), is_decayed ? of_layer : 0.0});
   }
   return shards;

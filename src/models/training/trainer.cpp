@@ -126,8 +126,8 @@ void Trainer<T>::require_finite(typename ParameterUpdate<T>::Result const& resul
                                 std::int64_t step) const {
   auto const is_finite = std::isfinite(result.sum);
   if (is_finite && result.diverged.empty()) return;
-  auto const where =
-      has_one_batch() ? fmt::format("epoch {}", epoch) : fmt::format("epoch {}, step {}", epoch, step + 1);
+  auto where = fmt::format("{} {}", settings_.unit, epoch);
+  if (batches_.num_steps() > 1) where += fmt::format(", step {}", step + 1);
   // The outputs of the forward pass are still there.
   if (!is_finite) throw_loss_not_finite(where, result.sum, network_.first_layer_not_finite(exec_));
   throw_diverged(fmt::format("{}: the gradient of {} is not finite", where, result.diverged));

@@ -125,11 +125,11 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
     if (is_due) {
       auto const scores = work.evaluate();
       if (auto const sign = sign_of_divergence(scores); !sign.empty())
-        throw_diverged(fmt::format("after the update of epoch {} {}", epoch, sign));
+        throw_diverged(fmt::format("after the update of {} {} {}", settings.unit, epoch, sign));
       // The first evaluations may find it in a training that is sound.
       num_alike = are_all_alike(scores) ? num_alike + 1 : 0;
       if (num_alike == 2 || (num_alike == 1 && epoch == settings.num_epochs))
-        grid.world().instruments().log.warn_once("epoch {}: {}", epoch,
+        grid.world().instruments().log.warn_once("{} {}: {}", settings.unit, epoch,
                                                  sign_of_collapse(scores, work.dead_layers()));
       add_scores(settings.best_by, scores, record, progress);
       if (has_plateaus) {

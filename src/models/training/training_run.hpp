@@ -22,11 +22,11 @@ enum class BestBy : std::uint8_t { accuracy, loss };
 struct TrainSettings {
   OptimizerSettings optimizer;
   double weight_decay = 0;
-  bool decays_embeddings = false; // matrices that are looked up, beside those that multiply
   std::optional<double>
       weight_decay_first_layer;    // in place of weight_decay, for layer 0; biases are never decayed
   std::optional<double> clip_norm; // of all gradients together
   std::int64_t num_epochs = 100;
+  std::string unit = "epoch";   // what messages call one: language models count steps
   std::int64_t eval_every = 10; // 0: never; the last epoch is always evaluated otherwise
   BestBy best_by = BestBy::accuracy;
   std::int64_t patience = 0; // stop after so many evaluations in a row without a better one; 0: never

@@ -222,6 +222,7 @@ TEST(Identity, DifferencesAreNamed) {
   std::string const head = "'c.h5' is a checkpoint of another training: ";
   EXPECT_EQ(message_with("0.5", "0.1", {}), "no UserError");
   EXPECT_EQ(message_with("0.5", "0.2", {"learning-rate"}), "no UserError");
+  EXPECT_EQ(message_with("0.50", "1e-1", {}), "no UserError");
   EXPECT_EQ(message_with("0.5", "0.2", {"precision"}),
             head + "its --lr is 0.1, here it is 0.2 (--resume-override learning-rate goes on all the same)");
   EXPECT_EQ(message_with("0.3", "0.2", {}),

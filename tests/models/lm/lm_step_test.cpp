@@ -14,39 +14,6 @@ namespace {
 
 using models::PlannedTransformerParameter, runtime::Operation;
 
-/// The numbers of each parameter whose squares this rank adds up: copies count once.
-std::vector<std::int64_t> counted_lengths(pmm::StepPlan const& step,
-                                          std::vector<PlannedTransformerParameter> const& parameters) {
-  std::vector<std::int64_t> lengths;
-  for (auto const& parameter : parameters) {
-    auto const& layout = parameter.placement.layout;
-    auto const block = step.block(parameter.placement);
-    auto const copies = parameter.is_vector()                        ? pmm::group_axes.without(layout.columns)
-                        : layout.storage == pmm::Storage::replicated ? layout.third()
-                                                                     : pmm::AxisSet{};
-    auto const length = parameter.is_vector() ? block.columns.size() : block.num_stored;
-    lengths.push_back(rank_within(step.shape(), step.coordinates(), copies) == 0 ? length : 0);
-  }
-  return lengths;
-}
-
-/// A training step of K passes: each forward, the loss and back; the sums over data groups; and the update.
-void plan_training_step(pmm::StepPlan& step, models::TransformerPlan const& plan,
-                        models::OptimizerSettings const& optimizer, std::int64_t num_accumulated) {
-  auto const parameters = parameters_of(step.shape(), step.coordinates(), plan);
-  auto const lengths = lengths_of(step, parameters);
-  for (std::int64_t k = 0; k < num_accumulated; ++k) {
-    plan_transformer_forward(step, plan);
-    plan_loss(step, plan.logits, pmm::LossKind::softmax, true);
-    plan_transformer_backward(step, plan);
-    models::plan_add_gradients(step, lengths, k, num_accumulated);
-  }
-  constexpr std::int64_t loss_and_count = 2;
-  step.add_call(Operation::all_reduce, pmm::Axis::data, loss_and_count * std::int64_t{sizeof(double)});
-  models::plan_gradient_sum(step, lengths, num_accumulated);
-  models::plan_update(step, optimizer, lengths, counted_lengths(step, parameters));
-}
-
 void plan_training_arrays(pmm::StepPlan& step, models::TransformerPlan const& plan,
                           models::OptimizerSettings const& optimizer, std::int64_t num_accumulated) {
   auto const lengths = lengths_of(step, parameters_of(step.shape(), step.coordinates(), plan));
@@ -69,7 +36,7 @@ class LmStep : public ::testing::TestWithParam<std::array<int, 4>> {
     auto list = step_of<double>(grid_);
     models::OptimizerSettings optimizer;
     optimizer.kind = models::OptimizerKind::adamw;
-    plan_training_step(list, plan, optimizer, num_accumulated);
+    plan_language_model_step(list, plan, {.num_accumulated = num_accumulated}, optimizer);
     plan_training_arrays(list, plan, optimizer, num_accumulated);
 
     LiveArrays const live;
@@ -131,7 +98,7 @@ pmm::StepPlan pass_of_small_gpt(pmm::GridShape const& shape) {
   auto const the_case = small_gpt();
   pmm::StepPlan step(shape, {}, sizeof(double));
   auto const plan = plan_transformer(shape, {}, the_case.settings, the_case.num_sequences, the_case.sequence);
-  plan_training_step(step, plan, {}, 1);
+  plan_language_model_step(step, plan, {}, {});
   return step;
 }
 

@@ -4,12 +4,11 @@
 // near to their definitions as token_kernels_host.hpp says, over all of their arguments.
 #include "pmm/token_rows/token_kernels_host.hpp"
 
-#include "support/reference.hpp"
+#include "support/kernel_numbers.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <gtest/gtest.h>
 #include <limits>
 #include <vector>
@@ -22,19 +21,6 @@ using namespace orthant::pmm::host_tokens;
 /// The larger of two errors; what is no number is larger than all.
 double larger(double worst, double error) {
   return std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
-}
-
-template<class T>
-std::vector<T> numbers(std::uint64_t seed, std::int64_t count) {
-  std::vector<T> result;
-  for (std::int64_t i = 0; i < count; ++i)
-    result.push_back(static_cast<T>(5 * small_real(seed, i, 0)));
-  return result;
-}
-
-template<class T>
-bool are_equal_bits(std::vector<T> const& x, std::vector<T> const& y) {
-  return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0;
 }
 
 template<class T>
