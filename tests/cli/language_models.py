@@ -110,6 +110,8 @@ def goes_on(_):
         folder = place.file("checkpoints" + model[0])
         writing = [*model, "--checkpoint", folder, "--checkpoint-every", "7"]
         place.train(2, *writing, "--grid", "1x2x1x1")
+        shown = expect_success(1, ["info", os.path.join(folder, "latest")]).stdout
+        check(re.search(r"next +step 21; the last one had the loss \d.*\nbest +step \d+, validation loss \d", shown), shown)
         for name in os.listdir(folder):  # as if it had stopped behind step 14
             if name in ("checkpoint-000003.h5", "latest"):
                 os.remove(os.path.join(folder, name))

@@ -156,11 +156,11 @@ def partition(ranks):
 
 STEEP = ["--lr", "1e38"]
 DIVERGING = [
-    (STEEP, r"after the update of epoch 1 the loss of the train vertices is nan: the training has diverged"),
+    (STEEP, r"after the update of epoch 1 the loss of the train part is nan: the training has diverged"),
     (STEEP + ["--eval-every", "0"], r"after the last update the norm of \S+ is \S+: the training has diverged"),
-    (STEEP + ["--mode", "minibatch", "--batch", "34"], r"after the update of epoch 1 the loss of the train vertices is nan"),
+    (STEEP + ["--mode", "minibatch", "--batch", "34"], r"after the update of epoch 1 the loss of the train part is nan"),
     (STEEP + ["--mode", "minibatch", "--batch", "34", "--eval-every", "0"], r"after the last update the norm of"),
-    (["--lr", "1e12", "--layers", "6", "--eval-every", "0"], r"the weights are not saved: the loss of the train vertices is nan"),
+    (["--lr", "1e12", "--layers", "6", "--eval-every", "0"], r"the weights are not saved: the loss of the train part is nan"),
 ]
 
 

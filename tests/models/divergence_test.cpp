@@ -60,8 +60,8 @@ TEST_P(Divergence, TheLastEpochsScoresAreLookedAt) {
   models::TrainSettings settings;
   settings.optimizer.learning_rate = 1e38;
 
-  EXPECT_HAS(train_one_epoch(settings), "after the update of epoch 1 the loss of the train vertices is nan");
-  EXPECT_HAS(train_batches(settings), "after the update of epoch 1 the loss of the train vertices is nan");
+  EXPECT_HAS(train_one_epoch(settings), "after the update of epoch 1 the loss of the train part is nan");
+  EXPECT_HAS(train_batches(settings), "after the update of epoch 1 the loss of the train part is nan");
 }
 
 TEST_P(Divergence, TheLastWeightsAreLookedAtWithoutAnEvaluation) {

@@ -154,29 +154,44 @@ std::string describe_weights(std::string const& path, models::WeightsFacts const
   return text;
 }
 
-std::string describe_checkpoint(models::CheckpointFacts const& facts) {
-  auto const& progress = facts.progress;
+/// Where a training of epochs is, and its best one.
+std::string describe_epochs(models::TrainProgress const& progress) {
   auto const of_split = [](models::Scores const& scores, graph::Split split) {
     return scores[static_cast<std::size_t>(split)].accuracy();
   };
+  auto text = fmt::format("next        epoch {}, step {}; the last whole epoch had the loss {:.6f}\n",
+                          progress.epoch, progress.step + 1, progress.last_loss);
+  if (progress.best.epoch > 0)
+    text += fmt::format("best        epoch {}, accuracy valid {:.4f}, test {:.4f}\n", progress.best.epoch,
+                        of_split(progress.best.scores, graph::Split::valid),
+                        of_split(progress.best.scores, graph::Split::test));
+  return text;
+}
+
+/// The same of a language model.
+std::string describe_steps(models::TrainProgress const& progress) {
+  auto text = fmt::format("next        step {}; the last one had the loss {:.6f}\n", progress.epoch,
+                          progress.last_loss);
+  if (progress.best.epoch > 0)
+    text += fmt::format("best        step {}, validation loss {:.6f}\n", progress.best.epoch,
+                        progress.best.scores[static_cast<std::size_t>(graph::Split::valid)].loss);
+  return text;
+}
+
+/// `where` is what it says of its progress.
+std::string describe_checkpoint(models::CheckpointFacts const& facts, std::string const& where) {
   std::string text;
   auto const out = std::back_inserter(text);
   fmt::format_to(out, "checkpoint  of the training {}, {} steps of the optimizer\n", facts.training,
                  facts.num_steps);
-  fmt::format_to(out, "next        epoch {}, step {}; the last whole epoch had the loss {:.6f}\n",
-                 progress.epoch, progress.step + 1, progress.last_loss);
-  if (progress.best.epoch > 0)
-    fmt::format_to(out, "best        epoch {}, accuracy valid {:.4f}, test {:.4f}\n", progress.best.epoch,
-                   of_split(progress.best.scores, graph::Split::valid),
-                   of_split(progress.best.scores, graph::Split::test));
-  text += "which must stay the same:\n";
+  text += where + "which must stay the same:\n";
   for (auto const& part : facts.identity)
     fmt::format_to(out, "  {:<29}{}\n", part.name, part.value);
   return text;
 }
 
 /// What the file is, by its arrays; rank 0 looks.
-enum class Content : std::int64_t { store, weights, checkpoint, tokens, language_model };
+enum class Content : std::int64_t { store, weights, checkpoint, tokens, language_model, language_checkpoint };
 
 Content content_of(runtime::Communicator const& world, std::string const& path) {
   auto content = runtime::together(world, [&] {
@@ -184,29 +199,16 @@ Content content_of(runtime::Communicator const& world, std::string const& path) 
     auto const file = runtime::Hdf5File::open(path);
     auto const is_model = file.contains("/parameters/layer0.weight");
     auto const is_language_model = file.contains("/parameters/wte.weight");
+    auto const is_checkpoint = file.contains("/facts_crc32");
     return static_cast<std::int64_t>(file.contains(tokens::array_of(tokens::Part::train)) ? Content::tokens
-                                     : is_language_model             ? Content::language_model
-                                     : !is_model                     ? Content::store
-                                     : file.contains("/facts_crc32") ? Content::checkpoint
-                                                                     : Content::weights);
+                                     : is_language_model && is_checkpoint ? Content::language_checkpoint
+                                     : is_language_model                  ? Content::language_model
+                                     : !is_model                          ? Content::store
+                                     : is_checkpoint                      ? Content::checkpoint
+                                                                          : Content::weights);
   });
   runtime::broadcast(runtime::host, world, std::span(&content, 1), 0);
   return static_cast<Content>(content);
-}
-
-void describe_model(Context& context, InfoOptions const& options, Content content) {
-  auto const& world = context.world();
-  std::string text =
-      fmt::format("file        {}, {}\n", options.file,
-                  graph::bytes_text(static_cast<std::int64_t>(std::filesystem::file_size(options.file))));
-  if (content == Content::checkpoint)
-    text += describe_checkpoint(models::read_checkpoint_facts(world, options.file));
-  auto const facts = models::read_weights_facts(world, options.file);
-  auto const of_weights = runtime::together(
-      world, [&] { return world.is_root() ? describe_weights(options.file, facts) : std::string(); });
-  if (!world.is_root()) return;
-  std::fputs((text + of_weights).c_str(), stdout);
-  std::fflush(stdout);
 }
 
 void print(Context const& context, std::string const& text) {
@@ -218,6 +220,19 @@ void print(Context const& context, std::string const& text) {
 std::string head_of(InfoOptions const& options) {
   return fmt::format("file        {}, {}\n", options.file,
                      graph::bytes_text(static_cast<std::int64_t>(std::filesystem::file_size(options.file))));
+}
+
+void describe_model(Context& context, InfoOptions const& options, Content content) {
+  auto const& world = context.world();
+  auto text = head_of(options);
+  if (content == Content::checkpoint) {
+    auto const facts = models::read_checkpoint_facts(world, options.file);
+    text += describe_checkpoint(facts, describe_epochs(facts.progress));
+  }
+  auto const facts = models::read_weights_facts(world, options.file);
+  auto const of_weights = runtime::together(
+      world, [&] { return world.is_root() ? describe_weights(options.file, facts) : std::string(); });
+  print(context, text + of_weights);
 }
 
 /// A token as a reader can tell it: its text in quotes, or the numbers of its bytes.
@@ -247,13 +262,18 @@ void describe_tokens(Context& context, InfoOptions const& options) {
 }
 
 /// Weights or a checkpoint of train-lm.
-void describe_language_model(Context& context, InfoOptions const& options) {
+void describe_language_model(Context& context, InfoOptions const& options, Content content) {
   auto const& world = context.world();
   auto const [model, sequence] = read_model(world, options.file);
+  std::string of_checkpoint;
+  if (content == Content::language_checkpoint) {
+    auto const facts = models::read_checkpoint_facts(world, options.file);
+    of_checkpoint = describe_checkpoint(facts, describe_steps(facts.progress));
+  }
   auto const text = runtime::together(world, [&] {
     if (!world.is_root()) return std::string();
     auto const file = runtime::Hdf5File::open(options.file);
-    auto described = head_of(options);
+    auto described = head_of(options) + of_checkpoint;
     auto const out = std::back_inserter(described);
     fmt::format_to(out, "model       transformer, {} layers x {}\n", model.num_layers, model.hidden);
     for (auto const& [part, value] : record_of(model))
@@ -285,8 +305,8 @@ int run(InfoOptions const& options, Context& context) {
     runtime::throw_user("info: --verify checks stores and token files, and '{}' holds weights; train "
                         "--resume checks checkpoints",
                         options.file);
-  if (content == Content::language_model)
-    describe_language_model(context, options);
+  if (content == Content::language_model || content == Content::language_checkpoint)
+    describe_language_model(context, options, content);
   else
     describe_model(context, options, content);
   return runtime::exit_done;

@@ -150,9 +150,15 @@ int train(TrainLmOptions const& options, Context& context) {
   if (!options.force_memory) require_memory(context, "train-lm", estimate);
   auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
 
+  auto const flops = model_flops(model, sequences.sequence);
+  // Before the model takes its memory: the squares are no part of what is predicted.
+  constexpr std::int64_t peak_size = pmm::runs_on_host ? 1024 : 8192;
+  constexpr std::int64_t peak_repeats = 3;
+  StepSpeed const speed{sequences.global_batch * sequences.sequence, flops,
+                        measure_gemm_peak<T>(world, peak_size, peak_repeats)};
+
   models::LanguageModel<T> training(grid, model, sequences, settings, file);
   if (!options.init_from.empty()) models::load_weights(grid, options.init_from, training.parameters());
-  auto const flops = model_flops(model, sequences.sequence);
   say(context, "{}", describe(file));
   say(context, "grid      {} (data x X x Y x Z) on {} rank{}\n", grid.shape().to_string(), world.size(),
       world.size() == 1 ? "" : "s");
@@ -168,10 +174,6 @@ int train(TrainLmOptions const& options, Context& context) {
   record["seed"] = options.seed;
   checkpoints.prepare_metrics(record);
   context.metrics.write("run", record);
-  constexpr std::int64_t peak_size = pmm::runs_on_host ? 1024 : 8192;
-  constexpr std::int64_t peak_repeats = 3;
-  StepSpeed const speed{sequences.global_batch * sequences.sequence, flops,
-                        measure_gemm_peak<T>(world, peak_size, peak_repeats)};
   StepLines lines(context, options.steps, options.log_every, speed);
   auto const result = run.run(
       training, [&](runtime::EpochRecord const& step) { lines.write(step); },
