@@ -5,6 +5,7 @@
 // (training/trainer.hpp). Its epochs are steps of B sequences each; the scores of its evaluations are those of the
 // validation part.
 
+#include "models/lm/transformer_plan.hpp"
 #include "models/lm_training/evaluate_sequences.hpp"
 #include "models/lm_training/sequence_source.hpp"
 #include "models/training/trainer.hpp"
