@@ -135,8 +135,8 @@ int train(TrainLmOptions const& options, Context& context) {
   auto const sequences = sequences_of(options);
   auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
   if (!options.init_from.empty()) {
-    models::require_architecture(world, options.init_from, record_of(model));
     require_vocabulary(world, options.init_from, options.tokens, file);
+    models::require_architecture(world, options.init_from, record_of(model));
   }
   if (checkpoints.is_on()) checkpoints.identify(identity_of(context, options, file));
 

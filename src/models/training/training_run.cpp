@@ -184,8 +184,7 @@ std::string sign_of_divergence(Scores const& scores) {
   for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test}) {
     auto const loss = scores[static_cast<std::size_t>(split)].loss;
     if (!std::isfinite(loss))
-      return fmt::format("the loss of the {} part is {}", graph::name_of(split),
-                         text_of_not_finite(loss));
+      return fmt::format("the loss of the {} part is {}", graph::name_of(split), text_of_not_finite(loss));
   }
   return {};
 }
