@@ -3,6 +3,7 @@
 // Sums of gradients over batches and data groups, in buckets of any size, early or at the end of the pass.
 #include "models/training/gradient_sum.hpp"
 
+#include "pmm/kernels/host_parts.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 

@@ -6,6 +6,7 @@
 #include "models/lm/transformer_parameters.hpp"
 #include "models/lm/transformer_step.hpp"
 #include "models/plan/step_cases.hpp"
+#include "runtime/comm/backend.hpp"
 
 namespace orthant::testing {
 namespace {
