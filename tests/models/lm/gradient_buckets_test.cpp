@@ -8,6 +8,8 @@
 #include "models/plan/step_cases.hpp"
 #include "runtime/comm/backend.hpp"
 
+#include <set>
+
 namespace orthant::testing {
 namespace {
 
@@ -86,21 +88,24 @@ class GradientBuckets : public ::testing::TestWithParam<std::array<int, 4>> {
   }
   /// The calls of the second step.
   [[nodiscard]] std::vector<RecordedCall> calls_of_step(BucketCase const& the_case,
-                                                        GradientSumSettings const& sums) const {
+                                                        GradientSumSettings const& sums) {
     auto training = trainer_of(the_case, sums);
     models::TrainProgress progress;
     training.trainer().train_epoch(progress, [](auto const&) { return true; });
-    std::vector<RecordedCall> calls;
     auto const before = world_.instruments().flops.dense;
     for (auto const& [axes, comm] : grid_.communicators())
-      comm.use_backend(std::make_unique<CallRecorder>(comm, calls));
+      if (recorded_.insert(&comm).second) comm.use_backend(std::make_unique<CallRecorder>(comm, calls_));
+    calls_.clear();
     training.trainer().train_epoch(progress, [](auto const&) { return true; });
+    auto calls = calls_;
     for (auto& call : calls)
       call.flops -= before;
     return calls;
   }
 
   static constexpr std::int64_t num_steps = 3;
+  std::vector<RecordedCall> calls_;
+  std::set<runtime::Communicator const*> recorded_;
   runtime::Communicator world_;
   pmm::ProcessGrid grid_;
 };

@@ -6,6 +6,7 @@
 
 #include "models/lm/formula_batches.hpp"
 #include "models/lm/transformer_parameters.hpp"
+#include "models/lm_training/memory.hpp"
 #include "models/plan/step_cases.hpp"
 #include "support/live_arrays.hpp"
 
