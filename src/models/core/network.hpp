@@ -12,12 +12,18 @@
 #include "runtime/numbers/wire.hpp"
 #include "runtime/report/timer.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace orthant::models {
 
 enum class Pass : std::uint8_t { training, evaluation };
+
+/// Told, in a backward pass, that the gradients of the first `num_complete` parameters of gradient_order() are complete
+/// once what is enqueued is done. Numbers grow.
+using GradientObserver = std::function<void(std::size_t num_complete)>;
 
 template<class T>
 class Network {
@@ -33,9 +39,23 @@ class Network {
   /// Gradients of all parameters, from logits_gradient(). After a training pass. Collective. Enqueues on
   /// exec.
   virtual void backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) = 0;
+  /// The same, and tells which gradients are complete while others are not. Those that it has not told of are complete when
+  /// it returns: by default all. The same calls on all ranks.
+  virtual void backward_telling(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases,
+                                [[maybe_unused]] GradientObserver const& on_complete) {
+    backward(exec, phases);
+  }
 
   /// In an order that is the same on all ranks. Their memory stays where it is.
   [[nodiscard]] virtual std::vector<Parameter<T>>& parameters() = 0;
+  /// Places in parameters(), in the order in which a backward pass completes their gradients: by default from the last to
+  /// the first. The same on all ranks.
+  [[nodiscard]] virtual std::vector<std::size_t> gradient_order() {
+    std::vector<std::size_t> order;
+    for (auto place = parameters().size(); place-- > 0;)
+      order.push_back(place);
+    return order;
+  }
 
   /// Of the formats that activations and their gradients pass through, on the wire or as operands, the one with the
   /// least range: fp16 if it is among them.

@@ -45,7 +45,7 @@ void plan_linear_buffers(LinearWorkPlan& work, std::size_t turn, pmm::StepPlan c
 
 template<class T>
 LinearWork<T>::LinearWork(pmm::ProcessGrid const& grid)
-    : gathers_ahead_(!pmm::runs_on_host || !grid.over(pmm::Axis::z).is_on_one_node()) {
+    : gathers_ahead_(pmm::can_hide_messages(grid.over(pmm::Axis::z))) {
   for (auto& buffer : buffers_)
     buffer = std::make_shared<pmm::Workspace<T>>();
 }
@@ -54,6 +54,7 @@ template<class T>
 void LinearWork<T>::begin_pass(std::vector<WeightUse<T>> const& uses) {
   uses_ = &uses;
   next_ = 0;
+  num_finished_ = 0;
 }
 
 template<class T>
@@ -69,7 +70,10 @@ void LinearWork<T>::begin_use(runtime::DefaultExec const& exec, WeightUse<T> con
 
 template<class T>
 void LinearWork<T>::finish(std::size_t turn) {
-  if (auto* const product = std::exchange(unfinished_[turn], nullptr); product != nullptr) product->finish();
+  auto* const product = std::exchange(unfinished_[turn], nullptr);
+  if (product == nullptr) return;
+  product->finish();
+  ++num_finished_;
 }
 
 template<class T>

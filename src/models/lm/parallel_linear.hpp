@@ -64,6 +64,8 @@ class LinearWork {
   void leave_unfinished(std::size_t turn, pmm::Product<T>& product) { unfinished_[turn] = &product; }
   void finish(std::size_t turn);
   void finish_all();
+  /// Products that were left unfinished in this pass and are finished now. As turns alternate, they are finished in order.
+  [[nodiscard]] std::size_t num_finished() const { return num_finished_; }
 
  private:
   std::array<std::shared_ptr<pmm::Workspace<T>>, num_turns> buffers_;
@@ -71,6 +73,7 @@ class LinearWork {
   bool gathers_ahead_;
   std::vector<WeightUse<T>> const* uses_ = nullptr;
   std::size_t next_ = 0;
+  std::size_t num_finished_ = 0;
 };
 
 /// The buffers before they exist.

@@ -104,10 +104,15 @@ struct Transformer<T>::Parts {
   void attend(DefaultExec const& exec, std::int64_t layer);
   void feed_forward(DefaultExec const& exec, std::int64_t layer);
   void recompute(DefaultExec const& exec, runtime::Range layers);
-  void backward(DefaultExec const& exec, std::int64_t layer, PhaseTimes& phases);
+  void backward(DefaultExec const& exec, std::int64_t layer, PhaseTimes& phases,
+                GradientObserver const& on_complete);
   void embed(DefaultExec const& exec);
   void embed_backward(DefaultExec const& exec);
   void head_backward(DefaultExec const& exec);
+  /// Of the weights: that of a head of its own, and those of the blocks.
+  [[nodiscard]] std::size_t num_complete_gradients() const {
+    return (own_head_table ? 1 : 0) + scratch.work.num_finished();
+  }
 
   pmm::ProcessGrid const& grid;
   TransformerPlan plan;
@@ -188,7 +193,8 @@ void Transformer<T>::Parts::recompute(DefaultExec const& exec, runtime::Range la
 }
 
 template<class T>
-void Transformer<T>::Parts::backward(DefaultExec const& exec, std::int64_t layer, PhaseTimes& phases) {
+void Transformer<T>::Parts::backward(DefaultExec const& exec, std::int64_t layer, PhaseTimes& phases,
+                                     GradientObserver const& on_complete) {
   auto& instruments = grid.world().instruments();
   auto& block = *blocks[static_cast<std::size_t>(layer)];
   {
@@ -196,9 +202,13 @@ void Transformer<T>::Parts::backward(DefaultExec const& exec, std::int64_t layer
     auto const& df = branch_gradient(exec, dropout_stream(layer, DropoutPlace::feed_forward));
     block.feed_forward.backward(exec, block.middle, df, gradient);
   }
-  ScopedTimer const timer(instruments, phases, "attention_backward");
-  auto const& da = branch_gradient(exec, dropout_stream(layer, DropoutPlace::attention));
-  block.attention.backward(exec, dropout, input_of(layer), da, gradient);
+  on_complete(num_complete_gradients());
+  {
+    ScopedTimer const timer(instruments, phases, "attention_backward");
+    auto const& da = branch_gradient(exec, dropout_stream(layer, DropoutPlace::attention));
+    block.attention.backward(exec, dropout, input_of(layer), da, gradient);
+  }
+  on_complete(num_complete_gradients());
 }
 
 template<class T>
@@ -261,6 +271,10 @@ std::vector<Parameter<T>>& Transformer<T>::parameters() {
   return parts_->parameters.list();
 }
 template<class T>
+std::vector<std::size_t> Transformer<T>::gradient_order() {
+  return parts_->parameters.gradient_order();
+}
+template<class T>
 void Transformer<T>::set_tokens(std::span<std::int32_t const> ids) {
   parts_->embedding.set_tokens(ids);
 }
@@ -303,6 +317,12 @@ pmm::DistMatrix<T> const& Transformer<T>::forward(DefaultExec const& exec, Pass 
 
 template<class T>
 void Transformer<T>::backward(DefaultExec const& exec, PhaseTimes& phases) {
+  backward_telling(exec, phases, [](std::size_t) {});
+}
+
+template<class T>
+void Transformer<T>::backward_telling(DefaultExec const& exec, PhaseTimes& phases,
+                                      GradientObserver const& on_complete) {
   auto& p = *parts_;
   auto& instruments = p.grid.world().instruments();
   {
@@ -316,7 +336,7 @@ void Transformer<T>::backward(DefaultExec const& exec, PhaseTimes& phases) {
       p.recompute(exec, segment);
     }
     for (auto l = segment.end; l-- > segment.begin;)
-      p.backward(exec, l, phases);
+      p.backward(exec, l, phases, on_complete);
   }
   ScopedTimer const timer(instruments, phases, "embedding_backward");
   p.embed_backward(exec);

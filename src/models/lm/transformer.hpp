@@ -54,7 +54,11 @@ class Transformer final : public Network<T> {
                                     runtime::PhaseTimes& phases) override;
   [[nodiscard]] pmm::DistMatrix<T> const& logits_gradient() const override;
   void backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) override;
+  /// Tells of the weights of a head that is not tied, and of those of the blocks, half a block behind the pass.
+  void backward_telling(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases,
+                        GradientObserver const& on_complete) override;
   [[nodiscard]] std::vector<Parameter<T>>& parameters() override;
+  [[nodiscard]] std::vector<std::size_t> gradient_order() override;
   /// Blocks are counted from 0, the head last; if none of them is to blame, it is the head.
   [[nodiscard]] std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const override;
 

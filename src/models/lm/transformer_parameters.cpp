@@ -111,6 +111,14 @@ std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
   return lengths;
 }
 
+std::vector<std::size_t> gradient_order_of(std::vector<PlannedTransformerParameter> const& parameters) {
+  std::vector<std::size_t> order, small;
+  for (auto place = parameters.size(); place-- > 0;)
+    (parameters[place].is_small() ? small : order).push_back(place);
+  order.insert(order.end(), small.begin(), small.end());
+  return order;
+}
+
 void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedTransformerParameter> const& parameters) {
   step.add_array("orthant::models::small_gradients",
                  step.scalar_bytes(num_small_gradients(step.shape(), step.coordinates(), parameters)));
@@ -168,6 +176,7 @@ TransformerParameters<T>::TransformerParameters(pmm::ProcessGrid const& grid, Tr
       static_cast<std::size_t>(num_small_gradients(grid.shape(), grid.coordinates(), planned)));
   for (auto const& parameter : planned)
     list_.push_back(make(parameter, seed));
+  gradient_order_ = gradient_order_of(planned);
 
   std::size_t next = 0;
   auto const& settings = plan.settings;

@@ -40,6 +40,10 @@ parameters_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, 
 /// This rank's numbers of each parameter, with padding.
 [[nodiscard]] std::vector<std::int64_t>
 lengths_of(pmm::StepPlan const& step, std::vector<PlannedTransformerParameter> const& parameters);
+/// Their places, in the order in which a backward pass completes the gradients: weights from the last to the first, that
+/// of the embedding so the last of them, and then the small ones, which are summed when the pass ends.
+[[nodiscard]] std::vector<std::size_t>
+gradient_order_of(std::vector<PlannedTransformerParameter> const& parameters);
 /// Lists their arrays.
 void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedTransformerParameter> const& parameters);
 
@@ -79,6 +83,7 @@ class TransformerParameters {
   /// If it is not tied to the embedding.
   [[nodiscard]] LinearParameters<T> const& head() const { return head_; }
   [[nodiscard]] std::vector<Parameter<T>>& list() { return list_; }
+  [[nodiscard]] std::vector<std::size_t> const& gradient_order() const { return gradient_order_; }
 
  private:
   [[nodiscard]] Parameter<T> make(PlannedTransformerParameter const& planned, std::uint64_t seed) const;
@@ -90,6 +95,7 @@ class TransformerParameters {
   std::vector<BlockParameters<T>> blocks_;
   NormParameters<T> final_norm_;
   std::vector<Parameter<T>> list_;
+  std::vector<std::size_t> gradient_order_;
 };
 
 extern template class TransformerParameters<float>;

@@ -3,7 +3,6 @@
 
 #include "models/lm/transformer_parameters.hpp"
 #include "models/lm/transformer_step.hpp"
-#include "models/training/gradient_sum.hpp"
 #include "models/training/parameter_update.hpp"
 
 namespace orthant::models {
@@ -30,7 +29,8 @@ void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan
 }
 
 void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
-                              SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
+                              SequenceSettings const& sequences, OptimizerSettings const& optimizer,
+                              std::int64_t bucket_bytes) {
   auto const parameters = parameters_of(step.shape(), step.coordinates(), plan);
   auto const lengths = lengths_of(step, parameters);
   for (std::int64_t k = 0; k < sequences.num_accumulated; ++k) {
@@ -42,7 +42,7 @@ void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
   constexpr std::int64_t loss_and_count = 2;
   step.add_call(runtime::Operation::all_reduce, pmm::Axis::data,
                 loss_and_count * std::int64_t{sizeof(double)});
-  plan_gradient_sum(step, lengths, sequences.num_accumulated);
+  plan_gradient_sum(step, lengths, sequences.num_accumulated, bucket_bytes);
   plan_update(step, optimizer, lengths, normed_lengths_of(step, parameters));
 }
 
@@ -53,9 +53,10 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan con
   plan_language_model_arrays(arrays, plan, sequences, optimizer);
   pmm::StepPlan work(grid.shape(), grid.coordinates(), sizeof(T));
   plan_language_model_step(work, plan, sequences, optimizer);
+  auto const lengths = lengths_of(arrays, parameters_of(grid.shape(), grid.coordinates(), plan));
   return {.arrays = bytes_held(arrays),
           .loading = peak_bytes(arrays),
-          .messages = message_bytes(work),
+          .messages = message_bytes(work) + bytes_of_early_sums(grid, arrays, lengths),
           .libraries = library_bytes<T>()};
 }
 

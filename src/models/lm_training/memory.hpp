@@ -6,6 +6,7 @@
 #include "models/gnn/memory_estimate.hpp"
 #include "models/lm/transformer_plan.hpp"
 #include "models/lm_training/sequence_source.hpp"
+#include "models/training/gradient_sum.hpp"
 
 namespace orthant::models {
 
@@ -15,7 +16,8 @@ void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan
 
 /// Lists a training step of it: K passes, each with its loss, sums over the data axis, and the update.
 void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
-                              SequenceSettings const& sequences, OptimizerSettings const& optimizer);
+                              SequenceSettings const& sequences, OptimizerSettings const& optimizer,
+                              std::int64_t bucket_bytes = default_bucket_bytes);
 
 /// For the rank of `grid` that calls. T is the scalar of training.
 template<class T>

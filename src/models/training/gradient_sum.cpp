@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/training/gradient_sum.hpp"
 
+#include "pmm/kernels/host_parts.hpp"
+
+#include <algorithm>
 #include <numeric>
 
 namespace orthant::models {
 namespace {
+
+/// Sums that are under way at once. An asynchronous all_reduce of the host keeps a copy of its message, so their number
+/// is bounded. Two of them keep a network busy; more give a backward pass time that runs ahead of it.
+constexpr std::size_t max_open_sums = 4;
 
 /// to := from, or to += from.
 template<class T>
@@ -26,6 +33,11 @@ std::int64_t sum_of(std::vector<std::int64_t> const& lengths) {
   return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }
 
+/// A group of one has nothing to start.
+bool can_start_early(pmm::ProcessGrid const& grid) {
+  return grid.size(pmm::Axis::data) > 1 && pmm::can_hide_messages(grid.over(pmm::Axis::data));
+}
+
 } // namespace
 
 void plan_gradient_sum_array(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
@@ -42,44 +54,87 @@ void plan_add_gradients(pmm::StepPlan& step, std::vector<std::int64_t> const& le
 }
 
 void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
-                       std::int64_t num_accumulated) {
+                       std::int64_t num_accumulated, std::int64_t bucket_bytes) {
   auto const bytes = step.scalar_bytes(sum_of(lengths));
-  if (bytes > 0) step.add_call(runtime::Operation::all_reduce, pmm::Axis::data, bytes);
+  auto const bucket = step.scalar_bytes(bucket_bytes / step.scalar_bytes(1));
+  for (std::int64_t begin = 0; begin < bytes; begin += bucket)
+    step.add_call(runtime::Operation::all_reduce, pmm::Axis::data, std::min(bucket, bytes - begin));
   if (has_several_batches(step.shape(), num_accumulated)) step.add_pass({"GradientSum/copy", bytes, bytes});
+}
+
+std::int64_t bytes_of_early_sums(pmm::ProcessGrid const& grid, pmm::StepPlan const& step,
+                                 std::vector<std::int64_t> const& lengths) {
+  if (!pmm::runs_on_host || !can_start_early(grid)) return 0;
+  return std::min(step.scalar_bytes(sum_of(lengths)),
+                  static_cast<std::int64_t>(max_open_sums) * default_bucket_bytes);
 }
 
 template<class T>
 GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
-                            std::int64_t num_accumulated)
-    : grid_(grid) {
+                            std::vector<std::size_t> const& order, std::int64_t num_accumulated,
+                            GradientSumSettings const& settings)
+    : grid_(grid),
+      num_accumulated_(num_accumulated),
+      bucket_length_(static_cast<std::size_t>(settings.bucket_bytes) / sizeof(T)),
+      starts_early_(has_groups() && settings.starts_early.value_or(can_start_early(grid))) {
+  ORTHANT_REQUIRE(order.size() == parameters.size() && bucket_length_ > 0, "an order of ", order.size(),
+                  " gradients of ", parameters.size(), " parameters, in buckets of ", bucket_length_);
   std::size_t length = 0;
-  for (auto const& parameter : parameters) {
-    gradients_.push_back(parameter.gradient());
-    length += parameter.gradient().extent(0);
+  for (auto const place : order) {
+    gradients_.push_back(parameters[place].gradient());
+    length += gradients_.back().extent(0);
   }
-  if (has_several_batches(grid.shape(), num_accumulated))
-    sum_ = runtime::Vector<T>("orthant::models::gradient_sum", length);
+  if (!has_several_batches(grid.shape(), num_accumulated)) return;
+  sum_ = runtime::Vector<T>("orthant::models::gradient_sum", length);
+  started_.reserve(num_buckets());
+}
+
+template<class T>
+runtime::Vector<T> GradientSum<T>::bucket(std::size_t i) const {
+  auto const begin = i * bucket_length_;
+  return runtime::Vector<T>(sum_.data() + begin, std::min(bucket_length_, sum_.extent(0) - begin));
+}
+
+template<class T>
+void GradientSum<T>::take(runtime::DefaultExec const& exec, std::int64_t k, std::size_t num_complete) {
+  for (; num_taken_ < num_complete; ++num_taken_) {
+    auto const& gradient = gradients_[num_taken_];
+    auto const length = static_cast<std::int64_t>(gradient.extent(0));
+    Kokkos::parallel_for("orthant::models::GradientSum/add",
+                         Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec, 0, length),
+                         Add<T>{gradient, sum_.data() + length_taken_, k == 0});
+    length_taken_ += gradient.extent(0);
+  }
+}
+
+template<class T>
+void GradientSum<T>::add_early(runtime::DefaultExec const& exec, std::int64_t k, std::size_t num_complete) {
+  take(exec, k, num_complete);
+  while ((started_.size() + 1) * bucket_length_ <= length_taken_) {
+    auto const next = started_.size();
+    if (next >= max_open_sums) started_[next - max_open_sums].wait();
+    started_.push_back(runtime::start_all_reduce(exec, grid_.over(pmm::Axis::data), bucket(next)));
+  }
 }
 
 template<class T>
 void GradientSum<T>::add(runtime::DefaultExec const& exec, std::int64_t k) {
   if (!has_several()) return;
+  take(exec, k, gradients_.size());
+  num_taken_ = length_taken_ = 0;
   auto const bytes = runtime::array_bytes(sum_);
   grid_.passes().add({"GradientSum/add", k == 0 ? bytes : 2 * bytes, bytes});
-  auto* to = sum_.data();
-  for (auto const& gradient : gradients_) {
-    auto const length = static_cast<std::int64_t>(gradient.extent(0));
-    Kokkos::parallel_for("orthant::models::GradientSum/add",
-                         Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec, 0, length),
-                         Add<T>{gradient, to, k == 0});
-    to += length;
-  }
 }
 
+/// MPI's blocking sums are faster than its asynchronous ones, and nothing is left to hide these behind.
 template<class T>
 void GradientSum<T>::finish(runtime::DefaultExec const& exec) {
   if (!has_several()) return;
-  if (grid_.size(pmm::Axis::data) > 1) runtime::all_reduce(exec, grid_.over(pmm::Axis::data), sum_);
+  for (auto i = started_.size(); has_groups() && i < num_buckets(); ++i)
+    runtime::all_reduce(exec, grid_.over(pmm::Axis::data), bucket(i));
+  for (auto& sum : started_)
+    sum.wait();
+  started_.clear();
   grid_.passes().add({"GradientSum/copy", runtime::array_bytes(sum_), runtime::array_bytes(sum_)});
   std::size_t begin = 0;
   for (auto const& gradient : gradients_) {

@@ -55,7 +55,9 @@ Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowL
       queue_(runtime::training_queue()),
       exec_(has_one_batch() ? runtime::compat::instance_on<DefaultExec>(queue_.native()) : DefaultExec()),
       recorded_(queue_) {
-  if (!has_one_batch()) gradient_sum_.emplace(grid, network.parameters(), batches_.num_accumulated());
+  if (!has_one_batch())
+    gradient_sum_.emplace(grid, network.parameters(), network.gradient_order(), batches_.num_accumulated(),
+                          settings.gradient_sum);
   phases_.measure_on(runtime::DeviceClock::create(runtime::compat::native_stream(exec_)));
 }
 
@@ -83,7 +85,13 @@ double Trainer<T>::enqueue_batch(std::int64_t epoch, std::int64_t k, runtime::Ph
                             has_one_batch() ? numbers.loss() : numbers.loss_and_count(), scale);
     if (!has_one_batch()) numbers.add_to_sums(exec_, k, static_cast<double>(divisor));
   }
-  network_.backward(exec_, phases);
+  if (gradient_sum_ && gradient_sum_->starts_early(k))
+    network_.backward_telling(exec_, phases, [&](std::size_t num_complete) {
+      ScopedTimer const timer(grid_.world().instruments(), phases, "data");
+      gradient_sum_->add_early(exec_, k, num_complete);
+    });
+  else
+    network_.backward(exec_, phases);
   if (gradient_sum_) gradient_sum_->add(exec_, k);
   return scale;
 }

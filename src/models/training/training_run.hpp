@@ -6,6 +6,7 @@
 // records follow from the epoch and the step alone, so a run that goes on is the run that never stopped.
 
 #include "models/core/vertex_loss.hpp"
+#include "models/training/gradient_sum.hpp"
 #include "models/training/optimizer.hpp"
 #include "runtime/report/metrics.hpp"
 
@@ -33,6 +34,7 @@ struct TrainSettings {
   ClassWeights class_weights = ClassWeights::none;
   bool finds_roc_auc = false;    // in evaluations
   bool uses_device_graph = true; // full graph, on a device: replay the epochs if nothing but numbers changes
+  GradientSumSettings gradient_sum;
 };
 
 /// The same settings for a training of that many steps in all, over which the learning rate decays. Throws

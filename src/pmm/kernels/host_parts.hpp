@@ -4,6 +4,7 @@
 // Work of host processors in contiguous parts, for kernels that take a range (row_kernels_host.hpp).
 
 #include "runtime/arrays/views.hpp"
+#include "runtime/comm/communicator.hpp"
 #include "runtime/range.hpp"
 
 #include <algorithm>
@@ -14,6 +15,12 @@ namespace orthant::pmm {
 /// Whether kernels run on host processors.
 inline constexpr bool runs_on_host =
     Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename runtime::DefaultExec::memory_space>::accessible;
+
+/// Whether other work can go on while the ranks of `comm` communicate. Within a node the host's processors carry messages
+/// themselves, so there is nothing to hide them behind.
+[[nodiscard]] inline bool can_hide_messages(runtime::Communicator const& comm) {
+  return !runs_on_host || !comm.is_on_one_node();
+}
 
 /// Calls body(begin, end) on parts that cover [0, count): one with one thread, a few a thread else. Enqueues
 /// on exec; does not fence. Empty where kernels do not run on host processors, and never called there.

@@ -121,9 +121,8 @@ class BlockWriter {
   /// ones, and need no second buffer of the message's size.
   void reduce(DefaultExec const& exec, DistMatrix<T> const& result);
 
-  /// Whether other work could go on during a reduction. Within a node the host's processors carry it out
-  /// themselves, so there is nothing to hide it behind.
-  [[nodiscard]] bool can_hide() const { return !runs_on_host || !comm().is_on_one_node(); }
+  /// Whether other work could go on during a reduction.
+  [[nodiscard]] bool can_hide() const { return can_hide_messages(comm()); }
 
  private:
   /// Sums that are still to be written to the result once they are complete.

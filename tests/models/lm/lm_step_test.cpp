@@ -31,19 +31,21 @@ class LmStep : public ::testing::TestWithParam<std::array<int, 4>> {
         grid_(world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}) {}
 
   /// Two steps of `num_accumulated` passes, of which the second must do what is listed.
-  void expect_listed_step(LmCase const& the_case, std::int64_t num_accumulated) {
+  void expect_listed_step(LmCase const& the_case, std::int64_t num_accumulated,
+                          models::GradientSumSettings const& sums) {
     auto const plan = plan_transformer(grid_.shape(), grid_.coordinates(), the_case.settings,
                                        the_case.num_sequences, the_case.sequence);
     auto list = step_of<double>(grid_);
     models::OptimizerSettings optimizer;
     optimizer.kind = models::OptimizerKind::adamw;
-    plan_language_model_step(list, plan, {.num_accumulated = num_accumulated}, optimizer);
+    plan_language_model_step(list, plan, {.num_accumulated = num_accumulated}, optimizer, sums.bucket_bytes);
     plan_training_arrays(list, plan, optimizer, num_accumulated);
 
     LiveArrays const live;
     LmTrainer trainer(grid_, the_case, 2, num_accumulated, [&] {
       models::TrainSettings settings;
       settings.optimizer = optimizer;
+      settings.gradient_sum = sums;
       return settings;
     }());
     if (pmm::runs_on_host) {
@@ -69,7 +71,8 @@ TEST_P(LmStep, DoesWhatIsListed) {
     SCOPED_TRACE(name);
     auto const the_case = lm_case(reference.at(name));
     if (!fits(the_case, grid_.shape())) continue;
-    expect_listed_step(the_case, name == std::string("gpt") ? 1 : 2);
+    for (auto const& sums : {models::GradientSumSettings{}, {1000, true}})
+      expect_listed_step(the_case, name == std::string("gpt") ? 1 : 2, sums);
   }
 }
 
@@ -95,11 +98,12 @@ CallsAndWords along(pmm::StepPlan const& step, std::string_view axis, runtime::O
 }
 
 /// A pass forward, the loss with its count, and a pass back; and over data the sums of a step.
-pmm::StepPlan pass_of_small_gpt(pmm::GridShape const& shape) {
+pmm::StepPlan pass_of_small_gpt(pmm::GridShape const& shape,
+                                std::int64_t bucket_bytes = models::default_bucket_bytes) {
   auto const the_case = small_gpt();
   pmm::StepPlan step(shape, {}, sizeof(double));
   auto const plan = plan_transformer(shape, {}, the_case.settings, the_case.num_sequences, the_case.sequence);
-  plan_language_model_step(step, plan, {}, {});
+  plan_language_model_step(step, plan, {}, {}, bucket_bytes);
   return step;
 }
 
@@ -139,6 +143,10 @@ TEST(LmStepOfAGrid, CommunicatesTheClosedForms) {
               if_split(z, {4 * L + 1, (weights + V * H) / (x * y)}));
     EXPECT_EQ(along(step, "z", Operation::all_reduce), if_split(z, {2, vectors + 2}));
     EXPECT_EQ(along(step, "data", Operation::all_reduce), if_split(data, {2, pieces + vectors + 2}));
+    constexpr std::int64_t words_of_bucket = 100;
+    auto const num_buckets = (pieces + vectors + words_of_bucket - 1) / words_of_bucket;
+    EXPECT_EQ(along(pass_of_small_gpt(shape, 8 * words_of_bucket), "data", Operation::all_reduce),
+              if_split(data, {num_buckets + 1, pieces + vectors + 2}));
   }
 }
 
