@@ -15,6 +15,7 @@ import tempfile
 
 import benchmarks
 import checks
+import language_models
 import machine
 from jobs import Clock
 from place import Builds, Missing, Place, Tree
@@ -26,6 +27,7 @@ STEPS = {"vendor": (checks.vendor, "nvcc compiles the plain CUDA sources; cuBLAS
          "trajectories": (checks.trajectories, "the reference trajectories in fp32 and fp64, 1 rank"),
          "losses_fp32": (checks.losses_fp32, "same-seed losses on device and host within 1e-5"),
          "losses_fp64": (checks.losses_fp64, "same-seed losses on device and host within 1e-10"),
+         "losses_lm": (language_models.losses_lm, "train-lm and evaluate-lm in fp64, device and host within 1e-10; a preset"),
          "tests_np1": (checks.tests_np1, "tests on 1 rank, collectives through NCCL"),
          "bench_spmm": (benchmarks.bench_spmm, "SpMM, R-MAT with 2M vertices and 64M non-zeros, widths 32 to 256"),
          "bench_epoch": (benchmarks.bench_epoch, "an epoch on an R-MAT of the size of ogbn-products"),

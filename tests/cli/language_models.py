@@ -12,7 +12,7 @@ import tempfile
 from program import Failure, expect_mistake, expect_success
 
 WORDS = "the of and a to in is you that it he was for on are as with his they I at be this have from or".split()
-GRIDS = {1: ["1x1x1x1"], 2: ["2x1x1x1", "1x1x1x2", "1x1x2x1", "1x2x1x1"], 4: ["1x2x2x1", "2x1x1x2"]}
+GRIDS = {1: ["1x1x1x1"], 2: ["2x1x1x1", "1x1x1x2", "1x1x2x1", "1x2x1x1"], 4: ["1x2x2x1", "2x1x1x2", "1x4x1x1"]}
 SMALL = ["--layers", "2", "--hidden", "16", "--heads", "4", "--sequence", "16", "--global-batch", "6", "--compute-dtype", "fp64", "--seed", "7",
          "--warmup-steps", "4", "--min-lr", "1e-4", "--betas", "0.9,0.99"]
 
@@ -102,9 +102,12 @@ def on_grids(_):
 
 
 def goes_on(_):
-    """A training that was cut in two, on two grids, has the losses of one that was not; and so with a plateau."""
+    """A training that was cut in two, on two grids, has the losses of one that was not; and so with a plateau, and with key-value heads
+    that ranks share on either grid."""
     place = Place()
-    for model in (["--dropout", "0.1"], ["--lr-schedule", "plateau", "--lr-patience", "0", "--lr-factor", "0.5", "--lr", "0.05", "--weight-decay", "0"]):
+    plateau = ["--lr-schedule", "plateau", "--lr-patience", "0", "--lr-factor", "0.5", "--lr", "0.05", "--weight-decay", "0"]
+    for model, second in ((["--dropout", "0.1"], "2x1x1x2"), (["--kv-heads", "1"], "1x1x2x2"),
+                          (["--arch", "llama", "--kv-heads", "2"], "1x4x1x1"), (plateau, "2x1x1x2")):
         model = [*model, "--eval-every", "2"]
         whole = place.train(1, *model)
         folder = place.file("checkpoints" + model[0])
@@ -115,7 +118,7 @@ def goes_on(_):
         for name in os.listdir(folder):  # as if it had stopped behind step 14
             if name in ("checkpoint-000003.h5", "latest"):
                 os.remove(os.path.join(folder, name))
-        found = place.train(4, *writing, "--grid", "2x1x1x2", "--resume", "auto")
+        found = place.train(4, *writing, "--grid", second, "--resume", "auto")
         check([run.get("resumed", {}).get("epoch") for run in found["run"]] == [None, 15], "does not go on at step 15")
         require_equal(losses_of(found), losses_of(whole), f"{model} after a resume")
         check([line["step"] for line in found["step"]] == list(range(1, 21)), "steps are there twice")

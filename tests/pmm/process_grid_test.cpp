@@ -145,6 +145,26 @@ TEST_P(ProcessGridTest, CommunicatorsAreMadeWhenTheyAreFirstAskedForAndOnce) {
   EXPECT_EQ(grid.communicators().size(), 2U);
 }
 
+TEST_P(ProcessGridTest, RunsAreOfNeighborsAlongAnAxis) {
+  for (auto const axis : spatial_axes)
+    for (int length = 1; length <= grid_.size(axis); ++length) {
+      if (grid_.size(axis) % length != 0) continue;
+      auto const& comm = grid_.over_run(axis, length);
+      std::vector<std::int64_t> const mine{world_.rank()};
+      std::vector<std::int64_t> ranks(static_cast<std::size_t>(comm.size()));
+      runtime::all_gather(runtime::host, comm, mine, ranks);
+
+      ASSERT_EQ(comm.size(), length) << name_of(axis);
+      EXPECT_EQ(comm.axis(), name_of_run(grid_.shape(), axis, length));
+      EXPECT_EQ(comm.rank(), grid_.coordinate(axis) % length) << name_of(axis);
+      for (std::size_t i = 0; i < ranks.size(); ++i) {
+        auto expected = grid_.coordinates();
+        expected.along(axis) = grid_.coordinate(axis) / length * length + static_cast<int>(i);
+        EXPECT_EQ(coordinates_of(grid_.shape(), static_cast<int>(ranks[i])), expected) << name_of(axis);
+      }
+    }
+}
+
 TEST(AxisSet, NamesItsAxesInNestedOrder) {
   EXPECT_EQ(name_of(AxisSet{Axis::x}), "x");
   EXPECT_EQ(name_of(AxisSet{Axis::data, Axis::z}), "z+data");
@@ -232,6 +252,28 @@ TEST(Block, IsTheOneWorkedOutByHand) {
   EXPECT_EQ(block_of(shape, at, whole), (Block{rows, columns, rows, 0, 33, 33}));
   at.along(Axis::y) = 0; // 44 elements in pieces of 11
   EXPECT_EQ(block_of(shape, at, flat), (Block{rows, {0, 4}, rows, 33, 11, 11}));
+}
+
+/// 2 granules of 8 columns, of which 2 are a tail: over 2 parts whole, over 4 parts 3 + 5, over 6 parts 2 + 2 + 4.
+TEST(Block, GranulesWithATailAreCutBetweenMorePartsThanGranules) {
+  Granule const granule(8, 2);
+  auto const ends = [&](int num_parts) {
+    GridShape const shape{1, num_parts, 1, 1};
+    std::vector<std::int64_t> all;
+    std::int64_t begin = 0;
+    for (int part = 0; part < num_parts; ++part) {
+      auto const range = part_of(shape, coordinates_of(shape, part), Axis::x, 16, granule);
+      EXPECT_EQ(range.begin, begin);
+      all.push_back(begin = range.end);
+    }
+    return all;
+  };
+  EXPECT_EQ(ends(1), (std::vector<std::int64_t>{16}));
+  EXPECT_EQ(ends(2), (std::vector<std::int64_t>{8, 16}));
+  EXPECT_EQ(ends(4), (std::vector<std::int64_t>{3, 8, 11, 16}));
+  EXPECT_EQ(ends(6), (std::vector<std::int64_t>{2, 4, 8, 10, 12, 16}));
+  EXPECT_THROW(ends(3), runtime::Error);
+  EXPECT_THROW(ends(8), runtime::Error);
 }
 
 /// 23 rows over z of 4, and in it over x of 2 and y of 3, worked out by hand: z cuts 6 + 6 + 6 + 5, x cuts 5

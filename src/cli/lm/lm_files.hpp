@@ -5,7 +5,7 @@
 
 #include "cli/options/command.hpp"
 #include "models/core/weights_file.hpp"
-#include "models/lm/transformer_settings.hpp"
+#include "models/plan/transformer_settings.hpp"
 #include "tokens/token_file.hpp"
 
 namespace orthant::cli {

@@ -9,7 +9,7 @@
 //
 // Recomputation is not counted, nor is the half of the scores that a causal mask leaves out subtracted.
 
-#include "models/lm/transformer_settings.hpp"
+#include "models/plan/transformer_settings.hpp"
 
 namespace orthant::cli {
 

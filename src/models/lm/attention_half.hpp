@@ -4,7 +4,8 @@
 // The first half of a block: what attention adds to the residual stream.
 //
 //   H[z,y]      := norm(X)
-//   Q,K,V[z,x]  := sum_y H[z,y] W_qkv[y,x] + b             whole key-value heads with their query heads, turned if rotary
+//   Q,K,V[z,x]  := sum_y H[z,y] W_qkv[y,x] + b             key-value heads with their query heads, turned if rotary
+//   K,V         := those of the rank that has them, if ranks share a head (shared_key_values.hpp)
 //   O[z,x]      := attention(Q, K, V)                      local (pmm/attention)
 //   branch[z,y] := sum_x O[z,x] W_proj[x,y] + b
 
@@ -42,8 +43,9 @@ class AttentionHalf {
     runtime::Vector<T> log_sum_exp, row_terms;
     pmm::AttentionDropout dropout;
   };
-  [[nodiscard]] Group group(std::int64_t i, pmm::DistMatrix<T> const& qkv, pmm::DistMatrix<T> const& out,
-                            DropoutKey const& dropout) const;
+  /// `shared`: keys and values if ranks share the head.
+  [[nodiscard]] Group group(std::int64_t i, pmm::DistMatrix<T> const& qkv, runtime::Vector<T> const& shared,
+                            pmm::DistMatrix<T> const& out, DropoutKey const& dropout) const;
   void turn(runtime::DefaultExec const& exec, pmm::Turn direction, pmm::DistMatrix<T> const& qkv) const;
 
   pmm::ProcessGrid const& grid_;
@@ -52,7 +54,7 @@ class AttentionHalf {
   TransformerScratch<T>& scratch_;
   std::shared_ptr<pmm::RotaryTable<T> const> rotary_;
   pmm::AttentionShape shape_; // of a group
-  std::int64_t first_group_, num_groups_;
+  std::int64_t first_head_, num_groups_;
   AttentionMemory<T> memory_;
   ParallelNorm<T> norm_;
   ParallelLinear<T> qkv_linear_, projection_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm/block_memory.hpp"
 
+#include "models/lm/shared_key_values.hpp"
+
 #include <algorithm>
 #include <string>
 
@@ -22,7 +24,8 @@ struct Number {
 } // namespace
 
 runtime::Range groups_of(pmm::Block const& qkv, TransformerPlan const& plan) {
-  return {qkv.columns.begin / plan.group_width(), qkv.columns.end / plan.group_width()};
+  auto const width = plan.group_width();
+  return {qkv.columns.begin / width, (qkv.columns.end + width - 1) / width};
 }
 
 std::int64_t layers_per_segment(TransformerSettings const& settings) {
@@ -45,13 +48,14 @@ bool keeps_output(TransformerSettings const& settings, std::int64_t layer) {
 }
 
 void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan) {
-  auto const num_heads = groups_of(step.block(plan.qkv.output), plan).size() * plan.heads_per_group();
+  auto const num_heads = groups_of(step.block(plan.qkv.output), plan).size() * plan.local_heads_per_group();
   plan_norm_arrays(step, plan);
   plan_matrix(step, plan.stream, "orthant::models::AttentionMemory/normed");
   plan_matrix(step, plan.qkv.output, "orthant::models::AttentionMemory/qkv");
   plan_matrix(step, plan.projection.input, "orthant::models::AttentionMemory/out");
   step.add_array("orthant::models::AttentionMemory/log_sum_exp",
                  step.scalar_bytes(num_heads * step.block(plan.stream).rows.size()));
+  step.add_array("orthant::models::AttentionMemory/key_values", step.scalar_bytes(num_shared_numbers(plan)));
   plan_norm_arrays(step, plan);
   plan_matrix(step, plan.stream, "orthant::models::FeedForwardMemory/normed");
   plan_matrix(step, plan.up.output, "orthant::models::FeedForwardMemory/expanded");
@@ -66,8 +70,9 @@ AttentionMemory<T>::AttentionMemory(pmm::ProcessGrid const& grid, TransformerPla
       qkv(grid, plan.qkv.output, "orthant::models::AttentionMemory/qkv"),
       out(grid, plan.projection.input, "orthant::models::AttentionMemory/out"),
       log_sum_exp("orthant::models::AttentionMemory/log_sum_exp",
-                  static_cast<std::size_t>(groups_of(qkv.block(), plan).size() * plan.heads_per_group() *
-                                           normed.block().rows.size())) {}
+                  static_cast<std::size_t>(groups_of(qkv.block(), plan).size() *
+                                           plan.local_heads_per_group() * normed.block().rows.size())),
+      key_values(make<T>("orthant::models::AttentionMemory/key_values", num_shared_numbers(plan))) {}
 
 template<class T>
 FeedForwardMemory<T>::FeedForwardMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan)
@@ -110,6 +115,7 @@ TransformerScratch<T>::TransformerScratch(pmm::ProcessGrid const& grid, Transfor
   narrow_gradient = make<T>("orthant::models::narrow_gradient", lengths.narrow);
   row_sums = make<T>("orthant::models::row_sums", lengths.row_sums);
   row_terms = make<T>("orthant::models::row_terms", lengths.row_terms);
+  key_value_gradients = make<T>("orthant::models::key_value_gradients", num_shared_numbers(plan));
   if (plan.settings.dropout == 0) return;
   auto const num_rows = plan.sequences.size() * plan.sequence;
   token_ids = make<std::int64_t>("orthant::models::token_ids", num_rows);
@@ -126,6 +132,7 @@ void plan_scratch_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
   step.add_array("orthant::models::narrow_gradient", step.scalar_bytes(lengths.narrow));
   step.add_array("orthant::models::row_sums", step.scalar_bytes(lengths.row_sums));
   step.add_array("orthant::models::row_terms", step.scalar_bytes(lengths.row_terms));
+  step.add_array("orthant::models::key_value_gradients", step.scalar_bytes(num_shared_numbers(plan)));
   if (plan.settings.dropout > 0)
     step.add_array("orthant::models::token_ids",
                    plan.sequences.size() * plan.sequence * std::int64_t{sizeof(std::int64_t)});

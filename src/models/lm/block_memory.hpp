@@ -19,6 +19,7 @@ struct AttentionMemory {
   pmm::RowNormState<T> norm;
   pmm::DistMatrix<T> normed, qkv, out;
   runtime::Vector<T> log_sum_exp; // [groups x tokens x heads of a group]
+  runtime::Vector<T> key_values;  // [tokens x 2 head_dim] of a head that ranks share
 };
 
 template<class T>
@@ -37,7 +38,7 @@ struct BlockMemory {
   pmm::DistMatrix<T> middle; // the stream between the halves
 };
 
-/// Key-value heads of the rank whose block of queries, keys and values that is.
+/// Key-value heads, whole or shared, of the rank whose block of queries, keys and values that is.
 [[nodiscard]] runtime::Range groups_of(pmm::Block const& qkv, TransformerPlan const& plan);
 
 /// Lists the arrays of a BlockMemory.
@@ -91,6 +92,7 @@ struct TransformerScratch {
   runtime::Vector<T> narrow_gradient;
   runtime::Vector<T> row_sums;
   runtime::Vector<T> row_terms;
+  runtime::Vector<T> key_value_gradients;  // of a head that ranks share
   runtime::Vector<std::int64_t> token_ids; // [rows] numbers over all data groups; empty without dropout
   LinearWork<T> work;
 };

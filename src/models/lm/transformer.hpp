@@ -10,7 +10,7 @@
 // The rows of a matrix are those of one data group, as a product never crosses the data axis.
 
 #include "models/core/network.hpp"
-#include "models/lm/transformer_settings.hpp"
+#include "models/plan/transformer_settings.hpp"
 #include "pmm/product/workspace.hpp"
 #include "runtime/range.hpp"
 

@@ -3,6 +3,8 @@
 
 #include "runtime/error.hpp"
 
+#include <algorithm>
+
 namespace orthant::models {
 namespace {
 
@@ -12,7 +14,7 @@ using pmm::Axis, pmm::Layout, pmm::Placement, pmm::Storage;
 struct Cut {
   Axis axis;
   std::int64_t width;
-  std::int64_t granule = 1;
+  pmm::Granule granule = {};
 };
 
 Placement activation(std::int64_t num_tokens, std::int64_t sequence, Cut const& columns) {
@@ -34,9 +36,12 @@ void require_cuts(pmm::GridShape const& shape, TransformerSettings const& s, std
   require_valid(s);
   auto const num_parts = shape.size({Axis::data, Axis::z});
   ORTHANT_REQUIRE(shape.expert == 1 && shape.pipe == 1, "a transformer on ", shape.to_string());
-  if (s.num_kv_heads % shape.x != 0)
-    runtime::throw_user("{} key-value heads are not divisible by x = {} of the grid {}: heads are cut over x",
-                        s.num_kv_heads, shape.x, shape.to_string());
+  auto const is_shared = shape.x % s.num_kv_heads == 0 && s.num_heads % shape.x == 0;
+  if (s.num_kv_heads % shape.x != 0 && !is_shared)
+    runtime::throw_user("{} heads with {} key-value heads cannot be cut over x = {} of the grid {}: x must "
+                        "divide the key-value "
+                        "heads, or be a multiple of them that divides the heads",
+                        s.num_heads, s.num_kv_heads, shape.x, shape.to_string());
   ORTHANT_REQUIRE(sequence >= 1, "sequences of ", sequence, " tokens");
   if (sequence > s.max_sequence)
     runtime::throw_user("--sequence {} is longer than the {} positions of the model", sequence,
@@ -63,10 +68,11 @@ TransformerPlan plan_transformer(pmm::GridShape const& shape, pmm::Coordinates c
 
   auto const head_dim = settings.head_dim();
   auto const num_groups = settings.num_kv_heads;
+  plan.ranks_per_group = std::max(1, shape.x / static_cast<int>(num_groups));
   auto const inner = settings.activation == FeedForward::swiglu ? 2 : 1;
   Cut const stream{Axis::y, settings.hidden};
-  Cut const qkv{Axis::x, num_groups * plan.group_width(), plan.group_width()};
-  Cut const heads{Axis::x, settings.hidden, plan.heads_per_group() * head_dim};
+  Cut const qkv{Axis::x, num_groups * plan.group_width(), {plan.group_width(), 2 * head_dim}};
+  Cut const heads{Axis::x, settings.hidden, plan.local_heads_per_group() * head_dim};
   Cut const expanded{Axis::x, inner * settings.feed_forward, inner};
   Cut const activated{Axis::x, settings.feed_forward};
   Cut const vocabulary{Axis::x, settings.vocabulary};

@@ -12,9 +12,11 @@
 //   queries, keys and values    per key-value head [its query heads | its key | its value]
 //   up, SwiGLU                  per number [gate | up]
 //
-// so a contiguous part over x has all that it needs, and the order of the columns does not depend on the grid.
+// so a contiguous part over x has all that it needs, and the order of the columns does not depend on the grid. With fewer
+// key-value heads than ranks along x, several ranks share a head: each has query heads of it, and the last one its key and
+// value, too (shared_key_values.hpp).
 
-#include "models/lm/transformer_settings.hpp"
+#include "models/plan/transformer_settings.hpp"
 #include "pmm/cost/step_plan.hpp"
 
 #include <cstdint>
@@ -36,6 +38,11 @@ struct TransformerPlan {
   pmm::Placement table;           // [x,y] vocabulary x hidden, of the embedding and of the head
   pmm::Placement positions;       // [-,y] max_sequence x hidden, replicated
   LinearPlan3d qkv, projection, up, down;
+  int ranks_per_group = 1; // along x, that share a key-value head
+
+  [[nodiscard]] bool shares_heads() const { return ranks_per_group > 1; }
+  /// Query heads of one key-value head on one rank.
+  [[nodiscard]] std::int64_t local_heads_per_group() const { return heads_per_group() / ranks_per_group; }
 
   /// Query heads that share one key-value head.
   [[nodiscard]] std::int64_t heads_per_group() const { return settings.num_heads / settings.num_kv_heads; }
@@ -44,7 +51,7 @@ struct TransformerPlan {
 };
 
 /// For the rank at `coordinates`. Throws UserError if the settings are not valid, or cannot be cut over the grid: x
-/// must divide the key-value heads, a sequence must not be longer than max_sequence, and each part of {data, z} needs a
+/// must divide the key-value heads, or be a multiple of them that divides the heads, a sequence must not be longer than max_sequence, and each part of {data, z} needs a
 /// sequence.
 [[nodiscard]] TransformerPlan plan_transformer(pmm::GridShape const& shape,
                                                pmm::Coordinates const& coordinates,

@@ -65,10 +65,10 @@ TrainSettings with_num_steps(TrainSettings settings, std::int64_t num_steps) {
 
 CommunicatedBytes communicated_bytes(pmm::ProcessGrid const& grid) {
   CommunicatedBytes bytes;
-  for (auto const& [axes, comm] : grid.communicators()) {
+  for (auto const& [group, comm] : grid.communicators()) {
     auto const total = comm.ledger().total();
     for (auto const axis : pmm::nested_axes)
-      if (axes == pmm::AxisSet{axis}) bytes.along[static_cast<std::size_t>(axis)] = total.bytes;
+      if (group.axes == pmm::AxisSet{axis}) bytes.along[static_cast<std::size_t>(axis)] += total.bytes;
     bytes.counted += total.bytes;
     bytes.sent += total.sent_bytes;
   }

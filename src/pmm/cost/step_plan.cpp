@@ -12,6 +12,13 @@ void StepPlan::add_call(runtime::Operation operation, AxisSet axes, std::int64_t
   operations_.emplace_back(PlannedCall{operation, name_of(axes), bytes, sent});
 }
 
+void StepPlan::add_run_call(runtime::Operation operation, Axis axis, int run_length, std::int64_t bytes) {
+  if (run_length == 1) return;
+  auto const place = coordinates_.along(axis) % run_length;
+  auto const sent = runtime::sent_bytes(operation, bytes, place, run_length);
+  operations_.emplace_back(PlannedCall{operation, name_of_run(shape_, axis, run_length), bytes, sent});
+}
+
 namespace {
 
 template<class Work>

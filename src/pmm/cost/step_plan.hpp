@@ -82,6 +82,8 @@ class StepPlan {
 
   /// A call of the group over these axes. Not listed if that is one rank: nothing is communicated then.
   void add_call(runtime::Operation operation, AxisSet axes, std::int64_t bytes);
+  /// The same of a run of ranks along an axis (ProcessGrid::over_run).
+  void add_run_call(runtime::Operation operation, Axis axis, int run_length, std::int64_t bytes);
   void add_product(LocalProduct product) {
     product.layer = layer_;
     operations_.emplace_back(std::move(product));

@@ -14,6 +14,23 @@ bool is_spatial(Layout const& layout) {
   return !layout.rows.intersects(layout.columns) && group_axes.contains(layout.rows.with(layout.columns));
 }
 
+/// "12", with a tail "12 (tail 4)".
+std::string text_of(Granule const& granule) {
+  return granule.tail == 0 ? fmt::format("{}", granule.size)
+                           : fmt::format("{} (tail {})", granule.size, granule.tail);
+}
+
+/// One of the pieces of a granule, of which there are fewer than parts.
+Range piece_of_granule(std::int64_t num_granules, std::int64_t num_parts, std::int64_t part,
+                       Granule const& granule) {
+  auto const pieces = num_parts / num_granules;
+  auto const length = (granule.size - granule.tail) / pieces;
+  ORTHANT_REQUIRE(num_parts % num_granules == 0 && length * pieces == granule.size - granule.tail, num_parts,
+                  " parts of ", num_granules, " granules of ", text_of(granule));
+  auto const begin = part / pieces * granule.size + part % pieces * length;
+  return {begin, begin + length + (part % pieces == pieces - 1 ? granule.tail : 0)};
+}
+
 } // namespace
 
 AxisSet Layout::third() const {
@@ -29,9 +46,9 @@ std::string Layout::to_string() const {
                    : storage == Storage::flat_sharded ? fmt::format("flat-sharded over {}", third_axis)
                    : storage == Storage::row_sharded  ? fmt::format("row-sharded over {}", third_axis)
                                                       : fmt::format("partial over {}", third_axis);
-  auto const granules = row_granule == 1 && column_granule == 1
+  auto const granules = row_granule == Granule() && column_granule == Granule()
                             ? std::string()
-                            : fmt::format(", granules {}/{}", row_granule, column_granule);
+                            : fmt::format(", granules {}/{}", text_of(row_granule), text_of(column_granule));
   return fmt::format("[{},{}] {}, orders {}/{}{}", pmm::name_of(rows), pmm::name_of(columns), how,
                      row_order.name, column_order.name, granules);
 }
@@ -49,21 +66,24 @@ std::string Placement::to_string() const {
 }
 
 Range part_of(GridShape const& shape, Coordinates const& coordinates, AxisSet axes, std::int64_t count,
-              std::int64_t granule) {
-  ORTHANT_REQUIRE(count % granule == 0, count, " rows or columns in granules of ", granule);
-  Range part{0, count / granule};
+              Granule const& granule) {
+  ORTHANT_REQUIRE(count % granule.size == 0, count, " rows or columns in granules of ", granule.size);
+  Range part{0, count / granule.size};
+  if (auto const parts = shape.size(axes); granule.tail > 0 && parts > part.size() && part.size() > 0)
+    return piece_of_granule(part.size(), parts, rank_within(shape, coordinates, axes), granule);
   for (auto const axis : nested_axes | std::views::reverse) {
     if (!axes.contains(axis)) continue;
     auto const inner = runtime::balanced_range(part.size(), shape.size(axis), coordinates.along(axis));
     part = {part.begin + inner.begin, part.begin + inner.end};
   }
-  return {part.begin * granule, part.end * granule};
+  return {part.begin * granule.size, part.end * granule.size};
 }
 
 int part_holding(GridShape const& shape, AxisSet axes, std::int64_t count, std::int64_t index,
-                 std::int64_t granule) {
-  count /= granule;
-  index /= granule;
+                 Granule const& granule) {
+  ORTHANT_REQUIRE(granule.tail == 0, "the part that holds an index of granules with a tail");
+  count /= granule.size;
+  index /= granule.size;
   Coordinates at;
   for (auto const axis : nested_axes | std::views::reverse) {
     if (!axes.contains(axis)) continue;
@@ -80,7 +100,7 @@ Block block_of(GridShape const& shape, Coordinates const& coordinates, Placement
   auto const& layout = placement.layout;
   auto const& extents = placement.extents;
   auto const own_or_balanced = [&](std::optional<OwnRange> const& own, AxisSet axes, std::int64_t count,
-                                   std::int64_t granule) {
+                                   Granule const& granule) {
     if (!own) return part_of(shape, coordinates, axes, count, granule);
     auto const place = rank_within(shape, coordinates, axes);
     ORTHANT_REQUIRE(own->part == place, "part ", place, " along ", pmm::name_of(axes),

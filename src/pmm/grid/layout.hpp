@@ -5,7 +5,8 @@
 // axis k, in balanced blocks whose lengths differ by at most one. Each of r and k is an axis, several axes or
 // none. No axis leaves rows or columns whole. Several cut them in nested order: the slowest axis first
 // (nested_axes from its end), each part over the next one, so M[{x,y,z},k] refines M[z,k]. Rows or columns
-// that belong together, such as those of an attention head or a sequence, are a granule: no cut divides it.
+// that belong together, such as those of an attention head or a sequence, are a granule: no cut divides it,
+// unless it says how (Granule).
 //
 // The axes that are left are the third axis t. Along it the block is
 //
@@ -42,14 +43,25 @@ struct IndexOrder {
 };
 inline constexpr IndexOrder natural_order{"natural"};
 
+/// Rows or columns that belong together. A granule with a tail may be cut if there are more parts than granules: a whole
+/// number of parts per granule have equal pieces of it, and the last of them its last `tail` indices, too.
+struct Granule {
+  constexpr Granule(std::int64_t of_size = 1, std::int64_t of_tail = 0) // NOLINT: implicit on purpose
+      : size(of_size),
+        tail(of_tail) {}
+  std::int64_t size;
+  std::int64_t tail;
+  friend bool operator==(Granule const&, Granule const&) = default;
+};
+
 struct Layout {
   AxisSet rows = Axis::x;
   AxisSet columns = Axis::y;
   Storage storage = Storage::replicated;
   IndexOrder row_order = natural_order;
   IndexOrder column_order = natural_order;
-  std::int64_t row_granule = 1; // divides the number of rows
-  std::int64_t column_granule = 1;
+  Granule row_granule = 1; // divides the number of rows
+  Granule column_granule = 1;
 
   /// The axes of the group that neither rows nor columns are split over: where this matrix communicates.
   /// Throws Error if rows and columns share an axis, or are split over data.
@@ -108,12 +120,12 @@ struct Block {
 };
 
 /// Which of `count` rows or columns the rank at `coordinates` has if they are cut over these axes in whole
-/// granules, which divide `count` (Error).
+/// granules, which divide `count` (Error), or in pieces of granules with a tail.
 [[nodiscard]] Range part_of(GridShape const& shape, Coordinates const& coordinates, AxisSet axes,
-                            std::int64_t count, std::int64_t granule = 1);
-/// The place along these axes whose part holds `index`, one of `count`.
+                            std::int64_t count, Granule const& granule = {});
+/// The place along these axes whose part holds `index`, one of `count`. Granules have no tail (Error).
 [[nodiscard]] int part_holding(GridShape const& shape, AxisSet axes, std::int64_t count, std::int64_t index,
-                               std::int64_t granule = 1);
+                               Granule const& granule = {});
 
 /// Throws Error if own rows or columns are not those of the rank at `coordinates`: nobody else knows them.
 [[nodiscard]] Block block_of(GridShape const& shape, Coordinates const& coordinates,

@@ -196,11 +196,31 @@ ProcessGrid::~ProcessGrid() {
 }
 
 Communicator const& ProcessGrid::over(AxisSet axes) const {
-  if (auto const made = communicators_.find(axes); made != communicators_.end()) return made->second;
+  RankGroup const group{axes};
+  if (auto const made = communicators_.find(group); made != communicators_.end()) return made->second;
   std::vector<int> members(static_cast<std::size_t>(shape_.size(axes)));
   for (std::size_t i = 0; i < members.size(); ++i)
     members[i] = rank_of(shape_, member_of(shape_, coordinates_, axes, static_cast<int>(i)));
-  return communicators_.emplace(axes, world_.subgroup(members, name_of(axes))).first->second;
+  return communicators_.emplace(group, world_.subgroup(members, name_of(axes))).first->second;
+}
+
+Communicator const& ProcessGrid::over_run(Axis axis, int length) const {
+  if (length == shape_.size(axis)) return over(axis);
+  ORTHANT_REQUIRE(length > 0 && shape_.size(axis) % length == 0, "runs of ", length, " ranks along ",
+                  name_of(axis), " of a grid ", shape_.to_string());
+  RankGroup const group{axis, length};
+  if (auto const made = communicators_.find(group); made != communicators_.end()) return made->second;
+  auto const first = coordinates_.along(axis) / length * length;
+  std::vector<int> members;
+  for (int i = 0; i < length; ++i)
+    members.push_back(rank_of(shape_, member_of(shape_, coordinates_, axis, first + i)));
+  return communicators_.emplace(group, world_.subgroup(members, name_of_run(shape_, axis, length)))
+      .first->second;
+}
+
+std::string name_of_run(GridShape const& shape, Axis axis, int length) {
+  return length == shape.size(axis) ? std::string(name_of(axis))
+                                    : fmt::format("{}/{}", name_of(axis), length);
 }
 
 } // namespace orthant::pmm

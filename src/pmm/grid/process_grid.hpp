@@ -70,6 +70,15 @@ struct Coordinates {
 /// The member at place `rank` of the group over these axes that contains the rank at `coordinates`.
 [[nodiscard]] Coordinates member_of(GridShape const& shape, Coordinates coordinates, AxisSet axes, int rank);
 
+/// What tells the communicators of a grid apart.
+struct RankGroup {
+  AxisSet axes;
+  int run_length = 0; // of a part of one axis; 0: the whole axes
+  friend constexpr auto operator<=>(RankGroup const&, RankGroup const&) = default;
+};
+/// "x/2": runs of two ranks along x; a run of the whole axis has its name.
+[[nodiscard]] std::string name_of_run(GridShape const& shape, Axis axis, int length);
+
 /// Owns the communicators, each of which is made when it is first asked for. It cannot be copied, because
 /// communicators are costly to make.
 class ProcessGrid {
@@ -91,20 +100,23 @@ class ProcessGrid {
   /// its communicator: collective over these ranks, which must ask for their sets in the same order. From one
   /// thread only.
   [[nodiscard]] Communicator const& over(AxisSet axes) const;
+  /// Those of them whose places along this axis lie in the same run of `length`, which divides the axis (Error): places
+  /// 0 to length - 1, and so on. Made as above.
+  [[nodiscard]] Communicator const& over_run(Axis axis, int length) const;
   /// The X x Y x Z ranks that share this rank's batch and layers.
   [[nodiscard]] Communicator const& group() const { return over(group_axes); }
   [[nodiscard]] Communicator const& world() const { return world_; }
   /// Where passes over arrays are counted.
   [[nodiscard]] runtime::PassLedger& passes() const { return world_.instruments().passes; }
   /// The communicators that have been made so far.
-  [[nodiscard]] std::map<AxisSet, Communicator> const& communicators() const { return communicators_; }
+  [[nodiscard]] std::map<RankGroup, Communicator> const& communicators() const { return communicators_; }
 
  private:
   Communicator const& world_;
   GridShape shape_;
   Coordinates coordinates_;
   // Logically a cache, hence mutable.
-  mutable std::map<AxisSet, Communicator> communicators_;
+  mutable std::map<RankGroup, Communicator> communicators_;
 };
 
 } // namespace orthant::pmm

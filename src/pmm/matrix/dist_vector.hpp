@@ -16,7 +16,7 @@ class DistVector {
   DistVector() = default;
   /// Zero. `grid` must outlive the vector.
   DistVector(ProcessGrid const& grid, AxisSet axes, std::int64_t length, std::string const& label,
-             std::int64_t granule = 1)
+             Granule const& granule = {})
       : grid_(&grid),
         axes_(axes),
         length_(length),
@@ -26,7 +26,7 @@ class DistVector {
   /// The same on lent memory, such as a part of a longer array: as many numbers as `storage` has (Error), which is
   /// left as it is.
   DistVector(ProcessGrid const& grid, AxisSet axes, std::int64_t length, Vector<T> storage,
-             std::int64_t granule = 1)
+             Granule const& granule = {})
       : grid_(&grid),
         axes_(axes),
         length_(length),
@@ -74,7 +74,7 @@ class DistVector {
 
 /// Lists the array of a vector.
 inline void plan_vector(StepPlan& step, AxisSet axes, std::int64_t length, std::string label,
-                        std::int64_t granule = 1) {
+                        Granule const& granule = {}) {
   auto const range = part_of(step.shape(), step.coordinates(), axes, length, granule);
   step.add_array(std::move(label), step.scalar_bytes(range.size()));
 }

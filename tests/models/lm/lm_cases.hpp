@@ -60,7 +60,9 @@ inline LmCase lm_case(nlohmann::json const& figures) {
 
 /// Whether heads and sequences can be cut.
 inline bool fits(LmCase const& the_case, pmm::GridShape const& shape) {
-  return the_case.settings.num_kv_heads % shape.x == 0 && shape.data * shape.z <= the_case.num_sequences;
+  auto const [heads, groups] = std::pair(the_case.settings.num_heads, the_case.settings.num_kv_heads);
+  auto const is_cut = groups % shape.x == 0 || (shape.x % groups == 0 && heads % shape.x == 0);
+  return is_cut && shape.data * shape.z <= the_case.num_sequences;
 }
 
 /// All grids of up to 8 ranks; of more, those on which the test model is specified, and one without a data axis or z.

@@ -67,7 +67,7 @@ class LmStep : public ::testing::TestWithParam<std::array<int, 4>> {
 
 TEST_P(LmStep, DoesWhatIsListed) {
   auto const reference = lm_reference(ORTHANT_LM_REFERENCE_FOLDER);
-  for (auto const* const name : {"gpt", "llama_dropout", "uneven", "rotary_biased"}) {
+  for (auto const* const name : {"gpt", "llama_dropout", "uneven", "rotary_biased", "multi_query"}) {
     SCOPED_TRACE(name);
     auto const the_case = lm_case(reference.at(name));
     if (!fits(the_case, grid_.shape())) continue;
@@ -148,6 +148,30 @@ TEST(LmStepOfAGrid, CommunicatesTheClosedForms) {
     EXPECT_EQ(along(pass_of_small_gpt(shape, 8 * words_of_bucket), "data", Operation::all_reduce),
               if_split(data, {num_buckets + 1, pieces + vectors + 2}));
   }
+}
+
+// r ranks along x share a key-value head: the broadcast and the sum of 2 m head_dim words in each layer.
+TEST(LmStepOfAGrid, SendsSharedKeysAndValuesTwiceInALayer) {
+  auto the_case = small_gpt();
+  auto const expect = [&](pmm::GridShape const& shape, std::int64_t num_kv_heads, std::string const& run) {
+    SCOPED_TRACE(shape.to_string() + ", key-value heads " + std::to_string(num_kv_heads));
+    the_case.settings.num_kv_heads = num_kv_heads;
+    pmm::StepPlan step(shape, {}, sizeof(double));
+    auto const plan =
+        plan_transformer(shape, {}, the_case.settings, the_case.num_sequences, the_case.sequence);
+    plan_transformer_forward(step, plan, true);
+    plan_transformer_backward(step, plan);
+    constexpr std::int64_t L = 2, head_dim = 4;
+    auto const m = 48 / (shape.z * shape.data);
+    EXPECT_EQ(along(step, run, Operation::broadcast), (CallsAndWords{L, L * 2 * m * head_dim}));
+    if (run != "x") {
+      EXPECT_EQ(along(step, run, Operation::all_reduce), (CallsAndWords{L, L * 2 * m * head_dim}));
+    }
+  };
+  expect({1, 4, 1, 1}, 2, "x/2");
+  expect({1, 4, 2, 2}, 2, "x/2");
+  expect({1, 4, 1, 1}, 1, "x");
+  expect({1, 2, 1, 2}, 1, "x");
 }
 
 // The figures of the specification's prototype, in words: along y, along x, gathers and reduce_scatters along z, and the

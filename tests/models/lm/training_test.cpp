@@ -56,6 +56,26 @@ class LmTrainingOnGrid : public ::testing::TestWithParam<std::array<int, 4>> {
       expect_told(found.parameters[p], figures.at("parameters").at(found.names[p]), 1e-9, found.names[p]);
   }
 
+  void expect_steps_of_one_rank(std::int64_t num_kv_heads) {
+    auto figures = lm_reference(ORTHANT_LM_REFERENCE_FOLDER).at("training");
+    figures["settings"]["kv_heads"] = num_kv_heads;
+    if (!fits(lm_case(figures), grid_.shape())) GTEST_SKIP() << "cannot be cut";
+    runtime::Communicator const self(MPI_COMM_SELF, "self");
+    pmm::ProcessGrid const one(self, {1, 1, 1, 1});
+
+    auto const found = train_lm(grid_, figures);
+    auto const expected = train_lm(one, figures);
+
+    for (std::size_t s = 0; s < found.losses.size(); ++s)
+      EXPECT_NEAR(found.losses[s], expected.losses[s], 1e-10 * expected.losses[s]) << "step " << s;
+    for (std::size_t p = 0; p < found.names.size(); ++p) {
+      auto error = 0.0;
+      for (std::size_t k = 0; k < expected.parameters[p].numbers.size(); ++k)
+        error = std::max(error, std::abs(found.parameters[p].numbers[k] - expected.parameters[p].numbers[k]));
+      EXPECT_LE(error, 1e-10 * norm_of(expected.parameters[p])) << found.names[p];
+    }
+  }
+
   runtime::Communicator world_;
   pmm::ProcessGrid grid_;
 };
@@ -72,22 +92,13 @@ TEST_P(LmTrainingOnGrid, AccumulatedBatchesWithDropoutAreThoseOfPyTorch) {
 
 // 50 steps on every grid beside one rank.
 TEST_P(LmTrainingOnGrid, FiftyStepsAreThoseOfOneRank) {
-  auto const figures = lm_reference(ORTHANT_LM_REFERENCE_FOLDER).at("training");
-  if (!fits(lm_case(figures), grid_.shape())) GTEST_SKIP() << "cannot be cut";
-  runtime::Communicator const self(MPI_COMM_SELF, "self");
-  pmm::ProcessGrid const one(self, {1, 1, 1, 1});
-
-  auto const found = train_lm(grid_, figures);
-  auto const expected = train_lm(one, figures);
-
-  for (std::size_t s = 0; s < found.losses.size(); ++s)
-    EXPECT_NEAR(found.losses[s], expected.losses[s], 1e-10 * expected.losses[s]) << "step " << s;
-  for (std::size_t p = 0; p < found.names.size(); ++p) {
-    auto error = 0.0;
-    for (std::size_t k = 0; k < expected.parameters[p].numbers.size(); ++k)
-      error = std::max(error, std::abs(found.parameters[p].numbers[k] - expected.parameters[p].numbers[k]));
-    EXPECT_LE(error, 1e-10 * norm_of(expected.parameters[p])) << found.names[p];
-  }
+  expect_steps_of_one_rank(4);
+}
+TEST_P(LmTrainingOnGrid, FiftyStepsOfOneKeyValueHeadAreThoseOfOneRank) {
+  expect_steps_of_one_rank(1);
+}
+TEST_P(LmTrainingOnGrid, FiftyStepsOfTwoKeyValueHeadsAreThoseOfOneRank) {
+  expect_steps_of_one_rank(2);
 }
 
 INSTANTIATE_TEST_SUITE_P(AllGrids, LmTrainingOnGrid, ::testing::ValuesIn(lm_grids()), GridName());

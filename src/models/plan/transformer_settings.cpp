@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/lm/transformer_settings.hpp"
+#include "models/plan/transformer_settings.hpp"
 
 #include "runtime/error.hpp"
 
