@@ -72,7 +72,9 @@ class LmTrainingOnGrid : public ::testing::TestWithParam<std::array<int, 4>> {
       auto error = 0.0;
       for (std::size_t k = 0; k < expected.parameters[p].numbers.size(); ++k)
         error = std::max(error, std::abs(found.parameters[p].numbers[k] - expected.parameters[p].numbers[k]));
-      EXPECT_LE(error, 1e-10 * norm_of(expected.parameters[p])) << found.names[p];
+      // The gradient of a key's bias is zero but for rounding, which AdamW divides by its epsilon: absolutely, then.
+      auto const scale = found.names[p].ends_with("c_attn.bias") ? 1.0 : norm_of(expected.parameters[p]);
+      EXPECT_LE(error, 1e-10 * scale) << found.names[p];
     }
   }
 
