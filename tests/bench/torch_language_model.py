@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains in PyTorch what `orthant train-lm` trained: from the same weights, on the same batches; and compares losses.
 
-  orthant train-lm --preset nanogpt-cpu --tokens t.h5 --steps 0 --seed 1 --save-weights start.h5
+  orthant train-lm --preset nanogpt-cpu --tokens t.h5 --seed 1 --steps 0 --warmup-steps 0 --eval-every 0 --save-weights start.h5
   orthant train-lm --preset nanogpt-cpu --tokens t.h5 --seed 1 --eval-every 2000 --metrics m.jsonl
   torch_language_model.py --tokens t.h5 --weights start.h5 --metrics m.jsonl [--steps N] [--dtype fp64]
 
