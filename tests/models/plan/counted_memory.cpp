@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/plan/counted_memory.hpp"
 
+#include "support/forms_of_new.hpp"
+
 #include <Kokkos_Core.hpp>
 #include <atomic>
 #include <cstdlib>
@@ -58,7 +60,6 @@ void restart_peak() {
 
 } // namespace orthant::testing
 
-// The array and nothrow forms of the standard library call these.
 void* operator new(std::size_t size) {
   return orthant::testing::counted(std::malloc(size == 0 ? 1 : size));
 }
@@ -67,9 +68,6 @@ void* operator new(std::size_t size, std::align_val_t alignment) {
   return orthant::testing::counted(std::aligned_alloc(step, (size + step) / step * step));
 }
 void operator delete(void* memory) noexcept {
-  orthant::testing::release(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
   orthant::testing::release(memory);
 }
 void operator delete(void* memory, std::align_val_t) noexcept {

@@ -7,6 +7,8 @@
 //   new     operator new        init    MPI_Init_thread    (each call counts from the start of the process)
 //   probe   MPI_Iprobe takes NUMBER milliseconds, every time: a watchdog that answers late
 
+#include "support/forms_of_new.hpp"
+
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -101,8 +103,5 @@ void* operator new(std::size_t size) {
   throw std::bad_alloc();
 }
 void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
