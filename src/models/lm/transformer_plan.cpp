@@ -36,11 +36,9 @@ void require_cuts(pmm::GridShape const& shape, TransformerSettings const& s, std
   require_valid(s);
   auto const num_parts = shape.size({Axis::data, Axis::z});
   ORTHANT_REQUIRE(shape.expert == 1 && shape.pipe == 1, "a transformer on ", shape.to_string());
-  auto const is_shared = shape.x % s.num_kv_heads == 0 && s.num_heads % shape.x == 0;
-  if (s.num_kv_heads % shape.x != 0 && !is_shared)
+  if (!can_cut_heads(shape, s))
     runtime::throw_user("{} heads with {} key-value heads cannot be cut over x = {} of the grid {}: x must "
-                        "divide the key-value "
-                        "heads, or be a multiple of them that divides the heads",
+                        "divide the key-value heads, or be a multiple of them that divides the heads",
                         s.num_heads, s.num_kv_heads, shape.x, shape.to_string());
   ORTHANT_REQUIRE(sequence >= 1, "sequences of ", sequence, " tokens");
   if (sequence > s.max_sequence)
@@ -54,6 +52,11 @@ void require_cuts(pmm::GridShape const& shape, TransformerSettings const& s, std
 }
 
 } // namespace
+
+bool can_cut_heads(pmm::GridShape const& shape, TransformerSettings const& settings) {
+  return settings.num_kv_heads % shape.x == 0 ||
+         (shape.x % settings.num_kv_heads == 0 && settings.num_heads % shape.x == 0);
+}
 
 TransformerPlan plan_transformer(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                  TransformerSettings const& settings, std::int64_t num_sequences,

@@ -50,9 +50,11 @@ struct TransformerPlan {
   [[nodiscard]] std::int64_t group_width() const { return (heads_per_group() + 2) * settings.head_dim(); }
 };
 
-/// For the rank at `coordinates`. Throws UserError if the settings are not valid, or cannot be cut over the grid: x
-/// must divide the key-value heads, or be a multiple of them that divides the heads, a sequence must not be longer than max_sequence, and each part of {data, z} needs a
-/// sequence.
+/// Whether x divides the key-value heads, or is a multiple of them that divides the heads.
+[[nodiscard]] bool can_cut_heads(pmm::GridShape const& shape, TransformerSettings const& settings);
+
+/// For the rank at `coordinates`. Throws UserError if the settings are not valid, or cannot be cut over the grid:
+/// can_cut_heads(), a sequence is not longer than max_sequence, and each part of {data, z} needs a sequence.
 [[nodiscard]] TransformerPlan plan_transformer(pmm::GridShape const& shape,
                                                pmm::Coordinates const& coordinates,
                                                TransformerSettings const& settings,

@@ -1,14 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm_training/language_model.hpp"
 
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
 namespace orthant::models {
+namespace {
+
+/// Refuses what would overflow in the sums of bytes.
+void require_countable(TransformerSettings const& model, SequenceSettings const& sequences) {
+  constexpr double most_numbers = 0x1p52;
+  auto const width = std::max(model.hidden, model.feed_forward);
+  auto const per_token = static_cast<double>(model.num_layers) * static_cast<double>(width) +
+                         static_cast<double>(model.vocabulary);
+  auto const num_tokens =
+      static_cast<double>(sequences.global_batch) * static_cast<double>(sequences.sequence);
+  if (num_tokens * per_token > most_numbers)
+    runtime::throw_user(
+        "--global-batch {} of --sequence {}: a step of {:.3g} tokens is more than any machine holds",
+        sequences.global_batch, sequences.sequence, num_tokens);
+  if (static_cast<double>(model.max_sequence) * static_cast<double>(model.hidden) > most_numbers)
+    runtime::throw_user("--positions {}: their table is more than any machine holds", model.max_sequence);
+}
+
+} // namespace
 
 TransformerPlan plan_sequences(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                TransformerSettings const& model, SequenceSettings const& sequences) {
   if (sequences.global_batch % sequences.num_accumulated != 0)
     runtime::throw_user("--accumulate {} does not divide the {} sequences of --global-batch",
                         sequences.num_accumulated, sequences.global_batch);
+  require_countable(model, sequences);
   return plan_transformer(shape, coordinates, model, sequences.num_sequences(), sequences.sequence);
+}
+
+pmm::GridShape parse_grid(std::string_view text, int num_ranks, TransformerSettings const& model,
+                          SequenceSettings const& sequences) {
+  if (text != "auto") return pmm::parse_grid(text, num_ranks);
+  auto const cost = [](pmm::GridShape const& s) { return std::tuple(s.x + s.y + s.z, -s.x, -s.y); };
+  std::optional<pmm::GridShape> best;
+  for (auto const& shape : pmm::all_shapes(num_ranks))
+    if (can_cut_heads(shape, model) && shape.z <= sequences.num_sequences() &&
+        (!best || cost(shape) < cost(*best)))
+      best = shape;
+  return best.value_or(pmm::near_cubic(num_ranks));
 }
 
 template<class T>

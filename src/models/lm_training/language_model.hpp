@@ -11,6 +11,7 @@
 #include "models/training/trainer.hpp"
 
 #include <memory>
+#include <string_view>
 
 namespace orthant::models {
 
@@ -46,10 +47,16 @@ class LanguageModel {
 };
 
 /// The plan of a pass. Throws UserError if the passes do not divide the sequences, if a rank that has sequences of its own
-/// would have none in a pass, if a sequence is longer than the positions, or if heads do not divide over x.
+/// would have none in a pass, if a sequence is longer than the positions, if heads do not divide over x, or if there are
+/// more numbers than bytes can be counted of.
 [[nodiscard]] TransformerPlan plan_sequences(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                              TransformerSettings const& model,
                                              SequenceSettings const& sequences);
+
+/// What --grid says. "auto": of the shapes without a data axis over which heads and sequences can be cut, the one
+/// nearest to a cube; if there is none, near_cubic(). Throws UserError if it is no grid of that many ranks.
+[[nodiscard]] pmm::GridShape parse_grid(std::string_view text, int num_ranks,
+                                        TransformerSettings const& model, SequenceSettings const& sequences);
 
 extern template class LanguageModel<float>;
 extern template class LanguageModel<double>;
