@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a text to a token file. Every rank has a share of the text's bytes, and reads it once (byte) or twice (char:
-// which characters there are, and then their numbers). What is held of the text is a block of 1 MiB.
+// From a text to a token file. Every rank has a share of the text's bytes, and reads it twice: which tokens there
+// are and how many, and then their numbers. What is held of the text is a block of 1 MiB.
 
 #include "tokens/token_file.hpp"
 

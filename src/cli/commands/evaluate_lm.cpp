@@ -5,9 +5,11 @@
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/lm_files.hpp"
 #include "cli/options/gemm_options.hpp"
+#include "cli/training/memory_check.hpp"
 #include "cli/training/train_run.hpp"
 #include "models/lm_training/evaluate_sequences.hpp"
 #include "models/lm_training/language_model.hpp"
+#include "models/lm_training/memory.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 
 #include <cmath>
@@ -25,13 +27,13 @@ struct EvaluateLmOptions {
   std::string compute_dtype = "fp32";
   std::string gemm_math = "fp32";
   std::string gemm_table;
+  bool force_memory = false;
 };
 
 template<class T>
 int evaluate(EvaluateLmOptions const& options, Context& context) {
   auto const& world = context.world();
   pmm::set_gemm_threads(1);
-  pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
   if (options.weights.empty())
     runtime::throw_user("give --weights W.h5, which train-lm --save-weights or a checkpoint writes");
   auto const [model, trained_sequence] = read_model(world, options.weights);
@@ -40,14 +42,21 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   if (file.num_tokens(tokens::Part::valid) < 2)
     runtime::throw_user("'{}' has no validation part to evaluate: tokenize with a smaller --train-fraction",
                         options.tokens);
-  auto const num_owners = std::int64_t{grid.size(pmm::Axis::data)} * grid.size(pmm::Axis::z);
   models::SequenceSettings sequences;
   sequences.sequence = options.sequence > 0 ? options.sequence : trained_sequence;
   constexpr std::int64_t usual_batch = 16;
   sequences.global_batch =
-      options.global_batch > 0 ? options.global_batch : std::max(usual_batch, num_owners);
-  // Refuses what does not fit.
-  static_cast<void>(models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences));
+      options.global_batch > 0 ? options.global_batch : std::max(usual_batch, std::int64_t{world.size()});
+  pmm::ProcessGrid const grid(world, models::parse_grid(options.grid, world.size(), model, sequences));
+  if (options.global_batch == 0)
+    sequences.global_batch =
+        std::max(usual_batch, std::int64_t{grid.shape().size({pmm::Axis::data, pmm::Axis::z})});
+  auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
+  models::OptimizerSettings optimizer; // without moments: nothing is trained
+  optimizer.kind = models::OptimizerKind::sgd;
+  optimizer.momentum = 0;
+  if (!options.force_memory)
+    require_memory(context, "evaluate-lm", models::estimate_memory<T>(grid, plan, sequences, optimizer));
 
   models::Transformer<T> network(grid, model, sequences.num_sequences(), sequences.sequence, 0);
   models::load_weights(grid, options.weights, network.parameters());
@@ -56,6 +65,9 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   auto const begin = MPI_Wtime();
   auto const score = models::evaluate_sequences(grid, network, loss, rows, file, sequences.num_sequences());
   auto const seconds = MPI_Wtime() - begin;
+  if (!std::isfinite(score.loss))
+    runtime::throw_user("{} on {}: the loss is not finite; the weights have diverged", options.weights,
+                        options.tokens);
   // The first token is not predicted: its share of the bytes is left out.
   auto const& facts = file.facts().of(tokens::Part::valid);
   auto const bytes_per_token = static_cast<double>(facts.num_bytes) / static_cast<double>(facts.num_tokens);
@@ -102,6 +114,7 @@ std::unique_ptr<Command> make_evaluate_lm() {
   command->option("--compute-dtype", options->compute_dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
   add_gemm_math_option(*command, options->gemm_math);
   add_gemm_table_option(*command, options->gemm_table);
+  add_force_memory_option(*command, options->force_memory);
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;
 }

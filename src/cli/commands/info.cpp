@@ -235,7 +235,7 @@ void describe_model(Context& context, InfoOptions const& options, Content conten
   print(context, text + of_weights);
 }
 
-/// A token as a reader can tell it: its text in quotes, or the numbers of its bytes.
+/// A token as a reader can tell it: its text in quotes, with U+FFFD for bytes that are no text.
 std::string token_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

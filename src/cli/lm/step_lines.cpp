@@ -30,7 +30,7 @@ void StepLines::write(runtime::EpochRecord const& step) {
     if (valid_loss)
       context_.metrics.write(
           "eval",
-          {{"step", step.epoch}, {"val_loss", *valid_loss}, {"val_acc", step.score("val_acc").value_or(0)}});
+          {{"step", step.epoch}, {"val_loss", *valid_loss}, {"val_acc", step.score("val_acc").value()}});
   }
   if (valid_loss) valid_loss_ = valid_loss;
   auto const is_bar = progress_.style() == runtime::ProgressStyle::bar;

@@ -4,6 +4,7 @@
 #include "cli/lm/presets.hpp"
 #include "cli/options/counts.hpp"
 #include "cli/options/gemm_options.hpp"
+#include "cli/training/memory_check.hpp"
 
 #include <fmt/ranges.h>
 #include <map>
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::int64_t most_width = std::int64_t{1} << 20;
 constexpr std::int64_t most_layers_of_model = 10'000;
+constexpr std::int64_t most_passes = 1'000'000;
 
 void add_model(Command& command, TrainLmOptions& o) {
   command.begin_group("Model");
@@ -49,7 +51,8 @@ void add_training(Command& command, TrainLmOptions& o) {
   command.begin_group("Batches");
   command.option("--sequence", o.sequence, "Tokens per sequence", whole_number(1));
   command.option("--global-batch", o.global_batch, "Sequences per step, over all ranks", whole_number(1));
-  command.option("--accumulate", o.accumulate, "Passes per step; divides --global-batch", whole_number(1));
+  command.option("--accumulate", o.accumulate, "Passes per step; divides --global-batch",
+                 whole_number(1, most_passes));
   command.option("--steps", o.steps, "Number of steps", whole_number(0, most_epochs));
   command.begin_group("Optimiser");
   command.option("--optimizer", o.optimizer, "adam, adamw or sgd", one_of({"adam", "adamw", "sgd"}));
@@ -84,7 +87,7 @@ void add_running(Command& command, TrainLmOptions& o) {
   command.option("--compute-dtype", o.compute_dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
   add_gemm_math_option(command, o.gemm_math);
   add_gemm_table_option(command, o.gemm_table);
-  command.flag("--force-memory", o.force_memory, "Start even if the predicted memory does not fit");
+  add_force_memory_option(command, o.force_memory);
 }
 
 /// The member of an option's name := the value.
@@ -137,6 +140,17 @@ void set_unless_given(Context& context, TrainLmOptions& options, nlohmann::order
   }
 }
 
+/// Throws UserError if a number of the preset does not go with one that was given.
+void require_fitting_preset(nlohmann::ordered_json const& sources, TrainLmOptions const& o) {
+  auto const is_of_preset = [&](char const* name) { return sources.value(name, std::string()) == "preset"; };
+  if (is_of_preset("min-lr") && o.min_lr > o.lr)
+    runtime::throw_user("--preset {} has --min-lr {}, which is more than --lr {}; give --min-lr, too",
+                        o.preset, o.min_lr, o.lr);
+  if (is_of_preset("warmup-steps") && o.warmup_steps >= o.steps)
+    runtime::throw_user("--preset {} has --warmup-steps {}, and --steps is {}; give --warmup-steps, too",
+                        o.preset, o.warmup_steps, o.steps);
+}
+
 std::int64_t kept_every(std::string const& word) {
   if (word == "none") return 0;
   if (word == "full") return 1;
@@ -152,7 +166,6 @@ TrainLmOptions::TrainLmOptions() {
   betas = {0.9, 0.95};
   weight_decay = 0.1;
   clip_norm = 1;
-  checkpoint_every = "30min";
 }
 
 void add_options(Command& command, TrainLmOptions& o) {
@@ -166,7 +179,14 @@ void add_options(Command& command, TrainLmOptions& o) {
 }
 
 void apply_preset(Context& context, TrainLmOptions& options) {
-  set_unless_given(context, options, preset_options(options.preset));
+  auto preset = preset_options(options.preset);
+  auto const& sources = context.run_record.at("sources");
+  auto const is_given = [&](char const* name) {
+    return sources.value(name, std::string("default")) != "default";
+  };
+  if (is_given("lr-schedule") && options.lr_schedule == "constant") preset.erase("min-lr");
+  set_unless_given(context, options, preset);
+  require_fitting_preset(sources, options);
   set_unless_given(context, options, options_implied_by(options.arch));
   // Lists and options that may be absent have defaults here, which the record does not know.
   auto& configuration = context.run_record.at("configuration");
@@ -179,7 +199,8 @@ void apply_preset(Context& context, TrainLmOptions& options) {
   if (options.clip_norm) record("clip-norm", *options.clip_norm);
 }
 
-models::TransformerSettings model_of(TrainLmOptions const& o, std::int64_t vocabulary) {
+models::TransformerSettings model_of(TrainLmOptions const& o) {
+  constexpr std::int64_t vocabulary = 1;
   auto const num_positions = o.positions > 0 ? o.positions : o.sequence;
   auto const num_kv_heads = o.kv_heads > 0 ? o.kv_heads : o.heads;
   auto settings =

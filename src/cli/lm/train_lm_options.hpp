@@ -55,8 +55,9 @@ void add_options(Command& command, TrainLmOptions& options);
 /// Options that nobody gave := those of the preset, and then those that --arch implies; the run's record says so.
 void apply_preset(Context& context, TrainLmOptions& options);
 
-/// What the options ask for, with that vocabulary. Throws UserError if they contradict each other.
-[[nodiscard]] models::TransformerSettings model_of(TrainLmOptions const& options, std::int64_t vocabulary);
+/// What the options ask for, with a vocabulary of one: that of the tokens is not known yet. Throws UserError if they
+/// contradict each other.
+[[nodiscard]] models::TransformerSettings model_of(TrainLmOptions const& options);
 [[nodiscard]] models::SequenceSettings sequences_of(TrainLmOptions const& options);
 
 } // namespace orthant::cli

@@ -14,7 +14,6 @@
 
 #include <array>
 #include <cmath>
-#include <csignal>
 
 namespace orthant::cli {
 namespace {
@@ -42,14 +41,16 @@ TrainingIdentity identity_of(Context const& context, TrainLmOptions const& o, to
   for (auto const part : tokens::all_parts)
     parts.push_back({fmt::format("checksum of the {} tokens", tokens::name_of(part)),
                      fmt::format("{:016x}", file.facts().of(part).sum)});
-  parts.push_back({"size of the vocabulary", fmt::format("{}", file.vocabulary().size())});
+  parts.push_back({"checksum of the vocabulary", fmt::format("{:016x}", file.facts().sum_of_vocabulary)});
   if (o.lr_schedule == "linear" || o.lr_schedule == "cosine") // which end with the last step
     parts.push_back({"--steps", fmt::format("{}", o.steps), "learning-rate"});
   return {std::move(parts)};
 }
 
-/// Options that need evaluations need something to evaluate.
-void require_validation(TrainLmOptions const& o, tokens::TokenFile const& file) {
+/// A sequence to train on, and what evaluations need.
+void require_tokens(TrainLmOptions const& o, tokens::TokenFile const& file) {
+  static_cast<void>(tokens::TrainingWindows(file.num_tokens(tokens::Part::train), o.sequence,
+                                            static_cast<std::uint64_t>(o.seed)));
   if (o.eval_every > 0 && file.num_tokens(tokens::Part::valid) < 2)
     runtime::throw_user(
         "'{}' has no validation part to evaluate: give --eval-every 0, or tokenize with a smaller "
@@ -103,7 +104,7 @@ nlohmann::ordered_json done_record(models::TrainResult const& result, StepSpeed 
   }
   record["flop_per_token"] = speed.flops.per_token();
   record["gemm_flop_per_second"] = speed.peak_flop_per_s;
-  record["peak_memory_bytes"] = memory.resident;
+  record_memory(record, memory);
   record["predicted_memory_bytes"] = predicted;
   if (result.has_stopped_early) record["stopped_early"] = true;
   if (auto const& progress = result.progress; progress.last) {
@@ -119,9 +120,13 @@ int train(TrainLmOptions const& options, Context& context) {
   auto const& world = context.world();
   MemoryMeter const meter;
   pmm::set_gemm_threads(1);
-  pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
+  auto const settings = training_of(options);
+  auto const sequences = sequences_of(options);
+  auto model = model_of(options);
+  pmm::ProcessGrid const grid(world, models::parse_grid(options.grid, world.size(), model, sequences));
   WeightFiles const weight_files(context, options,
-                                 {options.eval_every,
+                                 {"step",
+                                  options.eval_every,
                                   options.patience,
                                   {{"--tokens", FileOption::Use::input, &options.tokens}},
                                   options});
@@ -129,10 +134,8 @@ int train(TrainLmOptions const& options, Context& context) {
   Checkpoints checkpoints(context, options, length, options.init_from);
 
   auto file = open_tokens(context, options.tokens);
-  require_validation(options, file);
-  auto const settings = training_of(options);
-  auto const model = model_of(options, file.vocabulary().size());
-  auto const sequences = sequences_of(options);
+  require_tokens(options, file);
+  model.vocabulary = file.vocabulary().size();
   auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
   if (!options.init_from.empty()) {
     require_vocabulary(world, options.init_from, options.tokens, file);
@@ -186,19 +189,15 @@ int train(TrainLmOptions const& options, Context& context) {
     weight_files.save(grid, training.parameters(), architecture, run.best());
   };
   if (!run.stopped_by().empty()) {
-    // A scheduler that ends a job gives it little time; somebody who asks for its end wants what there is.
-    Stop stop{run.stopped_by(), run.stop_signal()};
-    stop.has_saved_weights = (!options.save_weights.empty() || run.best() != nullptr) &&
-                             (stop.signal == SIGINT || options.checkpoint.empty());
-    if (stop.has_saved_weights) save();
+    auto const stop = stop_of(run, weight_files, options);
+    if (stop.saves_weights) save();
     report(context, result, speed);
     return end_stopped(context, result.progress, stop, length, options, options);
   }
   save();
   report(context, result, speed);
   auto const taken = meter.taken(world);
-  say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),
-      bytes_text(predicted));
+  describe_memory(context, taken, {predicted, estimate.arrays});
   context.metrics.write("done", done_record(result, speed, taken, predicted));
   return runtime::exit_done;
 }

@@ -54,6 +54,8 @@ class Checkpoints {
   /// Collective.
   void prepare_metrics(nlohmann::ordered_json& run_record) const;
 
+  /// What the training counts, "epoch" or "step".
+  [[nodiscard]] std::string const& unit() const { return length_.unit; }
   [[nodiscard]] bool writes() const { return !options_.checkpoint.empty(); }
   [[nodiscard]] Context const& context() const { return context_; }
   [[nodiscard]] CheckpointOptions const& options() const { return options_; }
@@ -102,7 +104,7 @@ class ResumableRun {
   models::TrainResult run(Trainer& trainer, std::function<void(runtime::EpochRecord const&)> const& on_epoch,
                           models::Architecture const& architecture) {
     if (!checkpoints_.writes()) {
-      StopCondition stop(checkpoints_.context());
+      StopCondition stop(checkpoints_.context(), checkpoints_.unit());
       auto best_epoch = start_.best.epoch;
       auto const result = trainer.run(on_epoch, start_, [&](models::TrainProgress const& progress) {
         if (state_ && progress.best.epoch != best_epoch) state_->keep_best();
@@ -114,7 +116,7 @@ class ResumableRun {
     }
     auto const& options = checkpoints_.options();
     models::Checkpointer<T> checkpointer(*state_, checkpoints_.settings(architecture), start_);
-    StopCondition stop(checkpoints_.context(), options.max_walltime);
+    StopCondition stop(checkpoints_.context(), checkpoints_.unit(), options.max_walltime);
     auto result = trainer.run(on_epoch, start_, [&](models::TrainProgress const& progress) {
       checkpointer.after_step(progress);
       return stop.is_due(progress.step == 0, checkpointer.last_seconds());

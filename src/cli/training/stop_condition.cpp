@@ -22,22 +22,22 @@ constexpr double unmeasured_checkpoint_seconds = 15;
 constexpr std::int64_t goes_on = 0;
 constexpr std::int64_t time_is_over = 1;
 
-constexpr char const* answer =
-    "\northant: interrupted: the training ends after this epoch; once more ends it at once\n";
-
 double earlier(std::optional<double> a, double b) {
   return a ? std::min(*a, b) : b;
 }
 
 } // namespace
 
-StopCondition::StopCondition(Context const& context)
+StopCondition::StopCondition(Context const& context, std::string_view unit)
     : context_(context),
-      signals_(context.world().is_root() && context.log().prints(runtime::LogLevel::info) ? answer : nullptr),
+      answer_(fmt::format(
+          "\northant: interrupted: the training ends after this {}; once more ends it at once\n", unit)),
+      signals_(context.world().is_root() && context.log().prints(runtime::LogLevel::info) ? answer_.c_str()
+                                                                                          : nullptr),
       last_step_(Clock::now()) {}
 
-StopCondition::StopCondition(Context const& context, std::string const& max_walltime)
-    : StopCondition(context) {
+StopCondition::StopCondition(Context const& context, std::string_view unit, std::string const& max_walltime)
+    : StopCondition(context, unit) {
   auto end = context.world().is_root() ? runtime::slurm_end_time(runtime::time_sources()) : std::nullopt;
   if (!max_walltime.empty())
     end = earlier(end, runtime::unix_time() - runtime::process_seconds() +

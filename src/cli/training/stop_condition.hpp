@@ -11,16 +11,17 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace orthant::cli {
 
 class StopCondition {
  public:
-  /// Of a training without checkpoints: catches signals from here on.
-  explicit StopCondition(Context const& context);
+  /// Of a training without checkpoints: catches signals from here on. `unit`: what it counts, "epoch" or "step".
+  StopCondition(Context const& context, std::string_view unit);
   /// Of a training with checkpoints. `max_walltime`: --max-walltime, or empty; a time limit of Slurm counts, too.
   /// Throws UserError if that is no time. Collective.
-  StopCondition(Context const& context, std::string const& max_walltime);
+  StopCondition(Context const& context, std::string_view unit, std::string const& max_walltime);
 
   /// To be asked after every step: whether to stop here. Checkpoints take about `checkpoint_seconds`; 0: nobody
   /// knows yet. The same on all ranks. Collective (8 bytes).
@@ -38,6 +39,7 @@ class StopCondition {
   [[nodiscard]] bool is_time_over(double checkpoint_seconds);
 
   Context const& context_;
+  std::string answer_; // to Ctrl-C
   runtime::StopSignals signals_;
   std::optional<double> end_time_; // Unix time
   std::chrono::steady_clock::time_point last_step_;

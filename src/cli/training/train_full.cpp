@@ -20,8 +20,6 @@
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
 
-#include <csignal>
-
 namespace orthant::cli {
 namespace {
 
@@ -108,22 +106,20 @@ int train(TrainOptions const& options, Context& context) {
         trainer, [&](runtime::EpochRecord const& epoch) { lines.write(epoch); },
         record_of_checkpoint(model_settings));
     lines.finish();
+    auto const save = [&] {
+      weight_files.save(grid, model.parameters(), record_of_weights(model_settings, store.facts()),
+                        resumable.best());
+    };
     if (!resumable.stopped_by().empty()) {
-      // A scheduler that ends a job gives it little time; somebody who asks for its end wants what there is.
-      Stop stop{resumable.stopped_by(), resumable.stop_signal()};
-      stop.has_saved_weights = (!options.save_weights.empty() || resumable.best() != nullptr) &&
-                               (stop.signal == SIGINT || options.checkpoint.empty());
-      if (stop.has_saved_weights)
-        weight_files.save(grid, model.parameters(), record_of_weights(model_settings, store.facts()),
-                          resumable.best());
+      auto const stop = stop_of(resumable, weight_files, options);
+      if (stop.saves_weights) save();
       return end_stopped(context, result, stop, options);
     }
 
-    if (weight_files.any() && options.eval_every == 0)
+    if (weight_files.writes(false) && options.eval_every == 0)
       if (auto const sign = models::sign_of_divergence(trainer.evaluate()); !sign.empty())
         models::throw_diverged("the weights are not saved: " + sign);
-    weight_files.save(grid, model.parameters(), record_of_weights(model_settings, store.facts()),
-                      resumable.best());
+    save();
     return end_complete(context, result, meter, {predicted, estimate.arrays});
   };
   if (pruned) {

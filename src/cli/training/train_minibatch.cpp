@@ -20,7 +20,6 @@
 #include "pmm/kernels/host_parts.hpp"
 
 #include <algorithm>
-#include <csignal>
 
 namespace orthant::cli {
 namespace {
@@ -136,18 +135,17 @@ int train(TrainOptions const& options, Context& context) {
       trainer, [&](runtime::EpochRecord const& epoch) { lines.write(epoch); },
       record_of_checkpoint(model_settings));
   lines.finish();
+  auto const save = [&] {
+    weight_files.save(grid, trainer.parameters(), record_of_weights(model_settings, store.facts()),
+                      run.best());
+  };
   if (!run.stopped_by().empty()) {
-    // A scheduler that ends a job gives it little time; somebody who asks for its end wants what there is.
-    Stop stop{run.stopped_by(), run.stop_signal()};
-    stop.has_saved_weights = (!options.save_weights.empty() || run.best() != nullptr) &&
-                             (stop.signal == SIGINT || options.checkpoint.empty());
-    if (stop.has_saved_weights)
-      weight_files.save(grid, trainer.parameters(), record_of_weights(model_settings, store.facts()),
-                        run.best());
+    auto const stop = stop_of(run, weight_files, options);
+    if (stop.saves_weights) save();
     return end_stopped(context, result, stop, options);
   }
 
-  weight_files.save(grid, trainer.parameters(), record_of_weights(model_settings, store.facts()), run.best());
+  save();
   return end_complete(context, result, meter, {predicted, std::nullopt});
 }
 

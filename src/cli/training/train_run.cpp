@@ -20,12 +20,8 @@ bool has_best(models::TrainProgress const& progress) {
 
 nlohmann::ordered_json done_record(models::TrainResult const& result, MemoryMeter::Taken const& memory) {
   nlohmann::ordered_json record{{"loss", result.progress.last_loss},
-                                {"median_epoch_seconds", result.median_epoch_seconds},
-                                {"peak_memory_bytes", memory.resident}};
-  if constexpr (!pmm::runs_on_host) {
-    record["device_memory_bytes"] = memory.device_arrays;
-    record["device_memory_taken_bytes"] = memory.device;
-  }
+                                {"median_epoch_seconds", result.median_epoch_seconds}};
+  record_memory(record, memory);
   if (result.has_stopped_early) record["stopped_early"] = true;
   if (auto const& progress = result.progress; progress.last) {
     record["last"] = scores_json(*progress.last);
@@ -135,10 +131,13 @@ models::TrainSettings training_of(TrainOptions const& o) {
 }
 
 WeightFiles weight_files_of(Context const& context, TrainOptions const& options) {
-  return {
-      context,
-      options,
-      {options.eval_every, options.patience, {{"--graph", FileOption::Use::input, &options.graph}}, options}};
+  return {context,
+          options,
+          {"epoch",
+           options.eval_every,
+           options.patience,
+           {{"--graph", FileOption::Use::input, &options.graph}},
+           options}};
 }
 
 void judge_by(WeightFiles& files, TrainOptions const& options, graph::GraphStore const& store) {
@@ -204,7 +203,7 @@ int end_stopped(Context& context, models::TrainProgress const& progress, Stop co
                 CheckpointOptions const& checkpoints) {
   say(context, "\nstopped by {} before {} {} of {}{}\n", stop.reason, length.unit, progress.epoch,
       length.num_units, progress.step == 0 ? std::string() : fmt::format(", step {}", progress.step + 1));
-  if (stop.has_saved_weights)
+  if (stop.saves_weights)
     say(context, "the weights are saved{}\n",
         weights.save_weights.empty() ? std::string() : ": " + weights.save_weights);
   auto const has_checkpoint = !checkpoints.checkpoint.empty();
@@ -231,10 +230,8 @@ int end_stopped(Context& context, models::TrainResult const& result, Stop const&
                      options);
 }
 
-int end_complete(Context& context, models::TrainResult const& result, MemoryMeter const& meter,
-                 PredictedMemory const& predicted) {
-  auto const taken = meter.taken(context.world());
-  report(context, result);
+void describe_memory(Context const& context, MemoryMeter::Taken const& taken,
+                     PredictedMemory const& predicted) {
   say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),
       bytes_text(predicted.resident));
   if constexpr (!pmm::runs_on_host) {
@@ -244,6 +241,21 @@ int end_complete(Context& context, models::TrainResult const& result, MemoryMete
     say(context, "memory of the device  {} in arrays per rank{}, {} less free\n",
         bytes_text(taken.device_arrays), prediction, bytes_text(taken.device));
   }
+}
+
+void record_memory(nlohmann::ordered_json& done, MemoryMeter::Taken const& taken) {
+  done["peak_memory_bytes"] = taken.resident;
+  if constexpr (!pmm::runs_on_host) {
+    done["device_memory_bytes"] = taken.device_arrays;
+    done["device_memory_taken_bytes"] = taken.device;
+  }
+}
+
+int end_complete(Context& context, models::TrainResult const& result, MemoryMeter const& meter,
+                 PredictedMemory const& predicted) {
+  auto const taken = meter.taken(context.world());
+  report(context, result);
+  describe_memory(context, taken, predicted);
   context.metrics.write("done", done_record(result, taken));
   return runtime::exit_done;
 }

@@ -16,6 +16,7 @@
 #include "models/training/trainer.hpp"
 #include "runtime/report/progress.hpp"
 
+#include <csignal>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -107,12 +108,20 @@ class MemoryMeter {
   DeviceMemory device_;
 };
 
-/// Why a training ended before its last epoch, and what was saved of it.
+/// Why a training ended before its last epoch, and whether its weights are to be written.
 struct Stop {
   std::string reason; // "SIGINT", "the time limit"
   int signal = 0;     // 0: none
-  bool has_saved_weights = false;
+  bool saves_weights = false;
 };
+/// Of a run that was stopped. A scheduler that ends a job gives it little time, in which there is a checkpoint;
+/// somebody who asks for its end wants what there is.
+template<class T>
+[[nodiscard]] Stop stop_of(ResumableRun<T> const& run, WeightFiles const& files,
+                           CheckpointOptions const& checkpoints) {
+  auto const has_time = run.stop_signal() == SIGINT || checkpoints.checkpoint.empty();
+  return {run.stopped_by(), run.stop_signal(), has_time && files.writes(run.best() != nullptr)};
+}
 /// Of any training that was stopped: what stopped it, where, and how to go on. Returns the status to leave with:
 /// exit_requeue if there is a checkpoint to go on from, else that of a shell for the signal.
 [[nodiscard]] int end_stopped(Context& context, models::TrainProgress const& progress, Stop const& stop,
@@ -127,6 +136,11 @@ struct PredictedMemory {
   std::int64_t resident = 0;
   std::optional<std::int64_t> device_arrays; // none: nothing was said of them
 };
+/// Says what was taken, beside what was predicted.
+void describe_memory(Context const& context, MemoryMeter::Taken const& taken,
+                     PredictedMemory const& predicted);
+/// Its fields in the last line of the metrics.
+void record_memory(nlohmann::ordered_json& done, MemoryMeter::Taken const& taken);
 /// Of a training that is complete: the final table, memory beside what was predicted, and the last line of the
 /// metrics. Returns the status to leave with. Collective.
 [[nodiscard]] int end_complete(Context& context, models::TrainResult const& result, MemoryMeter const& meter,

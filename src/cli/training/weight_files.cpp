@@ -29,7 +29,8 @@ WeightFiles::WeightFiles(Context const& context, WeightOptions const& options, W
       patience_(rules.patience) {
   auto const& world = context.world();
   if (rules.eval_every == 0)
-    require_none_of_best("goes by evaluations; give --eval-every the number of epochs between them");
+    require_none_of_best(
+        fmt::format("goes by evaluations; give --eval-every the number of {}s between them", rules.unit));
   if (!options.save_weights.empty()) runtime::require_writable(world, options.save_weights, "weights");
   best_ = options.save_best;
   if (best_.empty() && !options.save_weights.empty() && rules.eval_every > 0) {

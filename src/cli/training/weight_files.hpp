@@ -10,12 +10,14 @@
 #include "models/checkpoint/training_state.hpp"
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace orthant::cli {
 
 /// What decides which weights are kept, beside the options that name files.
 struct WeightRules {
+  std::string_view unit;       // what the training counts, "epoch" or "step"
   std::int64_t eval_every = 0; // 0: nothing is ever evaluated, so there is no best
   std::int64_t patience = 0;
   std::vector<FileOption> inputs; // that no file of weights may be
@@ -33,8 +35,10 @@ class WeightFiles {
   void judge_by_nothing(std::string const& why);
   /// Whether the weights of the best epoch are to be kept.
   [[nodiscard]] bool keeps_best() const { return !best_.empty(); }
-  /// True if weights are written, of whatever epoch.
-  [[nodiscard]] bool any() const { return !options_.save_weights.empty() || keeps_best(); }
+  /// True if save() writes a file, if there is a best epoch or not.
+  [[nodiscard]] bool writes(bool has_best) const {
+    return !options_.save_weights.empty() || (keeps_best() && has_best);
+  }
 
   /// Writes the files; the parameters are those of the best epoch afterwards, if `best` is not null. Collective
   /// over the grid's world. Throws UserError.
