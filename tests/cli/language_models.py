@@ -89,8 +89,8 @@ def on_grids(_):
             for grid in grids:
                 found = place.train(ranks, *model, "--grid", grid)
                 require_equal(losses_of(found), losses_of(whole), f"{model} on {grid}")
-                for one, other in zip(found["eval"], whole["eval"]):
-                    check(abs(one["val_loss"] - other["val_loss"]) <= 1e-10, f"validation loss on {grid}")
+                for one, other in zip(found["eval"], whole["eval"], strict=True):
+                    check(one["step"] == other["step"] and abs(one["val_loss"] - other["val_loss"]) <= 1e-10, f"validation loss on {grid}")
                     check(one["val_acc"] == other["val_acc"], f"accuracy on {grid}")
                 for one, other in zip(found["step"], whole["step"]):
                     check(abs(one["grad_norm"] - other["grad_norm"]) <= 1e-9 * other["grad_norm"], f"norm on {grid}")
@@ -122,6 +122,7 @@ def goes_on(_):
         check([run.get("resumed", {}).get("epoch") for run in found["run"]] == [None, 15], "does not go on at step 15")
         require_equal(losses_of(found), losses_of(whole), f"{model} after a resume")
         check([line["step"] for line in found["step"]] == list(range(1, 21)), "steps are there twice")
+        check([line["step"] for line in found["eval"]] == list(range(2, 21, 2)), "evaluations are missing or there twice")
         check(abs(found["done"][-1]["best_val_loss"] - whole["done"][-1]["best_val_loss"]) <= 1e-10, "the best validation loss")
         if model[0] == "--lr-schedule":
             rates = {line["lr"] for line in found["step"][5:]}
@@ -156,6 +157,9 @@ def files(_):
     first, learned = trained["step"][0]["loss"], trained["step"][0]["loss"] - trained["step"][-1]["loss"]
     check(abs(first - again["step"][0]["loss"] - learned) < 0.25 * learned, f"does not begin with the weights: {again['step'][0]['loss']}")
     expect_mistake(1, ["train-lm", "--tokens", place.tokens, *small("--layers", "3", "--init-from", weights)], r"layers")
+    evaluate = ["evaluate-lm", "--tokens", place.tokens, "--weights", weights]
+    expect_mistake(2, [*evaluate, "--global-batch", "100000000"], r"evaluate-lm needs .*--force-memory")
+    expect_mistake(1, [*evaluate, "--global-batch", "9223372036854775807"], r"is more than any machine holds")
     # Positions beyond the trained sequences are not evaluated unless asked for.
     longer = place.file("longer.h5")
     trained = place.train(1, "--positions", "40", "--save-weights", longer, "--clip-norm", "0", steps=5)
@@ -172,6 +176,15 @@ def files(_):
     place.tokenize()
     for command in (["evaluate-lm", "--weights", weights], ["train-lm", *small("--init-from", weights)]):
         expect_mistake(1, [*command, "--tokens", place.tokens], r"was trained on another vocabulary than that of")
+    # Letters of the other case in the same order: the same tokens of another vocabulary.
+    for content in ("abcd" * 200, "ABCD" * 200):
+        with open(place.file("text.txt"), "w", encoding="ascii") as file:
+            file.write(content)
+        place.tokenize()
+        going = ["train-lm", "--tokens", place.tokens, *small(), "--steps", "6", "--checkpoint", place.file("checkpoints"), "--resume", "auto"]
+        if content[0] == "a":
+            expect_success(1, going)
+    expect_mistake(1, going, r"vocabulary")
     with open(place.file("text.txt"), "w", encoding="ascii") as file:
         file.write(text())
     # The same text by bytes: another vocabulary.
@@ -182,6 +195,13 @@ def files(_):
     check(configuration["arch"] == "llama" and sources["arch"] == "preset", "the preset is not in the record")
     check(configuration["layers"] == 2 and sources["layers"] == "flag", "a flag does not override the preset")
     check(configuration["bias"] is False and configuration["kv-heads"] == 2, "what the preset implies")
+    # Its other options go with a rate that stays as it is, and 4 heads with 3 ranks.
+    path = place.file("auto.jsonl")
+    expect_success(3, ["train-lm", "--tokens", place.tokens, "--preset", "nanogpt-cpu", "--lr-schedule", "constant", "--steps", "101",
+                       "--hidden", "8", "--sequence", "4", "--eval-every", "0", "--metrics", path])
+    with open(path, encoding="utf-8") as file:
+        run = json.loads(file.readline())
+    check(run["grid"] == "1x1x3x1" and run["configuration"]["min-lr"] == 0, f"grid {run['grid']}")
 
 
 def overwrite(path, found, offset, byte):
@@ -216,6 +236,12 @@ def mistakes(_):
             (1, train + small("--betas", "0.9,0.9", "--optimizer", "sgd"), r"--betas are of Adam"),
             (1, train + small("--betas", "0.9"), r"--betas takes two numbers"),
             (1, train + small("--preset", "gpt3"), r"'gpt3' is none of none, nanogpt-cpu"),
+            (1, train + ["--preset", "gpt2", "--lr", "1e-5"], r"--preset gpt2 has --min-lr 6e-05, which is more than --lr 1e-05"),
+            (1, train + ["--preset", "gpt2", "--steps", "100"], r"--preset gpt2 has --warmup-steps 2000, and --steps is 100"),
+            (1, train + small("--sequence", "9223372036854775807"), r"--sequence 9223372036854775807 needs"),
+            (1, train + small("--global-batch", "9223372036854775807"), r"is more than any machine holds"),
+            (2, train + small("--positions", "9223372036854775807"), r"--positions .*is more than any machine holds"),
+            (1, train + small("--accumulate", "1000000000"), r"--accumulate"),
             (1, train + small("--activation-checkpointing", "some"), r"some"),
             (1, train + small("--eval-every", "0", "--save-best", place.file("b.h5")), r"--save-best goes by evaluations"),
             (1, ["evaluate-lm", "--tokens", place.tokens], r"give --weights"),
@@ -237,7 +263,7 @@ def mistakes(_):
     expect_mistake(3, train + small("--grid", "3x1x1x1"), r"is damaged: the checksum of /tokens/train is wrong")
     with open(damaged.tokens, "r+b") as file:
         file.truncate(2000)
-    expect_mistake(2, train + SMALL, r"t\.h5")
+    expect_mistake(2, train + SMALL, r"t\.h5 is truncated or damaged")
 
 
 def main():

@@ -22,16 +22,26 @@ ENDLESS = ["train", *DATA, "--epochs", "100000000", "--eval-every", "0"]
 BATCHES = ["train", *DATA, "--mode", "minibatch", "--batch", "100", "--epochs", "60", "--eval-every", "20"]
 PRUNED = FULL + ["--schedule", "rows", "--prune", "on", "--residual", "--norm", "rms"]
 ROWS = BATCHES + ["--schedule", "rows"]
+TOKENS = ["train-lm", "--layers", "2", "--hidden", "32", "--dropout", "0.1", "--seed", "7", "--steps", "400", "--warmup-steps", "20",
+          "--eval-every", "10", "--compute-dtype", "fp64"]
 
 
-def epochs(metrics):
-    """Loss by epoch. An epoch that is missing or there twice is an error."""
+def epochs(metrics, unit="epoch"):
+    """Loss by epoch or step. One that is missing or there twice is an error."""
     with open(metrics) as file:
         events = [json.loads(line) for line in file]
-    records = [event for event in events if event["event"] == "epoch"]
-    if [record["epoch"] for record in records] != list(range(1, len(records) + 1)):
-        raise Failure(f"epochs {[record['epoch'] for record in records]}")
+    records = [event for event in events if event["event"] == unit]
+    if [record[unit] for record in records] != list(range(1, len(records) + 1)):
+        raise Failure(f"{unit}s {[record[unit] for record in records]}")
     return [record["loss"] for record in records], events
+
+
+def tokens_in(scratch):
+    text, tokens = os.path.join(scratch, "text.txt"), os.path.join(scratch, "t.h5")
+    with open(text, "w", encoding="ascii") as file:
+        file.write("".join(chr(97 + (i * i + i // 7) % 23) for i in range(4000)))
+    expect_success(1, ["tokenize", "--input", text, "-o", tokens])
+    return tokens
 
 
 def start(ranks, arguments):
@@ -40,15 +50,18 @@ def start(ranks, arguments):
                             env=ENVIRONMENT)
 
 
-def wait_for_epoch(job, metrics, number):
+def wait_for(job, metrics, event, number):
+    """Until the metrics have that many events, "epoch" or "step"."""
     end = time.monotonic() + LIMIT
     while time.monotonic() < end and job.poll() is None:
-        if os.path.exists(metrics):
+        try:
             with open(metrics) as file:
-                if file.read().count('"event":"epoch"') >= number:
+                if file.read().count(f'"event":"{event}"') >= number:
                     return
+        except FileNotFoundError:  # a training makes it to see that it can, removes it, and makes it again
+            pass
         time.sleep(0.01)
-    raise Failure(f"epoch {number} was not reached; status {job.poll()}")
+    raise Failure(f"{event} {number} was not reached; status {job.poll()}")
 
 
 def finished(job):
@@ -61,22 +74,26 @@ def finished(job):
 
 
 def goes_on_after(ranks, sent, command):
+    unit = "step" if command[0] == "train-lm" else "epoch"
     with tempfile.TemporaryDirectory() as scratch:
+        if unit == "step":
+            command = command + ["--tokens", tokens_in(scratch)]
         metrics, whole, folder = (os.path.join(scratch, name) for name in ("m.jsonl", "whole.jsonl", "checkpoints"))
         expect_success(ranks, command + ["--metrics", whole])
         arguments = command + ["--metrics", metrics, "--checkpoint", folder, "--checkpoint-every", "100000"]
         job = start(ranks, arguments)
-        wait_for_epoch(job, metrics, 5)
+        wait_for(job, metrics, unit, 5)
         job.send_signal(sent)
         done = finished(job)
         require(done.returncode == 75, f"{signal.Signals(sent).name} is not followed by status 75", done)
         require("--resume auto" in done.stdout, "does not say how to go on", done)
-        losses, events = epochs(metrics)
+        require("weights are saved" not in done.stdout, "says that weights are saved, and none are", done)
+        losses, events = epochs(metrics, unit)
         stopped = events[-1]
         require(stopped["event"] == "stopped" and stopped["reason"] == signal.Signals(sent).name, f"says {stopped}", done)
-        require(len(losses) == stopped["epoch"] - 1, f"{len(losses)} epochs, stopped before {stopped}", done)
+        require(len(losses) == stopped[unit] - 1, f"{len(losses)} {unit}s, stopped before {stopped}", done)
         expect_success(ranks, arguments + ["--resume", "auto"])
-        require(epochs(metrics)[0] == epochs(whole)[0], "the losses are not those of a run that was never stopped", done)
+        require(epochs(metrics, unit)[0] == epochs(whole, unit)[0], "the losses are not those of a run that was never stopped", done)
 
 
 def a_second_sigterm_ends_at_once(_):
@@ -84,7 +101,7 @@ def a_second_sigterm_ends_at_once(_):
         metrics = os.path.join(scratch, "m.jsonl")
         # A step of many seconds would be needed to catch the time between two signals; both are sent at once.
         job = start(1, ENDLESS + ["--metrics", metrics, "--checkpoint", os.path.join(scratch, "c")])
-        wait_for_epoch(job, metrics, 3)
+        wait_for(job, metrics, "epoch", 3)
         job.send_signal(signal.SIGSTOP)
         job.send_signal(signal.SIGTERM)
         job.send_signal(signal.SIGINT)
@@ -118,6 +135,7 @@ def mistakes(_):
 def main():
     return attempt_all([(1, (goes_on_after, signal.SIGTERM, FULL)), (1, (goes_on_after, signal.SIGINT, BATCHES)),
                         (4, (goes_on_after, signal.SIGUSR1, PRUNED)), (4, (goes_on_after, signal.SIGUSR1, ROWS)),
+                        (1, (goes_on_after, signal.SIGINT, TOKENS)), (2, (goes_on_after, signal.SIGUSR1, TOKENS)),
                         (1, (a_second_sigterm_ends_at_once,)), (1, (mistakes,)), (2, (its_time_limit_stops_it,))])
 
 

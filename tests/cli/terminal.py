@@ -96,7 +96,7 @@ def interrupted(ranks, scratch, arguments, presses=1):
     command = ([] if ranks == 1 else MPIRUN + [str(ranks)]) + [PROGRAM] + ENDLESS + arguments + ["--metrics", metrics]
     command += [] if ranks == 1 else QUIET
     job = Terminal(command, **PATIENT)
-    job.read(lambda: os.path.exists(metrics) and len(events_of_safe(metrics)) > 60)
+    job.read(lambda: len(events_of_safe(metrics)) > 60)
     if presses == 2:  # both at once: nothing in between
         os.kill(job.pid, signal.SIGSTOP)
         os.kill(job.pid, signal.SIGINT)
@@ -109,8 +109,11 @@ def interrupted(ranks, scratch, arguments, presses=1):
 
 def events_of_safe(path):
     """Without a last line that is still being written."""
-    with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file.read().split("\n")[:-1] if line]
+    try:
+        with open(path, encoding="utf-8") as file:
+            return [json.loads(line) for line in file.read().split("\n")[:-1] if line]
+    except FileNotFoundError:  # not yet made; or made to see that it can be, and removed until there is a line
+        return []
 
 
 def ctrl_c(ranks):
@@ -166,7 +169,7 @@ def twice(ranks):
         command = ["train", "--dataset", "sbm:vertices=16000,edges=160000,features=64,classes=4", "--hidden", "768", "--layers", "8",
                    "--epochs", "1000", "--save-weights", weights, "--metrics", metrics]
         job = Terminal(([] if ranks == 1 else MPIRUN + [str(ranks)]) + [PROGRAM] + command, **PATIENT)
-        job.read(lambda: os.path.exists(metrics) and len(events_of_safe(metrics)) > 1)
+        job.read(lambda: len(events_of_safe(metrics)) > 1)
         job.press_ctrl_c()
         if ranks == 1:
             job.read(lambda: b"once more ends it at once" in job.printed)

@@ -18,7 +18,7 @@ sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", f
 import hdf5  # noqa: E402
 from predictions import read_npy  # noqa: E402
 from program import PROGRAM, Failure, attempt_all, expect_success  # noqa: E402
-from stops import finished, start, wait_for_epoch  # noqa: E402
+from stops import finished, start, wait_for  # noqa: E402
 import signal  # noqa: E402
 
 DOCS = os.path.join(sys.argv[2], "docs")
@@ -79,23 +79,25 @@ def metrics(_):
         run(2, model + ["--steps", "2", "--save-weights", at("lm.h5")])
         run(1, model + ["--steps", "50", "--lr", "1e-12", "--patience", "1"])
         run(2, ["evaluate-lm", "--tokens", at("t.h5"), "--weights", at("lm.h5")])
-        stopped = at("s.jsonl")
-        job = start(1, ["train", "--graph", store, "--epochs", "100000000", "--metrics", stopped])
-        wait_for_epoch(job, stopped, 3)
-        job.send_signal(signal.SIGINT)
-        done = finished(job)
-        check(done.returncode == 130, f"is not stopped by SIGINT: status {done.returncode}\n{done.stdout}{done.stderr}")
-        with open(stopped, encoding="utf-8") as file:
-            lines.extend(json.loads(line) for line in file)
+        for stopped, event, command in ((at("s.jsonl"), "epoch", ["train", "--graph", store, "--epochs", "100000000"]),
+                                        (at("s-lm.jsonl"), "step", model + ["--steps", "1000000"])):
+            job = start(1, command + ["--metrics", stopped])
+            wait_for(job, stopped, event, 3)
+            job.send_signal(signal.SIGINT)
+            done = finished(job)
+            check(done.returncode == 130, f"is not stopped by SIGINT: status {done.returncode}\n{done.stdout}{done.stderr}")
+            with open(stopped, encoding="utf-8") as file:
+                lines.extend(json.loads(line) for line in file)
     written, command = {}, None
     for line in lines:
         kind = line["event"] if line["event"] != "bench" else f"bench {line['bench']}"
         command = line["command"] if kind == "run" else command
-        if kind == "done" and command == "train-lm":
-            kind = "done of train-lm"
+        if kind in ("done", "stopped") and command == "train-lm":
+            kind += " of train-lm"
         written.setdefault(kind, set()).update(line)
     check("resumed" in written["run"] and "kept" in written["run"], "no such runs")
-    for kind in ("run", "epoch", "done", "stopped", "evaluate", "step", "eval", "done of train-lm", "evaluate-lm", "bench collectives"):
+    for kind in ("run", "epoch", "done", "stopped", "evaluate", "step", "eval", "done of train-lm",
+                 "stopped of train-lm", "evaluate-lm", "bench collectives"):
         require_same(written[kind] | {"event"}, page[kind] + ["event"], kind)
     check(set(written) <= set(page), f"events {sorted(written)}, pages {sorted(page)}")
     # Nested scores have the names of an epoch.
