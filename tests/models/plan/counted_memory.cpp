@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/plan/counted_memory.hpp"
 
-#include "support/forms_of_new.hpp"
+#include "support/forms_of_new.inc"
 
 #include <Kokkos_Core.hpp>
 #include <atomic>

@@ -7,7 +7,7 @@
 //   new     operator new        init    MPI_Init_thread    (each call counts from the start of the process)
 //   probe   MPI_Iprobe takes NUMBER milliseconds, every time: a watchdog that answers late
 
-#include "support/forms_of_new.hpp"
+#include "support/forms_of_new.inc"
 
 #include <atomic>
 #include <cerrno>
