@@ -102,8 +102,9 @@ TEST_P(LanguageModelOnGrid, ReadsItsOwnSequencesAlone) {
   EXPECT_EQ(file.bytes_read(), training_.num_epochs * 2 * own.size() * (sequence + 1) * 2);
 }
 
-/// Before the first step all tokens are about as likely: the loss over the 30 validation tokens is the one on one rank,
-/// near log V, in passes of which the last is not full.
+/// The loss over the 30 validation tokens, in passes of which the last is not full, is the one on one rank. Before the first step
+/// all V tokens are about as likely, so it is near log V; but weights are drawn with deviation 0.02, and the head is the table of
+/// the tokens: the logit of the token that is read is up to 0.02 h, which takes from the others if it does not follow itself.
 TEST_P(LanguageModelOnGrid, EvaluatesTheWholeValidationPart) {
   auto file = open(world_, folder_.file("t.h5"));
   models::LanguageModel<double> training(grid_, model(file), sequences(1), training_, file);
@@ -119,7 +120,9 @@ TEST_P(LanguageModelOnGrid, EvaluatesTheWholeValidationPart) {
   EXPECT_EQ(found.num_counted, 29);
   EXPECT_EQ(found.num_correct, expected.num_correct);
   EXPECT_NEAR(found.loss, expected.loss, 1e-12);
-  EXPECT_NEAR(found.loss, std::log(static_cast<double>(file.vocabulary().size())), 0.1);
+  auto const size = static_cast<double>(file.vocabulary().size());
+  auto const of_repeating = std::log1p(std::expm1(0.02 * static_cast<double>(model(file).hidden)) / size);
+  EXPECT_NEAR(found.loss, std::log(size), 0.05 + of_repeating);
 }
 
 INSTANTIATE_TEST_SUITE_P(AllGrids, LanguageModelOnGrid, ::testing::ValuesIn(grids_4d(world_size())),
