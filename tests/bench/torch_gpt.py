@@ -3,6 +3,7 @@
 """Times steps of a GPT in PyTorch: what `orthant train-lm` is compared with.
 
   torch_gpt.py --layers 4 --hidden 128 --heads 4 --sequence 64 --batch 12 --threads 2 [--compile] [--steps 60]
+  torch_gpt.py .. --products       only the products with weights of a step, forward and back, by themselves
 
 Learned positions, tied head, no biases, exact GELU, no dropout, scaled_dot_product_attention, AdamW (fused if this PyTorch has it for
 processors), gradients clipped to a norm of 1; random tokens of a vocabulary of 65. Prints the median of seconds per step after a warm-up of 10.
@@ -54,15 +55,34 @@ class Gpt(nn.Module):
         return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
+def seconds_of_products(o: argparse.Namespace) -> float:
+    """Of a step: X W, dZ W^T and X^T dZ of each weight, the medians of --steps runs."""
+    rows, total = o.batch * o.sequence, 0.0
+    block = ((o.hidden, 3 * o.hidden), (o.hidden, o.hidden), (o.hidden, 4 * o.hidden), (4 * o.hidden, o.hidden))
+    for (inner, outer), count in [*((shape, o.layers) for shape in block), ((o.hidden, o.vocabulary), 1)]:
+        x, w, dz = torch.randn(rows, inner), torch.randn(inner, outer), torch.randn(rows, outer)
+        seconds = []
+        for _ in range(o.steps + 3):
+            begin = time.perf_counter()
+            torch.mm(x, w), torch.mm(dz, w.T), torch.mm(x.T, dz)
+            seconds.append(time.perf_counter() - begin)
+        total += count * statistics.median(seconds[3:])
+    return total
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("layers", 4), ("hidden", 128), ("heads", 4), ("sequence", 64), ("batch", 12), ("vocabulary", 65),
                           ("threads", 2), ("steps", 60)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--compile", action="store_true", help="through torch.compile")
+    parser.add_argument("--products", action="store_true", help="time the products with weights by themselves")
     o = parser.parse_args()
     torch.set_num_threads(o.threads)
     torch.manual_seed(0)
+    if o.products:
+        print(f"torch {torch.__version__}, {o.threads} threads, products: {seconds_of_products(o):.6f} s per step")
+        return
     model = Gpt(o)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1, fused=True)
     run = torch.compile(model) if o.compile else model
