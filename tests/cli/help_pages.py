@@ -6,7 +6,7 @@ import re
 from program import expect_success, require
 
 COMMANDS = ["generate", "partition", "export", "train", "evaluate", "export-weights",
-            "import-weights", "plan", "tokenize", "train-lm", "evaluate-lm", "bench collectives", "bench spmm",
+            "import-weights", "plan", "tokenize", "train-lm", "evaluate-lm", "plot", "bench collectives", "bench spmm",
             "bench gemm", "bench epoch", "info"]
 
 

@@ -166,10 +166,11 @@ template<class T>
 void Command::add(std::string const& names, T& value, std::string const& description, Check check) {
   constexpr auto kind = kind_of<T>();
   auto& added = *parser_->app.add_option(names, value, description);
-  if constexpr (is_vector<T>)
-    added.delimiter(',')->allow_extra_args(false);
-  else if constexpr (!is_optional<T>)
+  if constexpr (is_vector<T>) {
+    if (!is_positional(added)) added.delimiter(',')->allow_extra_args(false);
+  } else if constexpr (!is_optional<T>) {
     added.capture_default_str();
+  }
   added.group(group_);
   if (kind == ValueKind::integer && !check) check = whole_number(std::numeric_limits<std::int64_t>::min());
   if (kind == ValueKind::number && !check) check = in_range(-largest_number);

@@ -79,7 +79,7 @@ class Command {
 
   /// "--lr" or "-o,--output" with one value; "graph" (no dashes) is a word of its own. `value` holds the
   /// default and receives what is given; it must live as long as this. A std::optional has no default; a list
-  /// is separated by commas.
+  /// is separated by commas, or if it has no dashes is all such words.
   void option(std::string const& names, std::string& value, std::string const& description, Check check = {});
   void option(std::string const& names, std::int64_t& value, std::string const& description,
               Check check = {});

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plot/axis.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <fmt/format.h>
+
+namespace orthant::cli {
+namespace {
+
+/// The largest of 1, 2, 5 times a power of ten that is at most `step`.
+double round_down(double step) {
+  auto const power = std::pow(10, std::floor(std::log10(step)));
+  for (auto const factor : {5, 2})
+    if (factor * power <= step * (1 + 1e-9)) return factor * power;
+  return power;
+}
+
+struct Unit {
+  double size;
+  char const* suffix;
+};
+constexpr std::array units{Unit{1e9, "G"}, Unit{1e6, "M"}, Unit{1e3, "k"}};
+
+} // namespace
+
+std::pair<double, double> range_of(std::vector<double> const& values) {
+  if (values.empty()) return {0, 1};
+  auto const [least, largest] = std::ranges::minmax(values);
+  if (least < largest) return {least, largest};
+  auto const margin = least == 0 ? 1 : std::abs(least) / 10;
+  return {least - margin, largest + margin};
+}
+
+Axis::Axis(double begin, double end, int least_ticks)
+    : begin_(begin),
+      end_(end),
+      step_(round_down((end - begin) / least_ticks)) {
+  auto const slack = 1e-9 * (end - begin);
+  for (auto i = std::ceil((begin - slack) / step_); i * step_ <= end + slack; ++i)
+    ticks_.push_back(i == 0 ? 0 : i * step_);
+}
+
+std::string Axis::label(double tick) const {
+  auto const largest = std::max(std::abs(begin_), std::abs(end_));
+  auto const unit = std::ranges::find_if(units, [&](Unit const& each) { return largest >= 10 * each.size; });
+  auto const size = unit == units.end() ? 1 : unit->size;
+  auto const num_decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(step_ / size) - 1e-9)));
+  if (num_decimals > 6) return fmt::format("{:.3g}", tick);
+  return fmt::format("{:.{}f}{}", tick / size, num_decimals,
+                     unit == units.end() || tick == 0 ? "" : unit->suffix);
+}
+
+} // namespace orthant::cli
