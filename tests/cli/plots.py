@@ -143,6 +143,28 @@ def draws_many_steps(ranks):
         check(os.path.getsize(at("lm.svg")) < 200_000, "is large")
 
 
+def draws_odd_numbers(ranks):
+    """Equal ones, equal but for rounding, huge and tiny ones, and lines that say nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        at = lambda name: os.path.join(folder, name)
+        for name, losses in (("equal", [0.5, 0.5, 0.5]), ("nearly", [1e17, 1e17 + 16, 1e17]), ("huge", [-1e299, 1e299, 0]),
+                             ("beyond", [1, 1e301, 3]), ("tiny", [1e-9, 2e-9, 4e-9]), ("zero", [0, 0, 0])):
+            records = [{"event": "run"}, {"event": 5}, *epochs(1, 3, lambda i: losses[i - 1])]
+            write(at("m.jsonl"), records)
+            with open(at("m.jsonl"), "a", encoding="utf-8") as file:
+                file.write("\r\n\n")
+            expect_success(ranks, ["plot", at("m.jsonl"), "-o", at(f"{name}.svg")])
+            texts = [element.text for element in ElementTree.parse(at(f"{name}.svg")).getroot().iter(f"{SVG}text")]
+            check(not any("nan" in text or "inf" in text for text in texts) and len(texts) < 40, f"{name} has the numbers {texts}")
+            points = ElementTree.parse(at(f"{name}.svg")).getroot().find(f"{SVG}polyline").get("points").split()
+            places = [float(point.split(",")[1]) for point in points]
+            check(len(places) == (2 if name == "beyond" else 3) and all(0 < y < 400 for y in places), f"{name} lies at {places}")
+            if name in ("equal", "zero"):
+                check(len(set(places)) == 1, f"{name} is no level line")
+            if name == "tiny":
+                check(abs((places[0] - places[2]) / (places[0] - places[1]) - 3) < 0.01, f"{name} has the wrong places {places}")
+
+
 def mistakes(ranks):
     with tempfile.TemporaryDirectory() as folder:
         at = lambda name: os.path.join(folder, name)
@@ -172,5 +194,5 @@ def mistakes(ranks):
 
 
 if __name__ == "__main__":
-    sys.exit(attempt_all([(1, (draws_a_training,)), (2, (draws_a_training,)), (1, (draws_several_runs,)), (1, (draws_many_steps,)),
+    sys.exit(attempt_all([(1, (draws_a_training,)), (2, (draws_a_training,)), (1, (draws_several_runs,)), (1, (draws_many_steps,)), (1, (draws_odd_numbers,)),
                           (1, (mistakes,)), (2, (mistakes,))]))

@@ -28,8 +28,9 @@ constexpr std::array units{Unit{1e9, "G"}, Unit{1e6, "M"}, Unit{1e3, "k"}};
 std::pair<double, double> range_of(std::vector<double> const& values) {
   if (values.empty()) return {0, 1};
   auto const [least, largest] = std::ranges::minmax(values);
-  if (least < largest) return {least, largest};
-  auto const margin = least == 0 ? 1 : std::abs(least) / 10;
+  auto const magnitude = std::max(std::abs(least), std::abs(largest));
+  if (largest - least > 1e-9 * magnitude) return {least, largest};
+  auto const margin = magnitude == 0 ? 1 : magnitude / 10;
   return {least - margin, largest + margin};
 }
 
@@ -47,7 +48,7 @@ std::string Axis::label(double tick) const {
   auto const unit = std::ranges::find_if(units, [&](Unit const& each) { return largest >= 10 * each.size; });
   auto const size = unit == units.end() ? 1 : unit->size;
   auto const num_decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(step_ / size) - 1e-9)));
-  if (num_decimals > 6) return fmt::format("{:.3g}", tick);
+  if (num_decimals > 6 || largest > 1e13) return fmt::format("{:.3g}", tick);
   return fmt::format("{:.{}f}{}", tick / size, num_decimals,
                      unit == units.end() || tick == 0 ? "" : unit->suffix);
 }

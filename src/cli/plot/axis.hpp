@@ -9,8 +9,11 @@
 
 namespace orthant::cli {
 
-/// From the least to the largest of `values`, which are finite; where these are equal, a little wider on both sides. From 0 to 1
-/// if there are none.
+/// Sums and differences of such numbers are finite.
+inline constexpr double largest_plotted = 1e300;
+
+/// From the least to the largest of `values`, whose magnitudes are at most largest_plotted; where these are equal but for rounding, a
+/// little wider on both sides. From 0 to 1 if there are none.
 [[nodiscard]] std::pair<double, double> range_of(std::vector<double> const& values);
 
 class Axis {

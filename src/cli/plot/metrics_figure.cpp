@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/plot/metrics_figure.hpp"
 
+#include "cli/plot/axis.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
@@ -35,7 +37,8 @@ struct Run {
 std::optional<double> number(json const& object, std::string const& key) {
   auto const found = object.find(key);
   if (found == object.end() || !found->is_number()) return std::nullopt;
-  return found->get<double>();
+  auto const value = found->get<double>();
+  return std::abs(value) <= largest_plotted ? std::optional(value) : std::nullopt;
 }
 
 /// Empty if there is none.
@@ -74,6 +77,7 @@ std::vector<Run> read_runs(std::string const& path, std::string const& name) {
   std::vector<Run> runs;
   std::string text;
   for (std::int64_t place = 1; std::getline(file, text); ++place) {
+    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
     auto const line = json::parse(text, nullptr, false);
     if (line.is_discarded() && file.eof()) break; // a run that was killed while it wrote
     if (!line.is_object() || !line.contains("event"))

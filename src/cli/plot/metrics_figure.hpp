@@ -17,7 +17,7 @@ enum class XAxis : std::uint8_t {
 };
 
 /// A run is what one training wrote, however often it was stopped and went on. It is named after its file. Figures of one run show
-/// all splits, others the loss of training and the validation. A number that was not finite, which files have as null, is left
+/// all splits, others the loss of training and the validation. A number that was not finite, which files have as null, or that is larger than largest_plotted is left
 /// out. Throws UserError if a file cannot be read or is no metrics file, if there is no epoch or step, and if some
 /// runs have epochs and others steps.
 [[nodiscard]] Figure figure_of_metrics(std::span<std::string const> paths, XAxis x);
