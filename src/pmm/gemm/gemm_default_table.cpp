@@ -8,9 +8,11 @@
 //   Intel, model 207, no AMX (48,980 rows)        OpenBLAS  81  61, 101  62   oneDNN 119  96, 106 101   bf16 76
 //   AMD, family 26 (Zen 5), 48,980 rows           OpenBLAS 166 196, 131 136   oneDNN 216 181, 161 150   bf16 415 384, 266 194
 //     with OpenBLAS's core type Haswell                     85  72,  93  69
+//   AMD, family 25, no AVX-512 (Zen 3), 48,980    OpenBLAS  63  49,  73  42   oneDNN  79  69,  83  67
 //
 // There oneDNN multiplies narrow matrices too, 8 % slower than the best OpenBLAS: it does not depend on the core type, which
-// some sites set for all their processors. AMD's older processors keep OpenBLAS: oneDNN was not measured there.
+// some sites set for all their processors. On Zen 3 (core type Zen) OpenBLAS keeps the other shapes, which it multiplies up to 4 %
+// faster. Family 25 with AVX-512 (Zen 4) and older processors keep OpenBLAS: oneDNN was not measured there.
 #include "pmm/gemm/gemm_choice.hpp"
 
 namespace orthant::pmm {
@@ -46,6 +48,15 @@ constexpr std::string_view text = R"({
     {"numbers": "fp32", "transposes": "NT", "shape": "tall_narrow", "library": "onednn"},
     {"numbers": "fp32", "transposes": "TN", "shape": "long_sum", "library": "onednn"},
     {"numbers": "fp32", "transposes": "TN", "shape": "long_sum_narrow", "library": "onednn"}
+  ]},
+  {"vendor": "AuthenticAMD", "family": 25, "vectors": "AVX2", "date": "2026-11-23", "choices": [
+    {"numbers": "fp32", "transposes": "NN", "shape": "tall", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "NN", "shape": "tall_narrow", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "NT", "shape": "tall", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "NT", "shape": "tall_narrow", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum_narrow", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "TN", "shape": "small", "library": "onednn"}
   ]},
   {"vendor": "AuthenticAMD", "family": 26, "vectors": "AVX-512", "date": "2026-11-23", "choices": [
     {"numbers": "fp32", "transposes": "NN", "shape": "tall", "library": "onednn"},
