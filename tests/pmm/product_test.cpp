@@ -298,7 +298,7 @@ TEST_P(ProductTest, CallsAreThoseWorkedOutByHand) {
   auto const expect_call = [&](Operation operation, AxisSet axis, std::int64_t bytes) {
     if (bytes == 0) return;
     auto const sent = runtime::sent_bytes(operation, bytes, grid_.coordinate(axis), grid_.size(axis));
-    expected.push_back({operation, std::string(name_of(axis)), bytes, sent});
+    expected.push_back({operation, std::string(name_of(axis)), span_of(grid_.shape(), axis), bytes, sent});
   };
   expect_call(Operation::all_gather, Axis::x, known->gathered);
   expect_call(Operation::all_reduce, Axis::y, known->summed);

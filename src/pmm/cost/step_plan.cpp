@@ -5,18 +5,29 @@
 
 namespace orthant::pmm {
 
+GroupSpan span_of(GridShape const& shape, AxisSet axes) {
+  auto stride = 1;
+  for (auto const axis : nested_axes) {
+    if (axes.contains(axis) && shape.size(axis) > 1) break;
+    stride *= shape.size(axis);
+  }
+  auto const num_ranks = shape.size(axes);
+  return {num_ranks, num_ranks == 1 ? 1 : stride};
+}
+
 void StepPlan::add_call(runtime::Operation operation, AxisSet axes, std::int64_t bytes) {
   auto const size = shape_.size(axes);
   if (size == 1) return;
   auto const sent = runtime::sent_bytes(operation, bytes, rank_within(shape_, coordinates_, axes), size);
-  operations_.emplace_back(PlannedCall{operation, name_of(axes), bytes, sent});
+  operations_.emplace_back(PlannedCall{operation, name_of(axes), span_of(shape_, axes), bytes, sent});
 }
 
 void StepPlan::add_run_call(runtime::Operation operation, Axis axis, int run_length, std::int64_t bytes) {
   if (run_length == 1) return;
   auto const place = coordinates_.along(axis) % run_length;
   auto const sent = runtime::sent_bytes(operation, bytes, place, run_length);
-  operations_.emplace_back(PlannedCall{operation, name_of_run(shape_, axis, run_length), bytes, sent});
+  GroupSpan const span{run_length, span_of(shape_, axis).stride};
+  operations_.emplace_back(PlannedCall{operation, name_of_run(shape_, axis, run_length), span, bytes, sent});
 }
 
 namespace {

@@ -53,6 +53,9 @@ struct LocalProduct {
   [[nodiscard]] std::int64_t flops() const { return 2 * (is_sparse ? num_nonzeros : m * k) * n; }
 };
 
+/// The group over these axes. Ranks are counted in nested order (process_grid.hpp), on the nodes one after the other.
+[[nodiscard]] GroupSpan span_of(GridShape const& shape, AxisSet axes);
+
 using PlannedOperation = std::variant<LocalProduct, LocalPass, PlannedCall>;
 
 class StepPlan {

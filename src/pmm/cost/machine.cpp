@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/cost/machine.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace orthant::pmm {
+namespace {
+
+/// How unlike two groups are: by how many doublings their sizes and strides differ.
+double distance(GroupSpan const& a, GroupSpan const& b) {
+  auto const doublings = [](int first, int second) { return std::abs(std::log2(first) - std::log2(second)); };
+  return doublings(a.num_ranks, b.num_ranks) + doublings(a.stride, b.stride);
+}
+
+} // namespace
+
+bool is_inside_node(Machine const& machine, GroupSpan const& span, int job_ranks) {
+  if (job_ranks <= machine.ranks_per_node) return true;
+  return machine.ranks_per_node % (std::int64_t{span.num_ranks} * span.stride) == 0;
+}
+
+int num_steps(runtime::Operation operation, int num_ranks) {
+  using runtime::Operation;
+  auto const doublings = static_cast<int>(std::bit_width(static_cast<unsigned>(num_ranks - 1)));
+  switch (operation) {
+  case Operation::all_reduce:
+    return 2 * std::min(num_ranks - 1, doublings);
+  case Operation::all_gather:
+  case Operation::reduce_scatter:
+    return num_ranks - 1;
+  case Operation::receive: // the sender's
+    return 0;
+  default:
+    return doublings;
+  }
+}
+
+int members_on_node(Machine const& machine, GroupSpan const& span) {
+  return std::clamp(machine.ranks_per_node / span.stride, 1, span.num_ranks);
+}
+
+double bytes_per_second(Machine const& machine, GroupSpan const& span, int job_ranks) {
+  auto const& [call, step, inside, between] = machine.collectives;
+  if (is_inside_node(machine, span, job_ranks))
+    return std::ranges::min(inside, {},
+                            [&](Machine::GroupSpeed const& speed) { return distance(speed.span, span); })
+        .bytes_per_second;
+  return between * members_on_node(machine, span) / machine.ranks_per_node;
+}
+
+double call_seconds(Machine const& machine, PlannedCall const& call, int job_ranks) {
+  return machine.collectives.call_seconds +
+         num_steps(call.operation, call.span.num_ranks) * machine.collectives.step_seconds +
+         static_cast<double>(call.sent_bytes) / bytes_per_second(machine, call.span, job_ranks);
+}
+
+} // namespace orthant::pmm

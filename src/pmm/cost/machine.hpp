@@ -1,0 +1,67 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a machine costs: constants of one rank's processor and of the network, and how long a collective takes.
+//
+//   seconds = call + steps(operation, ranks) step + sent bytes / bandwidth(group)
+//
+// All groups of an axis communicate at once. A group inside a node has a measured bandwidth; one that crosses nodes
+// shares the node's links with the other groups that begin there (Plexus, arXiv 2505.04083, equation 4.6):
+//
+//   bandwidth = B_node  members / ranks per node          members: ranks of the group on one node
+//
+// An all_reduce takes the fewer steps of a ring, 2 (G-1), and a tree, 2 log2 G; all_gather and reduce_scatter those
+// of a ring, G-1; the others log2 G.
+
+#include "pmm/cost/planned_call.hpp"
+#include "pmm/cost/spmm_times.hpp"
+
+#include <string>
+#include <vector>
+
+namespace orthant::pmm {
+
+struct Machine {
+  std::string name;
+  int ranks_per_node = 1;
+
+  struct Memory {     // of one rank
+    double bytes = 0; // 0: not known
+    double bytes_per_second = 0;
+  } memory;
+
+  struct DenseProducts { // of one rank, in flop per second
+    double fp32 = 0;
+    double of_16_bits = 0; // operands of 16 bits, sums of 32
+  } dense;
+
+  SpmmTimes sparse;          // of one rank, operands of 32 bits
+  double launch_seconds = 0; // of each product and each pass
+
+  /// What each rank sends, while all groups of this kind do.
+  struct GroupSpeed {
+    GroupSpan span;
+    double bytes_per_second = 0;
+  };
+  struct Collectives {
+    double call_seconds = 0;
+    double step_seconds = 0;
+    std::vector<GroupSpeed> inside;            // of a node; at least one
+    double bytes_per_second_between_nodes = 0; // of all ranks of a node together
+  } collectives;
+};
+
+/// Whether no group of this kind crosses nodes, in a job of `job_ranks` ranks that fill one node after the other.
+[[nodiscard]] bool is_inside_node(Machine const& machine, GroupSpan const& span, int job_ranks);
+/// Of the ranks of a group, those on one node.
+[[nodiscard]] int members_on_node(Machine const& machine, GroupSpan const& span);
+/// Messages that a rank sends one after the other.
+[[nodiscard]] int num_steps(runtime::Operation operation, int num_ranks);
+
+/// Of a group of a job of `job_ranks` ranks, which fill one node after the other: what each rank sends. Inside a node the
+/// nearest measurement counts, by the ratios of sizes and of strides.
+[[nodiscard]] double bytes_per_second(Machine const& machine, GroupSpan const& span, int job_ranks);
+
+[[nodiscard]] double call_seconds(Machine const& machine, PlannedCall const& call, int job_ranks);
+
+} // namespace orthant::pmm

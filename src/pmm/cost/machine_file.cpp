@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/cost/machine_file.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/files/table_file.hpp"
+#include "runtime/suggestion.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/ranges.h>
+#include <toml++/toml.h>
+
+namespace orthant::pmm {
+namespace {
+
+/// Takes constants out of a file and says what is wrong with them.
+class Reader {
+ public:
+  Reader(toml::table const& table, std::string const& path) : file_(table), path_(path) {}
+
+  [[nodiscard]] Machine machine() {
+    Machine machine;
+    auto const* const name = file_.get_as<std::string>("name");
+    if (name == nullptr || name->get().empty()) refuse("name", "it needs one, in quotes");
+    machine.name = name->get();
+    machine.ranks_per_node = static_cast<int>(whole(file_.get("ranks_per_node"), "ranks_per_node"));
+
+    auto const& memory = table("memory", {"bytes", "bytes_per_second"});
+    if (memory.contains("bytes")) machine.memory.bytes = rate(memory, "memory", "bytes");
+    machine.memory.bytes_per_second = rate(memory, "memory", "bytes_per_second");
+
+    auto const& dense = table("dense_products", {"fp32", "of_16_bits"});
+    machine.dense.fp32 = rate(dense, "dense_products", "fp32");
+    machine.dense.of_16_bits = rate(dense, "dense_products", "of_16_bits");
+
+    machine.sparse = sparse_times(table("sparse_products", {"per_nonzero"}));
+    machine.launch_seconds = seconds(table("launch", {"seconds"}), "launch", "seconds");
+
+    auto const& calls =
+        table("collectives", {"call_seconds", "step_seconds", "inside", "bytes_per_second_between_nodes"});
+    machine.collectives.call_seconds = seconds(calls, "collectives", "call_seconds");
+    machine.collectives.step_seconds = seconds(calls, "collectives", "step_seconds");
+    machine.collectives.inside = inside_speeds(calls);
+    machine.collectives.bytes_per_second_between_nodes =
+        rate(calls, "collectives", "bytes_per_second_between_nodes");
+    refuse_unknown(file_, "", known_);
+    return machine;
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string const& key, std::string const& fault) const {
+    runtime::throw_user("machine file '{}': {}: {}", path_, key, fault);
+  }
+
+  static std::string full_name(std::string_view table, std::string_view key) {
+    return table.empty() ? std::string(key) : fmt::format("{} of [{}]", key, table);
+  }
+
+  void refuse_unknown(toml::table const& table, std::string_view name,
+                      std::vector<std::string> const& known) const {
+    for (auto const& [key, node] : table)
+      if (std::ranges::find(known, key.str()) == known.end())
+        refuse(full_name(name, key.str()),
+               fmt::format("there is no such constant{}", runtime::did_you_mean(key.str(), known)));
+  }
+
+  toml::table const& table(std::string const& name, std::vector<std::string> keys) {
+    known_.push_back(name);
+    auto const* const found = file_.get_as<toml::table>(name);
+    if (found == nullptr) refuse(fmt::format("[{}]", name), "this table is missing");
+    auto const* const source = found->get_as<std::string>("source");
+    if (source == nullptr || source->get().empty())
+      refuse(full_name(name, "source"), "say where the constants come from, in quotes");
+    keys.emplace_back("source");
+    refuse_unknown(*found, name, keys);
+    return *found;
+  }
+
+  double number(toml::node const* node, std::string const& name) const {
+    if (node == nullptr) refuse(name, "this constant is missing");
+    auto const value = node->is_number() ? node->value<double>() : std::nullopt;
+    if (!value || !std::isfinite(*value)) refuse(name, "it must be a number");
+    return *value;
+  }
+  double above_zero(toml::node const* node, std::string const& name) const {
+    auto const value = number(node, name);
+    if (value <= 0) refuse(name, fmt::format("{} must be above 0", value));
+    return value;
+  }
+  std::int64_t whole(toml::node const* node, std::string const& name) const {
+    constexpr double most = 1 << 20;
+    auto const value = above_zero(node, name);
+    if (value != std::floor(value) || value > most)
+      refuse(name, fmt::format("{} must be a whole number up to {}", value, most));
+    return static_cast<std::int64_t>(value);
+  }
+  double rate(toml::table const& table, std::string_view name, std::string_view key) const {
+    return above_zero(table.get(key), full_name(name, key));
+  }
+  double seconds(toml::table const& table, std::string_view name, std::string_view key) const {
+    auto const value = number(table.get(key), full_name(name, key));
+    if (value < 0) refuse(full_name(name, key), fmt::format("{} must not be below 0", value));
+    return value;
+  }
+
+  /// The rows of [[a, b, ..], ..], `length` numbers each.
+  std::vector<toml::array const*> rows(toml::table const& table, std::string const& key, std::size_t length,
+                                       std::string const& name, std::string_view wish) const {
+    std::vector<toml::array const*> found;
+    auto const* const array = table.get_as<toml::array>(key);
+    for (std::size_t i = 0; array != nullptr && i < array->size(); ++i)
+      found.push_back(array->get_as<toml::array>(i));
+    auto const is_row = [&](toml::array const* row) { return row != nullptr && row->size() == length; };
+    if (found.empty() || !std::ranges::all_of(found, is_row))
+      refuse(name, fmt::format("it must be {}", wish));
+    return found;
+  }
+
+  SpmmTimes sparse_times(toml::table const& table) const {
+    auto const name = full_name("sparse_products", "per_nonzero");
+    SpmmTimes times;
+    for (auto const* const row : rows(table, "per_nonzero", 2, name, "[[width, seconds], ..]")) {
+      auto const width = whole(row->get(0), name);
+      if (!times.points.empty() && width <= times.points.back().width)
+        refuse(name, fmt::format("width {} after {}: widths increase", width, times.points.back().width));
+      times.points.push_back({width, above_zero(row->get(1), name)});
+    }
+    return times;
+  }
+
+  std::vector<Machine::GroupSpeed> inside_speeds(toml::table const& table) const {
+    auto const name = full_name("collectives", "inside");
+    std::vector<Machine::GroupSpeed> speeds;
+    for (auto const* const row : rows(table, "inside", 3, name, "[[stride, ranks, bytes per second], ..]"))
+      speeds.push_back(
+          {{static_cast<int>(whole(row->get(1), name)), static_cast<int>(whole(row->get(0), name))},
+           above_zero(row->get(2), name)});
+    return speeds;
+  }
+
+  toml::table const& file_;
+  std::string const& path_;
+  std::vector<std::string> known_{"name", "ranks_per_node"};
+};
+
+} // namespace
+
+Machine parse_machine(std::string_view text, std::string const& path) {
+  try {
+    auto const table = toml::parse(text, path);
+    return Reader(table, path).machine();
+  } catch (toml::parse_error const& error) {
+    runtime::throw_user("machine file '{}', line {}: not valid TOML: {}", path, error.source().begin.line,
+                        error.description());
+  }
+}
+
+Machine read_machine(runtime::Communicator const& comm, std::string const& name_or_path) {
+  std::vector<std::string_view> names;
+  for (auto const& [name, text] : built_in_machines()) {
+    if (name == name_or_path) return parse_machine(text, name_or_path);
+    names.push_back(name);
+  }
+  if (name_or_path.find_first_of("./") == std::string::npos)
+    runtime::throw_user("there is no machine '{}'; give a .toml file or one of {}{}", name_or_path,
+                        fmt::join(names, ", "), runtime::did_you_mean(name_or_path, names));
+  auto const text = runtime::read_table_file(
+      comm, name_or_path, [&](std::string_view read) { std::ignore = parse_machine(read, name_or_path); });
+  return parse_machine(text, name_or_path);
+}
+
+} // namespace orthant::pmm

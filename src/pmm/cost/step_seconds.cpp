@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/cost/step_seconds.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace orthant::pmm {
+namespace {
+
+/// Adds up one kind of operation after the other.
+class Clock {
+ public:
+  Clock(StepPlan const& step, Machine const& machine) : step_(step), machine_(machine) {}
+
+  void operator()(LocalProduct const& product) {
+    if (product.flops() == 0) return;
+    (product.is_sparse ? seconds_.sparse : seconds_.dense) +=
+        machine_.launch_seconds + (product.is_sparse ? of_sparse(product) : of_dense(product));
+  }
+  void operator()(LocalPass const& pass) {
+    seconds_.passes +=
+        machine_.launch_seconds + std::max(of_memory(pass.bytes()), of_flops(pass.flops, Wire::native));
+  }
+  void operator()(PlannedCall const& call) {
+    seconds_.calls[call.axis] += call_seconds(machine_, call, step_.shape().num_ranks());
+  }
+
+  [[nodiscard]] StepSeconds const& seconds() const { return seconds_; }
+
+ private:
+  static constexpr std::int64_t bytes_of_table = sizeof(float); // what times and rates are measured with
+
+  [[nodiscard]] double of_memory(std::int64_t bytes) const {
+    return static_cast<double>(bytes) / machine_.memory.bytes_per_second;
+  }
+  /// Numbers of 64 bits take twice as long as those of 32.
+  [[nodiscard]] double of_flops(std::int64_t flops, Wire format) const {
+    auto const rate = format != Wire::native
+                          ? machine_.dense.of_16_bits
+                          : machine_.dense.fp32 * bytes_of_table / static_cast<double>(step_.scalar_bytes(1));
+    return static_cast<double>(flops) / rate;
+  }
+  [[nodiscard]] double of_dense(LocalProduct const& product) const {
+    auto const numbers = product.m * product.k + product.k * product.n + product.m * product.n;
+    return std::max(of_flops(product.flops(), product.operand_format),
+                    of_memory(step_.wire_bytes(numbers, product.operand_format)));
+  }
+  /// Rows of other numbers cost what rows of as many bytes do.
+  [[nodiscard]] double of_sparse(LocalProduct const& product) const {
+    auto const width = step_.wire_bytes(product.n, product.operand_format) / bytes_of_table;
+    return machine_.sparse.seconds(product.num_nonzeros, std::max<std::int64_t>(width, 1));
+  }
+
+  StepPlan const& step_;
+  Machine const& machine_;
+  StepSeconds seconds_;
+};
+
+} // namespace
+
+double StepSeconds::communication() const {
+  auto sum = 0.0;
+  for (auto const& [axis, seconds] : calls)
+    sum += seconds;
+  return sum;
+}
+
+std::string StepSeconds::bound() const {
+  std::pair<double, std::string> largest{sparse, "sparse products"};
+  auto const weigh = [&](double seconds, std::string const& name) {
+    if (seconds > largest.first) largest = {seconds, name};
+  };
+  weigh(dense, "dense products");
+  weigh(passes, "passes");
+  for (auto const& [axis, seconds] : calls)
+    weigh(seconds, axis);
+  return largest.second;
+}
+
+StepSeconds seconds_of(StepPlan const& step, Machine const& machine) {
+  Clock clock(step, machine);
+  for (auto const& operation : step.operations())
+    std::visit(clock, operation);
+  return clock.seconds();
+}
+
+} // namespace orthant::pmm

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What machines cost: files of constants, collectives by placement, and lists of operations in seconds.
+#include "pmm/cost/machine_file.hpp"
+#include "pmm/cost/step_seconds.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace orthant::testing {
+namespace {
+
+using pmm::Axis;
+using pmm::GridShape;
+using pmm::GroupSpan;
+using pmm::Machine;
+using runtime::Operation;
+
+constexpr auto text = R"(name = "test"
+ranks_per_node = 4
+[memory]
+bytes = 40e9
+bytes_per_second = 1e12
+source = "test"
+[dense_products]
+fp32 = 1e13
+of_16_bits = 1e14
+source = "test"
+[sparse_products]
+per_nonzero = [[4, 4e-10], [8, 6e-10], [32, 12e-10]]
+source = "test"
+[launch]
+seconds = 1e-6
+source = "test"
+[collectives]
+call_seconds = 3e-5
+step_seconds = 2e-5
+inside = [[1, 2, 76e9], [2, 2, 70e9], [1, 4, 225e9]]
+bytes_per_second_between_nodes = 64e9
+source = "test"
+)";
+
+Machine machine() {
+  return pmm::parse_machine(text, "test.toml");
+}
+
+TEST(Machine, ReadsAllConstants) {
+  auto const read = machine();
+  EXPECT_EQ(read.name, "test");
+  EXPECT_EQ(read.ranks_per_node, 4);
+  EXPECT_EQ(read.memory.bytes, 40e9);
+  EXPECT_EQ(read.dense.of_16_bits, 1e14);
+  EXPECT_EQ(read.launch_seconds, 1e-6);
+  ASSERT_EQ(read.collectives.inside.size(), 3U);
+  EXPECT_EQ(read.collectives.inside[1].span, (GroupSpan{2, 2}));
+  EXPECT_EQ(read.collectives.inside[2].span, (GroupSpan{4, 1}));
+}
+
+TEST(Machine, ProductsGrowLinearlyBetweenWidths) {
+  auto const times = machine().sparse;
+  EXPECT_DOUBLE_EQ(times.seconds(10, 4), 4e-9);
+  EXPECT_DOUBLE_EQ(times.seconds(10, 6), 5e-9);
+  EXPECT_DOUBLE_EQ(times.seconds(10, 32), 12e-9);
+  EXPECT_DOUBLE_EQ(times.seconds(10, 1), 4e-9);   // as the narrowest
+  EXPECT_DOUBLE_EQ(times.seconds(10, 64), 24e-9); // as much per column as the widest
+  EXPECT_EQ(times.seconds(0, 64), 0);
+}
+
+TEST(Machine, GroupsShareTheLinksOfTheirNodes) {
+  // 16 ranks on four nodes; by hand, from equation 4.6 of arXiv 2505.04083.
+  auto const of = [m = machine()](int stride, int num_ranks, int job = 16) {
+    return pmm::bytes_per_second(m, {num_ranks, stride}, job);
+  };
+  EXPECT_EQ(of(1, 2), 76e9);
+  EXPECT_EQ(of(2, 2), 70e9);
+  EXPECT_EQ(of(1, 4), 225e9);
+  EXPECT_EQ(of(1, 8), 64e9); // two whole nodes, one group
+  EXPECT_EQ(of(2, 4), 32e9); // two members on each node
+  EXPECT_EQ(of(4, 4), 16e9); // one
+  EXPECT_EQ(of(8, 2), 16e9);
+  EXPECT_EQ(of(1, 3, 12), 48e9); // three ranks: some groups lie on two nodes
+  EXPECT_EQ(of(1, 3, 3), 225e9);  // a job on one node; nearest: two ranks by log2(3/2) = 0.58, four by 0.41
+}
+
+TEST(Machine, ACallTakesItsStepsAndItsBytes) {
+  auto const m = machine();
+  auto const seconds = [&](Operation operation, GroupSpan const& span, std::int64_t sent) {
+    return pmm::call_seconds(m, {operation, "x", span, 0, sent}, 16);
+  };
+  EXPECT_DOUBLE_EQ(seconds(Operation::all_gather, {8, 1}, 64'000'000), 3e-5 + 7 * 2e-5 + 1e-3);
+  EXPECT_DOUBLE_EQ(seconds(Operation::reduce_scatter, {4, 4}, 16'000'000), 3e-5 + 3 * 2e-5 + 1e-3);
+  EXPECT_DOUBLE_EQ(seconds(Operation::all_reduce, {8, 1}, 0), 3e-5 + 2 * 3 * 2e-5); // a tree
+  EXPECT_DOUBLE_EQ(seconds(Operation::all_reduce, {3, 1}, 0), 3e-5 + 2 * 2 * 2e-5); // a ring is as short
+  EXPECT_DOUBLE_EQ(seconds(Operation::broadcast, {16, 1}, 0), 3e-5 + 4 * 2e-5);
+}
+
+TEST(Machine, AxesAreAsFarApartAsTheGridsRanks) {
+  GridShape shape{2, 3, 4, 5}; // data, x, y, z
+  EXPECT_EQ(pmm::span_of(shape, Axis::y), (GroupSpan{4, 1}));
+  EXPECT_EQ(pmm::span_of(shape, Axis::x), (GroupSpan{3, 4}));
+  EXPECT_EQ(pmm::span_of(shape, Axis::z), (GroupSpan{5, 12}));
+  EXPECT_EQ(pmm::span_of(shape, Axis::data), (GroupSpan{2, 60}));
+  EXPECT_EQ(pmm::span_of(shape, pmm::group_axes), (GroupSpan{60, 1}));
+  EXPECT_EQ(pmm::span_of({1, 3, 1, 5}, pmm::group_axes), (GroupSpan{15, 1}));
+  EXPECT_EQ(pmm::span_of({2, 3, 4, 1}, {Axis::z, Axis::data}), (GroupSpan{2, 12})); // z is one rank
+  for (auto const axis : pmm::nested_axes) // neighbors of a group are that many ranks apart
+    if (shape.size(axis) > 1) {
+      pmm::Coordinates next;
+      next.along(axis) = 1;
+      EXPECT_EQ(rank_of(shape, next), span_of(shape, axis).stride);
+    }
+}
+
+TEST(StepSeconds, AreTheSumsOfTheTerms) {
+  pmm::StepPlan step({1, 2, 2, 4}, {}, sizeof(float));
+  pmm::LocalProduct sparse;
+  sparse.is_sparse = true;
+  sparse.m = sparse.k = 100;
+  sparse.n = 8;
+  sparse.num_nonzeros = 1000;
+  step.add_product(sparse);
+  pmm::LocalProduct dense;
+  dense.m = dense.n = dense.k = 1000;
+  step.add_product(dense);
+  auto narrow = dense; // memory bounds it
+  narrow.m = 1'000'000;
+  narrow.n = narrow.k = 1;
+  step.add_product(narrow);
+  step.add_pass({"a pass", 3'000'000, 1'000'000, 0});
+  step.add_call(Operation::all_reduce, Axis::z, 1 << 20);
+
+  auto const seconds = seconds_of(step, machine());
+  EXPECT_DOUBLE_EQ(seconds.sparse, 1e-6 + 1000 * 6e-10);
+  EXPECT_DOUBLE_EQ(seconds.dense, 1e-6 + 2e9 / 1e13 + 1e-6 + 4 * 2'000'001 / 1e12);
+  EXPECT_DOUBLE_EQ(seconds.passes, 1e-6 + 4e6 / 1e12);
+  auto const sent = 2.0 * 3 / 4 * (1 << 20);
+  EXPECT_DOUBLE_EQ(seconds.calls.at("z"), 3e-5 + 4 * 2e-5 + sent / 16e9);
+  EXPECT_DOUBLE_EQ(seconds.total(), seconds.sparse + seconds.dense + seconds.passes + seconds.calls.at("z"));
+  EXPECT_EQ(seconds.bound(), seconds.calls.at("z") > seconds.dense ? "z" : "dense products");
+}
+
+TEST(StepSeconds, FollowTheFormat) {
+  auto const seconds = [](runtime::Wire format, std::int64_t scalar_bytes) {
+    pmm::StepPlan step({1, 1, 1, 1}, {}, scalar_bytes);
+    pmm::LocalProduct product;
+    product.operand_format = format;
+    product.m = product.n = product.k = 1000;
+    step.add_product(product);
+    product.is_sparse = true;
+    product.n = 16;
+    product.num_nonzeros = 1'000'000;
+    step.add_product(product);
+    return seconds_of(step, machine());
+  };
+  auto const fp32 = seconds(runtime::Wire::native, sizeof(float));
+  auto const fp64 = seconds(runtime::Wire::native, sizeof(double));
+  auto const bf16 = seconds(runtime::Wire::bf16, sizeof(float));
+  EXPECT_NEAR(fp64.dense - 1e-6, 2 * (fp32.dense - 1e-6), 1e-15);
+  EXPECT_NEAR(bf16.dense - 1e-6, 2e9 / 1e14, 1e-15);
+  EXPECT_DOUBLE_EQ(fp32.sparse, 1e-6 + 1e6 * 8e-10);  // 16 columns
+  EXPECT_DOUBLE_EQ(fp64.sparse, 1e-6 + 1e6 * 12e-10); // as 32
+  EXPECT_DOUBLE_EQ(bf16.sparse, 1e-6 + 1e6 * 6e-10);  // as 8
+}
+
+TEST(Machine, ThoseThatComeWithOrthantAreMachines) {
+  std::vector<std::string> names;
+  for (auto const& [name, of_machine] : pmm::built_in_machines()) {
+    auto const read = pmm::parse_machine(of_machine, std::string(name));
+    EXPECT_EQ(read.name, name);
+    names.push_back(read.name);
+  }
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre("alps", "frontier", "h200-node", "host", "perlmutter",
+                                                     "tuolumne"));
+  EXPECT_THAT(names, ::testing::Contains(pmm::assumed_machine().name));
+}
+
+TEST(Machine, AnythingElseIsRefusedInOneLine) {
+  struct Case {
+    std::string what, in_place_of, wish;
+  };
+  for (auto const& [what, in_place_of, wish] : std::vector<Case>{
+           {"", "name = \"test\"", "name"},
+           {"ranks_per_node = 0", "ranks_per_node = 4", "above 0"},
+           {"ranks_per_node = 2.5", "ranks_per_node = 4", "whole number"},
+           {"ranks_per_node = \"4\"", "ranks_per_node = 4", "must be a number"},
+           {"", "[launch]\nseconds = 1e-6\nsource = \"test\"", "[launch]: this table is missing"},
+           {"seconds = -1e-6", "seconds = 1e-6", "must not be below 0"},
+           {"", "seconds = 1e-6", "seconds of [launch]: this constant is missing"},
+           {"step_seconds = nan", "step_seconds = 2e-5", "must be a number"},
+           {"fp32 = -1", "fp32 = 1e13", "fp32 of [dense_products]: -1 must be above 0"},
+           {"fp32 = inf", "fp32 = 1e13", "must be a number"},
+           {"bytes = 0", "bytes = 40e9", "above 0"},
+           {"fp23 = 1", "of_16_bits = 1e14", "did you mean 'fp32'"},
+           {"[memories]", "[memory]", "[memory]: this table is missing"},
+           {"[other]\na = 1\n[launch]", "[launch]", "there is no such constant"},
+           {"seconds = 1e-6", "seconds = 1e-6\nsource = \"test\"", "say where the constants come from"},
+           {"[[8, 1e-9], [8, 2e-9]]", "[[4, 4e-10], [8, 6e-10], [32, 12e-10]]", "widths increase"},
+           {"[]", "[[4, 4e-10], [8, 6e-10], [32, 12e-10]]", "it must be [[width, seconds], ..]"},
+           {"[[1, 76e9]]", "[[1, 2, 76e9], [2, 2, 70e9], [1, 4, 225e9]]",
+            "[[stride, ranks, bytes per second], ..]"},
+           {"name = ", "name = \"test\"", "line 1: not valid TOML"}}) {
+    std::string broken = text;
+    auto const at = broken.find(in_place_of);
+    ASSERT_NE(at, std::string::npos) << in_place_of;
+    broken.replace(at, in_place_of.size(), what);
+    try {
+      std::ignore = pmm::parse_machine(broken, "m.toml");
+      ADD_FAILURE() << "took " << what << " in place of " << in_place_of;
+    } catch (runtime::UserError const& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(wish));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("'m.toml'"));
+      EXPECT_THAT(error.what(), ::testing::Not(::testing::HasSubstr("\n")));
+    }
+  }
+}
+
+} // namespace
+} // namespace orthant::testing
