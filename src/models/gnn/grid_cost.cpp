@@ -74,7 +74,7 @@ std::int64_t adjacency_bytes(pmm::StepPlan const& step, graph::StoreFacts const&
 }
 
 GridCost cost_of_plan(pmm::GridShape const& shape, graph::StoreFacts const& facts, GcnPlan const& plan,
-                      GcnSettings const& settings, SpmmTimes const& times) {
+                      GcnSettings const& settings, pmm::Machine const& machine) {
   GridCost cost;
   cost.schedule = settings.schedule;
   cost.shape = shape;
@@ -88,8 +88,8 @@ GridCost cost_of_plan(pmm::GridShape const& shape, graph::StoreFacts const& fact
     cost.pass_bytes = std::max(cost.pass_bytes, pmm::bytes_of_passes(step));
     cost.array_bytes = std::max(cost.array_bytes, bytes_held(step));
     cost.loading_bytes = std::max(cost.loading_bytes, peak_bytes(step));
-    cost.spmm_seconds = std::max(cost.spmm_seconds, spmm_seconds(step, times));
-    cost.seconds = std::max(cost.seconds, step_seconds(step, times));
+    auto const seconds = seconds_of(step, machine);
+    if (seconds.total() > cost.seconds.total()) cost.seconds = seconds;
     cost.adjacency_bytes = std::max(cost.adjacency_bytes, adjacency_bytes(step, facts, plan, settings));
   }
   return cost;
@@ -131,22 +131,22 @@ std::int64_t sent_bytes_of(pmm::StepPlan const& step) {
 }
 
 GridCost cost_of_grid(pmm::GridShape const& shape, graph::StoreFacts const& facts,
-                      GcnSettings const& settings, SpmmTimes const& times) {
-  return cost_of_plan(shape, facts, plan_gcn(facts, settings), settings, times);
+                      GcnSettings const& settings, pmm::Machine const& machine) {
+  return cost_of_plan(shape, facts, plan_gcn(facts, settings), settings, machine);
 }
 
 std::vector<GridCost> costs_of_grids(int num_ranks, graph::StoreFacts const& facts,
                                      GcnSettings const& settings, std::int64_t least_width,
-                                     SpmmTimes const& times, GridOrder order) {
+                                     pmm::Machine const& machine, GridOrder order) {
   auto const plan = plan_gcn(facts, settings);
   require_countable(num_ranks, facts, plan);
   std::vector<GridCost> costs;
   for (auto const& shape : pmm::all_shapes(num_ranks))
     if (has_wide_parts(aggregations_of(shape, facts, plan, settings), least_width))
-      costs.push_back(cost_of_plan(shape, facts, plan, settings, times));
+      costs.push_back(cost_of_plan(shape, facts, plan, settings, machine));
 
   if (order == GridOrder::by_seconds) {
-    std::ranges::stable_sort(costs, {}, &GridCost::seconds);
+    std::ranges::stable_sort(costs, {}, [](GridCost const& cost) { return cost.seconds.total(); });
     return costs;
   }
   std::ranges::stable_sort(costs, {}, &GridCost::sent_bytes);

@@ -15,6 +15,7 @@
 #include "models/plan/choose_schedule.hpp"
 #include "pmm/cost/step_plan.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -33,8 +34,11 @@ struct GridCost {
   std::int64_t array_bytes = 0;     // of all arrays that the first step holds
   std::int64_t loading_bytes = 0;   // the most that is held at once until the first step begins
   std::int64_t narrowest_part = 0;  // columns of the narrowest block that A^ is multiplied by in an epoch
-  double spmm_seconds = 0;          // of the sparse products of an epoch
-  double seconds = 0;               // of those, the calls and the sent bytes (step_seconds)
+
+  /// Of all that is held at once: while the graph is read, or in a step.
+  [[nodiscard]] std::int64_t peak_bytes() const { return std::max(array_bytes, loading_bytes); }
+
+  pmm::StepSeconds seconds; // of that epoch on a machine, for the rank that takes longest
 };
 
 /// All that one rank does and holds: operations of an epoch, arrays of the training. fp32, Adam.
@@ -48,10 +52,10 @@ struct GridCost {
 /// For that schedule and grid. Costs a list of O(layers x ranks of the group) operations.
 [[nodiscard]] GridCost cost_of_grid(pmm::GridShape const& shape, graph::StoreFacts const& facts,
                                     GcnSettings const& settings,
-                                    SpmmTimes const& times = built_in_spmm_times());
+                                    pmm::Machine const& machine = pmm::assumed_machine());
 
 /// What comes first: the fewest sent bytes, and of grids within a thousandth of each other the smallest memory; or the
-/// least `seconds`, where narrow products count.
+/// least `seconds`.
 enum class GridOrder : std::uint8_t { by_bytes, by_seconds };
 
 /// The costs of all grids of that many ranks whose aggregations are not split in too narrow parts: into at
@@ -59,7 +63,7 @@ enum class GridOrder : std::uint8_t { by_bytes, by_seconds };
 /// if the bytes cannot be counted in 64 bits.
 [[nodiscard]] std::vector<GridCost> costs_of_grids(int num_ranks, graph::StoreFacts const& facts,
                                                    GcnSettings const& settings, std::int64_t least_width,
-                                                   SpmmTimes const& times = built_in_spmm_times(),
+                                                   pmm::Machine const& machine = pmm::assumed_machine(),
                                                    GridOrder order = GridOrder::by_bytes);
 
 using BytesByLabel = std::vector<std::pair<std::string, std::int64_t>>;

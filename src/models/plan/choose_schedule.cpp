@@ -3,40 +3,43 @@
 
 #include "models/plan/gcn_step.hpp"
 
+#include <optional>
+
 namespace orthant::models {
-namespace {
 
-constexpr double seconds_per_call = 50e-6;
-constexpr double bytes_per_second = 10e9;
-
-} // namespace
-
-double step_seconds(pmm::StepPlan const& step, SpmmTimes const& times) {
-  auto seconds = spmm_seconds(step, times);
-  for (auto const& call : calls_of(step))
-    seconds += seconds_per_call + static_cast<double>(call.sent_bytes) / bytes_per_second;
-  return seconds;
-}
-
-double epoch_seconds(graph::StoreFacts const& facts, GcnSettings const& settings, pmm::GridShape const& shape,
-                     SpmmTimes const& times) {
+pmm::StepSeconds epoch_seconds(graph::StoreFacts const& facts, GcnSettings const& settings,
+                               pmm::GridShape const& shape, pmm::Machine const& machine) {
   auto const plan = plan_gcn(facts, settings);
   pmm::Coordinates const first; // larger parts come first
   pmm::StepPlan step(shape, first, sizeof(float));
   plan_epoch(step, plan, settings, traits_of(facts, shape, first, plan, settings));
-  return step_seconds(step, times);
+  return seconds_of(step, machine);
 }
 
 Schedule choose_schedule(std::string_view word, graph::StoreFacts const& facts, GcnSettings const& settings,
-                         pmm::GridShape const& shape, SpmmTimes const& times) {
+                         pmm::GridShape const& shape, pmm::Machine const& machine) {
   if (word != "auto") return parse_schedule(word);
   if (shape.size(pmm::group_axes) == 1) return Schedule::pmm3d;
-  auto const seconds_of = [&](Schedule schedule) {
+  auto const seconds_in = [&](Schedule schedule) {
     auto asked = settings;
     asked.schedule = schedule;
-    return epoch_seconds(facts, asked, shape, times);
+    return epoch_seconds(facts, asked, shape, machine).total();
   };
-  return seconds_of(Schedule::rows) < seconds_of(Schedule::pmm3d) ? Schedule::rows : Schedule::pmm3d;
+  return seconds_in(Schedule::rows) < seconds_in(Schedule::pmm3d) ? Schedule::rows : Schedule::pmm3d;
+}
+
+pmm::GridShape choose_grid(std::string_view text, int num_ranks, std::string_view schedule,
+                           graph::StoreFacts const& facts, GcnSettings const& settings,
+                           pmm::Machine const& machine, int data) {
+  if (text != "auto") return pmm::parse_grid(text, num_ranks);
+  std::optional<std::pair<double, pmm::GridShape>> best;
+  for (auto const& shape : pmm::all_shapes(num_ranks, data)) {
+    auto asked = settings;
+    asked.schedule = choose_schedule(schedule, facts, settings, shape, machine);
+    auto const seconds = epoch_seconds(facts, asked, shape, machine).total();
+    if (!best || seconds < best->first) best = {seconds, shape};
+  }
+  return best->second;
 }
 
 } // namespace orthant::models

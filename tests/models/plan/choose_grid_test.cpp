@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What follows from the seconds of a machine for schedules and grids.
+#include "models/gnn/grid_cost.hpp"
+#include "models/plan/choose_schedule.hpp"
+
+#include <gtest/gtest.h>
+
+namespace orthant::testing {
+namespace {
+
+using models::GridOrder;
+using models::Schedule;
+
+/// Everything is free but sparse products, calls (50 us) and bytes (10 GB/s).
+pmm::Machine machine(std::vector<pmm::SpmmTimes::Point> points) {
+  constexpr auto free = 1e300;
+  pmm::Machine machine;
+  machine.name = "test";
+  machine.ranks_per_node = 1 << 20;
+  machine.memory.bytes_per_second = free;
+  machine.dense = {free, free};
+  machine.sparse.points = std::move(points);
+  machine.collectives = {50e-6, 0, {{{2, 1}, 10e9}}, 10e9};
+  return machine;
+}
+
+graph::StoreFacts products() {
+  graph::StoreFacts facts;
+  facts.num_vertices = 2449029;
+  facts.num_entries = 126167053 - facts.num_vertices;
+  facts.is_symmetric = true;
+  facts.feature_kind = graph::FeatureKind::dense;
+  facts.num_features = 100;
+  facts.label_kind = graph::LabelKind::single;
+  facts.num_classes = 47;
+  return facts;
+}
+
+models::GcnSettings three_layers(Schedule schedule) {
+  models::GcnSettings settings;
+  settings.set_layers(3, 128);
+  settings.dropout = 0;
+  settings.schedule = schedule;
+  return settings;
+}
+
+TEST(GridCosts, CountNarrowProducts) {
+  auto const facts = products();
+  auto const settings = three_layers(Schedule::rows);
+  // A rank has 1/16 of the non-zeros in 1x4x4 blocks or a quarter in 4 parts of the columns; A^ F0 is kept, so four
+  // products of an epoch are 128, 128, 47 and 47 columns wide.
+  auto const flat = machine({{1, 1e-9}});
+  auto const nonzeros = 126167053.0;
+  auto const wide = models::cost_of_grid({1, 4, 1, 4}, facts, settings, flat);
+  auto const narrow = models::cost_of_grid({1, 1, 16, 1}, facts, settings, flat);
+  EXPECT_NEAR(wide.seconds.sparse, nonzeros / 16 * 2 * (128 + 47) * 1e-9, 1e-6 * wide.seconds.sparse);
+  EXPECT_NEAR(narrow.seconds.sparse, nonzeros * 2 * (8 + 3) * 1e-9, 1e-6 * narrow.seconds.sparse);
+  EXPECT_NEAR(wide.seconds.total() - wide.seconds.sparse,
+              50e-6 * static_cast<double>(wide.num_calls) + static_cast<double>(wide.sent_bytes) / 10e9,
+              1e-12);
+  // A part of 8 columns that costs as much as one of 128: a floor.
+  auto const floor = machine({{128, 128e-9}});
+  EXPECT_GT(models::cost_of_grid({1, 1, 16, 1}, facts, settings, floor).seconds.sparse,
+            15 * wide.seconds.sparse);
+}
+
+TEST(GridCosts, AreOrderedByTimeIfAsked) {
+  auto const facts = products();
+  auto const settings = three_layers(Schedule::rows);
+  auto const best = [&](pmm::Machine const& on) {
+    auto const costs = models::costs_of_grids(16, facts, settings, 1, on, GridOrder::by_seconds);
+    for (std::size_t i = 1; i < costs.size(); ++i)
+      EXPECT_LE(costs[i - 1].seconds.total(), costs[i].seconds.total());
+    return costs.front();
+  };
+  // Free products: bytes decide, and features split on all ranks send least. Dear narrow ones: whole rows.
+  auto const free = best(machine({{1, 1e-30}}));
+  auto const dear = best(machine({{128, 128e-7}}));
+  EXPECT_EQ(free.sent_bytes, models::costs_of_grids(16, facts, settings, 1).front().sent_bytes);
+  EXPECT_EQ(dear.shape.y, 1);
+  EXPECT_GT(free.shape.y, 4);
+}
+
+TEST(ChooseSchedule, WeighsWiderColumnsAgainstBytes) {
+  // On 1x4x1 an aggregation of rows is split over four ranks as it is in some layers of pmm3d: the narrower
+  // products are dear enough to outweigh the bytes, or they are not.
+  auto const facts = products();
+  auto const settings = three_layers(Schedule::rows);
+  pmm::GridShape const shape{1, 1, 4, 1};
+  auto const seconds = [&](Schedule schedule, pmm::Machine const& on) {
+    return models::epoch_seconds(facts, three_layers(schedule), shape, on).total();
+  };
+  for (auto const& on : {machine({{128, 1e-30}}), machine({{128, 128e-6}}), pmm::assumed_machine()}) {
+    auto const expected =
+        seconds(Schedule::rows, on) < seconds(Schedule::pmm3d, on) ? Schedule::rows : Schedule::pmm3d;
+    EXPECT_EQ(models::choose_schedule("auto", facts, settings, shape, on), expected);
+  }
+  EXPECT_EQ(models::choose_schedule("auto", facts, settings, shape, machine({{128, 1e-30}})), Schedule::rows);
+  EXPECT_EQ(models::choose_schedule("auto", facts, settings, shape, machine({{128, 128e-6}})),
+            Schedule::pmm3d);
+}
+
+TEST(ChooseGrid, TakesTheLeastOfAllGridsAndSchedules) {
+  auto const facts = products();
+  auto const settings = three_layers(Schedule::pmm3d);
+  auto const on = machine({{1, 1e-10}});
+  for (auto const num_ranks : {1, 2, 6, 16}) {
+    auto least = std::numeric_limits<double>::infinity();
+    for (auto const& shape : pmm::all_shapes(num_ranks))
+      for (auto const schedule : {Schedule::pmm3d, Schedule::rows})
+        least = std::min(least, models::epoch_seconds(facts, three_layers(schedule), shape, on).total());
+    auto const shape = models::choose_grid("auto", num_ranks, "auto", facts, settings, on);
+    auto const schedule = models::choose_schedule("auto", facts, settings, shape, on);
+    EXPECT_EQ(models::epoch_seconds(facts, three_layers(schedule), shape, on).total(), least) << num_ranks;
+  }
+  EXPECT_EQ(models::choose_grid("1x2x1x3", 6, "auto", facts, settings, on), (pmm::GridShape{1, 2, 1, 3}));
+  EXPECT_THROW(static_cast<void>(models::choose_grid("1x2x2x3", 6, "auto", facts, settings, on)),
+               runtime::UserError);
+  auto const of_groups = models::choose_grid("auto", 8, "pmm3d", facts, settings, on, 2);
+  EXPECT_EQ(of_groups.data, 2);
+  EXPECT_EQ(of_groups.num_ranks(), 8);
+}
+
+} // namespace
+} // namespace orthant::testing
