@@ -36,30 +36,26 @@ def spmm(ranks, dtype, number_bytes):
             require_close(line, kind + "_share", line[kind + "_gb_per_s"] / line["stream_gb_per_s"])
 
 
-def spmm_table(ranks):
-    """What --table writes: the times of the lines, by width, with their origin; train and plan read it."""
+def machine(ranks):
+    """The file that bench machine writes is one that plan and train read, with every group of the ranks."""
     with tempfile.TemporaryDirectory() as folder:
-        table = os.path.join(folder, "table.json")
-        base = ["--vertices", "300", "--edges", "2000", "--repeat", "2", "--table", table, "--force"] + TINY_ROOFLINE
-        for widths, expected in ([], [4, 8, 16, 32, 64, 128]), (["--widths", "9,2", "--forms", "transposed,product"], [2, 9]):
-            lines = bench_lines(ranks, base + widths, of="spmm")
-            with open(table, encoding="utf-8") as file:
-                written = json.load(file)
-            of_lines = {line["width"]: line["seconds_per_nonzero_and_column"] for line in lines if line["form"] == "product"}
-            of_table = {point["width"]: point["seconds_per_nonzero_and_column"] for point in written["times"]}
-            if of_table != of_lines or list(of_table) != expected:
-                raise Failure(f"the table {written}, the lines {lines}")
-            if (written["dtype"], written["version"]) != ("fp32", lines[0]["version"]) or not written["processor"]:
-                raise Failure(f"the table {written}")
-            for line in lines:  # rows are split over the ranks: one has at least its share
-                share = line["seconds"] / line["width"] / line["nonzeros"]
-                if not share <= line["seconds_per_nonzero_and_column"] * 1.0000001 <= share * ranks * 1.0001:
-                    raise Failure(f"odd line {line}")
-        expect_success(ranks, ["plan", "--vertices", "100", "--nonzeros", "500", "--widths", "16-8", "--ranks", "4",
-                               "--spmm-table", table])
-        expect_success(ranks, ["train", "--dataset", "karate", "--epochs", "1", "--spmm-table", table])
-        expect_mistake(ranks, ["bench", "spmm", *base, "--forms", "transposed"], r"--table holds times of the product")
-        expect_mistake(ranks, ["bench", "spmm", "--table", os.path.join(folder, "none", "table.json")], r"the table file '.*none/table\.json'")
+        path = os.path.join(folder, "machine.toml")
+        base = ["bench", "machine", "--vertices", "300", "--edges", "2000", "--repeat", "2", "--name", "mine"] + TINY_ROOFLINE
+        if ranks == 1:
+            expect_mistake(ranks, [*base, "-o", path], r"bench machine measures collectives, too: start it on 2 ranks")
+            return
+        done = expect_success(ranks, [*base, "-o", path])
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        if text != done.stdout or f"ranks_per_node = {ranks}" not in text:
+            raise Failure(f"wrote {text}")
+        groups = [(stride, size) for stride in range(1, ranks) for size in range(2, ranks + 1) if ranks % (stride * size) == 0]
+        if any(f"[{stride}, {size}, " not in text for stride, size in groups):
+            raise Failure(f"not all of {groups}: {text}")
+        expect_success(ranks, ["plan", "--vertices", "100", "--nonzeros", "500", "--widths", "16-8", "--ranks", "4", "--machine", path])
+        expect_success(ranks, ["train", "--dataset", "karate", "--epochs", "1", "--machine", path])
+        expect_mistake(ranks, [*base, "-o", path], r"exists")
+        expect_mistake(ranks, base, r"name the file to write")
 
 
 def spmm_graphs(ranks):

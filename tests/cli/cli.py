@@ -5,10 +5,10 @@
 
 import sys
 
-from bench_kernels import bench_store, epoch_of, gemm, gemm_table, sparse_features, spmm, spmm_graphs, spmm_table
+from bench_kernels import bench_store, epoch_of, gemm, gemm_table, machine, sparse_features, spmm, spmm_graphs
 from help_pages import COMMANDS, help_of, info, overview, version
 from mistakes import MISTAKES, environment_mistake, files, first_hour, mistakes
-from plans import plan_of_counts, plan_of_options, plan_of_store, plan_of_times, plan_without_grids
+from plans import plan_for_machine, plan_of_counts, plan_of_options, plan_of_store, plan_of_times, plan_without_grids
 from program import attempt_all
 from runs import bench, bench_grid, gather, gemm_math, hang, operand_dtype, parts, precedence, prune, rates, trace
 
@@ -16,11 +16,11 @@ PARTS = {
     "help": [(help_of, command) for command in COMMANDS] + [(overview,), (version,)],
     "run": [(hang,), (info,), (bench,), (bench_grid,), (precedence,), (gemm_math,), (operand_dtype,), (gather,), (prune,),
             (trace,), (parts,), (rates,)],
-    "bench": [(spmm, "fp32", 4), (spmm, "fp64", 8), (spmm_graphs,), (spmm_table,), (gemm, "fp32", 4), (gemm, "fp64", 8), (gemm_table,),
+    "bench": [(spmm, "fp32", 4), (spmm, "fp64", 8), (spmm_graphs,), (machine,), (gemm, "fp32", 4), (gemm, "fp64", 8), (gemm_table,),
               (epoch_of, [], 12), (epoch_of, ["--dropout", "0", "--overlap", "off", "--compute-dtype", "fp64"], 6),
               (epoch_of, ["--trainable-features", "--order", "aggregate", "--device-graph", "off"], 28, 2 * 3 * (6 * 8 + 8 * 3)),
               (sparse_features,), (bench_store,)],
-    "plan": [(plan_of_counts,), (plan_of_options,), (plan_of_store,), (plan_of_times,), (plan_without_grids,)],
+    "plan": [(plan_of_counts,), (plan_of_options,), (plan_of_store,), (plan_of_times,), (plan_for_machine,), (plan_without_grids,)],
     "mistakes": [(mistakes, arguments, pattern) for arguments, pattern in MISTAKES] + [(files,), (first_hour,), (environment_mistake,)],
 }
 

@@ -99,8 +99,8 @@ def distinct(scratch):
         ["partition", "--input", graph, "-o", os.path.join(graph, "meta.json"), "--force"],
         ["partition", "--input", edges, "-o", os.path.join(scratch, "edges.h5"), "--metis", 2, "--force"],
         ["partition", "--input", edges, "-o", edges, "--force"],
-        ["bench", "spmm", "--graph", store, "--metrics", store], ["bench", "spmm", "--graph", store, "--table", store],
-        ["bench", "epoch", "--graph", store, "--trace", store], [*train, "--spmm-table", edges, "--metrics", edges],
+        ["bench", "spmm", "--graph", store, "--metrics", store], ["bench", "machine", "--graph", store, "-o", store],
+        ["bench", "epoch", "--graph", store, "--trace", store], [*train, "--machine", edges, "--metrics", edges],
     ]
     before = {path: content_of(path) for path in (store, weights, config, edges, os.path.join(graph, "x.npy"),
                                                   os.path.join(graph, "edge_index.npy"), os.path.join(graph, "meta.json"))}

@@ -83,45 +83,97 @@ def plan_of_store(ranks):
         expect_mistake(ranks, ["plan", "--graph", bare], r"has no features")
 
 
-def write_table(folder, name, points, dtype="fp32"):
+MACHINE = """name = "test"
+ranks_per_node = {ranks_per_node}
+[memory]
+bytes = {memory}
+bytes_per_second = 1e300
+source = "test"
+[dense_products]
+fp32 = 1e300
+of_16_bits = 1e300
+source = "test"
+[sparse_products]
+per_nonzero = {per_nonzero}
+source = "test"
+[launch]
+seconds = 0
+source = "test"
+[collectives]
+call_seconds = 50e-6
+step_seconds = 0
+inside = [[1, 2, {inside}]]
+bytes_per_second_between_nodes = {between}
+source = "test"
+"""
+
+
+def write_machine(folder, name, per_nonzero="[[1, 1e-30]]", memory=1e15, ranks_per_node=1024, inside=10e9, between=10e9):
     path = os.path.join(folder, name)
     with open(path, "w", encoding="utf-8") as file:
-        json.dump({"table": "spmm_times", "format": 1, "processor": "a processor", "date": "2026-11-22", "dtype": dtype, "version": "0",
-                   "times": [{"width": width, "seconds_per_nonzero_and_column": seconds} for width, seconds in points]}, file)
+        file.write(MACHINE.format(ranks_per_node=ranks_per_node, memory=memory, per_nonzero=per_nonzero, inside=inside, between=between))
     return path
 
 
+PRODUCTS = ["--vertices", "2449029", "--nonzeros", "126167053", "--widths", "100-128-128-47", "--dropout", "0"]
+
+
 def plan_of_times(ranks):
-    """A table of times orders the grids; anything else in its place is one line."""
+    """A machine's seconds order the grids; anything else in its place is one line."""
     with tempfile.TemporaryDirectory() as folder:
-        base = ["--vertices", "2449029", "--nonzeros", "126167053", "--widths", "100-128-128-47", "--dropout", "0", "--ranks", "16",
-                "--schedule", "rows", "--least-width", "1", "--top", "1"]
-        (assumed,), done = plan(ranks, base)
+        base = [*PRODUCTS, "--ranks", "16", "--schedule", "rows", "--least-width", "1", "--top", "1"]
+        (by_bytes,), done = plan(ranks, base)
         # Four products of an epoch: 8 columns twice and 3 twice, or whole rows.
-        cheap = write_table(folder, "cheap.json", [(1, 1e-30)])
-        (by_bytes,), _ = plan(ranks, [*base, "--spmm-table", cheap])
-        require(by_bytes["grid"] == assumed["grid"], f"differs from {by_bytes}", done)
-        floor = write_table(folder, "floor.json", [(128, 1e-8)])
-        (wide,), done = plan(ranks, [*base, "--spmm-table", floor])
+        (cheap,), _ = plan(ranks, [*base, "--machine", write_machine(folder, "cheap.toml")])
+        require(cheap["grid"] == by_bytes["grid"], f"differs from {cheap}", done)
+        floor = write_machine(folder, "floor.toml", "[[128, 128e-8]]")
+        (wide,), done = plan(ranks, [*base, "--machine", floor])
         require(wide["grid"].split("x")[2] == "1" and wide["narrowest_part"] == 47, "splits dear columns", done)
         products = 126167053 / 16 * 2 * (128 + 128) * 1e-8  # 47 columns cost as much as 128
-        require(abs(wide["spmm_seconds"] / products - 1) < 1e-3, f"not {products} s of products", done)
+        require(abs(wide["sparse_seconds"] / products - 1) < 1e-3, f"not {products} s of products", done)
         calls = 50e-6 * wide["calls"] + wide["sent_bytes"] / 10e9
-        require(abs(wide["seconds"] - wide["spmm_seconds"] - calls) < 1e-9, "seconds do not add up", done)
-        text = expect_success(ranks, ["plan", *base, "--spmm-table", floor])
-        require("SpMM ms: of an epoch's products with A^, as measured on a processor;" in text.stdout, "does not name the table", text)
-        wrong = os.path.join(folder, "wrong.json")
-        for content in ("", "{", "[1, 2]", '{"table": "spmm_times", "format": 1}'):
+        require(abs(sum(wide["call_seconds"].values()) - calls) < 1e-9, "calls do not add up", done)
+        terms = calls + sum(wide[term + "_seconds"] for term in ("sparse", "dense", "pass"))
+        require(abs(wide["seconds"] - terms) < 1e-9, "seconds do not add up", done)
+        text = expect_success(ranks, ["plan", *base, "--machine", floor])
+        require("ms: of an epoch on the machine 'test'" in text.stdout, "does not name the machine", text)
+        require(f"--grid {wide['grid']} --schedule rows --dropout 0 --layers 3 --hidden 128" in text.stdout, "says not what to run", text)
+
+        # Four ranks to a node and slow links: groups on y stay inside.
+        near, _ = plan(ranks, [*PRODUCTS, "--ranks", "4", "--schedule", "pmm3d", "--top", "100", "--machine",
+                               write_machine(folder, "near.toml", ranks_per_node=2, between=1e9)])
+        sent = {line["grid"]: sum(line["call_seconds"].values()) - 50e-6 * line["calls"] for line in near}
+        require(sent["1x1x4x1"] > 10 * sum(line["sent_bytes"] for line in near if line["grid"] == "1x1x4x1") / 10e9,
+                f"links of nodes are not shared: {sent}", text)
+
+
+def plan_for_machine(ranks):
+    """Machines that come with Orthant; what does not fit is left out with the reason; bad files are one line."""
+    begin = time.monotonic()
+    text = expect_success(ranks, ["plan", *PAPERS, "--ranks", "2048", "--machine", "perlmutter"])
+    require(time.monotonic() - begin < 20, "takes longer than a few seconds", text)
+    require(re.search(r"grids need more than the 40\.0 GB of a rank of perlmutter", text.stdout), "drops nothing", text)
+    require(re.search(r"\northant train --graph GRAPH\.h5 --grid 1x[0-9x]+ --schedule rows --dropout 0 ", text.stdout), "no command", text)
+    for name in ("frontier", "tuolumne", "alps", "h200-node", "host"):
+        lines, done = plan(ranks, [*PRODUCTS, "--ranks", "64", "--machine", name])
+        require({line["machine"] for line in lines} == {name} and len(lines) == 6, "not three grids a schedule", done)
+    expect_mistake(ranks, ["plan", *PAPERS, "--ranks", "4", "--machine", "perlmutter"],
+                   r"6 grids need more than the 40.0 GB of a rank of perlmutter; the least is [0-9.]+ GB: take more ranks")
+    expect_mistake(ranks, ["plan", *PRODUCTS, "--machine", "perlmuter"], r"no machine 'perlmuter'; .*did you mean 'perlmutter'")
+    train = ["train", "--dataset", "karate", "--epochs", "1", "--machine"]
+    with tempfile.TemporaryDirectory() as folder:
+        wrong = os.path.join(folder, "wrong.toml")
+        good = open(write_machine(folder, "good.toml"), encoding="utf-8").read()
+        for content, message in (("{", "not valid TOML"), ("", "name: it needs one"),
+                                 (good.replace("call_seconds = 50e-6", "call_seconds = -1"), "call_seconds of .collectives.: -1 must not be"),
+                                 (good.replace("fp32 = 1e300", ""), "fp32 of .dense_products.: this constant is missing")):
             with open(wrong, "w", encoding="utf-8") as file:
                 file.write(content)
-            expect_mistake(ranks, ["plan", *base, "--spmm-table", wrong], r"cannot use the table '.*wrong\.json': .*bench spmm --table")
-        expect_mistake(ranks, ["plan", *base, "--spmm-table", folder], r"cannot read the table")
-        double = write_table(folder, "double.json", [(4, 1e-9)], "fp64")
-        train = ["train", "--dataset", "karate", "--epochs", "1", "--spmm-table"]
-        for command in (["plan", *base, "--spmm-table"], train):
-            expect_mistake(ranks, [*command, double], r"its times are those of fp64, and training computes in fp32")
-        expect_mistake(ranks, [*train, cheap, "--schedule", "rows"], r"--spmm-table .*needs --schedule auto")
-        done = expect_success(ranks, [*train, cheap])
+            for command in (["plan", *PRODUCTS, "--machine"], train):
+                expect_mistake(ranks, [*command, wrong], rf"machine file '.*wrong\.toml'.*{message}")
+        expect_mistake(ranks, [*train, os.path.join(folder, "none.toml")], r"cannot read the table '.*none\.toml'")
+        expect_mistake(ranks, [*train, "host", "--schedule", "rows", "--grid", f"1x1x1x{ranks}"], r"--machine .*needs --grid auto or --schedule auto")
+        done = expect_success(ranks, [*train, os.path.join(folder, "good.toml")])
         require("schedule " in done.stdout, "names no schedule", done)
 
 

@@ -272,9 +272,14 @@ int bench(EpochOptions const& options, Context& context) {
   DeviceMemory const device_memory;
   auto model_settings = model_of(options.train);
   pmm::set_gemm_threads(1); // as training
-  pmm::ProcessGrid const grid(world, full_graph_shape(options.train.grid, world.size()));
+  require_full_graph_grid(options.train.grid, world.size());
+  auto const machine = machine_of(world, options.train.machine);
   auto const store = open_graph_of(world, options.train);
-  model_settings.schedule = schedule_of(grid, store.facts(), model_settings, options.train);
+  auto const shape = models::choose_grid(options.train.grid, world.size(), options.train.schedule,
+                                         store.facts(), model_settings, machine);
+  pmm::ProcessGrid const grid(world, shape);
+  model_settings.schedule =
+      models::choose_schedule(options.train.schedule, store.facts(), model_settings, shape, machine);
   model_settings.hidden_axes = hidden_axes(grid, options.train.overlap);
   auto const plan = models::plan_gcn(store, model_settings);
   auto settings = training_of(options.train);

@@ -117,7 +117,8 @@ template<class T>
 int bench(GemmOptions const& options, Context& context) {
   auto const& world = context.world();
   pmm::set_gemm_threads(1); // as training
-  pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
+  require_full_graph_grid(options.grid, world.size());
+  pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
   auto const model = plan_model(world, options);
   pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
   plan_epoch(step, model.plan, model.settings, model.traits);

@@ -3,7 +3,7 @@
 // orthant bench spmm: the sparse product of one rank, as training calls it (pattern and scales, or values
 // where the graph has weights), on the blocks of a grid, all ranks at once; on a device in turn with
 // Orthant's kernel alone and with the library's fastest algorithm. One JSON line a form and width. Bytes and
-// operations are sums over ranks. --table writes what narrow products cost (models/plan/spmm_times.hpp).
+// operations are sums over ranks.
 
 #include "cli/bench/bench.hpp"
 #include "cli/bench/roofline.hpp"
@@ -16,7 +16,6 @@
 #include "graph/largest_graph.hpp"
 #include "graph/partition/partition.hpp"
 #include "models/core/graph_operands.hpp"
-#include "models/plan/spmm_times.hpp"
 #include "pmm/grid/process_grid.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "runtime/arrays/huge_pages.hpp"
@@ -44,14 +43,12 @@ struct SpmmOptions {
   std::string dtype = "fp32";
   std::int64_t repeat = 0;
   bool force_memory = false;
-  std::string table;
   RooflineOptions roofline;
 };
 
 constexpr std::int64_t most_width = 65536;
 
 std::vector<std::int64_t> widths_of(SpmmOptions const& o) {
-  if (o.widths.empty() && !o.table.empty()) return {4, 8, 16, 32, 64, 128};
   if (o.widths.empty()) return {16, 32, 47, 64, 100, 128, 256};
   std::vector<std::int64_t> widths;
   for (auto const& word : o.widths)
@@ -84,20 +81,6 @@ void describe_ways(nlohmann::ordered_json& line, std::string const& chosen,
         {{"way", ways[i].name}, {"seconds", seconds[i].median}, {"min_seconds", seconds[i].minimum}});
   if (pmm::runs_on_host || ways.size() < 2) return; // the library does not take the block
   line["own_ratio"] = seconds[0].median / seconds[1].median;
-}
-
-/// `seconds` per non-zero and column by width.
-void write_table(SpmmOptions const& o, std::map<std::int64_t, double> const& seconds) {
-  models::SpmmTimes times;
-  for (auto const& [width, of_column] : seconds)
-    times.points.push_back({width, of_column});
-  times.processor = runtime::find_processor().name;
-  times.date = date_of_today();
-  times.dtype = o.dtype;
-  times.version = version();
-  runtime::StagedFile file(o.table, "table");
-  file.file().append(models::text_of(times));
-  file.publish();
 }
 
 /// One rank's product, and the sums over ranks that its speed is counted in.
@@ -166,11 +149,6 @@ int bench(SpmmOptions const& options, Context& context) {
                         shape.to_string());
   pmm::ProcessGrid const grid(world, shape);
   auto const forms = options.forms.empty() ? std::vector<std::string>{"product"} : options.forms;
-  if (!options.table.empty()) {
-    if (std::ranges::find(forms, "product") == forms.end())
-      runtime::throw_user("--table holds times of the product: add it to --forms, or leave that out");
-    runtime::require_writable(world, options.table, "table");
-  }
   auto const store = open_graph(world, options);
   auto const& facts = store.facts();
   auto record = context.run_record;
@@ -192,7 +170,6 @@ int bench(SpmmOptions const& options, Context& context) {
   if (options.graph.empty()) head["edges"] = options.edges; // before repeats are merged and reverses added
   head["symmetric"] = facts.is_symmetric;
   head["dtype"] = options.dtype;
-  std::map<std::int64_t, double> table;
   for (auto const& form : forms)
     for (auto const width : widths) {
       auto line = head;
@@ -201,12 +178,7 @@ int bench(SpmmOptions const& options, Context& context) {
       line.update(measure(world, form == "product" ? matrix.forward() : matrix.adjoint(), width, roofline,
                           options.repeat));
       print_line(context, line);
-      if (form == "product") table[width] = line["seconds_per_nonzero_and_column"].get<double>();
     }
-  if (!options.table.empty())
-    runtime::together(world, [&] {
-      if (world.is_root()) write_table(options, table);
-    });
   return runtime::exit_done;
 }
 
@@ -229,13 +201,10 @@ std::unique_ptr<Command> make_bench_spmm() {
                   one_of({"none", "single", "double", "cluster"}));
   command->option("--grid", o->grid,
                   "Cut A^ over X (rows) and Y (columns) of this grid DxXxYxZ; otherwise rows over all ranks");
-  command->option("--widths", o->widths,
-                  "Columns of B; 16,32,47,64,100,128,256 where none is named, 4,8,16,32,64,128 with --table");
+  command->option("--widths", o->widths, "Columns of B; 16,32,47,64,100,128,256 where none is named");
   command->option("--forms", o->forms, "product (A^ B), transposed (A^^T B); product where none is named",
                   one_of({"product", "transposed"}));
   command->option("--dtype", o->dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
-  command->output("--table", o->table,
-                  "Write the times of the product by width to this file, for train and plan --spmm-table");
   add_force_memory_option(*command, o->force_memory);
   add_repeat_option(*command, o->repeat);
   add_options(*command, o->roofline);

@@ -12,6 +12,7 @@
 #include "models/files/gcn_weights.hpp"
 #include "models/files/prediction_file.hpp"
 #include "models/files/predictions.hpp"
+#include "models/plan/choose_schedule.hpp"
 #include "models/training/training_run.hpp"
 #include "runtime/files/staged_file.hpp"
 
@@ -101,7 +102,7 @@ void report(Context& context, models::Scores const& scores) {
 template<class T>
 void evaluate(EvaluateOptions const& options, Context& context) {
   auto const& world = context.world();
-  pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
+  require_full_graph_grid(options.grid, world.size());
   auto const store = graph::GraphStore::open(world, options.graph);
   auto const weights = models::read_weights_facts(world, options.weights);
   require_fitting_widths(weights, store, options.weights);
@@ -113,6 +114,9 @@ void evaluate(EvaluateOptions const& options, Context& context) {
         options.weights);
 
   auto const settings = model_of(weights, options);
+  auto const schedule = models::name_of(settings.schedule);
+  pmm::ProcessGrid const grid(
+      world, models::choose_grid(options.grid, world.size(), schedule, store.facts(), settings));
   models::OptimizerSettings optimizer; // without moments: nothing is trained
   optimizer.kind = models::OptimizerKind::sgd;
   optimizer.momentum = 0;

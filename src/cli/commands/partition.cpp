@@ -148,7 +148,7 @@ std::string recommendation(graph::PartitionReport const& report) {
   auto const settings = model_of(TrainOptions{});
   auto is_any_rows = false;
   for (auto const num_ranks : {1, 2, 4, 8, 16, 64}) {
-    auto const shape = pmm::near_cubic(num_ranks);
+    auto const shape = models::choose_grid("auto", num_ranks, "auto", facts, settings);
     auto const schedule = models::choose_schedule("auto", facts, settings, shape);
     is_any_rows = is_any_rows || schedule == models::Schedule::rows;
     text += fmt::format("  {:>4} rank{} --grid {} --schedule {}\n", num_ranks,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant plan: what an epoch of full-graph training sends and what it holds, on the best grids of a number
-// of ranks. It reads the facts of a store, or counts alone, and needs one process.
+// orthant plan: what an epoch of full-graph training sends and holds, and how long it takes on a machine, on the best
+// grids of a number of ranks. It reads the facts of a store, or counts alone, and needs one process.
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/options/counts.hpp"
@@ -21,6 +21,8 @@ namespace {
 constexpr std::int64_t most_ranks = std::int64_t{1} << 20;
 constexpr std::int64_t most_columns = std::int64_t{1} << 20;
 
+constexpr double default_dropout = 0.5;
+
 struct PlanOptions {
   std::string graph;
   std::int64_t vertices = 0;
@@ -30,7 +32,7 @@ struct PlanOptions {
   std::string widths;
   std::string norm = "none";
   bool residual = false;
-  double dropout = 0.5;
+  double dropout = default_dropout;
   bool trainable_features = false;
   std::string schedule = "all";
   std::string comm_dtype = "fp32";
@@ -39,7 +41,7 @@ struct PlanOptions {
   std::int64_t top = 3;
   bool arrays = false;
   bool json = false;
-  std::string spmm_table;
+  std::string machine;
 };
 
 /// A graph of which no more is known: dense features, one class per vertex.
@@ -100,10 +102,10 @@ std::vector<models::Schedule> schedules_of(std::string const& word) {
 class Answer {
  public:
   Answer(graph::StoreFacts const& facts, std::vector<std::int64_t> const& widths, PlanOptions const& options,
-         models::SpmmTimes const& times)
+         pmm::Machine const& machine)
       : facts_(facts),
         options_(options),
-        times_(times),
+        machine_(machine),
         settings_(settings_of(widths, options)),
         widths_(fmt::format("{}", fmt::join(widths, "-"))) {}
 
@@ -114,29 +116,44 @@ class Answer {
           "A {} of {} vertices and {} non-zeros on {} rank{}; the wire carries {}{}\n"
           "MB sent: 10^6 bytes per epoch of the rank that sends most; GB: 10^9 bytes of the "
           "rank that holds most;\n"
-          "SpMM ms: of an epoch's products with A^, {};\n"
-          "columns: of the narrowest block that A^ is multiplied by\n\n"
-          "{:<9}{:<14}{:>12}{:>7}{:>12}{:>12}{:>12}{:>9}\n",
+          "columns: of the narrowest block that A^ is multiplied by\n"
+          "{}\n"
+          "{:<9}{:<14}{:>12}{:>7}{:>12}{:>12}{:>9}{}\n",
           "GCN " + widths_, facts_.num_vertices, models::num_adjacency_entries(facts_), options_.ranks,
           options_.ranks == 1 ? "" : "s", options_.comm_dtype,
           options_.operand_dtype == "fp32" ? "" : "; activations in " + options_.operand_dtype,
-          options_.spmm_table.empty() ? "by an assumed table" : "as measured on " + times_.processor,
-          "schedule", "grid", "MB sent", "calls", "GB of A^", "GB arrays", "SpMM ms", "columns");
+          has_machine()
+              ? fmt::format("ms: of an epoch on the machine '{}', and of its sparse and dense products, "
+                            "passes over arrays and calls\n",
+                            machine_.name)
+              : "",
+          "schedule", "grid", "MB sent", "calls", "GB of A^", "GB arrays", "columns",
+          has_machine() ? fmt::format("{:>11}{:>10}{:>10}{:>10}{:>10}  {}", "ms", "sparse", "dense", "passes",
+                                      "calls", "bound by")
+                        : "");
     for (auto const schedule : schedules_of(options_.schedule)) {
       settings_.schedule = schedule;
       auto costs = models::costs_of_grids(
-          static_cast<int>(options_.ranks), facts_, settings_, options_.least_width, times_,
-          options_.spmm_table.empty() ? models::GridOrder::by_bytes : models::GridOrder::by_seconds);
+          static_cast<int>(options_.ranks), facts_, settings_, options_.least_width, machine_,
+          has_machine() ? models::GridOrder::by_seconds : models::GridOrder::by_bytes);
       if (costs.empty()) {
-        refuse_or_note(schedule);
+        refuse_or_note(schedule, narrow_grids(schedule));
         continue;
       }
+      if (auto const fault = drop_what_does_not_fit(costs); !fault.empty()) {
+        if (costs.empty()) {
+          refuse_or_note(schedule, fault);
+          continue;
+        }
+        notes_ += options_.json ? "" : fmt::format("{}: {}\n", models::name_of(schedule), fault);
+      }
+      consider(costs.front());
       if (std::ssize(costs) > options_.top) costs.resize(static_cast<std::size_t>(options_.top));
       for (auto const& cost : costs)
         text += options_.json ? json_of(cost) : line_of(cost);
       if (options_.arrays && !options_.json) tables_ += arrays_of(costs.front());
     }
-    return text + notes_ + tables_;
+    return text + notes_ + command() + tables_;
   }
 
  private:
@@ -144,12 +161,61 @@ class Answer {
   static constexpr double giga = 1e9;
   static constexpr double milliseconds_per_second = 1e3;
 
-  static std::string line_of(models::GridCost const& cost) {
-    return fmt::format(
-        "{:<9}{:<14}{:>12.1f}{:>7}{:>12.3f}{:>12.3f}{:>12.1f}{:>9}\n", models::name_of(cost.schedule),
-        cost.shape.to_string(), static_cast<double>(cost.sent_bytes) / mega, cost.num_calls,
-        static_cast<double>(cost.adjacency_bytes) / giga, static_cast<double>(cost.array_bytes) / giga,
-        cost.spmm_seconds * milliseconds_per_second, cost.narrowest_part);
+  [[nodiscard]] bool has_machine() const { return !options_.machine.empty(); }
+
+  [[nodiscard]] std::string line_of(models::GridCost const& cost) const {
+    auto line =
+        fmt::format("{:<9}{:<14}{:>12.1f}{:>7}{:>12.3f}{:>12.3f}{:>9}", models::name_of(cost.schedule),
+                    cost.shape.to_string(), static_cast<double>(cost.sent_bytes) / mega, cost.num_calls,
+                    static_cast<double>(cost.adjacency_bytes) / giga,
+                    static_cast<double>(cost.array_bytes) / giga, cost.narrowest_part);
+    auto const& seconds = cost.seconds;
+    if (has_machine()) {
+      line += fmt::format("{:>11.4g}", seconds.total() * milliseconds_per_second);
+      for (auto const term : {seconds.sparse, seconds.dense, seconds.passes, seconds.communication()})
+        line += fmt::format("{:>10.4g}", term * milliseconds_per_second);
+      line += "  " + seconds.bound();
+    }
+    return line + "\n";
+  }
+
+  /// Grids whose arrays a rank of the machine cannot hold are left out. What was left out; empty: none was.
+  [[nodiscard]] std::string drop_what_does_not_fit(std::vector<models::GridCost>& costs) const {
+    auto const memory = machine_.memory.bytes;
+    if (!has_machine() || memory == 0) return {};
+    auto const least = std::ranges::min(costs, {}, &models::GridCost::peak_bytes).peak_bytes();
+    auto const dropped = std::erase_if(
+        costs, [&](models::GridCost const& cost) { return static_cast<double>(cost.peak_bytes()) > memory; });
+    if (dropped == 0) return {};
+    return fmt::format("{} grid{} need{} more than the {:.1f} GB of a rank of {}{}", dropped,
+                       dropped == 1 ? "" : "s", dropped == 1 ? "s" : "", memory / giga, machine_.name,
+                       costs.empty() ? fmt::format("; the least is {:.1f} GB: take more ranks",
+                                                   static_cast<double>(least) / giga)
+                                     : "");
+  }
+
+  void consider(models::GridCost const& cost) {
+    if (!best_ || cost.seconds.total() < best_->seconds.total()) best_ = cost;
+  }
+
+  /// What to run, by the least time.
+  [[nodiscard]] std::string command() const {
+    if (!best_ || !has_machine() || options_.json) return {};
+    auto const graph = options_.graph.empty() ? std::string("GRAPH.h5") : options_.graph;
+    auto flags =
+        fmt::format("--grid {} --schedule {}", best_->shape.to_string(), models::name_of(best_->schedule));
+    for (auto const& [flag, value, standard] : {std::tuple("--norm", options_.norm, "none"),
+                                                {"--comm-dtype", options_.comm_dtype, "fp32"},
+                                                {"--operand-dtype", options_.operand_dtype, "fp32"}})
+      if (value != standard) flags += fmt::format(" {} {}", flag, value);
+    if (options_.residual) flags += " --residual";
+    if (options_.trainable_features) flags += " --trainable-features";
+    if (options_.dropout != default_dropout) flags += fmt::format(" --dropout {}", options_.dropout);
+    auto const& hidden = settings_.hidden_widths;
+    auto const is_even = std::ranges::adjacent_find(hidden, std::ranges::not_equal_to{}) == hidden.end();
+    if (!hidden.empty() && is_even)
+      flags += fmt::format(" --layers {} --hidden {}", hidden.size() + 1, hidden.front());
+    return fmt::format("\northant train --graph {} {}     # on {} ranks\n", graph, flags, options_.ranks);
   }
 
   [[nodiscard]] pmm::StepPlan list_of_first_rank(models::GridCost const& cost) const {
@@ -179,8 +245,13 @@ class Answer {
                                 {"array_bytes", cost.array_bytes},
                                 {"loading_bytes", cost.loading_bytes},
                                 {"narrowest_part", cost.narrowest_part},
-                                {"spmm_seconds", cost.spmm_seconds},
-                                {"seconds", cost.seconds}};
+                                {"machine", machine_.name},
+                                {"seconds", cost.seconds.total()},
+                                {"sparse_seconds", cost.seconds.sparse},
+                                {"dense_seconds", cost.seconds.dense},
+                                {"pass_seconds", cost.seconds.passes},
+                                {"call_seconds", cost.seconds.calls},
+                                {"bound", cost.seconds.bound()}};
     if (options_.arrays) {
       auto const step = list_of_first_rank(cost);
       line["arrays"] = json_of(models::arrays_by_label(step));
@@ -203,19 +274,24 @@ class Answer {
     return text;
   }
 
-  void refuse_or_note(models::Schedule schedule) {
-    auto const what =
-        fmt::format("no grid of {} ranks keeps parts of {} columns in the schedule {}; ask for "
-                    "less than --least-width {}",
-                    options_.ranks, options_.least_width, models::name_of(schedule), options_.least_width);
-    if (options_.schedule != "all") runtime::throw_user("plan: {}", what);
-    if (!options_.json) notes_ += what + "\n";
+  [[nodiscard]] std::string narrow_grids(models::Schedule schedule) const {
+    return fmt::format("no grid of {} ranks keeps parts of {} columns in the schedule {}; ask for "
+                       "less than --least-width {}",
+                       options_.ranks, options_.least_width, models::name_of(schedule), options_.least_width);
+  }
+
+  /// A schedule without a grid: a mistake, if no other is left.
+  void refuse_or_note(models::Schedule schedule, std::string const& fault) {
+    auto const is_last = schedule == schedules_of(options_.schedule).back();
+    if (is_last && !best_) runtime::throw_user("plan: {}", fault);
+    if (!options_.json) notes_ += fmt::format("{}: {}\n", models::name_of(schedule), fault);
   }
 
   graph::StoreFacts const& facts_;
   PlanOptions const& options_;
-  models::SpmmTimes const& times_;
+  pmm::Machine const& machine_;
   models::GcnSettings settings_;
+  std::optional<models::GridCost> best_;
   std::string widths_;
   std::string notes_;
   std::string tables_;
@@ -230,8 +306,8 @@ int run(PlanOptions const& options, Context& context) {
   if (options.trainable_features && facts.feature_kind == graph::FeatureKind::sparse)
     runtime::throw_user("{}: sparse features cannot be trained; leave out --trainable-features",
                         options.graph);
-  auto const times = models::read_spmm_times(world, options.spmm_table, "fp32");
-  auto const text = Answer(facts, widths, options, times).text(); // every rank, so that all refuse alike
+  auto const machine = machine_of(world, options.machine);
+  auto const text = Answer(facts, widths, options, machine).text(); // every rank, so that all refuse alike
   if (!world.is_root()) return runtime::exit_done;
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
@@ -271,9 +347,10 @@ std::unique_ptr<Command> make_plan() {
       "--least-width", o->least_width,
       "Least columns per rank of the widest aggregation: grids that split it further are left out",
       whole_number(1, most_columns));
-  command->input(
-      "--spmm-table", o->spmm_table,
-      "Times of narrow products (bench spmm --table): grids are ordered by calls, bytes and these");
+  command->input("--machine", o->machine,
+                 "Machine to plan for, by name (perlmutter, frontier, tuolumne, alps, h200-node, host) or "
+                 ".toml file (bench "
+                 "machine writes one): grids are ordered by seconds, and what does not fit is left out");
   command->option("--top", o->top, "Grids to show for each schedule", whole_number(1));
   command->flag("--arrays", o->arrays, "Also show the arrays of the best grids, added up by label");
   command->flag("--json", o->json, "Print one JSON object per grid");

@@ -26,6 +26,7 @@ std::unique_ptr<Command> make_bench_collectives();
 std::unique_ptr<Command> make_bench_spmm();
 std::unique_ptr<Command> make_bench_gemm();
 std::unique_ptr<Command> make_bench_epoch();
+std::unique_ptr<Command> make_bench_machine();
 std::unique_ptr<Command> make_info();
 
 } // namespace orthant::cli

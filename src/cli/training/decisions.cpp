@@ -9,7 +9,8 @@ namespace orthant::cli {
 namespace {
 
 void explain_schedule(Context const& context, pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
-                      models::GcnSettings const& settings, TrainOptions const& options) {
+                      models::GcnSettings const& settings, TrainOptions const& options,
+                      pmm::Machine const& machine) {
   auto& log = context.log();
   auto const chosen = models::name_of(settings.schedule);
   if (options.schedule != "auto") return log.debug("schedule {}: --schedule asks for it", chosen);
@@ -18,26 +19,25 @@ void explain_schedule(Context const& context, pmm::ProcessGrid const& grid, grap
   auto const seconds_of = [&](models::Schedule schedule) {
     auto asked = settings;
     asked.schedule = schedule;
-    return models::epoch_seconds(facts, asked, grid.shape(), models::built_in_spmm_times());
+    return models::epoch_seconds(facts, asked, grid.shape(), machine).total();
   };
-  log.debug("schedule {}: calls, sent bytes and sparse products of a step cost {:.3g} s in pmm3d and {:.3g} "
-            "s in rows, "
-            "at 50 us per call and 10 GB/s{}",
-            chosen, seconds_of(models::Schedule::pmm3d), seconds_of(models::Schedule::rows),
-            options.spmm_table.empty() ? "" : " (the choice is by the times of --spmm-table)");
+  log.debug("schedule {}: a step takes {:.3g} s in pmm3d and {:.3g} s in rows, by the constants of the "
+            "machine '{}'",
+            chosen, seconds_of(models::Schedule::pmm3d), seconds_of(models::Schedule::rows), machine.name);
 }
 
 } // namespace
 
 void explain_decisions(Context const& context, pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
                        models::GcnSettings const& settings, models::GcnPlan const& plan,
-                       TrainOptions const& options) {
+                       TrainOptions const& options, pmm::Machine const& machine) {
   auto& log = context.log();
   if (!context.world().is_root() || !log.prints(runtime::LogLevel::debug)) return;
   log.debug("grid {}: {}", grid.shape().to_string(),
-            options.grid == "auto" ? "--grid auto makes x, y and z as equal as the number of ranks allows"
-                                   : "--grid asks for it");
-  explain_schedule(context, grid, facts, settings, options);
+            options.grid == "auto"
+                ? "--grid auto takes the grid whose steps take least by the constants of --machine"
+                : "--grid asks for it");
+  explain_schedule(context, grid, facts, settings, options, machine);
   for (auto const& layer : plan.layers)
     log.debug("layer {} ({} to {} columns): {} first, so A^ is multiplied by {} columns{}", layer.index,
               layer.input.extents.columns, layer.output.extents.columns,

@@ -8,6 +8,7 @@
 #include "graph/store/store_reader.hpp"
 #include "models/plan/gcn_plan.hpp"
 #include "models/plan/gcn_settings.hpp"
+#include "pmm/cost/machine.hpp"
 #include "pmm/grid/process_grid.hpp"
 
 namespace orthant::cli {
@@ -16,6 +17,6 @@ namespace orthant::cli {
 /// or for mini-batches of a batch. Does nothing unless such lines are printed. Not collective.
 void explain_decisions(Context const& context, pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
                        models::GcnSettings const& settings, models::GcnPlan const& plan,
-                       TrainOptions const& options);
+                       TrainOptions const& options, pmm::Machine const& machine);
 
 } // namespace orthant::cli

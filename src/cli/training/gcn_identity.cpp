@@ -14,9 +14,9 @@ namespace {
 /// Options that such a training may change when it goes on: how fast it runs. What the data set is, the fingerprint
 /// says; of batches see parts_of().
 constexpr std::array<std::string_view, 17> free_options{
-    "graph",   "dataset",     "mode",   "epochs",     "finish-full", "overlap",
-    "order",   "schedule",    "gather", "batch",      "accumulate",  "batch-train-fraction",
-    "sampler", "batch-edges", "prune",  "spmm-table", "trace"};
+    "graph",   "dataset",     "mode",   "epochs",  "finish-full", "overlap",
+    "order",   "schedule",    "gather", "batch",   "accumulate",  "batch-train-fraction",
+    "sampler", "batch-edges", "prune",  "machine", "trace"};
 
 models::Identity parts_of(TrainOptions const& o, nlohmann::ordered_json const& run_record,
                           pmm::ProcessGrid const& grid, graph::GraphStore const& store) {
@@ -36,7 +36,7 @@ models::Identity parts_of(TrainOptions const& o, nlohmann::ordered_json const& r
   if (o.mode == "minibatch") {
     auto const num_batches = grid.size(pmm::Axis::data) * o.accumulate;
     for (auto const& [name, value] :
-         {std::pair(std::string("--batch"), fmt::format("{}", batch_size_of(o, grid, facts))),
+         {std::pair(std::string("--batch"), fmt::format("{}", batch_size_of(o, grid.shape(), facts))),
           std::pair(std::string("--sampler"), o.sampler),
           std::pair(std::string("--batch-edges"), batch_edges_of(o)),
           std::pair(std::string("number of batches per step (data groups x --accumulate)"),

@@ -55,7 +55,8 @@ int train(TrainOptions const& options, Context& context) {
   auto model_settings = model_of(options);
   auto const settings = models::with_num_steps(training_of(options), options.epochs);
   pmm::set_gemm_threads(1);
-  pmm::ProcessGrid const grid(world, full_graph_shape(options.grid, world.size()));
+  require_full_graph_grid(options.grid, world.size());
+  auto const machine = machine_of(world, options.machine);
   auto weight_files = weight_files_of(context, options);
   Checkpoints checkpoints(context, options, {"epoch", options.epochs, options.patience}, options.init_from);
   if (!options.init_from.empty())
@@ -64,7 +65,11 @@ int train(TrainOptions const& options, Context& context) {
   auto const store = open_graph_of(world, options);
   judge_by(weight_files, options, store);
   models::require_weighable(store, models::parse_class_weights(options.class_weights));
-  model_settings.schedule = schedule_of(grid, store.facts(), model_settings, options);
+  auto const shape = models::choose_grid(options.grid, world.size(), options.schedule, store.facts(),
+                                         model_settings, machine);
+  pmm::ProcessGrid const grid(world, shape);
+  model_settings.schedule =
+      models::choose_schedule(options.schedule, store.facts(), model_settings, shape, machine);
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from,
@@ -78,7 +83,7 @@ int train(TrainOptions const& options, Context& context) {
   if (!options.force_memory && options.prune != "on") require_memory(context, "train", estimate);
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
-  explain_decisions(context, grid, store.facts(), model_settings, plan, options);
+  explain_decisions(context, grid, store.facts(), model_settings, plan, options, machine);
   auto pruned = choose_pruning<T>(context, options, grid, store, plan, model_settings, settings, estimate);
   auto const* const kept = pruned ? &*pruned : nullptr;
   auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
@@ -148,13 +153,12 @@ graph::GraphStore open_graph_of(runtime::Communicator const& world, TrainOptions
       how, options.force_memory);
 }
 
-pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks) {
+void require_full_graph_grid(std::string const& grid, int num_ranks) {
   auto const shape = pmm::parse_grid(grid, num_ranks);
   if (shape.data != 1)
     runtime::throw_user(
         "--grid {}: full-graph work has no data axis; the first factor must be 1, such as --grid {}",
         shape.to_string(), pmm::near_cubic(num_ranks).to_string());
-  return shape;
 }
 
 int train_full(TrainOptions const& options, Context& context) {

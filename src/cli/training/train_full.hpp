@@ -16,9 +16,8 @@ namespace orthant::cli {
 [[nodiscard]] graph::GraphStore open_graph_of(runtime::Communicator const& world,
                                               TrainOptions const& options);
 
-/// The shape of --grid for full-graph work. Throws UserError where it does not fit the job or has a data
-/// axis.
-[[nodiscard]] pmm::GridShape full_graph_shape(std::string const& grid, int num_ranks);
+/// Throws UserError where --grid does not fit the job or, for full-graph work, has a data axis.
+void require_full_graph_grid(std::string const& grid, int num_ranks);
 
 /// Returns the exit status. Collective.
 [[nodiscard]] int train_full(TrainOptions const& options, Context& context);

@@ -30,12 +30,12 @@ constexpr std::int64_t auto_parts = 2;
 constexpr std::int64_t auto_parts_of_clusters = 16;
 constexpr double least_kept_neighbours = 5;
 
-models::MiniBatchSettings batches_of(TrainOptions const& o, pmm::ProcessGrid const& grid,
+models::MiniBatchSettings batches_of(TrainOptions const& o, pmm::GridShape const& shape,
                                      graph::StoreFacts const& facts) {
   models::MiniBatchSettings settings;
   settings.kind = models::parse_sampler(o.sampler);
   settings.edges = models::parse_batch_edges(batch_edges_of(o));
-  settings.batch_size = batch_size_of(o, grid, facts);
+  settings.batch_size = batch_size_of(o, shape, facts);
   settings.num_accumulated = o.accumulate;
   if (o.batch_train_fraction > 0) settings.train_fraction = o.batch_train_fraction;
   settings.num_full_epochs = o.finish_full;
@@ -85,7 +85,8 @@ int train(TrainOptions const& options, Context& context) {
   MemoryMeter const meter;
   auto model_settings = model_of(options);
   pmm::set_gemm_threads(1);
-  pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
+  auto shape = pmm::parse_grid(options.grid, world.size());
+  auto const machine = machine_of(world, options.machine);
   auto weight_files = weight_files_of(context, options);
   Checkpoints checkpoints(context, options, {"epoch", options.epochs, options.patience}, options.init_from);
   if (!options.init_from.empty())
@@ -95,10 +96,14 @@ int train(TrainOptions const& options, Context& context) {
   judge_by(weight_files, options, store);
   models::require_weighable(store, models::parse_class_weights(options.class_weights));
   auto const settings = training_of(options);
-  auto const batches = batches_of(options, grid, store.facts());
+  auto const batches = batches_of(options, shape, store.facts());
   // Weights weigh more against the rows of a batch.
   auto const of_batch = models::facts_of_batch(store.facts(), batches.batch_size);
-  model_settings.schedule = schedule_of(grid, of_batch, model_settings, options);
+  shape =
+      models::choose_grid(options.grid, world.size(), options.schedule, of_batch, model_settings, machine);
+  pmm::ProcessGrid const grid(world, shape);
+  model_settings.schedule =
+      models::choose_schedule(options.schedule, of_batch, model_settings, shape, machine);
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);
   auto const has_full_graph = settings.eval_every > 0 || batches.num_full_epochs > 0;
   auto const plan = models::plan_gcn(store, model_settings);
@@ -122,7 +127,7 @@ int train(TrainOptions const& options, Context& context) {
                 {{"batches", record_of_batches(options, trainer.sampler(), batches, num_kept)}});
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
-  explain_decisions(context, grid, of_batch, model_settings, plan, options);
+  explain_decisions(context, grid, of_batch, model_settings, plan, options, machine);
   auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
   describe_batches(context, grid, trainer.sampler(), batches);
@@ -156,12 +161,12 @@ std::string batch_edges_of(TrainOptions const& options) {
   return options.sampler == "clusters" ? "renormalize" : "rescale";
 }
 
-std::int64_t batch_size_of(TrainOptions const& options, pmm::ProcessGrid const& grid,
+std::int64_t batch_size_of(TrainOptions const& options, pmm::GridShape const& shape,
                            graph::StoreFacts const& facts) {
   if (options.batch != "auto") return parse_count("--batch", options.batch, graph::most_vertices);
   auto const wanted =
       options.sampler == "clusters" ? std::min(auto_parts_of_clusters, facts.num_clusters) : auto_parts;
-  auto const num_parts = std::max<std::int64_t>(wanted, grid.size(pmm::Axis::data));
+  auto const num_parts = std::max<std::int64_t>(wanted, shape.data);
   return std::max<std::int64_t>(2, sampling::divided_up(facts.num_vertices, num_parts));
 }
 

@@ -94,8 +94,10 @@ void add_computing(Command& command, TrainOptions& o) {
       "Communication: pmm3d (products on three axes), rows (each vertex has one owner) or auto (what "
       "costs less)",
       one_of({"auto", "pmm3d", "rows"}));
-  command.input("--spmm-table", o.spmm_table,
-                "Times of narrow products for --schedule auto (bench spmm --table writes them)");
+  command.input("--machine", o.machine,
+                "What --grid auto and --schedule auto reckon with: a machine's name, such as perlmutter, or "
+                "its .toml file "
+                "(bench machine writes one)");
   command.option(
       "--gather", o.gather,
       "Rows that move between owners of vertices: all, needed (those with a neighbor there), or auto",

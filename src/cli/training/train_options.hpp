@@ -59,7 +59,7 @@ struct TrainOptions : OptimizerOptions, WeightOptions, CheckpointOptions {
   std::string overlap = "auto";
   std::string order = "auto";
   std::string schedule = "auto";
-  std::string spmm_table;
+  std::string machine;
   std::string gemm_table;
   std::string gather = "auto";
   std::string prune = "off";

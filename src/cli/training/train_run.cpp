@@ -62,8 +62,9 @@ models::GcnSettings model_of(TrainOptions const& o) {
   settings.gather = pmm::parse_gather(o.gather);
   if (settings.gather == pmm::Gather::needed && o.schedule != "rows")
     runtime::throw_user("--gather needed needs --schedule rows: pmm3d always moves whole blocks");
-  if (!o.spmm_table.empty() && o.schedule != "auto")
-    runtime::throw_user("--spmm-table decides between schedules: it needs --schedule auto");
+  if (!o.machine.empty() && o.schedule != "auto" && o.grid != "auto")
+    runtime::throw_user(
+        "--machine decides between grids and schedules: it needs --grid auto or --schedule auto");
   settings.overlaps = o.overlap != "off";
   settings.wire = wire_of(o.comm_dtype);
   settings.operand_format = wire_of(o.operand_dtype);
@@ -83,10 +84,8 @@ pmm::AxisSet hidden_axes(pmm::ProcessGrid const& grid, std::string const& overla
   return axes;
 }
 
-models::Schedule schedule_of(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
-                             models::GcnSettings const& settings, TrainOptions const& o) {
-  auto const times = models::read_spmm_times(grid.world(), o.spmm_table, o.compute_dtype);
-  return models::choose_schedule(o.schedule, facts, settings, grid.shape(), times);
+pmm::Machine machine_of(runtime::Communicator const& world, std::string const& name) {
+  return name.empty() ? pmm::assumed_machine() : pmm::read_machine(world, name);
 }
 
 models::OptimizerSettings optimizer_of(OptimizerOptions const& o, std::int64_t eval_every) {

@@ -36,9 +36,8 @@ namespace orthant::cli {
 [[nodiscard]] models::OptimizerSettings optimizer_of(OptimizerOptions const& options,
                                                      std::int64_t eval_every);
 [[nodiscard]] models::TrainSettings training_of(TrainOptions const& options);
-/// Of --schedule, by the times of --spmm-table if it is auto. Collective.
-[[nodiscard]] models::Schedule schedule_of(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
-                                           models::GcnSettings const& settings, TrainOptions const& options);
+/// Of --machine; the assumed one where none is named. Collective.
+[[nodiscard]] pmm::Machine machine_of(runtime::Communicator const& world, std::string const& name);
 /// Which files get weights at the end of a training of a graph network. Collective.
 [[nodiscard]] WeightFiles weight_files_of(Context const& context, TrainOptions const& options);
 /// Without validation vertices nothing is the best. Throws UserError if an option needs them. Not collective.

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// orthant bench machine: measures the constants of a machine file (pmm/cost/machine_file.hpp), all ranks at once.
+//
+//   memory, launches     the copy or triad of the roofline; kernels without work, one after the other
+//   dense products       the three of a layer, 16,384 rows and 128 columns, as training calls them
+//   sparse products      A^ B of a graph, by the width of B
+//   collectives          groups of every (stride, size) that divides the ranks, all of a kind at once: 8 bytes for the
+//                        latency, 16 MiB for the bandwidth (all_reduce, all_gather and reduce_scatter together)
+
+#include "cli/bench/bench.hpp"
+#include "cli/bench/roofline.hpp"
+#include "cli/commands/build_info.hpp"
+#include "cli/commands/subcommands.hpp"
+#include "cli/options/gemm_options.hpp"
+#include "cli/training/memory_check.hpp"
+#include "graph/generate/generators.hpp"
+#include "graph/largest_graph.hpp"
+#include "graph/partition/partition.hpp"
+#include "models/core/graph_operands.hpp"
+#include "pmm/cost/machine_file.hpp"
+#include "pmm/gemm/local_gemm.hpp"
+#include "pmm/grid/process_grid.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/files/staged_file.hpp"
+#include "runtime/machine/processor.hpp"
+
+#include <algorithm>
+#include <fmt/ranges.h>
+
+namespace orthant::cli {
+namespace {
+
+using pmm::GroupSpan;
+using pmm::Machine;
+using runtime::Communicator;
+
+struct MachineOptions {
+  std::string output;
+  std::string name = "measured";
+  std::string graph;
+  std::int64_t vertices = 100000;
+  std::int64_t edges = 2000000;
+  std::int64_t repeat = 0;
+  bool force_memory = false;
+  RooflineOptions roofline;
+};
+
+/// The same on all ranks: that of the node with fewest.
+int ranks_per_node(Communicator const& world) {
+  MPI_Comm node = MPI_COMM_NULL;
+  ORTHANT_MPI(MPI_Comm_split_type(world.mpi(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  int num_here = 0;
+  ORTHANT_MPI(MPI_Comm_size(node, &num_here));
+  ORTHANT_MPI(MPI_Comm_free(&node));
+  return runtime::all_reduced(world, num_here, runtime::Reduction::min);
+}
+
+/// Median seconds of one work, over ranks and repeats.
+double seconds_of(Communicator const& world, std::int64_t repeat, std::function<void()> work) {
+  std::array works{std::move(work)};
+  return time_in_turn(world, runtime::DefaultExec(), works, repeat).front().median;
+}
+
+double launch_seconds(Communicator const& world, std::int64_t repeat) {
+  constexpr auto num_kernels = 100;
+  runtime::DefaultExec const exec;
+  return seconds_of(world, repeat,
+                    [&] {
+                      for (auto i = 0; i < num_kernels; ++i)
+                        Kokkos::parallel_for("orthant::cli::launch",
+                                             Kokkos::RangePolicy<runtime::DefaultExec>(exec, 0, 1),
+                                             KOKKOS_LAMBDA(std::int64_t){});
+                    }) /
+         num_kernels;
+}
+
+/// flop / s of a rank in the products of a layer.
+template<class Operand>
+double dense_rate(Communicator const& world, std::int64_t repeat) {
+  constexpr std::int64_t num_rows = 16384;
+  constexpr std::int64_t width = 128;
+  runtime::DefaultExec const exec;
+  auto const make = []<class T>(T, std::int64_t rows) {
+    return runtime::Matrix<T>("orthant::cli::gemm", rows, width);
+  };
+  auto const tall = make(Operand{}, num_rows);
+  auto const square = make(Operand{}, width);
+  auto const tall_result = make(Operand{}, num_rows);
+  auto const sum = make(runtime::SumOf<Operand>{}, width);
+  using Result = runtime::SumOf<Operand>;
+  auto const seconds = seconds_of(world, repeat, [&] {
+    using pmm::Panel;
+    using pmm::Transpose;
+    pmm::local_gemm<Operand>(exec, 1, Transpose::no, tall, Transpose::no, square, 0, tall_result);
+    pmm::local_gemm<Operand>(exec, 1, Transpose::no, tall, Transpose::yes, square, 0, tall_result);
+    pmm::local_gemm<Operand, Result>(exec, 1, Transpose::yes, tall, Transpose::no, tall, 0, sum);
+  });
+  return 3.0 * 2 * num_rows * width * width / seconds;
+}
+
+graph::GraphStore open_graph(Communicator const& world, MachineOptions const& o) {
+  if (!o.graph.empty()) return graph::GraphStore::open(world, o.graph);
+  graph::GeneratorOptions generated;
+  generated.kind = graph::GeneratorKind::rmat;
+  generated.num_vertices = o.vertices;
+  generated.num_edges = o.edges;
+  return make_graph_in_memory(
+      world, [&](Communicator const& self) { return graph::generate_graph(self, generated); }, {},
+      o.force_memory);
+}
+
+/// Of the product of a rank's rows of A^, per non-zero, by width.
+std::vector<pmm::SpmmTimes::Point> sparse_times(Communicator const& world, MachineOptions const& o) {
+  auto const store = open_graph(world, o);
+  auto const num_vertices = store.facts().num_vertices;
+  pmm::ProcessGrid const grid(world, {1, world.size(), 1, 1});
+  pmm::Placement const placement{
+      {pmm::Axis::x, pmm::Axis::y, pmm::Storage::replicated, models::order_p1, models::order_p2},
+      {num_vertices, num_vertices}};
+  auto const matrix = models::AdjacencyBlocks<float>(grid, store).get(placement, false);
+  auto const& kernel = matrix.forward();
+  auto const& csr = kernel.block().csr;
+  auto const num_nonzeros = runtime::all_reduced(world, csr.num_nonzeros(), runtime::Reduction::max);
+  std::vector<pmm::SpmmTimes::Point> points;
+  for (std::int64_t const width : {4, 8, 16, 32, 64, 128}) {
+    auto const b =
+        runtime::make_zeros<float>("orthant::cli::b", static_cast<std::size_t>(csr.num_columns * width));
+    auto const c =
+        runtime::make_zeros<float>("orthant::cli::c", static_cast<std::size_t>(csr.num_rows * width));
+    auto const multiply = [&] {
+      kernel.apply(runtime::DefaultExec(), {0, csr.num_rows}, pmm::as_matrix(b, csr.num_columns, width),
+                   pmm::as_matrix(c, csr.num_rows, width));
+    };
+    constexpr auto most_tries = 20; // the first products choose their way
+    for (auto i = 0; i < most_tries && kernel.way_of(width).empty(); ++i)
+      multiply();
+    points.push_back({width, seconds_of(world, o.repeat, multiply) / static_cast<double>(num_nonzeros)});
+  }
+  return points;
+}
+
+/// Latency and bandwidth of one kind of group.
+struct GroupTimes {
+  GroupSpan span;
+  double latency = 0;
+  double bytes_per_second = 0;
+};
+
+GroupTimes time_groups(Communicator const& world, GroupSpan const& span, std::int64_t repeat) {
+  pmm::ProcessGrid const grid(
+      world, {world.size() / (span.num_ranks * span.stride), span.num_ranks, span.stride, 1});
+  auto const& comm = grid.over(pmm::Axis::x);
+  constexpr std::size_t num_floats = std::size_t{4} << 20;
+  auto const part = num_floats / static_cast<std::size_t>(span.num_ranks);
+  auto const whole = part * static_cast<std::size_t>(span.num_ranks);
+  auto const data = runtime::make_zeros<float>("orthant::cli::data", whole);
+  auto const out = runtime::make_zeros<float>("orthant::cli::out", whole);
+  auto const first = [](auto const& view, std::size_t count) {
+    return Kokkos::subview(view, std::pair(std::size_t{0}, count));
+  };
+  runtime::DefaultExec const exec;
+  auto const latency = seconds_of(world, repeat, [&] { runtime::all_reduce(exec, comm, first(data, 2)); });
+  auto const seconds = seconds_of(world, repeat, [&] {
+    runtime::all_reduce(exec, comm, data);
+    runtime::all_gather(exec, comm, first(data, part), out);
+    runtime::reduce_scatter(exec, comm, out, first(data, part));
+  });
+  auto const sent = 4.0 * static_cast<double>(whole - part) * sizeof(float); // all_reduce counts twice
+  return {span, latency, sent / std::max(seconds - 3 * latency, seconds / 2)};
+}
+
+std::vector<GroupTimes> time_all_groups(Communicator const& world, std::int64_t repeat) {
+  std::vector<GroupTimes> groups;
+  for (int stride = 1; stride < world.size(); ++stride)
+    for (int num_ranks = 2; num_ranks * stride <= world.size(); ++num_ranks)
+      if (world.size() % (num_ranks * stride) == 0)
+        groups.push_back(time_groups(world, {num_ranks, stride}, repeat));
+  return groups;
+}
+
+/// Splits the groups' times into constants. `text` gets what is to be said of them.
+Machine::Collectives collectives_of(Machine const& machine, std::vector<GroupTimes> const& groups,
+                                    int job_ranks, std::string& text) {
+  Machine::Collectives collectives;
+  auto const is_inside = [&](GroupTimes const& group) {
+    return pmm::is_inside_node(machine, group.span, job_ranks);
+  };
+  auto const steps = [](GroupTimes const& group) {
+    return pmm::num_steps(runtime::Operation::all_reduce, group.span.num_ranks);
+  };
+  auto const [least, most] = std::ranges::minmax(groups, {}, steps);
+  if (steps(most) > steps(least))
+    collectives.step_seconds = std::max(0.0, (most.latency - least.latency) / (steps(most) - steps(least)));
+  collectives.call_seconds = std::max(0.0, least.latency - steps(least) * collectives.step_seconds);
+  for (auto const& group : groups) {
+    if (is_inside(group)) {
+      collectives.inside.push_back({group.span, group.bytes_per_second});
+      continue;
+    }
+    auto const members = pmm::members_on_node(machine, group.span);
+    collectives.bytes_per_second_between_nodes =
+        std::max(collectives.bytes_per_second_between_nodes,
+                 group.bytes_per_second * machine.ranks_per_node / members);
+  }
+  auto const slowest = std::ranges::min(groups, {}, &GroupTimes::bytes_per_second);
+  if (collectives.inside.empty()) {
+    collectives.inside.push_back({{2, 1}, slowest.bytes_per_second});
+    text += "; no group was inside a node";
+  }
+  if (collectives.bytes_per_second_between_nodes == 0) {
+    collectives.bytes_per_second_between_nodes = slowest.bytes_per_second;
+    text += "; all ranks were on one node: the bandwidth between nodes is that of the slowest group";
+  }
+  return collectives;
+}
+
+std::string text_of(Machine const& machine, std::string const& source, std::string const& of_collectives) {
+  std::vector<std::string> sparse;
+  for (auto const& [width, seconds] : machine.sparse.points)
+    sparse.push_back(fmt::format("[{}, {:.4g}]", width, seconds));
+  std::vector<std::string> inside;
+  for (auto const& [span, bandwidth] : machine.collectives.inside)
+    inside.push_back(fmt::format("[{}, {}, {:.4g}]", span.stride, span.num_ranks, bandwidth));
+  return fmt::format("# For --machine of train, bench epoch and plan; orthant bench machine wrote it.\n"
+                     "name = \"{}\"\nranks_per_node = {}\n\n"
+                     "[memory]\nbytes_per_second = {:.4g}\nsource = \"{}\"\n\n"
+                     "[dense_products]\nfp32 = {:.4g}\nof_16_bits = {:.4g}\nsource = \"{}\"\n\n"
+                     "[sparse_products]\nper_nonzero = [{}]\nsource = \"{}\"\n\n"
+                     "[launch]\nseconds = {:.4g}\nsource = \"{}\"\n\n"
+                     "[collectives]\ncall_seconds = {:.4g}\nstep_seconds = {:.4g}\ninside = [{}]\n"
+                     "bytes_per_second_between_nodes = {:.4g}\nsource = \"{}{}\"\n",
+                     machine.name, machine.ranks_per_node, machine.memory.bytes_per_second, source,
+                     machine.dense.fp32, machine.dense.of_16_bits, source, fmt::join(sparse, ", "), source,
+                     machine.launch_seconds, source, machine.collectives.call_seconds,
+                     machine.collectives.step_seconds, fmt::join(inside, ", "),
+                     machine.collectives.bytes_per_second_between_nodes, source, of_collectives);
+}
+
+int run(MachineOptions const& o, Context& context) {
+  auto const& world = context.world();
+  if (o.output.empty()) runtime::throw_user("bench machine: name the file to write, such as -o machine.toml");
+  if (world.size() == 1)
+    runtime::throw_user(
+        "bench machine measures collectives, too: start it on 2 ranks or more (mpirun -n 2 ..)");
+  runtime::require_writable(world, o.output, "machine file");
+  choose_gemm_libraries(context, "");
+  pmm::set_gemm_threads(1);
+
+  auto const report = [&](std::string_view what) {
+    if (world.is_root()) context.log().info("measuring {}", what);
+  };
+  Machine machine;
+  machine.name = o.name;
+  machine.ranks_per_node = ranks_per_node(world);
+  report("memory and dense products");
+  machine.memory.bytes_per_second =
+      1e9 * measure_roofline<float>(world, o.roofline).stream_gb_per_s / world.size();
+  machine.launch_seconds = launch_seconds(world, o.repeat);
+  machine.dense.fp32 = dense_rate<float>(world, o.repeat);
+  machine.dense.of_16_bits = dense_rate<runtime::Bf16Number>(world, o.repeat);
+  report("sparse products");
+  machine.sparse.points = sparse_times(world, o);
+  report("collectives");
+  std::string of_collectives;
+  machine.collectives =
+      collectives_of(machine, time_all_groups(world, o.repeat), world.size(), of_collectives);
+
+  auto const source = fmt::format("measured on {}, {} ranks, {} ({})", runtime::find_processor().name,
+                                  world.size(), date_of_today(), version());
+  auto const text = text_of(machine, source, of_collectives);
+  std::ignore = pmm::parse_machine(text, o.output); // it is one
+  runtime::together(world, [&] {
+    if (!world.is_root()) return;
+    runtime::StagedFile file(o.output, "machine file");
+    file.file().append(text);
+    file.publish();
+    std::fputs(text.c_str(), stdout);
+  });
+  return runtime::exit_done;
+}
+
+} // namespace
+
+std::unique_ptr<Command> make_bench_machine() {
+  auto command = std::make_unique<Command>(
+      "bench machine", "Measure a machine for --machine of plan and train: products, memory, collectives");
+  auto const o = std::make_shared<MachineOptions>();
+  command->output("-o,--output", o->output, "Machine file to write (.toml)");
+  command->option("--name", o->name, "Its name");
+  command->input("--graph", o->graph, "Store whose sparse products are timed, in place of an R-MAT graph");
+  command->option("--vertices", o->vertices, "Vertices of the R-MAT graph",
+                  whole_number(2, graph::most_vertices));
+  command->option("--edges", o->edges, "Its edges", whole_number(1, graph::most_edges));
+  add_force_memory_option(*command, o->force_memory);
+  add_repeat_option(*command, o->repeat);
+  add_options(*command, o->roofline);
+  command->set_run([o](Context& context) { return run(*o, context); });
+  return command;
+}
+
+} // namespace orthant::cli
