@@ -51,7 +51,7 @@ MISTAKES = [
      r"--prune on works on the full graph; leave it out with --mode minibatch"),
     (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "35"], r"a batch of 35 vertices, but the graph has 34"),
     (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "1"],
-     r"a batch (needs at least 2 vertices|of 1 vertices for 2 ranks along x)"),
+     r"a batch (needs at least 2 vertices|of 1 vertices for \d ranks along x)"),
     (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "8", "--accumulate", str(1 << 62)],
      r"batches an epoch, but there are 34 vertices to share out; .*accumulate less"),
     (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "8", "--epochs", "3", "--finish-full", "4"],

@@ -182,5 +182,5 @@ def plan_without_grids(ranks):
     narrow = ["plan", "--vertices", "1000", "--nonzeros", "5000", "--widths", "8-8-8-8-8", "--ranks", "64",
               "--dropout", "0", "--least-width", "8"]
     done = expect_success(ranks, narrow)
-    require(re.search(r"^no grid of 64 ranks .*schedule pmm3d.*--least-width 8$", done.stdout, re.M), "does not say so", done)
-    expect_mistake(ranks, [*narrow, "--schedule", "pmm3d"], r"no grid of 64 ranks")
+    require(re.search(r"^schedule pmm3d: no grid of 64 ranks .*--least-width 8$", done.stdout, re.M), "does not say so", done)
+    expect_mistake(ranks, [*narrow, "--schedule", "pmm3d"], r"schedule pmm3d: no grid of 64 ranks")

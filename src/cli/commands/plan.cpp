@@ -137,7 +137,7 @@ class Answer {
           static_cast<int>(options_.ranks), facts_, settings_, options_.least_width, machine_,
           has_machine() ? models::GridOrder::by_seconds : models::GridOrder::by_bytes);
       if (costs.empty()) {
-        refuse_or_note(schedule, narrow_grids(schedule));
+        refuse_or_note(schedule, narrow_grids());
         continue;
       }
       if (auto const fault = drop_what_does_not_fit(costs); !fault.empty()) {
@@ -145,7 +145,7 @@ class Answer {
           refuse_or_note(schedule, fault);
           continue;
         }
-        notes_ += options_.json ? "" : fmt::format("{}: {}\n", models::name_of(schedule), fault);
+        note(schedule, fault);
       }
       consider(costs.front());
       if (std::ssize(costs) > options_.top) costs.resize(static_cast<std::size_t>(options_.top));
@@ -274,17 +274,20 @@ class Answer {
     return text;
   }
 
-  [[nodiscard]] std::string narrow_grids(models::Schedule schedule) const {
-    return fmt::format("no grid of {} ranks keeps parts of {} columns in the schedule {}; ask for "
-                       "less than --least-width {}",
-                       options_.ranks, options_.least_width, models::name_of(schedule), options_.least_width);
+  [[nodiscard]] std::string narrow_grids() const {
+    return fmt::format("no grid of {} ranks keeps parts of {} columns; ask for less than --least-width {}",
+                       options_.ranks, options_.least_width, options_.least_width);
   }
 
   /// A schedule without a grid: a mistake, if no other is left.
   void refuse_or_note(models::Schedule schedule, std::string const& fault) {
     auto const is_last = schedule == schedules_of(options_.schedule).back();
-    if (is_last && !best_) runtime::throw_user("plan: {}", fault);
-    if (!options_.json) notes_ += fmt::format("{}: {}\n", models::name_of(schedule), fault);
+    if (is_last && !best_) runtime::throw_user("schedule {}: {}", models::name_of(schedule), fault);
+    note(schedule, fault);
+  }
+
+  void note(models::Schedule schedule, std::string const& fault) {
+    if (!options_.json) notes_ += fmt::format("schedule {}: {}\n", models::name_of(schedule), fault);
   }
 
   graph::StoreFacts const& facts_;

@@ -81,7 +81,7 @@ TEST(Machine, GroupsShareTheLinksOfTheirNodes) {
   EXPECT_EQ(of(4, 4), 16e9); // one
   EXPECT_EQ(of(8, 2), 16e9);
   EXPECT_EQ(of(1, 3, 12), 48e9); // three ranks: some groups lie on two nodes
-  EXPECT_EQ(of(1, 3, 3), 225e9);  // a job on one node; nearest: two ranks by log2(3/2) = 0.58, four by 0.41
+  EXPECT_EQ(of(1, 3, 3), 225e9); // a job on one node; nearest: two ranks by log2(3/2) = 0.58, four by 0.41
 }
 
 TEST(Machine, ACallTakesItsStepsAndItsBytes) {
