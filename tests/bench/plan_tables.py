@@ -4,6 +4,7 @@
 
 plan_tables.py --orthant PROGRAM graphs     bytes and memory per rank for three graphs: the table of README.md
 plan_tables.py --orthant PROGRAM arrays     every array per rank, by label, of two large graphs
+plan_tables.py --orthant PROGRAM seconds    predicted epochs on two machines, beside what Plexus published: a table of README.md
 """
 
 import argparse
@@ -15,6 +16,12 @@ GRAPHS = {
     "products": {"vertices": 2_449_029, "nonzeros": 126_167_053, "symmetric": "yes", "widths": "100-128-128-47"},
     "isolate-3-8M": {"vertices": 8_745_542, "nonzeros": 1_317_986_044, "symmetric": "yes", "widths": "128-128-128-32"},
     "papers100M": PAPERS,
+}
+# Milliseconds per epoch that Plexus published for Perlmutter (arXiv 2505.04083, figure 10), by number of GPUs.
+PLEXUS = {
+    "products": {4: 155.0, 16: 112.5, 64: 70.4, 256: 41.2, 512: 25.3},
+    "isolate-3-8M": {16: 575, 64: 301, 256: 147, 1024: 65.9},
+    "papers100M": {64: 2783, 256: 1357, 1024: 639, 2048: 536},
 }
 LARGE_GRAPHS = {
     "papers100M": PAPERS,
@@ -74,6 +81,29 @@ def print_graphs(orthant):
             print(f"| {' | '.join(cells)} | {megabytes(half['rows'])} |")
 
 
+def fastest(orthant, graph, ranks, machine, *options):
+    best = plan(orthant, graph, ranks, "--machine", machine, *options)
+    return min(best.values(), key=lambda line: line["seconds"])
+
+
+def milliseconds(best):
+    return f"{1e3 * best['seconds']:.3g}"
+
+
+def print_seconds(orthant):
+    print("| graph | GPUs | Plexus, published | Perlmutter: grid | schedule | ms | ms, bf16 | H200 nodes: grid | schedule | ms |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for name, published in PLEXUS.items():
+        for ranks, plexus in published.items():
+            cells = [name, f"{ranks:,}", f"{plexus:g}"]
+            for machine, options in (("perlmutter", ("--comm-dtype", "bf16")), ("h200-node", None)):
+                best = fastest(orthant, GRAPHS[name], ranks, machine)
+                cells += [grid(best), best["schedule"], milliseconds(best)]
+                if options:
+                    cells.append(milliseconds(fastest(orthant, GRAPHS[name], ranks, machine, *options)))
+            print(f"| {' | '.join(cells)} |")
+
+
 def structure_of(label):
     name = label.removeprefix("orthant::models::").removeprefix("orthant::pmm::")
     for structure, beginnings in STRUCTURES.items():
@@ -110,9 +140,10 @@ def print_arrays(orthant):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--orthant", default="build/bin/orthant")
-    parser.add_argument("table", choices=("graphs", "arrays"))
+    tables = {"graphs": print_graphs, "arrays": print_arrays, "seconds": print_seconds}
+    parser.add_argument("table", choices=tuple(tables))
     arguments = parser.parse_args()
-    (print_graphs if arguments.table == "graphs" else print_arrays)(arguments.orthant)
+    tables[arguments.table](arguments.orthant)
 
 
 if __name__ == "__main__":
