@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of what training sends and holds on grids of which no rank exists, from `orthant plan` and counts alone.
 
-plan_tables.py --orthant PROGRAM graphs     bytes and memory per rank for three graphs: the table of README.md
+plan_tables.py --orthant PROGRAM graphs     bytes and memory per rank for three graphs: the table of docs/planning.md
 plan_tables.py --orthant PROGRAM arrays     every array per rank, by label, of two large graphs
 plan_tables.py --orthant PROGRAM seconds    predicted epochs on two machines, beside what Plexus published: a table of README.md
 """

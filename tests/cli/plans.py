@@ -184,3 +184,30 @@ def plan_without_grids(ranks):
     done = expect_success(ranks, narrow)
     require(re.search(r"^schedule pmm3d: no grid of 64 ranks .*--least-width 8$", done.stdout, re.M), "does not say so", done)
     expect_mistake(ranks, [*narrow, "--schedule", "pmm3d"], r"schedule pmm3d: no grid of 64 ranks")
+
+
+def plan_language_model(ranks):
+    """Grids of language models: in order, the command that is printed trains, what does not fit is refused."""
+    small = ["--layers", "2", "--hidden", "32", "--heads", "2", "--sequence", "8", "--global-batch", "4", "--no-bias"]
+    done = expect_success(ranks, ["plan-lm", "--vocabulary", "65", "--ranks", "8", "--top", "100", "--json", *small])
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    # data x z is at most 4 sequences and x at most 2 heads: of the 20 grids of 2^3 ranks 12 are left.
+    require(len(lines) == 12, f"{len(lines)} grids", done)
+    require(all(a["seconds"] <= b["seconds"] for a, b in zip(lines, lines[1:])), "is not in order", done)
+    for line in lines:
+        terms = line["dense_seconds"] + line["pass_seconds"] + sum(line["call_seconds"].values())
+        require(abs(terms - line["seconds"]) < 1e-9 * line["seconds"], "terms do not add up", done)
+    with tempfile.TemporaryDirectory() as folder:
+        text, tokens = os.path.join(folder, "t.txt"), os.path.join(folder, "t.h5")
+        with open(text, "w", encoding="utf-8") as file:
+            file.write("to be or not to be\n" * 50)
+        expect_success(1, ["tokenize", "--input", text, "-o", tokens])
+        done = expect_success(1, ["plan-lm", "--tokens", tokens, "--ranks", str(ranks), *small])
+        command, = re.findall(r"^orthant (train-lm .*?) +# on", done.stdout, re.M)
+        require("--no-bias" in command and "--hidden 32" in command, "forgets options", done)
+        expect_success(ranks, [*command.split(), "--steps", "1", "--eval-every", "0"])
+    large = ["plan-lm", "--preset", "llama-7b", "--vocabulary", "32000"]
+    expect_mistake(ranks, [*large, "--ranks", "2", "--machine", "perlmutter"], r"no grid fits into the 40.0 GB .* the least is [0-9.]+ GB")
+    expect_mistake(ranks, large[:3], r"give either --tokens FILE or --vocabulary N")
+    expect_mistake(ranks, [*large, "--accumulate", "3"], r"--accumulate 3 does not divide")
+    expect_mistake(ranks, ["plan-lm", "--vocabulary", "65", "--hidden", "10"], r"heads")

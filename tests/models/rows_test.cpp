@@ -4,7 +4,6 @@
 // exist against closed forms, and beside those of pmm3d and of Plexus's schedule.
 #include "models/batches/mini_batch.hpp"
 #include "models/files/gcn_weights.hpp"
-#include "models/plan/choose_schedule.hpp"
 #include "models/plan/gcn_step.hpp"
 #include "models_fixture.hpp"
 #include "plan/graph_recipe.hpp"
@@ -378,35 +377,6 @@ TEST(TrainedFeatures, HaveTheOrderOfTheirSchedule) {
   settings.trains_features = false;
   facts.permutation = graph::PermutationKind::twofold;
   EXPECT_TRUE(models::order_of_features(settings, facts).empty());
-}
-
-/// A machine on which calls take 50 us, messages travel at 10 GB/s, and all else is free.
-pmm::Machine only_messages() {
-  constexpr auto free = 1e300;
-  pmm::Machine machine;
-  machine.ranks_per_node = 1 << 20;
-  machine.memory.bytes_per_second = free;
-  machine.dense = {free, free};
-  machine.sparse.points = {{1, 1 / free}};
-  machine.collectives = {50e-6, 0, {{{2, 1}, 10e9}}, 10e9};
-  return machine;
-}
-
-TEST(ChooseSchedule, TakesWhatCostsLess) {
-  models::GcnSettings settings;
-  settings.set_layers(3, 128);
-  auto const big = facts_of(2449029, 126167053, 100, 47);
-  // coauthor_physics: the messages of a weight of 8,415 x 128 outweigh those of 34,493 rows.
-  auto wide = facts_of(34493, 495924, 8415, 5);
-  wide.feature_kind = graph::FeatureKind::sparse;
-  for (auto const& shape : {pmm::GridShape{1, 2, 2, 2}, {1, 4, 4, 4}, {1, 16, 8, 16}}) {
-    EXPECT_EQ(models::choose_schedule("auto", big, settings, shape), models::Schedule::rows);
-    EXPECT_EQ(models::choose_schedule("auto", wide, settings, shape, only_messages()),
-              models::Schedule::pmm3d);
-    EXPECT_EQ(models::choose_schedule("rows", wide, settings, shape), models::Schedule::rows);
-  }
-  EXPECT_EQ(models::choose_schedule("auto", big, settings, {4, 1, 1, 1}), models::Schedule::pmm3d);
-  EXPECT_THROW(static_cast<void>(models::choose_schedule("3d", big, settings, {})), runtime::UserError);
 }
 
 } // namespace

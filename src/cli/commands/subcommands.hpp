@@ -18,6 +18,7 @@ std::unique_ptr<Command> make_import_weights();
 std::unique_ptr<Command> make_train();
 std::unique_ptr<Command> make_evaluate();
 std::unique_ptr<Command> make_plan();
+std::unique_ptr<Command> make_plan_lm();
 std::unique_ptr<Command> make_plot();
 std::unique_ptr<Command> make_tokenize();
 std::unique_ptr<Command> make_train_lm();

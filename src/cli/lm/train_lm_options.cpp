@@ -47,15 +47,31 @@ void add_model(Command& command, TrainLmOptions& o) {
                  above(1, 1e12));
 }
 
-void add_training(Command& command, TrainLmOptions& o) {
+void add_batches(Command& command, TrainLmOptions& o) {
   command.begin_group("Batches");
   command.option("--sequence", o.sequence, "Tokens per sequence", whole_number(1));
   command.option("--global-batch", o.global_batch, "Sequences per step, over all ranks", whole_number(1));
   command.option("--accumulate", o.accumulate, "Passes per step; divides --global-batch",
                  whole_number(1, most_passes));
+}
+
+void add_optimizer_option(Command& command, TrainLmOptions& o) {
+  command.option("--optimizer", o.optimizer, "adam, adamw or sgd", one_of({"adam", "adamw", "sgd"}));
+}
+
+void add_checkpointing_option(Command& command, TrainLmOptions& o) {
+  command.number_or_word(
+      "--activation-checkpointing", o.activation_checkpointing,
+      "Keep the inputs of every N-th layer alone and compute the rest again: none, full (every "
+      "layer's) or N",
+      {"none", "full"}, whole_number(1, most_layers_of_model));
+}
+
+void add_training(Command& command, TrainLmOptions& o) {
+  add_batches(command, o);
   command.option("--steps", o.steps, "Number of steps", whole_number(0, most_epochs));
   command.begin_group("Optimiser");
-  command.option("--optimizer", o.optimizer, "adam, adamw or sgd", one_of({"adam", "adamw", "sgd"}));
+  add_optimizer_option(command, o);
   command.option("--lr", o.lr, "Learning rate", above(0, largest_rate));
   add_betas_option(command, o);
   command.option(
@@ -79,11 +95,7 @@ void add_running(Command& command, TrainLmOptions& o) {
                  whole_number(0, most_epochs));
   command.option("--log-every", o.log_every, "Steps between lines of progress in a file or pipe",
                  whole_number(1, most_epochs));
-  command.number_or_word(
-      "--activation-checkpointing", o.activation_checkpointing,
-      "Keep the inputs of every N-th layer alone and compute the rest again: none, full (every "
-      "layer's) or N",
-      {"none", "full"}, whole_number(1, most_layers_of_model));
+  add_checkpointing_option(command, o);
   command.option("--compute-dtype", o.compute_dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
   add_gemm_math_option(command, o.gemm_math);
   add_gemm_table_option(command, o.gemm_table);
@@ -176,6 +188,14 @@ void add_options(Command& command, TrainLmOptions& o) {
   add_running(command, o);
   add_weight_options(command, o, "step", "step with the lowest validation loss");
   add_checkpoint_options(command, o, "step");
+}
+
+void add_planned_options(Command& command, TrainLmOptions& o) {
+  add_model(command, o);
+  add_batches(command, o);
+  command.begin_group("Running");
+  add_optimizer_option(command, o);
+  add_checkpointing_option(command, o);
 }
 
 void apply_preset(Context& context, TrainLmOptions& options) {

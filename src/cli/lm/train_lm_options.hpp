@@ -51,6 +51,8 @@ struct TrainLmOptions : OptimizerOptions, WeightOptions, CheckpointOptions {
 };
 
 void add_options(Command& command, TrainLmOptions& options);
+/// Those of them that decide what a step does and holds.
+void add_planned_options(Command& command, TrainLmOptions& options);
 
 /// Options that nobody gave := those of the preset, and then those that --arch implies; the run's record says so.
 void apply_preset(Context& context, TrainLmOptions& options);

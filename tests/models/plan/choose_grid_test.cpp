@@ -101,6 +101,26 @@ TEST(ChooseSchedule, WeighsWiderColumnsAgainstBytes) {
             Schedule::pmm3d);
 }
 
+TEST(ChooseSchedule, TakesWhatSendsLess) {
+  auto const big = products();
+  // coauthor_physics: the messages of a weight of 8,415 x 128 outweigh those of 34,493 rows.
+  auto wide = products();
+  wide.num_vertices = 34493;
+  wide.num_entries = 495924;
+  wide.feature_kind = graph::FeatureKind::sparse;
+  wide.num_features = 8415;
+  wide.num_classes = 5;
+  auto const settings = three_layers(Schedule::pmm3d);
+  auto const only_messages = machine({{1, 1e-300}});
+  for (auto const& shape : {pmm::GridShape{1, 2, 2, 2}, {1, 4, 4, 4}, {1, 16, 8, 16}}) {
+    EXPECT_EQ(models::choose_schedule("auto", big, settings, shape), Schedule::rows);
+    EXPECT_EQ(models::choose_schedule("auto", wide, settings, shape, only_messages), Schedule::pmm3d);
+    EXPECT_EQ(models::choose_schedule("rows", wide, settings, shape), Schedule::rows);
+  }
+  EXPECT_EQ(models::choose_schedule("auto", big, settings, {4, 1, 1, 1}), Schedule::pmm3d);
+  EXPECT_THROW(static_cast<void>(models::choose_schedule("3d", big, settings, {})), runtime::UserError);
+}
+
 TEST(ChooseGrid, TakesTheLeastOfAllGridsAndSchedules) {
   auto const facts = products();
   auto const settings = three_layers(Schedule::pmm3d);

@@ -1,0 +1,29 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a training step of a language model would cost on every grid of a number of ranks, none of which need exist: sums over
+// the list of the step (docs/design.md 2.5) of rank 0, whose balanced parts are the largest.
+
+#include "models/lm_training/memory.hpp"
+#include "pmm/cost/step_seconds.hpp"
+
+#include <vector>
+
+namespace orthant::models {
+
+/// Of one grid. All bytes are per rank.
+struct LanguageModelCost {
+  pmm::GridShape shape;
+  std::int64_t sent_bytes = 0;  // in a step
+  std::int64_t num_calls = 0;   // collectives of a step
+  std::int64_t array_bytes = 0; // the most that is held at once
+  pmm::StepSeconds seconds;     // of a step
+};
+
+/// All grids over which the model and its batches can be cut, all data groups included, by seconds; grids that take equally
+/// long by memory. fp32. At least one: y may be any number. Throws UserError if the settings contradict one another.
+[[nodiscard]] std::vector<LanguageModelCost>
+costs_of_language_model(int num_ranks, TransformerSettings const& model, SequenceSettings const& sequences,
+                        OptimizerSettings const& optimizer, pmm::Machine const& machine);
+
+} // namespace orthant::models
