@@ -183,6 +183,8 @@ def plan_without_grids(ranks):
               "--dropout", "0", "--least-width", "8"]
     done = expect_success(ranks, narrow)
     require(re.search(r"^schedule pmm3d: no grid of 64 ranks .*--least-width 8$", done.stdout, re.M), "does not say so", done)
+    expect_mistake(ranks, ["plan", "--vertices", "100", "--nonzeros", "500", "--widths", "16-8", "--ranks", "101"],
+                   r"--ranks 101: the graph has 100 vertices, 1 fewer; give --ranks 100 or less")
     expect_mistake(ranks, [*narrow, "--schedule", "pmm3d"], r"schedule pmm3d: no grid of 64 ranks")
 
 

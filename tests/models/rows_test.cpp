@@ -6,6 +6,7 @@
 #include "models/files/gcn_weights.hpp"
 #include "models/plan/gcn_step.hpp"
 #include "models_fixture.hpp"
+#include "plan/graph_facts.hpp"
 #include "plan/graph_recipe.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
@@ -346,23 +347,10 @@ TEST(RowsSchedule, SentBytesOf1024RanksAreTheClosedForms) {
   EXPECT_EQ(sent, 4 * (activations + weights) + 8 * doubles);
 }
 
-graph::StoreFacts facts_of(std::int64_t n, std::int64_t entries, std::int64_t features,
-                           std::int64_t classes) {
-  graph::StoreFacts facts;
-  facts.num_vertices = n;
-  facts.num_entries = entries;
-  facts.num_features = features;
-  facts.num_classes = classes;
-  facts.feature_kind = graph::FeatureKind::dense;
-  facts.label_kind = graph::LabelKind::single;
-  facts.is_symmetric = true;
-  return facts;
-}
-
 TEST(TrainedFeatures, HaveTheOrderOfTheirSchedule) {
   models::GcnSettings settings;
   settings.trains_features = true;
-  auto facts = facts_of(100, 400, 8, 3);
+  auto facts = facts_of(100, 500, 8, 3);
   facts.permutation = graph::PermutationKind::twofold;
   auto const of_planes = models::order_of_features(settings, facts);
   settings.schedule = models::Schedule::rows;

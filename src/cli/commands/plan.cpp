@@ -12,7 +12,6 @@
 #include "models/plan/gcn_step.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <fmt/ranges.h>
 
 namespace orthant::cli {
@@ -303,6 +302,10 @@ class Answer {
 int run(PlanOptions const& options, Context& context) {
   auto const& world = context.world();
   auto facts = options.graph.empty() ? facts_of_counts(options) : facts_of_store(world, options);
+  if (options.ranks > facts.num_vertices)
+    runtime::throw_user("--ranks {}: the graph has {} vertices, {} fewer; give --ranks {} or less",
+                        options.ranks, facts.num_vertices, options.ranks - facts.num_vertices,
+                        facts.num_vertices);
   auto const widths = widths_of(facts, options);
   facts.num_features = widths.front();
   facts.num_classes = widths.back();
@@ -310,10 +313,8 @@ int run(PlanOptions const& options, Context& context) {
     runtime::throw_user("{}: sparse features cannot be trained; leave out --trainable-features",
                         options.graph);
   auto const machine = machine_of(world, options.machine);
-  auto const text = Answer(facts, widths, options, machine).text(); // every rank, so that all refuse alike
-  if (!world.is_root()) return runtime::exit_done;
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
+  say(context, "{}",
+      Answer(facts, widths, options, machine).text()); // every rank answers, so that all refuse alike
   return runtime::exit_done;
 }
 

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 namespace orthant::cli {
 namespace {
@@ -129,12 +128,8 @@ std::string answer(Context const& context, PlanLmOptions const& o, pmm::Machine 
 }
 
 int run(PlanLmOptions const& options, Context& context) {
-  auto const& world = context.world();
-  auto const machine = machine_of(world, options.machine);
-  auto const text = answer(context, options, machine); // every rank, so that all refuse alike
-  if (!world.is_root()) return runtime::exit_done;
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
+  auto const machine = machine_of(context.world(), options.machine);
+  say(context, "{}", answer(context, options, machine)); // every rank answers, so that all refuse alike
   return runtime::exit_done;
 }
 

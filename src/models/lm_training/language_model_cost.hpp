@@ -11,7 +11,7 @@
 
 namespace orthant::models {
 
-/// Of one grid. All bytes are per rank.
+/// The cost of one grid. All bytes are per rank.
 struct LanguageModelCost {
   pmm::GridShape shape;
   std::int64_t sent_bytes = 0;  // in a step
@@ -20,8 +20,8 @@ struct LanguageModelCost {
   pmm::StepSeconds seconds;     // of a step
 };
 
-/// All grids over which the model and its batches can be cut, all data groups included, by seconds; grids that take equally
-/// long by memory. fp32. At least one: y may be any number. Throws UserError if the settings contradict one another.
+/// Lists every grid over which the model and its batches can be cut, with any number of data groups, in order of seconds and then
+/// of memory. Training is in fp32. There is at least one grid, because y may be any number. Throws UserError if the settings contradict one another.
 [[nodiscard]] std::vector<LanguageModelCost>
 costs_of_language_model(int num_ranks, TransformerSettings const& model, SequenceSettings const& sequences,
                         OptimizerSettings const& optimizer, pmm::Machine const& machine);

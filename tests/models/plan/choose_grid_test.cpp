@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What follows from the seconds of a machine for schedules and grids.
+#include "graph_facts.hpp"
 #include "models/gnn/grid_cost.hpp"
 #include "models/plan/choose_schedule.hpp"
 
@@ -26,15 +27,7 @@ pmm::Machine machine(std::vector<pmm::SpmmTimes::Point> points) {
 }
 
 graph::StoreFacts products() {
-  graph::StoreFacts facts;
-  facts.num_vertices = 2449029;
-  facts.num_entries = 126167053 - facts.num_vertices;
-  facts.is_symmetric = true;
-  facts.feature_kind = graph::FeatureKind::dense;
-  facts.num_features = 100;
-  facts.label_kind = graph::LabelKind::single;
-  facts.num_classes = 47;
-  return facts;
+  return facts_of(2449029, 126167053, 100, 47);
 }
 
 models::GcnSettings three_layers(Schedule schedule) {
@@ -104,12 +97,8 @@ TEST(ChooseSchedule, WeighsWiderColumnsAgainstBytes) {
 TEST(ChooseSchedule, TakesWhatSendsLess) {
   auto const big = products();
   // coauthor_physics: the messages of a weight of 8,415 x 128 outweigh those of 34,493 rows.
-  auto wide = products();
-  wide.num_vertices = 34493;
-  wide.num_entries = 495924;
+  auto wide = facts_of(34493, 530417, 8415, 5);
   wide.feature_kind = graph::FeatureKind::sparse;
-  wide.num_features = 8415;
-  wide.num_classes = 5;
   auto const settings = three_layers(Schedule::pmm3d);
   auto const only_messages = machine({{1, 1e-300}});
   for (auto const& shape : {pmm::GridShape{1, 2, 2, 2}, {1, 4, 4, 4}, {1, 16, 8, 16}}) {

@@ -6,6 +6,7 @@
 //
 // The constants of the machine were fitted to products and products-14M of figure 10 (15 points: 64 ranks of products left
 // out) and not to anything else that is tested here.
+#include "graph_facts.hpp"
 #include "models/plan/choose_schedule.hpp"
 
 #include <algorithm>
@@ -18,19 +19,6 @@
 
 namespace orthant::testing {
 namespace {
-
-graph::StoreFacts facts_of(std::int64_t num_vertices, std::int64_t num_nonzeros, std::int64_t num_features,
-                           std::int64_t num_classes) {
-  graph::StoreFacts facts;
-  facts.num_vertices = num_vertices;
-  facts.num_entries = num_nonzeros - num_vertices;
-  facts.is_symmetric = true;
-  facts.feature_kind = graph::FeatureKind::dense;
-  facts.num_features = num_features;
-  facts.label_kind = graph::LabelKind::single;
-  facts.num_classes = num_classes;
-  return facts;
-}
 
 models::GcnSettings plexus() {
   models::GcnSettings settings;
