@@ -38,8 +38,8 @@ std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   return o.vocabulary > 0 ? o.vocabulary : open_tokens(context, o.tokens).vocabulary().size();
 }
 
-/// Leaves out the grids that a rank of the machine cannot hold. What was left out; empty: nothing. Throws UserError if no
-/// grid is left.
+/// Leaves out the grids whose arrays do not fit into the memory of a rank. Returns a line that says how many, or nothing. Throws
+/// UserError if no grid is left.
 std::string drop_what_does_not_fit(std::vector<Cost>& costs, pmm::Machine const& machine) {
   if (machine.memory.bytes == 0) return {};
   auto const least = std::ranges::min(costs, {}, &Cost::array_bytes).array_bytes;

@@ -38,7 +38,7 @@ struct Machine {
   SpmmTimes sparse;          // of one rank, operands of 32 bits
   double launch_seconds = 0; // of each product and each pass
 
-  /// What each rank sends, while all groups of this kind do.
+  /// How fast each rank sends while all groups of this kind communicate.
   struct GroupSpeed {
     GroupSpan span;
     double bytes_per_second = 0;
@@ -53,13 +53,13 @@ struct Machine {
 
 /// Whether no group of this kind crosses nodes, in a job of `job_ranks` ranks that fill one node after the other.
 [[nodiscard]] bool is_inside_node(Machine const& machine, GroupSpan const& span, int job_ranks);
-/// Of the ranks of a group, those on one node.
+/// How many ranks of a group share a node.
 [[nodiscard]] int members_on_node(Machine const& machine, GroupSpan const& span);
-/// Messages that a rank sends one after the other.
+/// How many messages a rank sends one after the other.
 [[nodiscard]] int num_steps(runtime::Operation operation, int num_ranks);
 
-/// Of a group of a job of `job_ranks` ranks, which fill one node after the other: what each rank sends. Inside a node the
-/// nearest measurement counts, by the ratios of sizes and of strides.
+/// How fast each rank of a group sends, in a job of `job_ranks` ranks that fill one node after the other. Inside a node the
+/// measured group with the most similar size and stride counts.
 [[nodiscard]] double bytes_per_second(Machine const& machine, GroupSpan const& span, int job_ranks);
 
 [[nodiscard]] double call_seconds(Machine const& machine, PlannedCall const& call, int job_ranks);

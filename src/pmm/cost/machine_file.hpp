@@ -29,13 +29,15 @@ struct BuiltInMachine {
 };
 [[nodiscard]] std::span<BuiltInMachine const> built_in_machines();
 
-/// The one whose constants stand in for an unknown machine: "host", or of a build for devices "perlmutter".
+/// Stands in if the user names no machine: "host", or "perlmutter" in a build for devices.
 [[nodiscard]] Machine const& assumed_machine();
 
-/// Throws UserError, which names `path`, line and key, for anything but a machine: rates are above 0, times not below.
+/// Throws UserError, which names `path` and the line or key, unless the text is a machine. Rates must be above 0 and times must
+/// not be negative.
 [[nodiscard]] Machine parse_machine(std::string_view text, std::string const& path);
 
-/// By the name of one that comes with Orthant, or by a file's. Rank 0 reads. Collective. Throws UserError on all ranks.
+/// Reads a machine that comes with Orthant by its name, or another one from a file. Rank 0 reads the file. Collective. Throws
+/// UserError on all ranks.
 [[nodiscard]] Machine read_machine(runtime::Communicator const& comm, std::string const& name_or_path);
 
 } // namespace orthant::pmm

@@ -18,7 +18,7 @@ struct SpmmTimes {
   };
   std::vector<Point> points; // at least one, by increasing width
 
-  /// Of one product. Between two widths of the table the time grows linearly; a product that is narrower than the table
+  /// Seconds of one product. Between two widths of the table the time grows linearly; a product that is narrower than the table
   /// costs what its narrowest one does, a wider one as much per column as its widest.
   [[nodiscard]] double seconds(std::int64_t num_nonzeros, std::int64_t width) const;
 };
