@@ -137,7 +137,7 @@ def gemm_table(ranks):
                 recorded[library] = json.loads(file.readline())["gemm_libraries"]
             if recorded[library]["table"] != table:
                 raise Failure(f"the record {recorded[library]} does not name {table}")
-        has_onednn = len(written["libraries"]) > 1
+        has_onednn = any("oneDNN" in library for library in written["libraries"])
         if (recorded["openblas"]["choice"] != recorded["onednn"]["choice"]) != has_onednn:
             raise Failure(f"the records {recorded}")
         elsewhere = os.path.join(folder, "elsewhere.json")
@@ -171,6 +171,9 @@ def epoch(ranks, grid, arguments, widths, gemm_flops):
     require_close(line, "spmm_gathered_bytes", nonzeros * widths * number_bytes)
     require_close(line, "share", line["roofline_seconds"] / line["seconds"])
     require_close(line, "gemm_arithmetic_share", line["gemm_flops"] * 1e-9 / line["bare_gemm_seconds"] / arithmetic(line))
+    if "spmm_gather_share" in line:  # not on a device
+        gathers = sum(row["gathered_bytes"] * 1e-9 / row["gather_gb_per_s"] for row in line["products"] if row["kind"] == "spmm")
+        require_close(line, "spmm_gather_share", gathers / line["bare_spmm_seconds"])
     for kind in ("spmm", "gemm"):
         of_kind = [row for row in line["products"] if row["kind"] == kind]
         require_close(line, kind + "_flops", sum(row["flops"] for row in of_kind))

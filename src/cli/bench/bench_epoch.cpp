@@ -6,6 +6,7 @@
 
 #include "cli/bench/bench.hpp"
 #include "cli/bench/epoch_products.hpp"
+#include "cli/bench/gather_roof.hpp"
 #include "cli/bench/roofline.hpp"
 #include "cli/bench/spmm_bytes.hpp"
 #include "cli/commands/subcommands.hpp"
@@ -141,7 +142,8 @@ void BareEpoch<T>::describe(nlohmann::ordered_json& line, double epoch_seconds,
   auto const all = total([](LocalProduct const&) { return true; });
   line["bare_seconds"] = all.median;
   line["bare_min_seconds"] = all.minimum;
-  line["bare_spmm_seconds"] = total([](LocalProduct const& p) { return p.is_sparse; }).median;
+  auto const bare_spmm_seconds = total([](LocalProduct const& p) { return p.is_sparse; }).median;
+  line["bare_spmm_seconds"] = bare_spmm_seconds;
   auto const bare_gemm_seconds = total([](LocalProduct const& p) { return !p.is_sparse; }).median;
   line["bare_gemm_seconds"] = bare_gemm_seconds;
   line["ratio"] = epoch_seconds / all.median;
@@ -149,7 +151,9 @@ void BareEpoch<T>::describe(nlohmann::ordered_json& line, double epoch_seconds,
   auto table = nlohmann::ordered_json::array();
   Work spmm;
   Work gemm;
-  auto least_seconds = 0.0; // sparse products by what they must move
+  GatherRoof gather_roof(world_);
+  auto gather_seconds = 0.0; // of sparse products at that roof
+  auto least_seconds = 0.0;  // sparse products by what they must move
   for (std::size_t i = 0; i < products_.size(); ++i) {
     auto const& p = products_[i];
     auto const work = work_of(i);
@@ -165,6 +169,11 @@ void BareEpoch<T>::describe(nlohmann::ordered_json& line, double epoch_seconds,
     if (p.is_sparse) {
       row["gathered_bytes"] = static_cast<std::int64_t>(work.bytes.gathered);
       row["gathered_gb_per_s"] = giga_per_second(work.bytes.gathered, seconds);
+      auto const operand_bytes =
+          runtime::encoding_of(p.operand_format).encoded_bytes(p.n, std::int64_t{sizeof(T)});
+      auto const roof = gather_roof.bytes_per_second(kernels_[i].block().csr.num_columns, operand_bytes);
+      if (roof > 0) row["gather_gb_per_s"] = roof * 1e-9;
+      if (roof > 0) gather_seconds += work.bytes.gathered / roof;
     }
     row["bytes"] = static_cast<std::int64_t>(work.bytes.compulsory);
     row["flops"] = static_cast<std::int64_t>(work.flops);
@@ -190,6 +199,7 @@ void BareEpoch<T>::describe(nlohmann::ordered_json& line, double epoch_seconds,
   roofline.describe(line);
   line["gemm_arithmetic_share"] =
       giga_per_second(gemm.flops, bare_gemm_seconds) / roofline.arithmetic_gflop_per_s();
+  if (gather_seconds > 0) line["spmm_gather_share"] = gather_seconds / bare_spmm_seconds;
   line["roofline_seconds"] = least_seconds;
   line["share"] = least_seconds / epoch_seconds;
   line["products"] = table;

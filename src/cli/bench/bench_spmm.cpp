@@ -6,6 +6,7 @@
 // operations are sums over ranks.
 
 #include "cli/bench/bench.hpp"
+#include "cli/bench/gather_roof.hpp"
 #include "cli/bench/roofline.hpp"
 #include "cli/bench/spmm_bytes.hpp"
 #include "cli/commands/build_info.hpp"
@@ -86,7 +87,8 @@ void describe_ways(nlohmann::ordered_json& line, std::string const& chosen,
 /// One rank's product, and the sums over ranks that its speed is counted in.
 template<class T>
 nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpmm<T> const& kernel,
-                               std::int64_t width, Roofline const& roofline, std::int64_t repeat) {
+                               std::int64_t width, Roofline const& roofline, GatherRoof& gather_roof,
+                               std::int64_t repeat) {
   runtime::DefaultExec const exec;
   auto const& csr = kernel.block().csr;
   // In the kind of memory that training takes.
@@ -133,6 +135,11 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
        seconds.median / (static_cast<double>(most_nonzeros) * static_cast<double>(width))}};
   roofline.describe(line);
   line["gathered_share"] = gathered_rate / roofline.stream_gb_per_s;
+  if (auto const roof = gather_roof.bytes_per_second(csr.num_columns, width * std::int64_t{sizeof(T)});
+      roof > 0) {
+    line["gather_gb_per_s"] = roof * 1e-9;
+    line["gather_share"] = gathered_rate * 1e9 / roof;
+  }
   line["compulsory_share"] = compulsory_rate / roofline.stream_gb_per_s;
   describe_ways(line, kernel.way_of(width), ways, std::span(all_seconds).subspan(1));
   return line;
@@ -162,6 +169,7 @@ int bench(SpmmOptions const& options, Context& context) {
       {facts.num_vertices, facts.num_vertices}};
   auto const matrix = models::AdjacencyBlocks<T>(grid, store).get(placement, true);
   auto const roofline = measure_roofline<T>(world, options.roofline);
+  GatherRoof gather_roof(world);
   auto head = begin_line(context, "spmm");
   head["grid"] = shape.to_string();
   head["graph"] = options.graph.empty() ? options.kind : options.graph;
@@ -176,7 +184,7 @@ int bench(SpmmOptions const& options, Context& context) {
       line["form"] = form;
       line["weighted"] = matrix.forward().block().csr.values.extent(0) > 0;
       line.update(measure(world, form == "product" ? matrix.forward() : matrix.adjoint(), width, roofline,
-                          options.repeat));
+                          gather_roof, options.repeat));
       print_line(context, line);
     }
   return runtime::exit_done;

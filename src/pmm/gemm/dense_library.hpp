@@ -5,6 +5,7 @@
 //
 //   openblas   OpenBLAS, or another BLAS in its place          fp32, fp64      always there
 //   onednn     oneDNN, if CMake found it                       fp32, bf16
+//   libxsmm    LIBXSMM, if CMake found it                      fp32 times small matrices, sums into small ones
 //
 // local_gemm() takes the one that gemm_choice.hpp names for a product. Host only.
 
@@ -64,6 +65,7 @@ template<class T>
 void multiply_in_one_call(DenseProduct<T> const& product);
 /// Null if this build does not have it.
 [[nodiscard]] DenseLibrary const* onednn_library();
+[[nodiscard]] DenseLibrary const* libxsmm_library();
 
 void set_openblas_threads(int num_threads);
 

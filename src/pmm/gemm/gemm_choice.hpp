@@ -53,6 +53,7 @@ struct GemmCase {
 
 inline constexpr std::string_view openblas_name = "openblas";
 inline constexpr std::string_view onednn_name = "onednn";
+inline constexpr std::string_view libxsmm_name = "libxsmm";
 inline constexpr std::string_view widened_name =
     "widened"; // bf16 converted to fp32 tile by tile (tiled_gemm.hpp)
 

@@ -80,9 +80,11 @@ std::optional<Vectors> vectors_in(Json const& json) {
 }
 
 void require_known(std::string const& library, GemmNumbers numbers) {
-  auto const is_16_bit = numbers == GemmNumbers::bf16;
-  auto const fits_all = library == onednn_name && numbers != GemmNumbers::fp64;
-  if (!fits_all && library != (is_16_bit ? widened_name : openblas_name))
+  using Names = std::vector<std::string_view>;
+  auto const names = numbers == GemmNumbers::fp32   ? Names{openblas_name, onednn_name, libxsmm_name}
+                     : numbers == GemmNumbers::fp64 ? Names{openblas_name}
+                                                    : Names{widened_name, onednn_name};
+  if (std::ranges::find(names, library) == names.end())
     throw Fault{fmt::format("no library '{}' multiplies {}", library, name_in(names_of_numbers, numbers))};
 }
 

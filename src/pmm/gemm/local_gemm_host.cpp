@@ -92,7 +92,8 @@ void local_gemm(runtime::DefaultExec const& exec, runtime::SumOf<Result> alpha, 
 std::span<DenseLibrary const* const> dense_libraries() {
   static std::vector<DenseLibrary const*> const libraries = [] {
     std::vector<DenseLibrary const*> all{&detail::openblas_library()};
-    if (auto const* const onednn = detail::onednn_library(); onednn != nullptr) all.push_back(onednn);
+    for (auto const* const library : {detail::onednn_library(), detail::libxsmm_library()})
+      if (library != nullptr) all.push_back(library);
     return all;
   }();
   return libraries;

@@ -280,21 +280,7 @@ void call_sgemm(DenseProduct<float> const& p) {
 
 /// C := alpha (the sum over pieces of k of op(A) op(B)) + beta C
 void add_pieces(DenseProduct<float> const& p) {
-  thread_local std::vector<float> numbers;
-  numbers.resize(static_cast<std::size_t>(p.extents.m * p.extents.n));
-  detail::for_each_piece_of_terms(p, longest_sum, [&](DenseProduct<float> piece) {
-    auto const beta = piece.beta;
-    piece.beta = 0;
-    piece.c.data = numbers.data();
-    piece.c.row_stride = p.extents.n;
-    call_sgemm(piece);
-    for (std::int64_t i = 0; i < p.c.num_rows; ++i) {
-      auto* const sums = p.c.data + i * p.c.row_stride;
-      auto const* const addends = numbers.data() + i * p.extents.n;
-      for (std::int64_t j = 0; j < p.c.num_columns; ++j)
-        sums[j] = addends[j] + (beta == 0 ? 0.0F : beta * sums[j]);
-    }
-  });
+  detail::add_pieces_of_terms(p, longest_sum, call_sgemm);
 }
 
 /// A few rows of C at a time, so that the sums of a piece are few. If A is transposed, C is as small as a weight.

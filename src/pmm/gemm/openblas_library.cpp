@@ -64,28 +64,12 @@ std::int64_t piece_length(std::int64_t length, std::int64_t others) {
   return piece < shortest || length <= piece ? 0 : std::min<std::int64_t>(piece, 96);
 }
 
-/// The transpose of a small matrix, in memory that the next call uses again.
-template<class T>
-Panel<T> transposed(Panel<T> const& b) {
-  thread_local std::vector<T> numbers;
-  numbers.resize(static_cast<std::size_t>(b.num_rows * b.num_columns));
-  Panel<T> result;
-  result.data = numbers.data();
-  result.num_rows = b.num_columns;
-  result.num_columns = b.num_rows;
-  result.row_stride = b.num_rows;
-  for (std::int64_t i = 0; i < b.num_rows; ++i)
-    for (std::int64_t j = 0; j < b.num_columns; ++j)
-      result.data[j * result.row_stride + i] = b.data[i * b.row_stride + j];
-  return result;
-}
-
 /// C[rows,:] := alpha A[rows,:] op(B) + beta C[rows,:], piece by piece of C's rows
 template<class T>
 void multiply_rows(DenseProduct<T> const& p, std::int64_t length) {
   auto product = p;
   product.transpose_b = Transpose::no;
-  if (p.transpose_b == Transpose::yes) product.b = transposed(p.b);
+  if (p.transpose_b == Transpose::yes) product.b = detail::transposed(p.b);
   detail::for_each_piece_of_rows(product, length, detail::multiply_in_one_call<T>);
 }
 

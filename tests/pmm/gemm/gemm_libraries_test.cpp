@@ -120,8 +120,13 @@ int count_exact_products(DenseLibrary const& library) {
 TEST(DenseLibraries, EqualSerialLoops) {
   auto const num_products = static_cast<int>(all_extents().size() * 4 * every_factor.size());
   for (auto const* const library : dense_libraries()) {
-    // fp32: whatever the factors. All else may be left to others.
-    EXPECT_EQ((count_exact_products<float, float>(*library)), num_products) << library->name();
+    // fp32: whatever the factors, but LIBXSMM those of 1 and 0. All else may be left to others.
+    auto const in_float = count_exact_products<float, float>(*library);
+    if (library->name() ==
+        libxsmm_name) // three of six factors, three of four transposes; 17,000 sums of 600 are too many
+      EXPECT_GE(in_float, static_cast<int>(all_extents().size() - 1) * 3 * 3);
+    else
+      EXPECT_EQ(in_float, num_products) << library->name();
     auto const in_double = count_exact_products<double, double>(*library);
     EXPECT_EQ(in_double, library->name() == "openblas" ? num_products : 0);
     auto const in_bf16 = count_exact_products<Bf16Number, float>(*library);
@@ -203,7 +208,7 @@ void expect_local_gemm(std::string const& what) {
 
 TEST(DenseLibraries, LocalGemmMultipliesWhateverTheTableSays) {
   auto const processor = runtime::find_processor();
-  for (auto const library : {openblas_name, onednn_name}) {
+  for (auto const library : {openblas_name, onednn_name, libxsmm_name}) {
     GemmTable table;
     auto& entry = table.processors.emplace_back();
     entry.vendor = processor.vendor;
@@ -211,7 +216,8 @@ TEST(DenseLibraries, LocalGemmMultipliesWhateverTheTableSays) {
       for (auto const ta : {Transpose::no, Transpose::yes})
         for (auto const shape : {GemmShape::small, GemmShape::tall, GemmShape::tall_narrow,
                                  GemmShape::long_sum, GemmShape::long_sum_narrow, GemmShape::other})
-          entry.choices.push_back({{numbers, ta, Transpose::no, shape}, std::string(library), {}});
+          if (numbers == GemmNumbers::fp32 || library != libxsmm_name)
+            entry.choices.push_back({{numbers, ta, Transpose::no, shape}, std::string(library), {}});
     set_gemm_choice(table, processor);
     expect_local_gemm<float, float>(std::string(library));
     expect_local_gemm<double, double>(std::string(library));

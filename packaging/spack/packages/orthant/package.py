@@ -19,6 +19,7 @@ class Orthant(CMakePackage, CudaPackage, ROCmPackage):
     variant("openmp", default=False, description="Threads of the host through Kokkos")
     variant("nccl", default=False, description="Collectives of device buffers through NCCL or RCCL")
     variant("onednn", default=True, description="Dense products of the host through oneDNN too")
+    variant("libxsmm", default=True, description="Dense products of the host through LIBXSMM too")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
@@ -31,6 +32,7 @@ class Orthant(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("metis@5.1: ~int64 ~real64")
     depends_on("openblas")
     depends_on("onednn@2.6: cpu_runtime=omp", when="+onednn")
+    depends_on("libxsmm@1.16:1", when="+libxsmm")
     depends_on("zlib-api")
     depends_on("libzip")
     depends_on("cli11@2.1:")
@@ -61,6 +63,7 @@ class Orthant(CMakePackage, CudaPackage, ROCmPackage):
         args = [
             self.define_from_variant("ORTHANT_ENABLE_NCCL", "nccl"),
             self.define_from_variant("ORTHANT_ENABLE_ONEDNN", "onednn"),
+            self.define_from_variant("ORTHANT_ENABLE_LIBXSMM", "libxsmm"),
             self.define("BUILD_TESTING", self.run_tests),
         ]
         if self.spec.satisfies("+cuda"):

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loops that measure arithmetic do the operations that they are credited with.
+// The loops that measure the machine do the work that they are credited with.
 #include "cli/machine/fma_loop.hpp"
+#include "cli/machine/gather_loop.hpp"
 
 #include <gtest/gtest.h>
 
@@ -44,6 +45,28 @@ TYPED_TEST(FmaLoops, AreWiderTheNewerTheInstructionSet) {
   ASSERT_FALSE(loops.empty());
   for (std::size_t i = 1; i < loops.size(); ++i)
     EXPECT_EQ(loops[i].flops_per_step, 2 * loops[i - 1].flops_per_step);
+}
+
+TEST(GatherLoops, AddEveryNumberOfTheNamedRows) {
+  constexpr std::int64_t num_rows = 11;
+  constexpr std::int64_t most_ahead = 5;
+  for (std::int64_t const lines : {1, 2, 4, 8}) {
+    auto const row_floats = lines * cli::floats_per_line;
+    std::vector<float> rows(static_cast<std::size_t>(num_rows * row_floats));
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      rows[i] = static_cast<float>(i % 13); // exact sums
+    std::vector<std::int32_t> const order{3, 0, 10, 3, 7, 1, 1, 9, 2, 2, 2, 2, 2};
+    auto const count = static_cast<std::int64_t>(order.size()) - most_ahead;
+    auto expected = 0.0F;
+    for (std::int64_t i = 0; i < count; ++i)
+      for (std::int64_t j = 0; j < row_floats; ++j)
+        expected += rows[static_cast<std::size_t>(order[static_cast<std::size_t>(i)] * row_floats + j)];
+
+    for (auto const& loop : cli::supported_gather_loops())
+      for (std::int64_t const ahead : {std::int64_t{0}, std::int64_t{1}, most_ahead})
+        EXPECT_EQ(loop.run(rows.data(), lines, order.data(), count, ahead), expected)
+            << lines << " lines, " << ahead << " ahead";
+  }
 }
 
 } // namespace

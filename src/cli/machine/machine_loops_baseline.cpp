@@ -8,6 +8,7 @@ constexpr std::size_t vector_bytes = 16;
 } // namespace orthant::cli
 
 #include "cli/machine/fma_loop_kernel.inc"
+#include "cli/machine/gather_loop_kernel.inc"
 
 namespace orthant::cli {
 
@@ -18,5 +19,9 @@ FmaLoop<T> fma_loop_baseline() {
 
 template FmaLoop<float> fma_loop_baseline();
 template FmaLoop<double> fma_loop_baseline();
+
+GatherLoop gather_loop_baseline() {
+  return gather_loop;
+}
 
 } // namespace orthant::cli

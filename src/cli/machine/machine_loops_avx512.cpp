@@ -8,6 +8,7 @@ constexpr std::size_t vector_bytes = 64;
 } // namespace orthant::cli
 
 #include "cli/machine/fma_loop_kernel.inc"
+#include "cli/machine/gather_loop_kernel.inc"
 
 namespace orthant::cli {
 
@@ -18,5 +19,9 @@ FmaLoop<T> fma_loop_avx512() {
 
 template FmaLoop<float> fma_loop_avx512();
 template FmaLoop<double> fma_loop_avx512();
+
+GatherLoop gather_loop_avx512() {
+  return gather_loop;
+}
 
 } // namespace orthant::cli

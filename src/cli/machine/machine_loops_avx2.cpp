@@ -8,6 +8,7 @@ constexpr std::size_t vector_bytes = 32;
 } // namespace orthant::cli
 
 #include "cli/machine/fma_loop_kernel.inc"
+#include "cli/machine/gather_loop_kernel.inc"
 
 namespace orthant::cli {
 
@@ -18,5 +19,9 @@ FmaLoop<T> fma_loop_avx2() {
 
 template FmaLoop<float> fma_loop_avx2();
 template FmaLoop<double> fma_loop_avx2();
+
+GatherLoop gather_loop_avx2() {
+  return gather_loop;
+}
 
 } // namespace orthant::cli

@@ -1,0 +1,21 @@
+# LIBXSMM 1.x, whose functions for small products changed names afterwards. Defines the target orthant_libxsmm. What it does
+# not multiply itself it gives to a BLAS.
+find_path(ORTHANT_LIBXSMM_INCLUDE_DIR libxsmm.h HINTS ${LIBXSMM_ROOT} $ENV{LIBXSMM_ROOT} PATH_SUFFIXES include)
+find_library(ORTHANT_LIBXSMM_LIBRARY xsmm HINTS ${LIBXSMM_ROOT} $ENV{LIBXSMM_ROOT} PATH_SUFFIXES lib lib64)
+set(_reason "install libxsmm-dev or set LIBXSMM_ROOT, or build with -DORTHANT_ENABLE_LIBXSMM=OFF")
+if(ORTHANT_LIBXSMM_INCLUDE_DIR)
+  file(STRINGS "${ORTHANT_LIBXSMM_INCLUDE_DIR}/libxsmm_version.h" _libxsmm_version REGEX "^#define LIBXSMM_CONFIG_VERSION_MAJOR 1$")
+  if(NOT _libxsmm_version)
+    set(_reason "the LIBXSMM found is not of version 1")
+  endif()
+endif()
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(OrthantLibxsmm
+  REQUIRED_VARS ORTHANT_LIBXSMM_LIBRARY ORTHANT_LIBXSMM_INCLUDE_DIR _libxsmm_version REASON_FAILURE_MESSAGE "${_reason}")
+if(OrthantLibxsmm_FOUND AND NOT TARGET orthant_libxsmm)
+  find_package(Threads QUIET)
+  add_library(orthant_libxsmm INTERFACE IMPORTED)
+  target_include_directories(orthant_libxsmm SYSTEM INTERFACE "${ORTHANT_LIBXSMM_INCLUDE_DIR}")
+  target_link_libraries(orthant_libxsmm INTERFACE "${ORTHANT_LIBXSMM_LIBRARY}" OpenBLAS::OpenBLAS Threads::Threads ${CMAKE_DL_LIBS})
+endif()
+mark_as_advanced(ORTHANT_LIBXSMM_INCLUDE_DIR ORTHANT_LIBXSMM_LIBRARY)
