@@ -14,7 +14,7 @@ namespace orthant::cli {
 namespace {
 
 constexpr std::int64_t line_bytes = floats_per_line * std::int64_t{sizeof(float)};
-constexpr std::int64_t most_lines = 8; // a longer row is gathered in parts
+constexpr std::int64_t most_lines = 8;                          // a longer row is gathered in parts
 constexpr std::int64_t gathered_bytes = std::int64_t{64} << 20; // by a thread, in one run
 constexpr std::array<std::int64_t, 4> distances{0, 4, 12, 32};
 constexpr std::int64_t repeats = 5;
