@@ -4,6 +4,7 @@
 #include "cli/commands/build_info.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/machine/blas_core.hpp"
+#include "cli/machine/emulated_machine.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/staged_file.hpp"
@@ -139,6 +140,8 @@ nlohmann::ordered_json run_record(runtime::Communicator const& world, Command co
   for (auto const& [key, value] : resolved.items())
     record[key] = value;
   record["ranks"] = world.size();
+  if (auto const* const machine = world.instruments().clock.machine())
+    record["emulated_machine"] = machine->name;
   record["backends"] = backends();
   return record;
 }
@@ -149,6 +152,7 @@ int run_command(runtime::Environment& environment, Command const& command) {
   auto& instruments = *environment.instruments();
   instruments.log.set_level(runtime::parse_log_level(common.log_level));
   environment.set_timeout(common.timeout_seconds);
+  if (command.needs_device()) emulate_machine(environment);
   require_distinct_files(world, command.files());
   // Files that cannot be written are found out now, not after hours of training.
   auto const adds_to_metrics = command.adds_to_metrics();
@@ -162,7 +166,8 @@ int run_command(runtime::Environment& environment, Command const& command) {
       world, common.metrics, adds_to_metrics ? runtime::OlderMetrics::kept : runtime::OlderMetrics::replaced);
   if (!common.trace.empty()) {
     runtime::require_writable(world, common.trace, "trace");
-    instruments.trace.start();
+    auto const& clock = instruments.clock;
+    instruments.trace.start(runtime::Trace::default_capacity, clock.shared_origin());
   }
   if (command.needs_device()) {
     environment.start_kokkos();

@@ -43,6 +43,10 @@ def machine(ranks):
         base = ["bench", "machine", "--vertices", "300", "--edges", "2000", "--repeat", "2", "--name", "mine"] + TINY_ROOFLINE
         if ranks == 1:
             expect_mistake(ranks, [*base, "-o", path], r"bench machine measures collectives, too: start it on 2 ranks")
+            expect_mistake(ranks, [*base, "-o", path, "--network", "perlmuter"], r"no machine 'perlmuter'")
+            text = expect_success(ranks, [*base, "-o", path, "--network", "perlmutter"]).stdout
+            if "ranks_per_node = 4\n" not in text or "bytes_per_second_between_nodes = 5.96e+10\nsource = \"those of perlmutter\"" not in text:
+                raise Failure(f"not the network of perlmutter: {text}")
             return
         done = expect_success(ranks, [*base, "-o", path])
         with open(path, encoding="utf-8") as file:

@@ -59,10 +59,12 @@ double giga_per_second(double amount, double seconds) {
 }
 
 nlohmann::ordered_json begin_line(Context const& context, std::string_view bench) {
-  return {{"bench", bench},
-          {"version", version()},
-          {"host", context.environment.binding().host.data()},
-          {"ranks", context.world().size()}};
+  nlohmann::ordered_json line{{"bench", bench},
+                              {"version", version()},
+                              {"host", context.environment.binding().host.data()},
+                              {"ranks", context.world().size()}};
+  if (context.world().instruments().clock.machine() != nullptr) line["clock"] = "virtual";
+  return line;
 }
 
 std::string date_of_today() {

@@ -28,12 +28,12 @@ struct RepeatSeconds {
 template<class Work>
 [[nodiscard]] double time_together(runtime::Communicator const& world, runtime::DefaultExec const& exec,
                                    Work&& work) {
-  using Clock = std::chrono::steady_clock;
+  auto& clock = world.instruments().clock;
   runtime::barrier(runtime::host, world);
-  auto const begin = Clock::now();
+  auto const begin = clock.now();
   work();
   runtime::compat::fence(exec, "orthant::cli::time_together/the clock is read");
-  return std::chrono::duration<double>(Clock::now() - begin).count();
+  return std::chrono::duration<double>(clock.now() - begin).count();
 }
 
 /// Of one rank's seconds a repeat, equally many on every rank. Collective.

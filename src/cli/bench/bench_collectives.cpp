@@ -7,6 +7,7 @@
 
 #include "cli/commands/build_info.hpp"
 #include "cli/commands/subcommands.hpp"
+#include "cli/machine/emulated_machine.hpp"
 #include "pmm/grid/process_grid.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
@@ -233,6 +234,8 @@ void bench_axis(Context& context, Communicator const& along, CollectivesOptions 
 int run(CollectivesOptions const& options, Context& context) {
   auto const& world = context.world();
   auto const sizes = parse_sizes(options.sizes);
+  if (world.instruments().clock.machine() != nullptr)
+    runtime::throw_user("bench collectives times real calls beside MPI's own; unset {}", emulate_variable);
   nlohmann::ordered_json common{
       {"bench", "collectives"}, {"version", version()}, {"host", context.environment.binding().host.data()}};
   if (options.grid.empty()) {

@@ -52,15 +52,16 @@ class BareEpoch {
 
   /// All ranks begin together and then do not wait for one another.
   void run(runtime::DefaultExec const& exec) {
+    auto& clock = world_.instruments().clock;
     runtime::barrier(runtime::host, world_);
     for (std::size_t i = 0; i < products_.size(); ++i) {
-      auto const begin = Clock::now();
+      auto const begin = clock.now();
       if (products_[i].is_sparse)
         operands_.multiply(exec, products_[i], kernels_[i]);
       else
         operands_.multiply(exec, products_[i]);
       runtime::compat::fence(exec, "orthant::cli::bare_epoch/the clock is read");
-      seconds_[i].push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+      seconds_[i].push_back(std::chrono::duration<double>(clock.now() - begin).count());
     }
   }
 
@@ -68,8 +69,6 @@ class BareEpoch {
   void describe(nlohmann::ordered_json& line, double epoch_seconds, Roofline const& roofline) const;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   static pmm::StepPlan step_of(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                models::GcnSettings const& settings, models::GcnPlan const& plan,
                                models::OptimizerSettings const& optimizer) {

@@ -7,6 +7,9 @@
 //   sparse products      A^ B of a graph, by the width of B
 //   collectives          groups of every (stride, size) that divides the ranks, all of a kind at once: 8 bytes for the
 //                        latency, 16 MiB for the bandwidth (all_reduce, all_gather and reduce_scatter together)
+//
+// With --network the nodes and the collectives are those of another machine, so one rank is enough: for plans and
+// emulations of this processor in that network.
 
 #include "cli/bench/bench.hpp"
 #include "cli/bench/roofline.hpp"
@@ -39,6 +42,7 @@ using runtime::Communicator;
 struct MachineOptions {
   std::string output;
   std::string name = "measured";
+  std::string network;
   std::string graph;
   std::int64_t vertices = 100000;
   std::int64_t edges = 2000000;
@@ -216,7 +220,8 @@ Machine::Collectives collectives_of(Machine const& machine, std::vector<GroupTim
   return collectives;
 }
 
-std::string text_of(Machine const& machine, std::string const& source, std::string const& of_collectives) {
+std::string text_of(Machine const& machine, std::string const& source,
+                    std::string const& source_of_collectives) {
   std::vector<std::string> sparse;
   for (auto const& [width, seconds] : machine.sparse.points)
     sparse.push_back(fmt::format("[{}, {:.4g}]", width, seconds));
@@ -230,20 +235,21 @@ std::string text_of(Machine const& machine, std::string const& source, std::stri
                      "[sparse_products]\nper_nonzero = [{}]\nsource = \"{}\"\n\n"
                      "[launch]\nseconds = {:.4g}\nsource = \"{}\"\n\n"
                      "[collectives]\ncall_seconds = {:.4g}\nstep_seconds = {:.4g}\ninside = [{}]\n"
-                     "bytes_per_second_between_nodes = {:.4g}\nsource = \"{}{}\"\n",
+                     "bytes_per_second_between_nodes = {:.4g}\nsource = \"{}\"\n",
                      machine.name, machine.ranks_per_node, machine.memory.bytes_per_second, source,
                      machine.dense.fp32, machine.dense.of_16_bits, source, fmt::join(sparse, ", "), source,
                      machine.launch_seconds, source, machine.collectives.call_seconds,
                      machine.collectives.step_seconds, fmt::join(inside, ", "),
-                     machine.collectives.bytes_per_second_between_nodes, source, of_collectives);
+                     machine.collectives.bytes_per_second_between_nodes, source_of_collectives);
 }
 
 int run(MachineOptions const& o, Context& context) {
   auto const& world = context.world();
   if (o.output.empty()) runtime::throw_user("bench machine: name the file to write, such as -o machine.toml");
-  if (world.size() == 1)
+  if (world.size() == 1 && o.network.empty())
     runtime::throw_user(
-        "bench machine measures collectives, too: start it on 2 ranks or more (mpirun -n 2 ..)");
+        "bench machine measures collectives, too: start it on 2 ranks or more (mpirun -n 2 ..), or take "
+        "them from a machine (--network perlmutter)");
   runtime::require_writable(world, o.output, "machine file");
   choose_gemm_libraries(context, "");
   pmm::set_gemm_threads(1);
@@ -252,8 +258,9 @@ int run(MachineOptions const& o, Context& context) {
     if (world.is_root()) context.log().info("measuring {}", what);
   };
   Machine machine;
+  if (!o.network.empty()) machine = pmm::read_machine(world, o.network);
   machine.name = o.name;
-  machine.ranks_per_node = ranks_per_node(world);
+  if (o.network.empty()) machine.ranks_per_node = ranks_per_node(world);
   report("memory and dense products");
   machine.memory.bytes_per_second =
       1e9 * measure_roofline<float>(world, o.roofline).stream_gb_per_s / world.size();
@@ -262,14 +269,17 @@ int run(MachineOptions const& o, Context& context) {
   machine.dense.of_16_bits = dense_rate<runtime::Bf16Number>(world, o.repeat);
   report("sparse products");
   machine.sparse.points = sparse_times(world, o);
-  report("collectives");
   std::string of_collectives;
-  machine.collectives =
-      collectives_of(machine, time_all_groups(world, o.repeat), world.size(), of_collectives);
+  if (o.network.empty()) {
+    report("collectives");
+    machine.collectives =
+        collectives_of(machine, time_all_groups(world, o.repeat), world.size(), of_collectives);
+  }
 
   auto const source = fmt::format("measured on {}, {} ranks, {} ({})", runtime::find_processor().name,
                                   world.size(), date_of_today(), version());
-  auto const text = text_of(machine, source, of_collectives);
+  auto const text =
+      text_of(machine, source, o.network.empty() ? source + of_collectives : "those of " + o.network);
   std::ignore = pmm::parse_machine(text, o.output); // it is one
   runtime::together(world, [&] {
     if (!world.is_root()) return;
@@ -289,6 +299,9 @@ std::unique_ptr<Command> make_bench_machine() {
   auto const o = std::make_shared<MachineOptions>();
   command->output("-o,--output", o->output, "Machine file to write (.toml)");
   command->option("--name", o->name, "Its name");
+  command->input(
+      "--network", o->network,
+      "Machine, by name or .toml file, whose nodes and collectives it gets in place of measured ones");
   command->input("--graph", o->graph, "Store whose sparse products are timed, in place of an R-MAT graph");
   command->option("--vertices", o->vertices, "Vertices of the R-MAT graph",
                   whole_number(2, graph::most_vertices));

@@ -62,9 +62,10 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   models::load_weights(grid, options.weights, network.parameters());
   pmm::RowLoss<T> loss(grid, network.logits_placement(), pmm::LossKind::softmax);
   models::SequenceRows<T> rows(network, loss, file, 1);
-  auto const begin = MPI_Wtime();
+  auto& clock = context.world().instruments().clock;
+  auto const begin = clock.now();
   auto const score = models::evaluate_sequences(grid, network, loss, rows, file, sequences.num_sequences());
-  auto const seconds = MPI_Wtime() - begin;
+  auto const seconds = std::chrono::duration<double>(clock.now() - begin).count();
   if (!std::isfinite(score.loss))
     runtime::throw_user("{} on {}: the loss is not finite; the weights have diverged", options.weights,
                         options.tokens);

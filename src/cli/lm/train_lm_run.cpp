@@ -3,6 +3,7 @@
 
 #include "cli/lm/lm_files.hpp"
 #include "cli/lm/step_lines.hpp"
+#include "cli/machine/emulated_machine.hpp"
 #include "cli/machine/gemm_peak.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/memory_check.hpp"
@@ -85,10 +86,12 @@ void report(Context const& context, models::TrainResult const& result, StepSpeed
   constexpr double giga = 1e9;
   if (seconds > 0)
     say(context,
-        "speed                 {:.6f} s per step (median), {:.0f} tokens/s, {:.2f} Gflop/s, {:.1f} % of the "
+        "speed                 {:.6f} s per step (median{}), {:.0f} tokens/s, {:.2f} Gflop/s, {:.1f} % of "
+        "the "
         "peak of products ({:.1f} Gflop/s)\n",
-        seconds, speed.tokens_per_second(seconds), speed.flop_per_s(seconds) / giga,
-        100 * speed.flop_per_s(seconds) / speed.peak_flop_per_s, speed.peak_flop_per_s / giga);
+        seconds, clock_text(context.world()), speed.tokens_per_second(seconds),
+        speed.flop_per_s(seconds) / giga, 100 * speed.flop_per_s(seconds) / speed.peak_flop_per_s,
+        speed.peak_flop_per_s / giga);
   say(context, "bytes per step        x {}, y {}, z {}, data {}; sent {}\n",
       bytes_text(result.epoch_bytes[0]), bytes_text(result.epoch_bytes[1]), bytes_text(result.epoch_bytes[2]),
       bytes_text(result.epoch_data_bytes), bytes_text(result.epoch_sent_bytes));

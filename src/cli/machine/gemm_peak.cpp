@@ -15,9 +15,9 @@ namespace orthant::cli {
 template<class T>
 double measure_gemm_peak(runtime::Communicator const& world, std::int64_t size, std::int64_t num_repeats) {
   using Square = runtime::Matrix<T>;
-  using Clock = std::chrono::steady_clock;
   using pmm::Transpose;
   runtime::DefaultExec const exec;
+  auto& clock = world.instruments().clock;
   auto const extent = static_cast<std::size_t>(size);
   Square const a("orthant::cli::square", extent, extent);
   Square const b("orthant::cli::square", extent, extent);
@@ -29,13 +29,13 @@ double measure_gemm_peak(runtime::Communicator const& world, std::int64_t size, 
   for (std::int64_t repeat = 0; repeat <= num_repeats; ++repeat) {
     runtime::compat::fence(exec, "orthant::cli::measure_gemm_peak/begin");
     runtime::barrier(runtime::host, world);
-    auto const begin = Clock::now();
+    auto const begin = clock.now();
     if constexpr (pmm::runs_on_host)
       bare_gemm<T>(library, Transpose::no, a, Transpose::no, b, c);
     else
       pmm::local_gemm<T>(exec, 1, Transpose::no, a, Transpose::no, b, 0, c);
     runtime::compat::fence(exec, "orthant::cli::measure_gemm_peak/end");
-    auto const seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    auto const seconds = std::chrono::duration<double>(clock.now() - begin).count();
     auto const slowest = runtime::all_reduced(world, seconds, runtime::Reduction::max);
     if (repeat > 0) least = std::min(least, slowest);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_run.hpp"
 
+#include "cli/machine/emulated_machine.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/scores_text.hpp"
 #include "pmm/kernels/host_parts.hpp"
@@ -85,7 +86,10 @@ pmm::AxisSet hidden_axes(pmm::ProcessGrid const& grid, std::string const& overla
 }
 
 pmm::Machine machine_of(runtime::Communicator const& world, std::string const& name) {
-  return name.empty() ? pmm::assumed_machine() : pmm::read_machine(world, name);
+  if (!name.empty()) return pmm::read_machine(world, name);
+  if (auto const* const emulated = world.instruments().clock.machine())
+    return pmm::read_machine(world, emulated->name);
+  return pmm::assumed_machine();
 }
 
 models::OptimizerSettings optimizer_of(OptimizerOptions const& o, std::int64_t eval_every) {
@@ -187,7 +191,8 @@ void report(Context const& context, models::TrainResult const& result) {
     }
     say(context, "{}", majority_text(has_best(progress) ? progress.best.scores : *progress.last));
   }
-  say(context, "\nseconds per epoch     {:.6f} (median)\n", result.median_epoch_seconds);
+  say(context, "\nseconds per epoch     {:.6f} (median{})\n", result.median_epoch_seconds,
+      clock_text(context.world()));
   say(context, "bytes per epoch       x {}, y {}, z {}", bytes_text(result.epoch_bytes[0]),
       bytes_text(result.epoch_bytes[1]), bytes_text(result.epoch_bytes[2]));
   if (result.epoch_data_bytes > 0) say(context, ", data {}", bytes_text(result.epoch_data_bytes));

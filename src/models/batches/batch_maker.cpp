@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <numeric>
 #include <span>
 
@@ -137,8 +136,8 @@ sampling::SampledVertices const& BatchMaker<T>::rows_of(pmm::Layout const& layou
 
 template<class T>
 void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& batch) {
-  using Clock = std::chrono::steady_clock;
-  auto const begin = Clock::now();
+  auto const& clock = grid_.world().instruments().clock;
+  auto const begin = clock.work_seconds();
   builder_.build(epoch, index, batch.sample);
 
   auto const& feature_rows = rows_of(plan_.features().layout, batch.sample).positions;
@@ -160,7 +159,7 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
     for (std::size_t i = 0; i < groups.size(); ++i)
       batch.loss_weights[i] = weight_of[static_cast<std::size_t>(groups[i])];
   }
-  batch.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  batch.seconds = clock.work_seconds() - begin;
 }
 
 template<class T>

@@ -37,17 +37,22 @@ HostBatch<T>& BatchQueue<T>::next(runtime::Instruments& instruments, runtime::Ph
   ORTHANT_REQUIRE(!is_at_end(), "there is no batch after the last of epoch ", num_epochs_);
   {
     runtime::ScopedTimer const timer(instruments, phases, "sampling_wait");
-    if (task_)
+    if (task_) {
       task_->wait();
-    else
+      if (task_start_) instruments.clock.wait_for_work(*task_start_, batches_[back_].seconds);
+    } else {
       fill_back();
+    }
   }
   auto& batch = batches_[back_];
   phases.add("sampling", batch.seconds);
   advance();
   // The other batch is in use no more.
   back_ = 1 - back_;
-  if (task_ && !is_at_end()) task_->start();
+  if (task_ && !is_at_end()) {
+    task_start_ = instruments.clock.now();
+    task_->start();
+  }
   return batch;
 }
 

@@ -49,7 +49,9 @@ class BatchQueue {
   std::int64_t num_epochs_;
   Place place_; // of the batch that is filled next, or is being filled
   std::array<HostBatch<T>, 2> batches_;
-  std::size_t back_ = 0;               // the one that is filled; the other is in use
+  std::size_t back_ = 0; // the one that is filled; the other is in use
+  std::optional<runtime::RunClock::Clock::time_point>
+      task_start_;                     // of the batch that is being filled, but the first
   std::optional<BackgroundTask> task_; // last: it fills what is above
 };
 

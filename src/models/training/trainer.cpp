@@ -12,7 +12,6 @@
 namespace orthant::models {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using runtime::DefaultExec;
 using runtime::ScopedTimer;
 
@@ -172,7 +171,8 @@ std::optional<runtime::EpochRecord> Trainer<T>::train_epoch(TrainProgress& progr
   ORTHANT_REQUIRE(progress.step < batches_.num_steps(), "a start at step ", progress.step, " of an epoch of ",
                   batches_.num_steps());
   wait_for_default_queue();
-  auto const begin = Clock::now();
+  auto& clock = grid_.world().instruments().clock;
+  auto const begin = clock.now();
   while (true) {
     auto result = train_step(progress.epoch, progress.step);
     record.grad_norms = std::move(result.norms);
@@ -185,7 +185,7 @@ std::optional<runtime::EpochRecord> Trainer<T>::train_epoch(TrainProgress& progr
     if (should_stop && should_stop(progress)) return std::nullopt;
   }
   record.loss = progress.loss_count == 0 ? 0.0 : progress.loss_sum / progress.loss_count;
-  record.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  record.seconds = std::chrono::duration<double>(clock.now() - begin).count();
   record.phases = phases_.without_clock();
   return record;
 }

@@ -49,6 +49,8 @@ struct Machine {
     std::vector<GroupSpeed> inside;            // of a node; at least one
     double bytes_per_second_between_nodes = 0; // of all ranks of a node together
   } collectives;
+
+  double seconds_per_processor_second = 1; // of a run that emulates it (emulation.hpp)
 };
 
 /// Whether no group of this kind crosses nodes, in a job of `job_ranks` ranks that fill one node after the other.

@@ -43,6 +43,10 @@ class Reader {
     machine.collectives.inside = inside_speeds(calls);
     machine.collectives.bytes_per_second_between_nodes =
         rate(calls, "collectives", "bytes_per_second_between_nodes");
+    if (constexpr auto key = "seconds_per_processor_second"; file_.contains("emulation"))
+      machine.seconds_per_processor_second = seconds(table("emulation", {key}), "emulation", key);
+    else
+      known_.emplace_back("emulation");
     refuse_unknown(file_, "", known_);
     return machine;
   }

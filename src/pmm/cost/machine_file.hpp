@@ -11,6 +11,8 @@
 //   [launch]                       seconds of each product and each pass
 //   [collectives]                  call_seconds, step_seconds, inside = [[stride, ranks, bytes per second], ..],
 //                                  bytes_per_second_between_nodes (of all ranks of a node together)
+//   [emulation]                    may be left out: seconds_per_processor_second (1) of a run that emulates it, 0 for
+//                                  one whose ranks compute in no time
 //
 // Some come with Orthant (machines/*.toml) and go by their names.
 

@@ -41,7 +41,7 @@ bool MpiExchange::goes_by_pairs(Call const& call) const {
   constexpr std::int64_t least_bytes = std::int64_t{64} << 10; // below it MPI's fewer messages count
   auto const is_real = call.type == DataType::float32 || call.type == DataType::float64;
   return is_blocking() && is_real && call.reduction == Reduction::sum && !call.on_device &&
-         comm_.is_on_one_node() && call.send_count * static_cast<std::int64_t>(element_bytes_) >= least_bytes;
+         comm_.shares_memory() && call.send_count * static_cast<std::int64_t>(element_bytes_) >= least_bytes;
 }
 
 /// Each pair of ranks exchanges its parts in pieces that are added while they are in the cache: own part + that of

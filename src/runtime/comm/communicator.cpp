@@ -2,10 +2,12 @@
 #include "runtime/comm/communicator.hpp"
 
 #include "runtime/comm/backend.hpp"
+#include "runtime/comm/virtual_calls.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
 #include <exception>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -18,7 +20,7 @@ detail::MpiComm duplicate(MPI_Comm parent) {
   return detail::MpiComm(copy);
 }
 
-bool shares_one_node(MPI_Comm comm, int num_ranks) {
+bool is_in_shared_memory(MPI_Comm comm, int num_ranks) {
   if (num_ranks == 1) return true;
   MPI_Comm node = MPI_COMM_NULL;
   ORTHANT_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
@@ -63,7 +65,8 @@ Communicator::Communicator(detail::MpiComm comm, std::string axis, std::shared_p
   ORTHANT_MPI(MPI_Comm_set_errhandler(comm_.get(), MPI_ERRORS_RETURN));
   ORTHANT_MPI(MPI_Comm_rank(comm_.get(), &rank_));
   ORTHANT_MPI(MPI_Comm_size(comm_.get(), &size_));
-  is_on_one_node_ = shares_one_node(comm_.get(), size_);
+  shares_memory_ = is_in_shared_memory(comm_.get(), size_);
+  state_->virtual_calls = std::make_unique<detail::VirtualCalls>();
   state_->backends = backends_of_part({});
 }
 
@@ -71,7 +74,32 @@ Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 Communicator::~Communicator() = default;
 
+std::span<int const> Communicator::job_ranks() const {
+  auto& ranks = state_->job_ranks;
+  if (!ranks.empty()) return ranks;
+  MPI_Group own = MPI_GROUP_NULL;
+  MPI_Group job = MPI_GROUP_NULL;
+  ORTHANT_MPI(MPI_Comm_group(comm_.get(), &own));
+  detail::MpiGroup const own_owner(own);
+  ORTHANT_MPI(MPI_Comm_group(MPI_COMM_WORLD, &job));
+  detail::MpiGroup const job_owner(job);
+  std::vector<int> places(static_cast<std::size_t>(size_));
+  std::iota(places.begin(), places.end(), 0);
+  ranks.resize(places.size());
+  ORTHANT_MPI(MPI_Group_translate_ranks(own, size_, places.data(), job, ranks.data()));
+  return ranks;
+}
+
+bool Communicator::is_on_one_node() const {
+  auto const* const machine = instruments_->clock.machine();
+  if (machine == nullptr) return shares_memory_;
+  auto const node_of = [&](int rank) { return rank / machine->ranks_per_node; };
+  return std::ranges::all_of(job_ranks(),
+                             [&](int rank) { return node_of(rank) == node_of(job_ranks().front()); });
+}
+
 Communicator Communicator::split(int color, int key, std::string axis) const {
+  RunClock::Paused const paused(instruments_->clock);
   MPI_Comm part = MPI_COMM_NULL;
   ORTHANT_MPI(MPI_Comm_split(comm_.get(), color, key, &part));
   Communicator result(detail::MpiComm(part), std::move(axis), instruments_);
@@ -81,6 +109,7 @@ Communicator Communicator::split(int color, int key, std::string axis) const {
 }
 
 Communicator Communicator::subgroup(std::vector<int> const& ranks, std::string axis) const {
+  RunClock::Paused const paused(instruments_->clock);
   MPI_Group all = MPI_GROUP_NULL;
   MPI_Group members = MPI_GROUP_NULL;
   MPI_Comm part = MPI_COMM_NULL;
@@ -100,6 +129,7 @@ Communicator Communicator::subgroup(std::vector<int> const& ranks, std::string a
 }
 
 Communicator Communicator::split_by_node() const {
+  RunClock::Paused const paused(instruments_->clock);
   MPI_Comm part = MPI_COMM_NULL;
   ORTHANT_MPI(MPI_Comm_split_type(comm_.get(), MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &part));
   Communicator result(detail::MpiComm(part), "node", instruments_);

@@ -34,6 +34,7 @@ inline MPI_Group null_mpi_group() noexcept {
 }
 using MpiGroup = UniqueHandle<MPI_Group, &null_mpi_group, FreeMpiGroup>;
 class Backend;
+class VirtualCalls;
 } // namespace detail
 
 /// Owns a duplicate of an MPI communicator, so library traffic cannot meet the caller's. Construction, split
@@ -60,8 +61,13 @@ class Communicator {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] bool is_root() const { return rank_ == 0; }
-  /// Whether all ranks share one node: its processors then move every message themselves. Equal on all ranks.
-  [[nodiscard]] bool is_on_one_node() const { return is_on_one_node_; }
+  /// Whether all ranks share one node, whose processors then move every message themselves; algorithms are chosen by it.
+  /// Equal on all ranks. If a machine is emulated, one of its nodes (observe/run_clock.hpp).
+  [[nodiscard]] bool is_on_one_node() const;
+  /// Whether all ranks share memory, whatever is emulated.
+  [[nodiscard]] bool shares_memory() const { return shares_memory_; }
+  /// Its ranks, as MPI_COMM_WORLD numbers them.
+  [[nodiscard]] std::span<int const> job_ranks() const;
   [[nodiscard]] std::string const& axis() const { return axis_; }
   [[nodiscard]] MPI_Comm mpi() const { return comm_.get(); }
 
@@ -78,6 +84,9 @@ class Communicator {
   [[nodiscard]] std::int64_t next_sequence() const { return state_->sequence++; }
 
   [[nodiscard]] Instruments& instruments() const { return *instruments_; }
+
+  /// When calls end on an emulated machine.
+  [[nodiscard]] detail::VirtualCalls& virtual_calls() const { return *state_->virtual_calls; }
 
   /// Host scratch of at least `num_bytes`, lent from a pool that keeps it for the next call (no allocation in
   /// a training step once the largest sizes have been seen). Give it back with `give_back`.
@@ -98,6 +107,8 @@ class Communicator {
     std::int64_t chunk_limit = std::int64_t{1} << 30;
     std::int64_t sequence = 0;
     std::vector<std::vector<std::byte>> scratch; // the pool
+    std::vector<int> job_ranks;                  // once they are asked for
+    std::unique_ptr<detail::VirtualCalls> virtual_calls;
     bool has_tried_nccl = false;
     std::vector<std::unique_ptr<detail::Backend>> backends; // the last two: MPI, and what stages for it
   };
@@ -107,7 +118,7 @@ class Communicator {
   std::string axis_;
   int rank_ = 0;
   int size_ = 1;
-  bool is_on_one_node_ = true;
+  bool shares_memory_ = true;
   std::unique_ptr<State> state_;
   std::shared_ptr<Instruments> instruments_;
 };

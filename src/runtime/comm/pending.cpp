@@ -9,8 +9,6 @@
 namespace orthant::runtime::detail {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 /// For the watchdog: this rank is in the collective, until the scope is left, however that happens.
 class InCollective {
  public:
@@ -64,21 +62,25 @@ std::int64_t Pending::logical_bytes() const {
 
 void Pending::begin() {
   auto const bytes = logical_bytes();
+  auto& clock = comm_.instruments().clock;
   comm_.ledger().add(call_.operation, bytes, sent_bytes(call_.operation, bytes, comm_.rank(), comm_.size()));
-  began_ = Clock::now();
+  RunClock::Paused const paused(clock);
+  began_ = clock.now();
   InCollective const waiting(comm_, call_.operation, sequence_, bytes, call_.where);
+  if (clock.machine() != nullptr) virtual_ = comm_.virtual_calls().begin(comm_, call_, bytes);
   backend_ = &backend_of(comm_, call_, mode_);
   exchange_ = begin_on(*backend_, comm_, call_, mode_);
   is_done_ = backend_->is_ordered_by_stream(); // as far as the host is concerned
   if (auto const progress = backend_->progress(); progress && mode_ == Mode::asynchronous)
     progress->advance();
-  comm_.ledger().add_seconds(call_.operation, std::chrono::duration<double>(Clock::now() - began_).count());
+  comm_.ledger().add_seconds(call_.operation, std::chrono::duration<double>(clock.now() - began_).count());
 }
 
 void Pending::finish(std::source_location where) {
   if (is_done_) return;
-  auto const entered = Clock::now();
   auto& instruments = comm_.instruments();
+  RunClock::Paused const paused(instruments.clock);
+  auto const entered = instruments.clock.now();
   auto const bytes = logical_bytes();
   InCollective const waiting(comm_, call_.operation, sequence_, bytes, where);
   if (exchange_) {
@@ -89,7 +91,8 @@ void Pending::finish(std::source_location where) {
     exchange_->finish();
   }
   is_done_ = true;
-  auto const now = Clock::now();
+  if (virtual_) instruments.clock.advance_to(comm_.virtual_calls().end_of(*virtual_));
+  auto const now = instruments.clock.now();
   comm_.ledger().add_seconds(call_.operation, std::chrono::duration<double>(now - entered).count());
   if (instruments.trace.is_on())
     instruments.trace.add(name_of(call_.operation), comm_.axis(), began_, now, bytes);
@@ -97,6 +100,7 @@ void Pending::finish(std::source_location where) {
 
 bool Pending::test() {
   if (is_done_ || !exchange_) return true;
+  RunClock::Paused const paused(comm_.instruments().clock);
   if (auto const progress = backend_->progress()) progress->advance();
   return exchange_->test();
 }

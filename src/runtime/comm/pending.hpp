@@ -6,6 +6,7 @@
 
 #include "runtime/comm/backend.hpp"
 #include "runtime/comm/communicator.hpp"
+#include "runtime/comm/virtual_calls.hpp"
 
 #include <chrono>
 
@@ -38,7 +39,8 @@ class Pending {
   std::int64_t sequence_;
   bool is_done_ = false;
   Backend* backend_ = nullptr;
-  std::unique_ptr<Exchange> exchange_; // null: nothing to wait for
+  std::unique_ptr<Exchange> exchange_;   // null: nothing to wait for
+  std::shared_ptr<VirtualCall> virtual_; // null: the clock is real
   std::chrono::steady_clock::time_point began_;
 };
 

@@ -1,12 +1,13 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What observes a process and what it says: its position (for the watchdog), its trace, its log, the count of
+// What observes a process and what it says: its position (for the watchdog), its clock, its trace, its log, the count of
 // its arithmetic and of its passes over arrays. Owned by Environment, shared by every communicator that descends from its world.
 
 #include "runtime/observe/log.hpp"
 #include "runtime/observe/passes.hpp"
 #include "runtime/observe/position.hpp"
+#include "runtime/observe/run_clock.hpp"
 #include "runtime/observe/trace.hpp"
 
 #include <cstdint>
@@ -27,6 +28,7 @@ struct FlopCount {
 
 struct Instruments {
   Position position;
+  RunClock clock;
   Trace trace;
   Log log;
   FlopCount flops;

@@ -38,15 +38,15 @@ class NestingLanes {
 
 } // namespace
 
-void Trace::start(std::size_t capacity) {
+void Trace::start(std::size_t capacity, std::optional<Clock::time_point> origin) {
   std::lock_guard const lock(mutex_);
   records_.clear();
   records_.reserve(capacity);
   names_.reserve(64);
   num_dropped_ = 0;
-  origin_ = Clock::now();
+  origin_ = origin.value_or(Clock::now());
   auto const system = std::chrono::system_clock::now().time_since_epoch();
-  origin_of_system_ns_ = std::chrono::duration_cast<std::chrono::nanoseconds>(system).count();
+  origin_of_system_ns_ = origin ? 0 : std::chrono::duration_cast<std::chrono::nanoseconds>(system).count();
   is_on_ = true;
 }
 

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,10 +19,12 @@ namespace orthant::runtime {
 class Trace {
  public:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::size_t default_capacity = std::size_t{1} << 20;
 
   /// Begins recording. Memory for `capacity` records (32 bytes each) is reserved now; later ones are counted
-  /// as dropped. Before any thread that records.
-  void start(std::size_t capacity = std::size_t{1} << 20);
+  /// as dropped. Before any thread that records. `origin`: a time that the clocks of all ranks share, if they do
+  /// (an emulation's); without it times count from now.
+  void start(std::size_t capacity = default_capacity, std::optional<Clock::time_point> origin = {});
   [[nodiscard]] bool is_on() const { return is_on_; }
 
   /// Adds a finished region (`bytes` < 0) or collective. Nothing while off. Any thread. Allocates only for a
@@ -32,7 +35,7 @@ class Trace {
   [[nodiscard]] std::int64_t num_records() const;
   [[nodiscard]] std::int64_t num_dropped() const;
 
-  /// The system's clock at start(), in nanoseconds: what times of records count from.
+  /// The system's clock at start(), in nanoseconds: what times of records count from; 0 with a shared origin.
   [[nodiscard]] std::int64_t origin_of_system_ns() const { return origin_of_system_ns_; }
   /// The first `num_records` records as JSON events of `rank`, with `shift_ns` added to their times.
   [[nodiscard]] std::string events_of(int rank, std::int64_t num_records, std::int64_t shift_ns) const;

@@ -64,6 +64,7 @@ Json to_json(EpochRecord const& record) {
 MetricsWriter::MetricsWriter(Communicator const& comm, std::string const& path, OlderMetrics older)
     : path_(path),
       is_on_(comm.is_root() && !path.empty()),
+      is_virtual_(comm.instruments().clock.machine() != nullptr),
       older_(older),
       log_(&comm.instruments().log) {
   together(comm, [&] {
@@ -90,6 +91,7 @@ void MetricsWriter::write(std::string_view event, Json const& fields) {
   if (!is_on() || failure_) return;
   Json line{{"event", event}};
   line.update(fields);
+  if (is_virtual_) line["clock"] = "virtual";
   try {
     if (!file_.is_open()) {
       open();

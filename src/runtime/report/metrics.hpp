@@ -8,6 +8,8 @@
 //   "phases":{..}, scores}
 //   {"event":"done", ..}
 //
+// Every line of a run whose seconds are virtual (observe/run_clock.hpp) has "clock":"virtual".
+//
 // Doubles are written with as many digits as reading them back to the bit needs; NaN and infinity, which JSON
 // lacks, as null. A run that goes on with an earlier one adds its lines behind those of that one; each begins with
 // its "run". Each line is handed to the operating system at once, so an aborted run keeps what it
@@ -80,6 +82,7 @@ class MetricsWriter {
 
   std::string path_;
   bool is_on_ = false;
+  bool is_virtual_ = false;
   OlderMetrics older_ = OlderMetrics::kept;
   WritableFile file_;
   Log* log_ = nullptr;

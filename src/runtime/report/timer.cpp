@@ -78,7 +78,7 @@ PhaseTimes PhaseTimes::max_over_ranks(Communicator const& comm) const {
 
 double ScopedTimer::stop() {
   if (seconds_) return *seconds_;
-  auto const end = Trace::Clock::now();
+  auto const end = clock_.now();
   region_.reset();
   seconds_ = std::chrono::duration<double>(end - begin_).count();
   if (phases_.clock() == nullptr) {

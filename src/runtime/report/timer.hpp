@@ -71,13 +71,14 @@ class PhaseTimes {
 class ScopedTimer {
  public:
   ScopedTimer(Instruments& instruments, PhaseTimes& phases, std::string_view name)
-      : trace_(instruments.trace),
+      : clock_(instruments.clock),
+        trace_(instruments.trace),
         phases_(phases),
         name_(name) {
     // The region's name is a std::string, which may allocate: only where a tool listens.
     if (Kokkos::Tools::profileLibraryLoaded()) region_.emplace(std::string(name));
     if (phases_.clock() != nullptr) begin_stamp_ = phases_.clock()->stamp();
-    begin_ = Trace::Clock::now();
+    begin_ = clock_.now();
   }
   ScopedTimer(ScopedTimer const&) = delete;
   ScopedTimer& operator=(ScopedTimer const&) = delete;
@@ -89,6 +90,7 @@ class ScopedTimer {
   double stop();
 
  private:
+  RunClock& clock_;
   Trace& trace_;
   PhaseTimes& phases_;
   std::string_view name_;

@@ -1,0 +1,90 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The clock behind the seconds that a run reports: of epochs, phases and calls, in metrics, ledgers and traces. It is the
+// steady clock, unless the run emulates another machine. Then each rank has a virtual clock, which starts at 0 and
+// advances by the processor time of the thread that communicates, times a factor of the machine, and by what calls
+// take on it (comm/virtual_calls.hpp). Processor time that passes inside calls does not count, because
+// MPI waits actively. So many ranks can share a core, and the seconds are those of ranks that do not.
+
+#include "runtime/observe/ledger.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace orthant::runtime {
+
+/// A call of a group, or a message, whose seconds an emulated machine tells.
+struct EmulatedCall {
+  Operation operation{};
+  std::span<int const> ranks;  // those of the group, as numbered in the job; of a message its two
+  std::int64_t bytes = 0;      // as the ledger of this rank counts them
+  std::int64_t sent_bytes = 0; // as well
+};
+
+/// A machine that a run pretends to run on. Ranks fill one node after the other.
+struct EmulatedMachine {
+  std::string name; // or file
+  int ranks_per_node = 1;
+  double seconds_per_processor_second = 1;
+  std::function<double(EmulatedCall const&)> call_seconds;
+};
+
+/// Processor time of the calling thread in its whole life.
+[[nodiscard]] double thread_processor_seconds();
+
+/// Of one rank. For the thread that communicates, but for work_seconds().
+class RunClock {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// The virtual clock from now on, which stands at 0. `processor_seconds`: of the calling thread; tests have their own.
+  void emulate(EmulatedMachine machine, std::function<double()> processor_seconds = thread_processor_seconds);
+  /// Null: the clock is real.
+  [[nodiscard]] EmulatedMachine const* machine() const { return machine_ ? &*machine_ : nullptr; }
+
+  [[nodiscard]] Clock::time_point now();
+  /// Where the clocks of all ranks start, if they are virtual.
+  [[nodiscard]] std::optional<Clock::time_point> shared_origin() const {
+    return machine_ ? std::optional(Clock::time_point()) : std::nullopt;
+  }
+  /// What another thread began at `begin`, and has worked `seconds` for, is done. Nothing if the clock is real, because
+  /// this thread has waited for it.
+  void wait_for_work(Clock::time_point begin, double seconds);
+  /// What the calling thread, whichever it is, has worked: the difference of two is the seconds of what lies between.
+  [[nodiscard]] double work_seconds() const;
+
+  /// Of an emulation: the virtual clock in seconds, and its next value if that is later.
+  [[nodiscard]] double virtual_seconds();
+  void advance_to(double seconds);
+
+  /// Processor time in here does not count. Scopes may nest.
+  class Paused {
+   public:
+    explicit Paused(RunClock& clock) : clock_(clock) { clock_.pause(); }
+    Paused(Paused const&) = delete;
+    Paused& operator=(Paused const&) = delete;
+    ~Paused() { clock_.go_on(); }
+
+   private:
+    RunClock& clock_;
+  };
+
+ private:
+  void pause();
+  void go_on();
+  /// Counts what this thread has worked since the last time.
+  void count_work();
+
+  std::optional<EmulatedMachine> machine_;
+  std::function<double()> processor_seconds_;
+  double seconds_ = 0;   // virtual
+  double processor_ = 0; // seconds that are counted, or do not count
+  int num_pauses_ = 0;
+};
+
+} // namespace orthant::runtime
