@@ -6,11 +6,13 @@
 // are bound, those that are trained in each pass.
 
 #include "models/core/graph_operands.hpp"
-#include "models/core/growing_vector.hpp"
+#include "runtime/arrays/growing_vector.hpp"
 
 #include <optional>
 
 namespace orthant::models {
+
+using runtime::GrowingVector;
 
 /// Features of a graph or of a batch, one of both kinds.
 template<class T>

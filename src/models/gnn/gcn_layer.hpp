@@ -14,14 +14,16 @@
 //
 // Source: Kipf & Welling (arXiv 1609.02907); Plexus (arXiv 2505.04083), algorithms 1 and 2.
 
-#include "models/core/growing_vector.hpp"
 #include "models/gnn/aggregation.hpp"
 #include "models/plan/gcn_parameters.hpp"
+#include "runtime/arrays/growing_vector.hpp"
 
 #include <memory>
 #include <optional>
 
 namespace orthant::models {
+
+using runtime::GrowingVector;
 
 /// Memory that all layers use in turn, as long as the largest needs. `gradient`: what comes from the layer above, then
 /// dQ, then dF. `middle`: U, dU or dH. The activations use `residual_gradient` and `row_sums`; but if a layer has a

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-namespace orthant::models {
+namespace orthant::runtime {
 
 /// Grows, never shrinks. The first request is met exactly, later growth with an eighth more, so that batches
 /// of nearly equal sizes soon ask for nothing.
@@ -20,12 +20,12 @@ class GrowingVector {
   explicit GrowingVector(std::string label) : label_(std::move(label)) {}
 
   /// At least that many numbers, of any value; what was reserved before must be in use no more.
-  [[nodiscard]] runtime::Vector<T> const& reserve(std::int64_t num_elements) {
+  [[nodiscard]] Vector<T> const& reserve(std::int64_t num_elements) {
     auto const wanted = static_cast<std::size_t>(num_elements);
     if (wanted > numbers_.extent(0)) {
       auto const length = numbers_.extent(0) == 0 ? wanted : wanted + wanted / 8;
       numbers_ = {}; // the old memory goes before the new comes
-      numbers_ = runtime::make_zeros<T>(label_, length);
+      numbers_ = make_zeros<T>(label_, length);
     }
     return numbers_;
   }
@@ -36,7 +36,7 @@ class GrowingVector {
 
  private:
   std::string label_;
-  runtime::Vector<T> numbers_;
+  Vector<T> numbers_;
 };
 
-} // namespace orthant::models
+} // namespace orthant::runtime

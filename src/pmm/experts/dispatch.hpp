@@ -1,0 +1,89 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows to the owners of the groups that want them, and back: two linear maps and their adjoints. Choice (i, k) of row i is
+// sent as row c of S, and arrives as row r of Y; w are weights of the choices, or 1:
+//
+//   send        Y_r := w_ik X_i                 all_to_all over owners, all_gather over copies
+//   return      S_c := sum over copies of Y_r   reduce_scatter over copies, all_to_all over owners
+//   combine     X_i := sum_k w_ik S_c           all_gather over copies
+//
+//   adjoint of send       return, then combine (Y is then partial over copies: every rank has an addend)
+//   adjoint of combine    send with the same weights; and by the weights   dw_ik := S_c . dX_i   (dot)
+//
+// Rows of Y that are partial over copies are what a product leaves whose sum runs over copies: its reduce_scatter takes the
+// place of an all_reduce of all rows, of which each rank would then drop all but its part.
+//
+// Source: Singh et al., DeepSpeed-TED (arXiv 2303.06318), sections 4 and 5.
+
+#include "pmm/experts/dispatch_lists.hpp"
+#include "runtime/arrays/growing_vector.hpp"
+#include "runtime/arrays/views.hpp"
+
+#include <memory>
+#include <span>
+
+namespace orthant::pmm {
+
+/// Messages, which dispatches that do not overlap in time share.
+template<class T>
+struct DispatchBuffers {
+  runtime::GrowingVector<T> sent{"orthant::pmm::Dispatch/sent"};
+  runtime::GrowingVector<T> received{"orthant::pmm::Dispatch/received"};
+};
+
+template<class T>
+class Dispatch {
+ public:
+  /// As DispatchLists. `grid` must outlive it.
+  Dispatch(ProcessGrid const& grid, DispatchAxes const& axes, std::int64_t num_groups,
+           std::shared_ptr<DispatchBuffers<T>> buffers);
+
+  /// Where rows go from now on: DispatchLists::set(). What was enqueued before must have ended. Collective over owners and
+  /// copies.
+  void set_groups(std::span<std::int32_t const> groups, std::int64_t num_choices);
+  [[nodiscard]] DispatchLists const& lists() const { return lists_; }
+  [[nodiscard]] DispatchSizes const& sizes() const { return lists_.sizes(); }
+
+  /// Y := the rows of X. `weights` [rows x choices], or empty: 1. X [rows x columns], Y [num_arrived x columns]. The functions
+  /// here enqueue on exec, do not fence, count their passes, and are collective over owners and copies, in the same order on all
+  /// of them.
+  void send(runtime::DefaultExec const& exec, runtime::Matrix<T> const& x, runtime::Vector<T> const& weights,
+            runtime::Matrix<T> const& y);
+  /// S := the rows of Y, which is partial over copies. S [num_sent x columns].
+  void give_back(runtime::DefaultExec const& exec, runtime::Matrix<T> const& y, runtime::Matrix<T> const& s);
+  /// X := sums of the rows of S; 0 if a row was not sent. The same bits on all ranks along copies.
+  void combine(runtime::DefaultExec const& exec, runtime::Matrix<T> const& s,
+               runtime::Vector<T> const& weights, runtime::Matrix<T> const& x);
+  /// products [rows x choices] := S_c . X_i of this rank's columns and own rows, 0 elsewhere: addends of a sum over copies and
+  /// over the axes of the columns. Local.
+  void dot(runtime::DefaultExec const& exec, runtime::Matrix<T> const& s, runtime::Matrix<T> const& x,
+           runtime::Vector<T> const& products) const;
+
+ private:
+  ProcessGrid const& grid_;
+  DispatchLists lists_;
+  std::shared_ptr<DispatchBuffers<T>> buffers_;
+  runtime::GrowingVector<std::int64_t> sent_choices_{"orthant::pmm::Dispatch/sent_choices"};
+  runtime::GrowingVector<std::int64_t> places_{"orthant::pmm::Dispatch/places"};
+  runtime::GrowingVector<std::int64_t> arrivals_{"orthant::pmm::Dispatch/arrivals"};
+  runtime::Vector<std::int64_t> sent_choice_, place_, arrival_; // of this step
+};
+
+/// List what the functions do with rows of that many columns on this rank.
+void plan_send(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes, std::int64_t columns,
+               bool has_weights);
+void plan_give_back(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes,
+                    std::int64_t columns);
+void plan_combine(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes, std::int64_t columns,
+                  bool has_weights);
+void plan_dot(StepPlan& step, DispatchSizes const& sizes, std::int64_t columns);
+/// Lists the arrays of a Dispatch, and of buffers that it uses.
+void plan_dispatch_arrays(StepPlan& step, DispatchSizes const& sizes);
+void plan_dispatch_buffers(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes,
+                           std::int64_t columns);
+
+extern template class Dispatch<float>;
+extern template class Dispatch<double>;
+
+} // namespace orthant::pmm

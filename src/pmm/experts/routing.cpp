@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/experts/routing.hpp"
+
+#include "runtime/error.hpp"
+
+namespace orthant::pmm {
+namespace {
+
+using runtime::DefaultExec, runtime::LocalPass, runtime::Matrix, runtime::PassLedger, runtime::Vector;
+
+constexpr std::int64_t expert_bytes = sizeof(std::int32_t);
+
+template<class T>
+struct Choose {
+  T const* logits;
+  std::int64_t num_experts, num_choices;
+  double deviation;
+  runtime::RandomStream stream;
+  std::int64_t first_token;
+  T* probabilities;
+  T* log_sum_exp;
+  std::int32_t* experts;
+
+  [[nodiscard]] KOKKOS_FUNCTION double score(std::int64_t i, std::int64_t e) const {
+    auto const logit = static_cast<double>(logits[i * num_experts + e]);
+    if (deviation == 0) return logit;
+    return logit + deviation * stream.template normal<double>(static_cast<std::uint64_t>(first_token + i),
+                                                              static_cast<std::uint64_t>(e));
+  }
+  [[nodiscard]] KOKKOS_FUNCTION bool is_chosen(std::int64_t i, std::int64_t k, std::int64_t e) const {
+    for (std::int64_t earlier = 0; earlier < k; ++earlier)
+      if (experts[i * num_choices + earlier] == e) return true;
+    return false;
+  }
+
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    auto const* const l = logits + i * num_experts;
+    auto* const p = probabilities + i * num_experts;
+    auto largest = l[0];
+    for (std::int64_t e = 1; e < num_experts; ++e)
+      largest = l[e] > largest ? l[e] : largest;
+    T sum = 0;
+    for (std::int64_t e = 0; e < num_experts; ++e) {
+      p[e] = runtime::compat::exp(l[e] - largest);
+      sum += p[e];
+    }
+    for (std::int64_t e = 0; e < num_experts; ++e)
+      p[e] /= sum;
+    log_sum_exp[i] = largest + runtime::compat::log(sum);
+    for (std::int64_t k = 0; k < num_choices; ++k) {
+      std::int64_t best = -1;
+      auto best_score = 0.0;
+      for (std::int64_t e = 0; e < num_experts; ++e) {
+        if (is_chosen(i, k, e)) continue;
+        auto const its = score(i, e);
+        if (best < 0 || its > best_score) {
+          best = e;
+          best_score = its;
+        }
+      }
+      experts[i * num_choices + k] = static_cast<std::int32_t>(best);
+    }
+  }
+};
+
+template<class T>
+struct Weigh {
+  T const* probabilities;
+  std::int32_t const* experts;
+  std::int64_t num_experts, num_choices;
+  T* weights;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    T sum = 0;
+    for (std::int64_t k = 0; k < num_choices; ++k) {
+      auto const choice = i * num_choices + k;
+      weights[choice] = experts[choice] < 0 ? T{0} : probabilities[i * num_experts + experts[choice]];
+      sum += weights[choice];
+    }
+    for (std::int64_t k = 0; num_choices > 1 && sum > 0 && k < num_choices; ++k)
+      weights[i * num_choices + k] /= sum;
+  }
+};
+
+/// With K > 1 and S the sum of the p of kept choices, dp_k = (dw_k - sum_j dw_j w_j) / S. Then dl = p (dp - sum p dp).
+template<class T>
+struct Backward {
+  T const* probabilities;
+  T const* log_sum_exp;
+  std::int32_t const* experts;
+  T const* weights;
+  T const* weight_gradient;
+  T const* shares;
+  std::int64_t num_experts, num_choices;
+  T balance; // the coefficient times E / N
+  T z;       // the coefficient times 2 / N
+  T* logits_gradient;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    auto const* const p = probabilities + i * num_experts;
+    auto* const dl = logits_gradient + i * num_experts;
+    for (std::int64_t e = 0; e < num_experts; ++e)
+      dl[e] = balance * shares[e];
+    T sum = 0;
+    T mean = 0;
+    for (std::int64_t k = 0; k < num_choices; ++k) {
+      auto const choice = i * num_choices + k;
+      if (experts[choice] < 0) continue;
+      sum += p[experts[choice]];
+      mean += weight_gradient[choice] * weights[choice];
+    }
+    for (std::int64_t k = 0; k < num_choices; ++k) {
+      auto const choice = i * num_choices + k;
+      if (experts[choice] < 0) continue;
+      dl[experts[choice]] +=
+          num_choices == 1 ? weight_gradient[choice] : (weight_gradient[choice] - mean) / sum;
+    }
+    T inner = 0;
+    for (std::int64_t e = 0; e < num_experts; ++e)
+      inner += p[e] * dl[e];
+    for (std::int64_t e = 0; e < num_experts; ++e)
+      dl[e] = p[e] * (dl[e] - inner + z * log_sum_exp[i]);
+  }
+};
+
+LocalPass choose_pass(std::int64_t rows, std::int64_t experts, std::int64_t choices, std::int64_t scalar) {
+  return {"choose_experts", rows * experts * scalar,
+          rows * (experts + 1) * scalar + rows * choices * expert_bytes};
+}
+LocalPass weigh_pass(std::int64_t rows, std::int64_t choices, std::int64_t scalar) {
+  return {"weigh_experts", rows * choices * (scalar + expert_bytes), rows * choices * scalar};
+}
+LocalPass backward_pass(std::int64_t rows, std::int64_t experts, std::int64_t choices, std::int64_t scalar) {
+  return {"router_backward", rows * (experts + 1) * scalar + rows * choices * (2 * scalar + expert_bytes),
+          rows * experts * scalar};
+}
+
+using Rows = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
+
+} // namespace
+
+template<class T>
+Routing<T>::Routing(std::string const& label, std::int64_t num_rows, std::int64_t num_experts,
+                    std::int64_t num_choices)
+    : probabilities(label + "/probabilities", static_cast<std::size_t>(num_rows),
+                    static_cast<std::size_t>(num_experts)),
+      log_sum_exp(label + "/log_sum_exp", static_cast<std::size_t>(num_rows)),
+      experts(label + "/experts", static_cast<std::size_t>(num_rows * num_choices)),
+      weights(label + "/weights", static_cast<std::size_t>(num_rows * num_choices)) {}
+
+template<class T>
+void choose_experts(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& logits,
+                    RouterNoise const& noise, Routing<T> const& routing) {
+  auto const rows = routing.num_rows();
+  auto const num_experts = routing.num_experts();
+  auto const num_choices = routing.num_choices();
+  ORTHANT_REQUIRE(static_cast<std::int64_t>(logits.extent(0)) == rows &&
+                      static_cast<std::int64_t>(logits.extent(1)) == num_experts &&
+                      num_choices <= num_experts,
+                  num_choices, " choices of ", num_experts, " experts for ", rows, " rows, from logits ",
+                  logits.extent(0), " x ", logits.extent(1));
+  passes.add(choose_pass(rows, num_experts, num_choices, sizeof(T)));
+  Kokkos::parallel_for("orthant::pmm::choose_experts", Rows(exec, 0, rows),
+                       Choose<T>{logits.data(), num_experts, num_choices, noise.deviation, noise.stream,
+                                 noise.first_token, routing.probabilities.data(), routing.log_sum_exp.data(),
+                                 routing.experts.data()});
+}
+
+template<class T>
+void weigh_experts(DefaultExec const& exec, PassLedger& passes, Routing<T> const& routing) {
+  passes.add(weigh_pass(routing.num_rows(), routing.num_choices(), sizeof(T)));
+  Kokkos::parallel_for("orthant::pmm::weigh_experts", Rows(exec, 0, routing.num_rows()),
+                       Weigh<T>{routing.probabilities.data(), routing.experts.data(), routing.num_experts(),
+                                routing.num_choices(), routing.weights.data()});
+}
+
+template<class T>
+void router_backward(DefaultExec const& exec, PassLedger& passes, Routing<T> const& routing,
+                     Vector<T> const& weight_gradient, RouterLosses<T> const& losses,
+                     Matrix<T> const& logits_gradient) {
+  auto const num_experts = routing.num_experts();
+  passes.add(backward_pass(routing.num_rows(), num_experts, routing.num_choices(), sizeof(T)));
+  Kokkos::parallel_for(
+      "orthant::pmm::router_backward", Rows(exec, 0, routing.num_rows()),
+      Backward<T>{routing.probabilities.data(), routing.log_sum_exp.data(), routing.experts.data(),
+                  routing.weights.data(), weight_gradient.data(), losses.shares.data(), num_experts,
+                  routing.num_choices(),
+                  static_cast<T>(losses.balance * static_cast<double>(num_experts) / losses.num_tokens),
+                  static_cast<T>(2 * losses.z / losses.num_tokens), logits_gradient.data()});
+}
+
+void plan_choose_experts(StepPlan& step, std::int64_t num_rows, std::int64_t num_experts,
+                         std::int64_t num_choices) {
+  step.add_pass(choose_pass(num_rows, num_experts, num_choices, step.scalar_bytes(1)));
+}
+void plan_weigh_experts(StepPlan& step, std::int64_t num_rows, std::int64_t num_choices) {
+  step.add_pass(weigh_pass(num_rows, num_choices, step.scalar_bytes(1)));
+}
+void plan_router_backward(StepPlan& step, std::int64_t num_rows, std::int64_t num_experts,
+                          std::int64_t num_choices) {
+  step.add_pass(backward_pass(num_rows, num_experts, num_choices, step.scalar_bytes(1)));
+}
+
+void plan_routing(StepPlan& step, std::string const& label, std::int64_t num_rows, std::int64_t num_experts,
+                  std::int64_t num_choices) {
+  step.add_array(label + "/probabilities", step.scalar_bytes(num_rows * num_experts));
+  step.add_array(label + "/log_sum_exp", step.scalar_bytes(num_rows));
+  step.add_array(label + "/experts", num_rows * num_choices * expert_bytes);
+  step.add_array(label + "/weights", step.scalar_bytes(num_rows * num_choices));
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template struct Routing<T>;                                                                                \
+  template void choose_experts(DefaultExec const&, PassLedger&, Matrix<T> const&, RouterNoise const&,        \
+                               Routing<T> const&);                                                           \
+  template void weigh_experts(DefaultExec const&, PassLedger&, Routing<T> const&);                           \
+  template void router_backward(DefaultExec const&, PassLedger&, Routing<T> const&, Vector<T> const&,        \
+                                RouterLosses<T> const&, Matrix<T> const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::pmm

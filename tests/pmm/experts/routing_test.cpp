@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The router beside loops over its definition, finite differences of its losses, and who has a slot on any number of ranks.
+#include "pmm/experts/capacity.hpp"
+#include "pmm/experts/routing.hpp"
+
+#include "support/dist_checks.hpp"
+
+#include <cmath>
+#include <gmock/gmock.h>
+#include <numeric>
+
+namespace orthant::testing {
+namespace {
+
+using namespace orthant::pmm;
+using ::testing::ElementsAre;
+
+runtime::Matrix<double> device_matrix(Dense const& from) {
+  runtime::Matrix<double> to("orthant::testing::matrix", static_cast<std::size_t>(from.rows),
+                             static_cast<std::size_t>(from.columns));
+  auto const host = Kokkos::create_mirror_view(to);
+  for (std::int64_t i = 0; i < from.rows; ++i)
+    for (std::int64_t j = 0; j < from.columns; ++j)
+      host(static_cast<std::size_t>(i), static_cast<std::size_t>(j)) = from(i, j);
+  Kokkos::deep_copy(to, host);
+  return to;
+}
+
+template<class T>
+std::vector<T> on_host(runtime::Vector<T> const& view) {
+  auto const host = host_copy(view);
+  return {host.data(), host.data() + host.extent(0)};
+}
+
+Dense some_logits(std::int64_t rows, std::int64_t experts) {
+  return make_dense(rows, experts, [](auto i, auto e) { return 2 * small_real(5, i, e); });
+}
+
+class Router : public ::testing::Test {
+ protected:
+  /// Experts of these logits.
+  Routing<double> choose(Dense const& logits, std::int64_t num_choices, RouterNoise const& noise = {}) {
+    Routing<double> routing("orthant::testing::routing", logits.rows, logits.columns, num_choices);
+    choose_experts(exec_, passes_, device_matrix(logits), noise, routing);
+    Kokkos::fence();
+    return routing;
+  }
+  std::vector<double> weights(Routing<double> const& routing) {
+    weigh_experts(exec_, passes_, routing);
+    Kokkos::fence();
+    return on_host(routing.weights);
+  }
+
+  DefaultExec exec_;
+  runtime::PassLedger passes_;
+};
+
+TEST_F(Router, TakesTheLargestInOrderAndTheLowerNumberOfEqualOnes) {
+  Dense logits(4, 4);
+  logits.numbers = {0, 3, 1, 2, /* equal: */ 1, 1, 1, 1, /* two pairs: */ 2, 5, 5, 2, -1, -2, -1, -3};
+  EXPECT_THAT(on_host(choose(logits, 1).experts), ElementsAre(1, 0, 1, 0));
+  EXPECT_THAT(on_host(choose(logits, 2).experts), ElementsAre(1, 3, 0, 1, 1, 2, 0, 2));
+  EXPECT_THAT(on_host(choose(logits, 4).experts),
+              ElementsAre(1, 3, 2, 0, 0, 1, 2, 3, 1, 2, 0, 3, 0, 2, 1, 3));
+}
+
+TEST_F(Router, ChoosesAnExpertEvenOfNoNumbers) {
+  Dense logits(2, 3);
+  logits.numbers = {NAN, NAN, NAN, 0, NAN, 1};
+  for (auto const expert : on_host(choose(logits, 2).experts))
+    EXPECT_TRUE(expert >= 0 && expert < 3) << expert;
+}
+
+TEST_F(Router, WeightsAreProbabilitiesOfOneChoiceAndSharesOfSeveral) {
+  auto const logits = some_logits(6, 5);
+  for (std::int64_t num_choices = 1; num_choices <= 3; ++num_choices) {
+    auto const routing = choose(logits, num_choices);
+    auto experts = on_host(routing.experts);
+    experts[0] = -1; // dropped
+    Kokkos::deep_copy(routing.experts, device_copy(experts));
+    auto const found = weights(routing);
+    for (std::int64_t i = 0; i < 6; ++i) {
+      auto sum = 0.0;
+      for (std::int64_t e = 0; e < 5; ++e)
+        sum += std::exp(logits(i, e));
+      auto const log_sum = host_copy(routing.log_sum_exp)(static_cast<std::size_t>(i));
+      EXPECT_NEAR(log_sum, std::log(sum), 1e-15 * 10);
+      auto kept = 0.0;
+      auto const expert = [&](std::int64_t k) {
+        return experts[static_cast<std::size_t>(i * num_choices + k)];
+      };
+      for (std::int64_t k = 0; k < num_choices; ++k)
+        if (expert(k) >= 0) kept += std::exp(logits(i, expert(k))) / sum;
+      for (std::int64_t k = 0; k < num_choices; ++k) {
+        auto const p = expert(k) < 0 ? 0.0 : std::exp(logits(i, expert(k))) / sum;
+        EXPECT_NEAR(found[static_cast<std::size_t>(i * num_choices + k)], num_choices == 1 ? p : p / kept,
+                    1e-15 * 4);
+      }
+    }
+  }
+}
+
+// sum_ik a_ik w_ik + C_b E sum_e f_e mean_i p_ie + C_z mean_i lse_i^2, with experts and shares held fixed.
+TEST_F(Router, GradientsAreFiniteDifferences) {
+  constexpr std::int64_t rows = 5, num_experts = 4;
+  constexpr auto balance = 0.3, z = 0.2, num_tokens = 11.0;
+  for (std::int64_t num_choices = 1; num_choices <= 3; ++num_choices) {
+    auto logits = some_logits(rows, num_experts);
+    auto const routing = choose(logits, num_choices);
+    auto experts = on_host(routing.experts);
+    experts[1] = -1;
+    Kokkos::deep_copy(routing.experts, device_copy(experts));
+    weights(routing);
+    std::vector<double> const shares{0.4, 0.1, 0.3, 0.2};
+    std::vector<double> slopes;
+    for (std::int64_t choice = 0; choice < rows * num_choices; ++choice)
+      slopes.push_back(small_real(77, choice, 0));
+    runtime::Matrix<double> const gradient("orthant::testing::gradient", rows, num_experts);
+    router_backward<double>(exec_, passes_, routing, device_copy(slopes),
+                            {balance, z, num_tokens, device_copy(shares)}, gradient);
+    Kokkos::fence();
+    auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), gradient);
+
+    auto const loss = [&] {
+      auto total = 0.0;
+      for (std::int64_t i = 0; i < rows; ++i) {
+        auto sum = 0.0, kept = 0.0;
+        for (std::int64_t e = 0; e < num_experts; ++e)
+          sum += std::exp(logits(i, e));
+        for (std::int64_t e = 0; e < num_experts; ++e)
+          total += balance * num_experts * shares[static_cast<std::size_t>(e)] *
+                   (std::exp(logits(i, e)) / sum) / num_tokens;
+        total += z * std::log(sum) * std::log(sum) / num_tokens;
+        for (std::int64_t k = 0; k < num_choices; ++k)
+          if (auto const e = experts[static_cast<std::size_t>(i * num_choices + k)]; e >= 0)
+            kept += std::exp(logits(i, e)) / sum;
+        for (std::int64_t k = 0; k < num_choices; ++k) {
+          auto const choice = static_cast<std::size_t>(i * num_choices + k);
+          if (experts[choice] < 0) continue;
+          auto const p = std::exp(logits(i, experts[choice])) / sum;
+          total += slopes[choice] * (num_choices == 1 ? p : p / kept);
+        }
+      }
+      return total;
+    };
+    constexpr auto h = 1e-5;
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t e = 0; e < num_experts; ++e) {
+        auto const start = logits(i, e);
+        logits(i, e) = start + h;
+        auto const above = loss();
+        logits(i, e) = start - h;
+        auto const below = loss();
+        logits(i, e) = start;
+        EXPECT_NEAR(found(static_cast<std::size_t>(i), static_cast<std::size_t>(e)),
+                    (above - below) / (2 * h), 1e-9);
+      }
+  }
+}
+
+// Noise moves the choice alone, and is that of a token whatever rank has it.
+TEST_F(Router, NoiseIsOfTheToken) {
+  auto const logits = make_dense(40, 6, [](auto, auto e) { return 0.1 * static_cast<double>(e); });
+  RouterNoise noise{.deviation = 1, .stream = {9, runtime::Purpose::routing, 3, 1}, .first_token = 0};
+  auto const whole = choose(logits, 1, noise);
+  auto const experts = on_host(whole.experts);
+  EXPECT_NE(experts, on_host(choose(logits, 1).experts));
+  auto const p = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), whole.probabilities);
+  auto const without = choose(logits, 1);
+  auto const q = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), without.probabilities);
+  for (std::size_t i = 0; i < p.size(); ++i)
+    EXPECT_EQ(p.data()[i], q.data()[i]);
+  noise.first_token = 13;
+  auto const part = on_host(
+      choose(make_dense(27, 6, [](auto, auto e) { return 0.1 * static_cast<double>(e); }), 1, noise).experts);
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), experts.begin() + 13));
+}
+
+TEST_F(Router, PassesWhatIsListed) {
+  std::vector<runtime::LocalPass> passes;
+  passes_.list = &passes;
+  auto const logits = some_logits(6, 5);
+  auto const routing = choose(logits, 2);
+  weights(routing);
+  router_backward<double>(exec_, passes_, routing, routing.weights,
+                          {0, 0, 1, runtime::Vector<double>("orthant::testing::shares", 5)},
+                          device_matrix(logits));
+  Kokkos::fence();
+  StepPlan list({}, {}, sizeof(double));
+  plan_choose_experts(list, 6, 5, 2);
+  plan_weigh_experts(list, 6, 2);
+  plan_router_backward(list, 6, 5, 2);
+  EXPECT_EQ(passes, passes_of(list));
+}
+
+TEST(Capacity, IsAShareOfAllChoicesRoundedUp) {
+  EXPECT_EQ(capacity_of(1.0, 12, 1, 4), 3);
+  EXPECT_EQ(capacity_of(1.0, 13, 1, 4), 4);
+  EXPECT_EQ(capacity_of(1.25, 16, 2, 8), 5);
+  EXPECT_EQ(capacity_of(0.01, 12, 1, 4), 1);
+  EXPECT_EQ(capacity_of(1e9, 12, 2, 4), 12); // nobody is chosen more often than there are tokens
+}
+
+// All tokens on one rank or dealt to the ranks unevenly: the same are dropped. Beside the definition: first choices of all
+// tokens, then second ones, until an expert is full.
+TEST(Capacity, DropsTheSameOnAnyNumberOfRanks) {
+  runtime::Communicator const world(MPI_COMM_WORLD, "world");
+  constexpr std::int64_t num_tokens = 50, num_experts = 6, num_choices = 2;
+  std::vector<std::int32_t> all;
+  for (std::int64_t i = 0; i < num_tokens; ++i) {
+    auto const first = static_cast<std::int32_t>(mixed(1, i) % 3 + mixed(2, i) % 3);
+    all.push_back(first);
+    all.push_back((first + 1 + static_cast<std::int32_t>(mixed(3, i) % 4)) % num_experts);
+  }
+  // Rank r has tokens from the r-th cut on; rank 1 has none.
+  auto const cut = [&](int rank) {
+    if (rank == 0) return std::int64_t{0};
+    return rank == world.size() ? num_tokens : num_tokens * std::max(rank, 2) / (world.size() + 1);
+  };
+  Range const own{cut(world.rank()), cut(world.rank() + 1)};
+  for (std::int64_t const capacity : {1, 5, 9, 50}) {
+    auto expected = all;
+    std::vector<std::int64_t> taken(num_experts);
+    for (std::int64_t k = 0; k < num_choices; ++k)
+      for (std::int64_t i = 0; i < num_tokens; ++i) {
+        auto& expert = expected[static_cast<std::size_t>(i * num_choices + k)];
+        if (++taken[static_cast<std::size_t>(expert)] > capacity) expert = -1;
+      }
+    std::vector<std::int32_t> found(all.begin() + own.begin * num_choices,
+                                    all.begin() + own.end * num_choices);
+    auto const counts = count_choices(world, found, num_choices, num_experts, true);
+    auto const num_dropped = drop_beyond(capacity, counts, found, num_choices);
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), expected.begin() + own.begin * num_choices))
+        << capacity;
+    EXPECT_EQ(num_dropped, std::count(found.begin(), found.end(), -1));
+    std::int64_t chosen = 0;
+    for (std::int64_t e = 0; e < num_experts; ++e)
+      chosen += counts.chosen(e);
+    EXPECT_EQ(chosen, num_tokens * num_choices);
+    if (capacity == num_tokens) {
+      EXPECT_EQ(num_dropped, 0);
+    }
+  }
+}
+
+} // namespace
+} // namespace orthant::testing
