@@ -117,8 +117,17 @@ MemoryLimit memory_of_process(MemorySources const& sources) {
   return {std::max<std::int64_t>(most - used, 0), "ulimit -v"};
 }
 
-void require_memory(Communicator const& comm, std::string_view what, std::int64_t needed,
-                    MemorySources const& sources) {
+namespace {
+
+/// What ranks that share a limit need together.
+struct Claim {
+  std::int64_t bytes;
+  int num_ranks;
+  MemoryLimit limit;
+};
+
+/// Of this rank's `needed` bytes. Collective.
+std::array<Claim, 3> claims_of(Communicator const& comm, std::int64_t needed, MemorySources const& sources) {
   auto const node = comm.split_by_node();
   needed = std::min(needed, std::int64_t{1} << 53); // so that no sum overflows
   auto const on_node = all_reduced(node, needed);
@@ -126,16 +135,18 @@ void require_memory(Communicator const& comm, std::string_view what, std::int64_
   auto const group = memory_of_group(sources);
   auto const mark = static_cast<std::int64_t>(std::hash<std::string>{}(group.source) >> 1);
   auto const is_shared = all_reduced(node, mark, Reduction::min) == all_reduced(node, mark, Reduction::max);
-  struct Claim {
-    std::int64_t bytes;
-    int num_ranks;
-    MemoryLimit limit;
-  };
-  std::array const claims{
+  return {
       Claim{on_node, node.size(), memory_of_node(sources)},
       Claim{is_shared ? on_node : needed, is_shared ? node.size() : 1, group},
       Claim{needed, 1, memory_of_process(sources)},
   };
+}
+
+} // namespace
+
+void require_memory(Communicator const& comm, std::string_view what, std::int64_t needed,
+                    MemorySources const& sources) {
+  auto const claims = claims_of(comm, needed, sources);
   together(comm, [&] {
     for (auto const& [bytes, num_ranks, limit] : claims)
       if (bytes > limit.bytes)
@@ -144,6 +155,13 @@ void require_memory(Communicator const& comm, std::string_view what, std::int64_
                    what, size_text(bytes), num_ranks, num_ranks == 1 ? "" : "s", size_text(limit.bytes),
                    limit.source);
   });
+}
+
+std::int64_t memory_of_rank(Communicator const& comm, MemorySources const& sources) {
+  auto least = std::numeric_limits<std::int64_t>::max();
+  for (auto const& [bytes, num_ranks, limit] : claims_of(comm, 0, sources))
+    least = std::min(least, limit.bytes / num_ranks);
+  return all_reduced(comm, least, Reduction::min);
 }
 
 } // namespace orthant::runtime

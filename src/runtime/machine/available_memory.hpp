@@ -44,4 +44,7 @@ struct MemoryLimit {
 void require_memory(Communicator const& comm, std::string_view what, std::int64_t needed,
                     MemorySources const& sources = {});
 
+/// The bytes that every rank may take if all take as many. The same on all ranks. Collective.
+[[nodiscard]] std::int64_t memory_of_rank(Communicator const& comm, MemorySources const& sources = {});
+
 } // namespace orthant::runtime

@@ -110,6 +110,7 @@ TEST_F(AvailableMemory, WhatDoesNotFitIsRefusedWithTheFigures) {
   write("meminfo", fmt::format("MemAvailable: {} kB\n", 100 * 1024 * ranks));
 
   EXPECT_EQ(error_of(100 * mib), "") << "it just fits";
+  EXPECT_EQ(memory_of_rank(world_, sources_), 100 * mib);
   auto const error = error_of(101 * mib);
 
   EXPECT_NE(error.find(fmt::format("train needs about {:.1f} MiB of memory on {} rank", 101.0 * world_.size(),
@@ -129,6 +130,7 @@ TEST_F(AvailableMemory, RanksWithGroupsOfTheirOwnAreHeldToTheirOwnLimits) {
   write("groups/" + name + "/memory.current", "0\n");
 
   EXPECT_EQ(error_of(900), "") << "no sum over groups";
+  EXPECT_EQ(memory_of_rank(world_, sources_), 1000);
   EXPECT_NE(error_of(1100), "");
 }
 
@@ -142,6 +144,7 @@ TEST_F(AvailableMemory, TheSumOverAGroupsRanksIsHeldToItsLimit) {
   barrier(host, world_);
 
   EXPECT_EQ(error_of(1000), "");
+  EXPECT_EQ(memory_of_rank(world_, sources_), 1000);
   EXPECT_NE(error_of(world_.is_root() ? 1001 : 1000), "") << "one byte too much on one rank";
 }
 
