@@ -7,7 +7,8 @@ from program import expect_success, require
 
 COMMANDS = ["generate", "partition", "export", "train", "evaluate", "export-weights",
             "import-weights", "plan", "tokenize", "train-lm", "evaluate-lm", "plot", "bench collectives", "bench spmm",
-            "bench gemm", "bench epoch", "info"]
+            "bench gemm", "bench epoch", "study init", "study submit", "study status", "study collect",
+            "study report", "doctor", "info"]
 
 
 def help_of(ranks, command):

@@ -28,6 +28,12 @@ std::unique_ptr<Command> make_bench_spmm();
 std::unique_ptr<Command> make_bench_gemm();
 std::unique_ptr<Command> make_bench_epoch();
 std::unique_ptr<Command> make_bench_machine();
+std::unique_ptr<Command> make_study_init();
+std::unique_ptr<Command> make_study_submit();
+std::unique_ptr<Command> make_study_status();
+std::unique_ptr<Command> make_study_collect();
+std::unique_ptr<Command> make_study_report();
+std::unique_ptr<Command> make_doctor();
 std::unique_ptr<Command> make_info();
 
 } // namespace orthant::cli

@@ -17,6 +17,21 @@ double round_down(double step) {
   return power;
 }
 
+/// 1, 2 and 5 times powers of ten between them, or if these are too many the powers alone.
+std::vector<double> logarithmic_ticks(double begin, double end, int most) {
+  std::vector<double> ticks, powers;
+  auto const first = static_cast<int>(std::floor(std::log10(begin)));
+  auto const last = static_cast<int>(std::ceil(std::log10(end)));
+  for (auto exponent = first; exponent <= last; ++exponent)
+    for (auto const factor : {1, 2, 5}) {
+      auto const tick = factor * std::pow(10.0, exponent);
+      if (tick < begin * (1 - 1e-9) || tick > end * (1 + 1e-9)) continue;
+      ticks.push_back(tick);
+      if (factor == 1) powers.push_back(tick);
+    }
+  return std::ssize(ticks) > most && powers.size() >= 2 ? powers : ticks;
+}
+
 struct Unit {
   double size;
   char const* suffix;
@@ -34,16 +49,31 @@ std::pair<double, double> range_of(std::vector<double> const& values) {
   return {least - margin, largest + margin};
 }
 
-Axis::Axis(double begin, double end, int least_ticks)
-    : begin_(begin),
-      end_(end),
-      step_(round_down((end - begin) / least_ticks)) {
+Axis::Axis(double begin, double end, int least_ticks, Scale scale) : begin_(begin), end_(end), scale_(scale) {
+  if (scale == Scale::logarithmic) {
+    ticks_ = logarithmic_ticks(begin, end, 2 * least_ticks);
+    return;
+  }
+  step_ = round_down((end - begin) / least_ticks);
   auto const slack = 1e-9 * (end - begin);
   for (auto i = std::ceil((begin - slack) / step_); i * step_ <= end + slack; ++i)
     ticks_.push_back(i == 0 ? 0 : i * step_);
 }
 
+Axis::Axis(double begin, double end, std::vector<double> ticks, Scale scale)
+    : begin_(begin),
+      end_(end),
+      step_(ticks.size() > 1 ? ticks[1] - ticks[0] : 1),
+      scale_(scale),
+      ticks_(std::move(ticks)) {}
+
+double Axis::place(double value) const {
+  if (scale_ == Scale::linear) return (value - begin_) / (end_ - begin_);
+  return std::log(value / begin_) / std::log(end_ / begin_);
+}
+
 std::string Axis::label(double tick) const {
+  if (scale_ == Scale::logarithmic) return fmt::format("{:.4g}", tick);
   auto const largest = std::max(std::abs(begin_), std::abs(end_));
   auto const unit = std::ranges::find_if(units, [&](Unit const& each) { return largest >= 10 * each.size; });
   auto const size = unit == units.end() ? 1 : unit->size;

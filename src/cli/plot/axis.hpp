@@ -3,6 +3,7 @@
 //
 // The range of an axis, and the numbers that are written on it.
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,21 +17,27 @@ inline constexpr double largest_plotted = 1e300;
 /// little wider on both sides. From 0 to 1 if there are none.
 [[nodiscard]] std::pair<double, double> range_of(std::vector<double> const& values);
 
+enum class Scale : std::uint8_t { linear, logarithmic };
+
 class Axis {
  public:
-  /// `begin` is less than `end`. `least_ticks` numbers or one less, and at most 2.5 times as many.
-  Axis(double begin, double end, int least_ticks);
+  /// `begin` is less than `end`, and above 0 if the scale is logarithmic. If linear, `least_ticks` numbers or one less, and at most 2.5
+  /// times as many.
+  Axis(double begin, double end, int least_ticks, Scale scale = Scale::linear);
+  /// With these numbers.
+  Axis(double begin, double end, std::vector<double> ticks, Scale scale);
 
   /// 0 at the begin, 1 at the end.
-  [[nodiscard]] double place(double value) const { return (value - begin_) / (end_ - begin_); }
-  /// Multiples of 1, 2 or 5 times a power of ten that lie on the axis.
+  [[nodiscard]] double place(double value) const;
+  /// Multiples of 1, 2 or 5 times a power of ten that lie on the axis; of a logarithmic one that spans much fewer of them.
   [[nodiscard]] std::vector<double> const& ticks() const { return ticks_; }
   /// With as many digits as tell ticks apart, and k, M or G for thousands, millions and milliards.
   [[nodiscard]] std::string label(double tick) const;
 
  private:
   double begin_, end_;
-  double step_;
+  double step_ = 0; // of a linear one
+  Scale scale_ = Scale::linear;
   std::vector<double> ticks_;
 };
 

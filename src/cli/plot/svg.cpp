@@ -136,18 +136,51 @@ std::string curve_at(Curve const& curve, Axis const& x_axis, Axis const& y_axis,
       circles +=
           fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"2.2\" class=\"f{}\"/>\n", x, y, curve.run);
   }
+  for (auto const& [x, low, high] : curve.spreads) {
+    auto const place = left + plot_width * x_axis.place(x);
+    circles += line(place, top + panel_height * (1 - y_axis.place(low)), place,
+                    top + panel_height * (1 - y_axis.place(high)), fmt::format("r{}", curve.run));
+  }
   return fmt::format("<polyline class=\"r{}{}\"{} points=\"{}\"/>\n{}", curve.run, are_few ? "" : " many",
                      dashes(curve.stroke), points, circles);
+}
+
+void add_heights(Curve const& curve, std::vector<double>& values) {
+  for (auto const& point : curve.points)
+    values.push_back(point.y);
+  for (auto const& [x, low, high] : curve.spreads)
+    values.insert(values.end(), {low, high});
+}
+
+/// With a little room on both sides.
+Axis y_axis_of(Scale scale, std::vector<double> values) {
+  constexpr auto least_ticks = 4;
+  if (scale == Scale::logarithmic)
+    for (auto& value : values)
+      value = std::log(value);
+  auto const [least, largest] = range_of(values);
+  auto const margin = 0.04 * (largest - least);
+  if (scale == Scale::logarithmic)
+    return {std::exp(least - margin), std::exp(largest + margin), least_ticks, scale};
+  return {least - margin, largest + margin, least_ticks};
+}
+
+Axis x_axis_of(Figure const& figure) {
+  std::vector<double> xs;
+  for (auto const& panel : figure.panels)
+    for (auto const& curve : panel.curves)
+      for (auto const& point : curve.points)
+        xs.push_back(point.x);
+  auto const [begin, end] = range_of(xs);
+  if (!figure.x_ticks.empty()) return {begin, end, figure.x_ticks, figure.x_scale};
+  return {begin, end, 6, figure.x_scale};
 }
 
 std::string panel_at(Panel const& panel, Axis const& x_axis, double top) {
   std::vector<double> values;
   for (auto const& curve : panel.curves)
-    for (auto const& point : curve.points)
-      values.push_back(point.y);
-  auto const [least, largest] = range_of(values);
-  auto const margin = 0.04 * (largest - least);
-  Axis const y_axis(least - margin, largest + margin, 4);
+    add_heights(curve, values);
+  auto const y_axis = y_axis_of(panel.y_scale, std::move(values));
   auto const bottom = top + panel_height;
   auto svg = text_at(left, top - 10, "start", panel.title, " font-weight=\"bold\"");
   for (auto const tick : y_axis.ticks()) {
@@ -189,13 +222,7 @@ std::vector<Point> thinned(std::vector<Point> const& points, double begin, doubl
 }
 
 std::string to_svg(Figure const& figure) {
-  std::vector<double> xs;
-  for (auto const& panel : figure.panels)
-    for (auto const& curve : panel.curves)
-      for (auto const& point : curve.points)
-        xs.push_back(point.x);
-  auto const [begin, end] = range_of(xs);
-  Axis const x_axis(begin, end, 6);
+  auto const x_axis = x_axis_of(figure);
 
   auto const entries = legend_of(figure);
   auto top = draw_legend(entries, nullptr);
@@ -206,6 +233,10 @@ std::string to_svg(Figure const& figure) {
     top += title_height + panel_height + numbers_height;
   }
   body += text_at(left + plot_width / 2, top + 16, "middle", figure.x_title);
+  if (!figure.note.empty()) {
+    top += legend_line;
+    body += text_at(left + plot_width / 2, top + 16, "middle", figure.note, " font-style=\"italic\"");
+  }
   auto const height = top + 28;
   return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
                      "viewBox=\"0 0 {0:.0f} {1:.0f}\">\n"

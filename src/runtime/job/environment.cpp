@@ -76,7 +76,7 @@ Environment::Environment(int argc, char const* const* argv, EnvironmentOptions o
   ORTHANT_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
   int size = 1;
   ORTHANT_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
-  check_slurm_launch(size);
+  if (options.checks_launch) check_slurm_launch(size);
   exit_comm_ = duplicate_world();
   world_.emplace(MPI_COMM_WORLD, "world", instruments_);
   watchdog_ = std::make_unique<Watchdog>(MPI_COMM_WORLD, instruments_, options.timeout_seconds);

@@ -24,6 +24,8 @@ struct EnvironmentOptions {
   double timeout_seconds = default_timeout_seconds;
   /// False leaves Kokkos to start_kokkos(): help texts and mistakes on the command line need no device.
   bool starts_kokkos = true;
+  /// False lets single processes go on that Slurm started in place of one job: somebody looks into it.
+  bool checks_launch = true;
 };
 
 namespace detail {

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/report/point_result.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <set>
+
+namespace orthant::cli {
+namespace {
+
+using nlohmann::json, nlohmann::ordered_json, runtime::throw_user;
+
+/// The events of a run, in order.
+std::vector<json> read_events(std::filesystem::path const& path) {
+  std::ifstream file(path);
+  std::vector<json> events;
+  for (std::string line; std::getline(file, line);) {
+    auto event = json::parse(line, nullptr, false);
+    if (!event.is_object() || !event.contains("event"))
+      throw_user("'{}' is no file of metrics", path.string());
+    events.push_back(std::move(event));
+  }
+  if (events.empty() || events.back().at("event") != "done")
+    throw_user("'{}' has no line of the event \"done\": it is not the metrics of a whole run; delete it, and "
+               "submit its "
+               "point again",
+               path.string());
+  return events;
+}
+
+PointResult settings_of(StudyPoint const& point) {
+  PointResult result;
+  result.key = point.key;
+  result.experiment = point.experiment;
+  result.curve = point.curve;
+  result.command = point.command;
+  result.data = point.data;
+  result.mode = point.mode;
+  result.schedule = point.schedule;
+  result.grid = point.grid;
+  result.is_weak = point.is_weak;
+  result.ranks = point.ranks;
+  result.repeat = point.repeat;
+  return result;
+}
+
+} // namespace
+
+double quantile_of(std::vector<double> numbers, double share) {
+  std::ranges::sort(numbers);
+  auto const place = share * static_cast<double>(numbers.size() - 1);
+  auto const lower = static_cast<std::size_t>(place);
+  auto const upper = std::min(lower + 1, numbers.size() - 1);
+  return numbers[lower] + (place - std::floor(place)) * (numbers[upper] - numbers[lower]);
+}
+
+PointResult read_result(StudyPoint const& point, std::filesystem::path const& metrics) {
+  auto result = settings_of(point);
+  result.state = name_of(PointState::done);
+  auto const events = read_events(metrics);
+  std::map<std::string, std::vector<double>> phases;
+  auto const num_timed =
+      std::ranges::count_if(events, [&](json const& event) { return event.at("event") == result.unit(); });
+  auto skips_first = num_timed > 1;
+  for (auto const& event : events) {
+    auto const kind = event.at("event").get<std::string>();
+    if (kind == "run") {
+      result.grid = event.value("grid", result.grid);
+      result.schedule = event.value("schedule", result.schedule);
+      result.emulated = event.value("emulated_machine", "");
+      if (event.value("ranks", std::int64_t{0}) != point.ranks)
+        throw_user("'{}' is of {} ranks, and its point of {}: the launcher started another number",
+                   metrics.string(), event.value("ranks", std::int64_t{0}), point.ranks);
+    } else if (kind == result.unit()) {
+      if (std::exchange(skips_first, false)) continue;
+      result.seconds.push_back(event.at("seconds").get<double>());
+      result.sent_bytes = event.at("sent_bytes").get<double>();
+      for (auto const& [phase, seconds] : event.at("phases").items())
+        phases[phase].push_back(seconds.get<double>());
+    } else if (kind == "done") {
+      result.memory_bytes = event.value("peak_memory_bytes", 0.0);
+    }
+  }
+  if (result.seconds.empty())
+    throw_user("'{}' has no {}: nothing was timed", metrics.string(), result.unit());
+  for (auto const& [phase, seconds] : phases)
+    result.phases[phase] = quantile_of(seconds, 0.5);
+  return result;
+}
+
+PointResult result_without_metrics(StudyPoint const& point, PointStatus const& status) {
+  auto result = settings_of(point);
+  result.state = name_of(status.state);
+  result.reason = status.reason;
+  return result;
+}
+
+ordered_json to_json(PointResult const& r) {
+  ordered_json json{{"key", r.key},           {"experiment", r.experiment},
+                    {"curve", r.curve},       {"command", r.command},
+                    {"data", r.data},         {"mode", r.mode},
+                    {"schedule", r.schedule}, {"grid", r.grid},
+                    {"weak", r.is_weak},      {"ranks", r.ranks},
+                    {"repeat", r.repeat},     {"state", r.state}};
+  if (!r.reason.empty()) json["reason"] = r.reason;
+  if (!r.is_done()) return json;
+  if (!r.emulated.empty()) json["emulated_machine"] = r.emulated;
+  json["seconds"] = r.seconds;
+  json["phases"] = r.phases;
+  json["sent_bytes"] = r.sent_bytes;
+  json["memory_bytes"] = r.memory_bytes;
+  if (auto const& p = r.predicted)
+    json["predicted"] = {{"machine", p->machine},       {"seconds", p->seconds},
+                         {"sparse_seconds", p->sparse}, {"dense_seconds", p->dense},
+                         {"pass_seconds", p->passes},   {"call_seconds", p->calls},
+                         {"sent_bytes", p->sent_bytes}, {"memory_bytes", p->memory_bytes}};
+  return json;
+}
+
+PointResult result_of(json const& json) {
+  PointResult r;
+  for (auto const& [name, text] : {std::pair("key", &r.key),
+                                   {"experiment", &r.experiment},
+                                   {"curve", &r.curve},
+                                   {"command", &r.command},
+                                   {"data", &r.data},
+                                   {"mode", &r.mode},
+                                   {"schedule", &r.schedule},
+                                   {"grid", &r.grid},
+                                   {"state", &r.state}})
+    *text = json.at(name).get<std::string>();
+  r.is_weak = json.at("weak").get<bool>();
+  r.ranks = json.at("ranks").get<std::int64_t>();
+  r.repeat = json.at("repeat").get<std::int64_t>();
+  r.reason = json.value("reason", "");
+  if (!json.contains("seconds")) return r;
+  r.emulated = json.value("emulated_machine", "");
+  r.seconds = json.at("seconds").get<std::vector<double>>();
+  r.phases = json.at("phases").get<std::map<std::string, double>>();
+  r.sent_bytes = json.at("sent_bytes").get<double>();
+  r.memory_bytes = json.at("memory_bytes").get<double>();
+  if (auto const found = json.find("predicted"); found != json.end())
+    r.predicted = {found->at("machine").get<std::string>(),   found->at("seconds").get<double>(),
+                   found->at("sparse_seconds").get<double>(), found->at("dense_seconds").get<double>(),
+                   found->at("pass_seconds").get<double>(),   found->at("call_seconds").get<double>(),
+                   found->at("sent_bytes").get<double>(),     found->at("memory_bytes").get<double>()};
+  return r;
+}
+
+std::vector<PointResult> read_results(std::filesystem::path const& path) {
+  std::ifstream file(path);
+  if (!file) throw_user("there are no results '{}'; `orthant study collect` writes them", path.string());
+  std::vector<PointResult> results;
+  std::set<std::string> keys;
+  std::int64_t place = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++place;
+    try {
+      results.push_back(result_of(json::parse(line)));
+    } catch (json::exception const&) {
+      throw_user("line {} of '{}' is not the result of a point; `orthant study collect` writes them", place,
+                 path.string());
+    }
+    if (!keys.insert(results.back().key).second)
+      throw_user("line {} of '{}' has the point {} for the second time", place, path.string(),
+                 results.back().key);
+  }
+  return results;
+}
+
+} // namespace orthant::cli

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/report/prediction.hpp"
+
+#include "cli/lm/lm_files.hpp"
+#include "cli/lm/train_lm_options.hpp"
+#include "cli/training/memory_check.hpp"
+#include "cli/training/train_full.hpp"
+#include "cli/training/train_run.hpp"
+#include "models/gnn/grid_cost.hpp"
+#include "models/lm_training/language_model.hpp"
+#include "models/lm_training/language_model_cost.hpp"
+#include "pmm/grid/process_grid.hpp"
+
+namespace orthant::cli {
+namespace {
+
+/// The options that the point's arguments give, as `train` would read them.
+template<class Options>
+std::pair<Options, nlohmann::ordered_json> options_of(StudyPoint const& point) {
+  std::pair<Options, nlohmann::ordered_json> result;
+  Command command(point.command, "");
+  add_options(command, result.first);
+  command.add_common_options();
+  std::ignore = command.parse({point.arguments.begin() + 1, point.arguments.end()});
+  result.second = runtime::resolved_json(command.resolved(), command.description());
+  return result;
+}
+
+void add_seconds(pmm::StepSeconds const& seconds, PointPrediction& prediction) {
+  if (seconds.total() <= prediction.seconds) return; // of the rank that takes longest
+  prediction.seconds = seconds.total();
+  prediction.sparse = seconds.sparse;
+  prediction.dense = seconds.dense;
+  prediction.passes = seconds.passes;
+  prediction.calls = seconds.communication();
+}
+
+void add_memory(models::MemoryEstimate const& estimate, PointPrediction& prediction) {
+  prediction.memory_bytes = std::max(prediction.memory_bytes, static_cast<double>(estimate.peak()));
+}
+
+PointPrediction predict_epoch(Context const& context, StudyPoint const& point, PointResult const& result,
+                              pmm::Machine const& machine) {
+  auto const options = options_of<TrainOptions>(point).first;
+  auto settings = model_of(options);
+  settings.schedule = models::parse_schedule(result.schedule);
+  auto const shape = pmm::parse_grid(result.grid, static_cast<int>(result.ranks));
+  auto const store = open_graph_of(context.world(), options);
+  auto const plan = models::plan_gcn(store, settings);
+  PointPrediction prediction;
+  for (int rank = 0; rank < shape.num_ranks(); ++rank) {
+    auto const step =
+        models::list_of_rank(shape, pmm::coordinates_of(shape, rank), store.facts(), plan, settings);
+    prediction.sent_bytes += static_cast<double>(models::sent_bytes_of(step));
+    add_seconds(pmm::seconds_of(step, machine), prediction);
+    add_memory({.arrays = pmm::bytes_held(step),
+                .loading = pmm::peak_bytes(step),
+                .messages = models::message_bytes(step),
+                .libraries = models::library_bytes<float>()},
+               prediction);
+  }
+  return prediction;
+}
+
+PointPrediction predict_step(Context const& context, StudyPoint const& point, PointResult const& result,
+                             pmm::Machine const& machine) {
+  auto [options, record] = options_of<TrainLmOptions>(point);
+  runtime::MetricsWriter metrics;
+  Context own{context.environment, metrics, record, false};
+  apply_preset(own, options);
+  auto model = model_of(options);
+  model.vocabulary = open_tokens(context, options.tokens).vocabulary().size();
+  auto const sequences = sequences_of(options);
+  auto const optimizer = optimizer_of(options, options.eval_every);
+  auto const shape = pmm::parse_grid(result.grid, static_cast<int>(result.ranks));
+  PointPrediction prediction;
+  for (int rank = 0; rank < shape.num_ranks(); ++rank) {
+    auto const place = pmm::coordinates_of(shape, rank);
+    auto const plan = models::plan_sequences(shape, place, model, sequences);
+    pmm::StepPlan step(shape, place, sizeof(float));
+    models::plan_language_model_step(step, plan, sequences, optimizer);
+    pmm::StepPlan arrays(shape, place, sizeof(float));
+    models::plan_language_model_arrays(arrays, plan, sequences, optimizer);
+    prediction.sent_bytes += static_cast<double>(models::sent_bytes_of(step));
+    add_seconds(pmm::seconds_of(step, machine), prediction);
+    add_memory({.arrays = pmm::bytes_held(arrays),
+                .loading = pmm::peak_bytes(arrays),
+                .messages = models::message_bytes(step),
+                .libraries = models::library_bytes<float>()},
+               prediction);
+  }
+  return prediction;
+}
+
+} // namespace
+
+std::optional<PointPrediction> predict(Context const& context, Study const& study, StudyPoint const& point,
+                                       PointResult const& result) {
+  // What is emulated is predicted by the same constants.
+  auto const& name = result.emulated.empty() ? study.jobs.predict : study.jobs.emulate;
+  if (name.empty() || point.mode == "minibatch") return std::nullopt;
+  auto const machine = machine_of(context.world(), name);
+  auto prediction = point.command == "train" ? predict_epoch(context, point, result, machine)
+                                             : predict_step(context, point, result, machine);
+  prediction.machine = machine.name;
+  return prediction;
+}
+
+} // namespace orthant::cli

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/report/tables.hpp"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <set>
+
+namespace orthant::cli {
+namespace {
+
+constexpr double mega = 1e6;
+constexpr double milli = 1e-3;
+constexpr double percent = 1e2;
+
+using Row = std::vector<std::string>;
+
+std::string unit_of(std::vector<ScalingCurve> const& curves, std::string const& experiment) {
+  auto const found = std::ranges::find(curves, experiment, &ScalingCurve::experiment);
+  return found == curves.end() ? "" : found->unit;
+}
+
+std::string title_of(std::vector<ScalingCurve> const& curves, std::string const& experiment,
+                     std::string const& what) {
+  auto const& curve = *std::ranges::find(curves, experiment, &ScalingCurve::experiment);
+  auto const note = clock_note(curve.emulated);
+  return fmt::format("{} ({} scaling): {}{}", experiment, curve.is_weak ? "weak" : "strong", what,
+                     note.empty() ? "" : "; " + note);
+}
+
+/// "measured is 3.1 % above what was predicted": +3.1 %.
+std::string difference(double measured, double predicted) {
+  return predicted > 0 ? fmt::format("{:+.1f} %", percent * (measured / predicted - 1)) : "-";
+}
+
+/// Calls add(curve, point) for all points of the experiment.
+template<class Add>
+void for_each_point(std::vector<ScalingCurve> const& curves, std::string const& experiment, Add&& add) {
+  for (auto const& curve : curves)
+    if (curve.experiment == experiment)
+      for (auto const& point : curve.points)
+        add(curve, point);
+}
+
+Row first_cells(ScalingCurve const& curve, ScalingPoint const& point) {
+  return {curve.name, std::to_string(point.ranks), point.grid};
+}
+
+/// Of UTF-8: characters, not bytes.
+std::size_t width_of(std::string const& text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+} // namespace
+
+std::string clock_note(std::string const& emulated) {
+  return emulated.empty() ? "" : "seconds are virtual: emulated " + emulated;
+}
+
+ReportTable times_table(std::vector<ScalingCurve> const& curves, std::string const& experiment) {
+  ReportTable table{
+      title_of(curves, experiment, fmt::format("milliseconds per {}", unit_of(curves, experiment))),
+      {"curve", "ranks", "grid", "schedule", "repeats", "median", "quartiles", "speed-up", "efficiency",
+       "predicted", "measured is"},
+      {}};
+  for_each_point(curves, experiment, [&](ScalingCurve const& curve, ScalingPoint const& point) {
+    auto row = first_cells(curve, point);
+    auto const predicted = point.predicted ? point.predicted->seconds : 0;
+    for (auto const& cell :
+         {point.schedule.empty() ? std::string("-") : point.schedule, std::to_string(point.num_repeats),
+          fmt::format("{:.4g}", point.seconds / milli),
+          fmt::format("{:.4g} .. {:.4g}", point.low / milli, point.high / milli),
+          fmt::format("{:.2f}", point.speed_up), fmt::format("{:.0f} %", percent * point.efficiency),
+          predicted > 0 ? fmt::format("{:.4g}", predicted / milli) : std::string("-"),
+          difference(point.seconds, predicted)})
+      row.push_back(cell);
+    table.rows.push_back(std::move(row));
+  });
+  return table;
+}
+
+ReportTable bytes_table(std::vector<ScalingCurve> const& curves, std::string const& experiment) {
+  ReportTable table{
+      title_of(
+          curves, experiment,
+          fmt::format("MB (10^6 bytes) that all ranks send per {}, and memory of the rank that takes most",
+                      unit_of(curves, experiment))),
+      {"curve", "ranks", "grid", "MB sent", "predicted", "measured is", "MB memory", "predicted",
+       "measured is"},
+      {}};
+  for_each_point(curves, experiment, [&](ScalingCurve const& curve, ScalingPoint const& point) {
+    auto row = first_cells(curve, point);
+    auto const& predicted = point.predicted;
+    for (auto const& [measured, wanted] : {std::pair(point.sent_bytes, predicted ? predicted->sent_bytes : 0),
+                                           {point.memory_bytes, predicted ? predicted->memory_bytes : 0}}) {
+      row.push_back(fmt::format("{:.2f}", measured / mega));
+      row.push_back(predicted ? fmt::format("{:.2f}", wanted / mega) : "-");
+      row.push_back(predicted && wanted == measured ? "equal" : difference(measured, wanted));
+    }
+    table.rows.push_back(std::move(row));
+  });
+  return table;
+}
+
+ReportTable phases_table(std::vector<ScalingCurve> const& curves, std::string const& experiment) {
+  std::set<std::string> phases;
+  auto has_predictions = false;
+  for_each_point(curves, experiment, [&](ScalingCurve const&, ScalingPoint const& point) {
+    for (auto const& [phase, seconds] : point.phases)
+      phases.insert(phase);
+    has_predictions = has_predictions || point.predicted.has_value();
+  });
+  ReportTable table{
+      title_of(curves, experiment,
+               fmt::format("milliseconds of the phases of rank 0, per {}", unit_of(curves, experiment))),
+      {"curve", "ranks", "grid"},
+      {}};
+  table.header.insert(table.header.end(), phases.begin(), phases.end());
+  if (has_predictions)
+    table.header.insert(table.header.end(), {"predicted: sparse", "dense", "passes", "calls"});
+  for_each_point(curves, experiment, [&](ScalingCurve const& curve, ScalingPoint const& point) {
+    auto row = first_cells(curve, point);
+    auto const add = [&](bool is_there, double seconds) {
+      row.push_back(is_there ? fmt::format("{:.4g}", seconds / milli) : "-");
+    };
+    for (auto const& phase : phases)
+      add(point.phases.contains(phase), point.phases.contains(phase) ? point.phases.at(phase) : 0);
+    if (has_predictions) {
+      auto const& p = point.predicted;
+      for (auto const seconds : {p ? p->sparse : 0, p ? p->dense : 0, p ? p->passes : 0, p ? p->calls : 0})
+        add(p.has_value(), seconds);
+    }
+    table.rows.push_back(std::move(row));
+  });
+  return table;
+}
+
+ReportTable missing_table(std::vector<PointResult> const& results) {
+  ReportTable table{"points without a result", {"point", "state", "reason"}, {}};
+  for (auto const& result : results)
+    if (!result.is_done())
+      table.rows.push_back({result.key, result.state, result.reason.empty() ? "-" : result.reason});
+  return table;
+}
+
+std::string to_text(ReportTable const& table) {
+  std::vector<std::size_t> widths;
+  for (std::size_t i = 0; i < table.header.size(); ++i) {
+    widths.push_back(width_of(table.header[i]));
+    for (auto const& row : table.rows)
+      widths[i] = std::max(widths[i], width_of(row[i]));
+  }
+  auto const is_text = [&](std::size_t i) {
+    return table.header[i] == "curve" || table.header[i] == "grid" || table.header[i] == "point" ||
+           table.header[i] == "state" || table.header[i] == "reason" || table.header[i] == "schedule";
+  };
+  auto text = table.title + "\n";
+  auto const add = [&](Row const& row) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      auto const blanks = std::string(widths[i] - width_of(row[i]), ' ');
+      line += (i == 0 ? "" : "  ") + (is_text(i) ? row[i] + blanks : blanks + row[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  };
+  add(table.header);
+  for (auto const& row : table.rows)
+    add(row);
+  return text;
+}
+
+std::string html_text(std::string_view text) {
+  std::string result;
+  for (auto const c : text)
+    if (c == '&')
+      result += "&amp;";
+    else if (c == '<')
+      result += "&lt;";
+    else if (c == '>')
+      result += "&gt;";
+    else
+      result += c == '\0' ? '?' : c;
+  return result;
+}
+
+std::string to_html(ReportTable const& table) {
+  auto html =
+      fmt::format("<figure><figcaption>{}</figcaption>\n<table>\n<thead><tr>", html_text(table.title));
+  for (auto const& cell : table.header)
+    html += fmt::format("<th>{}</th>", html_text(cell));
+  html += "</tr></thead>\n<tbody>\n";
+  for (auto const& row : table.rows) {
+    html += "<tr>";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      auto const is_text = i == 0 || table.header[i] == "state" || table.header[i] == "reason";
+      html += fmt::format("<td{}>{}</td>", is_text ? " class=\"text\"" : "", html_text(row[i]));
+    }
+    html += "</tr>\n";
+  }
+  return html + "</tbody>\n</table></figure>\n";
+}
+
+} // namespace orthant::cli

@@ -1,0 +1,49 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Slurm and Flux, by their commands. Under Slurm the points of a job are the tasks of an array. Flux has no arrays: there a job runs
+// its points one after the other.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace orthant::cli {
+
+enum class Scheduler : std::uint8_t { slurm, flux };
+
+struct BatchJob {
+  Scheduler scheduler = Scheduler::slurm;
+  std::string id;
+  std::vector<std::string> points; // keys, by task
+};
+
+struct Submission {
+  Scheduler scheduler = Scheduler::slurm;
+  std::string name;
+  std::filesystem::path script; // of the job; its argument is the list
+  std::filesystem::path list;   // of scripts of points, one per line
+  std::filesystem::path folder; // where the job begins
+  std::filesystem::path logs;
+  std::int64_t num_nodes = 1;
+  std::int64_t ranks_per_node = 1;
+  std::vector<std::string> options;
+};
+
+/// Submits a job that runs these points. Throws UserError with the scheduler's own words if it refuses.
+[[nodiscard]] BatchJob submit(Submission const& submission, std::vector<std::string> points);
+
+/// Tasks that wait or run ("12_3", of Flux the job): whether they run.
+using LiveTasks = std::map<std::string, bool>;
+/// Asks the scheduler for all tasks of this user. Throws UserError if it does not answer.
+[[nodiscard]] LiveTasks live_tasks(Scheduler scheduler);
+/// Whether the task runs; nothing if it has ended.
+[[nodiscard]] std::optional<bool> find_task(LiveTasks const& live, BatchJob const& job, std::size_t task);
+
+/// The file in the folder of logs that the task's job writes.
+[[nodiscard]] std::string log_name_of(BatchJob const& job, std::size_t task);
+
+} // namespace orthant::cli
