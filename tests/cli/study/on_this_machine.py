@@ -259,6 +259,11 @@ def under_flux(_):
         check("3 points: 3 lost" in study("status", at("f.toml"), **path), "does not see that jobs are gone")
 
 
+def expect_refusal(file, text):
+    done = run(1, ["study", "submit", file, "--machine", "tuolumne"])
+    check(done.returncode == 2 and text in done.stderr, f"{done.returncode}: {done.stderr}")
+
+
 def mistakes(_):
     with tempfile.TemporaryDirectory() as folder:
         at = lambda *names: os.path.join(folder, *names)
@@ -294,12 +299,15 @@ def mistakes(_):
         expect_mistake(1, ["study", "init"], r"name the file to write with -o study\.toml")
         write(at("r.jsonl"), '{"key":"a"}\n')
         expect_mistake(1, ["study", "report", at("a.toml"), "--results", at("r.jsonl")], r"line 1 of '.*r\.jsonl' is not the result of a point")
-        empty = at("empty")
-        os.mkdir(empty)
-        if orted := shutil.which("orted"):  # Open MPI starts it, even for one process
-            os.symlink(orted, os.path.join(empty, "orted"))
-        done = run(1, ["study", "submit", at("a.toml")], PATH=empty)
-        check(done.returncode == 2 and "there is no `sbatch` on this machine" in done.stderr, f"{done.returncode}: {done.stderr}")
+        os.mkdir(at("bin"))
+        write(at("bin", "sbatch"), "#!/bin/sh\necho 'sbatch: error: Invalid account' >&2\nexit 1\n")
+        os.chmod(at("bin", "sbatch"), 0o755)
+        path = {"PATH": at("bin") + ":" + os.environ["PATH"]}
+        done = run(1, ["study", "submit", at("a.toml")], **path)
+        check(done.returncode == 2 and "sbatch failed with status 1: sbatch: error: Invalid account" in done.stderr, f"{done.returncode}: {done.stderr}")
+        check("1 points: 1 to do" in study("status", at("a.toml"), **path), "a point counts as submitted that was refused")
+        if shutil.which("flux") is None:
+            expect_refusal(at("a.toml"), "there is no `flux` on this machine")
         done = run(1, ["study", "submit", at("a.toml"), "--machine", "here"])
         check(done.returncode == 2 and "there is no template of batch jobs 'here'" in done.stderr, f"{done.returncode}: {done.stderr}")
         for machine in ("generic", "perlmutter", "frontier", "alps", "tuolumne"):
