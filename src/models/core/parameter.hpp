@@ -26,8 +26,10 @@ enum class ParameterRole : std::uint8_t { weight, bias, norm_scale, embedding };
 }
 /// Those of them whose squares this rank adds up: without padding, and of the first copy.
 [[nodiscard]] inline std::int64_t normed_length_of(pmm::StepPlan const& step, ParameterRole role,
-                                                   pmm::Placement const& placement) {
+                                                   pmm::Placement const& placement,
+                                                   bool is_of_expert = false) {
   auto const& layout = placement.layout;
+  if (!is_of_expert && step.coordinates().expert > 0) return 0;
   auto const copies = is_vector(role)                              ? pmm::group_axes.without(layout.columns)
                       : layout.storage == pmm::Storage::replicated ? layout.third()
                                                                    : pmm::AxisSet{};
@@ -45,6 +47,7 @@ struct Parameter {
   std::int64_t layer = 0; // 0 has a weight decay of its own
   pmm::DistMatrix<T> matrix, matrix_gradient;
   pmm::DistVector<T> vector, vector_gradient;
+  bool is_of_expert = false; // which one rank along the expert axis has; the pieces of the others are empty
 
   [[nodiscard]] bool is_vector() const { return models::is_vector(role); }
   /// This rank's numbers.
@@ -53,6 +56,10 @@ struct Parameter {
   }
   [[nodiscard]] runtime::Vector<T> const& gradient() const {
     return is_vector() ? vector_gradient.local() : matrix_gradient.storage();
+  }
+  /// Whether this rank's piece is not that of another rank along the expert axis, too.
+  [[nodiscard]] bool is_first_along_experts(pmm::ProcessGrid const& grid) const {
+    return is_of_expert || grid.coordinate(pmm::Axis::expert) == 0;
   }
   /// Numbers over the whole grid, replicas counted once.
   [[nodiscard]] std::int64_t num_numbers() const {

@@ -26,7 +26,7 @@ template<class T>
 /// Whether this rank's piece is the one that counts among equal copies.
 template<class T>
 [[nodiscard]] bool counts_here(pmm::ProcessGrid const& grid, Parameter<T> const& parameter) {
-  if (grid.coordinate(pmm::Axis::data) != 0) return false;
+  if (grid.coordinate(pmm::Axis::data) != 0 || !parameter.is_first_along_experts(grid)) return false;
   return parameter.is_vector() ? parameter.vector.is_first_replica() : parameter.matrix.is_first_replica();
 }
 

@@ -21,6 +21,13 @@ struct Number {
   KOKKOS_FUNCTION void operator()(std::int64_t i) const { ids[i] = first + i; }
 };
 
+/// The first layer of that place in the segments that has experts, or that has none; -1: there is none.
+std::int64_t first_layer_at(TransformerSettings const& settings, std::int64_t place, bool has_experts) {
+  for (auto l = place; l < settings.num_layers; l += layers_per_segment(settings))
+    if (settings.experts.has_layer(l) == has_experts) return l;
+  return -1;
+}
+
 } // namespace
 
 runtime::Range groups_of(pmm::Block const& qkv, TransformerPlan const& plan) {
@@ -47,7 +54,7 @@ bool keeps_output(TransformerSettings const& settings, std::int64_t layer) {
          layer + 1 == settings.num_layers;
 }
 
-void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan) {
+void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t place) {
   auto const num_heads = groups_of(step.block(plan.qkv.output), plan).size() * plan.local_heads_per_group();
   plan_norm_arrays(step, plan);
   plan_matrix(step, plan.stream, "orthant::models::AttentionMemory/normed");
@@ -58,8 +65,12 @@ void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan) {
   step.add_array("orthant::models::AttentionMemory/key_values", step.scalar_bytes(num_shared_numbers(plan)));
   plan_norm_arrays(step, plan);
   plan_matrix(step, plan.stream, "orthant::models::FeedForwardMemory/normed");
-  plan_matrix(step, plan.up.output, "orthant::models::FeedForwardMemory/expanded");
-  plan_matrix(step, plan.down.input, "orthant::models::FeedForwardMemory/activated");
+  if (first_layer_at(plan.settings, place, false) >= 0) {
+    plan_matrix(step, plan.up.output, "orthant::models::FeedForwardMemory/expanded");
+    plan_matrix(step, plan.down.input, "orthant::models::FeedForwardMemory/activated");
+  }
+  if (auto const layer = first_layer_at(plan.settings, place, true); layer >= 0)
+    plan_expert_memory(step, plan.experts, layer);
   plan_matrix(step, plan.stream, "orthant::models::stream");
 }
 
@@ -75,16 +86,23 @@ AttentionMemory<T>::AttentionMemory(pmm::ProcessGrid const& grid, TransformerPla
       key_values(make<T>("orthant::models::AttentionMemory/key_values", num_shared_numbers(plan))) {}
 
 template<class T>
-FeedForwardMemory<T>::FeedForwardMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan)
+FeedForwardMemory<T>::FeedForwardMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
+                                        std::int64_t place, ExpertScratch<T> const& scratch)
     : norm(make_norm_state<T>(grid, plan)),
-      normed(grid, plan.stream, "orthant::models::FeedForwardMemory/normed"),
-      expanded(grid, plan.up.output, "orthant::models::FeedForwardMemory/expanded"),
-      activated(grid, plan.down.input, "orthant::models::FeedForwardMemory/activated") {}
+      normed(grid, plan.stream, "orthant::models::FeedForwardMemory/normed") {
+  if (first_layer_at(plan.settings, place, false) >= 0) {
+    expanded = {grid, plan.up.output, "orthant::models::FeedForwardMemory/expanded"};
+    activated = {grid, plan.down.input, "orthant::models::FeedForwardMemory/activated"};
+  }
+  if (first_layer_at(plan.settings, place, true) >= 0)
+    experts = std::make_shared<ExpertMemory<T>>(grid, plan.experts, scratch);
+}
 
 template<class T>
-BlockMemory<T>::BlockMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan)
+BlockMemory<T>::BlockMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan, std::int64_t place,
+                            ExpertScratch<T> const& scratch)
     : attention(grid, plan),
-      feed_forward(grid, plan),
+      feed_forward(grid, plan, place, scratch),
       middle(grid, plan.stream, "orthant::models::stream") {}
 
 template struct BlockMemory<float>;
@@ -107,7 +125,8 @@ ScratchLengths::ScratchLengths(pmm::GridShape const& shape, pmm::Coordinates con
 
 template<class T>
 TransformerScratch<T>::TransformerScratch(pmm::ProcessGrid const& grid, TransformerPlan const& plan)
-    : work(grid) {
+    : work(grid),
+      experts(grid, plan.experts) {
   ScratchLengths const lengths(grid.shape(), grid.coordinates(), plan);
   branch = make<T>("orthant::models::branch", lengths.branch);
   normed_gradient = make<T>("orthant::models::normed_gradient", lengths.branch);

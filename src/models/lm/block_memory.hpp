@@ -5,10 +5,12 @@
 // memory of their own, and block l uses that of block l mod N: the stream is kept at each N-th layer only, and the
 // layers in between are computed again. All blocks share scratch memory, which no backward pass reads.
 
+#include "models/experts/expert_memory.hpp"
 #include "models/lm/parallel_linear.hpp"
 #include "models/lm/parallel_norm.hpp"
 #include "runtime/numbers/random.hpp"
 
+#include <memory>
 #include <vector>
 
 namespace orthant::models {
@@ -24,15 +26,20 @@ struct AttentionMemory {
 
 template<class T>
 struct FeedForwardMemory {
-  FeedForwardMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan);
+  FeedForwardMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan, std::int64_t place,
+                    ExpertScratch<T> const& scratch);
   pmm::RowNormState<T> norm;
-  pmm::DistMatrix<T> normed, expanded, activated;
+  pmm::DistMatrix<T> normed;
+  pmm::DistMatrix<T> expanded, activated;   // if a layer without experts has this place
+  std::shared_ptr<ExpertMemory<T>> experts; // if a layer with experts has it
 };
 
 /// A copy shares the numbers.
 template<class T>
 struct BlockMemory {
-  BlockMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan);
+  /// `place`: in the segments of activation checkpointing.
+  BlockMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan, std::int64_t place,
+              ExpertScratch<T> const& scratch);
   AttentionMemory<T> attention;
   FeedForwardMemory<T> feed_forward;
   pmm::DistMatrix<T> middle; // the stream between the halves
@@ -42,7 +49,7 @@ struct BlockMemory {
 [[nodiscard]] runtime::Range groups_of(pmm::Block const& qkv, TransformerPlan const& plan);
 
 /// Lists the arrays of a BlockMemory.
-void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan);
+void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t place);
 
 /// Layers that are computed again together, or all of them if none is: N.
 [[nodiscard]] std::int64_t layers_per_segment(TransformerSettings const& settings);
@@ -95,6 +102,7 @@ struct TransformerScratch {
   runtime::Vector<T> key_value_gradients;  // of a head that ranks share
   runtime::Vector<std::int64_t> token_ids; // [rows] numbers over all data groups; empty without dropout
   LinearWork<T> work;
+  ExpertScratch<T> experts;
 };
 
 /// Lists its arrays, but for the workspaces.

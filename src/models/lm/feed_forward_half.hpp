@@ -7,8 +7,14 @@
 //   U[z,x]      := sum_y H[z,y] W_up[y,x] + b
 //   A[z,x]      := GELU(U), or SwiGLU of the pairs of U
 //   branch[z,y] := sum_x A[z,x] W_down[x,y] + b
+//
+// or, if the layer has experts, what they make of H (experts/expert_layer.hpp).
 
+#include "models/experts/expert_layer.hpp"
 #include "models/lm/block_memory.hpp"
+
+#include <optional>
+#include <vector>
 
 namespace orthant::models {
 
@@ -17,17 +23,20 @@ class FeedForwardHalf {
  public:
   /// `grid` and `scratch` must outlive it.
   FeedForwardHalf(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
-                  BlockParameters<T> const& parameters, FeedForwardMemory<T> memory,
+                  BlockParameters<T> const& parameters, std::int64_t layer, FeedForwardMemory<T> memory,
                   TransformerScratch<T>& scratch);
 
-  [[nodiscard]] ParallelLinear<T>& up() { return up_; }
-  [[nodiscard]] ParallelLinear<T>& down() { return down_; }
+  /// Up and down, or nothing.
+  [[nodiscard]] std::vector<ParallelLinear<T>*> linears();
+  /// Null if the layer has none.
+  [[nodiscard]] ExpertLayer<T> const* experts() const { return experts_ ? &*experts_ : nullptr; }
 
-  /// branch := as above. Collective over x, y and z. Enqueues on exec.
-  void forward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x,
+  /// branch := as above. Collective over x, y and z, and with experts over the grid's world. Enqueues on exec.
+  void forward(runtime::DefaultExec const& exec, RouterPass const& pass, pmm::DistMatrix<T> const& x,
                pmm::DistMatrix<T> const& branch);
-  /// What backward() reads, again: all but the last product. Collective over y and z.
-  void recompute(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x);
+  /// What backward() reads, again: all but the last product, or with experts all but the last sum. Collective over y and z, and with
+  /// experts over the grid's world.
+  void recompute(runtime::DefaultExec const& exec, RouterPass const& pass, pmm::DistMatrix<T> const& x);
   /// dx := dx + the gradient by x, from that by the branch, which is not dx's memory, or is if nothing is dropped.
   void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x,
                 pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& dx);
@@ -37,14 +46,17 @@ class FeedForwardHalf {
   FeedForward kind_;
   FeedForwardMemory<T> memory_;
   ParallelNorm<T> norm_;
-  ParallelLinear<T> up_, down_;
+  std::optional<ParallelLinear<T>> up_, down_;
+  std::optional<ExpertLayer<T>> experts_;                                       // in place of them
   pmm::DistMatrix<T> normed_gradient_, expanded_gradient_, activated_gradient_; // lent
 };
 
-/// List what forward(), recompute() and backward() do, and the buffers.
-void plan_feed_forward_half(pmm::StepPlan& step, TransformerPlan const& plan);
-void plan_feed_forward_half_again(pmm::StepPlan& step, TransformerPlan const& plan);
-void plan_feed_forward_half_backward(pmm::StepPlan& step, TransformerPlan const& plan);
+/// List what forward(), recompute() and backward() do in that layer, and the buffers.
+void plan_feed_forward_half(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer,
+                            bool is_training);
+void plan_feed_forward_half_again(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer,
+                                  bool is_training);
+void plan_feed_forward_half_backward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer);
 void plan_feed_forward_half_buffers(LinearWorkPlan& work, pmm::StepPlan const& step,
                                     TransformerPlan const& plan);
 

@@ -12,6 +12,7 @@
 
 #include <cmath>
 #include <optional>
+#include <ranges>
 
 namespace orthant::models {
 namespace {
@@ -36,19 +37,22 @@ struct TransformerBlock {
                    pmm::DistMatrix<T> of_output, TransformerScratch<T>& scratch,
                    std::shared_ptr<pmm::RotaryTable<T> const> rotary)
       : attention(grid, plan, parameters, layer, memory.attention, scratch, std::move(rotary)),
-        feed_forward(grid, plan, parameters, memory.feed_forward, scratch),
+        feed_forward(grid, plan, parameters, layer, memory.feed_forward, scratch),
         middle(memory.middle),
         output(std::move(of_output)) {}
 
   void add_forward_uses(std::vector<WeightUse<T>>& uses) {
-    for (auto* const linear :
-         {&attention.qkv(), &attention.projection(), &feed_forward.up(), &feed_forward.down()})
+    uses.push_back({&attention.qkv(), Direction::forward});
+    uses.push_back({&attention.projection(), Direction::forward});
+    for (auto* const linear : feed_forward.linears())
       uses.push_back({linear, Direction::forward});
   }
   void add_backward_uses(std::vector<WeightUse<T>>& uses) {
-    for (auto* const linear :
-         {&feed_forward.down(), &feed_forward.up(), &attention.projection(), &attention.qkv()})
+    auto const linears = feed_forward.linears();
+    for (auto const& linear : linears | std::views::reverse)
       uses.push_back({linear, Direction::backward});
+    uses.push_back({&attention.projection(), Direction::backward});
+    uses.push_back({&attention.qkv(), Direction::backward});
   }
 
   AttentionHalf<T> attention;
@@ -118,6 +122,7 @@ struct Transformer<T>::Parts {
   TransformerPlan plan;
   std::uint64_t seed;
   DropoutKey dropout; // of the last pass
+  RouterPass router;  // of the last pass
   TransformerParameters<T> parameters;
   TransformerScratch<T> scratch;
   TokenEmbedding<T> embedding;
@@ -143,7 +148,7 @@ void Transformer<T>::Parts::make_blocks() {
   std::vector<pmm::DistMatrix<T>> passing; // outputs that are not kept
   auto const new_stream = [&] { return pmm::DistMatrix<T>(grid, plan.stream, "orthant::models::stream"); };
   for (std::int64_t l = 0; l < length; ++l)
-    memory.emplace_back(grid, plan);
+    memory.emplace_back(grid, plan, l, scratch.experts);
   for (std::int64_t l = 0; l < settings.num_layers; ++l) {
     auto const place = static_cast<std::size_t>(l % length);
     auto const keeps = keeps_output(settings, l);
@@ -159,7 +164,8 @@ void Transformer<T>::Parts::make_blocks() {
     if (segment.end < settings.num_layers) {
       for (auto l = segment.begin; l < segment.end; ++l)
         blocks[static_cast<std::size_t>(l)]->add_forward_uses(backward_uses);
-      backward_uses.pop_back();
+      // The last product of the last layer is not computed again; that of experts is, and is not among these.
+      if (!settings.experts.has_layer(segment.end - 1)) backward_uses.pop_back();
     }
     for (auto l = segment.end; l-- > segment.begin;)
       blocks[static_cast<std::size_t>(l)]->add_backward_uses(backward_uses);
@@ -176,7 +182,7 @@ void Transformer<T>::Parts::attend(DefaultExec const& exec, std::int64_t layer) 
 template<class T>
 void Transformer<T>::Parts::feed_forward(DefaultExec const& exec, std::int64_t layer) {
   auto& block = *blocks[static_cast<std::size_t>(layer)];
-  block.feed_forward.forward(exec, block.middle, branch);
+  block.feed_forward.forward(exec, router, block.middle, branch);
   add_branch(exec, dropout_stream(layer, DropoutPlace::feed_forward), block.middle, block.output);
 }
 
@@ -188,7 +194,7 @@ void Transformer<T>::Parts::recompute(DefaultExec const& exec, runtime::Range la
     if (l + 1 < layers.end)
       feed_forward(exec, l);
     else
-      block.feed_forward.recompute(exec, block.middle);
+      block.feed_forward.recompute(exec, router, block.middle);
   }
 }
 
@@ -293,7 +299,9 @@ pmm::DistMatrix<T> const& Transformer<T>::forward(DefaultExec const& exec, Pass 
                                                   PhaseTimes& phases) {
   auto& p = *parts_;
   auto& instruments = p.grid.world().instruments();
-  p.dropout = {pass == Pass::training ? p.plan.settings.dropout : 0.0, p.seed, step};
+  auto const trains = pass == Pass::training;
+  p.dropout = {trains ? p.plan.settings.dropout : 0.0, p.seed, step};
+  p.router = {trains, trains ? p.plan.settings.experts.noise : 0.0, p.seed, step};
   {
     ScopedTimer const timer(instruments, phases, "embedding");
     p.embed(exec);
@@ -342,6 +350,22 @@ void Transformer<T>::backward_telling(DefaultExec const& exec, PhaseTimes& phase
   p.embed_backward(exec);
   p.scratch.work.finish_all();
   p.parameters.sum_small_gradients(exec);
+}
+
+template<class T>
+std::vector<ExpertLoad> Transformer<T>::expert_loads() const {
+  std::vector<ExpertLoad> loads;
+  for (auto const& block : parts_->blocks)
+    if (auto const* const experts = block->feed_forward.experts()) loads.push_back(experts->load());
+  return loads;
+}
+
+template<class T>
+std::vector<pmm::DispatchSizes> Transformer<T>::dispatch_sizes() const {
+  std::vector<pmm::DispatchSizes> sizes;
+  for (auto const& block : parts_->blocks)
+    if (auto const* const experts = block->feed_forward.experts()) sizes.push_back(experts->sizes());
+  return sizes;
 }
 
 /// A sum of squares in double is finite unless a number is not.

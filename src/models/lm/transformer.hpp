@@ -10,7 +10,9 @@
 // The rows of a matrix are those of one data group, as a product never crosses the data axis.
 
 #include "models/core/network.hpp"
+#include "models/experts/expert_load.hpp"
 #include "models/plan/transformer_settings.hpp"
+#include "pmm/experts/dispatch_lists.hpp"
 #include "pmm/product/workspace.hpp"
 #include "runtime/range.hpp"
 
@@ -45,6 +47,10 @@ class Transformer final : public Network<T> {
   void set_gathers_ahead(bool gathers_ahead);
 
   [[nodiscard]] TransformerSettings const& settings() const;
+  /// Layer by layer of those with experts: how often each expert was chosen in the last training pass; and what this rank moved in
+  /// the last pass, of layers that have memory of their own.
+  [[nodiscard]] std::vector<ExpertLoad> expert_loads() const;
+  [[nodiscard]] std::vector<pmm::DispatchSizes> dispatch_sizes() const;
   /// Placement of the logits, for the loss: rows of this data group's tokens.
   [[nodiscard]] pmm::Placement const& logits_placement() const;
 

@@ -57,6 +57,18 @@ class Planner {
     if (settings_.norm == NormKind::layer && settings_.has_bias)
       add(name + ".bias", ParameterRole::bias, stream);
   }
+  /// The matrices of all experts for one product: prefix0.suffix, prefix1.suffix, ..
+  void add_experts(std::string const& prefix, std::string const& suffix, ExpertPlan const& plan,
+                   pmm::Placement const& of_expert, double deviation) {
+    ExpertArray const array(shape_, coordinates_, plan, of_expert);
+    for (std::int64_t e = 0; e < plan.settings.num_experts; ++e)
+      all_.push_back(
+          {.name = prefix + std::to_string(e) + suffix,
+           .layer = layer_,
+           .placement = placement_of(array, of_expert, e),
+           .deviation = deviation,
+           .of_expert = ExpertPiece{prefix + "all" + suffix, array.begin_of(e), array.piece.size(), e == 0}});
+  }
   void begin_layer(std::int64_t layer) { layer_ = layer; }
   [[nodiscard]] std::vector<PlannedTransformerParameter> take() { return std::move(all_); }
 
@@ -86,6 +98,13 @@ parameters_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, 
     planner.add_linear(prefix + "attn.c_attn", plan.qkv, weight_deviation);
     planner.add_linear(prefix + "attn.c_proj", plan.projection, branch_deviation);
     planner.add_norm(prefix + "ln_2", plan.stream);
+    if (settings.experts.has_layer(l)) {
+      planner.add(prefix + "mlp.router.weight", ParameterRole::weight, plan.experts.router, weight_deviation);
+      auto const experts = prefix + "mlp.experts.";
+      planner.add_experts(experts, ".c_fc.weight", plan.experts, plan.experts.up, weight_deviation);
+      planner.add_experts(experts, ".c_proj.weight", plan.experts, plan.experts.down, branch_deviation);
+      continue;
+    }
     planner.add_linear(prefix + "mlp.c_fc", plan.up, weight_deviation);
     planner.add_linear(prefix + "mlp.c_proj", plan.down, branch_deviation);
   }
@@ -112,10 +131,13 @@ std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
 }
 
 std::vector<std::size_t> gradient_order_of(std::vector<PlannedTransformerParameter> const& parameters) {
-  std::vector<std::size_t> order, small;
-  for (auto place = parameters.size(); place-- > 0;)
-    (parameters[place].is_small() ? small : order).push_back(place);
+  std::vector<std::size_t> order, small, of_experts;
+  for (auto place = parameters.size(); place-- > 0;) {
+    auto const& parameter = parameters[place];
+    (parameter.of_expert ? of_experts : parameter.is_small() ? small : order).push_back(place);
+  }
   order.insert(order.end(), small.begin(), small.end());
+  order.insert(order.end(), of_experts.begin(), of_experts.end());
   return order;
 }
 
@@ -123,9 +145,13 @@ void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedTransformerPa
   step.add_array("orthant::models::small_gradients",
                  step.scalar_bytes(num_small_gradients(step.shape(), step.coordinates(), parameters)));
   for (auto const& parameter : parameters) {
-    auto const bytes = step.scalar_bytes(length_of(step.shape(), step.coordinates(), parameter));
-    step.add_array("orthant::models::" + parameter.name, bytes);
-    if (!parameter.is_small()) step.add_array("orthant::models::" + parameter.name + "/gradient", bytes);
+    auto const& piece = parameter.of_expert;
+    if (piece && !piece->is_first) continue;
+    auto const bytes =
+        step.scalar_bytes(piece ? piece->length : length_of(step.shape(), step.coordinates(), parameter));
+    auto const label = "orthant::models::" + (piece ? piece->array : parameter.name);
+    step.add_array(label, bytes);
+    if (!parameter.is_small()) step.add_array(label + "/gradient", bytes);
   }
 }
 
@@ -138,8 +164,7 @@ runtime::Vector<T> TransformerParameters<T>::small_gradient(std::int64_t place, 
 /// Zero, or 1 for a scale, or drawn. Parameters differ in the layer of their streams, which is their place in the
 /// list.
 template<class T>
-Parameter<T> TransformerParameters<T>::make(PlannedTransformerParameter const& planned,
-                                            std::uint64_t seed) const {
+Parameter<T> TransformerParameters<T>::make(PlannedTransformerParameter const& planned, std::uint64_t seed) {
   auto const label = "orthant::models::" + planned.name;
   Parameter<T> parameter;
   parameter.name = planned.name;
@@ -155,6 +180,22 @@ Parameter<T> TransformerParameters<T>::make(PlannedTransformerParameter const& p
         pmm::DistVector<T>(grid_, layout.columns, placement.extents.columns,
                            small_gradient(planned.place, length), layout.column_granule);
     if (planned.role == ParameterRole::norm_scale) Kokkos::deep_copy(parameter.vector.local(), T{1});
+    return parameter;
+  }
+  if (auto const& piece = planned.of_expert) {
+    auto& arrays = expert_arrays_[piece->array];
+    auto const of_array = "orthant::models::" + piece->array;
+    if (piece->is_first)
+      arrays = {runtime::make_zeros<T>(of_array, static_cast<std::size_t>(piece->length)),
+                runtime::make_zeros<T>(of_array + "/gradient", static_cast<std::size_t>(piece->length))};
+    auto const part =
+        std::pair(static_cast<std::size_t>(piece->begin), static_cast<std::size_t>(piece->begin + length));
+    parameter.is_of_expert = true;
+    parameter.matrix = {grid_, placement, runtime::Vector<T>(Kokkos::subview(arrays.numbers, part))};
+    parameter.matrix_gradient = {grid_, placement,
+                                 runtime::Vector<T>(Kokkos::subview(arrays.gradient, part))};
+    draw_normal(parameter.matrix, planned.deviation,
+                {seed, runtime::Purpose::weights, 0, static_cast<std::uint32_t>(list_.size())});
     return parameter;
   }
   parameter.matrix = pmm::DistMatrix<T>(grid_, placement, label);
@@ -204,6 +245,16 @@ TransformerParameters<T>::TransformerParameters(pmm::ProcessGrid const& grid, Tr
     take_linear(block.qkv);
     take_linear(block.projection);
     take_norm(block.feed_forward_norm);
+    if (settings.experts.has_layer(l)) {
+      auto const arrays_of = [&](char const* suffix) {
+        return expert_arrays_.at("h." + std::to_string(l) + ".mlp.experts.all" + suffix);
+      };
+      auto const up = arrays_of(".c_fc.weight"), down = arrays_of(".c_proj.weight");
+      block.experts = {list_[next].matrix, list_[next].matrix_gradient, up.numbers, up.gradient, down.numbers,
+                       down.gradient};
+      next += 1 + 2 * static_cast<std::size_t>(settings.experts.num_experts);
+      continue;
+    }
     take_linear(block.up);
     take_linear(block.down);
   }

@@ -34,8 +34,8 @@ Placement weight(Cut const& rows, Cut const& columns) {
 void require_cuts(pmm::GridShape const& shape, TransformerSettings const& s, std::int64_t num_sequences,
                   std::int64_t sequence) {
   require_valid(s);
-  auto const num_parts = shape.size({Axis::data, Axis::z});
-  ORTHANT_REQUIRE(shape.expert == 1 && shape.pipe == 1, "a transformer on ", shape.to_string());
+  auto const num_parts = shape.size(batch_axes(shape).with(Axis::z));
+  ORTHANT_REQUIRE(shape.pipe == 1, "a transformer on ", shape.to_string());
   if (!can_cut_heads(shape, s))
     runtime::throw_user("{} heads with {} key-value heads cannot be cut over x = {} of the grid {}: x must "
                         "divide the key-value heads, or be a multiple of them that divides the heads",
@@ -49,6 +49,27 @@ void require_cuts(pmm::GridShape const& shape, TransformerSettings const& s, std
         "{} sequences per pass are fewer than the {} ranks along data and z of --grid {}: give a "
         "larger --global-batch, or fewer ranks along these axes",
         num_sequences, num_parts, shape.to_string());
+}
+
+/// Of the layers with experts: each expert is up and down of a block.
+ExpertPlan plan_experts(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                        TransformerPlan const& plan) {
+  ExpertPlan experts;
+  experts.settings = plan.settings.experts;
+  if (!experts.settings.is_on()) {
+    if (shape.expert > 1) runtime::throw_user("--expert-axis {} without --experts", shape.expert);
+    return experts;
+  }
+  experts.activation = plan.settings.activation;
+  experts.token_axes = batch_axes(shape).with(Axis::z);
+  experts.num_tokens = plan.num_sequences * plan.sequence;
+  experts.first_token = plan.sequences.begin * plan.sequence;
+  experts.own = own_experts(shape, coordinates, experts.settings);
+  experts.stream = plan.stream;
+  experts.router = {{Axis::y, pmm::AxisSet{}}, {plan.settings.hidden, experts.settings.num_experts}};
+  experts.up = plan.up.weight;
+  experts.down = plan.down.weight;
+  return experts;
 }
 
 } // namespace
@@ -66,8 +87,8 @@ TransformerPlan plan_transformer(pmm::GridShape const& shape, pmm::Coordinates c
   plan.settings = settings;
   plan.num_sequences = num_sequences;
   plan.sequence = sequence;
-  plan.sequences = part_of(shape, coordinates, {Axis::data, Axis::z}, num_sequences);
-  auto const num_tokens = part_of(shape, coordinates, Axis::data, num_sequences).size() * sequence;
+  plan.sequences = part_of(shape, coordinates, batch_axes(shape).with(Axis::z), num_sequences);
+  auto const num_tokens = part_of(shape, coordinates, batch_axes(shape), num_sequences).size() * sequence;
 
   auto const head_dim = settings.head_dim();
   auto const num_groups = settings.num_kv_heads;
@@ -92,6 +113,7 @@ TransformerPlan plan_transformer(pmm::GridShape const& shape, pmm::Coordinates c
   plan.projection = linear(heads, stream);
   plan.up = linear(stream, expanded);
   plan.down = linear(activated, stream);
+  plan.experts = plan_experts(shape, coordinates, plan);
   return plan;
 }
 

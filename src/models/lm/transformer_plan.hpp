@@ -16,6 +16,7 @@
 // key-value heads than ranks along x, several ranks share a head: each has query heads of it, and the last one its key and
 // value, too (shared_key_values.hpp).
 
+#include "models/experts/expert_plan.hpp"
 #include "models/plan/transformer_settings.hpp"
 #include "pmm/cost/step_plan.hpp"
 
@@ -38,6 +39,7 @@ struct TransformerPlan {
   pmm::Placement table;           // [x,y] vocabulary x hidden, of the embedding and of the head
   pmm::Placement positions;       // [-,y] max_sequence x hidden, replicated
   LinearPlan3d qkv, projection, up, down;
+  ExpertPlan experts;      // in place of up and down in some layers
   int ranks_per_group = 1; // along x, that share a key-value head
 
   [[nodiscard]] bool shares_heads() const { return ranks_per_group > 1; }

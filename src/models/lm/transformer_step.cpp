@@ -29,7 +29,7 @@ void plan_transformer_forward(pmm::StepPlan& step, TransformerPlan const& plan, 
     step.begin_layer(l + 1);
     plan_attention_half(step, plan, drops);
     plan_add_dropped(step, rows, columns, drops);
-    plan_feed_forward_half(step, plan);
+    plan_feed_forward_half(step, plan, l, is_training);
     plan_add_dropped(step, rows, columns, drops);
   }
   step.begin_layer(plan.settings.num_layers + 1);
@@ -57,16 +57,16 @@ void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan)
       plan_attention_half(step, plan, drops);
       plan_add_dropped(step, rows, columns, drops);
       if (l + 1 == segment.end) {
-        plan_feed_forward_half_again(step, plan);
+        plan_feed_forward_half_again(step, plan, l, true);
       } else {
-        plan_feed_forward_half(step, plan);
+        plan_feed_forward_half(step, plan, l, true);
         plan_add_dropped(step, rows, columns, drops);
       }
     }
     for (auto l = segment.end; l-- > segment.begin;) {
       step.begin_layer(l + 1);
       drop();
-      plan_feed_forward_half_backward(step, plan);
+      plan_feed_forward_half_backward(step, plan, l);
       drop();
       plan_attention_half_backward(step, plan, drops);
     }
@@ -84,6 +84,7 @@ void plan_transformer_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
   auto const& settings = plan.settings;
   plan_parameter_arrays(step, parameters_of(step.shape(), step.coordinates(), plan));
   plan_scratch_arrays(step, plan);
+  plan_expert_scratch(step, plan.experts);
   plan_embedding_arrays(step, plan);
   plan_table_arrays(step, plan.table);
   plan_matrix(step, plan.stream, "orthant::models::stream");
@@ -103,7 +104,7 @@ void plan_transformer_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
   reserve_norm_sums(work[0], step.block(plan.stream));
   auto const length = layers_per_segment(settings);
   for (std::int64_t l = 0; l < length; ++l)
-    plan_block_memory(step, plan);
+    plan_block_memory(step, plan, l);
   for (std::int64_t l = 0; l < settings.num_layers;
        ++l) // those that are not kept: one per place in a segment
     if (keeps_output(settings, l) || l < length) plan_matrix(step, plan.stream, "orthant::models::stream");

@@ -29,7 +29,7 @@ SplitScore evaluate_sequences(pmm::ProcessGrid const& grid, Transformer<T>& netw
     sums[1] += static_cast<double>(score.num_correct);
     sums[2] += count;
   }
-  runtime::all_reduce(runtime::host, grid.over(pmm::Axis::data), std::span(sums));
+  runtime::all_reduce(runtime::host, grid.over(pmm::batch_axes(grid.shape())), std::span(sums));
   SplitScore score;
   score.num_counted = static_cast<std::int64_t>(sums[2]);
   score.num_correct = static_cast<std::int64_t>(sums[1]);

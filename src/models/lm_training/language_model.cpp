@@ -24,6 +24,24 @@ void require_countable(TransformerSettings const& model, SequenceSettings const&
     runtime::throw_user("--positions {}: their table is more than any machine holds", model.max_sequence);
 }
 
+/// Losses of the router are means over the passes of a step, as the gradient of the others is.
+TransformerSettings with_losses_of_a_pass(TransformerSettings model, std::int64_t num_passes) {
+  model.experts.balance_loss /= static_cast<double>(num_passes);
+  model.experts.z_loss /= static_cast<double>(num_passes);
+  return model;
+}
+
+/// With the expert axis as a factor of data.
+pmm::GridShape with_expert_axis(pmm::GridShape shape, int expert_axis) {
+  if (shape.data % expert_axis != 0)
+    runtime::throw_user("--expert-axis {} does not divide the {} data groups of --grid {}; take a divisor of "
+                        "them",
+                        expert_axis, shape.data, shape.to_string());
+  shape.data /= expert_axis;
+  shape.expert = expert_axis;
+  return shape;
+}
+
 } // namespace
 
 TransformerPlan plan_sequences(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
@@ -36,15 +54,20 @@ TransformerPlan plan_sequences(pmm::GridShape const& shape, pmm::Coordinates con
 }
 
 pmm::GridShape parse_grid(std::string_view text, int num_ranks, TransformerSettings const& model,
-                          SequenceSettings const& sequences) {
-  if (text != "auto") return pmm::parse_grid(text, num_ranks);
+                          SequenceSettings const& sequences, int expert_axis) {
+  if (text != "auto") return with_expert_axis(pmm::parse_grid(text, num_ranks), expert_axis);
+  if (num_ranks % expert_axis != 0)
+    runtime::throw_user("--expert-axis {} does not divide the {} ranks of the job; take a divisor of them",
+                        expert_axis, num_ranks);
   auto const cost = [](pmm::GridShape const& s) { return std::tuple(s.x + s.y + s.z, -s.x, -s.y); };
   std::optional<pmm::GridShape> best;
-  for (auto const& shape : pmm::all_shapes(num_ranks))
-    if (can_cut_heads(shape, model) && shape.z <= sequences.num_sequences() &&
+  for (auto const& shape : pmm::all_shapes(num_ranks, expert_axis))
+    if (can_cut_heads(shape, model) && shape.data * shape.z <= sequences.num_sequences() &&
         (!best || cost(shape) < cost(*best)))
       best = shape;
-  return best.value_or(pmm::near_cubic(num_ranks));
+  auto shape = best.value_or(pmm::near_cubic(num_ranks / expert_axis));
+  shape.data = expert_axis;
+  return with_expert_axis(shape, expert_axis);
 }
 
 template<class T>
@@ -55,7 +78,8 @@ LanguageModel<T>::LanguageModel(pmm::ProcessGrid const& grid, TransformerSetting
       sequences_(sequences),
       settings_(training),
       file_(file),
-      network_(grid, model, sequences.num_sequences(), sequences.sequence, sequences.seed),
+      network_(grid, with_losses_of_a_pass(model, sequences.num_accumulated), sequences.num_sequences(),
+               sequences.sequence, sequences.seed),
       loss_(grid, network_.logits_placement(), pmm::LossKind::softmax),
       rows_(network_, loss_, file, sequences.num_accumulated),
       source_(grid, rows_, file, sequences),

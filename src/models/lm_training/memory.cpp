@@ -12,8 +12,18 @@ std::vector<std::int64_t> normed_lengths_of(pmm::StepPlan const& step,
                                             std::vector<PlannedTransformerParameter> const& parameters) {
   std::vector<std::int64_t> lengths;
   for (auto const& parameter : parameters)
-    lengths.push_back(normed_length_of(step, parameter.role, parameter.placement));
+    lengths.push_back(
+        normed_length_of(step, parameter.role, parameter.placement, parameter.of_expert.has_value()));
   return lengths;
+}
+
+std::int64_t numbers_of_experts(pmm::StepPlan const& step,
+                                std::vector<PlannedTransformerParameter> const& parameters) {
+  auto const lengths = lengths_of(step, parameters);
+  std::int64_t sum = 0;
+  for (std::size_t p = 0; p < parameters.size(); ++p)
+    if (parameters[p].of_expert) sum += lengths[p];
+  return sum;
 }
 
 } // namespace
@@ -40,9 +50,10 @@ void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
     plan_add_gradients(step, lengths, k, sequences.num_accumulated);
   }
   constexpr std::int64_t loss_and_count = 2;
-  step.add_call(runtime::Operation::all_reduce, pmm::Axis::data,
+  step.add_call(runtime::Operation::all_reduce, pmm::batch_axes(step.shape()),
                 loss_and_count * std::int64_t{sizeof(double)});
-  plan_gradient_sum(step, lengths, sequences.num_accumulated, bucket_bytes);
+  plan_gradient_sum(step, lengths, sequences.num_accumulated, bucket_bytes,
+                    numbers_of_experts(step, parameters));
   plan_update(step, optimizer, lengths, normed_lengths_of(step, parameters));
 }
 

@@ -6,6 +6,8 @@
 //   gpt2    learned positions, LayerNorm, GELU, biases, head tied to the embedding (Radford et al. 2019)
 //   llama   rotary positions, RMSNorm, SwiGLU, no biases, head of its own (Touvron et al. 2023)
 
+#include "models/plan/expert_settings.hpp"
+
 #include <cstdint>
 
 namespace orthant::models {
@@ -30,6 +32,7 @@ struct TransformerSettings {
   double dropout = 0;
   double norm_epsilon = 1e-5;
   double rotary_base = 10000;
+  ExpertSettings experts;
   std::int64_t checkpoint_every = 0; // layers per kept input; 0 keeps all activations
 
   [[nodiscard]] std::int64_t head_dim() const { return hidden / num_heads; }

@@ -26,7 +26,7 @@ struct Add {
 };
 
 bool has_several_batches(pmm::GridShape const& shape, std::int64_t num_accumulated) {
-  return num_accumulated > 1 || shape.size(pmm::Axis::data) > 1;
+  return num_accumulated > 1 || shape.size(pmm::batch_axes(shape)) > 1;
 }
 
 std::int64_t sum_of(std::vector<std::int64_t> const& lengths) {
@@ -35,7 +35,8 @@ std::int64_t sum_of(std::vector<std::int64_t> const& lengths) {
 
 /// A group of one has nothing to start.
 bool can_start_early(pmm::ProcessGrid const& grid) {
-  return grid.size(pmm::Axis::data) > 1 && pmm::can_hide_messages(grid.over(pmm::Axis::data));
+  auto const axes = pmm::batch_axes(grid.shape());
+  return grid.size(axes) > 1 && pmm::can_hide_messages(grid.over(axes));
 }
 
 } // namespace
@@ -54,11 +55,15 @@ void plan_add_gradients(pmm::StepPlan& step, std::vector<std::int64_t> const& le
 }
 
 void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
-                       std::int64_t num_accumulated, std::int64_t bucket_bytes) {
+                       std::int64_t num_accumulated, std::int64_t bucket_bytes, std::int64_t num_of_experts) {
   auto const bytes = step.scalar_bytes(sum_of(lengths));
   auto const bucket = step.scalar_bytes(bucket_bytes / step.scalar_bytes(1));
-  for (std::int64_t begin = 0; begin < bytes; begin += bucket)
-    step.add_call(runtime::Operation::all_reduce, pmm::Axis::data, std::min(bucket, bytes - begin));
+  auto const add_buckets = [&](pmm::AxisSet axes, std::int64_t length) {
+    for (std::int64_t begin = 0; begin < length; begin += bucket)
+      step.add_call(runtime::Operation::all_reduce, axes, std::min(bucket, length - begin));
+  };
+  add_buckets(pmm::batch_axes(step.shape()), bytes - step.scalar_bytes(num_of_experts));
+  add_buckets(pmm::Axis::data, step.scalar_bytes(num_of_experts));
   if (has_several_batches(step.shape(), num_accumulated)) step.add_pass({"GradientSum/copy", bytes, bytes});
 }
 
@@ -81,18 +86,22 @@ GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<
                   " gradients of ", parameters.size(), " parameters, in buckets of ", bucket_length_);
   std::size_t length = 0;
   for (auto const place : order) {
-    gradients_.push_back(parameters[place].gradient());
+    auto const& parameter = parameters[place];
+    ORTHANT_REQUIRE(parameter.is_of_expert || length == length_of_all_, parameter.name,
+                    " comes after the gradients of experts");
+    gradients_.push_back(parameter.gradient());
     length += gradients_.back().extent(0);
+    if (!parameter.is_of_expert) length_of_all_ = length;
   }
   if (!has_several_batches(grid.shape(), num_accumulated)) return;
   sum_ = runtime::Vector<T>("orthant::models::gradient_sum", length);
-  started_.reserve(num_buckets());
+  started_.reserve(num_buckets(0, length_of_all_));
 }
 
 template<class T>
-runtime::Vector<T> GradientSum<T>::bucket(std::size_t i) const {
-  auto const begin = i * bucket_length_;
-  return runtime::Vector<T>(sum_.data() + begin, std::min(bucket_length_, sum_.extent(0) - begin));
+runtime::Vector<T> GradientSum<T>::bucket(std::size_t i, std::size_t begin, std::size_t end) const {
+  auto const first = begin + i * bucket_length_;
+  return runtime::Vector<T>(sum_.data() + first, std::min(bucket_length_, end - first));
 }
 
 template<class T>
@@ -110,10 +119,11 @@ void GradientSum<T>::take(runtime::DefaultExec const& exec, std::int64_t k, std:
 template<class T>
 void GradientSum<T>::add_early(runtime::DefaultExec const& exec, std::int64_t k, std::size_t num_complete) {
   take(exec, k, num_complete);
-  while ((started_.size() + 1) * bucket_length_ <= length_taken_) {
+  while ((started_.size() + 1) * bucket_length_ <= std::min(length_taken_, length_of_all_)) {
     auto const next = started_.size();
     if (next >= max_open_sums) started_[next - max_open_sums].wait();
-    started_.push_back(runtime::start_all_reduce(exec, grid_.over(pmm::Axis::data), bucket(next)));
+    started_.push_back(runtime::start_all_reduce(exec, grid_.over(pmm::batch_axes(grid_.shape())),
+                                                 bucket(next, 0, length_of_all_)));
   }
 }
 
@@ -130,8 +140,11 @@ void GradientSum<T>::add(runtime::DefaultExec const& exec, std::int64_t k) {
 template<class T>
 void GradientSum<T>::finish(runtime::DefaultExec const& exec) {
   if (!has_several()) return;
-  for (auto i = started_.size(); has_groups() && i < num_buckets(); ++i)
-    runtime::all_reduce(exec, grid_.over(pmm::Axis::data), bucket(i));
+  for (auto i = started_.size(); has_groups() && i < num_buckets(0, length_of_all_); ++i)
+    runtime::all_reduce(exec, grid_.over(pmm::batch_axes(grid_.shape())), bucket(i, 0, length_of_all_));
+  auto const length = sum_.extent(0);
+  for (std::size_t i = 0; grid_.size(pmm::Axis::data) > 1 && i < num_buckets(length_of_all_, length); ++i)
+    runtime::all_reduce(exec, grid_.over(pmm::Axis::data), bucket(i, length_of_all_, length));
   for (auto& sum : started_)
     sum.wait();
   started_.clear();

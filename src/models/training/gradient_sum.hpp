@@ -10,6 +10,9 @@
 // buckets of equal size, each summed over the groups by one all_reduce. That of a bucket starts as soon as the
 // backward pass of the last batch has completed its gradients, and goes on behind the rest of the pass.
 //
+// Batches differ along the axes {expert, data}, over which gradients are summed. Those of experts come last in the order: only the
+// ranks along data have the same ones, so their buckets are summed over data alone, when the pass ends.
+//
 // Source: PyTorch Distributed (arXiv 2006.15704), section 3.2.
 
 #include "models/core/parameter.hpp"
@@ -34,13 +37,14 @@ struct GradientSumSettings {
 };
 
 /// Lists the array of a GradientSum, for parameters of which this rank has that many numbers each; and the
-/// pass of its add(), and what finish() has done: the all_reduces and the pass.
+/// pass of its add(), and what finish() has done: the all_reduces and the pass. `num_of_experts`: of these numbers.
 void plan_gradient_sum_array(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
                              std::int64_t num_accumulated);
 void plan_add_gradients(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths, std::int64_t k,
                         std::int64_t num_accumulated);
 void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
-                       std::int64_t num_accumulated, std::int64_t bucket_bytes = default_bucket_bytes);
+                       std::int64_t num_accumulated, std::int64_t bucket_bytes = default_bucket_bytes,
+                       std::int64_t num_of_experts = 0);
 
 /// What MPI copies of the sums that are under way at once, on the host, with buckets of the default size.
 [[nodiscard]] std::int64_t bytes_of_early_sums(pmm::ProcessGrid const& grid, pmm::StepPlan const& step,
@@ -50,7 +54,7 @@ template<class T>
 class GradientSum {
  public:
   /// For parameters whose gradients stay where they are. `order`: the places of the parameters in the order in
-  /// which their gradients are completed; the same on all ranks. `grid` must outlive it.
+  /// which their gradients are completed, those of experts last (Error); the same on all ranks. `grid` must outlive it.
   GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
               std::vector<std::size_t> const& order, std::int64_t num_accumulated,
               GradientSumSettings const& settings = {});
@@ -58,23 +62,24 @@ class GradientSum {
   /// Whether it wants to be told, in the backward pass of batch k, which gradients are complete.
   [[nodiscard]] bool starts_early(std::int64_t k) const { return starts_early_ && k + 1 == num_accumulated_; }
   /// Takes the first `num_complete` gradients of batch k in that order, and starts the sums of the buckets that are
-  /// full. If starts_early(k). Collective over the data axis: all of its ranks call with the same numbers. Enqueues
+  /// full. If starts_early(k). Collective over the axes of batches: all of their ranks call with the same numbers. Enqueues
   /// on exec.
   void add_early(runtime::DefaultExec const& exec, std::int64_t k, std::size_t num_complete);
   /// Takes the gradients of batch k of K that were not taken early, k in order. Enqueues on exec.
   void add(runtime::DefaultExec const& exec, std::int64_t k);
-  /// gradients := the sum, after the last batch. Collective over the data axis: one all_reduce for each bucket whose
+  /// gradients := the sum, after the last batch. Collective over the axes of batches: one all_reduce for each bucket whose
   /// sum has not started; waits for the others. Nothing, if it has one group.
   void finish(runtime::DefaultExec const& exec);
 
  private:
   /// Whether a step has more batches than one.
   [[nodiscard]] bool has_several() const { return sum_.extent(0) > 0; }
-  [[nodiscard]] bool has_groups() const { return grid_.size(pmm::Axis::data) > 1; }
-  [[nodiscard]] std::size_t num_buckets() const {
-    return (sum_.extent(0) + bucket_length_ - 1) / bucket_length_;
+  [[nodiscard]] bool has_groups() const { return grid_.size(pmm::batch_axes(grid_.shape())) > 1; }
+  /// Of the gradients [begin, end) of the array.
+  [[nodiscard]] std::size_t num_buckets(std::size_t begin, std::size_t end) const {
+    return (end - begin + bucket_length_ - 1) / bucket_length_;
   }
-  [[nodiscard]] runtime::Vector<T> bucket(std::size_t i) const;
+  [[nodiscard]] runtime::Vector<T> bucket(std::size_t i, std::size_t begin, std::size_t end) const;
   void take(runtime::DefaultExec const& exec, std::int64_t k, std::size_t num_complete);
 
   pmm::ProcessGrid const& grid_;
@@ -82,6 +87,7 @@ class GradientSum {
   std::size_t bucket_length_;
   bool starts_early_;
   std::vector<runtime::Vector<T>> gradients_; // in the order of their completion
+  std::size_t length_of_all_ = 0;             // numbers of the gradients that are no expert's
   runtime::Vector<T> sum_;                    // of all gradients; empty if a step is one batch
   std::size_t num_taken_ = 0;                 // gradients of this batch,
   std::size_t length_taken_ = 0;              // and their numbers

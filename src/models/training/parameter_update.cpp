@@ -56,11 +56,13 @@ void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std
   {
     ScopedTimer const timer(instruments, phases, "norms");
     auto const squares = numbers_.norms();
-    for (std::size_t p = 0; p < parameters_.size(); ++p)
+    for (std::size_t p = 0; p < parameters_.size(); ++p) {
+      auto const counts = parameters_[p].is_first_along_experts(grid_);
       if (parameters_[p].is_vector())
-        pmm::local_squared_norm(exec, parameters_[p].vector_gradient, squares, p);
+        pmm::local_squared_norm(exec, parameters_[p].vector_gradient, squares, p, counts);
       else
-        pmm::local_squared_norm(exec, parameters_[p].matrix_gradient, squares, p);
+        pmm::local_squared_norm(exec, parameters_[p].matrix_gradient, squares, p, counts);
+    }
     pmm::sum_over_group(exec, grid_, squares);
     numbers_.finish_norms(exec, static_cast<double>(nominal_count.value_or(0)), gradient_scale,
                           clip_norm_.value_or(0));
@@ -94,11 +96,13 @@ typename ParameterUpdate<T>::Result ParameterUpdate<T>::finish(runtime::DefaultE
 template<class T>
 void ParameterUpdate<T>::require_bounded_parameters(runtime::DefaultExec const& exec) const {
   runtime::Vector<double> const squares("orthant::models::squared_norms", parameters_.size());
-  for (std::size_t p = 0; p < parameters_.size(); ++p)
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    auto const counts = parameters_[p].is_first_along_experts(grid_);
     if (parameters_[p].is_vector())
-      pmm::local_squared_norm(exec, parameters_[p].vector, squares, p);
+      pmm::local_squared_norm(exec, parameters_[p].vector, squares, p, counts);
     else
-      pmm::local_squared_norm(exec, parameters_[p].matrix, squares, p);
+      pmm::local_squared_norm(exec, parameters_[p].matrix, squares, p, counts);
+  }
   pmm::sum_over_group(exec, grid_, squares);
   std::optional<runtime::WaitingScope> waiting;
   if (grid_.world().size() > 1) waiting.emplace(grid_.world().instruments().position, "end of training");

@@ -98,7 +98,7 @@ double Trainer<T>::enqueue_batch(std::int64_t epoch, std::int64_t k, runtime::Ph
 template<class T>
 void Trainer<T>::sum_over_groups(runtime::PhaseTimes& phases) {
   ScopedTimer const timer(grid_.world().instruments(), phases, "data");
-  runtime::all_reduce(exec_, grid_.over(pmm::Axis::data), update_->numbers().sums());
+  runtime::all_reduce(exec_, grid_.over(pmm::batch_axes(grid_.shape())), update_->numbers().sums());
   gradient_sum_->finish(exec_);
 }
 

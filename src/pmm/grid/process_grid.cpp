@@ -123,6 +123,14 @@ GridShape near_cubic(int num_ranks) {
   return best;
 }
 
+AxisSet batch_axes(GridShape const& shape) {
+  return shape.expert == 1 ? AxisSet{Axis::data} : AxisSet{Axis::expert, Axis::data};
+}
+
+AxisSet parameter_axes(GridShape const& shape) {
+  return shape.expert == 1 ? group_axes : group_axes.with(Axis::expert);
+}
+
 int Coordinates::along(Axis axis) const {
   return Coordinates(*this).along(axis);
 }

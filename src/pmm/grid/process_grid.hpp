@@ -39,6 +39,11 @@ struct GridShape {
   friend bool operator==(GridShape const&, GridShape const&) = default;
 };
 
+/// The axes along which batches differ: data, and expert if it has ranks.
+[[nodiscard]] AxisSet batch_axes(GridShape const& shape);
+/// The axes over which parameters are spread: those of the group, and expert if it has ranks.
+[[nodiscard]] AxisSet parameter_axes(GridShape const& shape);
+
 /// Parses "DxXxYxZ", or "auto" (near_cubic). Throws UserError if the text is not a grid of
 /// `num_ranks` ranks.
 [[nodiscard]] GridShape parse_grid(std::string_view text, int num_ranks);

@@ -28,34 +28,35 @@ void sum_squares(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T>
 
 template<class T>
 void local_squared_norm(DefaultExec const& exec, DistMatrix<T> const& matrix, Vector<double> const& shares,
-                        std::size_t i) {
+                        std::size_t i, bool counts) {
   sum_squares(exec, matrix.grid().passes(), matrix.storage(),
-              matrix.is_first_replica() ? matrix.block().num_stored : 0, runtime::number_at(shares, i));
+              counts && matrix.is_first_replica() ? matrix.block().num_stored : 0,
+              runtime::number_at(shares, i));
 }
 
 template<class T>
 void local_squared_norm(DefaultExec const& exec, DistVector<T> const& vector, Vector<double> const& shares,
-                        std::size_t i) {
+                        std::size_t i, bool counts) {
   sum_squares(exec, vector.grid().passes(), vector.local(),
-              vector.is_first_replica() ? vector.range().size() : 0, runtime::number_at(shares, i));
+              counts && vector.is_first_replica() ? vector.range().size() : 0, runtime::number_at(shares, i));
 }
 
 void sum_over_group(DefaultExec const& exec, ProcessGrid const& grid, Vector<double> const& shares) {
-  runtime::all_reduce(exec, grid.group(), shares);
+  runtime::all_reduce(exec, grid.over(parameter_axes(grid.shape())), shares);
 }
 
 void plan_squared_norms(StepPlan& step, std::vector<std::int64_t> const& counts) {
   for (auto const count : counts)
     step.add_pass({"local_squared_norm", step.scalar_bytes(count), 0});
-  step.add_call(runtime::Operation::all_reduce, group_axes,
+  step.add_call(runtime::Operation::all_reduce, parameter_axes(step.shape()),
                 std::ssize(counts) * static_cast<std::int64_t>(sizeof(double)));
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void local_squared_norm(DefaultExec const&, DistMatrix<T> const&, Vector<double> const&,          \
-                                   std::size_t);                                                             \
+                                   std::size_t, bool);                                                       \
   template void local_squared_norm(DefaultExec const&, DistVector<T> const&, Vector<double> const&,          \
-                                   std::size_t);
+                                   std::size_t, bool);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

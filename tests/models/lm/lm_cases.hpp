@@ -62,7 +62,7 @@ inline LmCase lm_case(nlohmann::json const& figures) {
 inline bool fits(LmCase const& the_case, pmm::GridShape const& shape) {
   auto const [heads, groups] = std::pair(the_case.settings.num_heads, the_case.settings.num_kv_heads);
   auto const is_cut = groups % shape.x == 0 || (shape.x % groups == 0 && heads % shape.x == 0);
-  return is_cut && shape.data * shape.z <= the_case.num_sequences;
+  return is_cut && shape.data * shape.expert * shape.z <= the_case.num_sequences;
 }
 
 /// All grids of up to 8 ranks; of more, those on which the test model is specified, and one without a data axis or z.
@@ -90,10 +90,10 @@ struct LmBatch {
   }
 };
 
-/// The whole of this rank's pieces of an array, on every rank, copies counted once, addends of data groups summed.
+/// The whole of this rank's pieces of an array, on every rank, copies counted once, addends of batches summed.
 template<class T>
 Dense whole_of(models::Parameter<T> const& parameter, runtime::Vector<T> const& numbers,
-               bool sums_over_data) {
+               bool sums_over_batches) {
   auto const is_vector = parameter.is_vector();
   auto const extents = is_vector ? pmm::Extents{1, parameter.vector.length()} : parameter.matrix.extents();
   auto const& grid = is_vector ? parameter.vector.grid() : parameter.matrix.grid();
@@ -105,7 +105,9 @@ Dense whole_of(models::Parameter<T> const& parameter, runtime::Vector<T> const& 
       whole(i, j) += static_cast<double>(host(place));
     });
   runtime::all_reduce(runtime::host, grid.group(), whole.numbers);
-  if (sums_over_data) runtime::all_reduce(runtime::host, grid.over(pmm::Axis::data), whole.numbers);
+  if (sums_over_batches || parameter.is_of_expert) // of experts, others have other ones
+    runtime::all_reduce(runtime::host, grid.over(pmm::Axis::expert), whole.numbers);
+  if (sums_over_batches) runtime::all_reduce(runtime::host, grid.over(pmm::Axis::data), whole.numbers);
   return whole;
 }
 
@@ -133,7 +135,7 @@ LmGradients lm_gradients(pmm::ProcessGrid const& grid, LmCase const& the_case, b
   auto const& logits = network.forward(exec, models::Pass::training, lm_step, phases);
   LmGradients result;
   result.loss = loss.loss_and_gradient(exec, logits, network.logits_gradient(), num_kept);
-  result.loss = runtime::all_reduced(grid.over(pmm::Axis::data), result.loss);
+  result.loss = runtime::all_reduced(grid.over(batch_axes(grid.shape())), result.loss);
   network.backward(exec, phases);
   Kokkos::fence();
   for (auto const& parameter : network.parameters()) {

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/experts/expert_plan.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+
+namespace orthant::models {
+
+pmm::Range own_experts(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                       ExpertSettings const& settings) {
+  if (settings.num_experts % shape.expert != 0)
+    runtime::throw_user(
+        "--experts {} cannot be dealt to the {} ranks of --expert-axis evenly; take a multiple",
+        settings.num_experts, shape.expert);
+  auto const per_rank = settings.num_experts / shape.expert;
+  return {coordinates.expert * per_rank, (coordinates.expert + 1) * per_rank};
+}
+
+ExpertArray::ExpertArray(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                         ExpertPlan const& plan, pmm::Placement const& of_expert)
+    : own(plan.own) {
+  auto const block = block_of(shape, coordinates, of_expert);
+  num_rows = block.rows.size();
+  num_columns = block.columns.size();
+  auto const num_pieces = std::int64_t{shape.z};
+  auto const size = (own.size() * block_size() + num_pieces - 1) / num_pieces;
+  num_gathered = size * num_pieces;
+  piece = {coordinates.z * size, (coordinates.z + 1) * size};
+}
+
+pmm::Range ExpertArray::own_piece(std::int64_t expert) const {
+  if (expert < own.begin || expert >= own.end) return {0, 0};
+  auto const begin = (expert - own.begin) * block_size();
+  auto const first = std::clamp(piece.begin - begin, std::int64_t{0}, block_size());
+  return {first, std::clamp(piece.end - begin, first, block_size())};
+}
+
+std::int64_t ExpertArray::begin_of(std::int64_t expert) const {
+  if (expert < own.begin || expert >= own.end) return 0;
+  return std::clamp((expert - own.begin) * block_size() - piece.begin, std::int64_t{0}, piece.size());
+}
+
+pmm::Placement placement_of(ExpertArray const& array, pmm::Placement of_expert, std::int64_t expert) {
+  of_expert.own_piece = array.own_piece(expert);
+  return of_expert;
+}
+
+pmm::DispatchSizes sizes_of(pmm::StepPlan const& step, ExpertPlan const& plan, std::int64_t layer) {
+  if (!plan.loads.empty()) return plan.loads.at(plan.place_of(layer));
+  return balanced_sizes(step.shape(), step.coordinates(), plan.axes, step.block(plan.stream).rows.size(),
+                        plan.settings.top_k);
+}
+
+} // namespace orthant::models

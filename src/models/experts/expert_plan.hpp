@@ -1,0 +1,71 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the matrices of a layer of experts lie. The experts are dealt to the ranks along the expert axis; each is the
+// feed-forward part of a block without biases, on x and y as that is. A rank's experts lie one after the other in one array
+// for each product, flat-sharded over z as a whole: one gather, one reduce_scatter.
+//
+//   router   [y,-]   hidden x experts, replicated
+//   up       [y,x]   hidden x width of the pairs or numbers, of one expert
+//   down     [x,y]   width x hidden
+
+#include "models/plan/transformer_settings.hpp"
+#include "pmm/experts/dispatch_lists.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace orthant::models {
+
+struct ExpertPlan {
+  ExpertSettings settings;
+  FeedForward activation = FeedForward::gelu;
+  pmm::DispatchAxes axes;
+  pmm::AxisSet token_axes;      // along which tokens differ, in their order
+  std::int64_t num_tokens = 0;  // of a pass, over all ranks
+  std::int64_t first_token = 0; // of this rank
+  pmm::Range own;               // experts of this rank
+  pmm::Placement stream;        // [z,y] tokens of the batch x hidden
+  pmm::Placement router;
+  pmm::Placement up, down; // of one expert
+  /// What the layers with experts move in a pass, if it is known; else lists assume that experts are chosen equally often.
+  std::vector<pmm::DispatchSizes> loads;
+
+  /// Layers with experts before this layer.
+  [[nodiscard]] std::size_t place_of(std::int64_t layer) const {
+    return static_cast<std::size_t>(layer / settings.every);
+  }
+};
+
+/// The experts of the rank at `coordinates`. Throws UserError if the expert axis does not divide them.
+[[nodiscard]] pmm::Range own_experts(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                                     ExpertSettings const& settings);
+
+/// The array of all experts of a rank for one product.
+struct ExpertArray {
+  ExpertArray(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, ExpertPlan const& plan,
+              pmm::Placement const& of_expert);
+
+  /// Of an expert's block, what this rank stores: nothing of those of others.
+  [[nodiscard]] pmm::Range own_piece(std::int64_t expert) const;
+  /// Where that begins in this rank's piece of the array.
+  [[nodiscard]] std::int64_t begin_of(std::int64_t expert) const;
+
+  pmm::Range own;                // experts
+  std::int64_t num_rows = 0;     // of an expert's block
+  std::int64_t num_columns = 0;  //
+  std::int64_t num_gathered = 0; // numbers of the array, with padding
+  pmm::Range piece;              // of this rank along z; it may reach into the padding
+
+  [[nodiscard]] std::int64_t block_size() const { return num_rows * num_columns; }
+};
+
+/// The placement of the matrix of that expert, of which this rank stores a part or nothing.
+[[nodiscard]] pmm::Placement placement_of(ExpertArray const& array, pmm::Placement of_expert,
+                                          std::int64_t expert);
+
+/// What this rank moves in a layer: as the plan knows it, or if experts are chosen equally often.
+[[nodiscard]] pmm::DispatchSizes sizes_of(pmm::StepPlan const& step, ExpertPlan const& plan,
+                                          std::int64_t layer);
+
+} // namespace orthant::models

@@ -1,0 +1,29 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the user asks of the experts of a transformer: feed-forward parts of which each token takes a few.
+
+#include <cstdint>
+#include <optional>
+
+namespace orthant::models {
+
+struct ExpertSettings {
+  std::int64_t num_experts = 0; // 0: no layer has experts
+  std::int64_t top_k = 1;       // experts of a token
+  std::int64_t every = 1;       // each N-th layer has experts, the last of every N
+  std::optional<double> capacity =
+      std::nullopt;        // of an expert, in mean loads of a training pass; none: nothing is dropped
+  double balance_loss = 0; // coefficients of the losses of the router (pmm/experts/routing.hpp)
+  double z_loss = 0;
+  double noise = 0; // deviation of what is added to the logits for the choice, in training
+
+  [[nodiscard]] bool is_on() const { return num_experts > 0; }
+  [[nodiscard]] bool has_layer(std::int64_t layer) const { return is_on() && (layer + 1) % every == 0; }
+  friend bool operator==(ExpertSettings const&, ExpertSettings const&) = default;
+};
+
+/// Throws UserError if the settings contradict one another, such as more experts of a token than there are.
+void require_valid(ExpertSettings const& settings, std::int64_t num_layers);
+
+} // namespace orthant::models

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Transformers with experts on every grid and expert degree beside one rank: losses, gradients, trainings, and what a step does.
+#include "models/lm/formula_batches.hpp"
+#include "models/lm/transformer_parameters.hpp"
+#include "models/lm/transformer_step.hpp"
+#include "models/lm_training/memory.hpp"
+#include "models/plan/step_cases.hpp"
+#include "support/live_arrays.hpp"
+
+namespace orthant::testing {
+namespace {
+
+using pmm::Axis;
+
+struct NamedCase {
+  std::string name;
+  LmCase lm;
+};
+
+std::vector<NamedCase> expert_lm_cases() {
+  std::vector<NamedCase> all;
+  auto const add = [&](std::string name, auto const& change) {
+    auto the_case = small_gpt();
+    the_case.num_sequences = 16;
+    the_case.settings.experts.num_experts = 8;
+    the_case.settings.experts.balance_loss = 0.2;
+    the_case.settings.experts.z_loss = 0.1;
+    change(the_case.settings);
+    all.push_back({std::move(name), the_case});
+  };
+  add("every layer, top-1", [](auto&) {});
+  add("every second layer, top-2 of limited capacity, noise", [](auto& s) {
+    s.experts.every = 2;
+    s.experts.top_k = 2;
+    s.experts.capacity = 0.7;
+    s.experts.noise = 0.5;
+  });
+  add("llama, top-2, dropout, layers computed again", [](auto& s) {
+    s.norm = models::NormKind::rms;
+    s.activation = models::FeedForward::swiglu;
+    s.has_bias = s.tied_head = false;
+    s.dropout = 0.1;
+    s.checkpoint_every = 1;
+    s.experts.top_k = 2;
+    s.experts.capacity = 1.5;
+  });
+  return all;
+}
+
+/// data, expert, x, y, z.
+class ExpertTransformer : public ::testing::TestWithParam<std::array<int, 5>> {
+ protected:
+  ExpertTransformer()
+      : grid_(world_, {.data = GetParam()[0],
+                       .x = GetParam()[2],
+                       .y = GetParam()[3],
+                       .z = GetParam()[4],
+                       .expert = GetParam()[1]}),
+        one_(self_, {}) {}
+  void SetUp() override {
+    if (!fits(expert_lm_cases().front().lm, grid_.shape()) || 8 % grid_.size(Axis::expert) != 0)
+      GTEST_SKIP() << "heads, sequences or experts cannot be cut";
+  }
+
+  runtime::Communicator world_{MPI_COMM_WORLD, "world"}, self_{MPI_COMM_SELF, "self"};
+  pmm::ProcessGrid grid_, one_;
+};
+
+TEST_P(ExpertTransformer, HasTheLossAndTheGradientsOfOneRank) {
+  for (auto const& [name, the_case] : expert_lm_cases()) {
+    SCOPED_TRACE(name);
+    auto const found = lm_gradients(grid_, the_case);
+    auto const expected = lm_gradients(one_, the_case);
+    EXPECT_NEAR(found.loss, expected.loss, 1e-12 * expected.loss);
+    ASSERT_EQ(found.names, expected.names);
+    for (std::size_t p = 0; p < found.names.size(); ++p) {
+      auto largest = 0.0, error = 0.0;
+      for (std::size_t k = 0; k < expected.gradients[p].numbers.size(); ++k) {
+        largest = std::max(largest, std::abs(expected.gradients[p].numbers[k]));
+        error = std::max(error, std::abs(found.gradients[p].numbers[k] - expected.gradients[p].numbers[k]));
+      }
+      EXPECT_LE(error, 1e-11 * largest) << found.names[p];
+    }
+  }
+}
+
+struct Trained {
+  std::vector<double> losses, norms;
+  std::vector<Dense> parameters;
+};
+
+Trained train(pmm::ProcessGrid const& grid, LmCase const& the_case) {
+  models::TrainSettings settings;
+  settings.optimizer.kind = models::OptimizerKind::adamw;
+  settings.optimizer.learning_rate = 0.003;
+  settings.weight_decay = 0.1;
+  settings.clip_norm = 0.5;
+  LmTrainer training(grid, the_case, 6, 2, settings);
+  Trained result;
+  training.trainer().run([&](auto const& record) { result.norms = record.grad_norms; });
+  result.losses = training.trainer().step_losses();
+  for (auto const& parameter : training.network().parameters())
+    result.parameters.push_back(whole_of(parameter, parameter.value(), false));
+  return result;
+}
+
+// Norms of gradients, clipping, weight decay and the sums over data of what some ranks have and others do not.
+TEST_P(ExpertTransformer, TrainsAsOnOneRank) {
+  auto const the_case = expert_lm_cases()[1].lm;
+  auto const found = train(grid_, the_case), expected = train(one_, the_case);
+  ASSERT_EQ(found.losses.size(), 6U);
+  for (std::size_t s = 0; s < found.losses.size(); ++s)
+    EXPECT_NEAR(found.losses[s], expected.losses[s], 1e-10 * expected.losses[s]) << "step " << s;
+  EXPECT_NE(found.losses.back(), found.losses.front());
+  for (std::size_t p = 0; p < found.norms.size(); ++p)
+    EXPECT_NEAR(found.norms[p], expected.norms[p], 1e-9 * expected.norms[p]) << p;
+  // Adam divides a gradient that is zero but for rounding by its epsilon, as that of a key's bias is: absolutely, then.
+  for (std::size_t p = 0; p < found.parameters.size(); ++p)
+    for (std::size_t k = 0; k < found.parameters[p].numbers.size(); ++k)
+      EXPECT_NEAR(found.parameters[p].numbers[k], expected.parameters[p].numbers[k], 1e-8) << p << ", " << k;
+}
+
+TEST_P(ExpertTransformer, InitialWeightsAreThoseOfOneRankToTheBit) {
+  auto const the_case = expert_lm_cases()[1].lm;
+  auto const weights = [&](pmm::ProcessGrid const& grid) {
+    models::Transformer<double> network(grid, the_case.settings, the_case.num_sequences, the_case.sequence,
+                                        7);
+    std::vector<std::vector<double>> all;
+    for (auto const& parameter : network.parameters())
+      all.push_back(whole_of(parameter, parameter.value(), false).numbers);
+    return all;
+  };
+  EXPECT_EQ(weights(grid_), weights(one_));
+}
+
+// One layer with experts, so that what grows has met one request: that of the list.
+TEST_P(ExpertTransformer, DoesWhatIsListed) {
+  auto the_case = expert_lm_cases()[1].lm;
+  for (auto const checkpoint_every : {0, 1}) {
+    the_case.settings.checkpoint_every = checkpoint_every;
+    auto plan = plan_transformer(grid_.shape(), grid_.coordinates(), the_case.settings,
+                                 the_case.num_sequences, the_case.sequence);
+    models::OptimizerSettings optimizer;
+    optimizer.kind = models::OptimizerKind::adamw;
+    models::TrainSettings settings;
+    settings.optimizer = optimizer;
+    LiveArrays const live;
+    LmTrainer trainer(grid_, the_case, 2, 1, settings);
+    models::TrainProgress progress;
+    trainer.trainer().train_epoch(progress, [](auto const&) { return true; }); // one step
+
+    if (pmm::runs_on_host) {
+      plan.experts.loads = trainer.network().dispatch_sizes();
+      auto arrays = step_of<double>(grid_);
+      auto const lengths = lengths_of(arrays, parameters_of(grid_.shape(), grid_.coordinates(), plan));
+      plan_transformer_arrays(arrays, plan);
+      plan_loss_arrays(arrays, plan.logits, pmm::LossKind::softmax);
+      models::plan_update_arrays(arrays, optimizer, lengths);
+      models::plan_gradient_sum_array(arrays, lengths, 1);
+      auto found = live.by_label();
+      auto expected = live.planned(arrays, {pmm::Lifetime::training, pmm::Lifetime::first_step});
+      for (auto const* const of_batch : {"orthant::testing::device_copy"})
+        found.erase(of_batch);
+      EXPECT_EQ(found, expected);
+    }
+
+    CountedWork const counted(grid_);
+    trainer.trainer().train_epoch(progress, {});
+    plan.experts.loads = trainer.network().dispatch_sizes();
+    auto list = step_of<double>(grid_);
+    plan_language_model_step(list, plan, {.num_accumulated = 1}, optimizer);
+    EXPECT_EQ(counted_calls(grid_), planned_calls(calls_of(list)));
+    EXPECT_EQ(counted.passes(), passes_of(list));
+    if (world_.size() <= 4) counted.expect_counted_kernels();
+  }
+}
+
+// With the balanced loads that plan-lm assumes: all-to-all bytes of a dispatch fall with the ranks along x.
+TEST_P(ExpertTransformer, SendsEachTokenOncePerChoice) {
+  auto const the_case = expert_lm_cases()[0].lm;
+  auto const plan = plan_transformer(grid_.shape(), grid_.coordinates(), the_case.settings,
+                                     the_case.num_sequences, the_case.sequence);
+  auto list = step_of<double>(grid_);
+  plan_transformer_forward(list, plan);
+  std::int64_t bytes = 0;
+  for (auto const& call : calls_of(list))
+    if (call.axis == "expert" && call.operation == runtime::Operation::all_to_all) bytes += call.bytes;
+  auto const num_owners = std::int64_t{grid_.size(Axis::expert)};
+  auto const own_rows =
+      pmm::balanced_sizes(grid_.shape(), grid_.coordinates(), {}, list.block(plan.stream).rows.size(), 1)
+          .num_own_rows;
+  constexpr std::int64_t num_layers = 2;
+  auto const rows = own_rows - own_rows / num_owners;
+  auto const counts = 8 / num_owners * (num_owners - 1) * std::int64_t{sizeof(std::int64_t)};
+  auto const row_bytes = list.block(plan.stream).columns.size() * std::int64_t{sizeof(double)};
+  EXPECT_EQ(bytes, num_owners == 1 ? 0 : num_layers * (2 * rows * row_bytes + counts));
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGrids, ExpertTransformer, ::testing::ValuesIn(factorisations<5>(world_size())),
+                         GridName());
+
+// Layers that are computed again route and sum alike.
+TEST(ExpertCheckpointing, GradientsAreTheSameToTheBit) {
+  runtime::Communicator const world(MPI_COMM_WORLD, "world");
+  pmm::GridShape const shape{.expert = world.size()};
+  if (8 % world.size() != 0) GTEST_SKIP() << "8 experts";
+  pmm::ProcessGrid const grid(world, shape);
+  auto the_case = expert_lm_cases()[1].lm;
+  auto const kept = lm_gradients(grid, the_case);
+  the_case.settings.checkpoint_every = 1;
+  auto const again = lm_gradients(grid, the_case);
+  EXPECT_EQ(kept.loss, again.loss);
+  for (std::size_t p = 0; p < kept.gradients.size(); ++p)
+    EXPECT_EQ(kept.gradients[p].numbers, again.gradients[p].numbers) << kept.names[p];
+}
+
+} // namespace
+} // namespace orthant::testing
