@@ -61,9 +61,9 @@ std::vector<runtime::LocalColumn> self_columns_of(graph::Ranges const& rows, gra
   return selves;
 }
 
-/// sym, row: A without its own self loops, and one of weight 1 a vertex. none: A's own, where it has any.
+/// Those that are added lie apart from A without its own; A's own are read, and taken out.
 SelfLoops stored_self_loops(graph::StoreFacts const& facts) {
-  return facts.adds_self_loops() ? SelfLoops::dropped : SelfLoops::as_given;
+  return facts.adds_self_loops() ? SelfLoops::dropped : facts.graph_operator().self_loops;
 }
 
 template<class T>

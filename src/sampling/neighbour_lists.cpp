@@ -30,6 +30,7 @@ NeighbourLists::NeighbourLists(runtime::Communicator const& comm, graph::GraphSt
   auto const parity =
       order == graph::Order::p1 || !facts.has_two_orders() ? graph::Parity::even : graph::Parity::odd;
   auto const n = facts.num_vertices;
+  of_self_loop_ = facts.adds_self_loops() ? 1 : 0;
   auto next = runtime::together(comm, [&] {
     offsets_.assign(1, 0);
     for (auto const& range : ranges)
@@ -63,7 +64,7 @@ void NeighbourLists::find_degrees(std::span<std::int32_t const> places, KeyBits 
                                   std::vector<double>& degrees) const {
   degrees.clear();
   for (auto const place : places) {
-    auto degree = 1.0; // the self loop
+    auto degree = of_self_loop_;
     for (auto k = index(offsets_[index(place)]); k < index(offsets_[index(place) + 1]); ++k)
       if (batch.has(keys_[k])) degree += weights_.empty() ? 1.0 : static_cast<double>(weights_[k]);
     degrees.push_back(degree);

@@ -4,7 +4,7 @@
 // Degrees within a batch, without a message: the neighbours of the vertices of a range by key, whole rows of A
 // without self loops, and a bit a vertex of the graph that tells who is in the batch.
 //
-//   d_i = 1 + sum of w_ij over the j of the batch           w = 1 in a pattern; 1 for the self loop
+//   d_i = 1 + sum of w_ij over the j of the batch           w = 1 in a pattern; 1 for the self loop, if one is added
 //
 // Memory: 4 bytes for each non-zero of the rows (8 above 2^32 vertices, 4 more with weights) and 8 a row. A rank
 // of a grid that cuts rows in R and columns in C holds so nnz (1/R + 1/C) entries for each pair of ranges that
@@ -62,6 +62,7 @@ class NeighbourLists {
   [[nodiscard]] std::int64_t num_bytes() const;
 
  private:
+  double of_self_loop_ = 1;
   std::vector<std::int64_t> offsets_; // [places + 1]
   PackedIds keys_;                    // [non-zeros]
   std::vector<float> weights_;        // [non-zeros]; empty: a pattern

@@ -69,6 +69,7 @@ def metrics(_):
         run(1, ["train", "--graph", store, "--epochs", "3", "--eval-every", "1", "--hidden", "8", "--checkpoint", at("c"), "--resume", "auto"])
         run(1, ["train", "--graph", store, "--epochs", "50", "--eval-every", "1", "--lr", "1e-6", "--patience", "1"])
         run(2, train + ["--schedule", "rows", "--prune", "on"])
+        run(2, train + ["--seeds", "2"])
         run(2, train + ["--mode", "minibatch", "--batch", "50", "--roc-auc"])
         run(2, ["evaluate", "--graph", store, "--weights", weights])
         run(2, ["bench", "collectives", "--grid", "1x2x1x1", "--sizes", "4", "--repeat", "2"])
@@ -96,7 +97,7 @@ def metrics(_):
             kind += " of train-lm"
         written.setdefault(kind, set()).update(line)
     check("resumed" in written["run"] and "kept" in written["run"], "no such runs")
-    for kind in ("run", "epoch", "done", "stopped", "evaluate", "step", "eval", "done of train-lm",
+    for kind in ("run", "epoch", "done", "stopped", "seeds", "evaluate", "step", "eval", "done of train-lm",
                  "stopped of train-lm", "evaluate-lm", "bench collectives"):
         require_same(written[kind] | {"event"}, page[kind] + ["event"], kind)
     check(set(written) <= set(page), f"events {sorted(written)}, pages {sorted(page)}")
@@ -164,9 +165,11 @@ def weights(_):
         expect_success(1, ["generate", "--kind", "ring", "--vertices", "60", "--features", "4", "--classes", "2", "-o", graph])
         expect_success(1, ["partition", "--input", graph, "-o", store])
         expect_success(2, ["train", "--graph", store, *FEW, "--save-weights", at("b.h5"), "--trainable-features"])
+        expect_success(1, train + ["--save-weights", at("s.h5"), "--model", "sage"])
         expect_success(2, train + ["--checkpoint", at("c")])
         expect_success(1, train + ["--checkpoint", at("d"), "--optimizer", "sgd"])
-        paths = [at("a.h5"), at("b.h5")]
+        expect_success(1, train + ["--save-weights", at("i.h5"), "--model", "gin"])
+        paths = [at("a.h5"), at("b.h5"), at("s.h5"), at("i.h5")]
         checkpoints = [os.path.join(at(folder), "latest") for folder in "cd"]
         written = {re.sub(r"layer\d+", "layerN", name) for path in paths for name in arrays(path)}
         require_same(written, documented["Arrays of weights"], "arrays of weights")

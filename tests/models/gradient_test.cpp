@@ -15,7 +15,9 @@ namespace {
 void expect_gradients_match(models::GcnSettings const& settings) {
   runtime::Communicator const self(MPI_COMM_SELF, "self");
   pmm::ProcessGrid const grid(self, {1, 1, 1, 1});
-  auto const store = store_of_dataset(self, "sbm:vertices=31,edges=90,features=5,classes=3");
+  auto store = store_of_dataset(self, "sbm:vertices=31,edges=90,features=5,classes=3");
+  auto with_operator = settings;
+  models::use_operator(store, with_operator);
   models::Gcn<double> model(grid, store, settings);
   for (auto const& parameter : model.parameters()) {
     if (!parameter.is_vector()) continue;
@@ -84,6 +86,43 @@ TEST(GcnGradient, MatchesFiniteDifferencesWithEveryPart) {
       settings.seed = 4;
       expect_gradients_match(settings);
     }
+}
+
+TEST(GinGradient, MatchesFiniteDifferences) {
+  for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
+    for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})
+      for (auto const has_parts : {false, true}) {
+        models::GcnSettings settings;
+        set_model(settings, models::Model::gin);
+        settings.norm = has_parts ? models::Norm::rms : models::Norm::none;
+        settings.trains_features = has_parts;
+        settings.projected_width = has_parts ? 4 : 0;
+        settings.set_layers(3, 4);
+        settings.dropout = 0.3;
+        settings.order = order;
+        settings.schedule = schedule;
+        settings.seed = 4;
+        expect_gradients_match(settings);
+      }
+}
+
+TEST(SageGradient, MatchesFiniteDifferences) {
+  for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
+    for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})
+      for (auto const has_parts : {false, true}) {
+        models::GcnSettings settings;
+        settings.norm = has_parts ? models::Norm::rms : models::Norm::none;
+        settings.has_residuals = settings.trains_features = settings.has_head = has_parts;
+        settings.projected_width = has_parts ? 4 : 0;
+        settings.set_layers(3, 4);
+        settings.dropout = 0.3;
+        settings.order = order;
+        settings.schedule = schedule;
+        settings.seed = 4;
+        set_model(settings, models::Model::sage,
+                  has_parts ? models::Aggregator::sum : models::Aggregator::mean);
+        expect_gradients_match(settings);
+      }
 }
 
 /// Two parameters, one of which has no number on this rank, and three steps with gradients that are halved.

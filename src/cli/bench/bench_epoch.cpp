@@ -256,8 +256,7 @@ nlohmann::ordered_json begin_epoch_line(Context const& context, pmm::ProcessGrid
   line["grid"] = grid.shape().to_string();
   line["graph"] = o.graph.empty() ? o.dataset : o.graph;
   line["vertices"] = facts.num_vertices;
-  line["nonzeros"] = // of A^
-      facts.num_entries + (facts.adds_self_loops() ? facts.num_vertices - facts.num_self_loops : 0);
+  line["nonzeros"] = facts.num_operator_entries();
   line["features"] = facts.num_features;
   line["classes"] = facts.num_classes;
   line["layers"] = o.layers;
@@ -283,7 +282,8 @@ int bench(EpochOptions const& options, Context& context) {
   pmm::set_gemm_threads(1); // as training
   require_full_graph_grid(options.train.grid, world.size());
   auto const machine = machine_of(world, options.train.machine);
-  auto const store = open_graph_of(world, options.train);
+  auto store = open_graph_of(world, options.train);
+  models::use_operator(store, model_settings);
   auto const shape = models::choose_grid(options.train.grid, world.size(), options.train.schedule,
                                          store.facts(), model_settings, machine);
   pmm::ProcessGrid const grid(world, shape);

@@ -4,6 +4,7 @@
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/options/gemm_options.hpp"
+#include "cli/options/training_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/scores_text.hpp"
 #include "cli/training/train_full.hpp"
@@ -31,6 +32,8 @@ struct EvaluateOptions {
   std::string grid = "auto";
   std::string schedule = "pmm3d";
   std::string feature_norm; // empty: as the weights were trained
+  std::string normalize = "auto";
+  std::string self_loops = "auto";
   std::string compute_dtype = "fp32";
   std::string gemm_math = "fp32";
   std::string gemm_table;
@@ -40,6 +43,8 @@ struct EvaluateOptions {
 models::GcnSettings model_of(models::WeightsFacts const& weights, EvaluateOptions const& options) {
   auto settings = models::settings_of(weights);
   if (!options.feature_norm.empty()) settings.feature_norm = models::parse_feature_norm(options.feature_norm);
+  if (options.normalize != "auto") settings.self_loops.reset(); // the usual ones of another normalization
+  models::choose_operator(settings, options.normalize, options.self_loops);
   settings.schedule = models::parse_schedule(options.schedule);
   return settings;
 }
@@ -103,7 +108,7 @@ template<class T>
 void evaluate(EvaluateOptions const& options, Context& context) {
   auto const& world = context.world();
   require_full_graph_grid(options.grid, world.size());
-  auto const store = graph::GraphStore::open(world, options.graph);
+  auto store = graph::GraphStore::open(world, options.graph);
   auto const weights = models::read_weights_facts(world, options.weights);
   require_fitting_widths(weights, store, options.weights);
   require_layer(weights, options);
@@ -113,7 +118,8 @@ void evaluate(EvaluateOptions const& options, Context& context) {
         "itself (--eval-every)",
         options.weights);
 
-  auto const settings = model_of(weights, options);
+  auto settings = model_of(weights, options);
+  models::use_operator(store, settings);
   auto const schedule = models::name_of(settings.schedule);
   pmm::ProcessGrid const grid(
       world, models::choose_grid(options.grid, world.size(), schedule, store.facts(), settings));
@@ -180,6 +186,8 @@ std::unique_ptr<Command> make_evaluate() {
                   one_of({"pmm3d", "rows"}));
   command->option("--feature-norm", options->feature_norm,
                   "row or none; by default what the weights were trained with", one_of({"row", "none"}));
+  add_operator_options(*command, options->normalize, options->self_loops,
+                       "as the weights were trained, else as the store was made");
   command->option("--compute-dtype", options->compute_dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
   add_gemm_math_option(*command, options->gemm_math);
   add_gemm_table_option(*command, options->gemm_table);

@@ -29,6 +29,10 @@ struct PlanOptions {
   std::string symmetric; // empty: yes
   std::int64_t ranks = 1;
   std::string widths;
+  std::string model = "gcn";
+  std::string aggregator = "mean";
+  std::string normalize = "auto";
+  std::string self_loops = "auto";
   std::string norm = "none";
   bool residual = false;
   double dropout = default_dropout;
@@ -51,12 +55,21 @@ graph::StoreFacts facts_of_counts(PlanOptions const& o) {
   if (o.nonzeros < o.vertices)
     runtime::throw_user("--nonzeros {}: A^ has a self loop of each of the {} vertices, so it has no fewer",
                         o.nonzeros, o.vertices);
+  if (o.normalize != "auto" || o.self_loops != "auto")
+    runtime::throw_user(
+        "plan: --normalize and --self-loops are for a graph; give --graph, or leave them out");
   graph::StoreFacts facts;
   facts.num_vertices = o.vertices;
   facts.num_entries = o.nonzeros - o.vertices;
   facts.is_symmetric = o.symmetric != "no";
   facts.feature_kind = graph::FeatureKind::dense;
   facts.label_kind = graph::LabelKind::single;
+  if (auto const of_model =
+          models::traits_of(models::parse_model(o.model), models::parse_aggregator(o.aggregator))
+              .graph_operator) {
+    facts.normalization = of_model->normalization;
+    facts.other_self_loops = of_model->self_loops;
+  }
   return facts;
 }
 
@@ -65,8 +78,12 @@ graph::StoreFacts facts_of_store(runtime::Communicator const& world, PlanOptions
     runtime::throw_user("plan: --graph has the counts of its graph; leave out --vertices and --nonzeros");
   if (!o.symmetric.empty())
     runtime::throw_user("plan: --graph knows whether its graph is symmetric; leave out --symmetric");
-  auto const store = graph::GraphStore::open(world, o.graph);
+  auto store = graph::GraphStore::open(world, o.graph);
   std::ignore = models::plan_gcn(store, models::GcnSettings{}); // refuses a graph to train nothing on
+  models::GcnSettings asked;
+  models::choose_operator(asked, o.normalize, o.self_loops);
+  models::set_model(asked, models::parse_model(o.model), models::parse_aggregator(o.aggregator));
+  models::use_operator(store, asked);
   return store.facts();
 }
 
@@ -82,6 +99,7 @@ std::vector<std::int64_t> widths_of(graph::StoreFacts const& facts, PlanOptions 
 
 models::GcnSettings settings_of(std::vector<std::int64_t> const& widths, PlanOptions const& o) {
   models::GcnSettings settings;
+  models::set_model(settings, models::parse_model(o.model), models::parse_aggregator(o.aggregator));
   settings.hidden_widths.assign(widths.begin() + 1, widths.end() - 1);
   settings.norm = models::parse_norm(o.norm);
   settings.has_residuals = o.residual;
@@ -118,7 +136,7 @@ class Answer {
           "columns: of the narrowest block that A^ is multiplied by\n"
           "{}\n"
           "{:<9}{:<14}{:>12}{:>7}{:>12}{:>12}{:>9}{}\n",
-          "GCN " + widths_, facts_.num_vertices, models::num_adjacency_entries(facts_), options_.ranks,
+          title() + widths_, facts_.num_vertices, facts_.num_operator_entries(), options_.ranks,
           options_.ranks == 1 ? "" : "s", options_.comm_dtype,
           options_.operand_dtype == "fp32" ? "" : "; activations in " + options_.operand_dtype,
           has_machine()
@@ -233,7 +251,7 @@ class Answer {
                                 {"grid", cost.shape.to_string()},
                                 {"ranks", options_.ranks},
                                 {"vertices", facts_.num_vertices},
-                                {"nonzeros", models::num_adjacency_entries(facts_)},
+                                {"nonzeros", facts_.num_operator_entries()},
                                 {"widths", widths_},
                                 {"comm_dtype", options_.comm_dtype},
                                 {"operand_dtype", options_.operand_dtype},
@@ -289,6 +307,11 @@ class Answer {
     if (!options_.json) notes_ += fmt::format("schedule {}: {}\n", models::name_of(schedule), fault);
   }
 
+  [[nodiscard]] std::string title() const {
+    if (options_.model == "gcn") return "GCN ";
+    return options_.model == "gin" ? "GIN " : fmt::format("GraphSAGE ({}) ", options_.aggregator);
+  }
+
   graph::StoreFacts const& facts_;
   PlanOptions const& options_;
   pmm::Machine const& machine_;
@@ -335,6 +358,8 @@ std::unique_ptr<Command> make_plan() {
   command->option("--widths", o->widths,
                   "Widths from features to classes, such as 100-128-128-47 (with --graph 128 hidden columns "
                   "twice, unless given)");
+  add_model_options(*command, o->model, o->aggregator);
+  add_operator_options(*command, o->normalize, o->self_loops, "as the store was made, or as --model says");
   command->option("--norm", o->norm, "Normalisation in each hidden layer: rms or none",
                   one_of({"rms", "none"}));
   command->flag("--residual", o->residual,

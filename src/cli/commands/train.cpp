@@ -8,13 +8,94 @@
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_minibatch.hpp"
 #include "cli/training/train_options.hpp"
+#include "cli/training/train_run.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
 
 namespace orthant::cli {
 namespace {
 
+TrainEnd train_once(TrainOptions const& options, Context& context) {
+  return options.mode == "minibatch" ? train_minibatch(options, context) : train_full(options, context);
+}
+
+/// Files that each seed would write again, and what is of one training.
+void require_no_files(TrainOptions const& o) {
+  for (auto const& [option, value] : {std::pair("--save-weights", &o.save_weights),
+                                      {"--save-best", &o.save_best},
+                                      {"--checkpoint", &o.checkpoint}})
+    if (!value->empty())
+      runtime::throw_user("{} is for one training: leave it out with --seeds {}", option, o.seeds);
+  if (o.resume != "never")
+    runtime::throw_user("--resume is for one training: leave it out with --seeds {}", o.seeds);
+  if (o.eval_every == 0)
+    runtime::throw_user("--seeds {} goes by evaluations; give --eval-every the number of epochs between them",
+                        o.seeds);
+}
+
+struct Spread {
+  double mean = 0;
+  double deviation = 0; // of a sample: by n - 1
+};
+
+Spread spread_of(std::vector<double> const& numbers) {
+  auto const n = static_cast<double>(numbers.size());
+  Spread spread;
+  for (auto const number : numbers)
+    spread.mean += number / n;
+  for (auto const number : numbers)
+    spread.deviation += (number - spread.mean) * (number - spread.mean);
+  spread.deviation = std::sqrt(spread.deviation / (n - 1));
+  return spread;
+}
+
+/// The accuracies of all seeds, of the last epoch, and of that with the best validation accuracy.
+void report_spread(Context& context, TrainOptions const& options,
+                   std::vector<models::TrainProgress> const& seeds) {
+  auto record = nlohmann::ordered_json{{"first_seed", options.seed}, {"num_seeds", options.seeds}};
+  say(context, "\n{} seeds, mean and deviation\n", options.seeds);
+  say(context, "{:<12}{:>16}{:>16}{:>16}\n", "accuracy", "train", "valid", "test");
+  auto const has_best = std::ranges::all_of(seeds, [](models::TrainProgress const& progress) {
+    return progress.best.scores[static_cast<std::size_t>(graph::Split::valid)].num_counted > 0;
+  });
+  auto const add = [&](char const* name, auto const& scores_of_seed) {
+    std::string line = fmt::format("{:<12}", fmt::format("{} epoch", name));
+    for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test}) {
+      std::vector<double> accuracies;
+      for (auto const& progress : seeds)
+        accuracies.push_back(scores_of_seed(progress)[static_cast<std::size_t>(split)].accuracy());
+      auto const [mean, deviation] = spread_of(accuracies);
+      line += fmt::format("{:>16}", fmt::format("{:.4f} +- {:.4f}", mean, deviation));
+      record[name][std::string(graph::name_of(split))] = {{"mean", mean}, {"deviation", deviation}};
+    }
+    say(context, "{}\n", line);
+  };
+  add("last", [](models::TrainProgress const& progress) { return *progress.last; });
+  if (has_best) add("best", [](models::TrainProgress const& progress) { return progress.best.scores; });
+  context.metrics.write("seeds", record);
+}
+
+int train_seeds(TrainOptions options, Context& context) {
+  require_no_files(options);
+  auto const asked = options;
+  options.dataset_seed = options.seed;
+  std::vector<models::TrainProgress> seeds;
+  for (; std::ssize(seeds) < asked.seeds; ++options.seed) {
+    say(context, "{}seed      {}\n", seeds.empty() ? "" : "\n", options.seed);
+    auto const end = train_once(options, context);
+    if (!end.progress) return end.status;
+    seeds.push_back(*end.progress);
+  }
+  report_spread(context, asked, seeds);
+  return runtime::exit_done;
+}
+
 int run(TrainOptions const& options, Context& context) {
   require_effective_options(context, options);
-  return options.mode == "minibatch" ? train_minibatch(options, context) : train_full(options, context);
+  return options.seeds == 1 ? train_once(options, context).status : train_seeds(options, context);
 }
 
 } // namespace

@@ -3,6 +3,29 @@
 
 namespace orthant::cli {
 
+void add_model_options(Command& command, std::string& model, std::string& aggregator) {
+  command.option("--model", model,
+                 "gcn; sage (GraphSAGE: a weight for the vertex itself beside that of its neighbors); or gin "
+                 "(a learned factor for it, "
+                 "and a perceptron of two layers)",
+                 one_of({"gcn", "sage", "gin"}, {"gat"}));
+  command.option("--aggregator", aggregator, "How --model sage puts neighbors together: mean or sum",
+                 one_of({"mean", "sum"}));
+}
+
+void add_operator_options(Command& command, std::string& normalize, std::string& self_loops,
+                          std::string_view otherwise) {
+  command.option(
+      "--normalize", normalize,
+      fmt::format("Multiply by sym: D^-1/2 A D^-1/2; row: D^-1 A; none: A; or auto: {}", otherwise),
+      one_of({"auto", "sym", "row", "none"}));
+  command.option(
+      "--self-loops", self_loops,
+      "Self loops of that A: add (one per vertex, in place of the graph's), keep (the graph's; with "
+      "--normalize none) or drop; auto: add for sym and row, keep for none",
+      one_of({"auto", "add", "keep", "drop"}));
+}
+
 void add_rate_schedule_options(Command& command, OptimizerOptions& o, std::string_view advice) {
   command.option(
       "--lr-schedule", o.lr_schedule,

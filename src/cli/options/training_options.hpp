@@ -46,6 +46,11 @@ struct CheckpointOptions {
   std::vector<std::string> resume_override;
 };
 
+/// --model and --aggregator.
+void add_model_options(Command& command, std::string& model, std::string& aggregator);
+/// --normalize and --self-loops, the operator that a network multiplies by. `otherwise`: what auto takes.
+void add_operator_options(Command& command, std::string& normalize, std::string& self_loops,
+                          std::string_view otherwise);
 /// The schedule of the learning rate, which an epoch that is only timed does without.
 void add_rate_schedule_options(Command& command, OptimizerOptions& options, std::string_view advice);
 /// --betas, the decay rates of the moments of Adam.

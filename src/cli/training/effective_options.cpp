@@ -35,18 +35,22 @@ std::vector<Idle> idle_options(TrainOptions const& o) {
   if (o.eval_every == 0)
     idle.push_back(
         {"roc-auc", "is what evaluations find, and --eval-every 0 has none: leave one of them out"});
-  auto const has_hidden = o.layers > 1 || o.head || o.input_projection;
+  auto const has_head = o.head || o.model == "gin";
+  auto const has_hidden = o.layers > 1 || has_head || o.input_projection;
   if (!has_hidden)
     idle.push_back({"hidden",
                     "is the width of hidden layers, and --layers 1 has none: leave it out, or give more "
                     "layers"});
-  if (o.layers == 1 && !o.head) {
+  if (o.layers == 1 && !has_head) {
     idle.push_back(
         {"norm", "normalises hidden layers, and --layers 1 has none: leave it out, or give more layers"});
     idle.push_back({"residual",
                     "goes around hidden layers, and --layers 1 has none: leave it out, or give more "
                     "layers"});
   }
+  if (o.model == "gin")
+    idle.push_back({"head", "is what the last perceptron of --model gin ends with: leave it out"});
+  if (o.model != "sage") idle.push_back({"aggregator", "is for --model sage: leave it out, or give that"});
   if (o.schedule == "pmm3d")
     idle.push_back({"gather", "says which rows move in --schedule rows: leave it out with --schedule pmm3d"});
   if constexpr (pmm::runs_on_host)
@@ -60,7 +64,7 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   auto const& value = context.run_record.at("configuration").at(std::string(option));
   if (option == "device-graph") return value == "off";
   if (option == "norm") return value == "none";
-  if (option == "residual" || option == "roc-auc") return value == false;
+  if (option == "residual" || option == "roc-auc" || option == "head") return value == false;
   if (option == "sampler") return value == "uniform";
   if (option == "batch" || option == "batch-edges") return value == "auto";
   if (option == "gather")

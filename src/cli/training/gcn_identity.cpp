@@ -13,18 +13,21 @@ namespace {
 
 /// Options that such a training may change when it goes on: how fast it runs. What the data set is, the fingerprint
 /// says; of batches see parts_of().
-constexpr std::array<std::string_view, 17> free_options{
-    "graph",   "dataset",     "mode",   "epochs",  "finish-full", "overlap",
-    "order",   "schedule",    "gather", "batch",   "accumulate",  "batch-train-fraction",
-    "sampler", "batch-edges", "prune",  "machine", "trace"};
+constexpr std::array<std::string_view, 19> free_options{
+    "graph",     "dataset",     "mode",   "epochs",  "finish-full", "overlap",
+    "order",     "schedule",    "gather", "batch",   "accumulate",  "batch-train-fraction",
+    "sampler",   "batch-edges", "prune",  "machine", "trace",       "normalize",
+    "self-loops"};
 
 models::Identity parts_of(TrainOptions const& o, nlohmann::ordered_json const& run_record,
                           pmm::ProcessGrid const& grid, graph::GraphStore const& store) {
   auto const& facts = store.facts();
-  models::Identity identity{{"number of vertices", fmt::format("{}", facts.num_vertices)},
-                            {"number of non-zeros", fmt::format("{}", facts.num_entries)},
-                            {"normalization", std::string(graph::name_of(facts.normalization))},
-                            {"fingerprint of the data set", graph::fingerprint_of(grid.world(), store)}};
+  models::Identity identity{
+      {"number of vertices", fmt::format("{}", facts.num_vertices)},
+      {"number of non-zeros", fmt::format("{}", facts.num_entries)},
+      {"normalization", std::string(graph::name_of(facts.normalization))},
+      {"self loops", std::string(graph::name_of(facts.graph_operator().self_loops)), models::if_both_have_it},
+      {"fingerprint of the data set", graph::fingerprint_of(grid.world(), store)}};
   auto const of_options = identity_of_options(run_record, free_options);
   identity.insert(identity.end(), of_options.begin(), of_options.end());
   if (o.lr_schedule == "linear" || o.lr_schedule == "cosine") // which end with the last step

@@ -31,7 +31,9 @@ choose_pruning(Context const& context, TrainOptions const& options, pmm::Process
                graph::GraphStore const& store, models::GcnPlan const& plan, models::GcnSettings const& model,
                models::TrainSettings const& settings, models::MemoryEstimate& estimate) {
   auto const prune = models::parse_prune(options.prune);
-  if (prune == models::Prune::off || model.schedule != models::Schedule::rows) return std::nullopt;
+  if (prune == models::Prune::off || model.model != models::Model::gcn ||
+      model.schedule != models::Schedule::rows)
+    return std::nullopt;
   auto const is_asked_for = prune == models::Prune::on;
   auto rows = models::find_pruned_rows(grid, store, plan);
   if (!is_asked_for && rows.share() > models::most_kept) return std::nullopt;
@@ -49,7 +51,7 @@ choose_pruning(Context const& context, TrainOptions const& options, pmm::Process
 }
 
 template<class T>
-int train(TrainOptions const& options, Context& context) {
+TrainEnd train(TrainOptions const& options, Context& context) {
   auto const& world = context.world();
   MemoryMeter const meter;
   auto model_settings = model_of(options);
@@ -62,7 +64,8 @@ int train(TrainOptions const& options, Context& context) {
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
-  auto const store = open_graph_of(world, options);
+  auto store = open_graph_of(world, options);
+  models::use_operator(store, model_settings);
   judge_by(weight_files, options, store);
   models::require_weighable(store, models::parse_class_weights(options.class_weights));
   auto const shape = models::choose_grid(options.grid, world.size(), options.schedule, store.facts(),
@@ -118,14 +121,14 @@ int train(TrainOptions const& options, Context& context) {
     if (!resumable.stopped_by().empty()) {
       auto const stop = stop_of(resumable, weight_files, options);
       if (stop.saves_weights) save();
-      return end_stopped(context, result, stop, options);
+      return TrainEnd{end_stopped(context, result, stop, options)};
     }
 
     if (weight_files.writes(false) && options.eval_every == 0)
       if (auto const sign = models::sign_of_divergence(trainer.evaluate()); !sign.empty())
         models::throw_diverged("the weights are not saved: " + sign);
     save();
-    return end_complete(context, result, meter, {predicted, estimate.arrays});
+    return TrainEnd{end_complete(context, result, meter, {predicted, estimate.arrays}), result.progress};
   };
   if (pruned) {
     models::PrunedGcn<T> model(grid, store, model_settings, settings, *pruned);
@@ -146,7 +149,7 @@ graph::GraphStore open_graph_of(runtime::Communicator const& world, TrainOptions
     runtime::throw_user("give one of --graph graph.h5 and --dataset karate|sbm|rmat|grid2d|ring[:k=v,..]");
   if (!options.graph.empty()) return graph::GraphStore::open(world, options.graph);
   graph::PartitionOptions how;
-  how.seed = static_cast<std::uint64_t>(options.seed);
+  how.seed = static_cast<std::uint64_t>(options.dataset_seed.value_or(options.seed));
   return make_graph_in_memory(
       world,
       [&](runtime::Communicator const& self) { return graph::open_dataset(self, options.dataset, how.seed); },
@@ -161,7 +164,7 @@ void require_full_graph_grid(std::string const& grid, int num_ranks) {
         shape.to_string(), pmm::near_cubic(num_ranks).to_string());
 }
 
-int train_full(TrainOptions const& options, Context& context) {
+TrainEnd train_full(TrainOptions const& options, Context& context) {
   require_fitting_types(options);
   require_prunable(options);
   choose_gemm_math(options.gemm_math, options.compute_dtype);

@@ -5,8 +5,10 @@
 
 #include "cli/training/train_options.hpp"
 #include "graph/store/store_reader.hpp"
+#include "models/training/training_run.hpp"
 #include "pmm/grid/process_grid.hpp"
 
+#include <optional>
 #include <string>
 
 namespace orthant::cli {
@@ -19,7 +21,13 @@ namespace orthant::cli {
 /// Throws UserError where --grid does not fit the job or, for full-graph work, has a data axis.
 void require_full_graph_grid(std::string const& grid, int num_ranks);
 
-/// Returns the exit status. Collective.
-[[nodiscard]] int train_full(TrainOptions const& options, Context& context);
+/// How a training ended: the exit status, and the scores if it was complete.
+struct TrainEnd {
+  int status = 0;
+  std::optional<models::TrainProgress> progress{};
+};
+
+/// Collective.
+[[nodiscard]] TrainEnd train_full(TrainOptions const& options, Context& context);
 
 } // namespace orthant::cli

@@ -80,7 +80,7 @@ nlohmann::ordered_json record_of_batches(TrainOptions const& options, sampling::
 }
 
 template<class T>
-int train(TrainOptions const& options, Context& context) {
+TrainEnd train(TrainOptions const& options, Context& context) {
   auto const& world = context.world();
   MemoryMeter const meter;
   auto model_settings = model_of(options);
@@ -92,7 +92,8 @@ int train(TrainOptions const& options, Context& context) {
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
-  auto const store = open_graph_of(world, options);
+  auto store = open_graph_of(world, options);
+  models::use_operator(store, model_settings);
   judge_by(weight_files, options, store);
   models::require_weighable(store, models::parse_class_weights(options.class_weights));
   auto const settings = training_of(options);
@@ -147,18 +148,20 @@ int train(TrainOptions const& options, Context& context) {
   if (!run.stopped_by().empty()) {
     auto const stop = stop_of(run, weight_files, options);
     if (stop.saves_weights) save();
-    return end_stopped(context, result, stop, options);
+    return {end_stopped(context, result, stop, options)};
   }
 
   save();
-  return end_complete(context, result, meter, {predicted, std::nullopt});
+  return {end_complete(context, result, meter, {predicted, std::nullopt}), result.progress};
 }
 
 } // namespace
 
 std::string batch_edges_of(TrainOptions const& options) {
   if (options.batch_edges != "auto") return options.batch_edges;
-  return options.sampler == "clusters" ? "renormalize" : "rescale";
+  // A sum has no degrees to renormalize by.
+  auto const normalizes = model_of(options).normalization != graph::Normalization::none;
+  return options.sampler == "clusters" && normalizes ? "renormalize" : "rescale";
 }
 
 std::int64_t batch_size_of(TrainOptions const& options, pmm::GridShape const& shape,
@@ -170,7 +173,7 @@ std::int64_t batch_size_of(TrainOptions const& options, pmm::GridShape const& sh
   return std::max<std::int64_t>(2, sampling::divided_up(facts.num_vertices, num_parts));
 }
 
-int train_minibatch(TrainOptions const& options, Context& context) {
+TrainEnd train_minibatch(TrainOptions const& options, Context& context) {
   require_fitting_types(options);
   require_prunable(options);
   choose_gemm_math(options.gemm_math, options.compute_dtype);

@@ -4,6 +4,7 @@
 // orthant train --mode minibatch, from options to the final table.
 
 #include "cli/options/command.hpp"
+#include "cli/training/train_full.hpp"
 #include "cli/training/train_options.hpp"
 #include "graph/store/store_format.hpp"
 #include "pmm/grid/process_grid.hpp"
@@ -16,7 +17,7 @@ namespace orthant::cli {
 [[nodiscard]] std::int64_t batch_size_of(TrainOptions const& options, pmm::GridShape const& shape,
                                          graph::StoreFacts const& facts);
 
-/// Returns the exit status. Collective.
-[[nodiscard]] int train_minibatch(TrainOptions const& options, Context& context);
+/// Collective.
+[[nodiscard]] TrainEnd train_minibatch(TrainOptions const& options, Context& context);
 
 } // namespace orthant::cli

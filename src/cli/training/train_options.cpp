@@ -8,6 +8,9 @@
 namespace orthant::cli {
 namespace {
 
+/// More is a slip.
+constexpr std::int64_t most_seeds = 1'000'000;
+
 void add_data(Command& command, TrainOptions& o) {
   command.input("--graph", o.graph, "Store to train on (orthant partition writes it)");
   command.option("--dataset", o.dataset,
@@ -20,7 +23,7 @@ void add_grid(Command& command, TrainOptions& o) {
 
 void add_model(Command& command, TrainOptions& o) {
   command.begin_group("Model");
-  command.option("--model", o.model, "gcn", one_of({"gcn"}, {"sage", "gin", "gat"}));
+  add_model_options(command, o.model, o.aggregator);
   command.option("--layers", o.layers, "Number of layers", whole_number(1, most_layers));
   command.option("--hidden", o.hidden, "Width of the hidden layers", whole_number(1, most_hidden));
   command.option("--dropout", o.dropout, "Probability that an activation is dropped", in_range(0, 0.999));
@@ -33,6 +36,7 @@ void add_model(Command& command, TrainOptions& o) {
   command.flag("--head", o.head, "A linear layer after the last graph layer, which is then a hidden one");
   command.option("--feature-norm", o.feature_norm, "Scale each vertex's features to sum 1: row or none",
                  one_of({"row", "none"}));
+  add_operator_options(command, o.normalize, o.self_loops, "as the store was made, or as --model says");
   command.flag("--trainable-features", o.trainable_features, "Learn the input features, too");
 }
 
@@ -132,6 +136,10 @@ void add_options(Command& command, TrainOptions& o) {
       "--patience", o.patience,
       "Stop after this many evaluations in a row without a better validation accuracy; 0 for never",
       whole_number(0, most_epochs));
+  command.option(
+      "--seeds", o.seeds,
+      "Train so many times, with --seed and those after it, and print mean and deviation of the accuracies",
+      whole_number(1, most_seeds));
   command.option(
       "--log-every", o.log_every,
       "Epochs between lines of progress in a file or pipe; evaluations and the last epoch have one always",

@@ -23,6 +23,7 @@ struct TrainOptions : OptimizerOptions, WeightOptions, CheckpointOptions {
 
   // model
   std::string model = "gcn";
+  std::string aggregator = "mean"; // of GraphSAGE
   std::int64_t layers = 3;
   std::int64_t hidden = 128;
   double dropout = 0.5;
@@ -32,12 +33,16 @@ struct TrainOptions : OptimizerOptions, WeightOptions, CheckpointOptions {
   bool input_projection = false;
   bool head = false;
   std::string feature_norm = "none";
+  std::string normalize = "auto";
+  std::string self_loops = "auto";
   bool trainable_features = false;
 
   // optimiser
   std::optional<double> weight_decay_first_layer;
   std::string class_weights = "none";
   std::int64_t epochs = 100;
+  std::int64_t seeds = 1;                   // trainings, of --seed and those after it
+  std::optional<std::int64_t> dataset_seed; // of --dataset, if it is not --seed
 
   // mini-batch
   std::string batch = "auto"; // or vertices

@@ -51,6 +51,8 @@ runtime::Wire wire_of(std::string const& word) {
 models::GcnSettings model_of(TrainOptions const& o) {
   models::GcnSettings settings;
   settings.has_head = o.head;
+  models::choose_operator(settings, o.normalize, o.self_loops);
+  models::set_model(settings, models::parse_model(o.model), models::parse_aggregator(o.aggregator));
   settings.has_residuals = o.residual;
   settings.norm = models::parse_norm(o.norm);
   settings.projected_width = o.input_projection ? o.hidden : 0;
@@ -278,6 +280,8 @@ void require_fitting_types(TrainOptions const& o) {
 
 void require_prunable(TrainOptions const& o) {
   if (o.prune != "on") return;
+  if (o.model != "gcn")
+    runtime::throw_user("--prune on goes with --model gcn: leave it out with --model {}", o.model);
   if (o.mode == "minibatch")
     runtime::throw_user("--prune on works on the full graph; leave it out with --mode minibatch");
   if (o.schedule != "rows")

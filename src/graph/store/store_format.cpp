@@ -28,6 +28,8 @@ constexpr std::array<std::pair<std::string_view, PermutationKind>, 5> permutatio
      {"pieces", PermutationKind::pieces}}};
 constexpr std::array<std::pair<std::string_view, Normalization>, 3> normalizations{
     {{"sym", Normalization::symmetric}, {"row", Normalization::row}, {"none", Normalization::none}}};
+constexpr std::array<std::pair<std::string_view, SelfLoops>, 3> self_loop_words{
+    {{"add", SelfLoops::added}, {"keep", SelfLoops::as_given}, {"drop", SelfLoops::dropped}}};
 constexpr std::array<std::pair<std::string_view, FeatureKind>, 3> feature_kinds{
     {{"none", FeatureKind::none}, {"dense", FeatureKind::dense}, {"sparse", FeatureKind::sparse}}};
 constexpr std::array<std::pair<std::string_view, LabelKind>, 3> label_kinds{
@@ -63,6 +65,12 @@ std::string_view name_of(PermutationKind kind) {
 }
 std::string_view name_of(Normalization normalization) {
   return word_of<Normalization>(normalizations, normalization);
+}
+SelfLoops parse_self_loops(std::string_view word) {
+  return parse<SelfLoops>(self_loop_words, word, "choice of self loops");
+}
+std::string_view name_of(SelfLoops self_loops) {
+  return word_of<SelfLoops>(self_loop_words, self_loops);
 }
 std::string_view name_of(Split split) {
   constexpr std::array<std::string_view, 3> names{"train", "valid", "test"};

@@ -23,6 +23,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -52,6 +53,25 @@ enum class PermutationKind : std::uint8_t { natural, single, twofold, cluster, p
 /// self loops. none: A as it is, its own self loops kept and none added.
 enum class Normalization : std::uint8_t { symmetric, row, none };
 
+/// What a block holds on the places where a vertex meets itself (original ids equal, not positions).
+enum class SelfLoops : std::uint8_t {
+  added,    // one entry (value 1) for every vertex, in place of any self loops of A's own: A' + I
+  as_given, // A's own and nothing else: A
+  dropped,  // none: A'
+};
+/// symmetric and row add self loops, and none takes those that A has.
+[[nodiscard]] constexpr SelfLoops usual_self_loops(Normalization normalization) {
+  return normalization == Normalization::none ? SelfLoops::as_given : SelfLoops::added;
+}
+
+/// What a network multiplies by: D^-1/2 A* D^-1/2, D^-1 A* or A*. A* is A with these self loops, D has its row sums.
+struct GraphOperator {
+  Normalization normalization = Normalization::symmetric;
+  SelfLoops self_loops = SelfLoops::added;
+
+  friend bool operator==(GraphOperator const&, GraphOperator const&) = default;
+};
+
 enum class Split : std::uint8_t { train = 0, valid = 1, test = 2 };
 
 /// "double", "single", "none", "cluster", "pieces" and "sym", "row", "none", as on the command line. UserError
@@ -60,6 +80,9 @@ enum class Split : std::uint8_t { train = 0, valid = 1, test = 2 };
 [[nodiscard]] Normalization parse_normalization(std::string_view word);
 [[nodiscard]] std::string_view name_of(PermutationKind kind);
 [[nodiscard]] std::string_view name_of(Normalization normalization);
+/// "add", "keep" or "drop".
+[[nodiscard]] SelfLoops parse_self_loops(std::string_view word);
+[[nodiscard]] std::string_view name_of(SelfLoops self_loops);
 [[nodiscard]] std::string_view name_of(Split split);
 [[nodiscard]] std::string_view name_of(FeatureKind kind);
 [[nodiscard]] std::string_view name_of(LabelKind kind);
@@ -73,6 +96,7 @@ struct StoreFacts {
   bool is_weighted = false;
   PermutationKind permutation = PermutationKind::twofold;
   Normalization normalization = Normalization::symmetric;
+  std::optional<SelfLoops> other_self_loops{}; // in place of the usual ones; not in the file
   std::uint64_t seed = 0;
   std::int64_t num_clusters = 0; // 0: none
 
@@ -96,7 +120,16 @@ struct StoreFacts {
   }
   /// True where the odd matrix is neither the even one nor its transpose, and is in the file.
   [[nodiscard]] bool has_odd_topology() const { return has_two_orders() && !is_symmetric; }
-  [[nodiscard]] bool adds_self_loops() const { return normalization != Normalization::none; }
+  [[nodiscard]] GraphOperator graph_operator() const {
+    return {normalization, other_self_loops.value_or(usual_self_loops(normalization))};
+  }
+  [[nodiscard]] bool adds_self_loops() const { return graph_operator().self_loops == SelfLoops::added; }
+  /// Of the operator.
+  [[nodiscard]] std::int64_t num_operator_entries() const {
+    auto const self_loops = graph_operator().self_loops;
+    if (self_loops == SelfLoops::as_given) return num_entries;
+    return num_entries - num_self_loops + (self_loops == SelfLoops::added ? num_vertices : 0);
+  }
 
   [[nodiscard]] std::string to_json() const;
   /// Throws UserError, which names `file`, if the text is no such JSON or if the facts contradict each other.

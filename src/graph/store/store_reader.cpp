@@ -17,11 +17,12 @@
 namespace orthant::graph {
 
 struct GraphStore::State {
-  explicit State(StoreFile opened) : file(std::move(opened)) {}
+  explicit State(StoreFile opened) : file(std::move(opened)), facts_in_use(file.facts()) {}
 
   StoreFile file;
+  StoreFacts facts_in_use; // of the file, with the operator that was chosen
 
-  [[nodiscard]] StoreFacts const& facts() const { return file.facts(); }
+  [[nodiscard]] StoreFacts const& facts() const { return facts_in_use; }
 
   /// The name of an array of a group that has one folder per order; a single order's is p1.
   [[nodiscard]] std::string array(char const* group, Order order, char const* leaf) const {
@@ -108,6 +109,15 @@ GraphStore GraphStore::from_file(runtime::Hdf5File file) {
 StoreFacts const& GraphStore::facts() const {
   return state_->facts();
 }
+void GraphStore::set_operator(GraphOperator const& graph_operator) {
+  auto const& [normalization, self_loops] = graph_operator;
+  if (normalization != Normalization::none && self_loops == SelfLoops::as_given)
+    runtime::throw_user(
+        "--self-loops keep needs --normalize none: rows are normalized by degrees without self loops, or "
+        "with one that is added; give --self-loops add or drop");
+  state_->facts_in_use.normalization = normalization;
+  state_->facts_in_use.other_self_loops = self_loops;
+}
 std::string const& GraphStore::name() const {
   return state_->file.name();
 }
@@ -133,8 +143,7 @@ CsrBlock GraphStore::read_block(Parity parity, Range rows, Range columns, SelfLo
 }
 
 CsrBlock GraphStore::read_block(Parity parity, Range rows, Range columns) const {
-  return read_block(parity, rows, columns,
-                    facts().adds_self_loops() ? SelfLoops::added : SelfLoops::as_given);
+  return read_block(parity, rows, columns, facts().graph_operator().self_loops);
 }
 
 std::vector<std::int64_t> GraphStore::find_self_loops(Parity parity, CsrBlock const& block) const {
@@ -164,7 +173,7 @@ Scales GraphStore::read_scales(Parity parity, Range rows, Range columns) const {
       result.assign(degrees.begin(), degrees.end());
     }
     for (auto& sum : result)
-      sum += 1; // the added self loop
+      sum += facts().adds_self_loops() ? 1 : 0;
     return result;
   };
   // A row whose negative weights leave no positive sum keeps out of the normalised matrix, as in PyG.

@@ -39,13 +39,6 @@ struct CsrBlock {
   [[nodiscard]] std::int64_t num_nonzeros() const { return static_cast<std::int64_t>(columns.size()); }
 };
 
-/// What a block holds on the places where a vertex meets itself (original ids equal, not positions).
-enum class SelfLoops : std::uint8_t {
-  added,    // one entry (value 1) for every vertex, in place of any self loops of A's own: A' + I
-  as_given, // A's own and nothing else: A
-  dropped,  // none: A'
-};
-
 /// A^ = diag(row_scale) (block) diag(column_scale). An empty one means all 1. In double, so that either
 /// precision of training rounds once.
 struct Scales {
@@ -64,18 +57,22 @@ class GraphStore {
   ~GraphStore();
 
   [[nodiscard]] StoreFacts const& facts() const;
+  /// Blocks and factors are those of this operator from now on, and facts() say so; until then they are those of the
+  /// operator that the store was made with. UserError if self loops of A are to be kept and rows to be normalised:
+  /// degrees in the file leave self loops out. Not collective, the same on all ranks.
+  void set_operator(GraphOperator const& graph_operator);
   /// File name for messages; "memory" for a store without a file.
   [[nodiscard]] std::string const& name() const;
 
   /// A or A + I on a rectangle of the matrix of that parity. The transposed block of the other parity is
   /// read where the file holds only that one. At most 2^31 columns.
   [[nodiscard]] CsrBlock read_block(Parity parity, Range rows, Range columns, SelfLoops self_loops) const;
-  /// As the store's normalisation wants it: SelfLoops::added for sym and row, as_given for none.
+  /// As the operator wants it.
   [[nodiscard]] CsrBlock read_block(Parity parity, Range rows, Range columns) const;
   /// For every row of the rectangle the place in block.columns of the entry where a vertex meets itself, or
   /// -1 (outside the columns, or not stored). Needs the block's parity.
   [[nodiscard]] std::vector<std::int64_t> find_self_loops(Parity parity, CsrBlock const& block) const;
-  /// The factors of the store's normalisation for these rows and columns.
+  /// The factors of the operator's normalisation for these rows and columns.
   [[nodiscard]] Scales read_scales(Parity parity, Range rows, Range columns) const;
 
   /// Dense features, row-major [rows.size() x columns.size()]. FeatureKind::dense only. Rows in order p2 are

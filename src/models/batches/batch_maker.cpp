@@ -27,6 +27,9 @@ void for_each_vertex_matrix(GcnPlan& plan, Visit const& visit) {
     if (!layer.owners) visit(layer.adjacency); // between owners it is a block of lists
     for (auto* const placement : {&layer.input, &layer.middle, &layer.output})
       visit(*placement);
+    if (layer.second)
+      for (auto* const placement : {&layer.second->input, &layer.second->output})
+        visit(*placement);
   }
 }
 
@@ -94,7 +97,7 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
       blocks_.push_back(builder_.add_block(rows, columns));
       continue;
     }
-    if (layer.is_residual)
+    if (layer.is_residual || layer.reads_itself())
       for (auto const& layout : {layer.input.layout, layer.output.layout})
         builder_.add_other_positions(range_of(layout.rows, layout.row_order));
     add_range(layer.adjacency.layout.columns, layer.adjacency.layout.column_order);
@@ -276,22 +279,19 @@ Adjacency<T> BatchMaker<T>::adjacency_of(GcnLayerPlan const& layer, sampling::Bl
 }
 
 template<class T>
-ResidualPath<T> BatchMaker<T>::residual_of(GcnLayerPlan const& layer,
-                                           sampling::Batch<T> const& sample) const {
-  if (!layer.is_residual) return {};
+ResidualPath<T> BatchMaker<T>::path_of(GcnLayerPlan const& layer, pmm::Placement const& input,
+                                       pmm::Placement const& output, sampling::Batch<T> const& sample) const {
   if (layer.owners) return ResidualPath<T>::local();
-  auto const in = layer.input.layout;
-  auto const out = layer.output.layout;
+  auto const in = input.layout;
+  auto const out = output.layout;
   auto const in_by_out = positions_of(in, out.row_order, sample);
   auto const in_by_in = positions_of(in, in.row_order, sample);
   auto const out_by_out = positions_of(out, out.row_order, sample);
   auto const out_by_in = positions_of(out, in.row_order, sample);
-  return {
-      std::make_shared<pmm::Relayout<T> const>(
-          grid_, layer.input, layer.output,
-          pmm::SampledRows{num_vertices_, in_by_out, out_by_out, out_by_in}),
-      std::make_shared<pmm::Relayout<T> const>(
-          grid_, layer.output, layer.input, pmm::SampledRows{num_vertices_, out_by_in, in_by_in, in_by_out})};
+  return {std::make_shared<pmm::Relayout<T> const>(
+              grid_, input, output, pmm::SampledRows{num_vertices_, in_by_out, out_by_out, out_by_in}),
+          std::make_shared<pmm::Relayout<T> const>(
+              grid_, output, input, pmm::SampledRows{num_vertices_, out_by_in, in_by_in, in_by_out})};
 }
 
 template<class T>
@@ -333,8 +333,12 @@ GcnOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
     // Between owners all layers have the same block.
     operands.adjacency.push_back(l > 0 && layer.owners ? operands.adjacency.front()
                                                        : adjacency_of(layer, blocks_[l], batch));
-    operands.output_keys.push_back(keys_of(layer.output, batch));
-    operands.residuals.push_back(residual_of(layer, batch.sample));
+    operands.output_keys.push_back(keys_of(layer.result(), batch));
+    operands.residuals.push_back(layer.is_residual ? path_of(layer, layer.input, layer.output, batch.sample)
+                                                   : ResidualPath<T>{});
+    operands.self_paths.push_back(layer.reads_itself()
+                                      ? path_of(layer, layer.aggregated(), layer.aggregate(), batch.sample)
+                                      : ResidualPath<T>{});
   }
   return operands;
 }

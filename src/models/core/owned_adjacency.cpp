@@ -62,8 +62,7 @@ OwnedBlock read_owned_block(pmm::ProcessGrid const& grid, GraphStore const& stor
   auto const n = store.facts().num_vertices;
   auto const rows = pmm::block_rows(shape, grid.coordinates(), roles, n);
   auto const columns = pmm::block_columns(shape, grid.coordinates(), roles, n);
-  auto const self_loops =
-      store.facts().adds_self_loops() ? graph::SelfLoops::added : graph::SelfLoops::as_given;
+  auto const self_loops = store.facts().graph_operator().self_loops;
   OwnedBlock block;
   block.sizes = pmm::contiguous_cells(shape, grid.coordinates(), roles, n);
   runtime::together(grid.group(), [&] {

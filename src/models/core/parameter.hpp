@@ -14,11 +14,11 @@
 namespace orthant::models {
 
 /// What a parameter is for. Only weights are decayed.
-enum class ParameterRole : std::uint8_t { weight, bias, norm_scale, embedding };
+enum class ParameterRole : std::uint8_t { weight, bias, norm_scale, embedding, scalar };
 
 /// Whether such a parameter is one number per column of its placement; else it is a matrix.
 [[nodiscard]] constexpr bool is_vector(ParameterRole role) {
-  return role == ParameterRole::bias || role == ParameterRole::norm_scale;
+  return role == ParameterRole::bias || role == ParameterRole::norm_scale || role == ParameterRole::scalar;
 }
 /// This rank's numbers, with padding, of a parameter of which it has `block`.
 [[nodiscard]] inline std::int64_t length_of(ParameterRole role, pmm::Block const& block) {

@@ -9,14 +9,17 @@ using runtime::Hdf5File;
 
 Architecture architecture_of(GcnSettings const& settings) {
   auto const yes_or_no = [](bool has_it) { return std::string(has_it ? "yes" : "no"); };
-  return {{"model", "gcn"},
-          {"layers", std::to_string(settings.num_layers())},
-          {"norm", settings.norm == Norm::rms ? "rms" : "none"},
-          {"residual", yes_or_no(settings.has_residuals)},
-          {"input_projection", yes_or_no(settings.projected_width > 0)},
-          {"head", yes_or_no(settings.has_head)},
-          {"bias", yes_or_no(settings.has_bias)},
-          {"trained_features", yes_or_no(settings.trains_features)}};
+  Architecture parts{{"model", std::string(name_of(settings.model))}};
+  if (settings.model == Model::sage) parts.emplace_back("aggregator", name_of(settings.aggregator));
+  Architecture const others{{"layers", std::to_string(settings.num_layers())},
+                            {"norm", settings.norm == Norm::rms ? "rms" : "none"},
+                            {"residual", yes_or_no(settings.has_residuals)},
+                            {"input_projection", yes_or_no(settings.projected_width > 0)},
+                            {"head", yes_or_no(settings.has_head)},
+                            {"bias", yes_or_no(settings.has_bias)},
+                            {"trained_features", yes_or_no(settings.trains_features)}};
+  parts.insert(parts.end(), others.begin(), others.end());
+  return parts;
 }
 
 Architecture order_of_features(GcnSettings const& settings, graph::StoreFacts const& facts) {
@@ -28,6 +31,8 @@ Architecture order_of_features(GcnSettings const& settings, graph::StoreFacts co
 Architecture record_of(GcnSettings const& settings) {
   auto record = architecture_of(settings);
   record.emplace_back("feature_norm", settings.feature_norm == FeatureNorm::row ? "row" : "none");
+  if (settings.normalization) record.emplace_back("normalization", graph::name_of(*settings.normalization));
+  if (settings.self_loops) record.emplace_back("self_loops", graph::name_of(*settings.self_loops));
   return record;
 }
 
@@ -49,6 +54,9 @@ GcnSettings settings_of(WeightsFacts const& facts) {
   settings.has_bias = facts.has_bias;
   settings.dropout = 0;
   settings.feature_norm = facts.feature_norm.value_or(FeatureNorm::none);
+  set_model(settings, facts.model, facts.aggregator);
+  if (facts.normalization) settings.normalization = facts.normalization;
+  if (facts.self_loops) settings.self_loops = facts.self_loops;
   return settings;
 }
 
@@ -81,6 +89,10 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
       require_fits("head.weight", (*head)[0]);
       facts.head_classes = (*head)[1];
     }
+    if (file.contains(array_of("layer0.self_weight"))) facts.model = Model::sage;
+    if (file.contains(array_of("layer0.epsilon"))) facts.model = Model::gin;
+    if (file.contains_attribute("/", "aggregator"))
+      facts.aggregator = parse_aggregator(file.read_text("/", "aggregator"));
     facts.has_bias = file.contains(array_of("layer0.bias"));
     facts.has_features = file.contains(array_of("features"));
     // A single layer that gives the logits has no scale, whatever its norm.
@@ -89,6 +101,10 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
                                                           : Norm::none;
     if (file.contains_attribute("/", "feature_norm"))
       facts.feature_norm = parse_feature_norm(file.read_text("/", "feature_norm"));
+    if (file.contains_attribute("/", "normalization"))
+      facts.normalization = graph::parse_normalization(file.read_text("/", "normalization"));
+    if (file.contains_attribute("/", "self_loops"))
+      facts.self_loops = graph::parse_self_loops(file.read_text("/", "self_loops"));
     if (file.contains_attribute("/", "residual"))
       facts.has_residuals = file.read_text("/", "residual") == "yes";
     return facts;

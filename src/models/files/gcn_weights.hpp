@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a weights file (models/core/weights_file.hpp) says of a GCN: layer0.weight, layer0.bias, layer1.weight,
-// ..; layerN.norm, input.weight, input.bias, head.weight, head.bias and features if the model has them.
+// What a weights file (models/core/weights_file.hpp) says of a graph network: layer0.weight, layer0.bias, layer1.weight,
+// ..; layerN.self_weight of GraphSAGE; layerN.epsilon, layerN.second.weight and layerN.second.bias of GIN; layerN.norm, input.weight, input.bias, head.weight, head.bias and features if the model has them.
 
 #include "models/core/weights_file.hpp"
 #include "models/plan/gcn_settings.hpp"
@@ -11,10 +11,10 @@
 
 namespace orthant::models {
 
-/// The parts that must be those of the model: model, layers, norm, residual, input_projection, head, bias,
+/// The parts that must be those of the model: model, aggregator of GraphSAGE, layers, norm, residual, input_projection, head, bias,
 /// trained_features.
 [[nodiscard]] Architecture architecture_of(GcnSettings const& settings);
-/// What a file records: the same, and feature_norm; of a training on a store also the order of the rows of
+/// What a file records: the same, feature_norm, and the operator if it is known; of a training on a store also the order of the rows of
 /// trained features.
 [[nodiscard]] Architecture record_of(GcnSettings const& settings);
 [[nodiscard]] Architecture record_of(GcnSettings const& settings, graph::StoreFacts const& facts);
@@ -24,6 +24,8 @@ namespace orthant::models {
 
 /// The architecture that a weights file holds.
 struct WeightsFacts {
+  Model model = Model::gcn; // sage if layers have self weights, gin if they have an epsilon
+  Aggregator aggregator = Aggregator::mean;
   std::vector<std::int64_t> widths; // [layers + 1] of layer 0's input, and of the layers' outputs
   std::optional<std::int64_t> projected_features; // where there is an input projection
   std::optional<std::int64_t> head_classes;       // where there is a head
@@ -32,6 +34,8 @@ struct WeightsFacts {
   bool has_features = false; // trained ones, in the order of rows of the store that they were trained on
   Norm norm = Norm::none;
   std::optional<FeatureNorm> feature_norm;
+  std::optional<graph::Normalization> normalization;
+  std::optional<graph::SelfLoops> self_loops;
 
   [[nodiscard]] std::int64_t num_features() const { return projected_features.value_or(widths.front()); }
   [[nodiscard]] std::int64_t num_classes() const { return head_classes.value_or(widths.back()); }

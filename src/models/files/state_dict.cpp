@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <fmt/format.h>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -22,18 +23,54 @@ using runtime::Tensor;
 using runtime::TensorType;
 using runtime::throw_user;
 
-/// Names with a layer's number where the * is.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> names{
-    {{"layer*.weight", "convs.*.lin.weight"},
-     {"layer*.bias", "convs.*.bias"},
-     {"layer*.norm", "norms.*.weight"},
-     {"input.weight", "lin_in.weight"},
-     {"input.bias", "lin_in.bias"},
-     {"head.weight", "lin_out.weight"},
-     {"head.bias", "lin_out.bias"}}};
+using Name = std::pair<std::string_view, std::string_view>;
+
+/// Names with a layer's number where the * is: of GCNConv, of SAGEConv, of GINConv around an MLP, and of what all models
+/// have. The second part of GIN's last perceptron is our head.
+constexpr std::array<Name, 2> names_of_gcn{
+    {{"layer*.weight", "convs.*.lin.weight"}, {"layer*.bias", "convs.*.bias"}}};
+constexpr std::array<Name, 3> names_of_sage{{{"layer*.weight", "convs.*.lin_l.weight"},
+                                             {"layer*.bias", "convs.*.lin_l.bias"},
+                                             {"layer*.self_weight", "convs.*.lin_r.weight"}}};
+constexpr std::array<Name, 5> names_of_gin{{{"layer*.weight", "convs.*.nn.lins.0.weight"},
+                                            {"layer*.bias", "convs.*.nn.lins.0.bias"},
+                                            {"layer*.second.weight", "convs.*.nn.lins.1.weight"},
+                                            {"layer*.second.bias", "convs.*.nn.lins.1.bias"},
+                                            {"layer*.epsilon", "convs.*.eps"}}};
+constexpr std::array<Name, 5> names_of_all{{{"layer*.norm", "norms.*.weight"},
+                                            {"input.weight", "lin_in.weight"},
+                                            {"input.bias", "lin_in.bias"},
+                                            {"head.weight", "lin_out.weight"},
+                                            {"head.bias", "lin_out.bias"}}};
 
 /// What a weights file records and the tensors do not show.
-constexpr std::array unseen_parts{"residual", "feature_norm", "dense_libraries"};
+constexpr std::array unseen_parts{"aggregator",    "residual",   "feature_norm",
+                                  "normalization", "self_loops", "dense_libraries"};
+
+std::vector<Name> names_of(Model model) {
+  std::vector<Name> names(names_of_all.begin(), names_of_all.end());
+  auto const append = [&](auto const& more) { names.insert(names.end(), more.begin(), more.end()); };
+  if (model == Model::gcn) append(names_of_gcn);
+  if (model == Model::sage) append(names_of_sage);
+  if (model == Model::gin) append(names_of_gin);
+  return names;
+}
+
+/// What `contains` says of arrays of these names: only SAGE has self weights, and only GIN a factor.
+template<class Contains>
+Model model_of(Contains const& contains) {
+  return contains("layer0.self_weight") ? Model::sage : contains("layer0.epsilon") ? Model::gin : Model::gcn;
+}
+template<class Contains>
+std::int64_t num_layers_of(Contains const& contains) {
+  std::int64_t count = 0;
+  while (contains(fmt::format("layer{}.weight", count)))
+    ++count;
+  return count;
+}
+std::string second_of_last(std::int64_t num_layers, std::string_view leaf) {
+  return fmt::format("layer{}.second.{}", num_layers - 1, leaf);
+}
 
 /// `name` in the form of `to` if it has the form of `from`.
 std::optional<std::string> rename(std::string_view name, std::string_view from, std::string_view to) {
@@ -49,6 +86,16 @@ std::optional<std::string> rename(std::string_view name, std::string_view from, 
   return renamed.replace(renamed.find('*'), 1, number);
 }
 
+/// Of one network.
+struct TorchNames {
+  Model model = Model::gcn;
+  std::int64_t num_layers = 0;
+
+  [[nodiscard]] std::optional<std::string> of(std::string const& parameter) const {
+    return torch_name_of(parameter, model, num_layers);
+  }
+};
+
 template<class T>
 std::vector<T> transposed(std::vector<T> const& matrix, std::int64_t num_rows, std::int64_t num_columns) {
   std::vector<T> result(matrix.size());
@@ -60,13 +107,13 @@ std::vector<T> transposed(std::vector<T> const& matrix, std::int64_t num_rows, s
 }
 
 template<class T>
-void write_tensors(Hdf5File const& file, std::vector<std::string> const& parameters,
+void write_tensors(Hdf5File const& file, std::vector<std::string> const& parameters, TorchNames const& names,
                    runtime::TensorMetadata const& about, std::filesystem::path const& output) {
   std::vector<Tensor> tensors;
   for (auto const& parameter : parameters) {
     auto shape = file.extents(array_of(parameter));
     std::ranges::reverse(shape);
-    tensors.push_back({torch_name_of(parameter).value(),
+    tensors.push_back({names.of(parameter).value(),
                        sizeof(T) == 4 ? TensorType::float32 : TensorType::float64, std::move(shape)});
   }
   runtime::write_safetensors<T>(output, tensors, about, [&](std::size_t i) {
@@ -77,7 +124,8 @@ void write_tensors(Hdf5File const& file, std::vector<std::string> const& paramet
 }
 
 /// The parameters of a weights file.
-std::vector<std::string> parameters_in(Hdf5File const& file, std::filesystem::path const& path) {
+std::vector<std::string> parameters_in(Hdf5File const& file, std::filesystem::path const& path,
+                                       TorchNames const& names) {
   std::vector<std::string> parameters;
   auto const prefix = array_of("");
   for (auto const& array : file.array_names()) {
@@ -89,8 +137,8 @@ std::vector<std::string> parameters_in(Hdf5File const& file, std::filesystem::pa
                  "exported",
                  path.string());
     auto const num_dimensions = file.extents(array).size();
-    if (!torch_name_of(name) || num_dimensions < 1 || num_dimensions > 2)
-      throw_user("{}: {} is no parameter of a GCN", path.string(), full);
+    if (!names.of(name) || num_dimensions < 1 || num_dimensions > 2)
+      throw_user("{}: {} is no parameter of a graph network", path.string(), full);
     parameters.push_back(std::move(name));
   }
   if (parameters.empty()) throw_user("{} holds no weights: there is nothing under {}", path.string(), prefix);
@@ -99,8 +147,9 @@ std::vector<std::string> parameters_in(Hdf5File const& file, std::filesystem::pa
 
 runtime::TensorMetadata metadata_of(Hdf5File const& file) {
   runtime::TensorMetadata metadata{{"format", "pt"}};
-  for (auto const* const part : {"model", "layers", "norm", "residual", "input_projection", "head", "bias",
-                                 "feature_norm", "dense_libraries"})
+  for (auto const* const part :
+       {"model", "aggregator", "layers", "norm", "residual", "input_projection", "head", "bias",
+        "feature_norm", "normalization", "self_loops", "dense_libraries"})
     if (file.contains_attribute("/", part)) metadata[part] = file.read_text("/", part);
   return metadata;
 }
@@ -112,23 +161,34 @@ class ImportedShapes {
     for (auto const& tensor : file.tensors()) {
       auto const parameter = parameter_of_torch(tensor.name);
       if (!parameter)
-        throw_user(
-            "{}: '{}' is no parameter of a GCN; known are convs.L.lin.weight, convs.L.bias, norms.L.weight, "
-            "lin_in and lin_out",
-            path_, tensor.name);
+        throw_user("{}: '{}' is no parameter of a GCN, of GraphSAGE or of GIN; known are convs.L.lin.weight, "
+                   "convs.L.bias, "
+                   "convs.L.lin_l, convs.L.lin_r.weight, convs.L.nn.lins, convs.L.eps, norms.L.weight, "
+                   "lin_in and lin_out",
+                   path_, tensor.name);
       auto shape = tensor.shape;
       std::ranges::reverse(shape);
-      auto const is_weight = parameter->ends_with(".weight");
+      auto const is_weight = parameter->ends_with("weight");
       if (shape.size() != (is_weight ? 2U : 1U) || std::ranges::find(shape, 0) != shape.end())
         throw_user("{}: '{}' is no {}", path_, tensor.name, is_weight ? "matrix" : "vector");
       shapes_[*parameter] = std::move(shape);
     }
+    auto const has = [&](std::string const& parameter) { return contains(parameter); };
+    names_ = {model_of(has), num_layers_of(has)};
+    if (names_.model == Model::gin)
+      for (auto const* const leaf : {"weight", "bias"})
+        if (auto last = shapes_.extract(second_of_last(names_.num_layers, leaf)); !last.empty()) {
+          last.key() = fmt::format("head.{}", leaf);
+          shapes_.insert(std::move(last));
+        }
     require_one_network();
   }
 
   [[nodiscard]] std::map<std::string, std::vector<std::int64_t>> const& all() const { return shapes_; }
   [[nodiscard]] bool contains(std::string const& parameter) const { return shapes_.contains(parameter); }
-  [[nodiscard]] std::int64_t num_layers() const { return num_layers_; }
+  [[nodiscard]] std::int64_t num_layers() const { return names_.num_layers; }
+  [[nodiscard]] Model model() const { return names_.model; }
+  [[nodiscard]] std::string torch(std::string const& parameter) const { return names_.of(parameter).value(); }
 
  private:
   void require_one_network() {
@@ -141,6 +201,20 @@ class ImportedShapes {
       if (width != 0 && weight->second[0] != width)
         throw_user("{}: {} takes {} columns, but the part before it gives {}", path_, torch(part + ".weight"),
                    weight->second[0], width);
+      auto const is_layer = part.starts_with("layer") && !part.ends_with("second");
+      if (model() == Model::gin && is_layer) {
+        auto const epsilon = shapes_.find(part + ".epsilon");
+        if (epsilon == shapes_.end() || epsilon->second[0] != 1)
+          throw_user("{}: {} must be there, with one number", path_, torch(part + ".epsilon"));
+        ++num_found;
+      }
+      if (model() == Model::sage && is_layer) {
+        auto const own = shapes_.find(part + ".self_weight");
+        if (own == shapes_.end() || own->second != weight->second)
+          throw_user("{}: {} must be there, as large as {}", path_, torch(part + ".self_weight"),
+                     torch(part + ".weight"));
+        ++num_found;
+      }
       width = weight->second[1];
       ++num_found;
       if (contains(part + ".bias") != has_bias)
@@ -155,24 +229,28 @@ class ImportedShapes {
       return true;
     };
     follow("input");
-    while (follow("layer" + std::to_string(num_layers_)))
-      ++num_layers_;
-    if (num_layers_ == 0) throw_user("{}: there is no {}", path_, torch("layer0.weight"));
-    follow("head");
+    for (std::int64_t l = 0; l < num_layers(); ++l) {
+      follow(fmt::format("layer{}", l));
+      auto const needs_second = model() == Model::gin && l + 1 < num_layers();
+      if (needs_second && !follow(fmt::format("layer{}.second", l)))
+        throw_user("{}: there is no {}", path_, torch(fmt::format("layer{}.second.weight", l)));
+    }
+    if (num_layers() == 0) throw_user("{}: there is no {}", path_, torch("layer0.weight"));
+    if (!follow("head") && model() == Model::gin)
+      throw_user("{}: there is no {}", path_, torch("head.weight"));
     if (num_found != shapes_.size())
       throw_user("{}: it has parameters of more layers than the {} that follow one another from convs.0",
-                 path_, num_layers_);
+                 path_, num_layers());
   }
-  static std::string torch(std::string const& parameter) { return torch_name_of(parameter).value(); }
 
   std::string path_;
   std::map<std::string, std::vector<std::int64_t>> shapes_;
-  std::int64_t num_layers_ = 0;
+  TorchNames names_;
 };
 
 Architecture architecture_of(ImportedShapes const& shapes, runtime::TensorMetadata const& metadata) {
   auto const yes_or_no = [](bool has_it) { return std::string(has_it ? "yes" : "no"); };
-  Architecture architecture{{"model", "gcn"},
+  Architecture architecture{{"model", std::string(name_of(shapes.model()))},
                             {"layers", std::to_string(shapes.num_layers())},
                             {"norm", shapes.contains("layer0.norm") ? "rms" : "none"},
                             {"input_projection", yes_or_no(shapes.contains("input.weight"))},
@@ -196,7 +274,7 @@ void write_weights(runtime::Communicator const& comm, SafetensorsFile const& ten
   runtime::together(comm, [&] {
     if (!comm.is_root()) return;
     for (auto const& [parameter, extents] : shapes.all()) {
-      auto numbers = tensors.read<T>(torch_name_of(parameter).value());
+      auto numbers = tensors.read<T>(shapes.torch(parameter));
       if (extents.size() == 2) numbers = transposed(numbers, extents[1], extents[0]);
       file.write(array_of(parameter), Hdf5File::Extents(extents.size(), 0), extents,
                  std::span<T const>(numbers));
@@ -207,15 +285,19 @@ void write_weights(runtime::Communicator const& comm, SafetensorsFile const& ten
 
 } // namespace
 
-std::optional<std::string> torch_name_of(std::string const& parameter) {
-  for (auto const& [ours, torch] : names)
+std::optional<std::string> torch_name_of(std::string const& parameter, Model model, std::int64_t num_layers) {
+  for (auto const* const leaf : {"weight", "bias"})
+    if (model == Model::gin && parameter == fmt::format("head.{}", leaf))
+      return torch_name_of(second_of_last(num_layers, leaf), model, num_layers);
+  for (auto const& [ours, torch] : names_of(model))
     if (auto renamed = rename(parameter, ours, torch)) return renamed;
   return std::nullopt;
 }
 
 std::optional<std::string> parameter_of_torch(std::string const& name) {
-  for (auto const& [ours, torch] : names)
-    if (auto renamed = rename(name, torch, ours)) return renamed;
+  for (auto const model : {Model::gcn, Model::sage, Model::gin})
+    for (auto const& [ours, torch] : names_of(model))
+      if (auto renamed = rename(name, torch, ours)) return renamed;
   return std::nullopt;
 }
 
@@ -224,14 +306,16 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
   runtime::together(comm, [&] {
     if (!comm.is_root()) return;
     auto const file = Hdf5File::open(weights);
-    auto const parameters = parameters_in(file, weights);
+    auto const has = [&](std::string const& parameter) { return file.contains(array_of(parameter)); };
+    TorchNames const names{model_of(has), num_layers_of(has)};
+    auto const parameters = parameters_in(file, weights, names);
     auto const is_double = std::ranges::any_of(parameters, [&](std::string const& parameter) {
       return file.type(array_of(parameter)) == runtime::Hdf5Type::float64;
     });
     if (is_double)
-      write_tensors<double>(file, parameters, metadata_of(file), output);
+      write_tensors<double>(file, parameters, names, metadata_of(file), output);
     else
-      write_tensors<float>(file, parameters, metadata_of(file), output);
+      write_tensors<float>(file, parameters, names, metadata_of(file), output);
   });
 }
 

@@ -9,7 +9,11 @@
 //   layerL.bias             convs.L.bias                    input.bias     lin_in.bias
 //   layerL.norm             norms.L.weight                  head.weight    lin_out.weight
 //                                                           head.bias      lin_out.bias
+//
+// of GraphSAGE convs.L.lin_l.weight and .bias, and layerL.self_weight is convs.L.lin_r.weight; of GIN convs.L.nn.lins.0 and .1
+// for layerL and layerL.second, and layerL.epsilon is convs.L.eps. The head is then the last convs.L.nn.lins.1.
 
+#include "models/plan/gnn_model.hpp"
 #include "runtime/comm/communicator.hpp"
 
 #include <filesystem>
@@ -18,8 +22,10 @@
 
 namespace orthant::models {
 
-/// "layer0.weight" -> "convs.0.lin.weight"; none for a name that is no parameter of a GCN.
-[[nodiscard]] std::optional<std::string> torch_name_of(std::string const& parameter);
+/// "layer0.weight" -> "convs.0.lin.weight" of a GCN; none for a name that is no parameter of the model. `num_layers`:
+/// the head of GIN is the second part of its last perceptron.
+[[nodiscard]] std::optional<std::string> torch_name_of(std::string const& parameter, Model model,
+                                                       std::int64_t num_layers);
 /// "convs.0.lin.weight" -> "layer0.weight"; none for another name.
 [[nodiscard]] std::optional<std::string> parameter_of_torch(std::string const& name);
 

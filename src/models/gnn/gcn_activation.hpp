@@ -10,9 +10,9 @@
 // added by the kernel that writes F'. Backward, dZ takes the place of dF', except for a residual within the rank: then
 // dF' stays where it is, until dF is added to it, and dZ has memory of its own.
 
+#include "models/aggregation/residual.hpp"
 #include "models/core/rms_norm.hpp"
 #include "models/gnn/gcn_layer.hpp"
-#include "models/gnn/residual.hpp"
 
 namespace orthant::models {
 

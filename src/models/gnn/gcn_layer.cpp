@@ -61,6 +61,12 @@ void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, b
     plan_buffers(workspace, step, product);
   plan_aggregation_buffers(workspace, step, layer, formats);
   plan_buffers(overlapped, step, products.transform_back);
+  if (layer.has_self_weight) {
+    auto const own = self_products_of(layer, formats);
+    for (auto const& product : {own.transform, own.weight_back, own.transform_back})
+      plan_buffers(workspace, step, product);
+  }
+  self.add(step, layer, needs_input_gradient);
   pmm::reserve_column_sums(workspace, output.stored_rows.size(), output.columns.size());
 }
 
@@ -69,6 +75,7 @@ void GcnScratchPlan::list(pmm::StepPlan& step, runtime::Wire format) const {
   step.add_array("orthant::models::residual_gradient", step.wire_bytes(residual_gradient, format));
   step.add_array("orthant::models::row_sums", step.scalar_bytes(row_sums));
   step.add_array("orthant::models::middle", step.wire_bytes(middle, format));
+  self.list(step);
   workspace.list(step);
   overlapped.list(step);
 }
@@ -79,14 +86,28 @@ void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, NumberFor
     plan_matrix(step, layer.middle, "orthant::models::aggregated", training, formats.operand);
   plan_matrix(step, layer.output, "orthant::models::output", training, formats.of_output(layer.makes_logits));
   plan_operand_weight(step, layer.weight, formats);
+  plan_self_arrays(step, layer);
 }
 
 template<class T>
 GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, Adjacency<Sum> adjacency,
-                      GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options,
-                      GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
+                      ResidualPath<Sum> self_path, GcnLayerParameters<Sum> parameters,
+                      GcnLayerOptions const& options, GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
     : GcnLayer(grid, p, products_of(p, options.formats), std::move(adjacency), std::move(parameters), options,
-               scratch, memory) {}
+               scratch, memory) {
+  if constexpr (std::is_same_v<T, Sum>) {
+    if (p.has_self_scale) {
+      SelfAggregationParts<T> parts{self_path, parameters_.epsilon,        parameters_.epsilon_gradient, {},
+                                    {},        scratch.self.sum.reserve(1)};
+      if (keeps_brought(p)) parts.brought = lent(grid, p.aggregate(), memory.self);
+      if (!p.owners) parts.moved = lent(grid, p.aggregated(), scratch.self.moved);
+      aggregation_ = make_self_aggregation<T>(grid, p, std::move(aggregation_), std::move(parts));
+    }
+    if (p.has_self_weight)
+      self_.emplace(grid, p, options.formats, parameters_, options.needs_input_gradient, std::move(self_path),
+                    scratch.workspace, scratch.self, memory.self);
+  }
+}
 
 template<class T>
 GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLayerProducts const& products,
@@ -134,6 +155,8 @@ void GcnLayer<T>::add_bias(runtime::DefaultExec const& exec) const {
 template<class T>
 template<class Features>
 void GcnLayer<T>::forward(runtime::DefaultExec const& exec, Features const& features) {
+  if constexpr (std::is_same_v<T, Sum>)
+    if (self_) self_->start(exec, features);
   if (plan_.aggregates_first) {
     // H[c,b] := sum_a A^[c,a] F[a,b]
     if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>)
@@ -147,6 +170,13 @@ void GcnLayer<T>::forward(runtime::DefaultExec const& exec, Features const& feat
     aggregation_->forward_to_logits(exec, middle_, logits_);
   else
     aggregation_->forward(exec, middle_, output_);
+  finish_forward(exec);
+}
+
+template<class T>
+void GcnLayer<T>::finish_forward(runtime::DefaultExec const& exec) {
+  if constexpr (std::is_same_v<T, Sum>)
+    if (self_) self_->finish(exec, output_);
   add_bias(exec);
 }
 
@@ -159,7 +189,7 @@ void GcnLayer<T>::forward_from_middle(runtime::DefaultExec const& exec) {
     to_logits_->run(exec, middle_, weight_.matrix(), logits_);
   else
     transform_->run(exec, middle_, weight_.matrix(), output_);
-  add_bias(exec);
+  finish_forward(exec);
 }
 
 template<class T>
@@ -168,6 +198,17 @@ pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec
   if (options_.has_bias && !options_.is_activated)
     pmm::sum_columns(exec, output_gradient_, parameters_.bias_gradient, *workspace_);
   if (options_.has_bias) parameters_.reduce(exec, output_gradient_, parameters_.bias_gradient);
+  if constexpr (std::is_same_v<T, Sum>)
+    if (self_) self_->backward(exec, features, output_gradient_);
+  backward_neighbours(exec, features);
+  if constexpr (std::is_same_v<T, Sum>)
+    if (self_) self_->finish_backward(exec, input_gradient_);
+  return input_gradient_;
+}
+
+template<class T>
+template<class Features>
+void GcnLayer<T>::backward_neighbours(runtime::DefaultExec const& exec, Features const& features) {
   if (plan_.aggregates_first) {
     // dH[c,b] := sum_a dQ[c,a] W[b,a]^T is reduced while dW[b,a] := sum_c H[c,b]^T dQ[c,a] is computed.
     if (options_.needs_input_gradient) {
@@ -181,11 +222,11 @@ pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec
       aggregation_->prefetch_backward(exec, middle_gradient_);
     }
     weight_back_.run(exec, middle_, output_gradient_, parameters_.weight_gradient);
-    if (!options_.needs_input_gradient) return input_gradient_;
+    if (!options_.needs_input_gradient) return;
     if (options_.overlaps && !prefetches) transform_back_.finish();
     // dF[a,b] := sum_c A^[c,a]^T dH[c,b]
     aggregation_->backward(exec, middle_gradient_, input_gradient_);
-    return input_gradient_;
+    return;
   }
   // dU[a,c] := sum_b A^[b,a]^T dQ[b,c]
   aggregation_->backward(exec, output_gradient_, middle_gradient_);
@@ -198,7 +239,6 @@ pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec
   }
   weight_back_.run(exec, features, middle_gradient_, parameters_.weight_gradient);
   if (options_.needs_input_gradient && options_.overlaps) transform_back_.finish();
-  return input_gradient_;
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

@@ -9,12 +9,15 @@
 //                     dH = dQ W^T                                          dW = F^T dU
 //                     dF = A^^T dH                                         dF = dU W^T
 //
+// A vertex itself may add a term to its output (self_term.hpp).
+//
 // F, H, U, Q and their gradients hold numbers of T. If these have 16 bits, products read a copy of W that is rounded in
 // each forward pass, sums are fp32 and rounded once, and logits are never rounded.
 //
 // Source: Kipf & Welling (arXiv 1609.02907); Plexus (arXiv 2505.04083), algorithms 1 and 2.
 
-#include "models/gnn/aggregation.hpp"
+#include "models/aggregation/self_aggregation.hpp"
+#include "models/gnn/self_term.hpp"
 #include "models/plan/gcn_parameters.hpp"
 #include "runtime/arrays/growing_vector.hpp"
 
@@ -34,6 +37,7 @@ struct GcnScratch {
   GrowingVector<T> residual_gradient{"orthant::models::residual_gradient"};
   GrowingVector<runtime::SumOf<T>> row_sums{"orthant::models::row_sums"};
   GrowingVector<T> middle{"orthant::models::middle"};
+  SelfScratch<T> self;
   using Workspace = pmm::Workspace<runtime::SumOf<T>>;
   std::shared_ptr<Workspace> workspace = std::make_shared<Workspace>();
   std::shared_ptr<Workspace> overlapped =
@@ -44,6 +48,7 @@ struct GcnScratch {
 template<class T>
 struct GcnLayerMemory {
   GrowingVector<T> middle{"orthant::models::aggregated"}; // H
+  GrowingVector<T> self{"orthant::models::self"};         // S
   GrowingVector<T> output{"orthant::models::output"};
   GrowingVector<runtime::SumOf<T>> logits{"orthant::models::output"}; // if they are not of T
   GrowingVector<T> weight{"orthant::models::rounded_weight"};         // if it is rounded
@@ -74,6 +79,7 @@ struct GcnScratchPlan {
   std::int64_t residual_gradient = 0;
   std::int64_t row_sums = 0;
   std::int64_t middle = 0;
+  SelfScratchPlan self;
   pmm::WorkspacePlan workspace;
   pmm::WorkspacePlan overlapped;
 
@@ -103,10 +109,10 @@ class GcnLayer {
   using Sum = runtime::SumOf<T>;
 
   /// The layer on one graph or batch, in lent memory: made anew for each, which costs a few small objects.
-  /// `scratch` has its full size already: the layers share it.
+  /// `self_path`: of a layer with a self weight. `scratch` has its full size already: the layers share it.
   GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, Adjacency<Sum> adjacency,
-           GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options, GcnScratch<T>& scratch,
-           GcnLayerMemory<T>& memory);
+           ResidualPath<Sum> self_path, GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options,
+           GcnScratch<T>& scratch, GcnLayerMemory<T>& memory);
 
   /// Q := the layer, before activation: output(), or logits(). `F` is a DistMatrix or, in layer 0, a DistSparse.
   template<class Features>
@@ -132,6 +138,9 @@ class GcnLayer {
            Adjacency<Sum> adjacency, GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options,
            GcnScratch<T>& scratch, GcnLayerMemory<T>& memory);
   void add_bias(runtime::DefaultExec const& exec) const;
+  void finish_forward(runtime::DefaultExec const& exec);
+  template<class Features>
+  void backward_neighbours(runtime::DefaultExec const& exec, Features const& features);
 
   GcnLayerPlan plan_;
   GcnLayerOptions options_;
@@ -146,6 +155,7 @@ class GcnLayer {
   std::optional<pmm::Product<T, Sum>> to_logits_; // H W, of 16-bit numbers
   pmm::Product<T, Sum> weight_back_;
   pmm::Product<T> transform_back_;
+  std::optional<SelfTerm<T>> self_;
 };
 
 extern template class GcnLayer<float>;

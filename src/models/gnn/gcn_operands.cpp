@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/gcn_operands.hpp"
 
+#include "models/gnn/self_term.hpp"
 #include "runtime/comm/together.hpp"
 
 namespace orthant::models {
@@ -9,7 +10,8 @@ namespace {
 /// Rows of one order are found in the other by the store's permutations.
 template<class T>
 ResidualPath<T> read_residual_path(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                   GcnLayerPlan const& layer) {
+                                   GcnLayerPlan const& layer, pmm::Placement const& input,
+                                   pmm::Placement const& output) {
   auto const other_rows = [&](pmm::Placement const& placement) {
     return runtime::together(grid.group(), [&] {
       return store.read_other_positions(order_of(placement.layout.row_order),
@@ -17,13 +19,14 @@ ResidualPath<T> read_residual_path(pmm::ProcessGrid const& grid, graph::GraphSto
     });
   };
   if (layer.owners) return ResidualPath<T>::local();
-  return make_residual_path<T>(grid, layer, other_rows(layer.output), other_rows(layer.input));
+  return make_residual_path<T>(grid, input, output, other_rows(output), other_rows(input));
 }
 
 } // namespace
 
 bool has_output_keys(GcnPlan const& plan, GcnSettings const& settings, std::size_t l) {
-  return settings.dropout > 0 && is_activated(plan, l);
+  return settings.dropout > 0 && is_activated(plan, l) &&
+         (plan.layers[l].drops_output || plan.layers[l].second);
 }
 
 void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
@@ -41,11 +44,12 @@ void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan 
   plan_adjacency(step, facts, plan, traits);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
-    if (has_output_keys(plan, settings, l)) plan_block_keys(step, layer.output);
+    if (has_output_keys(plan, settings, l)) plan_block_keys(step, layer.result());
     plan_residual_arrays(step, layer, traits);
+    plan_self_path_arrays(step, layer, traits);
   }
   plan_input_features(step, facts, plan.features(), settings.feature_norm, traits.num_feature_nonzeros(plan),
-                      traits.keeps_first_aggregate, settings.operand_format);
+                      traits.keeps_first_aggregate && !keeps_features(plan), settings.operand_format);
 }
 
 template<class T>
@@ -73,9 +77,14 @@ GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::Gra
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
     operands.output_keys.push_back(
-        has_output_keys(plan, settings, l) ? read_block_keys(grid, store, layer.output) : BlockKeys{});
-    operands.residuals.push_back(layer.is_residual ? read_residual_path<T>(grid, store, layer)
-                                                   : ResidualPath<T>{});
+        has_output_keys(plan, settings, l) ? read_block_keys(grid, store, layer.result()) : BlockKeys{});
+    operands.residuals.push_back(layer.is_residual
+                                     ? read_residual_path<T>(grid, store, layer, layer.input, layer.output)
+                                     : ResidualPath<T>{});
+    operands.self_paths.push_back(
+        layer.reads_itself()
+            ? read_residual_path<T>(grid, store, layer, layer.aggregated(), layer.aggregate())
+            : ResidualPath<T>{});
   }
   return operands;
 }

@@ -4,9 +4,9 @@
 // Everything of a graph, or of a batch of its vertices, that a GCN runs on. A plain struct: whoever samples a
 // batch fills it in.
 
-#include "models/gnn/aggregation.hpp"
+#include "models/aggregation/aggregation.hpp"
+#include "models/aggregation/residual.hpp"
 #include "models/gnn/gcn_input.hpp"
-#include "models/gnn/residual.hpp"
 #include "models/plan/gcn_settings.hpp"
 
 #include <optional>
@@ -20,12 +20,16 @@ struct GcnOperands {
   GcnPlan plan;                        // of this graph's or batch's extents; weights lie as the parameters do
   std::vector<Adjacency<T>> adjacency; // [layers] with what the adjoint needs: A^ of plan.layers[l]
   InputFeatures<T> features;           // of plan.features()
-  std::vector<ResidualPath<T>> residuals; // [layers], or none where no layer is residual
+  std::vector<ResidualPath<T>> residuals;  // [layers], or none where no layer is residual
+  std::vector<ResidualPath<T>> self_paths; // [layers], or none where no layer has a self weight
   // [layers] of the rows of plan.layers[l].output; empty where nothing is dropped
   std::vector<BlockKeys> output_keys;
 
   [[nodiscard]] ResidualPath<T> residual(std::size_t l) const {
     return residuals.empty() ? ResidualPath<T>{} : residuals[l];
+  }
+  [[nodiscard]] ResidualPath<T> self_path(std::size_t l) const {
+    return self_paths.empty() ? ResidualPath<T>{} : self_paths[l];
   }
 };
 

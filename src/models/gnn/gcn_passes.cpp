@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/gcn_passes.hpp"
 
+#include "models/gnn/output_checks.hpp"
 #include "pmm/kernels/rounding.hpp"
 #include "runtime/comm/same_value.hpp"
 
@@ -12,37 +13,6 @@ namespace {
 
 using runtime::DefaultExec;
 using runtime::ScopedTimer;
-
-template<class T>
-bool is_finite(DefaultExec const& exec, pmm::DistMatrix<T> const& matrix) {
-  auto const data = matrix.storage();
-  auto num_bad = std::int64_t{0};
-  Kokkos::parallel_reduce(
-      "orthant::models::is_finite",
-      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, matrix.block().num_stored),
-      KOKKOS_LAMBDA(std::int64_t i, std::int64_t & bad) {
-        runtime::SumOf<T> const number = data(static_cast<std::size_t>(i));
-        auto const difference = number - number;
-        bad += difference == 0 ? 0 : 1; // inf - inf and NaN - NaN are NaN
-      },
-      num_bad);
-  return num_bad == 0;
-}
-
-template<class T>
-std::int64_t count_positive(DefaultExec const& exec, pmm::DistMatrix<T> const& matrix) {
-  auto const data = matrix.storage();
-  std::int64_t count = 0;
-  Kokkos::parallel_reduce(
-      "orthant::models::count_positive",
-      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, matrix.block().num_stored),
-      KOKKOS_LAMBDA(std::int64_t i, std::int64_t & sum) {
-        runtime::SumOf<T> const number = data(static_cast<std::size_t>(i));
-        sum += number > 0 ? 1 : 0;
-      },
-      count);
-  return count;
-}
 
 /// to := from, which loses nothing.
 template<class T, class Sum>
@@ -60,6 +30,12 @@ GcnScratchPlan scratch_of(pmm::StepPlan const& step, GcnPlan const& plan, GcnSet
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     scratch.add(step, plan.layers[l], needs_input_gradient(plan, l), settings.formats());
     plan_activation_scratch(scratch, step, plan.layers[l], is_normalised(plan, settings, l));
+    if (auto const& second = plan.layers[l].second) {
+      plan_linear_buffers(scratch, step, *second, settings.formats());
+      auto const count = step.block(second->output).num_padded;
+      scratch.gradient = std::max(scratch.gradient, count);
+      scratch.middle = std::max(scratch.middle, count);
+    }
   }
   if (!plan.head) return scratch;
   plan_linear_buffers(scratch, step, *plan.head, settings.formats());
@@ -86,6 +62,8 @@ void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings c
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     plan_layer_arrays(step, plan.layers[l], formats);
     plan_activation_arrays(step, plan.layers[l], is_normalised(plan, settings, l), formats.operand);
+    if (plan.layers[l].second)
+      plan_linear_arrays(step, *plan.layers[l].second, "orthant::models::second", formats);
   }
   if (plan.head) plan_linear_arrays(step, *plan.head, "orthant::models::logits", formats);
 }
@@ -112,7 +90,8 @@ TypedGcnPasses<T>::TypedGcnPasses(pmm::ProcessGrid const& grid, GcnSettings cons
       settings_(settings),
       parameters_(std::move(parameters)),
       memory_(parameters_->num_layers()),
-      activated_memory_(parameters_->num_layers()) {}
+      activated_memory_(parameters_->num_layers()),
+      second_memory_(parameters_->num_layers()) {}
 
 template<class T>
 void TypedGcnPasses<T>::require_fitting(GcnOperands<Sum> const& operands) const {
@@ -131,6 +110,8 @@ void TypedGcnPasses<T>::require_fitting(GcnOperands<Sum> const& operands) const 
   for (std::size_t l = 0; l < num_layers; ++l) {
     require_alike(fmt::format("layer{}.weight", l), plan.layers[l].weight, parameters_->layer(l));
     ORTHANT_REQUIRE(plan.layers[l].is_residual == operands.residual(l).exists(), "the residual of layer ", l);
+    ORTHANT_REQUIRE(plan.layers[l].reads_itself() == operands.self_path(l).exists(),
+                    "the self weight of layer ", l);
   }
   if (plan.head) require_alike("head.weight", plan.head->weight, parameters_->head());
 }
@@ -142,6 +123,9 @@ void TypedGcnPasses<T>::reserve_scratch() {
   static_cast<void>(scratch_.residual_gradient.reserve(needed.residual_gradient));
   static_cast<void>(scratch_.row_sums.reserve(needed.row_sums));
   static_cast<void>(scratch_.middle.reserve(needed.middle));
+  static_cast<void>(scratch_.self.product.reserve(needed.self.product));
+  static_cast<void>(scratch_.self.moved.reserve(needed.self.moved));
+  static_cast<void>(scratch_.self.sum.reserve(needed.self.sum));
 }
 
 template<class T>
@@ -151,6 +135,7 @@ void TypedGcnPasses<T>::rebind(GcnOperands<Sum> operands) {
   projection_.reset();
   layers_.clear();
   activations_.clear();
+  seconds_.clear();
   head_.reset();
   head_gradient_ = {};
   plan_ = operands.plan;
@@ -185,11 +170,12 @@ void TypedGcnPasses<T>::make_layers(GcnOperands<Sum> const& operands) {
   for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
     options.needs_input_gradient = needs_input_gradient(plan_, l);
     options.is_activated = is_activated(plan_, l) && settings_.norm == Norm::none;
-    layers_.emplace_back(grid_, plan_.layers[l], operands.adjacency[l], parameters_->layer(l), options,
-                         scratch_, memory_[l]);
+    layers_.emplace_back(grid_, plan_.layers[l], operands.adjacency[l], operands.self_path(l),
+                         parameters_->layer(l), options, scratch_, memory_[l]);
     if (is_activated(plan_, l))
       activations_.emplace_back(layers_[l], parameters_->layer(l), operands.output_keys[l],
                                 operands.residual(l), scratch_, activated_memory_[l]);
+    make_second(operands, l, options);
   }
   if (!plan_.head) return;
   options.needs_input_gradient = true;
@@ -197,6 +183,39 @@ void TypedGcnPasses<T>::make_layers(GcnOperands<Sum> const& operands) {
   auto const& logits = plan_.head->output;
   head_gradient_ =
       pmm::DistMatrix<T>(grid_, logits, scratch_.middle.reserve(pmm::block_of(grid_, logits).num_padded));
+}
+
+template<class T>
+void TypedGcnPasses<T>::make_second(GcnOperands<Sum> const& operands, std::size_t l,
+                                    GcnLayerOptions options) {
+  seconds_.emplace_back();
+  auto const& plan = plan_.layers[l].second;
+  if (!plan) return;
+  options.needs_input_gradient = true;
+  auto& memory = second_memory_[l];
+  auto const count = pmm::block_of(grid_, plan->output).num_padded;
+  seconds_.back().emplace(Second{
+      GcnLinear<T>(grid_, *plan, parameters_->second(l), options, scratch_, memory.output, memory.weight),
+      operands.output_keys[l], pmm::DistMatrix<T>(grid_, plan->output, scratch_.gradient.reserve(count)),
+      pmm::DistMatrix<T>(grid_, plan->output, scratch_.middle.reserve(count))});
+}
+
+template<class T>
+void TypedGcnPasses<T>::forward_second(DefaultExec const& exec, std::size_t l, Dropout const& dropout) {
+  if (!seconds_[l]) return;
+  auto& second = *seconds_[l];
+  auto const& output = second.linear.forward(exec, activations_[l].output());
+  bias_relu_dropout(exec, grid_.passes(), output.local(), runtime::Vector<Sum>(), dropout, second.keys);
+}
+
+template<class T>
+void TypedGcnPasses<T>::backward_second(DefaultExec const& exec, std::size_t l, double probability) {
+  if (!seconds_[l]) return;
+  auto& second = *seconds_[l];
+  relu_dropout_backward(exec, grid_.passes(), second.linear.output().local(), probability,
+                        second.gradient.local());
+  copy_numbers(exec, second.gradient, second.moved_gradient);
+  second.linear.backward(exec, activations_[l].output(), second.moved_gradient, activations_[l].gradient());
 }
 
 /// In place of the logits where activations have 16 bits: a loss may write it there.
@@ -211,7 +230,7 @@ auto TypedGcnPasses<T>::logits_gradient() const -> pmm::DistMatrix<Sum> const& {
 template<class T>
 auto TypedGcnPasses<T>::output_of_layer(std::size_t l) const -> pmm::DistMatrix<Sum> const& {
   if constexpr (std::is_same_v<T, Sum>) {
-    return l < activations_.size() ? activations_[l].output() : logits();
+    return l < activations_.size() ? hidden(l + 1) : logits();
   } else {
     ORTHANT_REQUIRE(l >= activations_.size(), "layer ", l, " holds its output in 16 bits");
     return logits();
@@ -275,7 +294,9 @@ auto TypedGcnPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uint64_
     }
     if (l < activations_.size()) {
       ScopedTimer const timer(instruments, phases, "activation");
-      activations_[l].forward(exec, dropout_of(step, static_cast<std::uint32_t>(l) + 1));
+      auto const dropout = dropout_of(step, static_cast<std::uint32_t>(l) + 1);
+      activations_[l].forward(exec, plan_.layers[l].drops_output ? dropout : Dropout());
+      forward_second(exec, l, dropout);
     }
   }
   if (head_) {
@@ -324,7 +345,8 @@ void TypedGcnPasses<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& p
     if (l < activations_.size()) {
       ScopedTimer const timer(instruments, phases, "activation");
       // dF' of this layer lies where the layer above left its dF.
-      activations_[l].backward(exec, dropout_in_use_);
+      backward_second(exec, l, dropout_in_use_);
+      activations_[l].backward(exec, plan_.layers[l].drops_output ? dropout_in_use_ : 0.0);
     }
     ScopedTimer const timer(instruments, phases, "backward");
     auto const* gradient = &backward_layer(exec, l);

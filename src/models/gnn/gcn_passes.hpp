@@ -83,8 +83,25 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   void backward_input(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient);
   /// F_l, from the projection or from layer l - 1.
   [[nodiscard]] pmm::DistMatrix<T> const& hidden(std::size_t l) const {
-    return l > 0 ? activations_[l - 1].output() : projection_->output();
+    if (l == 0) return projection_->output();
+    return seconds_[l - 1] ? seconds_[l - 1]->linear.output() : activations_[l - 1].output();
   }
+  void make_second(GcnOperands<Sum> const& operands, std::size_t l, GcnLayerOptions options);
+  void forward_second(runtime::DefaultExec const& exec, std::size_t l, Dropout const& dropout);
+  /// From dF_{l+1} to what the activation of layer l gets.
+  void backward_second(runtime::DefaultExec const& exec, std::size_t l, double probability);
+
+  /// The second layer of a perceptron, with an activation of its own.
+  struct Second {
+    GcnLinear<T> linear;
+    BlockKeys keys;
+    pmm::DistMatrix<T> gradient;       // of its output, from the layer above, in place
+    pmm::DistMatrix<T> moved_gradient; // the same where the backward pass reads it: dD takes its place
+  };
+  struct SecondMemory {
+    GrowingVector<T> output{"orthant::models::second"};
+    GrowingVector<T> weight{"orthant::models::rounded_weight"};
+  };
 
   pmm::ProcessGrid const& grid_;
   GcnSettings settings_;
@@ -97,6 +114,7 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   GcnScratch<T> scratch_;
   std::vector<GcnLayerMemory<T>> memory_;                // [layers]
   std::vector<GcnActivationMemory<T>> activated_memory_; // [layers]
+  std::vector<SecondMemory> second_memory_;              // [layers]
   GrowingVector<T> projected_{"orthant::models::projected"};
   GrowingVector<Sum> logits_{"orthant::models::logits"}; // of a head
   GrowingVector<T> projection_weight_{"orthant::models::rounded_weight"};
@@ -104,7 +122,8 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   GrowingVector<T> feature_gradient_numbers_{"orthant::models::rounded_feature_gradient"};
   std::optional<GcnLinear<T>> projection_;
   std::vector<GcnLayer<T>> layers_;
-  std::vector<GcnActivation<T>> activations_; // of layers whose output is not the logits
+  std::vector<GcnActivation<T>> activations_;  // of layers whose output is not the logits
+  std::vector<std::optional<Second>> seconds_; // [layers]
   std::optional<GcnLinear<T, Sum>> head_;
   pmm::DistMatrix<T>
       feature_gradient_; // of features that are trained and projected; the parameter's, or of 16 bits

@@ -48,9 +48,10 @@ constexpr int all_ranks_listed = 128;
 
 /// Ranks of which one has the most of everything.
 std::vector<pmm::Coordinates> ranks_to_list(pmm::GridShape const& shape, GcnPlan const& plan) {
-  auto const moves_residuals = std::ranges::any_of(
-      plan.layers, [](GcnLayerPlan const& layer) { return layer.is_residual && !layer.owners; });
-  if (!moves_residuals) return {{}};
+  auto const moves_rows = std::ranges::any_of(plan.layers, [](GcnLayerPlan const& layer) {
+    return (layer.is_residual || layer.reads_itself()) && !layer.owners;
+  });
+  if (!moves_rows) return {{}};
   auto const places = [&](int size) {
     std::set<int> chosen{0, size / 2, size - 1};
     for (int i = 0; i < size && shape.num_ranks() <= all_ranks_listed; ++i)

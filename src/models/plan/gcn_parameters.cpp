@@ -11,13 +11,14 @@ namespace {
 /// Of the input projection, where layers are numbered from 0: what its weights are drawn by.
 constexpr std::int64_t projection_index = -1;
 
-/// Glorot & Bengio (2010): uniform in +- sqrt(6 / (in + out)), drawn by global row and column.
+/// Glorot & Bengio (2010): uniform in +- sqrt(6 / (in + out)), drawn by global row and column. `number`: of the layer's
+/// weights.
 template<class T>
 void draw_weight(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& weight, std::uint64_t seed,
-                 std::uint32_t layer) {
+                 std::uint32_t layer, std::uint64_t number) {
   auto const extents = weight.extents();
   auto const limit = std::sqrt(6.0 / static_cast<double>(extents.rows + extents.columns));
-  runtime::RandomStream const stream(seed, runtime::Purpose::weights, 0, layer);
+  runtime::RandomStream const stream(seed, runtime::Purpose::weights, number, layer);
   pmm::fill(
       exec, weight, KOKKOS_LAMBDA(std::int64_t row, std::int64_t column) {
         auto const u = stream.template uniform<double>(static_cast<std::uint64_t>(row),
@@ -40,14 +41,17 @@ runtime::Vector<T> part_of(runtime::Vector<T> const& array, std::int64_t begin, 
 
 std::vector<PlannedParameter> parameters_of(GcnPlan const& plan, GcnSettings const& settings) {
   std::vector<PlannedParameter> all;
-  auto const add = [&](pmm::Placement const& weight) {
+  auto const add = [&](pmm::Placement const& weight, bool has_self_weight = false) {
     all.push_back({ParameterRole::weight, weight});
+    if (has_self_weight) all.push_back({ParameterRole::weight, weight});
     if (settings.has_bias) all.push_back({ParameterRole::bias, weight});
   };
   if (plan.projection) add(plan.projection->weight);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    add(plan.layers[l].weight);
+    add(plan.layers[l].weight, plan.layers[l].has_self_weight);
     if (is_normalised(plan, settings, l)) all.push_back({ParameterRole::norm_scale, plan.layers[l].output});
+    if (plan.layers[l].has_self_scale) all.push_back({ParameterRole::scalar, {{{}, {}}, {1, 1}}});
+    if (plan.layers[l].second) add(plan.layers[l].second->weight);
   }
   if (plan.head) add(plan.head->weight);
   if (plan.layers.front().owners) {
@@ -110,6 +114,9 @@ void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedParameter> co
     case ParameterRole::norm_scale:
       add_both("orthant::models::norm_scale");
       break;
+    case ParameterRole::scalar:
+      add_both("orthant::models::epsilon");
+      break;
     case ParameterRole::embedding:
       plan_matrix(step, placement, "orthant::models::feature_gradient");
       break;
@@ -127,8 +134,12 @@ GcnParameters<T>::GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& pla
   if (plan.projection) projection_ = make("input", projection_index, settings);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const index = plan.layers[l].index;
-    layers_.push_back(make("layer" + std::to_string(l), index, settings));
+    layers_.push_back(make("layer" + std::to_string(l), index, settings, 0, plan.layers[l].has_self_weight));
     if (is_normalised(plan, settings, l)) add_norm(index, layers_.back());
+    if (plan.layers[l].has_self_scale) add_epsilon(index, layers_.back());
+    seconds_.push_back(plan.layers[l].second
+                           ? make("layer" + std::to_string(l) + ".second", index, settings, 1)
+                           : GcnLayerParameters<T>());
   }
   if (plan.head) head_ = make("head", static_cast<std::int64_t>(plan.layers.size()), settings);
 }
@@ -189,12 +200,20 @@ Parameter<T> GcnParameters<T>::place_in_array(Parameter<T>& whole, PlannedParame
 
 template<class T>
 GcnLayerParameters<T> GcnParameters<T>::make(std::string const& name, std::int64_t index,
-                                             GcnSettings const& settings) {
+                                             GcnSettings const& settings, std::uint64_t number,
+                                             bool has_self_weight) {
   GcnLayerParameters<T> made;
   auto const weight = add(name + ".weight", index, "orthant::models::weight");
   made.weight = weight.matrix;
   made.weight_gradient = weight.matrix_gradient;
-  draw_weight(runtime::DefaultExec(), made.weight, settings.seed, static_cast<std::uint32_t>(index));
+  auto const layer = static_cast<std::uint32_t>(index);
+  draw_weight(runtime::DefaultExec(), made.weight, settings.seed, layer, number);
+  if (has_self_weight) {
+    auto const own = add(name + ".self_weight", index, "orthant::models::weight");
+    made.self_weight = own.matrix;
+    made.self_weight_gradient = own.matrix_gradient;
+    draw_weight(runtime::DefaultExec(), made.self_weight, settings.seed, layer, 1);
+  }
   if (settings.has_bias) {
     auto const bias = add(name + ".bias", index, "orthant::models::bias");
     made.bias = bias.vector;
@@ -209,6 +228,13 @@ void GcnParameters<T>::add_norm(std::int64_t index, GcnLayerParameters<T>& layer
   layer.norm_scale = scale.vector;
   layer.norm_scale_gradient = scale.vector_gradient;
   Kokkos::deep_copy(layer.norm_scale.local(), T{1});
+}
+
+template<class T>
+void GcnParameters<T>::add_epsilon(std::int64_t index, GcnLayerParameters<T>& layer) {
+  auto const epsilon = add("layer" + std::to_string(index) + ".epsilon", index, "orthant::models::epsilon");
+  layer.epsilon = epsilon.vector;
+  layer.epsilon_gradient = epsilon.vector_gradient;
 }
 
 template<class T>

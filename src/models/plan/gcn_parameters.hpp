@@ -49,8 +49,10 @@ void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedParameter> co
 template<class T>
 struct GcnLayerParameters {
   pmm::DistMatrix<T> weight, weight_gradient;
-  pmm::DistVector<T> bias, bias_gradient;             // empty without a bias
-  pmm::DistVector<T> norm_scale, norm_scale_gradient; // empty without a norm
+  pmm::DistMatrix<T> self_weight, self_weight_gradient; // empty unless the vertex itself has a weight
+  pmm::DistVector<T> bias, bias_gradient;               // empty without a bias
+  pmm::DistVector<T> norm_scale, norm_scale_gradient;   // empty without a norm
+  pmm::DistVector<T> epsilon, epsilon_gradient; // one number; empty without a factor for the vertex itself
 
   /// Whether gradients are addends, which GcnParameters sums.
   [[nodiscard]] bool has_partial_gradients() const {
@@ -86,6 +88,8 @@ class GcnParameters {
 
   [[nodiscard]] std::size_t num_layers() const { return layers_.size(); }
   [[nodiscard]] GcnLayerParameters<T> const& layer(std::size_t l) const { return layers_[l]; }
+  /// The second layer of layer l's perceptron; empty where the plan has none.
+  [[nodiscard]] GcnLayerParameters<T> const& second(std::size_t l) const { return seconds_[l]; }
   /// Empty where the plan has none.
   [[nodiscard]] GcnLayerParameters<T> const& projection() const { return projection_; }
   [[nodiscard]] GcnLayerParameters<T> const& head() const { return head_; }
@@ -93,14 +97,17 @@ class GcnParameters {
   [[nodiscard]] pmm::DistMatrix<T> const& features_gradient() const { return features_gradient_; }
 
   /// All of them, for the optimiser and for files: "input.weight", "layer0.weight", "layer0.bias",
-  /// "layer0.norm", .., "head.weight", "features". Copies share the numbers.
+  /// "layer0.self_weight", "layer0.norm", "layer0.epsilon", "layer0.second.weight", .., "head.weight", "features". Copies share the numbers.
   [[nodiscard]] std::vector<Parameter<T>>& list() { return list_; }
   [[nodiscard]] std::vector<Parameter<T>> const& list() const { return list_; }
   /// Numbers over the whole grid.
   [[nodiscard]] std::int64_t num_numbers() const;
 
  private:
-  GcnLayerParameters<T> make(std::string const& name, std::int64_t index, GcnSettings const& settings);
+  /// `number`: of the layer's weights.
+  GcnLayerParameters<T> make(std::string const& name, std::int64_t index, GcnSettings const& settings,
+                             std::uint64_t number = 0, bool has_self_weight = false);
+  void add_epsilon(std::int64_t index, GcnLayerParameters<T>& layer);
   void add_norm(std::int64_t index, GcnLayerParameters<T>& layer);
   /// Adds the next one of the plan, zero, to list(). Returns it as kernels use it.
   Parameter<T> add(std::string const& name, std::int64_t layer, std::string const& label);
@@ -113,6 +120,7 @@ class GcnParameters {
   pmm::FlatSums<T> gradients_;
   GcnLayerParameters<T> projection_;
   std::vector<GcnLayerParameters<T>> layers_;
+  std::vector<GcnLayerParameters<T>> seconds_; // [layers]
   GcnLayerParameters<T> head_;
   pmm::DistMatrix<T> features_gradient_;
   std::vector<Parameter<T>> list_;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 namespace orthant::models {
 namespace {
@@ -123,6 +124,11 @@ bool keeps_first_aggregate(GcnPlan const& plan) {
   return plan.layers.front().aggregates_first && !needs_input_gradient(plan, 0);
 }
 
+bool keeps_features(GcnPlan const& plan) {
+  auto const& first = plan.layers.front();
+  return first.has_self_weight && first.owners.has_value();
+}
+
 GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices) {
   auto const resize = [&](pmm::Placement& placement) { placement.extents.rows = num_vertices; };
   for (auto* const linear : {&plan.projection, &plan.head}) {
@@ -133,6 +139,9 @@ GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices) {
   for (auto& layer : plan.layers) {
     for (auto* const placement : {&layer.adjacency, &layer.input, &layer.middle, &layer.output})
       resize(*placement);
+    if (layer.second)
+      for (auto* const placement : {&layer.second->input, &layer.second->output})
+        resize(*placement);
     layer.adjacency.extents.columns = num_vertices;
   }
   return plan;
@@ -140,6 +149,7 @@ GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices) {
 
 GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
   ORTHANT_REQUIRE(shape.widths.size() >= 2, "a GCN needs a layer");
+  ORTHANT_REQUIRE(!shape.has_perceptrons || shape.head_classes, "the last perceptron ends with a head");
   require_countable(shape);
   GcnPlan plan;
   auto const has_owners = shape.schedule == Schedule::rows;
@@ -158,17 +168,27 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
     GcnLayerPlan layer;
     layer.index = static_cast<std::int64_t>(l);
     layer.is_even = has_owners || l % 2 == 0;
+    // epsilon has a gradient where the features have none: the one by U serves both.
+    auto const must_transform = is_sparse || (l == 0 && shape.has_self_scales && !shape.projected_features);
     layer.aggregates_first =
-        !is_sparse && (order == ProductOrder::aggregate_first ||
-                       (order == ProductOrder::automatic && aggregating_first_is_cheaper(shape, l)));
+        !must_transform && (order == ProductOrder::aggregate_first ||
+                            (order == ProductOrder::automatic && aggregating_first_is_cheaper(shape, l)));
     auto const reads_features = l == 0 && !shape.projected_features;
     auto const gives_logits = l + 2 == shape.widths.size() && !shape.head_classes;
     layer.is_residual = shape.has_residuals && in == out && !reads_features && !gives_logits;
+    layer.has_self_weight = shape.has_self_weights;
+    layer.has_self_scale = shape.has_self_scales;
+    layer.drops_output = !shape.has_perceptrons;
     layer.makes_logits = gives_logits;
     if (has_owners)
       place_with_owners(layer, owners, n, in, out);
     else
       place_on_planes(layer, roles, n, in, out);
+    if (shape.has_perceptrons && l + 2 < shape.widths.size()) {
+      // C[a,c] := sum_b D[a,b] W''[b,c]
+      layer.second = plan_linear(layer.output, roles.c, out, weight);
+      std::swap(roles.b, roles.c);
+    }
     plan.layers.push_back(layer);
   }
   if (shape.projected_features) {
@@ -180,7 +200,7 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
   }
   // logits[a,c] := sum_b F_L[a,b] W_out[b,c]
   if (shape.head_classes) {
-    plan.head = plan_linear(plan.layers.back().output, roles.c, *shape.head_classes, weight);
+    plan.head = plan_linear(plan.layers.back().result(), roles.c, *shape.head_classes, weight);
     plan.head->makes_logits = true;
   }
   return plan;

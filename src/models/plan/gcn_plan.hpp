@@ -65,6 +65,9 @@ struct GcnShape {
   std::optional<std::int64_t> head_classes;       // C where the logits are F_L W_out
   bool has_sparse_features = false; // the layer that reads them transforms first: A^ X would be dense
   bool features_need_gradient = false;
+  bool has_self_weights = false;  // a second weight for the vertex itself (gnn_model.hpp)
+  bool has_self_scales = false;   // a factor 1 + epsilon for it
+  bool has_perceptrons = false;   // a second linear layer after the activation; with a head
   bool has_residuals = false;     // around layers that are as wide as what they read, features left out
   bool has_input_dropout = false; // else A^ F0 is the same every epoch
   Schedule schedule = Schedule::pmm3d;
@@ -87,11 +90,22 @@ struct OwnerRoles {
   std::optional<KeptBlock> kept{}; // else all vertices, or those of a batch
 };
 
+/// C[r,c] := sum_k A[r,k] W[k,c]: an input projection, a head, or the second layer of a perceptron.
+struct LinearPlan {
+  pmm::Placement input;
+  pmm::Placement weight;
+  pmm::Placement output;
+  bool makes_logits = false;
+};
+
 struct GcnLayerPlan {
   std::int64_t index = 0;
   bool aggregates_first = true;
   bool is_even = true;              // parity of A^
   bool is_residual = false;         // F is added to what becomes of Q
+  bool has_self_weight = false;     // F W' is added to Q; W' lies as W
+  bool has_self_scale = false;      // (1 + epsilon) F is added to A^ F, or (1 + epsilon) U to A^ U
+  bool drops_output = true;         // else nothing is dropped out of relu(Q): a perceptron goes on
   bool makes_logits = false;        // Q are the logits
   pmm::Placement adjacency;         // A^
   pmm::Placement input;             // F
@@ -99,19 +113,20 @@ struct GcnLayerPlan {
   pmm::Placement weight;            // W
   pmm::Placement output;            // Q
   std::optional<OwnerRoles> owners; // schedule rows
+  std::optional<LinearPlan> second; // after the activation, with one of its own
 
+  /// Whether rows of the vertex itself go to where the aggregate lies.
+  [[nodiscard]] bool reads_itself() const { return has_self_weight || has_self_scale; }
+  /// What the next layer reads.
+  [[nodiscard]] pmm::Placement const& result() const { return second ? second->output : output; }
+
+  /// What A^ is multiplied by, and the result. Rows of the vertex itself go from one place to the other.
+  [[nodiscard]] pmm::Placement const& aggregated() const { return aggregates_first ? input : middle; }
+  [[nodiscard]] pmm::Placement const& aggregate() const { return aggregates_first ? middle : output; }
   /// Columns of what is aggregated.
   [[nodiscard]] std::int64_t aggregated_width() const {
     return (aggregates_first ? input : output).extents.columns;
   }
-};
-
-/// C[r,c] := sum_k A[r,k] W[k,c]: an input projection or a head.
-struct LinearPlan {
-  pmm::Placement input;
-  pmm::Placement weight;
-  pmm::Placement output;
-  bool makes_logits = false;
 };
 
 struct GcnPlan {
@@ -126,6 +141,11 @@ struct GcnPlan {
   [[nodiscard]] pmm::Placement const& logits() const { return head ? head->output : layers.back().output; }
 };
 
+/// Whether rows of the vertex itself are kept apart for the backward pass: they are elsewhere, or gone by then.
+[[nodiscard]] inline bool keeps_brought(GcnLayerPlan const& layer) {
+  return !layer.owners || !layer.aggregates_first;
+}
+
 /// Whether layer l's output is normalised, activated and dropped out: all but the logits.
 [[nodiscard]] bool is_activated(GcnPlan const& plan, std::size_t l);
 
@@ -135,6 +155,9 @@ struct GcnPlan {
 
 /// Whether H = A^ F0 of dense features may be kept from pass to pass without dropout.
 [[nodiscard]] bool keeps_first_aggregate(GcnPlan const& plan);
+
+/// Whether layer 0 reads the features in every pass, even if H is kept: where they lie as H does, for the vertex itself.
+[[nodiscard]] bool keeps_features(GcnPlan const& plan);
 
 /// The same plan for a graph of that many vertices: the weights lie where they did.
 [[nodiscard]] GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices);

@@ -39,6 +39,22 @@ GcnLayerProducts products_of(GcnLayerPlan const& p, NumberFormats const& formats
           .transform_back = {"dF = dU W^T", Form::left_grad, p.middle, p.weight, p.input, hidden}};
 }
 
+SelfProducts self_products_of(GcnLayerPlan const& p, NumberFormats const& formats) {
+  auto const products = products_of(p, formats);
+  SelfProducts own{products.transform, products.weight_back, products.transform_back};
+  if (p.aggregates_first) {
+    own.transform.options.update = pmm::Update::add;
+    own.transform.formula = "Q += S W'";
+    own.weight_back.formula = "dW' = S^T dQ";
+    own.transform_back.formula = "dS = dQ W'^T";
+  } else {
+    own.transform.formula = "V = F W'";
+    own.weight_back.formula = "dW' = F^T dV";
+    own.transform_back.formula = "dF' = dV W'^T";
+  }
+  return own;
+}
+
 pmm::CellSizes cells_of(pmm::StepPlan const& step, GcnLayerPlan const& p) {
   if (auto const& kept = p.owners.value().kept) return kept->cells;
   return contiguous_cells(step.shape(), step.coordinates(), p.owners.value().roles, p.input.extents.rows);

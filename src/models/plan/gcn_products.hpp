@@ -18,6 +18,12 @@ struct GcnLayerProducts {
 /// results are held in formats.operand, except the gradients of weights and logits.
 [[nodiscard]] GcnLayerProducts products_of(GcnLayerPlan const& plan, NumberFormats const& formats);
 
+/// Of the vertex itself, whose rows S lie as A^ F does, and V as A^ U.
+struct SelfProducts {
+  pmm::ProductPlan transform, weight_back, transform_back;
+};
+[[nodiscard]] SelfProducts self_products_of(GcnLayerPlan const& plan, NumberFormats const& formats);
+
 /// The aggregations of one convolution between owners of vertices, whose cells have these sizes and of which
 /// so many rows move.
 struct GcnLayerAggregates {

@@ -11,6 +11,36 @@ Norm parse_norm(std::string_view word) {
   runtime::throw_user("--norm is rms or none, not '{}'", word);
 }
 
+void set_model(GcnSettings& settings, Model model, Aggregator aggregator) {
+  settings.model = model;
+  settings.aggregator = aggregator;
+  auto const traits = traits_of(model, aggregator);
+  if (traits.has_perceptrons) settings.has_head = true;
+  auto const& of_model = traits.graph_operator;
+  if (!of_model) return;
+  if (settings.normalization || settings.self_loops)
+    runtime::throw_user(
+        "--model {} multiplies by an operator of its own: leave out --normalize and --self-loops",
+        name_of(model));
+  settings.normalization = of_model->normalization;
+  settings.self_loops = of_model->self_loops;
+}
+
+void choose_operator(GcnSettings& settings, std::string_view normalize, std::string_view self_loops) {
+  if (normalize != "auto") settings.normalization = graph::parse_normalization(normalize);
+  if (self_loops != "auto") settings.self_loops = graph::parse_self_loops(self_loops);
+}
+
+void use_operator(graph::GraphStore& store, GcnSettings& settings) {
+  auto const stored = store.facts().graph_operator();
+  auto const normalization = settings.normalization.value_or(stored.normalization);
+  auto const otherwise = settings.normalization ? graph::usual_self_loops(normalization) : stored.self_loops;
+  auto const self_loops = settings.self_loops.value_or(otherwise);
+  store.set_operator({normalization, self_loops});
+  settings.normalization = normalization;
+  settings.self_loops = self_loops;
+}
+
 bool is_normalised(GcnPlan const& plan, GcnSettings const& settings, std::size_t l) {
   return settings.norm == Norm::rms && is_activated(plan, l);
 }
@@ -28,6 +58,10 @@ GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
   else
     shape.widths.push_back(facts.num_classes);
   shape.has_residuals = settings.has_residuals;
+  auto const traits = traits_of(settings.model, settings.aggregator);
+  shape.has_self_weights = traits.has_self_weights;
+  shape.has_self_scales = traits.has_self_scales;
+  shape.has_perceptrons = traits.has_perceptrons;
   shape.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
   shape.features_need_gradient = settings.trains_features;
   shape.has_input_dropout = settings.input_dropout() > 0;
@@ -37,7 +71,30 @@ GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
   return shape;
 }
 
+namespace {
+
+/// What only a GCN has so far.
+void require_supported(GcnSettings const& settings) {
+  if (settings.model == Model::gcn) return;
+  auto const name = name_of(settings.model);
+  if (settings.operand_format != runtime::Wire::native)
+    runtime::throw_user("--operand-dtype of 16 bits goes with --model gcn: leave it out with --model {}",
+                        name);
+  if (settings.model == Model::gin && settings.has_residuals)
+    runtime::throw_user(
+        "--residual goes with --model gcn and sage: leave it out with --model gin, which counts the vertex "
+        "itself in each layer");
+  if (settings.trains_features && settings.projected_width == 0)
+    runtime::throw_user(
+        "--trainable-features goes with --model gcn, or with --input-projection: give that, or leave it "
+        "out with --model {}",
+        name);
+}
+
+} // namespace
+
 GcnPlan plan_gcn(graph::StoreFacts const& facts, GcnSettings const& settings) {
+  require_supported(settings);
   auto plan = plan_gcn(shape_of(facts, settings), settings.order);
   if (settings.trains_features)
     (plan.projection ? plan.projection->input : plan.layers.front().input).layout.storage =

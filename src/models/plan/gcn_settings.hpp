@@ -5,9 +5,11 @@
 
 #include "models/core/graph_operands.hpp"
 #include "models/plan/gcn_plan.hpp"
+#include "models/plan/gnn_model.hpp"
 #include "runtime/numbers/wire.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +21,8 @@ enum class Norm : std::uint8_t { none, rms };
 [[nodiscard]] Norm parse_norm(std::string_view word);
 
 struct GcnSettings {
+  Model model = Model::gcn;
+  Aggregator aggregator = Aggregator::mean;          // of GraphSAGE
   std::vector<std::int64_t> hidden_widths{128, 128}; // one fewer than layers; as many where there is a head
   std::int64_t projected_width = 0;                  // of layer 0's input X W_in; 0: layer 0 reads X itself
   bool has_head = false;                             // logits = F_L W_out, else the last layer's
@@ -28,6 +32,8 @@ struct GcnSettings {
   bool has_bias = true;
   bool trains_features = false;
   FeatureNorm feature_norm = FeatureNorm::none;
+  std::optional<graph::Normalization> normalization{}; // none: that of the store
+  std::optional<graph::SelfLoops> self_loops{};        // none: the usual ones, or those of the store
   ProductOrder order = ProductOrder::automatic;
   Schedule schedule = Schedule::pmm3d;
   pmm::Gather gather = pmm::Gather::all; // in the schedule rows
@@ -52,6 +58,16 @@ struct GcnSettings {
   /// Dropout of X itself: a projection reads X as it is (ScaleGNN, arXiv 2604.02651).
   [[nodiscard]] double input_dropout() const { return projected_width > 0 ? 0.0 : dropout; }
 };
+
+/// Makes it a network of that model, with its operator, and with a head if the model has one; before set_layers(). Throws UserError if the settings ask for another operator.
+void set_model(GcnSettings& settings, Model model, Aggregator aggregator = Aggregator::mean);
+
+/// What --normalize and --self-loops ask for: their words, or "auto", which leaves a part open. Throws UserError for other
+/// words.
+void choose_operator(GcnSettings& settings, std::string_view normalize, std::string_view self_loops);
+/// The store gives the operator of `settings` from now on; what they leave open is that of the store, and they have it
+/// afterwards. Throws UserError as GraphStore::set_operator().
+void use_operator(graph::GraphStore& store, GcnSettings& settings);
 
 /// Whether layer l's output is normalised.
 [[nodiscard]] bool is_normalised(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);

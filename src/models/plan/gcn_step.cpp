@@ -93,20 +93,34 @@ class EpochList {
     step_.begin_layer(layer.index);
     plan_residual(layer, false);
     if (layer.aggregates_first) {
-      if (l > 0 || !traits_.keeps_first_aggregate) aggregate(layer, entries);
+      if (l > 0 || !traits_.keeps_first_aggregate) {
+        bring_self(layer, false);
+        aggregate(layer, entries);
+      }
       plan_product(step_, products.transform);
+      if (layer.has_self_weight) plan_product(step_, self_products_of(layer, settings_.formats()).transform);
     } else {
+      if (layer.has_self_weight) {
+        plan_product(step_, self_products_of(layer, settings_.formats()).transform, entries_of_input(l));
+        bring_self(layer, false);
+      }
       plan_product(step_, products.transform, entries_of_input(l));
       aggregate(layer, entries);
+      if (layer.has_self_weight) plan_addition(layer.output);
     }
     if (settings_.has_bias && !fuses_bias(l))
       pmm::plan_add_bias(step_, layer.output, settings_.formats().of_output(layer.makes_logits));
     if (is_normalised(plan_, settings_, l)) {
-      plan_rms_norm(step_, layer.output, drops_out_, layer.is_residual, format_);
+      plan_rms_norm(step_, layer.output, drops_out_ && layer.drops_output, layer.is_residual, format_);
     } else if (is_activated(plan_, l)) {
-      plan_bias_relu_dropout(step_, layer.output, settings_.has_bias, drops_out_, format_);
-      if (layer.is_residual) add_residual(layer.output);
+      plan_bias_relu_dropout(step_, layer.output, settings_.has_bias, drops_out_ && layer.drops_output,
+                             format_);
+      if (layer.is_residual) plan_addition(layer.output);
     }
+    if (!layer.second) return;
+    plan_product(step_, products_of(*layer.second, settings_.formats()).product);
+    if (settings_.has_bias) pmm::plan_add_bias(step_, layer.second->output, format_);
+    plan_bias_relu_dropout(step_, layer.second->output, false, drops_out_, format_);
   }
 
   void backward_layer(std::size_t l) {
@@ -115,6 +129,11 @@ class EpochList {
     auto const entries = entries_of_adjacency(layer);
     auto const has_input_gradient = needs_input_gradient(plan_, l);
     step_.begin_layer(layer.index);
+    if (layer.second) {
+      plan_relu_dropout_backward(step_, layer.second->output, false, format_);
+      pmm::plan_copy(step_, layer.second->output);
+      backward_linear(*layer.second, std::nullopt, true);
+    }
     plan_residual(layer, true);
     if (is_normalised(plan_, settings_, l)) {
       plan_rms_norm_backward(step_, layer.output, format_);
@@ -128,6 +147,7 @@ class EpochList {
     }
     if (settings_.has_bias && !fuses_bias(l)) pmm::plan_sum_columns(step_, layer.output, format_);
     if (settings_.has_bias) reduce_column_sums(layer.output);
+    backward_self(layer, entries_of_input(l), has_input_gradient);
     if (layer.aggregates_first) {
       if (has_input_gradient) plan_product(step_, products.transform_back);
       plan_product(step_, products.weight_back);
@@ -137,7 +157,8 @@ class EpochList {
       if (has_input_gradient) plan_product(step_, products.transform_back);
       plan_product(step_, products.weight_back, entries_of_input(l));
     }
-    if (layer.is_residual) add_residual(layer.input);
+    if (layer.has_self_weight && has_input_gradient) plan_addition(layer.input);
+    if (layer.is_residual) plan_addition(layer.input);
   }
 
   [[nodiscard]] std::int64_t entries_of_adjacency(GcnLayerPlan const& layer) const {
@@ -151,12 +172,43 @@ class EpochList {
                          traits_.needed);
   }
   void aggregate(GcnLayerPlan const& layer, std::int64_t entries) {
-    if (layer.owners) return plan_aggregate(step_, between_owners(layer).forward, entries);
-    plan_product(step_, products_of(layer, settings_.formats()).aggregate, entries);
+    bring_scaled(layer);
+    if (layer.owners)
+      plan_aggregate(step_, between_owners(layer).forward, entries);
+    else
+      plan_product(step_, products_of(layer, settings_.formats()).aggregate, entries);
+    if (layer.has_self_scale) add_scaled(layer.aggregate());
   }
   void aggregate_back(GcnLayerPlan const& layer, std::int64_t entries) {
-    if (layer.owners) return plan_aggregate(step_, between_owners(layer).backward, entries);
-    plan_product(step_, products_of(layer, settings_.formats()).aggregate_back, entries);
+    bring_scaled_back(layer);
+    if (layer.owners)
+      plan_aggregate(step_, between_owners(layer).backward, entries);
+    else
+      plan_product(step_, products_of(layer, settings_.formats()).aggregate_back, entries);
+    if (layer.has_self_scale) add_scaled(layer.aggregated());
+  }
+
+  /// The vertex itself, by a factor that is learned (aggregation/self_aggregation.hpp).
+  void bring_scaled(GcnLayerPlan const& layer) {
+    if (!layer.has_self_scale) return;
+    if (!layer.owners)
+      plan_relayout(step_, traits_.self_sizes(layer, false));
+    else if (keeps_brought(layer))
+      pmm::plan_copy(step_, layer.aggregate());
+  }
+  void bring_scaled_back(GcnLayerPlan const& layer) {
+    if (!layer.has_self_scale) return;
+    auto const& gradient = layer.aggregate();
+    auto const bytes = step_.scalar_bytes(step_.block(gradient).num_stored);
+    step_.add_pass({"dot_numbers", 2 * bytes, step_.scalar_bytes(1)});
+    if (layer.owners) return;
+    for (auto const axes : {gradient.layout.rows, gradient.layout.columns})
+      step_.add_call(runtime::Operation::all_reduce, axes, step_.scalar_bytes(1));
+    plan_relayout(step_, traits_.self_sizes(layer, true));
+  }
+  void add_scaled(pmm::Placement const& sum) {
+    auto const bytes = step_.scalar_bytes(step_.block(sum).num_stored);
+    step_.add_pass({"add_scaled", 2 * bytes, bytes});
   }
 
   /// The gradient of a number per column. Between owners it is an addend.
@@ -164,10 +216,25 @@ class EpochList {
     if (!has_owners_) pmm::plan_reduce_sums(step_, gradient);
   }
 
-  /// F to D, or dF' to dF; a norm adds F as it writes D.
-  void add_residual(pmm::Placement const& sum) {
+  /// F to D, or dF' to dF (a norm adds F as it writes D); V to Q, or what V gives to dF.
+  void plan_addition(pmm::Placement const& sum) {
     auto const bytes = step_.wire_bytes(step_.block(sum).num_stored, format_);
     step_.add_pass({"add", 2 * bytes, bytes});
+  }
+
+  void bring_self(GcnLayerPlan const& layer, bool is_backward) {
+    if (layer.has_self_weight && !layer.owners)
+      plan_relayout(step_, traits_.self_sizes(layer, is_backward), format_);
+  }
+  void backward_self(GcnLayerPlan const& layer, std::optional<std::int64_t> entries,
+                     bool has_input_gradient) {
+    if (!layer.has_self_weight) return;
+    auto const products = self_products_of(layer, settings_.formats());
+    if (!layer.aggregates_first) bring_self(layer, true);
+    plan_product(step_, products.weight_back, layer.aggregates_first ? std::nullopt : entries);
+    if (!has_input_gradient) return;
+    plan_product(step_, products.transform_back);
+    if (layer.aggregates_first) bring_self(layer, true);
   }
 
   static bool has_local_residual(GcnLayerPlan const& layer) {
@@ -208,10 +275,6 @@ class EpochList {
 
 } // namespace
 
-std::int64_t num_adjacency_entries(graph::StoreFacts const& facts) {
-  return facts.num_entries + (facts.adds_self_loops() ? facts.num_vertices - facts.num_self_loops : 0);
-}
-
 std::int64_t even_share(std::int64_t count, pmm::GridShape const& shape, pmm::Layout const& layout) {
   auto const blocks = std::int64_t{shape.size(layout.rows)} * shape.size(layout.columns);
   return (count + blocks - 1) / blocks;
@@ -227,15 +290,21 @@ GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& s
       keeps_first_aggregate(plan) && !traits.has_sparse_features && settings.dropout == 0;
   traits.loss = loss_kind_of(facts);
   traits.num_nonzeros = [=, in_features = facts.num_feature_entries,
-                         in_adjacency = num_adjacency_entries(facts),
+                         in_adjacency = facts.num_operator_entries(),
                          features = plan.features()](pmm::Placement const& placement) {
     return even_share(placement == features ? in_features : in_adjacency, shape, placement.layout);
   };
-  traits.residual_sizes = [=, has_two_orders = facts.has_two_orders()](GcnLayerPlan const& layer,
-                                                                       bool is_backward) {
-    auto const orders = has_two_orders ? pmm::RowOrders::independent : pmm::RowOrders::equal;
-    return is_backward ? pmm::expected_sizes(shape, coordinates, layer.output, layer.input, orders)
-                       : pmm::expected_sizes(shape, coordinates, layer.input, layer.output, orders);
+  auto const orders = facts.has_two_orders() ? pmm::RowOrders::independent : pmm::RowOrders::equal;
+  auto const sizes_between = [=](pmm::Placement const& input, pmm::Placement const& output,
+                                 bool is_backward) {
+    return is_backward ? pmm::expected_sizes(shape, coordinates, output, input, orders)
+                       : pmm::expected_sizes(shape, coordinates, input, output, orders);
+  };
+  traits.residual_sizes = [=](GcnLayerPlan const& layer, bool is_backward) {
+    return sizes_between(layer.input, layer.output, is_backward);
+  };
+  traits.self_sizes = [=](GcnLayerPlan const& layer, bool is_backward) {
+    return sizes_between(layer.aggregated(), layer.aggregate(), is_backward);
   };
   return traits;
 }

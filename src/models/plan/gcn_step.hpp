@@ -17,8 +17,6 @@
 
 namespace orthant::models {
 
-/// Non-zeros of A^: entries of the store, and the self loops that are added.
-[[nodiscard]] std::int64_t num_adjacency_entries(graph::StoreFacts const& facts);
 /// Of `count` entries of a matrix, those of one block if all blocks have as many, rounded up.
 [[nodiscard]] std::int64_t even_share(std::int64_t count, pmm::GridShape const& shape,
                                       pmm::Layout const& layout);
@@ -35,6 +33,9 @@ struct GcnEpochTraits {
   /// What this rank moves for the residual of a layer: where the row orders put each row decides, not the
   /// layout. `is_backward`: for dF. Residuals of no size make no call.
   std::function<pmm::RelayoutSizes(GcnLayerPlan const&, bool is_backward)> residual_sizes =
+      [](GcnLayerPlan const&, bool) { return pmm::RelayoutSizes{}; };
+  /// The same of rows of the vertex itself, to and from where its aggregate lies.
+  std::function<pmm::RelayoutSizes(GcnLayerPlan const&, bool is_backward)> self_sizes =
       [](GcnLayerPlan const&, bool) { return pmm::RelayoutSizes{}; };
   pmm::NeededCountsOfAxes needed; // rows that move between owners of vertices; empty: all
 

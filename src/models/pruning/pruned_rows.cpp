@@ -67,6 +67,7 @@ double PrunedRows::share() const {
 PrunedRows find_pruned_rows(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                             GcnPlan const& plan) {
   ORTHANT_REQUIRE(plan.layers.front().owners, "rows are pruned between owners of vertices");
+  ORTHANT_REQUIRE(!plan.layers.front().reads_itself(), "rows are pruned of a GCN");
   auto const& roles = plan.layers.front().owners->roles;
   PrunedRows rows;
   rows.block = read_owned_block(grid, store, roles);

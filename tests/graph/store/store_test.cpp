@@ -11,6 +11,7 @@
 #include "store_fixture.hpp"
 #include "support/user_messages.hpp"
 
+#include <cmath>
 #include <gtest/gtest.h>
 #include <memory>
 #include <utility>
@@ -185,6 +186,41 @@ TEST_F(StoreTest, NormalisesRowsOrNothing) {
   auto const plain = GraphStore::open(comm, path);
   EXPECT_TRUE(plain.read_scales(Parity::even, {0, 34}, {0, 34}).rows.empty());
   EXPECT_EQ(plain.read_block(Parity::even, {0, 34}, {0, 34}).num_nonzeros(), 156);
+}
+
+TEST_F(StoreTest, GivesAnotherOperatorThanItWasMadeWith) {
+  PartitionOptions options;
+  options.replaces_output = true;
+  auto const path = scratch.path() / "other.h5";
+  for (auto const made : {Normalization::symmetric, Normalization::row, Normalization::none}) {
+    options.normalization = made;
+    partition(comm, *open_dataset(comm, "karate"), path, options);
+    auto store = GraphStore::open(comm, path);
+    auto const degrees = store.read_degrees(Order::p1, {0, 34});
+    EXPECT_EQ(store.facts().graph_operator(), (GraphOperator{made, usual_self_loops(made)}));
+
+    store.set_operator({Normalization::row, SelfLoops::dropped});
+    auto const by_rows = store.read_scales(Parity::even, {0, 34}, {0, 34});
+    for (std::size_t i = 0; i < 34; ++i)
+      EXPECT_DOUBLE_EQ(by_rows.rows[i], 1.0 / static_cast<double>(degrees[i]));
+    EXPECT_TRUE(by_rows.columns.empty());
+    EXPECT_EQ(store.read_block(Parity::even, {0, 34}, {0, 34}).num_nonzeros(), 156);
+    EXPECT_EQ(store.facts().num_operator_entries(), 156);
+
+    store.set_operator({Normalization::symmetric, SelfLoops::added});
+    auto const by_both = store.read_scales(Parity::even, {0, 34}, {0, 34});
+    EXPECT_DOUBLE_EQ(by_both.rows[3], 1 / std::sqrt(static_cast<double>(degrees[3] + 1)));
+    EXPECT_EQ(by_both.columns.size(), 34U);
+    EXPECT_EQ(store.read_block(Parity::even, {0, 34}, {0, 34}).num_nonzeros(), 156 + 34);
+    EXPECT_EQ(store.facts().num_operator_entries(), 156 + 34);
+
+    store.set_operator({Normalization::none, SelfLoops::as_given});
+    EXPECT_TRUE(store.read_scales(Parity::even, {0, 34}, {0, 34}).rows.empty());
+    EXPECT_NE(message_of([&] {
+                store.set_operator({Normalization::row, SelfLoops::as_given});
+              }).find("--self-loops keep needs --normalize none"),
+              std::string::npos);
+  }
 }
 
 TEST_F(StoreTest, LivesInMemory) {

@@ -26,7 +26,10 @@ struct StepCase {
   std::optional<GraphRecipe> recipe = {}; // in place of the data set
 
   [[nodiscard]] graph::GraphStore store(runtime::Communicator const& comm) const {
-    return recipe ? store_of(comm, *recipe) : store_of_dataset(comm, dataset);
+    auto made = recipe ? store_of(comm, *recipe) : store_of_dataset(comm, dataset);
+    auto with_operator = settings;
+    models::use_operator(made, with_operator);
+    return made;
   }
 };
 
@@ -94,6 +97,31 @@ inline std::vector<StepCase> step_cases() {
   several.normalization = graph::Normalization::none;
   add("several classes per vertex", as_it_is).recipe = several;
 
+  add("sage", [](auto& s) { set_model(s, models::Model::sage); });
+  add("sage, all parts, directed, transform first", [&](auto& s) {
+    with_all_parts(s);
+    set_model(s, models::Model::sage, models::Aggregator::sum);
+    s.order = models::ProductOrder::transform_first;
+  }).dataset += ",directed=1";
+  add("sage, sparse features, dropout and residuals", [](auto& s) {
+    set_model(s, models::Model::sage);
+    s.has_residuals = true;
+    s.dropout = 0.4;
+  }).recipe = sparse;
+
+  add("gin", [](auto& s) { set_model(s, models::Model::gin); });
+  add("gin, norm, projection, dropout, trained features", [](auto& s) {
+    set_model(s, models::Model::gin);
+    s.norm = models::Norm::rms;
+    s.projected_width = 9;
+    s.dropout = 0.4;
+    s.trains_features = true;
+  }).dataset += ",directed=1";
+  add("gin, sparse features, transform first", [](auto& s) {
+    set_model(s, models::Model::gin);
+    s.order = models::ProductOrder::transform_first;
+  }).recipe = sparse;
+
   auto const between_planes = all;
   for (auto next : between_planes) {
     next.name += ", between owners";
@@ -134,6 +162,10 @@ models::GcnEpochTraits traits_of_operands(graph::GraphStore const& store, models
     traits.cells = owned->sizes;
   traits.residual_sizes = [&](models::GcnLayerPlan const& layer, bool is_backward) {
     auto const path = operands.residual(static_cast<std::size_t>(layer.index));
+    return (is_backward ? path.backward : path.forward)->sizes();
+  };
+  traits.self_sizes = [&](models::GcnLayerPlan const& layer, bool is_backward) {
+    auto const path = operands.self_path(static_cast<std::size_t>(layer.index));
     return (is_backward ? path.backward : path.forward)->sizes();
   };
   auto const* const owned = std::get_if<models::OwnedAdjacency<T>>(&operands.adjacency.front());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/residual.hpp"
+#include "models/aggregation/residual.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/packs.hpp"
@@ -26,11 +26,11 @@ struct AddPack {
 } // namespace
 
 template<class T>
-ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
-                                   std::vector<std::int64_t> const& input_rows,
+ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, pmm::Placement const& input,
+                                   pmm::Placement const& output, std::vector<std::int64_t> const& input_rows,
                                    std::vector<std::int64_t> const& output_rows) {
-  return {std::make_shared<pmm::Relayout<T> const>(grid, plan.input, plan.output, input_rows),
-          std::make_shared<pmm::Relayout<T> const>(grid, plan.output, plan.input, output_rows)};
+  return {std::make_shared<pmm::Relayout<T> const>(grid, input, output, input_rows),
+          std::make_shared<pmm::Relayout<T> const>(grid, output, input, output_rows)};
 }
 
 void plan_residual_arrays(pmm::StepPlan& step, GcnLayerPlan const& plan, GcnEpochTraits const& traits) {
@@ -71,11 +71,11 @@ void add(DefaultExec const& exec, pmm::DistMatrix<T> const& x, pmm::DistMatrix<T
                                   pmm::PackedArray<T>(result)});
 }
 
-template ResidualPath<float> make_residual_path(pmm::ProcessGrid const&, GcnLayerPlan const&,
-                                                std::vector<std::int64_t> const&,
+template ResidualPath<float> make_residual_path(pmm::ProcessGrid const&, pmm::Placement const&,
+                                                pmm::Placement const&, std::vector<std::int64_t> const&,
                                                 std::vector<std::int64_t> const&);
-template ResidualPath<double> make_residual_path(pmm::ProcessGrid const&, GcnLayerPlan const&,
-                                                 std::vector<std::int64_t> const&,
+template ResidualPath<double> make_residual_path(pmm::ProcessGrid const&, pmm::Placement const&,
+                                                 pmm::Placement const&, std::vector<std::int64_t> const&,
                                                  std::vector<std::int64_t> const&);
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void add(DefaultExec const&, pmm::DistMatrix<T> const&, pmm::DistMatrix<T> const&,                \

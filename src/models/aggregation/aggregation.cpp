@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/aggregation.hpp"
+#include "models/aggregation/aggregation.hpp"
 
 #include <optional>
 #include <type_traits>

@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A residual connection around a convolution: F_{l+1} = D + F_l. In the schedule pmm3d, input and output of a
+// A residual connection around a convolution: F_{l+1} = D + F_l. Rows of the vertex itself go the same way
+// (self_term.hpp). In the schedule pmm3d, input and output of a
 // layer lie on different planes and in different orders of rows (docs/design.md 2.2), so F travels to where
 // the output lies, and dF_{l+1} back: one all_to_all of the group each way. Both only need what is there
 // before the layer's products start. In the schedule rows both have the same owner: F is read and dF_{l+1} is kept
@@ -16,7 +17,7 @@
 
 namespace orthant::models {
 
-/// The way of F from input to output of one layer, and back. Empty: the layer has no residual connection. If
+/// The way of F from input to output of one layer, and back. Empty: the layer needs none. If
 /// the output keeps fewer rows than the input, only those travel, and the others have no gradient from it. T is the
 /// scalar of training; the matrices may hold 16-bit numbers.
 template<class T>
@@ -50,12 +51,12 @@ struct ResidualPath {
   }
 };
 
-/// `input_rows`: for each row of this rank's output block its row of the input; `output_rows`: for each row
+/// Between any two placements of the same columns. `input_rows`: for each row of this rank's output block its row of the input; `output_rows`: for each row
 /// of its input block its row of the output. Collective over the grid's group.
 template<class T>
-[[nodiscard]] ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
-                                                 std::vector<std::int64_t> const& input_rows,
-                                                 std::vector<std::int64_t> const& output_rows);
+[[nodiscard]] ResidualPath<T>
+make_residual_path(pmm::ProcessGrid const& grid, pmm::Placement const& input, pmm::Placement const& output,
+                   std::vector<std::int64_t> const& input_rows, std::vector<std::int64_t> const& output_rows);
 /// Lists the arrays of make_residual_path().
 void plan_residual_arrays(pmm::StepPlan& step, GcnLayerPlan const& plan, GcnEpochTraits const& traits);
 

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Models of graphs and what they multiply by: graph_models.py PROGRAM
+
+One store serves every operator and every model; weights, checkpoints and plans know the model.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from plain_gcn import read_safetensors  # noqa: E402
+from program import attempt_all, expect_mistake, expect_success, require  # noqa: E402
+
+GENERATE = ["generate", "--kind", "sbm", "--vertices", "150", "--edges", "700", "--features", "6", "--classes", "3", "--format", "ogb"]
+MODEL = ["--hidden", "7", "--compute-dtype", "fp64", "--epochs", "4", "--eval-every", "2"]
+MODES = {"pmm3d": ["--schedule", "pmm3d"], "rows": ["--schedule", "rows"], "batches": ["--mode", "minibatch", "--batch", "40"]}
+SAGE = ["--model", "sage", "--aggregator"]
+GIN = ["--model", "gin"]
+MODELS = {"GraphSAGE (mean)": [*SAGE, "mean"], "GraphSAGE (sum)": [*SAGE, "sum"], "GIN": GIN}
+
+
+def graph_in(scratch):
+    graph = os.path.join(scratch, "g")
+    expect_success(1, GENERATE + ["-o", graph])
+    return graph
+
+
+def store_of(scratch, graph, *options):
+    store = os.path.join(scratch, "-".join(("g", *options)).replace("--", "") + ".h5")
+    expect_success(1, ["partition", "--input", graph, "-o", store, *options])
+    return store
+
+
+def lines_of(ranks, scratch, words):
+    metrics = os.path.join(scratch, "m.jsonl")
+    expect_success(ranks, [*words, "--metrics", metrics, "--force"])
+    with open(metrics, encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def losses(lines):
+    return [line["loss"] for line in lines if line["event"] == "epoch"]
+
+
+def one_store_serves_every_operator(ranks):
+    """The losses are those of a store that was made with the operator, to the bit."""
+    with tempfile.TemporaryDirectory() as scratch:
+        graph = graph_in(scratch)
+        store = store_of(scratch, graph)
+        seen = set()
+        for normalize in ("sym", "row", "none"):
+            made = store_of(scratch, graph, "--normalize", normalize)
+            for mode in MODES.values():
+                chosen = losses(lines_of(ranks, scratch, ["train", "--graph", store, "--normalize", normalize, *MODEL, *mode]))
+                baked = losses(lines_of(ranks, scratch, ["train", "--graph", made, *MODEL, *mode]))
+                done = expect_success(1, ["info", made])
+                require(chosen == baked, f"{normalize}: {chosen}, {baked}", done)
+            seen.add(tuple(chosen))
+        # Without self loops, and with them in a plain matrix.
+        for more in (["--self-loops", "drop"], ["--normalize", "row", "--self-loops", "drop"], ["--normalize", "none", "--self-loops", "add"]):
+            seen.add(tuple(losses(lines_of(ranks, scratch, ["train", "--graph", store, *more, *MODEL, *MODES["batches"]]))))
+        require(len(seen) == 6, f"{len(seen)} operators have losses of their own, not 6", done)
+
+
+def weights_know_their_operator(ranks):
+    with tempfile.TemporaryDirectory() as scratch:
+        store = store_of(scratch, graph_in(scratch))
+        for options in (["--normalize", "row", "--self-loops", "drop"], [*SAGE, "mean"], [*SAGE, "sum", "--norm", "rms", "--residual"],
+                        [*GIN, "--norm", "rms"]):
+            weights, tensors, back = (os.path.join(scratch, name) for name in ("w.h5", "w.safetensors", "back.h5"))
+            trained = lines_of(ranks, scratch, ["train", "--graph", store, *options, *MODEL, "--save-weights", weights])[-2]
+            words = ["evaluate", "--graph", store, "--weights", weights, "--compute-dtype", "fp64"]
+            for schedule in ("pmm3d", "rows"):
+                found = lines_of(ranks, scratch, [*words, "--schedule", schedule])[-1]
+                done = expect_success(1, ["info", weights])
+                for score in ("val_loss", "test_loss", "val_acc"):
+                    require(abs(found[score] - trained[score]) < 1e-10, f"{options}: {score} {found[score]}, {trained[score]}", done)
+            expect_success(ranks, ["export-weights", weights, "-o", tensors, "--force"])
+            shapes, about = read_safetensors(tensors)
+            model = options[1] if options[0] == "--model" else "gcn"
+            expected = {"gcn": {"convs.0.lin.weight", "convs.0.bias"},
+                        "sage": {"convs.0.lin_l.weight", "convs.0.lin_l.bias", "convs.0.lin_r.weight"},
+                        "gin": {"convs.0.eps", *(f"convs.0.nn.lins.{part}.{leaf}" for part in (0, 1) for leaf in ("weight", "bias"))}}[model]
+            require({name for name in shapes if name.startswith("convs.0")} == expected, f"has {sorted(shapes)}", done)
+            require(about["model"] == model and about["self_loops"] == "drop", f"says {about}", done)
+            expect_success(ranks, ["import-weights", tensors, "-o", back, "--force"])
+            same = subprocess.run(["h5diff", weights, back], capture_output=True, text=True, check=False)
+            require(same.returncode == 0, f"the way there and back changes: {same.stdout}", done)
+
+
+def models_train_in_every_way(ranks):
+    """In all modes; they go on from a checkpoint, and are planned."""
+    with tempfile.TemporaryDirectory() as scratch:
+        store = store_of(scratch, graph_in(scratch))
+        for title, model in MODELS.items():
+            for name, mode in MODES.items():
+                words = ["train", "--graph", store, *model, *MODEL, *mode]
+                whole = losses(lines_of(ranks, scratch, words))
+                folder = ["--checkpoint", os.path.join(scratch, f"{title}-{name}")]
+                lines_of(ranks, scratch, [*words, *folder, "--epochs", "2"])
+                rest = losses(lines_of(ranks, scratch, [*words, *folder, "--resume", "auto"]))
+                done = expect_success(1, ["info", store])
+                require(len(whole) == 4 and whole[3] < whole[0], f"does not learn: {whole}", done)
+                require(rest == whole[2:], f"goes on with {rest}, not {whole[2:]}", done)
+                expect_mistake(ranks, ["train", "--graph", store, *MODEL, *mode, *folder, "--resume", "auto"], r"its (--model|normalization) is")
+            done = expect_success(1, ["plan", "--graph", store, *model, "--ranks", "8"])
+            require(f"A {title} 6-128-128-3 of 150 vertices" in done.stdout, f"plans no {title}", done)
+        done = expect_success(1, ["plan", "--vertices", "1000", "--nonzeros", "9000", "--widths", "16-32-4", "--model", "sage", "--json"])
+        require(json.loads(done.stdout.splitlines()[0])["nonzeros"] == 8000, "has self loops", done)
+        done = expect_success(ranks, ["bench", "epoch", "--graph", store, *SAGE, "mean", "--hidden", "8", "--epochs", "1", "--stream-mib", "4", "--gemm-size", "64"])
+        require('"bench":"epoch"' in done.stdout, "times no epoch", done)
+
+
+def several_seeds_have_a_mean(ranks):
+    """Each is the training of its seed, on one graph."""
+    with tempfile.TemporaryDirectory() as scratch:
+        store = store_of(scratch, graph_in(scratch))
+        for mode in MODES.values():
+            words = ["train", "--graph", store, *MODEL, *mode]
+            lines = lines_of(ranks, scratch, [*words, "--seeds", "3", "--seed", "5"])
+            alone = [lines_of(ranks, scratch, [*words, "--seed", seed]) for seed in "567"]
+            done = expect_success(1, ["info", store])
+            require(losses(lines) == sum(map(losses, alone), []), "has other losses", done)
+            found = lines[-1]
+            require((found["event"], found["first_seed"], found["num_seeds"]) == ("seeds", 5, 3), f"ends with {found}", done)
+            for epoch, split, score in (("last", "test", "test_acc"), ("best", "valid", "val_acc")):
+                values = [run[-1][epoch][score] for run in alone]
+                expected = {"mean": statistics.mean(values), "deviation": statistics.stdev(values)}
+                require(all(abs(found[epoch][split][key] - expected[key]) < 1e-12 for key in expected), f"{epoch}: {found}, {expected}", done)
+        words = ["train", "--dataset", "sbm:vertices=80,features=4,classes=3", "--epochs", "2", "--seeds", "2"]
+        done = expect_success(ranks, words)
+        graphs = [line for line in done.stdout.splitlines() if line.startswith("graph ")]
+        require(len(graphs) == 2 and graphs[0] == graphs[1] and "2 seeds, mean and deviation" in done.stdout, "has two graphs", done)
+        for more in (["--save-weights", os.path.join(scratch, "w.h5")], ["--save-best", os.path.join(scratch, "w.h5")],
+                     ["--checkpoint", os.path.join(scratch, "c")]):
+            expect_mistake(ranks, [*words, *more], r"--(save-weights|save-best|checkpoint) is for one training: leave it out with --seeds 2")
+        expect_mistake(ranks, [*words, "--eval-every", "0"], r"--seeds 2 goes by evaluations; give --eval-every")
+        expect_mistake(ranks, [*words, "--seeds", "0"], r"--seeds: is 0, but must be at least 1")
+
+
+def mistakes(ranks):
+    train = ["train", "--dataset", "karate"]
+    for words, message in (
+            (["--normalize", "rows"], r"'rows' is none of auto, sym, row, none"),
+            (["--self-loops", "none"], r"'none' is none of auto, add, keep, drop"),
+            (["--normalize", "sym", "--self-loops", "keep"], r"--self-loops keep needs --normalize none"),
+            (["--self-loops", "keep"], r"--self-loops keep needs --normalize none"),
+            (["--aggregator", "sum"], r"--aggregator is for --model sage"),
+            ([*SAGE, "max"], r"'max' is none of mean, sum"),
+            ([*SAGE, "mean", "--normalize", "row"], r"--model sage multiplies by an operator of its own: leave out --normalize"),
+            ([*SAGE, "mean", "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
+            ([*SAGE, "mean", "--trainable-features"], r"--trainable-features goes with --model gcn, or with --input-projection"),
+            ([*SAGE, "mean", "--schedule", "rows", "--prune", "on"], r"--prune on goes with --model gcn"),
+            ([*GIN, "--head"], r"--head is what the last perceptron of --model gin ends with"),
+            ([*GIN, "--residual"], r"--residual goes with --model gcn and sage"),
+            ([*GIN, "--self-loops", "add"], r"--model gin multiplies by an operator of its own"),
+            ([*SAGE, "sum", "--mode", "minibatch", "--batch", "9", "--batch-edges", "renormalize"], r"renormalize needs a normalized graph"),
+    ):
+        expect_mistake(ranks, [*train, *words], message)
+    expect_mistake(ranks, ["plan", "--vertices", "9", "--nonzeros", "20", "--widths", "2-2", "--normalize", "row"],
+                   r"--normalize and --self-loops are for a graph; give --graph")
+    with tempfile.TemporaryDirectory() as scratch:
+        weights = os.path.join(scratch, "w.h5")
+        expect_success(1, [*train, *SAGE, "mean", "--epochs", "1", "--save-weights", weights])
+        expect_mistake(ranks, [*train, *SAGE, "sum", "--init-from", weights], r"aggregator")
+        expect_mistake(ranks, [*train, "--init-from", weights], r"model")
+
+
+def main():
+    both = [mistakes, one_store_serves_every_operator, weights_know_their_operator, models_train_in_every_way, several_seeds_have_a_mean]
+    raise SystemExit(attempt_all([(ranks, (function,)) for ranks in (1, 3) for function in both]))
+
+
+if __name__ == "__main__":
+    main()

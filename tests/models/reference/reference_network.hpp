@@ -1,0 +1,198 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Networks by the equations of their papers on dense matrices of a whole graph, or of a part of it, in original ids; and
+// Adam. Parameters have the names of the program, and nothing else is the program's.
+
+#include "models/plan/gcn_settings.hpp"
+#include "models/reference/tape.hpp"
+#include "sampling/sampling_fixture.hpp"
+
+#include <map>
+#include <string>
+
+namespace orthant::testing {
+
+/// A store as dense matrices, by original id. Of one rank.
+struct DenseGraph {
+  Dense adjacency; // A, weights included
+  Dense features;
+  std::vector<std::int64_t> classes;
+  std::vector<char> trains;
+};
+
+inline DenseGraph dense_graph_of(graph::GraphStore const& store, bool scales_features = false) {
+  auto const n = store.facts().num_vertices;
+  auto const width = store.facts().num_features;
+  DenseGraph graph{plain_matrix(store), Dense(n, width), std::vector<std::int64_t>(position(n)),
+                   std::vector<char>(position(n))};
+  auto const order = graph::Order::p2;
+  auto const ids = store.read_original_ids(order, {0, n});
+  auto const labels = store.read_labels(order, {0, n});
+  auto const mask = store.read_mask(graph::Split::train, order, {0, n});
+  for (std::int64_t i = 0; i < n; ++i) {
+    graph.classes[position(ids[position(i)])] = labels[position(i)];
+    graph.trains[position(ids[position(i)])] = static_cast<char>(mask[position(i)]);
+  }
+  if (store.facts().feature_kind == graph::FeatureKind::dense) {
+    auto const numbers = store.read_features(order, {0, n}, {0, width});
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t j = 0; j < width; ++j)
+        graph.features(ids[position(i)], j) = static_cast<double>(numbers[position(i * width + j)]);
+  } else {
+    auto const block = store.read_sparse_features({0, n}, {0, width});
+    for (std::int64_t i = 0; i < n; ++i)
+      for (auto k = block.row_offsets[position(i)]; k < block.row_offsets[position(i) + 1]; ++k)
+        graph.features(ids[position(i)], block.columns[position(k)]) =
+            block.values.empty() ? 1.0 : static_cast<double>(block.values[position(k)]);
+  }
+  for (std::int64_t i = 0; scales_features && i < n; ++i) {
+    auto sum = 0.0;
+    for (std::int64_t j = 0; j < width; ++j)
+      sum += graph.features(i, j);
+    for (std::int64_t j = 0; j < width; ++j)
+      graph.features(i, j) = sum == 0 ? 0 : graph.features(i, j) / sum;
+  }
+  return graph;
+}
+
+/// What a network multiplies by: D^-1/2 A* D^-1/2, D^-1 A* or A*, D the row sums of A*; A* is A with these self loops.
+inline Dense operator_of(Dense a, graph::GraphOperator const& by) {
+  auto const n = a.rows;
+  std::vector<double> sums(position(n));
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (by.self_loops != graph::SelfLoops::as_given)
+      a(i, i) = by.self_loops == graph::SelfLoops::added ? 1 : 0;
+    for (std::int64_t j = 0; j < n; ++j)
+      sums[position(i)] += a(i, j);
+  }
+  if (by.normalization == graph::Normalization::none) return a;
+  // A vertex without a positive sum keeps out, as in PyG.
+  auto const factor = [&](std::int64_t i, double power) {
+    return sums[position(i)] > 0 ? std::pow(sums[position(i)], power) : 0.0;
+  };
+  auto const is_row = by.normalization == graph::Normalization::row;
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < n; ++j)
+      a(i, j) *= is_row ? factor(i, -1) : factor(i, -0.5) * factor(j, -0.5);
+  return a;
+}
+
+using NamedMatrices = std::map<std::string, Dense>;
+using NamedNumbers = std::map<std::string, Tape::Number>;
+
+/// Rows and columns of these vertices.
+inline Dense part_of(Dense const& a, std::vector<std::int64_t> const& rows,
+                     std::vector<std::int64_t> const& columns) {
+  return make_dense(std::ssize(rows), std::ssize(columns), [&](std::int64_t i, std::int64_t j) {
+    return a(rows[position(i)], columns[position(j)]);
+  });
+}
+inline std::vector<std::int64_t> first_numbers(std::int64_t count) {
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t i = 0; i < count; ++i)
+    numbers.push_back(i);
+  return numbers;
+}
+
+/// Logits of the network of `settings`, without dropout, on features X with the operator A^.
+///
+///   GCN (arXiv 1609.02907, equation 2)         Z_l = A^ F_l W_l + b_l
+///   GraphSAGE (arXiv 1706.02216, algorithm 1)  Z_l = A^ F_l W_l + F_l W'_l + b_l
+///   GIN (arXiv 1810.00826, equation 4.1)       F_{l+1} = relu(MLP_l((1 + epsilon_l) F_l + A^ F_l)), the last without relu
+///   F_{l+1} = relu(Z_l), relu(rms(Z_l) g_l) with a norm, and + F_l with a residual where both are equally wide
+inline Tape::Number logits_of(Tape& tape, models::GcnSettings const& settings, Dense const& a, Dense const& x,
+                              NamedNumbers const& p) {
+  auto const with_bias = [&](Tape::Number z, std::string const& part) {
+    return settings.has_bias ? tape.with_bias(z, p.at(part + ".bias")) : z;
+  };
+  auto f = tape.leaf(x);
+  if (settings.projected_width > 0) f = with_bias(tape.product(f, p.at("input.weight")), "input");
+  for (std::int64_t l = 0; l < settings.num_layers(); ++l) {
+    auto const layer = "layer" + std::to_string(l);
+    auto h = tape.product(a, f);
+    if (settings.model == models::Model::gin) h = tape.sum(h, tape.scaled(f, p.at(layer + ".epsilon")));
+    auto z = tape.product(h, p.at(layer + ".weight"));
+    if (settings.model == models::Model::sage) z = tape.sum(z, tape.product(f, p.at(layer + ".self_weight")));
+    z = with_bias(z, layer);
+    if (l + 1 == settings.num_layers() && !settings.has_head) return z;
+    if (settings.norm == models::Norm::rms) z = tape.rms_norm(z, p.at(layer + ".norm"), 1e-6);
+    auto d = tape.relu(z);
+    auto const second = layer + ".second";
+    if (settings.model == models::Model::gin && l + 1 < settings.num_layers())
+      d = tape.relu(with_bias(tape.product(d, p.at(second + ".weight")), second));
+    auto const is_residual = settings.has_residuals && d->value.columns == f->value.columns &&
+                             (l > 0 || settings.projected_width > 0);
+    f = is_residual ? tape.sum(d, f) : d;
+  }
+  return with_bias(tape.product(f, p.at("head.weight")), "head");
+}
+
+/// Adam (Kingma & Ba, arXiv 1412.6980) as PyTorch has it; weights are decayed, biases and scales are not.
+class ReferenceAdam {
+ public:
+  ReferenceAdam(double rate, double weight_decay) : rate_(rate), weight_decay_(weight_decay) {}
+
+  void step(NamedMatrices& parameters, NamedMatrices const& gradients) {
+    ++t_;
+    for (auto& [name, values] : parameters) {
+      auto const decay = name.ends_with("weight") ? weight_decay_ : 0.0;
+      auto& [m, v] =
+          moments_.try_emplace(name, Dense(values.rows, values.columns), Dense(values.rows, values.columns))
+              .first->second;
+      for (std::size_t k = 0; k < values.numbers.size(); ++k) {
+        auto const g = gradients.at(name).numbers[k] + decay * values.numbers[k];
+        m.numbers[k] = 0.9 * m.numbers[k] + 0.1 * g;
+        v.numbers[k] = 0.999 * v.numbers[k] + 0.001 * g * g;
+        values.numbers[k] -= rate_ * (m.numbers[k] / (1 - std::pow(0.9, t_))) /
+                             (std::sqrt(v.numbers[k] / (1 - std::pow(0.999, t_))) + 1e-8);
+      }
+    }
+  }
+
+ private:
+  double rate_, weight_decay_;
+  int t_ = 0;
+  std::map<std::string, std::pair<Dense, Dense>> moments_;
+};
+
+/// A graph, or a part of it, as a pass sees it.
+struct ReferencePass {
+  Dense a, x;
+  std::vector<std::int64_t> classes;
+  std::vector<char> counts;
+
+  [[nodiscard]] std::int64_t num_counted() const { return std::count(counts.begin(), counts.end(), 1); }
+};
+
+struct ReferenceStep {
+  double loss = 0;
+  NamedMatrices gradients;
+  Dense logits{0, 0}; // of the last pass
+};
+
+/// The mean loss over the counted vertices of all passes, and its gradients.
+inline ReferenceStep reference_step(models::GcnSettings const& settings, NamedMatrices const& parameters,
+                                    std::vector<ReferencePass> const& passes) {
+  ReferenceStep step;
+  std::int64_t count = 0;
+  for (auto const& pass : passes)
+    count += pass.num_counted();
+  for (auto const& [name, values] : parameters)
+    step.gradients.emplace(name, Dense(values.rows, values.columns));
+  for (auto const& pass : passes) {
+    Tape tape;
+    NamedNumbers leaves;
+    for (auto const& [name, values] : parameters)
+      leaves.emplace(name, tape.leaf(values));
+    auto* const logits = logits_of(tape, settings, pass.a, pass.x, leaves);
+    step.loss += tape.softmax_loss(logits, pass.classes, pass.counts,
+                                   1 / static_cast<double>(std::max<std::int64_t>(count, 1)));
+    step.logits = logits->value;
+    for (auto& [name, gradient] : step.gradients)
+      add_to(gradient, leaves.at(name)->gradient);
+  }
+  return step;
+}
+
+} // namespace orthant::testing

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Logits, every gradient and 20 steps of Adam of every model, in double, beside its equations on dense matrices: on every
+// grid, in both schedules and orders of the products, on the whole graph and in mini-batches.
+#include "models/batches/mini_batch.hpp"
+#include "models/formula_parameters.hpp"
+#include "models/models_fixture.hpp"
+#include "models/plan/graph_recipe.hpp"
+#include "models/reference/reference_network.hpp"
+#include "support/grids.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace orthant::testing {
+namespace {
+
+using models::Aggregator;
+using models::Model;
+using models::ProductOrder;
+using models::Schedule;
+
+// Numbers of size 1 and 20 steps: rounding stays below 1e-12, and 1e-10 leaves room for other libraries.
+constexpr auto tolerance = 1e-10;
+constexpr auto num_steps = 20;
+constexpr auto rate = 0.01;
+constexpr auto weight_decay = 1e-3;
+
+struct ReferenceCase {
+  std::string name;
+  models::GcnSettings settings;
+  GraphRecipe recipe{.num_vertices = 61, .num_edges = 200, .num_features = 11};
+};
+
+std::vector<ReferenceCase> cases_of(Model model, Aggregator aggregator) {
+  std::vector<ReferenceCase> all;
+  auto const add = [&](char const* name, auto const& change) -> ReferenceCase& {
+    ReferenceCase next;
+    next.name = std::string(name_of(model)) + " " + std::string(name_of(aggregator)) + ", " + name;
+    next.settings.dropout = 0;
+    next.settings.seed = 5;
+    next.settings.set_layers(3, 7);
+    change(next.settings);
+    if (model == Model::gin) next.settings.has_residuals = false;
+    set_model(next.settings, model, aggregator);
+    next.settings.set_layers(3, 7);
+    all.push_back(next);
+    return all.back();
+  };
+  auto const with_all_parts = [](auto& s) {
+    s.norm = models::Norm::rms;
+    s.has_residuals = s.has_head = true;
+    s.projected_width = 7;
+  };
+  add("plain", [](auto&) {});
+  auto& directed = add("all parts of a directed graph with weights", with_all_parts);
+  directed.recipe.is_directed = directed.recipe.is_weighted = true;
+  auto& sparse = add("sparse features, no bias, residuals", [](auto& s) {
+    s.has_bias = false;
+    s.has_residuals = true;
+  });
+  sparse.recipe.num_features = 24;
+  sparse.recipe.features_per_vertex = 4;
+  sparse.recipe.permutation = graph::PermutationKind::single;
+  return all;
+}
+
+/// A GCN with every operator that is not a store's own, of a graph with weights and self loops.
+std::vector<ReferenceCase> cases_of_operators() {
+  using graph::Normalization;
+  using graph::SelfLoops;
+  std::vector<ReferenceCase> all;
+  for (auto const& [normalization, self_loops] : {std::pair(Normalization::symmetric, SelfLoops::dropped),
+                                                  {Normalization::row, SelfLoops::added},
+                                                  {Normalization::row, SelfLoops::dropped},
+                                                  {Normalization::none, SelfLoops::added},
+                                                  {Normalization::none, SelfLoops::as_given},
+                                                  {Normalization::none, SelfLoops::dropped}}) {
+    ReferenceCase next;
+    next.name = fmt::format("gcn, {}, {} self loops", name_of(normalization), name_of(self_loops));
+    next.settings.dropout = 0;
+    next.settings.seed = 5;
+    next.settings.set_layers(2, 7);
+    next.settings.normalization = normalization;
+    next.settings.self_loops = self_loops;
+    next.recipe.is_directed = next.recipe.is_weighted = true;
+    all.push_back(next);
+  }
+  return all;
+}
+
+std::vector<ReferenceCase> all_cases() {
+  std::vector<ReferenceCase> all;
+  auto const append = [&](std::vector<ReferenceCase> const& cases) {
+    all.insert(all.end(), cases.begin(), cases.end());
+  };
+  append(cases_of(Model::gcn, Aggregator::mean));
+  append(cases_of_operators());
+  append(cases_of(Model::sage, Aggregator::mean));
+  append(cases_of(Model::sage, Aggregator::sum));
+  append(cases_of(Model::gin, Aggregator::sum));
+  return all;
+}
+
+graph::GraphStore store_of_case(runtime::Communicator const& comm, ReferenceCase const& c) {
+  auto store = store_of(comm, c.recipe);
+  auto settings = c.settings;
+  models::use_operator(store, settings);
+  return store;
+}
+
+/// The whole parameters that a list has pieces of, on one rank.
+NamedMatrices whole_of(std::vector<models::Parameter<double>> const& list) {
+  NamedMatrices whole;
+  for (auto const& parameter : list) {
+    auto const extents =
+        parameter.is_vector() ? pmm::Extents{1, parameter.vector.length()} : parameter.matrix.extents();
+    Dense values(extents.rows, extents.columns);
+    auto const numbers = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), parameter.value());
+    for_each_element(
+        parameter, [&](std::int64_t i, std::int64_t j, std::size_t place) { values(i, j) = numbers(place); });
+    whole.emplace(parameter.name, values);
+  }
+  return whole;
+}
+
+class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
+ protected:
+  Reference()
+      : world_(MPI_COMM_WORLD, "world"),
+        self_(MPI_COMM_SELF, "self"),
+        grid_(world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}),
+        one_(self_, {1, 1, 1, 1}) {}
+
+  /// The parameters that set_formula_parameters() gives such a network.
+  NamedMatrices formula_parameters(ReferenceCase const& c, graph::GraphStore const& store) {
+    auto settings = c.settings;
+    settings.schedule = Schedule::pmm3d;
+    models::GcnParameters<double> parameters(one_, models::plan_gcn(store, settings), settings);
+    set_formula_parameters(parameters.list());
+    return whole_of(parameters.list());
+  }
+
+  template<class Value>
+  static void expect_near(std::vector<models::Parameter<double>> const& list, NamedMatrices const& expected,
+                          Value const& value_of) {
+    ASSERT_EQ(list.size(), expected.size());
+    for (auto const& parameter : list) {
+      auto const numbers = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), value_of(parameter));
+      for_each_element(parameter, [&](std::int64_t i, std::int64_t j, std::size_t place) {
+        EXPECT_NEAR(numbers(place), expected.at(parameter.name)(i, j), tolerance)
+            << parameter.name << " " << i << ", " << j;
+      });
+    }
+  }
+
+  static models::TrainSettings training() {
+    models::TrainSettings settings;
+    settings.optimizer.learning_rate = rate;
+    settings.weight_decay = weight_decay;
+    settings.eval_every = 0;
+    return settings;
+  }
+
+  void expect_full_graph(ReferenceCase const& c) {
+    auto const alone = store_of_case(self_, c);
+    auto const graph = dense_graph_of(alone);
+    ReferencePass const whole{operator_of(graph.adjacency, alone.facts().graph_operator()), graph.features,
+                              graph.classes, graph.trains};
+    auto parameters = formula_parameters(c, alone);
+    ReferenceAdam adam(rate, weight_decay);
+
+    auto const store = store_of_case(world_, c);
+    models::Gcn<double> model(grid_, store, c.settings);
+    set_formula_parameters(model.parameters());
+    auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().logits());
+    models::Trainer<double> trainer(grid_, model, loss, training());
+    for (std::int64_t epoch = 1; epoch <= num_steps; ++epoch) {
+      auto const expected = reference_step(c.settings, parameters, {whole});
+      auto const record = trainer.train_epoch(epoch);
+      EXPECT_NEAR(record.loss, expected.loss, tolerance) << "step " << epoch;
+      if (epoch == 1 || epoch == num_steps)
+        expect_near(model.parameters(), expected.gradients,
+                    [](auto const& parameter) { return parameter.gradient(); });
+      if (epoch == 1) expect_logits(model, store, expected.logits);
+      adam.step(parameters, expected.gradients);
+    }
+    expect_near(model.parameters(), parameters, [](auto const& parameter) { return parameter.value(); });
+  }
+
+  /// Those of the last pass.
+  void expect_logits(models::Gcn<double> const& model, graph::GraphStore const& store,
+                     Dense const& expected) {
+    auto const& logits = model.logits();
+    auto const& block = logits.block();
+    auto const numbers = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), logits.storage());
+    auto const ids = store.read_original_ids(models::order_of(logits.layout().row_order), block.rows);
+    for (std::int64_t i = 0; i < block.rows.size(); ++i)
+      for (std::int64_t j = 0; j < block.columns.size(); ++j)
+        EXPECT_NEAR(numbers(position(i * block.columns.size() + j)),
+                    expected(ids[position(i)], block.columns.begin + j), tolerance);
+  }
+
+  /// What the batches of a step see. Edges are rescaled by (n-1)/(b-1), self loops are not; or the operator is that of
+  /// the subgraph.
+  static std::vector<ReferencePass> passes_of(std::vector<sampling::BatchKeys> const& batches,
+                                              DenseGraph const& graph, graph::GraphOperator const& by,
+                                              sampling::BatchEdges edges) {
+    std::vector<ReferencePass> passes;
+    auto const columns = first_numbers(graph.features.columns);
+    for (auto const& batch : batches) {
+      auto const& vertices = batch.keys; // of one stratum
+      auto const n = static_cast<double>(graph.adjacency.rows);
+      auto const b = static_cast<double>(vertices.size());
+      auto const renormalizes = edges == sampling::BatchEdges::renormalize;
+      auto a = renormalizes ? operator_of(part_of(graph.adjacency, vertices, vertices), by)
+                            : part_of(operator_of(graph.adjacency, by), vertices, vertices);
+      for (std::int64_t i = 0; !renormalizes && i < a.rows; ++i)
+        for (std::int64_t j = 0; j < a.columns; ++j)
+          if (i != j) a(i, j) *= (n - 1) / (b - 1);
+      ReferencePass pass{a, part_of(graph.features, vertices, columns), {}, {}};
+      for (auto const vertex : vertices) {
+        pass.classes.push_back(graph.classes[position(vertex)]);
+        pass.counts.push_back(graph.trains[position(vertex)]);
+      }
+      passes.push_back(std::move(pass));
+    }
+    return passes;
+  }
+
+  void expect_mini_batches(ReferenceCase const& c, sampling::BatchEdges edges) {
+    auto const alone = store_of_case(self_, c);
+    auto const graph = dense_graph_of(alone);
+    auto const by = alone.facts().graph_operator();
+    auto parameters = formula_parameters(c, alone);
+    ReferenceAdam adam(rate, weight_decay);
+
+    auto const store = store_of_case(world_, c);
+    models::MiniBatchSettings batches;
+    batches.batch_size = 13; // of 61 vertices
+    batches.edges = edges;
+    auto settings = training();
+    auto const num_groups = grid_.size(pmm::Axis::data);
+    settings.num_epochs = num_steps * num_groups / 5 + 1;
+    models::MiniBatchGcn<double> trainer(grid_, store, c.settings, settings, batches);
+    set_formula_parameters(trainer.parameters());
+    auto const& sampler = trainer.sampler();
+    std::int64_t num_taken = 0;
+    trainer.run([&](runtime::EpochRecord const& record) {
+      for (std::size_t s = 0; s < trainer.step_losses().size(); ++s, ++num_taken) {
+        std::vector<sampling::BatchKeys> drawn(static_cast<std::size_t>(num_groups));
+        for (std::int64_t group = 0; group < num_groups; ++group)
+          sampler.draw(record.epoch, sampler.batch_of(static_cast<std::int64_t>(s), group),
+                       drawn[position(group)]);
+        auto const expected = reference_step(c.settings, parameters, passes_of(drawn, graph, by, edges));
+        EXPECT_NEAR(trainer.step_losses()[s], expected.loss, tolerance) << "step " << num_taken;
+        adam.step(parameters, expected.gradients);
+      }
+    });
+    EXPECT_GE(num_taken, num_steps);
+    expect_near(trainer.parameters(), parameters, [](auto const& parameter) { return parameter.value(); });
+  }
+
+  runtime::Communicator world_;
+  runtime::Communicator self_;
+  pmm::ProcessGrid grid_;
+  pmm::ProcessGrid one_;
+};
+
+TEST_P(Reference, IsRepeatedOnTheWholeGraph) {
+  if (grid_.size(pmm::Axis::data) > 1) GTEST_SKIP() << "full-graph work has no data axis";
+  for (auto c : all_cases())
+    for (auto const schedule : {Schedule::pmm3d, Schedule::rows})
+      for (auto const order : {ProductOrder::aggregate_first, ProductOrder::transform_first}) {
+        SCOPED_TRACE(c.name + ", " + std::string(name_of(schedule)) +
+                     (order == ProductOrder::aggregate_first ? ", aggregate first" : ", transform first"));
+        c.settings.schedule = schedule;
+        c.settings.order = order;
+        expect_full_graph(c);
+      }
+}
+
+TEST_P(Reference, IsRepeatedInMiniBatches) {
+  for (auto c : all_cases())
+    for (auto const schedule : {Schedule::pmm3d, Schedule::rows})
+      for (auto const edges : {sampling::BatchEdges::rescale, sampling::BatchEdges::renormalize}) {
+        c.settings.schedule = schedule;
+        c.settings.order = edges == sampling::BatchEdges::rescale ? ProductOrder::aggregate_first
+                                                                  : ProductOrder::transform_first;
+        SCOPED_TRACE(c.name + ", " + std::string(name_of(schedule)) +
+                     (edges == sampling::BatchEdges::rescale ? ", rescaled" : ", renormalized"));
+        if (c.settings.normalization == graph::Normalization::none &&
+            edges == sampling::BatchEdges::renormalize)
+          continue;
+        expect_mini_batches(c, edges);
+      }
+}
+
+/// Every grid of one and of two data groups.
+std::vector<std::array<int, 4>> grids() {
+  auto all = grids_4d(world_size());
+  std::erase_if(all, [](std::array<int, 4> const& shape) { return shape[0] > 2; });
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGrids, Reference, ::testing::ValuesIn(grids()), GridName());
+
+} // namespace
+} // namespace orthant::testing

@@ -1,0 +1,146 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dense matrices whose operations are written down, so that gradients follow by the chain rule: a serial reference for
+// networks that are written as equations. Every operation is a loop of its definition.
+
+#include "support/reference.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+namespace orthant::testing {
+
+inline void add_to(Dense& sum, Dense const& addend, double factor = 1) {
+  for (std::size_t k = 0; k < sum.numbers.size(); ++k)
+    sum.numbers[k] += factor * addend.numbers[k];
+}
+
+class Tape {
+ public:
+  struct Entry {
+    Dense value;
+    Dense gradient;
+    std::function<void()> back; // adds to the gradients of what it is made of
+  };
+  using Number = Entry*;
+
+  [[nodiscard]] Number leaf(Dense const& value) {
+    entries_.push_back({value, Dense(value.rows, value.columns), {}});
+    return &entries_.back();
+  }
+  /// A B
+  [[nodiscard]] Number product(Number a, Number b) {
+    auto const c = leaf(testing::product(a->value, b->value));
+    c->back = [=] {
+      add_to(a->gradient, testing::product(c->gradient, transposed(b->value)));
+      add_to(b->gradient, testing::product(transposed(a->value), c->gradient));
+    };
+    return c;
+  }
+  /// A B of a matrix that has no gradient.
+  [[nodiscard]] Number product(Dense const& a, Number b) {
+    auto const c = leaf(testing::product(a, b->value));
+    c->back = [=] { add_to(b->gradient, testing::product(transposed(a), c->gradient)); };
+    return c;
+  }
+  /// A + factor B
+  [[nodiscard]] Number sum(Number a, Number b, double factor = 1) {
+    auto const c = leaf(a->value);
+    add_to(c->value, b->value, factor);
+    c->back = [=] {
+      add_to(a->gradient, c->gradient);
+      add_to(b->gradient, c->gradient, factor);
+    };
+    return c;
+  }
+  /// (1 + e) A, e of one number.
+  [[nodiscard]] Number scaled(Number a, Number e) {
+    auto const c = leaf(a->value);
+    for (auto& number : c->value.numbers)
+      number *= 1 + e->value(0, 0);
+    c->back = [=] {
+      add_to(a->gradient, c->gradient, 1 + e->value(0, 0));
+      for (std::size_t k = 0; k < c->gradient.numbers.size(); ++k)
+        e->gradient(0, 0) += c->gradient.numbers[k] * a->value.numbers[k];
+    };
+    return c;
+  }
+  /// A + 1 b^T, b a row.
+  [[nodiscard]] Number with_bias(Number a, Number b) {
+    auto const c = leaf(a->value);
+    for (std::int64_t i = 0; i < c->value.rows; ++i)
+      for (std::int64_t j = 0; j < c->value.columns; ++j)
+        c->value(i, j) += b->value(0, j);
+    c->back = [=] {
+      add_to(a->gradient, c->gradient);
+      for (std::int64_t i = 0; i < c->value.rows; ++i)
+        for (std::int64_t j = 0; j < c->value.columns; ++j)
+          b->gradient(0, j) += c->gradient(i, j);
+    };
+    return c;
+  }
+  [[nodiscard]] Number relu(Number a) {
+    auto const c = leaf(a->value);
+    for (auto& number : c->value.numbers)
+      number = std::max(number, 0.0);
+    c->back = [=] {
+      for (std::size_t k = 0; k < c->value.numbers.size(); ++k)
+        if (a->value.numbers[k] > 0) a->gradient.numbers[k] += c->gradient.numbers[k];
+    };
+    return c;
+  }
+  /// D G with D_i = (mean_j a_ij^2 + epsilon)^-1/2 and G = diag(g): RMSNorm (Zhang & Sennrich, arXiv 1910.07467).
+  [[nodiscard]] Number rms_norm(Number a, Number g, double epsilon) {
+    auto const c = leaf(a->value);
+    auto const width = a->value.columns;
+    std::vector<double> inverse;
+    for (std::int64_t i = 0; i < a->value.rows; ++i) {
+      auto squares = 0.0;
+      for (std::int64_t j = 0; j < width; ++j)
+        squares += a->value(i, j) * a->value(i, j);
+      inverse.push_back(1 / std::sqrt(squares / static_cast<double>(width) + epsilon));
+      for (std::int64_t j = 0; j < width; ++j)
+        c->value(i, j) *= inverse.back() * g->value(0, j);
+    }
+    c->back = [=] {
+      for (std::int64_t i = 0; i < a->value.rows; ++i) {
+        auto const r = inverse[static_cast<std::size_t>(i)];
+        auto along = 0.0; // of the gradient by D a
+        for (std::int64_t j = 0; j < width; ++j) {
+          g->gradient(0, j) += c->gradient(i, j) * a->value(i, j) * r;
+          along += c->gradient(i, j) * g->value(0, j) * a->value(i, j);
+        }
+        for (std::int64_t j = 0; j < width; ++j)
+          a->gradient(i, j) += r * c->gradient(i, j) * g->value(0, j) -
+                               r * r * r * along * a->value(i, j) / static_cast<double>(width);
+      }
+    };
+    return c;
+  }
+
+  /// The sum over the rows that are counted of -log softmax(row)[class], times `factor`; fills all gradients.
+  double softmax_loss(Number logits, std::vector<std::int64_t> const& classes,
+                      std::vector<char> const& counts, double factor) {
+    auto loss = 0.0;
+    for (std::int64_t i = 0; i < logits->value.rows; ++i) {
+      auto const row = static_cast<std::size_t>(i);
+      if (counts[row] == 0) continue;
+      loss += factor * testing::softmax_loss(logits->value, i, classes[row]);
+      for (std::int64_t j = 0; j < logits->value.columns; ++j) // softmax(row)[j] = exp(-its loss of class j)
+        logits->gradient(i, j) +=
+            factor * (std::exp(-testing::softmax_loss(logits->value, i, j)) - (j == classes[row] ? 1 : 0));
+    }
+    for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry)
+      if (entry->back) entry->back();
+    return loss;
+  }
+
+ private:
+  std::deque<Entry> entries_; // in the order in which they were made
+};
+
+} // namespace orthant::testing
