@@ -181,7 +181,10 @@ int run_command(runtime::Environment& environment, Command const& command) {
   if (command.needs_device()) choose_gemm_libraries(context, "");
   auto const status = command.run(context);
 
-  if (!common.trace.empty()) runtime::write_trace(world, instruments.trace, common.trace);
+  if (!common.trace.empty() && context.timelines.empty())
+    runtime::write_trace(world, instruments.trace, common.trace);
+  else if (!common.trace.empty())
+    runtime::write_timelines(world, context.timelines, common.trace);
   metrics.close(world);
   return status;
 }

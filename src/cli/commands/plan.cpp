@@ -3,6 +3,7 @@
 // orthant plan: what an epoch of full-graph training sends and holds, and how long it takes on a machine, on the best
 // grids of a number of ranks. It reads the facts of a store, or counts alone, and needs one process.
 
+#include "cli/commands/plan_simulation.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/options/counts.hpp"
 #include "cli/training/train_run.hpp"
@@ -45,6 +46,7 @@ struct PlanOptions {
   bool arrays = false;
   bool json = false;
   std::string machine;
+  SimulationOptions simulation;
 };
 
 /// A graph of which no more is known: dense features, one class per vertex.
@@ -119,8 +121,9 @@ std::vector<models::Schedule> schedules_of(std::string const& word) {
 class Answer {
  public:
   Answer(graph::StoreFacts const& facts, std::vector<std::int64_t> const& widths, PlanOptions const& options,
-         pmm::Machine const& machine)
-      : facts_(facts),
+         pmm::Machine const& machine, EpochSimulation& simulation)
+      : simulation_(simulation),
+        facts_(facts),
         options_(options),
         machine_(machine),
         settings_(settings_of(widths, options)),
@@ -165,9 +168,15 @@ class Answer {
         note(schedule, fault);
       }
       consider(costs.front());
+      std::optional<pmm::SimulatedSeconds> simulated; // of the first
+      if (options_.simulation.simulate) simulated = simulation_.run(costs.front().shape, settings_);
       if (std::ssize(costs) > options_.top) costs.resize(static_cast<std::size_t>(options_.top));
       for (auto const& cost : costs)
-        text += options_.json ? json_of(cost) : line_of(cost);
+        text +=
+            options_.json ? json_of(cost, &cost == &costs.front() ? simulated : std::nullopt) : line_of(cost);
+      if (simulated && !options_.json)
+        notes_ += fmt::format("{} {} ", models::name_of(schedule), costs.front().shape.to_string()) +
+                  text_of(*simulated, costs.front().seconds.total());
       if (options_.arrays && !options_.json) tables_ += arrays_of(costs.front());
     }
     return text + notes_ + command() + tables_;
@@ -246,7 +255,8 @@ class Answer {
     return table;
   }
 
-  [[nodiscard]] std::string json_of(models::GridCost const& cost) const {
+  [[nodiscard]] std::string json_of(models::GridCost const& cost,
+                                    std::optional<pmm::SimulatedSeconds> const& simulated) const {
     nlohmann::ordered_json line{{"schedule", std::string(models::name_of(cost.schedule))},
                                 {"grid", cost.shape.to_string()},
                                 {"ranks", options_.ranks},
@@ -269,6 +279,7 @@ class Answer {
                                 {"pass_seconds", cost.seconds.passes},
                                 {"call_seconds", cost.seconds.calls},
                                 {"bound", cost.seconds.bound()}};
+    if (simulated) add_to(line, *simulated);
     if (options_.arrays) {
       auto const step = list_of_first_rank(cost);
       line["arrays"] = json_of(models::arrays_by_label(step));
@@ -312,6 +323,7 @@ class Answer {
     return options_.model == "gin" ? "GIN " : fmt::format("GraphSAGE ({}) ", options_.aggregator);
   }
 
+  EpochSimulation& simulation_;
   graph::StoreFacts const& facts_;
   PlanOptions const& options_;
   pmm::Machine const& machine_;
@@ -335,9 +347,15 @@ int run(PlanOptions const& options, Context& context) {
   if (options.trainable_features && facts.feature_kind == graph::FeatureKind::sparse)
     runtime::throw_user("{}: sparse features cannot be trained; leave out --trainable-features",
                         options.graph);
+  require_fitting_simulation(options.simulation, options.machine, options.ranks);
   auto const machine = machine_of(world, options.machine);
+  std::optional<graph::GraphStore> store; // for the blocks of ranks
+  if (options.simulation.simulate && !options.graph.empty())
+    store = graph::GraphStore::open(world, options.graph);
+  EpochSimulation simulation(context, options.simulation, facts, store ? &*store : nullptr, machine);
   say(context, "{}",
-      Answer(facts, widths, options, machine).text()); // every rank answers, so that all refuse alike
+      Answer(facts, widths, options, machine, simulation)
+          .text()); // every rank answers, so that all refuse alike
   return runtime::exit_done;
 }
 
@@ -380,6 +398,7 @@ std::unique_ptr<Command> make_plan() {
                  "Machine to plan for, by name (perlmutter, frontier, tuolumne, alps, h200-node, host) or "
                  ".toml file (bench "
                  "machine writes one): grids are ordered by seconds, and what does not fit is left out");
+  add_simulation_options(*command, o->simulation);
   command->option("--top", o->top, "Grids to show for each schedule", whole_number(1));
   command->flag("--arrays", o->arrays, "Also show the arrays of the best grids, added up by label");
   command->flag("--json", o->json, "Print one JSON object per grid");

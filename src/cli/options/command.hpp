@@ -11,6 +11,7 @@
 #include "runtime/job/environment.hpp"
 #include "runtime/report/metrics.hpp"
 
+#include <deque>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -31,6 +32,8 @@ struct Context {
   /// backends.
   nlohmann::ordered_json run_record;
   bool replaces_outputs = false; // --force
+  /// What --trace writes in place of this run's own times, if there are any: those of simulated ranks.
+  std::deque<runtime::Trace> timelines{};
 
   [[nodiscard]] runtime::Communicator const& world() const { return environment.world(); }
   [[nodiscard]] runtime::Log& log() const { return environment.instruments()->log; }

@@ -77,6 +77,12 @@ std::string StepSeconds::bound() const {
   return largest.second;
 }
 
+double seconds_of(PlannedOperation const& operation, StepPlan const& step, Machine const& machine) {
+  Clock clock(step, machine);
+  std::visit(clock, operation);
+  return clock.seconds().total();
+}
+
 StepSeconds seconds_of(StepPlan const& step, Machine const& machine) {
   Clock clock(step, machine);
   for (auto const& operation : step.operations())

@@ -25,5 +25,8 @@ struct StepSeconds {
 };
 
 [[nodiscard]] StepSeconds seconds_of(StepPlan const& step, Machine const& machine);
+/// Of one of its operations.
+[[nodiscard]] double seconds_of(PlannedOperation const& operation, StepPlan const& step,
+                                Machine const& machine);
 
 } // namespace orthant::pmm

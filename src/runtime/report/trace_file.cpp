@@ -12,6 +12,49 @@
 
 namespace orthant::runtime {
 
+namespace {
+
+/// The file, on rank 0. A failure is told at the end, so that the other ranks do not hang meanwhile.
+class TraceFile {
+ public:
+  TraceFile(Communicator const& comm, std::string const& path) : comm_(comm) {
+    attempt([&] {
+      staged_ = StagedFile(path, "trace");
+      staged_.file().append("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+    });
+  }
+  void append(std::string_view text) {
+    attempt([&] { staged_.file().append(text); });
+  }
+  /// Collective.
+  void publish() {
+    attempt([&] {
+      staged_.file().append("\n]}\n");
+      staged_.publish();
+    });
+    together(comm_, [&] {
+      if (failure_) throw *failure_;
+    });
+  }
+
+ private:
+  template<class Action>
+  void attempt(Action&& action) {
+    if (failure_ || !comm_.is_root()) return;
+    try {
+      action();
+    } catch (UserError const& error) {
+      failure_ = error;
+    }
+  }
+
+  Communicator const& comm_;
+  std::optional<UserError> failure_;
+  StagedFile staged_;
+};
+
+} // namespace
+
 void write_trace(Communicator const& comm, Trace const& trace, std::string const& path) {
   auto const recorded = trace.num_records();
   // Time zero is the first rank's start.
@@ -22,29 +65,19 @@ void write_trace(Communicator const& comm, Trace const& trace, std::string const
   });
   if (!comm.is_root()) mine.insert(0, ",\n");
 
-  std::optional<UserError> failure; // told after all texts are gathered: the other ranks must not hang
-  StagedFile staged;                // on rank 0
-  auto const attempt = [&](auto&& action) {
-    if (failure || !comm.is_root()) return;
-    try {
-      action();
-    } catch (UserError const& error) {
-      failure = error;
-    }
-  };
-  attempt([&] {
-    staged = StagedFile(path, "trace");
-    staged.file().append("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-  });
-  gather_text(comm, std::move(mine),
-              [&](std::string_view piece) { attempt([&] { staged.file().append(piece); }); });
-  attempt([&] {
-    staged.file().append("\n]}\n");
-    staged.publish();
-  });
-  together(comm, [&] {
-    if (failure) throw *failure;
-  });
+  TraceFile file(comm, path);
+  gather_text(comm, std::move(mine), [&](std::string_view piece) { file.append(piece); });
+  file.publish();
+}
+
+void write_timelines(Communicator const& comm, std::deque<Trace> const& traces, std::string const& path) {
+  TraceFile file(comm, path);
+  auto rank = 0;
+  for (auto const& trace : traces) {
+    if (rank > 0) file.append(",\n");
+    file.append(trace.events_of(rank++, trace.num_records(), 0));
+  }
+  file.publish();
 }
 
 } // namespace orthant::runtime

@@ -1,0 +1,40 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// How many non-zeros of A^ lie in the block of each rank of a grid that need not exist, by reading the store once.
+
+#include "graph/store/store_reader.hpp"
+#include "models/plan/gcn_plan.hpp"
+#include "pmm/grid/layout.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace orthant::models {
+
+/// Of one layer on a grid. Layers alike have the same.
+class BlockCounts {
+ public:
+  BlockCounts(pmm::GridShape const& shape, GcnLayerPlan const& layer);
+
+  [[nodiscard]] bool are_of(pmm::Placement const& adjacency) const { return adjacency == adjacency_; }
+  [[nodiscard]] graph::Parity parity() const { return parity_; }
+  void add(graph::CsrBlock const& rows);
+  [[nodiscard]] std::int64_t of(pmm::Coordinates const& coordinates) const;
+
+ private:
+  pmm::GridShape shape_;
+  pmm::Placement adjacency_;
+  graph::Parity parity_;
+  pmm::AxisSet row_axes_;
+  pmm::AxisSet column_axes_;
+  std::vector<std::int32_t> row_parts_; // of each position the place along these axes
+  std::vector<std::int32_t> column_parts_;
+  std::vector<std::int64_t> counts_; // [row parts x column parts]
+};
+
+/// One for each kind of layer. Costs a pass over all non-zeros.
+[[nodiscard]] std::vector<BlockCounts> count_blocks(graph::GraphStore const& store,
+                                                    pmm::GridShape const& shape, GcnPlan const& plan);
+
+} // namespace orthant::models
