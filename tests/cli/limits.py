@@ -28,6 +28,8 @@ WHOLE_NUMBERS = [
     ("train", "--finish-full", 0, 10**9), ("train", "--eval-every", 0, 10**9), ("train", "--log-every", 1, 10**9),
     ("generate", "--vertices", 2, VERTICES), ("generate", "--edges", 0, EDGES), ("generate", "--features", 0, COLUMNS),
     ("generate", "--classes", 1, COLUMNS), ("generate", "--seed", *SEED),
+    ("partition", "--vertices", 2, VERTICES), ("partition", "--edges", 0, EDGES), ("partition", "--features", 0, COLUMNS),
+    ("partition", "--classes", 1, COLUMNS),
     ("partition", "--random-features", 0, COLUMNS), ("partition", "--random-labels", 0, COLUMNS),
     ("partition", "--metis", 0, 2**31 - 1), ("partition", "--clusters", 0, 2**24), ("partition", "--seed", *SEED),
     ("bench spmm", "--vertices", 2, VERTICES), ("bench spmm", "--edges", 1, EDGES), ("bench spmm", "--seed", *SEED),

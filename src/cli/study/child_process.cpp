@@ -2,9 +2,11 @@
 #include "cli/study/child_process.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/files/folder_entries.hpp"
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
@@ -79,6 +81,11 @@ ChildResult run_child(std::vector<std::string> const& command, Variables const& 
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, fileno(output.get()), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, fileno(errors.get()), STDERR_FILENO);
+  // What MPI has open stays here: others see by these that this process has ended.
+  std::error_code error;
+  for (auto const& name : runtime::folder_entries("/proc/self/fd", error))
+    if (auto const descriptor = std::atoi(name.c_str()); descriptor > STDERR_FILENO)
+      posix_spawn_file_actions_addclose(&actions, descriptor);
   pid_t process = 0;
   auto const code =
       posix_spawnp(&process, words.front().c_str(), &actions, nullptr, arguments.data(), environment.data());
