@@ -45,10 +45,13 @@ class Clock {
     return std::max(of_flops(product.flops(), product.operand_format),
                     of_memory(step_.wire_bytes(numbers, product.operand_format)));
   }
-  /// Rows of other numbers cost what rows of as many bytes do.
+  /// Rows of other numbers cost what rows of as many bytes do. The operand is read and the result is written once, which is what a
+  /// block with few non-zeros per row takes.
   [[nodiscard]] double of_sparse(LocalProduct const& product) const {
-    auto const width = step_.wire_bytes(product.n, product.operand_format) / bytes_of_table;
-    return machine_.sparse.seconds(product.num_nonzeros, std::max<std::int64_t>(width, 1));
+    auto const row_bytes = step_.wire_bytes(product.n, product.operand_format);
+    return machine_.sparse.seconds(product.num_nonzeros,
+                                   std::max<std::int64_t>(row_bytes / bytes_of_table, 1)) +
+           of_memory((product.m + product.k) * row_bytes);
   }
 
   StepPlan const& step_;
@@ -81,6 +84,15 @@ double seconds_of(PlannedOperation const& operation, StepPlan const& step, Machi
   Clock clock(step, machine);
   std::visit(clock, operation);
   return clock.seconds().total();
+}
+
+StepSeconds operator*(StepSeconds const& step, double num_steps) {
+  auto product = step;
+  for (auto* const term : {&product.sparse, &product.dense, &product.passes})
+    *term *= num_steps;
+  for (auto& [axis, seconds] : product.calls)
+    seconds *= num_steps;
+  return product;
 }
 
 StepSeconds seconds_of(StepPlan const& step, Machine const& machine) {

@@ -24,6 +24,9 @@ struct StepSeconds {
   [[nodiscard]] std::string bound() const;
 };
 
+/// Of that many steps.
+[[nodiscard]] StepSeconds operator*(StepSeconds const& step, double num_steps);
+
 [[nodiscard]] StepSeconds seconds_of(StepPlan const& step, Machine const& machine);
 /// Of one of its operations.
 [[nodiscard]] double seconds_of(PlannedOperation const& operation, StepPlan const& step,

@@ -132,7 +132,7 @@ TEST(StepSeconds, AreTheSumsOfTheTerms) {
   step.add_call(Operation::all_reduce, Axis::z, 1 << 20);
 
   auto const seconds = seconds_of(step, machine());
-  EXPECT_DOUBLE_EQ(seconds.sparse, 1e-6 + 1000 * 6e-10);
+  EXPECT_DOUBLE_EQ(seconds.sparse, 1e-6 + 1000 * 6e-10 + 2 * 100 * 8 * 4 / 1e12); // and rows in and out
   EXPECT_DOUBLE_EQ(seconds.dense, 1e-6 + 2e9 / 1e13 + 1e-6 + 4 * 2'000'001 / 1e12);
   EXPECT_DOUBLE_EQ(seconds.passes, 1e-6 + 4e6 / 1e12);
   auto const sent = 2.0 * 3 / 4 * (1 << 20);
@@ -159,9 +159,10 @@ TEST(StepSeconds, FollowTheFormat) {
   auto const bf16 = seconds(runtime::Wire::bf16, sizeof(float));
   EXPECT_NEAR(fp64.dense - 1e-6, 2 * (fp32.dense - 1e-6), 1e-15);
   EXPECT_NEAR(bf16.dense - 1e-6, 2e9 / 1e14, 1e-15);
-  EXPECT_DOUBLE_EQ(fp32.sparse, 1e-6 + 1e6 * 8e-10);  // 16 columns
-  EXPECT_DOUBLE_EQ(fp64.sparse, 1e-6 + 1e6 * 12e-10); // as 32
-  EXPECT_DOUBLE_EQ(bf16.sparse, 1e-6 + 1e6 * 6e-10);  // as 8
+  constexpr auto rows = 2 * 1000 * 16 / 1e12; // operand and result, for each byte of a number
+  EXPECT_DOUBLE_EQ(fp32.sparse, 1e-6 + 1e6 * 8e-10 + 4 * rows);  // 16 columns
+  EXPECT_DOUBLE_EQ(fp64.sparse, 1e-6 + 1e6 * 12e-10 + 8 * rows); // as 32
+  EXPECT_DOUBLE_EQ(bf16.sparse, 1e-6 + 1e6 * 6e-10 + 2 * rows);  // as 8
 }
 
 TEST(Machine, ThoseThatComeWithOrthantAreMachines) {
