@@ -72,7 +72,7 @@ def predicted(options, graph, layers, hidden, dropout, *more):
 
 def epoch(options, graph, layers, hidden, schedule, grid, dropout, epochs):
     said = run(options, "bench", "epoch", "--graph", store(options, graph), "--layers", layers, "--hidden", hidden, "--schedule", schedule,
-               "--grid", grid, "--dropout", dropout, "--epochs", epochs)
+               "--grid", grid, "--dropout", dropout, "--epochs", epochs, "--stream-mib", 8, "--gemm-size", 256) # the machine itself is not asked
     return json.loads(said.splitlines()[-1])
 
 
@@ -135,7 +135,8 @@ def in_turns(options, name, choices, seconds_of, seconds_ahead):
 
 
 def auto(options):
-    for graph, layers, hidden, dropout in (("rmat", 3, 128, 0), ("sbm", 3, 128, 0.5), ("sbm", 2, 32, 0), ("grid2d", 3, 64, 0)):
+    networks = [("rmat", 3, 128, 0), ("sbm", 3, 128, 0.5), ("sbm", 2, 32, 0), ("grid2d", 3, 64, 0)]
+    for graph, layers, hidden, dropout in networks[options.case:][:1] if options.case is not None else networks:
         plan = predicted(options, graph, layers, hidden, dropout)
         in_turns(options, f"{graph} {layers} x {hidden}", CHOICES,
                  lambda c: epoch(options, graph, layers, hidden, c[1], c[0], dropout, options.epochs)["seconds"],
@@ -153,7 +154,8 @@ def epochs_of(options, command, event, *arguments):
 
 
 def batches(options):
-    for graph, layers, hidden, batch in (("rmat", 3, 128, 25000), ("sbm", 3, 64, 12500)):
+    networks = [("rmat", 3, 128, 25000), ("sbm", 3, 64, 12500)]
+    for graph, layers, hidden, batch in networks[options.case:][:1] if options.case is not None else networks:
         plan = predicted(options, graph, layers, hidden, 0.5, "--mode", "minibatch", "--batch", batch, "--eval-every", 0)
         in_turns(options, f"{graph} {layers} x {hidden}, batches of {batch}", CHOICES,
                  lambda c: epochs_of(options, "train", "epoch", "--graph", store(options, graph), "--mode", "minibatch", "--batch", batch,
@@ -183,6 +185,7 @@ def parse_options(arguments):
     parser.add_argument("--tokens", type=pathlib.Path)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--case", type=int, help="of auto and batches: this network alone, from 0")
     return parser.parse_args(arguments)
 
 

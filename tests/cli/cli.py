@@ -8,7 +8,8 @@ import sys
 from bench_kernels import bench_store, epoch_of, gemm, gemm_table, machine, sparse_features, spmm, spmm_graphs
 from help_pages import COMMANDS, help_of, info, overview, version
 from mistakes import MISTAKES, environment_mistake, files, first_hour, mistakes
-from plans import plan_for_machine, plan_language_model, plan_of_counts, plan_of_options, plan_of_store, plan_of_times, plan_without_grids
+from plans import (measured_grids, plan_for_machine, plan_language_model, plan_of_batches, plan_of_counts, plan_of_options, plan_of_store, plan_of_times,
+                   plan_without_grids)
 from program import attempt_all
 from runs import bench, bench_grid, gather, gemm_math, hang, operand_dtype, parts, precedence, prune, rates, trace
 
@@ -21,7 +22,7 @@ PARTS = {
               (epoch_of, ["--trainable-features", "--order", "aggregate", "--device-graph", "off"], 28, 2 * 3 * (6 * 8 + 8 * 3)),
               (sparse_features,), (bench_store,)],
     "plan": [(plan_of_counts,), (plan_of_options,), (plan_of_store,), (plan_of_times,), (plan_for_machine,), (plan_without_grids,),
-             (plan_language_model,)],
+             (plan_of_batches,), (measured_grids,), (plan_language_model,)],
     "mistakes": [(mistakes, arguments, pattern) for arguments, pattern in MISTAKES] + [(files,), (first_hour,), (environment_mistake,)],
 }
 

@@ -201,7 +201,7 @@ def files(_):
                        "--hidden", "8", "--sequence", "4", "--eval-every", "0", "--metrics", path])
     with open(path, encoding="utf-8") as file:
         run = json.loads(file.readline())
-    check(run["grid"] == "1x1x3x1" and run["configuration"]["min-lr"] == 0, f"grid {run['grid']}")
+    check(run["grid"] == "3x1x1x1" and run["configuration"]["min-lr"] == 0, f"grid {run['grid']}")
 
 
 def overwrite(path, found, offset, byte):

@@ -137,7 +137,7 @@ def plan_of_times(ranks):
         require(abs(wide["seconds"] - terms) < 1e-9, "seconds do not add up", done)
         text = expect_success(ranks, ["plan", *base, "--machine", floor])
         require("ms: of an epoch on the machine 'test'" in text.stdout, "does not name the machine", text)
-        require(f"--grid {wide['grid']} --schedule rows --dropout 0 --layers 3 --hidden 128" in text.stdout, "says not what to run", text)
+        require(f"--grid {wide['grid']} --schedule rows --graph GRAPH.h5 --dropout 0 --layers 3 --hidden 128" in text.stdout, "says not what to run", text)
 
         # Four ranks to a node and slow links: groups on y stay inside.
         near, _ = plan(ranks, [*PRODUCTS, "--ranks", "4", "--schedule", "pmm3d", "--top", "100", "--machine",
@@ -153,7 +153,7 @@ def plan_for_machine(ranks):
     text = expect_success(ranks, ["plan", *PAPERS, "--ranks", "2048", "--machine", "perlmutter"])
     require(time.monotonic() - begin < 20, "takes longer than a few seconds", text)
     require(re.search(r"grids need more than the 40\.0 GB of a rank of perlmutter", text.stdout), "drops nothing", text)
-    require(re.search(r"\northant train --graph GRAPH\.h5 --grid 1x[0-9x]+ --schedule rows --dropout 0 ", text.stdout), "no command", text)
+    require(re.search(r"\northant train --grid 1x[0-9x]+ --schedule rows --graph GRAPH\.h5 --dropout 0 ", text.stdout), "no command", text)
     for name in ("frontier", "tuolumne", "alps", "h200-node", "host"):
         lines, done = plan(ranks, [*PRODUCTS, "--ranks", "64", "--machine", name])
         require({line["machine"] for line in lines} == {name} and len(lines) == 6, "not three grids a schedule", done)
@@ -188,6 +188,80 @@ def plan_without_grids(ranks):
     expect_mistake(ranks, [*narrow, "--schedule", "pmm3d"], r"schedule pmm3d: no grid of 64 ranks")
 
 
+def plan_of_batches(ranks):
+    """Mini-batches: in order, data groups are counted, --exact is what train's metrics say, and the command that is printed trains."""
+    base = [*PRODUCTS, "--ranks", "16", "--mode", "minibatch", "--batch", "100000", "--machine", "perlmutter"]
+    lines, done = plan(ranks, [*base, "--top", "1000", "--schedule", "rows", "--least-width", "1"])
+    require(len(lines) == 15 + 10 + 6 + 3 + 1, f"{len(lines)} grids", done) # of 16, 8, 4, 2 and 1 ranks of a group
+    require(all(a["seconds"] <= b["seconds"] for a, b in zip(lines, lines[1:])), "is not in order", done)
+    for line in lines:
+        groups = int(line["grid"].split("x")[0])
+        require(line["effective_batch"] == 100000 * groups and line["steps"] == -(-25 // groups), "counts other steps", done)
+        terms = sum(line[term + "_seconds"] for term in ("sparse", "dense", "pass")) + sum(line["call_seconds"].values())
+        require(abs(terms - line["seconds"]) < 1e-9 * line["seconds"], "terms do not add up", done)
+    with_graph, _ = plan(ranks, [*base, "--top", "1"])
+    without, done = plan(ranks, [*base, "--top", "1", "--eval-every", "0"])
+    require(without[0]["array_bytes"] < with_graph[0]["array_bytes"], "evaluations hold nothing", done)
+    with tempfile.TemporaryDirectory() as folder:
+        store, metrics = os.path.join(folder, "g.h5"), os.path.join(folder, "m.jsonl")
+        expect_success(1, ["generate", "--kind", "sbm", "--vertices", "900", "--edges", "9000", "--features", "9", "--classes", "4",
+                           "-o", folder + "/g"])
+        expect_success(1, ["partition", "--input", folder + "/g", "-o", store])
+        small = ["plan", "--graph", store, "--ranks", str(ranks), "--mode", "minibatch", "--batch", "100", "--seed", "5", "--exact"]
+        done = expect_success(1, [*small, "--top", "100", "--json"])
+        exact = {(line["grid"], line["schedule"]): line for line in map(json.loads, done.stdout.splitlines())}
+        command, = re.findall(r"^orthant (train .*?) +# on", expect_success(1, [*small, "--top", "1"]).stdout, re.M)
+        require("--batch 100" in command and "--seed 5" in command, "forgets options", done)
+        done = expect_success(ranks, [*command.split(), "--epochs", "1", "--metrics", metrics])
+        with open(metrics, encoding="utf-8") as file:
+            run, epoch = [json.loads(line) for line in file][:2]
+        planned = exact[run["grid"], run["schedule"]]
+        require(epoch["sent_bytes"] == planned["sent_bytes_of_all"] and epoch["comm_bytes"] == planned["comm_bytes_of_all"],
+                f"sends something else than {planned}", done)
+        expect_mistake(ranks, [*small[:-5], "--batch", "1000"], r"--batch 1000: the graph has 900 vertices, 100 fewer")
+    counts = ["plan", *PRODUCTS, "--ranks", "2"]
+    expect_mistake(ranks, [*counts, "--mode", "minibatch"], r"--mode minibatch: give --batch")
+    expect_mistake(ranks, [*counts, "--batch", "5"], r"--batch is of mini-batches; give --mode minibatch")
+    expect_mistake(ranks, [*counts, "--mode", "minibatch", "--batch", "500", "--exact"], r"--exact draws .*give --graph")
+    expect_mistake(ranks, [*counts, "--mode", "minibatch", "--batch", "500", "--accumulate", "9000000"],
+                   r"no grid of 2 ranks trains batches of 500 vertices")
+
+
+def measured_grids(ranks):
+    """--measure-top keeps the fastest of the grids that it runs, and what follows is to the bit a training on that grid."""
+    with tempfile.TemporaryDirectory() as folder:
+        text, tokens = os.path.join(folder, "t.txt"), os.path.join(folder, "t.h5")
+        with open(text, "w", encoding="utf-8") as file:
+            file.write("to be or not to be\n" * 50)
+        expect_success(1, ["tokenize", "--input", text, "-o", tokens])
+        graph = ["train", "--dataset", "sbm:vertices=300,edges=2000,features=8,classes=3", "--epochs", "2", "--eval-every", "0"]
+        for number, base in enumerate((graph, [*graph, "--mode", "minibatch", "--batch", "100"],
+                                       ["train-lm", "--tokens", tokens, "--layers", "1", "--hidden", "16", "--heads", "2", "--sequence", "8",
+                                        "--global-batch", "8", "--steps", "2", "--eval-every", "0", "--warmup-steps", "1"])):
+            def train(name, *arguments):
+                path = os.path.join(folder, f"{name}{number}.jsonl")
+                done = expect_success(ranks, [*base, *arguments, "--metrics", path])
+                with open(path, encoding="utf-8") as file:
+                    lines = [json.loads(line) for line in file]
+                return lines[0], [line["loss"] for line in lines if line["event"] in ("epoch", "step")], done
+            run, losses, done = train("measured", "--measure-top", "3")
+            if ranks == 1 and number < 2: # nothing is open
+                require("measured" not in run, "measures one choice", done)
+                continue
+            names = [key for key in ("grid", "schedule") if key in run]
+            if ranks > 1:
+                tried = run["measured"]
+                require(len(tried) == 3 and all(one["seconds"] > 0 and one["predicted_seconds"] > 0 for one in tried), "tries not three", done)
+                best = min(tried, key=lambda one: one["seconds"])
+                require(all(best[key] == run[key] for key in names), f"keeps another than {best}", done)
+                require(done.stderr.count("s per step, ") == 3, "logs not three", done)
+            _, again, done = train("given", *[word for key in names for word in ("--" + key, run[key])])
+            require(losses == again, f"{losses} on the same grid", done)
+        expect_mistake(ranks, [*graph, "--measure-top", "2", "--grid", f"1x1x1x{ranks}", "--schedule", "rows"],
+                       r"--measure-top decides what is left open: it needs --grid auto or --schedule auto")
+        expect_mistake(ranks, [*graph, "--measure-top", "-1"], r"--measure-top")
+
+
 def plan_language_model(ranks):
     """Grids of language models: in order, the command that is printed trains, what does not fit is refused."""
     small = ["--layers", "2", "--hidden", "32", "--heads", "2", "--sequence", "8", "--global-batch", "4", "--no-bias"]
@@ -209,7 +283,7 @@ def plan_language_model(ranks):
         require("--no-bias" in command and "--hidden 32" in command, "forgets options", done)
         expect_success(ranks, [*command.split(), "--steps", "1", "--eval-every", "0"])
     large = ["plan-lm", "--preset", "llama-7b", "--vocabulary", "32000"]
-    expect_mistake(ranks, [*large, "--ranks", "2", "--machine", "perlmutter"], r"no grid fits into the 40.0 GB .* the least is [0-9.]+ GB")
+    expect_mistake(ranks, [*large, "--ranks", "2", "--machine", "perlmutter"], r"plan-lm: \d+ grids need more than the 40.0 GB .* the least is [0-9.]+ GB: take more ranks")
     expect_mistake(ranks, large[:3], r"give either --tokens FILE or --vocabulary N")
     expect_mistake(ranks, [*large, "--accumulate", "3"], r"--accumulate 3 does not divide")
     expect_mistake(ranks, ["plan-lm", "--vocabulary", "65", "--hidden", "10"], r"heads")

@@ -70,7 +70,7 @@ def metrics(_):
         run(1, ["train", "--graph", store, "--epochs", "50", "--eval-every", "1", "--lr", "1e-6", "--patience", "1"])
         run(2, train + ["--schedule", "rows", "--prune", "on"])
         run(2, train + ["--seeds", "2"])
-        run(2, train + ["--mode", "minibatch", "--batch", "50", "--roc-auc"])
+        run(2, train + ["--mode", "minibatch", "--batch", "50", "--roc-auc", "--measure-top", "2"])
         run(2, ["evaluate", "--graph", store, "--weights", weights])
         run(2, ["bench", "collectives", "--grid", "1x2x1x1", "--sizes", "4", "--repeat", "2"])
         with open(at("text.txt"), "w", encoding="utf-8") as file:

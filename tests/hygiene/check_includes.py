@@ -25,7 +25,7 @@ SUB_FOLDERS = {
     "graph": ". text arrays write generate read store partition export",
     "pmm": "grid cost simulate kernels vendor gemm spmm matrix product aggregate rows token_rows attention experts",
     "models": "core training checkpoint plan aggregation gnn files batches pruning experts lm lm_training",
-    "cli": "machine options training lm plot study report doctor commands bench .",
+    "cli": "machine options plan training lm plot study report doctor commands bench .",
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(["<])([^">]+)[">]', re.MULTILINE)
 

@@ -12,6 +12,7 @@
 #include "cli/commands/subcommands.hpp"
 #include "cli/machine/device_memory.hpp"
 #include "cli/options/gemm_options.hpp"
+#include "cli/plan/measured_grids.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
@@ -284,20 +285,23 @@ int bench(EpochOptions const& options, Context& context) {
   auto const machine = machine_of(world, options.train.machine);
   auto store = open_graph_of(world, options.train);
   models::use_operator(store, model_settings);
-  auto const shape = models::choose_grid(options.train.grid, world.size(), options.train.schedule,
-                                         store.facts(), model_settings, machine);
-  pmm::ProcessGrid const grid(world, shape);
-  model_settings.schedule =
-      models::choose_schedule(options.train.schedule, store.facts(), model_settings, shape, machine);
+  auto settings = training_of(options.train);
+  auto const [choice, measured] = choose_by_full_graph_steps<T>(
+      {context, store, model_settings, settings, hidden_axes_of(options.train), options.train.measure_top,
+       options.train.force_memory ? 0 : memory_of_rank(context)},
+      models::rank_grids({world.size(), options.train.grid, options.train.schedule},
+                         models::full_graph_seconds(store.facts(), model_settings, machine)));
+  pmm::ProcessGrid const grid(world, choice.shape);
+  model_settings.schedule = choice.schedule;
   model_settings.hidden_axes = hidden_axes(grid, options.train.overlap);
   auto const plan = models::plan_gcn(store, model_settings);
-  auto settings = training_of(options.train);
   auto const estimate =
       models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
   if (!options.train.force_memory) require_memory(context, "bench epoch", estimate);
   auto record = context.run_record;
   record["grid"] = grid.shape().to_string();
   record["seed"] = options.train.seed;
+  if (!measured.is_null()) record["measured"] = measured;
   if (context.metrics.is_on()) context.metrics.write("run", record);
 
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());

@@ -121,8 +121,9 @@ void evaluate(EvaluateOptions const& options, Context& context) {
   auto settings = model_of(weights, options);
   models::use_operator(store, settings);
   auto const schedule = models::name_of(settings.schedule);
-  pmm::ProcessGrid const grid(
-      world, models::choose_grid(options.grid, world.size(), schedule, store.facts(), settings));
+  auto const choice = models::choose_grid({world.size(), options.grid, schedule},
+                                          models::full_graph_seconds(store.facts(), settings));
+  pmm::ProcessGrid const grid(world, choice.shape);
   models::OptimizerSettings optimizer; // without moments: nothing is trained
   optimizer.kind = models::OptimizerKind::sgd;
   optimizer.momentum = 0;

@@ -4,6 +4,7 @@
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/lm_files.hpp"
+#include "cli/lm/lm_grid.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_run.hpp"
@@ -47,14 +48,18 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   constexpr std::int64_t usual_batch = 16;
   sequences.global_batch =
       options.global_batch > 0 ? options.global_batch : std::max(usual_batch, std::int64_t{world.size()});
-  pmm::ProcessGrid const grid(world, models::parse_grid(options.grid, world.size(), model, sequences));
+  models::OptimizerSettings optimizer; // without moments: nothing is trained
+  optimizer.kind = models::OptimizerKind::sgd;
+  optimizer.momentum = 0;
+  auto const shape =
+      options.grid == "auto"
+          ? rank_language_grids<T>(context, {options.grid, "", model, sequences, optimizer}).front().shape
+          : pmm::parse_grid(options.grid, world.size());
+  pmm::ProcessGrid const grid(world, shape);
   if (options.global_batch == 0)
     sequences.global_batch =
         std::max(usual_batch, std::int64_t{grid.shape().size({pmm::Axis::data, pmm::Axis::z})});
   auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
-  models::OptimizerSettings optimizer; // without moments: nothing is trained
-  optimizer.kind = models::OptimizerKind::sgd;
-  optimizer.momentum = 0;
   if (!options.force_memory)
     require_memory(context, "evaluate-lm", models::estimate_memory<T>(grid, plan, sequences, optimizer));
 

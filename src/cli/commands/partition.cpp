@@ -185,11 +185,10 @@ std::string recommendation(graph::PartitionReport const& report) {
     return "recommended  nothing: train needs features, labels and a split\n";
   std::string text =
       "recommended  what train takes by itself (--grid auto --schedule auto, three layers, 128 wide)\n";
-  auto const settings = model_of(TrainOptions{});
+  auto const seconds = models::full_graph_seconds(facts, model_of(TrainOptions{}));
   auto is_any_rows = false;
   for (auto const num_ranks : {1, 2, 4, 8, 16, 64}) {
-    auto const shape = models::choose_grid("auto", num_ranks, "auto", facts, settings);
-    auto const schedule = models::choose_schedule("auto", facts, settings, shape);
+    auto const [shape, schedule, epoch_seconds] = models::choose_grid({num_ranks}, seconds);
     is_any_rows = is_any_rows || schedule == models::Schedule::rows;
     text += fmt::format("  {:>4} rank{} --grid {} --schedule {}\n", num_ranks,
                         num_ranks == 1 ? ": " : "s:", shape.to_string(), models::name_of(schedule));

@@ -6,6 +6,8 @@
 #include "cli/commands/plan_simulation.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/options/counts.hpp"
+#include "cli/plan/batch_plan.hpp"
+#include "cli/plan/cost_columns.hpp"
 #include "cli/training/train_run.hpp"
 #include "graph/largest_graph.hpp"
 #include "graph/store/store_reader.hpp"
@@ -23,7 +25,7 @@ constexpr std::int64_t most_columns = std::int64_t{1} << 20;
 
 constexpr double default_dropout = 0.5;
 
-struct PlanOptions {
+struct PlanOptions : BatchPlanOptions {
   std::string graph;
   std::int64_t vertices = 0;
   std::int64_t nonzeros = 0;
@@ -75,7 +77,7 @@ graph::StoreFacts facts_of_counts(PlanOptions const& o) {
   return facts;
 }
 
-graph::StoreFacts facts_of_store(runtime::Communicator const& world, PlanOptions const& o) {
+graph::GraphStore open_store(runtime::Communicator const& world, PlanOptions const& o) {
   if (o.vertices > 0 || o.nonzeros > 0)
     runtime::throw_user("plan: --graph has the counts of its graph; leave out --vertices and --nonzeros");
   if (!o.symmetric.empty())
@@ -86,7 +88,7 @@ graph::StoreFacts facts_of_store(runtime::Communicator const& world, PlanOptions
   models::choose_operator(asked, o.normalize, o.self_loops);
   models::set_model(asked, models::parse_model(o.model), models::parse_aggregator(o.aggregator));
   models::use_operator(store, asked);
-  return store.facts();
+  return store;
 }
 
 /// Of the default network on that graph, or as the user says.
@@ -110,6 +112,23 @@ models::GcnSettings settings_of(std::vector<std::int64_t> const& widths, PlanOpt
   settings.wire = wire_of(o.comm_dtype);
   settings.operand_format = wire_of(o.operand_dtype);
   return settings;
+}
+
+/// The graph, and the flags of train that differ from its defaults.
+std::string flags_of_graph(PlanOptions const& o, models::GcnSettings const& settings) {
+  auto flags = "--graph " + (o.graph.empty() ? "GRAPH.h5" : o.graph);
+  for (auto const& [flag, value, standard] : {std::tuple("--norm", o.norm, "none"),
+                                              {"--comm-dtype", o.comm_dtype, "fp32"},
+                                              {"--operand-dtype", o.operand_dtype, "fp32"}})
+    if (value != standard) flags += fmt::format(" {} {}", flag, value);
+  if (o.residual) flags += " --residual";
+  if (o.trainable_features) flags += " --trainable-features";
+  if (o.dropout != default_dropout) flags += fmt::format(" --dropout {}", o.dropout);
+  auto const& hidden = settings.hidden_widths;
+  auto const is_even = std::ranges::adjacent_find(hidden, std::ranges::not_equal_to{}) == hidden.end();
+  if (!hidden.empty() && is_even)
+    flags += fmt::format(" --layers {} --hidden {}", hidden.size() + 1, hidden.front());
+  return flags;
 }
 
 std::vector<models::Schedule> schedules_of(std::string const& word) {
@@ -148,9 +167,7 @@ class Answer {
                             machine_.name)
               : "",
           "schedule", "grid", "MB sent", "calls", "GB of A^", "GB arrays", "columns",
-          has_machine() ? fmt::format("{:>11}{:>10}{:>10}{:>10}{:>10}  {}", "ms", "sparse", "dense", "passes",
-                                      "calls", "bound by")
-                        : "");
+          has_machine() ? headings_of_seconds(Network::graph) : "");
     for (auto const schedule : schedules_of(options_.schedule)) {
       settings_.schedule = schedule;
       auto costs = models::costs_of_grids(
@@ -183,10 +200,6 @@ class Answer {
   }
 
  private:
-  static constexpr double mega = 1e6;
-  static constexpr double giga = 1e9;
-  static constexpr double milliseconds_per_second = 1e3;
-
   [[nodiscard]] bool has_machine() const { return !options_.machine.empty(); }
 
   [[nodiscard]] std::string line_of(models::GridCost const& cost) const {
@@ -195,29 +208,16 @@ class Answer {
                     cost.shape.to_string(), static_cast<double>(cost.sent_bytes) / mega, cost.num_calls,
                     static_cast<double>(cost.adjacency_bytes) / giga,
                     static_cast<double>(cost.array_bytes) / giga, cost.narrowest_part);
-    auto const& seconds = cost.seconds;
-    if (has_machine()) {
-      line += fmt::format("{:>11.4g}", seconds.total() * milliseconds_per_second);
-      for (auto const term : {seconds.sparse, seconds.dense, seconds.passes, seconds.communication()})
-        line += fmt::format("{:>10.4g}", term * milliseconds_per_second);
-      line += "  " + seconds.bound();
-    }
+    if (has_machine()) line += cells_of_seconds(cost.seconds, Network::graph);
     return line + "\n";
   }
 
   /// Grids whose arrays a rank of the machine cannot hold are left out. What was left out; empty: none was.
   [[nodiscard]] std::string drop_what_does_not_fit(std::vector<models::GridCost>& costs) const {
-    auto const memory = machine_.memory.bytes;
-    if (!has_machine() || memory == 0) return {};
-    auto const least = std::ranges::min(costs, {}, &models::GridCost::peak_bytes).peak_bytes();
-    auto const dropped = std::erase_if(
-        costs, [&](models::GridCost const& cost) { return static_cast<double>(cost.peak_bytes()) > memory; });
-    if (dropped == 0) return {};
-    return fmt::format("{} grid{} need{} more than the {:.1f} GB of a rank of {}{}", dropped,
-                       dropped == 1 ? "" : "s", dropped == 1 ? "s" : "", memory / giga, machine_.name,
-                       costs.empty() ? fmt::format("; the least is {:.1f} GB: take more ranks",
-                                                   static_cast<double>(least) / giga)
-                                     : "");
+    if (!has_machine()) return {};
+    auto const left_out =
+        pmm::leave_out_what_does_not_fit(costs, machine_.memory.bytes, &models::GridCost::peak_bytes);
+    return text_of(left_out, machine_, costs.empty(), "take more ranks");
   }
 
   void consider(models::GridCost const& cost) {
@@ -227,21 +227,9 @@ class Answer {
   /// What to run, by the least time.
   [[nodiscard]] std::string command() const {
     if (!best_ || !has_machine() || options_.json) return {};
-    auto const graph = options_.graph.empty() ? std::string("GRAPH.h5") : options_.graph;
-    auto flags =
-        fmt::format("--grid {} --schedule {}", best_->shape.to_string(), models::name_of(best_->schedule));
-    for (auto const& [flag, value, standard] : {std::tuple("--norm", options_.norm, "none"),
-                                                {"--comm-dtype", options_.comm_dtype, "fp32"},
-                                                {"--operand-dtype", options_.operand_dtype, "fp32"}})
-      if (value != standard) flags += fmt::format(" {} {}", flag, value);
-    if (options_.residual) flags += " --residual";
-    if (options_.trainable_features) flags += " --trainable-features";
-    if (options_.dropout != default_dropout) flags += fmt::format(" --dropout {}", options_.dropout);
-    auto const& hidden = settings_.hidden_widths;
-    auto const is_even = std::ranges::adjacent_find(hidden, std::ranges::not_equal_to{}) == hidden.end();
-    if (!hidden.empty() && is_even)
-      flags += fmt::format(" --layers {} --hidden {}", hidden.size() + 1, hidden.front());
-    return fmt::format("\northant train --graph {} {}     # on {} ranks\n", graph, flags, options_.ranks);
+    return fmt::format("\northant train --grid {} --schedule {} {}     # on {} ranks\n",
+                       best_->shape.to_string(), models::name_of(best_->schedule),
+                       flags_of_graph(options_, settings_), options_.ranks);
   }
 
   [[nodiscard]] pmm::StepPlan list_of_first_rank(models::GridCost const& cost) const {
@@ -272,13 +260,8 @@ class Answer {
                                 {"array_bytes", cost.array_bytes},
                                 {"loading_bytes", cost.loading_bytes},
                                 {"narrowest_part", cost.narrowest_part},
-                                {"machine", machine_.name},
-                                {"seconds", cost.seconds.total()},
-                                {"sparse_seconds", cost.seconds.sparse},
-                                {"dense_seconds", cost.seconds.dense},
-                                {"pass_seconds", cost.seconds.passes},
-                                {"call_seconds", cost.seconds.calls},
-                                {"bound", cost.seconds.bound()}};
+                                {"machine", machine_.name}};
+    add_seconds(line, cost.seconds, Network::graph);
     if (simulated) add_to(line, *simulated);
     if (options_.arrays) {
       auto const step = list_of_first_rank(cost);
@@ -336,7 +319,10 @@ class Answer {
 
 int run(PlanOptions const& options, Context& context) {
   auto const& world = context.world();
-  auto facts = options.graph.empty() ? facts_of_counts(options) : facts_of_store(world, options);
+  require_fitting(options);
+  std::optional<graph::GraphStore> store;
+  if (!options.graph.empty()) store = open_store(world, options);
+  auto facts = store ? store->facts() : facts_of_counts(options);
   if (options.ranks > facts.num_vertices)
     runtime::throw_user("--ranks {}: the graph has {} vertices, {} fewer; give --ranks {} or less",
                         options.ranks, facts.num_vertices, options.ranks - facts.num_vertices,
@@ -349,9 +335,21 @@ int run(PlanOptions const& options, Context& context) {
                         options.graph);
   require_fitting_simulation(options.simulation, options.machine, options.ranks);
   auto const machine = machine_of(world, options.machine);
-  std::optional<graph::GraphStore> store; // for the blocks of ranks
-  if (options.simulation.simulate && !options.graph.empty())
-    store = graph::GraphStore::open(world, options.graph);
+  if (options.mode == "minibatch") {
+    auto settings = settings_of(widths, options);
+    settings.gather = pmm::parse_gather(options.gather);
+    BatchPlanQuestion const question{.facts = facts,
+                                     .store = store ? &*store : nullptr,
+                                     .settings = settings,
+                                     .schedules = schedules_of(options.schedule),
+                                     .num_ranks = static_cast<int>(options.ranks),
+                                     .least_width = options.least_width,
+                                     .num_shown = static_cast<std::size_t>(options.top),
+                                     .is_json = options.json,
+                                     .flags_of_graph = flags_of_graph(options, settings)};
+    say(context, "{}", plan_batches(question, options, machine));
+    return runtime::exit_done;
+  }
   EpochSimulation simulation(context, options.simulation, facts, store ? &*store : nullptr, machine);
   say(context, "{}",
       Answer(facts, widths, options, machine, simulation)
@@ -384,6 +382,7 @@ std::unique_ptr<Command> make_plan() {
                 "Add each layer's input to its output where they are equally wide");
   command->option("--dropout", o->dropout, "Probability that an activation is dropped", in_range(0, 0.999));
   command->flag("--trainable-features", o->trainable_features, "Learn the input features, too");
+  add_options(*command, *o);
   command->begin_group("Planning");
   command->option("--schedule", o->schedule, "pmm3d, rows or all of them", one_of({"pmm3d", "rows", "all"}));
   command->option("--comm-dtype", o->comm_dtype, "Numbers on the wire: fp32, bf16 or fp16",

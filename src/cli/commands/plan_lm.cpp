@@ -7,26 +7,25 @@
 #include "cli/lm/lm_files.hpp"
 #include "cli/lm/train_lm_options.hpp"
 #include "cli/options/counts.hpp"
+#include "cli/plan/cost_columns.hpp"
 #include "cli/training/train_run.hpp"
-#include "models/lm_training/language_model_cost.hpp"
+#include "models/lm_training/fastest_grids.hpp"
+#include "models/lm_training/shape_advice.hpp"
 
 #include <algorithm>
 #include <array>
+#include <fmt/ranges.h>
 
 namespace orthant::cli {
 namespace {
 
 constexpr std::int64_t most_ranks = std::int64_t{1} << 16;
 constexpr std::int64_t most_words = std::int64_t{1} << 30;
-constexpr double mega = 1e6;
-constexpr double giga = 1e9;
-constexpr double milliseconds_per_second = 1e3;
 
 struct PlanLmOptions : TrainLmOptions {
   std::int64_t vocabulary = 0;
   std::int64_t ranks = 1;
   std::int64_t top = 3;
-  std::string machine;
   bool json = false;
 };
 
@@ -38,41 +37,21 @@ std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   return o.vocabulary > 0 ? o.vocabulary : open_tokens(context, o.tokens).vocabulary().size();
 }
 
-/// Leaves out the grids whose arrays do not fit into the memory of a rank. Returns a line that says how many, or nothing. Throws
-/// UserError if no grid is left.
-std::string drop_what_does_not_fit(std::vector<Cost>& costs, pmm::Machine const& machine) {
-  if (machine.memory.bytes == 0) return {};
-  auto const least = std::ranges::min(costs, {}, &Cost::array_bytes).array_bytes;
-  auto const dropped = std::erase_if(
-      costs, [&](Cost const& cost) { return static_cast<double>(cost.array_bytes) > machine.memory.bytes; });
-  if (costs.empty())
-    runtime::throw_user("plan-lm: no grid fits into the {:.1f} GB of a rank of {}; the least is {:.1f} GB: "
-                        "take more ranks, or --activation-checkpointing full",
-                        machine.memory.bytes / giga, machine.name, static_cast<double>(least) / giga);
-  return dropped == 0 ? std::string()
-                      : fmt::format("left out, as a rank has {:.1f} GB: {} of all grids\n",
-                                    machine.memory.bytes / giga, dropped);
-}
-
-std::string json_of(Cost const& cost, PlanLmOptions const& o, pmm::Machine const& machine) {
-  nlohmann::ordered_json const line{
-      {"grid", cost.shape.to_string()},      {"ranks", o.ranks},
-      {"sent_bytes", cost.sent_bytes},       {"calls", cost.num_calls},
-      {"array_bytes", cost.array_bytes},     {"machine", machine.name},
-      {"seconds", cost.seconds.total()},     {"dense_seconds", cost.seconds.dense},
-      {"pass_seconds", cost.seconds.passes}, {"call_seconds", cost.seconds.calls},
-      {"bound", cost.seconds.bound()}};
+std::string json_of(Cost const& cost, PlanLmOptions const& o, pmm::Machine const& machine,
+                    std::vector<std::string> const& advice) {
+  nlohmann::ordered_json line{{"grid", cost.shape.to_string()},  {"ranks", o.ranks},
+                              {"sent_bytes", cost.sent_bytes},   {"calls", cost.num_calls},
+                              {"array_bytes", cost.array_bytes}, {"machine", machine.name}};
+  add_seconds(line, cost.seconds, Network::language_model);
+  line["advice"] = advice;
   return line.dump() + "\n";
 }
 
 std::string line_of(Cost const& cost) {
-  auto line = fmt::format("{:<14}{:>12.1f}{:>8}{:>11.3f}", cost.shape.to_string(),
-                          static_cast<double>(cost.sent_bytes) / mega, cost.num_calls,
-                          static_cast<double>(cost.array_bytes) / giga);
-  auto const& seconds = cost.seconds;
-  for (auto const term : {seconds.total(), seconds.dense, seconds.passes, seconds.communication()})
-    line += fmt::format("{:>11.4g}", term * milliseconds_per_second);
-  return line + "  " + seconds.bound() + "\n";
+  return fmt::format("{:<14}{:>12.1f}{:>8}{:>11.3f}{}\n", cost.shape.to_string(),
+                     static_cast<double>(cost.sent_bytes) / mega, cost.num_calls,
+                     static_cast<double>(cost.array_bytes) / giga,
+                     cells_of_seconds(cost.seconds, Network::language_model));
 }
 
 /// Flags that a training must repeat, as the user gave them.
@@ -98,15 +77,17 @@ std::string answer(Context const& context, PlanLmOptions const& o, pmm::Machine 
   auto model = model_of(o);
   model.vocabulary = vocabulary_of(context, o);
   auto const sequences = sequences_of(o);
-  auto costs = models::costs_of_language_model(static_cast<int>(o.ranks), model, sequences,
-                                               optimizer_of(o, o.eval_every), machine);
-  auto const dropped = drop_what_does_not_fit(costs, machine);
-  costs.resize(std::min(costs.size(), static_cast<std::size_t>(o.top)));
+  auto const [costs, left_out] = models::fastest_grids(
+      static_cast<int>(o.ranks), model, sequences, optimizer_of(o, o.eval_every), machine,
+      {.bytes = machine.memory.bytes, .num_grids = static_cast<std::size_t>(o.top)});
+  auto const note =
+      text_of(left_out, machine, costs.empty(), "take more ranks, or --activation-checkpointing full");
+  if (costs.empty()) runtime::throw_user("plan-lm: {}", note);
 
   std::string text;
   if (o.json) {
     for (auto const& cost : costs)
-      text += json_of(cost, o, machine);
+      text += json_of(cost, o, machine, models::advice_on_shapes(cost.shape, model, sequences));
     return text;
   }
   text =
@@ -115,16 +96,20 @@ std::string answer(Context const& context, PlanLmOptions const& o, pmm::Machine 
                   "MB sent: 10^6 bytes per step and rank; GB: 10^9 bytes of all arrays per rank\n"
                   "ms: of a step on the machine '{}', and of its dense products, passes over arrays and "
                   "calls\n\n"
-                  "{:<14}{:>12}{:>8}{:>11}{:>11}{:>11}{:>11}{:>11}  {}\n",
+                  "{:<14}{:>12}{:>8}{:>11}{}\n",
                   o.arch, model.num_layers, model.hidden, model.num_heads, model.vocabulary,
                   sequences.global_batch, sequences.sequence, o.ranks, o.ranks == 1 ? "" : "s", machine.name,
-                  "grid", "MB sent", "calls", "GB arrays", "ms", "dense", "passes", "calls", "bound by");
+                  "grid", "MB sent", "calls", "GB arrays", headings_of_seconds(Network::language_model));
   for (auto const& cost : costs)
     text += line_of(cost);
-  return text + dropped +
-         fmt::format("\northant train-lm --tokens {} --grid {}{}     # on {} rank{}\n",
-                     o.tokens.empty() ? "TOKENS.h5" : o.tokens, costs.front().shape.to_string(),
-                     given_flags(context), o.ranks, o.ranks == 1 ? "" : "s");
+  if (!note.empty()) text += note + "\n";
+  auto const advice = models::advice_on_shapes(costs.front().shape, model, sequences);
+  if (!advice.empty())
+    text += fmt::format("\nsizes that waste work on {}, by tiles of devices and by parts of ranks:\n  {}\n",
+                        costs.front().shape.to_string(), fmt::join(advice, "\n  "));
+  return text + fmt::format("\northant train-lm --tokens {} --grid {}{}     # on {} rank{}\n",
+                            o.tokens.empty() ? "TOKENS.h5" : o.tokens, costs.front().shape.to_string(),
+                            given_flags(context), o.ranks, o.ranks == 1 ? "" : "s");
 }
 
 int run(PlanLmOptions const& options, Context& context) {

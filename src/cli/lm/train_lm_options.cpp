@@ -182,7 +182,7 @@ TrainLmOptions::TrainLmOptions() {
 
 void add_options(Command& command, TrainLmOptions& o) {
   command.input("--tokens", o.tokens, "Token file to train on (orthant tokenize writes it)");
-  command.option("--grid", o.grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
+  add_grid_options(command, o, "--grid auto");
   add_model(command, o);
   add_training(command, o);
   add_running(command, o);

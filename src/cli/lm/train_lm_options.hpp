@@ -12,12 +12,11 @@
 
 namespace orthant::cli {
 
-struct TrainLmOptions : OptimizerOptions, WeightOptions, CheckpointOptions {
+struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, CheckpointOptions {
   TrainLmOptions(); // other defaults than graphs have
 
   std::string tokens; // a token file
   std::string preset = "none";
-  std::string grid = "auto"; // DxXxYxZ
 
   // model
   std::string arch = "gpt2";

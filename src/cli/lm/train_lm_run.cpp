@@ -2,6 +2,7 @@
 #include "cli/lm/train_lm_run.hpp"
 
 #include "cli/lm/lm_files.hpp"
+#include "cli/lm/lm_grid.hpp"
 #include "cli/lm/step_lines.hpp"
 #include "cli/machine/emulated_machine.hpp"
 #include "cli/machine/gemm_peak.hpp"
@@ -126,7 +127,8 @@ int train(TrainLmOptions const& options, Context& context) {
   auto const settings = training_of(options);
   auto const sequences = sequences_of(options);
   auto model = model_of(options);
-  pmm::ProcessGrid const grid(world, models::parse_grid(options.grid, world.size(), model, sequences));
+  std::ignore = pmm::parse_grid(options.grid, world.size()); // before files are opened
+  require_choice(options, options.grid == "auto", "--grid auto");
   WeightFiles const weight_files(context, options,
                                  {"step",
                                   options.eval_every,
@@ -139,11 +141,15 @@ int train(TrainLmOptions const& options, Context& context) {
   auto file = open_tokens(context, options.tokens);
   require_tokens(options, file);
   model.vocabulary = file.vocabulary().size();
-  auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
   if (!options.init_from.empty()) {
     require_vocabulary(world, options.init_from, options.tokens, file);
     models::require_architecture(world, options.init_from, record_of(model));
   }
+  auto const [shape, measured] = choose_language_grid<T>(
+      context, {options.grid, options.machine, model, sequences, settings.optimizer, options.measure_top},
+      settings, file);
+  pmm::ProcessGrid const grid(world, shape);
+  auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
   if (checkpoints.is_on()) checkpoints.identify(identity_of(context, options, file));
 
   auto estimate = models::estimate_memory<T>(grid, plan, sequences, settings.optimizer);
@@ -178,6 +184,7 @@ int train(TrainLmOptions const& options, Context& context) {
   auto record = context.run_record;
   record["grid"] = grid.shape().to_string();
   record["seed"] = options.seed;
+  if (!measured.is_null()) record["measured"] = measured;
   checkpoints.prepare_metrics(record);
   context.metrics.write("run", record);
   StepLines lines(context, options.steps, options.log_every, speed);

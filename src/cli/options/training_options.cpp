@@ -26,6 +26,27 @@ void add_operator_options(Command& command, std::string& normalize, std::string&
       one_of({"auto", "add", "keep", "drop"}));
 }
 
+void add_grid_options(Command& command, GridOptions& o, std::string_view what_is_open) {
+  constexpr std::int64_t most_measured = 1000;
+  command.option("--grid", o.grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
+  command.input("--machine", o.machine,
+                fmt::format("What {} reckons with: a machine's name, such as perlmutter, or its .toml file "
+                            "(bench machine writes one)",
+                            what_is_open));
+  command.option(
+      "--measure-top", o.measure_top,
+      fmt::format("Of what {} leaves open, run so many of the best for three steps each, and keep the "
+                  "fastest; 0: by prediction alone",
+                  what_is_open),
+      whole_number(0, most_measured));
+}
+
+void require_choice(GridOptions const& o, bool is_open, std::string_view what_is_open) {
+  if (is_open || (o.machine.empty() && o.measure_top == 0)) return;
+  runtime::throw_user("--{} decides what is left open: it needs {}",
+                      o.machine.empty() ? "measure-top" : "machine", what_is_open);
+}
+
 void add_rate_schedule_options(Command& command, OptimizerOptions& o, std::string_view advice) {
   command.option(
       "--lr-schedule", o.lr_schedule,

@@ -15,6 +15,12 @@ namespace orthant::cli {
 
 inline constexpr double largest_rate = 1e38; // a finite number in single precision
 
+struct GridOptions {
+  std::string grid = "auto"; // DxXxYxZ
+  std::string machine;       // empty: the assumed one
+  std::int64_t measure_top = 0;
+};
+
 struct OptimizerOptions {
   std::string optimizer = "adam";
   double lr = 0.01;
@@ -51,6 +57,11 @@ void add_model_options(Command& command, std::string& model, std::string& aggreg
 /// --normalize and --self-loops, the operator that a network multiplies by. `otherwise`: what auto takes.
 void add_operator_options(Command& command, std::string& normalize, std::string& self_loops,
                           std::string_view otherwise);
+/// `what_is_open`: "--grid auto".
+void add_grid_options(Command& command, GridOptions& options, std::string_view what_is_open);
+/// Throws UserError if a choice is to be made by seconds, and there is none. `is_open`: whether grid or schedule are.
+void require_choice(GridOptions const& options, bool is_open, std::string_view what_is_open);
+
 /// The schedule of the learning rate, which an epoch that is only timed does without.
 void add_rate_schedule_options(Command& command, OptimizerOptions& options, std::string_view advice);
 /// --betas, the decay rates of the moments of Adam.

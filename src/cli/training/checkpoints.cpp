@@ -22,13 +22,13 @@ namespace {
 using runtime::throw_user;
 
 /// Options that any training may change when it goes on: where it runs, and what it reports.
-constexpr std::array<std::string_view, 22> always_free{
+constexpr std::array<std::string_view, 24> always_free{
     "grid",         "eval-every",       "device-graph",     "init-from",
     "patience",     "save-best",        "save-weights",     "force",
     "force-memory", "checkpoint",       "checkpoint-every", "checkpoint-keep",
     "resume",       "checkpoint-async", "resume-override",  "max-walltime",
     "gemm-table",   "config",           "log-every",        "log-level",
-    "timeout",      "metrics"};
+    "timeout",      "metrics",          "machine",          "measure-top"};
 
 /// The word of --resume-override that lets an option differ, or none.
 std::string group_of(std::string_view option) {

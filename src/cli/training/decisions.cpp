@@ -1,43 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/decisions.hpp"
 
-#include "models/plan/choose_schedule.hpp"
 #include "pmm/gemm/gemm_choice.hpp"
 #include "runtime/machine/processor.hpp"
 
 namespace orthant::cli {
 namespace {
 
-void explain_schedule(Context const& context, pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
-                      models::GcnSettings const& settings, TrainOptions const& options,
-                      pmm::Machine const& machine) {
+std::string machine_text(TrainOptions const& options) {
+  return options.machine.empty() ? "the assumed machine" : fmt::format("the machine '{}'", options.machine);
+}
+
+void explain_schedule(Context const& context, pmm::ProcessGrid const& grid,
+                      models::EpochSeconds const& seconds, models::GcnSettings const& settings,
+                      TrainOptions const& options) {
   auto& log = context.log();
   auto const chosen = models::name_of(settings.schedule);
   if (options.schedule != "auto") return log.debug("schedule {}: --schedule asks for it", chosen);
   if (grid.shape().size(pmm::group_axes) == 1)
     return log.debug("schedule {}: a group is one rank, so nothing is communicated", chosen);
-  auto const seconds_of = [&](models::Schedule schedule) {
-    auto asked = settings;
-    asked.schedule = schedule;
-    return models::epoch_seconds(facts, asked, grid.shape(), machine).total();
-  };
-  log.debug("schedule {}: a step takes {:.3g} s in pmm3d and {:.3g} s in rows, by the constants of the "
-            "machine '{}'",
-            chosen, seconds_of(models::Schedule::pmm3d), seconds_of(models::Schedule::rows), machine.name);
+  log.debug("schedule {}: an epoch takes {:.3g} s in pmm3d and {:.3g} s in rows, by the constants of {}",
+            chosen, seconds(grid.shape(), models::Schedule::pmm3d).total(),
+            seconds(grid.shape(), models::Schedule::rows).total(), machine_text(options));
 }
 
 } // namespace
 
-void explain_decisions(Context const& context, pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
-                       models::GcnSettings const& settings, models::GcnPlan const& plan,
-                       TrainOptions const& options, pmm::Machine const& machine) {
+void explain_decisions(Context const& context, pmm::ProcessGrid const& grid,
+                       models::EpochSeconds const& seconds, models::GcnSettings const& settings,
+                       models::GcnPlan const& plan, TrainOptions const& options) {
   auto& log = context.log();
   if (!context.world().is_root() || !log.prints(runtime::LogLevel::debug)) return;
   log.debug("grid {}: {}", grid.shape().to_string(),
             options.grid == "auto"
                 ? "--grid auto takes the grid whose steps take least by the constants of --machine"
                 : "--grid asks for it");
-  explain_schedule(context, grid, facts, settings, options, machine);
+  explain_schedule(context, grid, seconds, settings, options);
   for (auto const& layer : plan.layers)
     log.debug("layer {} ({} to {} columns): {} first, so A^ is multiplied by {} columns{}", layer.index,
               layer.input.extents.columns, layer.output.extents.columns,

@@ -14,13 +14,17 @@
 namespace orthant::cli {
 namespace {
 
-void require_device_memory(Context const& context, std::string_view what, std::int64_t needed) {
-  auto const& world = context.world();
+/// The ranks of one device are those of one host that see it at one address. Collective.
+runtime::Communicator sharers_of_device(Context const& context) {
   auto const& binding = context.environment.binding();
-  // The ranks of one device are those of one host that see it at one address.
   auto const place = std::string(binding.host.data()) + " " + binding.device_id.data();
   auto const color = static_cast<int>(std::hash<std::string>{}(place)&0x7fffffffU);
-  auto const sharers = world.split(color, world.rank(), "device");
+  return context.world().split(color, context.world().rank(), "device");
+}
+
+void require_device_memory(Context const& context, std::string_view what, std::int64_t needed) {
+  auto const& world = context.world();
+  auto const sharers = sharers_of_device(context);
   auto const sum = runtime::all_reduced(sharers, needed);
   auto const available = runtime::all_reduced(sharers, free_device_bytes(), runtime::Reduction::min);
   runtime::together(world, [&] {
@@ -43,6 +47,12 @@ void require_memory(Context const& context, std::string_view what, models::Memor
     runtime::require_memory(context.world(), what, estimate.peak());
   else
     require_device_memory(context, what, estimate.arrays);
+}
+
+std::int64_t memory_of_rank(Context const& context) {
+  if constexpr (pmm::runs_on_host) return runtime::memory_of_rank(context.world());
+  auto const sharers = sharers_of_device(context);
+  return runtime::all_reduced(context.world(), free_device_bytes() / sharers.size(), runtime::Reduction::min);
 }
 
 graph::GraphStore make_graph_in_memory(

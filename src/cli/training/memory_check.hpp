@@ -21,6 +21,10 @@ void add_force_memory_option(Command& command, bool& is_forced);
 /// Collective.
 void require_memory(Context const& context, std::string_view what, models::MemoryEstimate const& estimate);
 
+/// Bytes that every rank may hold if all hold as many: of arrays in what is free of a device, or of everything in the memory of
+/// a host. Collective.
+[[nodiscard]] std::int64_t memory_of_rank(Context const& context);
+
 /// A graph that every rank makes and keeps in its own memory (graph::partition_in_memory). Collective. Throws
 /// UserError on all ranks if those of a node do not fit there, unless forced.
 [[nodiscard]] graph::GraphStore make_graph_in_memory(

@@ -2,6 +2,7 @@
 #include "cli/training/train_full.hpp"
 
 #include "cli/options/gemm_options.hpp"
+#include "cli/plan/measured_grids.hpp"
 #include "cli/training/decisions.hpp"
 #include "cli/training/gcn_identity.hpp"
 #include "cli/training/memory_check.hpp"
@@ -68,11 +69,13 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   models::use_operator(store, model_settings);
   judge_by(weight_files, options, store);
   models::require_weighable(store, models::parse_class_weights(options.class_weights));
-  auto const shape = models::choose_grid(options.grid, world.size(), options.schedule, store.facts(),
-                                         model_settings, machine);
-  pmm::ProcessGrid const grid(world, shape);
-  model_settings.schedule =
-      models::choose_schedule(options.schedule, store.facts(), model_settings, shape, machine);
+  auto const seconds = models::full_graph_seconds(store.facts(), model_settings, machine);
+  auto const chosen = choose_by_full_graph_steps<T>(
+      {context, store, model_settings, settings, hidden_axes_of(options), options.measure_top,
+       options.force_memory ? 0 : memory_of_rank(context)},
+      models::rank_grids({world.size(), options.grid, options.schedule}, seconds));
+  pmm::ProcessGrid const grid(world, chosen.choice.shape);
+  model_settings.schedule = chosen.choice.schedule;
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from,
@@ -86,7 +89,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   if (!options.force_memory && options.prune != "on") require_memory(context, "train", estimate);
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
-  explain_decisions(context, grid, store.facts(), model_settings, plan, options, machine);
+  explain_decisions(context, grid, seconds, model_settings, plan, options);
   auto pruned = choose_pruning<T>(context, options, grid, store, plan, model_settings, settings, estimate);
   auto const* const kept = pruned ? &*pruned : nullptr;
   auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
@@ -104,6 +107,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
                               weight_files.keeps_best());
     // Nothing can be refused from here on.
     auto facts = nlohmann::ordered_json::object();
+    if (!chosen.record.is_null()) facts["measured"] = chosen.record;
     if (kept != nullptr)
       for (auto const& layer : kept->layers)
         facts["kept"].push_back({{"rows", layer.num_rows}, {"nonzeros", layer.num_nonzeros}});

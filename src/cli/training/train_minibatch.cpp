@@ -3,6 +3,7 @@
 
 #include "cli/options/counts.hpp"
 #include "cli/options/gemm_options.hpp"
+#include "cli/plan/measured_grids.hpp"
 #include "cli/training/decisions.hpp"
 #include "cli/training/gcn_identity.hpp"
 #include "cli/training/memory_check.hpp"
@@ -10,6 +11,7 @@
 #include "cli/training/train_run.hpp"
 #include "cli/training/weight_files.hpp"
 #include "graph/largest_graph.hpp"
+#include "models/batches/batch_cost.hpp"
 #include "models/batches/make_sampler.hpp"
 #include "models/batches/mini_batch.hpp"
 #include "models/core/roc_auc.hpp"
@@ -85,7 +87,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   MemoryMeter const meter;
   auto model_settings = model_of(options);
   pmm::set_gemm_threads(1);
-  auto shape = pmm::parse_grid(options.grid, world.size());
+  auto const shape = pmm::parse_grid(options.grid, world.size());
   auto const machine = machine_of(world, options.machine);
   auto weight_files = weight_files_of(context, options);
   Checkpoints checkpoints(context, options, {"epoch", options.epochs, options.patience}, options.init_from);
@@ -98,21 +100,22 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   models::require_weighable(store, models::parse_class_weights(options.class_weights));
   auto const settings = training_of(options);
   auto const batches = batches_of(options, shape, store.facts());
-  // Weights weigh more against the rows of a batch.
-  auto const of_batch = models::facts_of_batch(store.facts(), batches.batch_size);
-  shape =
-      models::choose_grid(options.grid, world.size(), options.schedule, of_batch, model_settings, machine);
-  pmm::ProcessGrid const grid(world, shape);
-  model_settings.schedule =
-      models::choose_schedule(options.schedule, of_batch, model_settings, shape, machine);
-  model_settings.hidden_axes = hidden_axes(grid, options.overlap);
   auto const has_full_graph = settings.eval_every > 0 || batches.num_full_epochs > 0;
+  models::BatchSizes const sizes{batches.batch_size, batches.num_accumulated, has_full_graph,
+                                 batches.edges == sampling::BatchEdges::renormalize};
+  auto const seconds = models::mini_batch_seconds(store.facts(), model_settings, sizes, machine);
+  auto const [choice, measured] = choose_by_mini_batch_steps<T>(
+      {context, store, model_settings, settings, hidden_axes_of(options), options.measure_top,
+       options.force_memory ? 0 : memory_of_rank(context)},
+      models::rank_grids({world.size(), options.grid, options.schedule}, seconds), batches,
+      models::num_steps_of(store.facts().num_vertices, sizes, shape.data));
+  pmm::ProcessGrid const grid(world, choice.shape);
+  model_settings.schedule = choice.schedule;
+  model_settings.hidden_axes = hidden_axes(grid, options.overlap);
   auto const plan = models::plan_gcn(store, model_settings);
   identify(checkpoints, options, grid, store);
-  auto estimate =
-      models::estimate_mini_batch_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer,
-                                            {batches.batch_size, batches.num_accumulated, has_full_graph,
-                                             batches.edges == sampling::BatchEdges::renormalize});
+  auto estimate = models::estimate_mini_batch_memory<T>(grid, store.facts(), plan, model_settings,
+                                                        settings.optimizer, sizes);
   if (checkpoints.is_on() || weight_files.keeps_best())
     estimate.checkpoints = host_copy_bytes<T>(grid, plan, model_settings, checkpoints.is_on());
   if (settings.finds_roc_auc) estimate.judging = models::bytes_of_areas(grid, store.facts(), plan.logits());
@@ -124,11 +127,12 @@ TrainEnd train(TrainOptions const& options, Context& context) {
                       trainer.update(), weight_files.keeps_best());
 
   auto const num_kept = trainer.num_kept_neighbours();
-  begin_metrics(context, grid, options, model_settings.schedule, checkpoints,
-                {{"batches", record_of_batches(options, trainer.sampler(), batches, num_kept)}});
+  nlohmann::ordered_json facts{{"batches", record_of_batches(options, trainer.sampler(), batches, num_kept)}};
+  if (!measured.is_null()) facts["measured"] = measured;
+  begin_metrics(context, grid, options, model_settings.schedule, checkpoints, facts);
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
-  explain_decisions(context, grid, of_batch, model_settings, plan, options, machine);
+  explain_decisions(context, grid, seconds, model_settings, plan, options);
   auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
   describe_batches(context, grid, trainer.sampler(), batches);

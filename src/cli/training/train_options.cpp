@@ -18,7 +18,7 @@ void add_data(Command& command, TrainOptions& o) {
 }
 
 void add_grid(Command& command, TrainOptions& o) {
-  command.option("--grid", o.grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
+  add_grid_options(command, o, "--grid auto or --schedule auto");
 }
 
 void add_model(Command& command, TrainOptions& o) {
@@ -98,10 +98,6 @@ void add_computing(Command& command, TrainOptions& o) {
       "Communication: pmm3d (products on three axes), rows (each vertex has one owner) or auto (what "
       "costs less)",
       one_of({"auto", "pmm3d", "rows"}));
-  command.input("--machine", o.machine,
-                "What --grid auto and --schedule auto reckon with: a machine's name, such as perlmutter, or "
-                "its .toml file "
-                "(bench machine writes one)");
   command.option(
       "--gather", o.gather,
       "Rows that move between owners of vertices: all, needed (those with a neighbor there), or auto",

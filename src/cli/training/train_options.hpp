@@ -15,11 +15,10 @@ namespace orthant::cli {
 inline constexpr std::int64_t most_layers = 10'000;
 inline constexpr std::int64_t most_hidden = std::int64_t{1} << 20;
 
-struct TrainOptions : OptimizerOptions, WeightOptions, CheckpointOptions {
+struct TrainOptions : GridOptions, OptimizerOptions, WeightOptions, CheckpointOptions {
   std::string graph;   // a store
   std::string dataset; // or an embedded one: "karate", "sbm:vertices=1000,..", ..
   std::string mode = "full";
-  std::string grid = "auto"; // DxXxYxZ
 
   // model
   std::string model = "gcn";
@@ -64,7 +63,6 @@ struct TrainOptions : OptimizerOptions, WeightOptions, CheckpointOptions {
   std::string overlap = "auto";
   std::string order = "auto";
   std::string schedule = "auto";
-  std::string machine;
   std::string gemm_table;
   std::string gather = "auto";
   std::string prune = "off";

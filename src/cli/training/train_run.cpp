@@ -65,9 +65,7 @@ models::GcnSettings model_of(TrainOptions const& o) {
   settings.gather = pmm::parse_gather(o.gather);
   if (settings.gather == pmm::Gather::needed && o.schedule != "rows")
     runtime::throw_user("--gather needed needs --schedule rows: pmm3d always moves whole blocks");
-  if (!o.machine.empty() && o.schedule != "auto" && o.grid != "auto")
-    runtime::throw_user(
-        "--machine decides between grids and schedules: it needs --grid auto or --schedule auto");
+  require_choice(o, o.schedule == "auto" || o.grid == "auto", "--grid auto or --schedule auto");
   settings.overlaps = o.overlap != "off";
   settings.wire = wire_of(o.comm_dtype);
   settings.operand_format = wire_of(o.operand_dtype);

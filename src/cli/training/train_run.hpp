@@ -32,6 +32,10 @@ namespace orthant::cli {
 /// "auto" on host processors those that reach other nodes. Within a node processors move the data themselves,
 /// and on a device messages wait in the stream of the products. The same on all ranks. Collective.
 [[nodiscard]] pmm::AxisSet hidden_axes(pmm::ProcessGrid const& grid, std::string const& overlap);
+/// The same as a function of the grid.
+[[nodiscard]] inline auto hidden_axes_of(TrainOptions const& options) {
+  return [&options](pmm::ProcessGrid const& grid) { return hidden_axes(grid, options.overlap); };
+}
 /// Throws UserError if the options contradict each other. `eval_every`: --eval-every.
 [[nodiscard]] models::OptimizerSettings optimizer_of(OptimizerOptions const& options,
                                                      std::int64_t eval_every);

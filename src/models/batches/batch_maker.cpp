@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/batches/batch_maker.hpp"
 
+#include "models/batches/batch_plan.hpp"
 #include "models/batches/needed_batch.hpp"
 #include "runtime/comm/collectives.hpp"
 
@@ -14,24 +15,6 @@ namespace {
 
 using pmm::AxisSet;
 using pmm::IndexOrder;
-
-/// Every placement of a plan that has vertices in its rows.
-template<class Visit>
-void for_each_vertex_matrix(GcnPlan& plan, Visit const& visit) {
-  for (auto* const linear : {&plan.projection, &plan.head}) {
-    if (!*linear) continue;
-    visit((*linear)->input);
-    visit((*linear)->output);
-  }
-  for (auto& layer : plan.layers) {
-    if (!layer.owners) visit(layer.adjacency); // between owners it is a block of lists
-    for (auto* const placement : {&layer.input, &layer.middle, &layer.output})
-      visit(*placement);
-    if (layer.second)
-      for (auto* const placement : {&layer.second->input, &layer.second->output})
-        visit(*placement);
-  }
-}
 
 template<class T>
 pmm::SparseBlock<T> to_sparse_block(sampling::SampledBlock<T> const& from) {
@@ -85,10 +68,8 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
   for_each_vertex_matrix(plan_, [&](pmm::Placement const& placement) {
     add_range(placement.layout.rows, placement.layout.row_order);
   });
-  for (auto& layer : plan_.layers) {
+  for (auto const& layer : plan_.layers) {
     if (layer.owners) {
-      // The sampler has the transpose anyway.
-      layer.owners->backward = pmm::Flow::transpose;
       auto const& roles = layer.owners->roles;
       auto const rows = pmm::block_rows(grid.shape(), grid.coordinates(), roles, num_vertices_);
       auto const columns = pmm::block_columns(grid.shape(), grid.coordinates(), roles, num_vertices_);
@@ -218,18 +199,10 @@ void BatchMaker<T>::fill_sparse_features(std::vector<std::int32_t> const& rows,
 
 template<class T>
 GcnPlan BatchMaker<T>::plan_of(sampling::Batch<T> const& sample) const {
-  auto plan = with_num_vertices(plan_, sample.keys.size());
-  auto const own = [&](AxisSet axes, IndexOrder order) {
-    auto const count = static_cast<std::int64_t>(sample.vertices[range_of(axes, order)].size());
-    return pmm::OwnRange{grid_.coordinate(axes), {0, count}};
-  };
-  for_each_vertex_matrix(plan, [&](pmm::Placement& placement) {
-    placement.own_rows = own(placement.layout.rows, placement.layout.row_order);
-  });
-  for (auto& layer : plan.layers)
-    if (!layer.owners)
-      layer.adjacency.own_columns = own(layer.adjacency.layout.columns, layer.adjacency.layout.column_order);
-  return plan;
+  return plan_of_batch(plan_, sample.keys.size(), grid_.shape(), grid_.coordinates(),
+                       [&](AxisSet axes, IndexOrder order) {
+                         return static_cast<std::int64_t>(sample.vertices[range_of(axes, order)].size());
+                       });
 }
 
 template<class T>

@@ -15,7 +15,7 @@ namespace {
 /// Grids whose bytes differ by less send the same, but for parts that cannot be equally large.
 constexpr double equal_bytes = 1e-3;
 
-struct Aggregation {
+struct AggregatedColumns {
   std::int64_t width = 0;
   int num_parts = 1; // of its columns
 
@@ -23,48 +23,22 @@ struct Aggregation {
 };
 
 /// Those of every epoch. The only layer's aggregate may be kept; then it is that of the first epoch.
-std::vector<Aggregation> aggregations_of(pmm::GridShape const& shape, GcnPlan const& plan, bool keeps_first) {
-  std::vector<Aggregation> all;
+std::vector<AggregatedColumns> aggregations_of(pmm::GridShape const& shape, GcnPlan const& plan,
+                                               bool keeps_first) {
+  std::vector<AggregatedColumns> all;
   for (auto const& layer : plan.layers)
     if (layer.index > 0 || !keeps_first || plan.layers.size() == 1)
       all.push_back({layer.aggregated_width(), shape.size(layer.adjacency.layout.third())});
   return all;
 }
 
-std::vector<Aggregation> aggregations_of(pmm::GridShape const& shape, graph::StoreFacts const& facts,
-                                         GcnPlan const& plan, GcnSettings const& settings) {
+std::vector<AggregatedColumns> aggregations_of(pmm::GridShape const& shape, graph::StoreFacts const& facts,
+                                               GcnPlan const& plan, GcnSettings const& settings) {
   return aggregations_of(shape, plan, traits_of(facts, shape, {}, plan, settings).keeps_first_aggregate);
-}
-
-bool has_wide_parts(std::vector<Aggregation> const& aggregations, std::int64_t least_width) {
-  auto const widest = std::ranges::max(aggregations, {}, &Aggregation::width).width;
-  return std::ranges::all_of(aggregations, [&](Aggregation const& aggregation) {
-    return aggregation.num_parts == 1 || aggregation.num_parts * least_width <= widest;
-  });
 }
 
 /// Residuals cost a list O(ranks): of larger grids, not all ranks are listed.
 constexpr int all_ranks_listed = 128;
-
-/// Ranks of which one has the most of everything.
-std::vector<pmm::Coordinates> ranks_to_list(pmm::GridShape const& shape, GcnPlan const& plan) {
-  auto const moves_rows = std::ranges::any_of(plan.layers, [](GcnLayerPlan const& layer) {
-    return (layer.is_residual || layer.reads_itself()) && !layer.owners;
-  });
-  if (!moves_rows) return {{}};
-  auto const places = [&](int size) {
-    std::set<int> chosen{0, size / 2, size - 1};
-    for (int i = 0; i < size && shape.num_ranks() <= all_ranks_listed; ++i)
-      chosen.insert(i);
-    return chosen;
-  };
-  std::vector<pmm::Coordinates> ranks;
-  for (auto const x : places(shape.x))
-    for (auto const y : places(shape.y))
-      for (auto const z : places(shape.z))
-        ranks.push_back({0, x, y, z});
-  return ranks;
-}
 
 std::int64_t adjacency_bytes(pmm::StepPlan const& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                              GcnSettings const& settings) {
@@ -80,7 +54,7 @@ GridCost cost_of_plan(pmm::GridShape const& shape, graph::StoreFacts const& fact
   cost.schedule = settings.schedule;
   cost.shape = shape;
   cost.narrowest_part =
-      std::ranges::min(aggregations_of(shape, facts, plan, settings), {}, &Aggregation::narrowest_part)
+      std::ranges::min(aggregations_of(shape, facts, plan, settings), {}, &AggregatedColumns::narrowest_part)
           .narrowest_part();
   for (auto const& coordinates : ranks_to_list(shape, plan)) {
     auto const step = list_of_rank(shape, coordinates, facts, plan, settings);
@@ -115,6 +89,34 @@ void require_countable(int num_ranks, graph::StoreFacts const& facts, GcnPlan co
 
 } // namespace
 
+bool has_wide_parts(pmm::GridShape const& shape, graph::StoreFacts const& facts, GcnPlan const& plan,
+                    GcnSettings const& settings, std::int64_t least_width) {
+  auto const aggregations = aggregations_of(shape, facts, plan, settings);
+  auto const widest = std::ranges::max(aggregations, {}, &AggregatedColumns::width).width;
+  return std::ranges::all_of(aggregations, [&](AggregatedColumns const& aggregation) {
+    return aggregation.num_parts == 1 || aggregation.num_parts * least_width <= widest;
+  });
+}
+
+std::vector<pmm::Coordinates> ranks_to_list(pmm::GridShape const& shape, GcnPlan const& plan) {
+  auto const moves_rows = std::ranges::any_of(plan.layers, [](GcnLayerPlan const& layer) {
+    return (layer.is_residual || layer.reads_itself()) && !layer.owners;
+  });
+  if (!moves_rows) return {{}};
+  auto const places = [&](int size) {
+    std::set<int> chosen{0, size / 2, size - 1};
+    for (int i = 0; i < size && shape.num_ranks() <= all_ranks_listed; ++i)
+      chosen.insert(i);
+    return chosen;
+  };
+  std::vector<pmm::Coordinates> ranks;
+  for (auto const x : places(shape.x))
+    for (auto const y : places(shape.y))
+      for (auto const z : places(shape.z))
+        ranks.push_back({0, x, y, z});
+  return ranks;
+}
+
 pmm::StepPlan list_of_rank(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                            graph::StoreFacts const& facts, GcnPlan const& plan, GcnSettings const& settings) {
   pmm::StepPlan step(shape, coordinates, sizeof(float));
@@ -143,7 +145,7 @@ std::vector<GridCost> costs_of_grids(int num_ranks, graph::StoreFacts const& fac
   require_countable(num_ranks, facts, plan);
   std::vector<GridCost> costs;
   for (auto const& shape : pmm::all_shapes(num_ranks))
-    if (has_wide_parts(aggregations_of(shape, facts, plan, settings), least_width))
+    if (has_wide_parts(shape, facts, plan, settings, least_width))
       costs.push_back(cost_of_plan(shape, facts, plan, settings, machine));
 
   if (order == GridOrder::by_seconds) {

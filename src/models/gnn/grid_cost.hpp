@@ -49,6 +49,13 @@ struct GridCost {
 /// Sent bytes of a list, over all communicators.
 [[nodiscard]] std::int64_t sent_bytes_of(pmm::StepPlan const& step);
 
+/// Whether the aggregations of an epoch are split into at most W / least_width parts of columns, where W columns are the widest.
+[[nodiscard]] bool has_wide_parts(pmm::GridShape const& shape, graph::StoreFacts const& facts,
+                                  GcnPlan const& plan, GcnSettings const& settings, std::int64_t least_width);
+
+/// Ranks of which one has the most of everything.
+[[nodiscard]] std::vector<pmm::Coordinates> ranks_to_list(pmm::GridShape const& shape, GcnPlan const& plan);
+
 /// For that schedule and grid. Costs a list of O(layers x ranks of the group) operations.
 [[nodiscard]] GridCost cost_of_grid(pmm::GridShape const& shape, graph::StoreFacts const& facts,
                                     GcnSettings const& settings,
@@ -58,9 +65,7 @@ struct GridCost {
 /// least `seconds`.
 enum class GridOrder : std::uint8_t { by_bytes, by_seconds };
 
-/// The costs of all grids of that many ranks whose aggregations are not split in too narrow parts: into at
-/// most W / least_width parts of columns, where W columns are the widest aggregation of an epoch. Throws UserError
-/// if the bytes cannot be counted in 64 bits.
+/// The costs of all grids of that many ranks that has_wide_parts() takes. Throws UserError if the bytes cannot be counted in 64 bits.
 [[nodiscard]] std::vector<GridCost> costs_of_grids(int num_ranks, graph::StoreFacts const& facts,
                                                    GcnSettings const& settings, std::int64_t least_width,
                                                    pmm::Machine const& machine = pmm::assumed_machine(),

@@ -177,20 +177,15 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
           .libraries = library_bytes_of<T>()};
 }
 
-template<class T>
-MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
-                                          GcnPlan const& plan, GcnSettings const& settings,
-                                          OptimizerSettings const& optimizer, BatchSizes const& batches) {
-  auto const& shape = grid.shape();
-  auto const& coordinates = grid.coordinates();
+void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
+                            GcnSettings const& settings, OptimizerSettings const& optimizer,
+                            BatchSizes const& batches) {
+  auto const& shape = step.shape();
+  auto const& coordinates = step.coordinates();
   auto const of_batch = facts_of_batch(facts, batches.num_vertices);
   auto const batch_plan = with_num_vertices(plan, of_batch.num_vertices);
   auto const traits = traits_of(facts, shape, coordinates, plan, settings);
   auto const batch_traits = traits_of(of_batch, shape, coordinates, batch_plan, settings);
-  pmm::StepPlan step(shape, coordinates, sizeof(T));
-  auto const messages = batches.has_full_graph ? message_bytes(step, plan, settings, traits)
-                                               : message_bytes(step, batch_plan, settings, batch_traits);
-
   auto const lengths = lengths_of(step, parameters_of(plan, settings));
   // The features that batches are cut from, and those of a batch, stay as they are beside rounded ones.
   auto unrounded = settings;
@@ -210,6 +205,19 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
   // The batch has as many numbers.
   plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, unrounded, batch_traits);
   plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan));
+}
+
+template<class T>
+MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
+                                          GcnPlan const& plan, GcnSettings const& settings,
+                                          OptimizerSettings const& optimizer, BatchSizes const& batches) {
+  pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
+  auto const passes_on = batches.has_full_graph ? facts : facts_of_batch(facts, batches.num_vertices);
+  auto const plan_of_pass = with_num_vertices(plan, passes_on.num_vertices);
+  auto const messages =
+      message_bytes(step, plan_of_pass, settings,
+                    traits_of(passes_on, grid.shape(), grid.coordinates(), plan_of_pass, settings));
+  plan_mini_batch_arrays(step, facts, plan, settings, optimizer, batches);
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),
           .messages = messages,

@@ -53,8 +53,13 @@ struct BatchSizes {
   bool renormalizes = false;        // edges by degrees within the batch: neighbors are kept by id
 };
 
-/// The same for training on batches: what is sure to be held, without batches that wait and the sampler's
-/// tables.
+/// Lists the arrays of training on batches that are sure to be held, without batches that wait and the sampler's tables.
+/// `batches.num_vertices` is at most the graph's.
+void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
+                            GcnSettings const& settings, OptimizerSettings const& optimizer,
+                            BatchSizes const& batches);
+
+/// What a rank needs by that list.
 template<class T>
 [[nodiscard]] MemoryEstimate
 estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts, GcnPlan const& plan,

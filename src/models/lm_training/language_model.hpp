@@ -11,7 +11,6 @@
 #include "models/training/trainer.hpp"
 
 #include <memory>
-#include <string_view>
 
 namespace orthant::models {
 

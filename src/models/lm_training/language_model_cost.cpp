@@ -3,43 +3,49 @@
 
 #include "models/gnn/grid_cost.hpp"
 #include "models/lm_training/language_model.hpp"
+#include "pmm/kernels/host_parts.hpp"
 
 #include <algorithm>
 #include <tuple>
 
 namespace orthant::models {
-namespace {
 
-LanguageModelCost cost_of(pmm::GridShape const& shape, TransformerSettings const& model,
-                          SequenceSettings const& sequences, OptimizerSettings const& optimizer,
-                          pmm::Machine const& machine) {
+std::vector<pmm::GridShape> shapes_of_language_model(int num_ranks, TransformerSettings const& model,
+                                                     SequenceSettings const& sequences) {
+  std::ignore = plan_sequences({1, 1, 1, 1}, {}, model, sequences); // refuses what no grid can train
+  std::vector<pmm::GridShape> shapes;
+  for (int data = 1; data <= num_ranks; ++data)
+    for (auto const& shape : pmm::all_shapes(num_ranks, data))
+      if (can_cut_heads(shape, model) && std::int64_t{shape.data} * shape.z <= sequences.num_sequences())
+        shapes.push_back(shape);
+  return shapes;
+}
+
+LanguageModelCost cost_of_language_model(pmm::GridShape const& shape, TransformerSettings const& model,
+                                         SequenceSettings const& sequences,
+                                         OptimizerSettings const& optimizer, pmm::Machine const& machine,
+                                         std::int64_t scalar_bytes) {
   pmm::Coordinates const first; // larger parts come first
   auto const plan = plan_sequences(shape, first, model, sequences);
-  pmm::StepPlan step(shape, first, sizeof(float));
+  pmm::StepPlan step(shape, first, scalar_bytes);
   plan_language_model_step(step, plan, sequences, optimizer);
-  pmm::StepPlan arrays(shape, first, sizeof(float));
+  pmm::StepPlan arrays(shape, first, scalar_bytes);
   plan_language_model_arrays(arrays, plan, sequences, optimizer);
   return {.shape = shape,
           .sent_bytes = sent_bytes_of(step),
           .num_calls = static_cast<std::int64_t>(calls_of(step).size()),
           .array_bytes = std::max(bytes_held(arrays), peak_bytes(arrays)),
+          .message_bytes = pmm::runs_on_host ? message_bytes(step) : 0,
           .seconds = seconds_of(step, machine)};
 }
-
-} // namespace
 
 std::vector<LanguageModelCost> costs_of_language_model(int num_ranks, TransformerSettings const& model,
                                                        SequenceSettings const& sequences,
                                                        OptimizerSettings const& optimizer,
                                                        pmm::Machine const& machine) {
-  std::ignore = plan_sequences({1, 1, 1, 1}, {}, model, sequences); // refuses what no grid can train
   std::vector<LanguageModelCost> costs;
-  for (int data = 1; data <= num_ranks; ++data) {
-    if (num_ranks % data != 0) continue;
-    for (auto const& shape : pmm::all_shapes(num_ranks, data))
-      if (can_cut_heads(shape, model) && std::int64_t{shape.data} * shape.z <= sequences.num_sequences())
-        costs.push_back(cost_of(shape, model, sequences, optimizer, machine));
-  }
+  for (auto const& shape : shapes_of_language_model(num_ranks, model, sequences))
+    costs.push_back(cost_of_language_model(shape, model, sequences, optimizer, machine));
   std::ranges::stable_sort(costs, {}, [](LanguageModelCost const& cost) {
     return std::tuple(cost.seconds.total(), cost.array_bytes);
   });

@@ -14,14 +14,27 @@ namespace orthant::models {
 /// The cost of one grid. All bytes are per rank.
 struct LanguageModelCost {
   pmm::GridShape shape;
-  std::int64_t sent_bytes = 0;  // in a step
-  std::int64_t num_calls = 0;   // collectives of a step
-  std::int64_t array_bytes = 0; // the most that is held at once
-  pmm::StepSeconds seconds;     // of a step
+  std::int64_t sent_bytes = 0;    // in a step
+  std::int64_t num_calls = 0;     // collectives of a step
+  std::int64_t array_bytes = 0;   // the most that is held at once
+  std::int64_t message_bytes = 0; // copies that MPI holds on a host
+  pmm::StepSeconds seconds;       // of a step
+
+  [[nodiscard]] std::int64_t memory_bytes() const { return array_bytes + message_bytes; }
 };
 
-/// Lists every grid over which the model and its batches can be cut, with any number of data groups, in order of seconds and then
-/// of memory. Training is in fp32. There is at least one grid, because y may be any number. Throws UserError if the settings contradict one another.
+/// The grids over which the model and its batches can be cut, with any number of data groups. There is at least one, because y may
+/// be any number.
+[[nodiscard]] std::vector<pmm::GridShape>
+shapes_of_language_model(int num_ranks, TransformerSettings const& model, SequenceSettings const& sequences);
+
+/// Of one of them. Costs a list of O(layers) operations.
+[[nodiscard]] LanguageModelCost
+cost_of_language_model(pmm::GridShape const& shape, TransformerSettings const& model,
+                       SequenceSettings const& sequences, OptimizerSettings const& optimizer,
+                       pmm::Machine const& machine, std::int64_t scalar_bytes = sizeof(float));
+
+/// Of all of them, in order of seconds and then of memory. Training is in fp32. Throws UserError if the settings contradict one another.
 [[nodiscard]] std::vector<LanguageModelCost>
 costs_of_language_model(int num_ranks, TransformerSettings const& model, SequenceSettings const& sequences,
                         OptimizerSettings const& optimizer, pmm::Machine const& machine);

@@ -3,43 +3,49 @@
 
 #include "models/plan/gcn_step.hpp"
 
-#include <optional>
+#include <algorithm>
 
 namespace orthant::models {
+namespace {
 
-pmm::StepSeconds epoch_seconds(graph::StoreFacts const& facts, GcnSettings const& settings,
-                               pmm::GridShape const& shape, pmm::Machine const& machine) {
-  auto const plan = plan_gcn(facts, settings);
-  pmm::Coordinates const first; // larger parts come first
-  pmm::StepPlan step(shape, first, sizeof(float));
-  plan_epoch(step, plan, settings, traits_of(facts, shape, first, plan, settings));
-  return seconds_of(step, machine);
+std::vector<Schedule> schedules_of(std::string_view word, pmm::GridShape const& shape) {
+  if (word != "auto") return {parse_schedule(word)};
+  if (shape.size(pmm::group_axes) == 1) return {Schedule::pmm3d};
+  return {Schedule::pmm3d, Schedule::rows};
 }
 
-Schedule choose_schedule(std::string_view word, graph::StoreFacts const& facts, GcnSettings const& settings,
-                         pmm::GridShape const& shape, pmm::Machine const& machine) {
-  if (word != "auto") return parse_schedule(word);
-  if (shape.size(pmm::group_axes) == 1) return Schedule::pmm3d;
-  auto const seconds_in = [&](Schedule schedule) {
+} // namespace
+
+EpochSeconds full_graph_seconds(graph::StoreFacts const& facts, GcnSettings const& settings,
+                                pmm::Machine const& machine) {
+  return [=](pmm::GridShape const& shape, Schedule schedule) {
     auto asked = settings;
     asked.schedule = schedule;
-    return epoch_seconds(facts, asked, shape, machine).total();
+    auto const plan = plan_gcn(facts, asked);
+    pmm::Coordinates const first; // larger parts come first
+    pmm::StepPlan step(shape, first, sizeof(float));
+    plan_epoch(step, plan, asked, traits_of(facts, shape, first, plan, asked));
+    return seconds_of(step, machine);
   };
-  return seconds_in(Schedule::rows) < seconds_in(Schedule::pmm3d) ? Schedule::rows : Schedule::pmm3d;
 }
 
-pmm::GridShape choose_grid(std::string_view text, int num_ranks, std::string_view schedule,
-                           graph::StoreFacts const& facts, GcnSettings const& settings,
-                           pmm::Machine const& machine, int data) {
-  if (text != "auto") return pmm::parse_grid(text, num_ranks);
-  std::optional<std::pair<double, pmm::GridShape>> best;
-  for (auto const& shape : pmm::all_shapes(num_ranks, data)) {
-    auto asked = settings;
-    asked.schedule = choose_schedule(schedule, facts, settings, shape, machine);
-    auto const seconds = epoch_seconds(facts, asked, shape, machine).total();
-    if (!best || seconds < best->first) best = {seconds, shape};
-  }
-  return best->second;
+std::vector<GridChoice> rank_grids(GridQuestion const& question, EpochSeconds const& seconds) {
+  auto const shapes = question.grid == "auto"
+                          ? pmm::all_shapes(question.num_ranks)
+                          : std::vector{pmm::parse_grid(question.grid, question.num_ranks)};
+  std::vector<GridChoice> choices;
+  for (auto const& shape : shapes)
+    for (auto const schedule : schedules_of(question.schedule, shape))
+      choices.push_back({shape, schedule});
+  if (choices.size() == 1) return choices;
+  for (auto& choice : choices)
+    choice.seconds = seconds(choice.shape, choice.schedule).total();
+  std::ranges::stable_sort(choices, {}, &GridChoice::seconds);
+  return choices;
+}
+
+GridChoice choose_grid(GridQuestion const& question, EpochSeconds const& seconds) {
+  return rank_grids(question, seconds).front();
 }
 
 } // namespace orthant::models

@@ -1,30 +1,45 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which schedule a network trains with, and on which grid, if the user leaves them open: those whose epoch takes least
+// On which grid and with which schedule a network trains, if the user leaves them open: those whose epoch takes least
 // on a machine (pmm/cost/step_seconds.hpp), by the lists of all.
 
 #include "models/plan/gcn_settings.hpp"
 #include "pmm/cost/machine_file.hpp"
 #include "pmm/cost/step_seconds.hpp"
 
+#include <functional>
+#include <vector>
+
 namespace orthant::models {
 
-/// `word`: "pmm3d", "rows" or "auto"; UserError for another. auto: pmm3d on one rank, where nothing is
-/// communicated; else the schedule with the lower epoch_seconds(), the same on all ranks. Costs the list
-/// of an epoch for each schedule: O(layers x ranks of an axis).
-[[nodiscard]] Schedule choose_schedule(std::string_view word, graph::StoreFacts const& facts,
-                                       GcnSettings const& settings, pmm::GridShape const& shape,
-                                       pmm::Machine const& machine = pmm::assumed_machine());
+/// How long an epoch takes on the rank with the most work. Infinitely long on a grid that cannot train.
+using EpochSeconds = std::function<pmm::StepSeconds(pmm::GridShape const&, Schedule)>;
 
-/// How long an epoch after the first takes on the machine, in fp32 and the schedule of `settings`, on the rank with the most work.
-[[nodiscard]] pmm::StepSeconds epoch_seconds(graph::StoreFacts const& facts, GcnSettings const& settings,
-                                             pmm::GridShape const& shape, pmm::Machine const& machine);
+/// Of full-graph training: an epoch after the first, in fp32. Graph, settings and machine are copied. Costs the
+/// list of an epoch: O(layers x ranks of an axis).
+[[nodiscard]] EpochSeconds full_graph_seconds(graph::StoreFacts const& facts, GcnSettings const& settings,
+                                              pmm::Machine const& machine = pmm::assumed_machine());
 
-/// `text` is a grid of that many ranks, or "auto", which takes the grid with `data` groups and the lowest epoch_seconds(). Each
-/// grid uses the schedule that `schedule` names or chooses. If grids take equally long, the first of all_shapes() wins. Throws UserError for what is no grid.
-[[nodiscard]] pmm::GridShape choose_grid(std::string_view text, int num_ranks, std::string_view schedule,
-                                         graph::StoreFacts const& facts, GcnSettings const& settings,
-                                         pmm::Machine const& machine = pmm::assumed_machine(), int data = 1);
+/// What is open.
+struct GridQuestion {
+  int num_ranks = 1;
+  std::string_view grid = "auto";     // or DxXxYxZ
+  std::string_view schedule = "auto"; // or "pmm3d", "rows"
+};
+
+struct GridChoice {
+  pmm::GridShape shape;
+  Schedule schedule{};
+  double seconds = 0; // of an epoch; 0 if nothing was open
+};
+
+/// All choices that the question leaves, the fastest first: grids of one data group, with each schedule (on groups of one
+/// rank, where nothing is communicated, pmm3d alone). Equally fast ones are in the order of all_shapes(), and pmm3d
+/// before rows. The same on all ranks. Throws UserError for what is no grid of that many ranks, and for an unknown schedule.
+[[nodiscard]] std::vector<GridChoice> rank_grids(GridQuestion const& question, EpochSeconds const& seconds);
+
+/// The first of them.
+[[nodiscard]] GridChoice choose_grid(GridQuestion const& question, EpochSeconds const& seconds);
 
 } // namespace orthant::models

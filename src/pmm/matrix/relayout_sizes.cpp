@@ -31,11 +31,14 @@ double runs_per_row(std::int64_t num_columns) {
 
 class ExpectedRelayout {
  public:
-  ExpectedRelayout(GridShape const& shape, Placement const& from, Placement const& to, RowOrders orders)
+  /// `count`: of a sample; none: all rows are moved.
+  ExpectedRelayout(GridShape const& shape, Placement const& from, Placement const& to, RowOrders orders,
+                   CountRows const& count)
       : shape_(shape),
         from_(from),
         to_(to),
-        orders_(orders) {}
+        orders_(orders),
+        count_(count) {}
 
   /// Nothing if `target` reads those columns from another replica.
   [[nodiscard]] ExpectedMove between(Coordinates const& source, Coordinates const& target) const {
@@ -45,12 +48,10 @@ class ExpectedRelayout {
     auto const wanted = block_of(shape_, target, to_);
     ExpectedMove move;
     move.num_columns = detail::intersection(given.columns, wanted.columns).size();
-    auto const num_wanted = static_cast<double>(wanted.rows.size());
-    if (move.num_columns == 0 || num_wanted == 0) return {};
-    move.num_rows =
-        orders_ == RowOrders::equal
-            ? static_cast<double>(detail::intersection(given.rows, wanted.rows).size())
-            : num_wanted * static_cast<double>(given.rows.size()) / static_cast<double>(from_.extents.rows);
+    if (move.num_columns == 0) return {};
+    auto const num_wanted = num_rows({0, from_.extents.rows}, wanted.rows);
+    if (num_wanted == 0) return {};
+    move.num_rows = num_rows(given.rows, wanted.rows);
     move.share = move.num_rows / num_wanted;
     return move;
   }
@@ -72,14 +73,47 @@ class ExpectedRelayout {
   }
 
  private:
+  [[nodiscard]] double num_rows(Range given, Range wanted) const {
+    if (count_) return static_cast<double>(count_(given, wanted));
+    if (orders_ == RowOrders::equal) return static_cast<double>(detail::intersection(given, wanted).size());
+    return static_cast<double>(wanted.size()) * static_cast<double>(given.size()) /
+           static_cast<double>(from_.extents.rows);
+  }
+
   GridShape const& shape_;
   Placement const& from_;
   Placement const& to_;
   RowOrders orders_;
+  CountRows const& count_;
 };
 
 std::int64_t rounded(double number) {
   return static_cast<std::int64_t>(std::llround(number));
+}
+
+RelayoutSizes sizes_of(GridShape const& shape, Coordinates const& coordinates, Placement const& from,
+                       Placement const& to, RowOrders orders, CountRows const& count) {
+  ExpectedRelayout const relayout(shape, from, to, orders, count);
+  auto const source_width = block_of(shape, coordinates, from).columns.size();
+  auto const target_width = block_of(shape, coordinates, to).columns.size();
+  auto kept = 0.0, packed = 0.0, unpacked = 0.0, stayed = 0.0, sent = 0.0, received = 0.0;
+  for (int rank = 0; rank < shape.size(group_axes); ++rank) {
+    auto const other = member_of(shape, coordinates, group_axes, rank);
+    auto const in = relayout.between(other, coordinates);
+    if (other == coordinates) {
+      auto const is_whole = in.num_columns == source_width && in.num_columns == target_width;
+      kept += relayout.packed_runs(in, is_whole);
+      stayed += in.num_elements();
+      continue;
+    }
+    auto const out = relayout.between(coordinates, other);
+    packed += relayout.packed_runs(out, out.num_columns == source_width);
+    unpacked += relayout.unpacked_runs(in, in.num_columns == target_width);
+    sent += out.num_elements();
+    received += in.num_elements();
+  }
+  return {rounded(kept), rounded(packed),   rounded(unpacked),         rounded(stayed),
+          rounded(sent), rounded(received), shape.size(group_axes) > 1};
 }
 
 } // namespace
@@ -107,27 +141,12 @@ void plan_relayout_arrays(StepPlan& step, RelayoutSizes const& sizes) {
 
 RelayoutSizes expected_sizes(GridShape const& shape, Coordinates const& coordinates, Placement const& from,
                              Placement const& to, RowOrders orders) {
-  ExpectedRelayout const relayout(shape, from, to, orders);
-  auto const source_width = block_of(shape, coordinates, from).columns.size();
-  auto const target_width = block_of(shape, coordinates, to).columns.size();
-  auto kept = 0.0, packed = 0.0, unpacked = 0.0, stayed = 0.0, sent = 0.0, received = 0.0;
-  for (int rank = 0; rank < shape.size(group_axes); ++rank) {
-    auto const other = member_of(shape, coordinates, group_axes, rank);
-    auto const in = relayout.between(other, coordinates);
-    if (other == coordinates) {
-      auto const is_whole = in.num_columns == source_width && in.num_columns == target_width;
-      kept += relayout.packed_runs(in, is_whole);
-      stayed += in.num_elements();
-      continue;
-    }
-    auto const out = relayout.between(coordinates, other);
-    packed += relayout.packed_runs(out, out.num_columns == source_width);
-    unpacked += relayout.unpacked_runs(in, in.num_columns == target_width);
-    sent += out.num_elements();
-    received += in.num_elements();
-  }
-  return {rounded(kept), rounded(packed),   rounded(unpacked),         rounded(stayed),
-          rounded(sent), rounded(received), shape.size(group_axes) > 1};
+  return sizes_of(shape, coordinates, from, to, orders, {});
+}
+
+RelayoutSizes sampled_sizes(GridShape const& shape, Coordinates const& coordinates, Placement const& from,
+                            Placement const& to, CountRows const& count) {
+  return sizes_of(shape, coordinates, from, to, RowOrders::independent, count);
 }
 
 } // namespace orthant::pmm

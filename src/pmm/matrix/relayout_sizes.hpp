@@ -7,6 +7,7 @@
 #include "pmm/cost/step_plan.hpp"
 
 #include <cstdint>
+#include <functional>
 
 namespace orthant::pmm {
 
@@ -35,5 +36,12 @@ enum class RowOrders : std::uint8_t { equal, independent };
 /// mean over all pairs of independent orders, nearly exact for equal ones. Cost: O(ranks of the group).
 [[nodiscard]] RelayoutSizes expected_sizes(GridShape const& shape, Coordinates const& coordinates,
                                            Placement const& from, Placement const& to, RowOrders orders);
+
+/// How many rows of a sample lie both in these rows of `from` and in these rows of `to`.
+using CountRows = std::function<std::int64_t(Range given, Range wanted)>;
+
+/// The same of sampled rows, which are counted; placements are those of the whole matrix. Exact but for the numbers of runs.
+[[nodiscard]] RelayoutSizes sampled_sizes(GridShape const& shape, Coordinates const& coordinates,
+                                          Placement const& from, Placement const& to, CountRows const& count);
 
 } // namespace orthant::pmm

@@ -4,6 +4,8 @@
 #include "models/lm_training/language_model_cost.hpp"
 
 #include "models/gnn/grid_cost.hpp"
+#include "models/lm_training/fastest_grids.hpp"
+#include "models/lm_training/shape_advice.hpp"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -89,6 +91,78 @@ TEST(LanguageModelCosts, AreSumsOverTheListOfAStep) {
   }
   for (std::size_t i = 1; i < all.size(); ++i)
     EXPECT_LE(all[i - 1].seconds.total(), all[i].seconds.total());
+}
+
+// The short models order the grids: the best of them are those of the whole list, and their costs are exact.
+TEST(FastestGrids, AreTheBestOfAll) {
+  for (auto const checkpoint_every : {0, 2}) {
+    auto model = models::llama_settings(24, 1024, 16, 8, 32000, 512);
+    model.checkpoint_every = checkpoint_every;
+    SequenceSettings const sequences{512, 256, 2, 0};
+    auto const machine = network(8, 2e-5);
+    auto const all = costs(128, model, sequences, machine);
+    ASSERT_GT(all.size(), 40U);
+
+    auto const fastest = models::fastest_grids(128, model, sequences, {}, machine, {.num_grids = 5});
+
+    ASSERT_EQ(fastest.costs.size(), 5U);
+    EXPECT_EQ(fastest.left_out.num_costs, 0);
+    for (std::size_t i = 0; i < fastest.costs.size(); ++i) {
+      EXPECT_EQ(fastest.costs[i].shape, all[i].shape) << i;
+      EXPECT_EQ(fastest.costs[i].seconds.total(), all[i].seconds.total()) << i;
+      EXPECT_EQ(fastest.costs[i].sent_bytes, all[i].sent_bytes) << i;
+      EXPECT_EQ(fastest.costs[i].memory_bytes(), all[i].memory_bytes()) << i;
+    }
+  }
+}
+
+TEST(FastestGrids, FitIntoTheMemoryOfARank) {
+  auto const model = models::gpt2_settings(12, 256, 8, 1000, 64);
+  SequenceSettings const sequences{64, 64, 1, 0};
+  auto const machine = network(8, 2e-5);
+  auto all = costs(64, model, sequences, machine);
+  auto const least = std::ranges::min(all, {}, &LanguageModelCost::memory_bytes).memory_bytes();
+  auto const limit = least + least / 4;
+  auto const num_all = std::ssize(all);
+  std::erase_if(all, [&](LanguageModelCost const& cost) { return cost.memory_bytes() > limit; });
+  ASSERT_LT(std::ssize(all), num_all);
+  constexpr std::int64_t others = 1000;
+  auto const limited = [&](std::int64_t bytes) {
+    return models::fastest_grids(
+        64, model, sequences, {}, machine,
+        {.bytes = static_cast<double>(bytes), .other_bytes = others, .num_grids = 1});
+  };
+
+  auto const fastest = limited(limit + others);
+  auto const nothing = limited(least + others - 1);
+
+  ASSERT_EQ(fastest.costs.size(), 1U);
+  EXPECT_EQ(fastest.costs.front().shape, all.front().shape);
+  EXPECT_TRUE(nothing.costs.empty());
+  EXPECT_EQ(nothing.left_out.num_costs, num_all);
+  EXPECT_EQ(nothing.left_out.least_bytes, least);
+}
+
+TEST(ShapeAdvice, NamesWhatWastesWork) {
+  auto model = models::gpt2_settings(2, 768, 12, 50304, 1024);
+  EXPECT_TRUE(advice_on_shapes({2, 2, 2, 2}, model, {1024, 64, 2, 0}).empty());
+  model.vocabulary = 50257; // GPT-2's
+  auto advice = advice_on_shapes({1, 1, 1, 1}, model, {1024, 1, 1, 0});
+  ASSERT_EQ(advice.size(), 1U);
+  EXPECT_EQ(advice.front(), "the vocabulary 50257: it is no multiple of 64, so 99.9 % of the work is of use; "
+                            "50304 would be even");
+  // 768 columns over 5 ranks: parts of 154 and 153 columns, each in 3 tiles.
+  model.vocabulary = 50304;
+  advice = advice_on_shapes({1, 1, 5, 1}, model, {1024, 1, 1, 0});
+  ASSERT_EQ(advice.size(), 1U);
+  EXPECT_EQ(advice.front(), "--hidden 768: 5 ranks along y cut it unevenly, so 80.0 % of the work is of use; "
+                            "960 would be even");
+  advice = advice_on_shapes({3, 1, 1, 2}, model, {1021, 8, 1, 0});
+  ASSERT_EQ(advice.size(), 2U);
+  EXPECT_TRUE(advice[0].starts_with("--sequence 1021: it is no multiple of 8, so 99.7 %")) << advice[0];
+  EXPECT_TRUE(advice[1].starts_with(
+      "--global-batch / --accumulate 8: 6 ranks along data x z cut it unevenly, so 66.7 %"))
+      << advice[1];
 }
 
 } // namespace

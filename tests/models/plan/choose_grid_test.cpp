@@ -5,6 +5,7 @@
 #include "models/gnn/grid_cost.hpp"
 #include "models/plan/choose_schedule.hpp"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 namespace orthant::testing {
@@ -36,6 +37,15 @@ models::GcnSettings three_layers(Schedule schedule) {
   settings.dropout = 0;
   settings.schedule = schedule;
   return settings;
+}
+
+/// On a grid that is given.
+Schedule chosen_schedule(graph::StoreFacts const& facts, models::GcnSettings const& settings,
+                         pmm::GridShape const& shape, pmm::Machine const& on = pmm::assumed_machine(),
+                         std::string_view word = "auto") {
+  return models::choose_grid({shape.num_ranks(), shape.to_string(), word},
+                             models::full_graph_seconds(facts, settings, on))
+      .schedule;
 }
 
 TEST(GridCosts, CountNarrowProducts) {
@@ -81,17 +91,15 @@ TEST(ChooseSchedule, WeighsWiderColumnsAgainstBytes) {
   auto const facts = products();
   auto const settings = three_layers(Schedule::rows);
   pmm::GridShape const shape{1, 1, 4, 1};
-  auto const seconds = [&](Schedule schedule, pmm::Machine const& on) {
-    return models::epoch_seconds(facts, three_layers(schedule), shape, on).total();
-  };
+  auto const chosen = [&](pmm::Machine const& on) { return chosen_schedule(facts, settings, shape, on); };
   for (auto const& on : {machine({{128, 1e-30}}), machine({{128, 128e-6}}), pmm::assumed_machine()}) {
-    auto const expected =
-        seconds(Schedule::rows, on) < seconds(Schedule::pmm3d, on) ? Schedule::rows : Schedule::pmm3d;
-    EXPECT_EQ(models::choose_schedule("auto", facts, settings, shape, on), expected);
+    auto const seconds = models::full_graph_seconds(facts, settings, on);
+    auto const rows_are_faster =
+        seconds(shape, Schedule::rows).total() < seconds(shape, Schedule::pmm3d).total();
+    EXPECT_EQ(chosen(on), rows_are_faster ? Schedule::rows : Schedule::pmm3d);
   }
-  EXPECT_EQ(models::choose_schedule("auto", facts, settings, shape, machine({{128, 1e-30}})), Schedule::rows);
-  EXPECT_EQ(models::choose_schedule("auto", facts, settings, shape, machine({{128, 128e-6}})),
-            Schedule::pmm3d);
+  EXPECT_EQ(chosen(machine({{128, 1e-30}})), Schedule::rows);
+  EXPECT_EQ(chosen(machine({{128, 128e-6}})), Schedule::pmm3d);
 }
 
 TEST(ChooseSchedule, TakesWhatSendsLess) {
@@ -102,33 +110,36 @@ TEST(ChooseSchedule, TakesWhatSendsLess) {
   auto const settings = three_layers(Schedule::pmm3d);
   auto const only_messages = machine({{1, 1e-300}});
   for (auto const& shape : {pmm::GridShape{1, 2, 2, 2}, {1, 4, 4, 4}, {1, 16, 8, 16}}) {
-    EXPECT_EQ(models::choose_schedule("auto", big, settings, shape), Schedule::rows);
-    EXPECT_EQ(models::choose_schedule("auto", wide, settings, shape, only_messages), Schedule::pmm3d);
-    EXPECT_EQ(models::choose_schedule("rows", wide, settings, shape), Schedule::rows);
+    EXPECT_EQ(chosen_schedule(big, settings, shape), Schedule::rows);
+    EXPECT_EQ(chosen_schedule(wide, settings, shape, only_messages), Schedule::pmm3d);
+    EXPECT_EQ(chosen_schedule(wide, settings, shape, only_messages, "rows"), Schedule::rows);
   }
-  EXPECT_EQ(models::choose_schedule("auto", big, settings, {4, 1, 1, 1}), Schedule::pmm3d);
-  EXPECT_THROW(static_cast<void>(models::choose_schedule("3d", big, settings, {})), runtime::UserError);
+  EXPECT_EQ(chosen_schedule(big, settings, {4, 1, 1, 1}), Schedule::pmm3d);
+  EXPECT_THROW(static_cast<void>(chosen_schedule(big, settings, {}, only_messages, "3d")),
+               runtime::UserError);
 }
 
 TEST(ChooseGrid, TakesTheLeastOfAllGridsAndSchedules) {
-  auto const facts = products();
-  auto const settings = three_layers(Schedule::pmm3d);
-  auto const on = machine({{1, 1e-10}});
+  auto const seconds =
+      models::full_graph_seconds(products(), three_layers(Schedule::pmm3d), machine({{1, 1e-10}}));
   for (auto const num_ranks : {1, 2, 6, 16}) {
-    auto least = std::numeric_limits<double>::infinity();
+    std::vector<double> all;
     for (auto const& shape : pmm::all_shapes(num_ranks))
       for (auto const schedule : {Schedule::pmm3d, Schedule::rows})
-        least = std::min(least, models::epoch_seconds(facts, three_layers(schedule), shape, on).total());
-    auto const shape = models::choose_grid("auto", num_ranks, "auto", facts, settings, on);
-    auto const schedule = models::choose_schedule("auto", facts, settings, shape, on);
-    EXPECT_EQ(models::epoch_seconds(facts, three_layers(schedule), shape, on).total(), least) << num_ranks;
+        if (num_ranks > 1 || schedule == Schedule::pmm3d) all.push_back(seconds(shape, schedule).total());
+    std::ranges::sort(all);
+
+    auto const choices = models::rank_grids({num_ranks}, seconds);
+
+    ASSERT_EQ(choices.size(), all.size()) << num_ranks;
+    for (std::size_t i = 0; i < all.size() && num_ranks > 1; ++i) {
+      EXPECT_EQ(choices[i].seconds, all[i]) << num_ranks;
+      EXPECT_EQ(seconds(choices[i].shape, choices[i].schedule).total(), all[i]) << num_ranks;
+    }
   }
-  EXPECT_EQ(models::choose_grid("1x2x1x3", 6, "auto", facts, settings, on), (pmm::GridShape{1, 2, 1, 3}));
-  EXPECT_THROW(static_cast<void>(models::choose_grid("1x2x2x3", 6, "auto", facts, settings, on)),
-               runtime::UserError);
-  auto const of_groups = models::choose_grid("auto", 8, "pmm3d", facts, settings, on, 2);
-  EXPECT_EQ(of_groups.data, 2);
-  EXPECT_EQ(of_groups.num_ranks(), 8);
+  auto const given = models::choose_grid({6, "1x2x1x3"}, seconds);
+  EXPECT_EQ(given.shape, (pmm::GridShape{1, 2, 1, 3}));
+  EXPECT_THROW(static_cast<void>(models::choose_grid({6, "1x2x2x3"}, seconds)), runtime::UserError);
 }
 
 } // namespace

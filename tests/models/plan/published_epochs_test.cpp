@@ -38,7 +38,8 @@ double milliseconds(graph::StoreFacts const& facts, pmm::GridShape const& shape)
     auto const found = std::ranges::find(all, "perlmutter", &pmm::BuiltInMachine::name);
     return pmm::parse_machine(found->text, "perlmutter");
   }();
-  auto const seconds = models::epoch_seconds(facts, plexus(), shape, perlmutter);
+  auto const settings = plexus();
+  auto const seconds = models::full_graph_seconds(facts, settings, perlmutter)(shape, settings.schedule);
   return 1e3 * (seconds.sparse + seconds.dense + seconds.communication());
 }
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/lm/lm_grid.hpp"
+
+#include "cli/plan/measured_grids.hpp"
+#include "cli/training/memory_check.hpp"
+#include "cli/training/train_run.hpp"
+#include "models/lm_training/language_model.hpp"
+#include "pmm/kernels/host_parts.hpp"
+
+#include <algorithm>
+
+namespace orthant::cli {
+
+template<class T>
+std::vector<models::LanguageModelCost> rank_language_grids(Context const& context,
+                                                           LanguageGridQuestion const& question) {
+  auto const num_ranks = context.world().size();
+  auto const machine = machine_of(context.world(), question.machine);
+  models::GridLimits limits;
+  limits.bytes = static_cast<double>(memory_of_rank(context));
+  if constexpr (pmm::runs_on_host) limits.other_bytes = models::library_bytes<T>();
+  limits.num_grids = static_cast<std::size_t>(std::max<std::int64_t>(1, question.num_candidates));
+  auto const fastest = [&] {
+    return models::fastest_grids(num_ranks, question.model, question.sequences, question.optimizer, machine,
+                                 limits, sizeof(T))
+        .costs;
+  };
+  auto costs = fastest();
+  if (!costs.empty()) return costs;
+  limits = {};
+  return fastest();
+}
+
+template<class T>
+ChosenLanguageGrid choose_language_grid(Context const& context, LanguageGridQuestion const& question,
+                                        models::TrainSettings const& settings, tokens::TokenFile& file) {
+  if (question.grid != "auto") return {pmm::parse_grid(question.grid, context.world().size()), nullptr};
+  auto const costs = rank_language_grids<T>(context, question);
+  if (costs.size() == 1) return {costs.front().shape, nullptr};
+  std::vector<Candidate> candidates;
+  for (auto const& cost : costs)
+    candidates.push_back({{{"grid", cost.shape.to_string()}}, cost.seconds.total()});
+  auto few_steps = settings;
+  few_steps.num_epochs = num_measured_steps;
+  few_steps.eval_every = 0;
+  auto const measured = measure(context, candidates, [&](std::size_t i) {
+    pmm::ProcessGrid const grid(context.world(), costs[i].shape);
+    models::LanguageModel<T> training(grid, question.model, question.sequences, few_steps, file);
+    std::vector<double> seconds;
+    training.run([&](runtime::EpochRecord const& step) { seconds.push_back(step.seconds); });
+    return seconds;
+  });
+  return {costs[measured.best].shape, measured.record};
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template std::vector<models::LanguageModelCost> rank_language_grids<T>(Context const&,                     \
+                                                                         LanguageGridQuestion const&);       \
+  template ChosenLanguageGrid choose_language_grid<T>(Context const&, LanguageGridQuestion const&,           \
+                                                      models::TrainSettings const&, tokens::TokenFile&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::cli

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/batches/batch_plan.hpp"
+
+#include "models/gnn/memory_estimate.hpp"
+
+#include <cmath>
+
+namespace orthant::models {
+namespace {
+
+using pmm::NeededCounts;
+
+std::vector<std::int64_t> shares_of(std::vector<std::int64_t> counts, double share) {
+  for (auto& count : counts)
+    count = std::llround(static_cast<double>(count) * share);
+  return counts;
+}
+
+/// Along an axis, if a vertex has `degree` neighbors in the batch, which lie at random. `own`: this rank's place; the rows
+/// of its own slab have self loops, or do not move.
+std::optional<NeededCounts> expected_counts(std::vector<std::int64_t> const& slab_rows, int own,
+                                            double degree, pmm::Gather gather) {
+  auto const num_ranks = static_cast<double>(slab_rows.size());
+  auto const coverage = 1 - std::exp(-degree / num_ranks);
+  if (num_ranks < 2 || (gather == pmm::Gather::automatic && coverage >= pmm::most_coverage)) return {};
+  auto const own_rows = slab_rows[static_cast<std::size_t>(own)];
+  NeededCounts counts{shares_of(slab_rows, coverage),
+                      std::vector(slab_rows.size(), shares_of({own_rows}, coverage).front())};
+  counts.touched[static_cast<std::size_t>(own)] = counts.asked[static_cast<std::size_t>(own)] = own_rows;
+  return counts;
+}
+
+pmm::NeededCountsOfAxes expected_needed(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                                        graph::StoreFacts const& of_batch, GcnPlan const& plan,
+                                        pmm::Gather gather) {
+  auto const& owners = plan.layers.front().owners;
+  if (!owners || gather == pmm::Gather::all) return {};
+  auto const& roles = owners->roles;
+  auto const cells = pmm::contiguous_cells(shape, coordinates, roles, of_batch.num_vertices);
+  auto const degree = static_cast<double>(of_batch.num_entries - of_batch.num_self_loops) /
+                      static_cast<double>(of_batch.num_vertices);
+  return {expected_counts(cells.over_c, coordinates.along(roles.c), degree, gather),
+          expected_counts(cells.over_a, coordinates.along(roles.a), degree, gather)};
+}
+
+} // namespace
+
+GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices) {
+  auto of_batch = with_num_vertices(plan, num_vertices);
+  for (auto& layer : of_batch.layers)
+    if (layer.owners) layer.owners->backward = pmm::Flow::transpose; // the sampler has the transpose anyway
+  return of_batch;
+}
+
+GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices, pmm::GridShape const& shape,
+                      pmm::Coordinates const& coordinates, CountOwnRows const& count) {
+  auto of_batch = plan_of_batch(plan, num_vertices);
+  auto const own = [&](pmm::AxisSet axes, pmm::IndexOrder order) {
+    return pmm::OwnRange{rank_within(shape, coordinates, axes), {0, count(axes, order)}};
+  };
+  for_each_vertex_matrix(of_batch, [&](pmm::Placement& placement) {
+    placement.own_rows = own(placement.layout.rows, placement.layout.row_order);
+  });
+  for (auto& layer : of_batch.layers)
+    if (!layer.owners)
+      layer.adjacency.own_columns = own(layer.adjacency.layout.columns, layer.adjacency.layout.column_order);
+  return of_batch;
+}
+
+PlannedBatch expected_batch(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                            graph::StoreFacts const& facts, GcnPlan const& plan, GcnSettings const& settings,
+                            std::int64_t num_vertices) {
+  auto const of_batch = facts_of_batch(facts, num_vertices);
+  auto batch_plan = plan_of_batch(plan, of_batch.num_vertices);
+  auto traits = traits_of(of_batch, shape, coordinates, batch_plan, settings);
+  traits.keeps_first_aggregate = false; // every batch has another A~
+  traits.needed = expected_needed(shape, coordinates, of_batch, batch_plan, settings.gather);
+  return {std::move(batch_plan), std::move(traits)};
+}
+
+} // namespace orthant::models
