@@ -96,14 +96,14 @@ TEST(LanguageModelCosts, AreSumsOverTheListOfAStep) {
 // The short models order the grids: the best of them are those of the whole list, and their costs are exact.
 TEST(FastestGrids, AreTheBestOfAll) {
   for (auto const checkpoint_every : {0, 2}) {
-    auto model = models::llama_settings(24, 1024, 16, 8, 32000, 512);
+    auto model = models::llama_settings(12, 1024, 16, 8, 32000, 512);
     model.checkpoint_every = checkpoint_every;
     SequenceSettings const sequences{512, 256, 2, 0};
     auto const machine = network(8, 2e-5);
-    auto const all = costs(128, model, sequences, machine);
+    auto const all = costs(64, model, sequences, machine);
     ASSERT_GT(all.size(), 40U);
 
-    auto const fastest = models::fastest_grids(128, model, sequences, {}, machine, {.num_grids = 5});
+    auto const fastest = models::fastest_grids(64, model, sequences, {}, machine, {.num_grids = 5});
 
     ASSERT_EQ(fastest.costs.size(), 5U);
     EXPECT_EQ(fastest.left_out.num_costs, 0);
