@@ -3,10 +3,9 @@
 // orthant plan: what an epoch of full-graph training sends and holds, and how long it takes on a machine, on the best
 // grids of a number of ranks. It reads the facts of a store, or counts alone, and needs one process.
 
-#include "cli/commands/plan_simulation.hpp"
+#include "cli/commands/plan_options.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/options/counts.hpp"
-#include "cli/plan/batch_plan.hpp"
 #include "cli/plan/cost_columns.hpp"
 #include "cli/training/train_run.hpp"
 #include "graph/largest_graph.hpp"
@@ -20,121 +19,8 @@
 namespace orthant::cli {
 namespace {
 
-constexpr std::int64_t most_ranks = std::int64_t{1} << 20;
 constexpr std::int64_t most_columns = std::int64_t{1} << 20;
-
-constexpr double default_dropout = 0.5;
-
-struct PlanOptions : BatchPlanOptions {
-  std::string graph;
-  std::int64_t vertices = 0;
-  std::int64_t nonzeros = 0;
-  std::string symmetric; // empty: yes
-  std::int64_t ranks = 1;
-  std::string widths;
-  std::string model = "gcn";
-  std::string aggregator = "mean";
-  std::string normalize = "auto";
-  std::string self_loops = "auto";
-  std::string norm = "none";
-  bool residual = false;
-  double dropout = default_dropout;
-  bool trainable_features = false;
-  std::string schedule = "all";
-  std::string comm_dtype = "fp32";
-  std::string operand_dtype = "fp32";
-  std::int64_t least_width = 16;
-  std::int64_t top = 3;
-  bool arrays = false;
-  bool json = false;
-  std::string machine;
-  SimulationOptions simulation;
-};
-
-/// A graph of which no more is known: dense features, one class per vertex.
-graph::StoreFacts facts_of_counts(PlanOptions const& o) {
-  if (o.vertices == 0 || o.nonzeros == 0 || o.widths.empty())
-    runtime::throw_user("plan: give either --graph graph.h5 or --vertices N, --nonzeros M and --widths "
-                        "100-128-128-47");
-  if (o.nonzeros < o.vertices)
-    runtime::throw_user("--nonzeros {}: A^ has a self loop of each of the {} vertices, so it has no fewer",
-                        o.nonzeros, o.vertices);
-  if (o.normalize != "auto" || o.self_loops != "auto")
-    runtime::throw_user(
-        "plan: --normalize and --self-loops are for a graph; give --graph, or leave them out");
-  graph::StoreFacts facts;
-  facts.num_vertices = o.vertices;
-  facts.num_entries = o.nonzeros - o.vertices;
-  facts.is_symmetric = o.symmetric != "no";
-  facts.feature_kind = graph::FeatureKind::dense;
-  facts.label_kind = graph::LabelKind::single;
-  if (auto const of_model =
-          models::traits_of(models::parse_model(o.model), models::parse_aggregator(o.aggregator))
-              .graph_operator) {
-    facts.normalization = of_model->normalization;
-    facts.other_self_loops = of_model->self_loops;
-  }
-  return facts;
-}
-
-graph::GraphStore open_store(runtime::Communicator const& world, PlanOptions const& o) {
-  if (o.vertices > 0 || o.nonzeros > 0)
-    runtime::throw_user("plan: --graph has the counts of its graph; leave out --vertices and --nonzeros");
-  if (!o.symmetric.empty())
-    runtime::throw_user("plan: --graph knows whether its graph is symmetric; leave out --symmetric");
-  auto store = graph::GraphStore::open(world, o.graph);
-  std::ignore = models::plan_gcn(store, models::GcnSettings{}); // refuses a graph to train nothing on
-  models::GcnSettings asked;
-  models::choose_operator(asked, o.normalize, o.self_loops);
-  models::set_model(asked, models::parse_model(o.model), models::parse_aggregator(o.aggregator));
-  models::use_operator(store, asked);
-  return store;
-}
-
-/// Of the default network on that graph, or as the user says.
-std::vector<std::int64_t> widths_of(graph::StoreFacts const& facts, PlanOptions const& o) {
-  if (o.widths.empty()) return {facts.num_features, 128, 128, facts.num_classes};
-  auto widths = parse_widths(o.widths);
-  if (!o.graph.empty() && (widths.front() != facts.num_features || widths.back() != facts.num_classes))
-    runtime::throw_user("--widths {}: the graph has {} features and {} classes", o.widths, facts.num_features,
-                        facts.num_classes);
-  return widths;
-}
-
-models::GcnSettings settings_of(std::vector<std::int64_t> const& widths, PlanOptions const& o) {
-  models::GcnSettings settings;
-  models::set_model(settings, models::parse_model(o.model), models::parse_aggregator(o.aggregator));
-  settings.hidden_widths.assign(widths.begin() + 1, widths.end() - 1);
-  settings.norm = models::parse_norm(o.norm);
-  settings.has_residuals = o.residual;
-  settings.dropout = o.dropout;
-  settings.trains_features = o.trainable_features;
-  settings.wire = wire_of(o.comm_dtype);
-  settings.operand_format = wire_of(o.operand_dtype);
-  return settings;
-}
-
-/// The graph, and the flags of train that differ from its defaults.
-std::string flags_of_graph(PlanOptions const& o, models::GcnSettings const& settings) {
-  auto flags = "--graph " + (o.graph.empty() ? "GRAPH.h5" : o.graph);
-  for (auto const& [flag, value, standard] : {std::tuple("--norm", o.norm, "none"),
-                                              {"--comm-dtype", o.comm_dtype, "fp32"},
-                                              {"--operand-dtype", o.operand_dtype, "fp32"}})
-    if (value != standard) flags += fmt::format(" {} {}", flag, value);
-  if (o.residual) flags += " --residual";
-  if (o.trainable_features) flags += " --trainable-features";
-  if (o.dropout != default_dropout) flags += fmt::format(" --dropout {}", o.dropout);
-  auto const& hidden = settings.hidden_widths;
-  auto const is_even = std::ranges::adjacent_find(hidden, std::ranges::not_equal_to{}) == hidden.end();
-  if (!hidden.empty() && is_even)
-    flags += fmt::format(" --layers {} --hidden {}", hidden.size() + 1, hidden.front());
-  return flags;
-}
-
-std::vector<models::Schedule> schedules_of(std::string const& word) {
-  if (word == "all") return {models::Schedule::pmm3d, models::Schedule::rows};
-  return {models::parse_schedule(word)};
-}
+constexpr std::int64_t most_ranks = std::int64_t{1} << 20;
 
 /// What was asked, answered grid by grid.
 class Answer {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/plan_simulation.hpp"
+#include "cli/plan/epoch_simulation.hpp"
 
 #include "runtime/error.hpp"
 
