@@ -204,6 +204,52 @@ def files(_):
     check(run["grid"] == "3x1x1x1" and run["configuration"]["min-lr"] == 0, f"grid {run['grid']}")
 
 
+def experts(_):
+    """Losses, loads and evaluations with experts are those of one rank on every grid and expert axis, and after resumes onto other ones."""
+    place = Place()
+    model = ["--experts", "8", "--top-k", "2", "--moe-every", "2", "--capacity", "1.2", "--router-noise", "0.1", "--z-loss", "0.001",
+             "--global-batch", "8", "--eval-every", "6"]
+    weights = place.file("w.h5")
+    whole = place.train(1, *model, "--grid", "1x1x1x1", "--save-weights", weights, steps=12)
+    check(whole["step"][-1]["loss"] < whole["step"][0]["loss"] - 0.1, "it does not learn")
+    for line in whole["step"]:
+        (load,) = line["experts"]
+        check(load["layer"] == 1 and len(load["tokens"]) == 8 and sum(load["tokens"]) == 8 * 16 * 2, f"load {load}")
+        limit = math.ceil(1.2 * 8 * 16 * 2 / 8)
+        check(load["dropped"] == sum(max(0, tokens - limit) for tokens in load["tokens"]), f"dropped {load}")
+        check(abs(load["imbalance"] - max(load["tokens"]) / 32) < 1e-12, f"imbalance {load}")
+        entropy = -sum(n / 256 * math.log(n / 256) for n in load["tokens"] if n > 0)
+        check(abs(load["entropy"] - entropy) < 1e-12, f"entropy {load}")
+    check(re.search(r"experts of layer 1 +imbalance \d", whole["output"]), "no load in the summary")
+    for ranks, grid, axis in ((2, "2x1x1x1", "1"), (2, "2x1x1x1", "2"), (4, "4x1x1x1", "2"), (4, "2x2x1x1", "2"), (4, "2x1x1x2", "2"),
+                              (4, "auto", "2")):
+        found = place.train(ranks, *model, "--grid", grid, "--expert-axis", axis, steps=12)
+        require_equal(losses_of(found), losses_of(whole), f"{grid}, expert axis {axis}")
+        check([line["experts"] for line in found["step"]] == [line["experts"] for line in whole["step"]], f"loads on {grid}, {axis}")
+        check(abs(found["eval"][-1]["val_loss"] - whole["eval"][-1]["val_loss"]) <= 1e-10, f"validation loss on {grid}, {axis}")
+        check(abs(found["step"][-1]["grad_norm"] - whole["step"][-1]["grad_norm"]) <= 1e-9, f"norm on {grid}, {axis}")
+    metrics = place.file("e.jsonl")
+    expect_success(2, ["evaluate-lm", "--tokens", place.tokens, "--weights", weights, "--compute-dtype", "fp64", "--metrics", metrics,
+                       "--global-batch", "5", "--grid", "1x2x1x1"])
+    with open(metrics, encoding="utf-8") as file:
+        loss = [json.loads(each) for each in file][-1]["val_loss"]
+    check(abs(loss - whole["eval"][-1]["val_loss"]) <= 1e-10, f"evaluated {loss}")
+
+    unlimited = [place.train(1, "--experts", "4", "--top-k", "2", "--capacity", capacity, "--accumulate", "2", steps=6) for capacity in ("none", "100")]
+    require_equal(losses_of(unlimited[1]), losses_of(unlimited[0]), "a capacity that nobody reaches")
+
+    folder = place.file("checkpoints")
+    writing = [*model, "--checkpoint", folder, "--checkpoint-every", "4", "--checkpoint-keep", "3"]
+    place.train(8, *writing, "--grid", "8x1x1x1", "--expert-axis", "8", steps=12)
+    for left, ranks in ((1, 2), (2, 4)):
+        for name in os.listdir(folder):  # as if it had stopped behind step 4, and then 8
+            if name == "latest" or int(re.search(r"\d+", name).group()) > left:
+                os.remove(os.path.join(folder, name))
+        found = place.train(ranks, *writing, "--grid", f"{ranks}x1x1x1", "--expert-axis", str(ranks), "--resume", "auto", steps=12)
+        check(found["run"][-1]["resumed"]["epoch"] == 4 * left + 1, "does not go on behind the checkpoint")
+        require_equal(losses_of(found), losses_of(whole), f"a resume onto {ranks} ranks of the expert axis")
+
+
 def overwrite(path, found, offset, byte):
     with open(path, "r+b") as file:
         content = file.read()
@@ -226,6 +272,13 @@ def mistakes(_):
             (3, train + small("--grid", "3x1x1x1", "--global-batch", "2"), r"2 sequences per pass are fewer than the 3 ranks along data and z"),
             (2, train + small("--grid", "1x1x1x2", "--accumulate", "6"), r"1 sequences per pass are fewer than the 2 ranks"),
             (1, train + small("--accumulate", "4"), r"--accumulate 4 does not divide the 6 sequences"),
+            (1, train + small("--experts", "4", "--top-k", "5"), r"--top-k 5: a token takes at least 1 of the 4 experts"),
+            (1, train + small("--experts", "4", "--capacity", "0"), r"--capacity"),
+            (1, train + small("--experts", "4", "--moe-every", "3"), r"--moe-every 3: no layer of 2 would have experts"),
+            (2, train + small("--experts", "3", "--grid", "2x1x1x1", "--expert-axis", "2"), r"--experts 3 cannot be dealt to the 2 ranks"),
+            (2, train + small("--experts", "8", "--grid", "2x1x1x1", "--expert-axis", "4"), r"--expert-axis 4 does not divide the 2 data groups of --grid 2x1x1x1"),
+            (2, train + small("--experts", "8", "--expert-axis", "3"), r"--expert-axis 3 does not divide the 2 ranks"),
+            (1, train + small("--top-k", "2"), r"--top-k is for layers with experts; give --experts"),
             (1, train + small("--sequence", "5000"), r"--sequence 5000 needs 5001 training tokens"),
             (1, train + small("--steps", "4"), r"--warmup-steps 4 of a training of 4 steps"),
             (1, train + small("--min-lr", "1"), r"--min-lr 1 is more than --lr"),
@@ -267,7 +320,7 @@ def mistakes(_):
 
 
 def main():
-    parts = {part.__name__: part for part in (on_grids, goes_on, files, mistakes)}
+    parts = {part.__name__: part for part in (on_grids, goes_on, files, experts, mistakes)}
     try:
         parts[sys.argv[2]](None)
     except Failure as failure:

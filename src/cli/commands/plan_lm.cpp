@@ -137,6 +137,7 @@ std::unique_ptr<Command> make_plan_lm() {
   command->set_needs_device(false);
   command->set_run([o](Context& context) {
     apply_preset(context, *o);
+    require_effective_expert_options(context, *o);
     return run(*o, context);
   });
   return command;

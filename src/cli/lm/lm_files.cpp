@@ -36,7 +36,10 @@ Json json_of(models::TransformerSettings const& s) {
           {"bias", s.has_bias},
           {"tied_head", s.tied_head},
           {"norm_epsilon", s.norm_epsilon},
-          {"rotary_base", s.rotary_base}};
+          {"rotary_base", s.rotary_base},
+          {"experts", s.experts.num_experts},
+          {"top_k", s.experts.top_k},
+          {"moe_every", s.experts.every}};
 }
 
 models::TransformerSettings settings_of(Json const& json) {
@@ -55,6 +58,9 @@ models::TransformerSettings settings_of(Json const& json) {
   s.tied_head = json.at("tied_head");
   s.norm_epsilon = json.at("norm_epsilon");
   s.rotary_base = json.at("rotary_base");
+  s.experts.num_experts = json.at("experts");
+  s.experts.top_k = json.at("top_k");
+  s.experts.every = json.at("moe_every");
   return s;
 }
 
@@ -101,6 +107,8 @@ RecordedModel read_model(runtime::Communicator const& comm, std::string const& p
                           path);
     auto json = json_of({});
     for (auto& [part, value] : json.items()) {
+      // Files of before there were experts have none.
+      if (part == "experts" && !file.contains_attribute("/", part)) break;
       auto const recorded = file.read_text("/", part);
       value = value.is_string() ? Json(recorded) : Json::parse(recorded, nullptr, false);
     }

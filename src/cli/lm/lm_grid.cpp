@@ -34,7 +34,10 @@ std::vector<models::LanguageModelCost> rank_language_grids(Context const& contex
 template<class T>
 ChosenLanguageGrid choose_language_grid(Context const& context, LanguageGridQuestion const& question,
                                         models::TrainSettings const& settings, tokens::TokenFile& file) {
-  if (question.grid != "auto") return {pmm::parse_grid(question.grid, context.world().size()), nullptr};
+  if (question.grid != "auto" || question.expert_axis > 1)
+    return {models::parse_grid(question.grid, context.world().size(), question.model, question.sequences,
+                               question.expert_axis),
+            nullptr};
   auto const costs = rank_language_grids<T>(context, question);
   if (costs.size() == 1) return {costs.front().shape, nullptr};
   std::vector<Candidate> candidates;

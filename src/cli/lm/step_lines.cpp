@@ -15,18 +15,25 @@ StepLines::StepLines(Context& context, std::int64_t num_steps, std::int64_t log_
                 runtime::progress_style(context.world().is_root() &&
                                         context.log().prints(runtime::LogLevel::info))) {}
 
-void StepLines::write(runtime::EpochRecord const& step) {
+void StepLines::write(runtime::EpochRecord const& step, std::vector<models::ExpertLoad> const& loads) {
   auto const valid_loss = step.score("val_loss");
   if (context_.metrics.is_on()) {
-    context_.metrics.write("step", {{"step", step.epoch},
-                                    {"loss", step.loss},
-                                    {"grad_norm", step.grad_norm},
-                                    {"lr", step.learning_rate},
-                                    {"tokens_per_second", speed_.tokens_per_second(step.seconds)},
-                                    {"seconds", step.seconds},
-                                    {"comm_bytes", step.comm_bytes},
-                                    {"sent_bytes", step.sent_bytes},
-                                    {"phases", step.phases.to_json()}});
+    nlohmann::ordered_json line{{"step", step.epoch},
+                                {"loss", step.loss},
+                                {"grad_norm", step.grad_norm},
+                                {"lr", step.learning_rate},
+                                {"tokens_per_second", speed_.tokens_per_second(step.seconds)},
+                                {"seconds", step.seconds},
+                                {"comm_bytes", step.comm_bytes},
+                                {"sent_bytes", step.sent_bytes},
+                                {"phases", step.phases.to_json()}};
+    for (auto const& load : loads)
+      line["experts"].push_back({{"layer", load.layer},
+                                 {"tokens", load.chosen},
+                                 {"dropped", load.num_dropped()},
+                                 {"imbalance", load.imbalance()},
+                                 {"entropy", load.entropy()}});
+    context_.metrics.write("step", line);
     if (valid_loss)
       context_.metrics.write(
           "eval",

@@ -5,6 +5,7 @@
 
 #include "cli/lm/model_flops.hpp"
 #include "cli/options/command.hpp"
+#include "models/experts/expert_load.hpp"
 #include "runtime/report/progress.hpp"
 
 namespace orthant::cli {
@@ -27,7 +28,7 @@ class StepLines {
  public:
   StepLines(Context& context, std::int64_t num_steps, std::int64_t log_every, StepSpeed const& speed);
   /// A line of metrics for every step and evaluation; progress every --log-every steps, and with evaluations.
-  void write(runtime::EpochRecord const& step);
+  void write(runtime::EpochRecord const& step, std::vector<models::ExpertLoad> const& loads);
   void finish() { progress_.finish(); }
 
  private:

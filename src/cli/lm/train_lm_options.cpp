@@ -15,6 +15,7 @@ namespace {
 constexpr std::int64_t most_width = std::int64_t{1} << 20;
 constexpr std::int64_t most_layers_of_model = 10'000;
 constexpr std::int64_t most_passes = 1'000'000;
+constexpr std::int64_t most_experts_axis = std::int64_t{1} << 20;
 
 void add_model(Command& command, TrainLmOptions& o) {
   command.begin_group("Model");
@@ -45,6 +46,39 @@ void add_model(Command& command, TrainLmOptions& o) {
   command.option("--norm-epsilon", o.norm_epsilon, "What norms add to the variance", in_range(0, 1));
   command.option("--rotary-base", o.rotary_base, "Base of the wavelengths of rotary positions",
                  above(1, 1e12));
+}
+
+/// A number above 0, or "none".
+Check number_or_none() {
+  return [check = above(0, largest_number)](std::string const& text) {
+    if (text == "none") return std::string();
+    auto const problem = check(text);
+    return problem.empty() ? problem : problem + ", or none";
+  };
+}
+
+void add_experts(Command& command, TrainLmOptions& o) {
+  command.begin_group("Experts");
+  command.option(
+      "--experts", o.experts,
+      "Feed-forward parts per layer, of which each token takes --top-k; without biases; 0: layers have "
+      "one",
+      whole_number(0, most_width));
+  command.option("--top-k", o.top_k, "Experts of a token", whole_number(1, most_width));
+  command.option("--moe-every", o.moe_every, "The last layer of every N has experts, the others have none",
+                 whole_number(1, most_layers_of_model));
+  command.option(
+      "--capacity", o.capacity,
+      "Tokens that an expert takes in a training pass, in mean loads over all ranks; later ones in the "
+      "order of tokens are dropped; none: no limit",
+      number_or_none());
+  command.option("--balance-loss", o.balance_loss,
+                 "Coefficient of the loss that keeps the load of experts even", in_range(0));
+  command.option("--z-loss", o.z_loss, "Coefficient of the loss that keeps the logits of the router small",
+                 in_range(0));
+  command.option("--router-noise", o.router_noise,
+                 "Deviation of what is added to the logits of the router in training, for the choice alone",
+                 in_range(0));
 }
 
 void add_batches(Command& command, TrainLmOptions& o) {
@@ -169,6 +203,19 @@ std::int64_t kept_every(std::string const& word) {
   return parse_count("--activation-checkpointing", word, most_layers_of_model);
 }
 
+models::ExpertSettings experts_of(TrainLmOptions const& o) {
+  models::ExpertSettings experts;
+  if (o.experts == 0) return experts;
+  experts.num_experts = o.experts;
+  experts.top_k = o.top_k;
+  experts.every = o.moe_every;
+  if (o.capacity != "none") experts.capacity = std::stod(o.capacity);
+  experts.balance_loss = o.balance_loss;
+  experts.z_loss = o.z_loss;
+  experts.noise = o.router_noise;
+  return experts;
+}
+
 } // namespace
 
 TrainLmOptions::TrainLmOptions() {
@@ -183,7 +230,11 @@ TrainLmOptions::TrainLmOptions() {
 void add_options(Command& command, TrainLmOptions& o) {
   command.input("--tokens", o.tokens, "Token file to train on (orthant tokenize writes it)");
   add_grid_options(command, o, "--grid auto");
+  command.option("--expert-axis", o.expert_axis,
+                 "Ranks along data that the experts are dealt to; divides the data axis and --experts",
+                 whole_number(1, most_experts_axis));
   add_model(command, o);
+  add_experts(command, o);
   add_training(command, o);
   add_running(command, o);
   add_weight_options(command, o, "step", "step with the lowest validation loss");
@@ -192,6 +243,7 @@ void add_options(Command& command, TrainLmOptions& o) {
 
 void add_planned_options(Command& command, TrainLmOptions& o) {
   add_model(command, o);
+  add_experts(command, o);
   add_batches(command, o);
   command.begin_group("Running");
   add_optimizer_option(command, o);
@@ -219,6 +271,15 @@ void apply_preset(Context& context, TrainLmOptions& options) {
   if (options.clip_norm) record("clip-norm", *options.clip_norm);
 }
 
+void require_effective_expert_options(Context const& context, TrainLmOptions const& o) {
+  if (o.experts > 0) return;
+  auto const& sources = context.run_record.at("sources");
+  for (auto const* const name :
+       {"expert-axis", "top-k", "moe-every", "capacity", "balance-loss", "z-loss", "router-noise"})
+    if (sources.value(name, std::string("default")) != "default")
+      runtime::throw_user("--{} is for layers with experts; give --experts, too", name);
+}
+
 models::TransformerSettings model_of(TrainLmOptions const& o) {
   constexpr std::int64_t vocabulary = 1;
   auto const num_positions = o.positions > 0 ? o.positions : o.sequence;
@@ -235,6 +296,7 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
   settings.norm_epsilon = o.norm_epsilon;
   settings.rotary_base = o.rotary_base;
   settings.checkpoint_every = kept_every(o.activation_checkpointing);
+  settings.experts = experts_of(o);
   models::require_valid(settings);
   return settings;
 }

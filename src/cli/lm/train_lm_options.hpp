@@ -32,6 +32,16 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   double norm_epsilon = 1e-5;
   double rotary_base = 10000;
 
+  // experts
+  std::int64_t experts = 0;
+  std::int64_t expert_axis = 1;
+  std::int64_t top_k = 1;
+  std::int64_t moe_every = 1;
+  std::string capacity = "none"; // or mean loads
+  double balance_loss = 0.01;
+  double z_loss = 0;
+  double router_noise = 0;
+
   // batches
   std::int64_t sequence = 64;
   std::int64_t global_batch = 12;
@@ -55,6 +65,9 @@ void add_planned_options(Command& command, TrainLmOptions& options);
 
 /// Options that nobody gave := those of the preset, and then those that --arch implies; the run's record says so.
 void apply_preset(Context& context, TrainLmOptions& options);
+
+/// Throws UserError if an option of experts is given and --experts is not.
+void require_effective_expert_options(Context const& context, TrainLmOptions const& options);
 
 /// What the options ask for, with a vocabulary of one: that of the tokens is not known yet. Throws UserError if they
 /// contradict each other.

@@ -16,6 +16,7 @@
 
 #include <array>
 #include <cmath>
+#include <numeric>
 
 namespace orthant::cli {
 namespace {
@@ -37,8 +38,8 @@ models::TrainSettings training_of(TrainLmOptions const& o) {
 
 /// Which training it is. Where the file of tokens lies does not matter, and what it holds does.
 TrainingIdentity identity_of(Context const& context, TrainLmOptions const& o, tokens::TokenFile const& file) {
-  static constexpr std::array<std::string_view, 5> free_options{"tokens", "preset", "steps",
-                                                                "activation-checkpointing", "trace"};
+  static constexpr std::array<std::string_view, 6> free_options{
+      "tokens", "preset", "steps", "activation-checkpointing", "trace", "expert-axis"};
   auto parts = identity_of_options(context.run_record, free_options);
   for (auto const part : tokens::all_parts)
     parts.push_back({fmt::format("checksum of the {} tokens", tokens::name_of(part)),
@@ -69,6 +70,19 @@ void describe_model(Context const& context, TrainLmOptions const& o, models::Tra
       o.accumulate == 1 ? std::string() : fmt::format(", in {} passes", o.accumulate));
   say(context, "work      {:.4g} Mflop per token: {:.4g} of products (6 N), {:.4g} of attention\n",
       flops.per_token() / mega, flops.products / mega, flops.attention / mega);
+}
+
+/// The load of the experts in the last pass.
+void describe_experts(Context const& context, std::vector<models::ExpertLoad> const& loads) {
+  for (auto const& load : loads) {
+    auto const num_choices = std::accumulate(load.chosen.begin(), load.chosen.end(), std::int64_t{0});
+    if (num_choices == 0) continue; // no pass
+    say(context,
+        "experts of layer {:<4}  imbalance {:.3f}, entropy {:.3f} of {:.3f} nats, {:.2f} % of the choices "
+        "dropped\n",
+        load.layer, load.imbalance(), load.entropy(), std::log(static_cast<double>(load.chosen.size())),
+        100 * static_cast<double>(load.num_dropped()) / static_cast<double>(num_choices));
+  }
 }
 
 void report(Context const& context, models::TrainResult const& result, StepSpeed const& speed) {
@@ -127,8 +141,10 @@ int train(TrainLmOptions const& options, Context& context) {
   auto const settings = training_of(options);
   auto const sequences = sequences_of(options);
   auto model = model_of(options);
-  std::ignore = pmm::parse_grid(options.grid, world.size()); // before files are opened
-  require_choice(options, options.grid == "auto", "--grid auto");
+  auto const expert_axis = static_cast<int>(options.expert_axis);
+  // Before files are opened.
+  std::ignore = models::parse_grid(options.grid, world.size(), model, sequences, expert_axis);
+  require_choice(options, options.grid == "auto" && expert_axis == 1, "--grid auto without --expert-axis");
   WeightFiles const weight_files(context, options,
                                  {"step",
                                   options.eval_every,
@@ -146,7 +162,8 @@ int train(TrainLmOptions const& options, Context& context) {
     models::require_architecture(world, options.init_from, record_of(model));
   }
   auto const [shape, measured] = choose_language_grid<T>(
-      context, {options.grid, options.machine, model, sequences, settings.optimizer, options.measure_top},
+      context,
+      {options.grid, options.machine, model, sequences, settings.optimizer, options.measure_top, expert_axis},
       settings, file);
   pmm::ProcessGrid const grid(world, shape);
   auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
@@ -189,7 +206,7 @@ int train(TrainLmOptions const& options, Context& context) {
   context.metrics.write("run", record);
   StepLines lines(context, options.steps, options.log_every, speed);
   auto const result = run.run(
-      training, [&](runtime::EpochRecord const& step) { lines.write(step); },
+      training, [&](runtime::EpochRecord const& step) { lines.write(step, training.expert_loads()); },
       record_of(model, options.sequence, file));
   lines.finish();
 
@@ -206,6 +223,7 @@ int train(TrainLmOptions const& options, Context& context) {
   }
   save();
   report(context, result, speed);
+  describe_experts(context, training.expert_loads());
   auto const taken = meter.taken(world);
   describe_memory(context, taken, {predicted, estimate.arrays});
   context.metrics.write("done", done_record(result, speed, taken, predicted));

@@ -45,8 +45,10 @@ class Estimator {
     return {shape, whole(one.seconds.total(), two.seconds.total()),
             whole(static_cast<double>(one.memory_bytes()), static_cast<double>(two.memory_bytes()))};
   }
-  [[nodiscard]] bool is_shallow() const {
-    return model_.num_layers < least_units * std::max<std::int64_t>(1, model_.checkpoint_every);
+  /// Few layers, or layers that differ.
+  [[nodiscard]] bool is_listed_in_full() const {
+    return model_.experts.is_on() ||
+           model_.num_layers < least_units * std::max<std::int64_t>(1, model_.checkpoint_every);
   }
 
  private:
@@ -71,7 +73,7 @@ FastestGrids fastest_grids(int num_ranks, TransformerSettings const& model, Sequ
                            GridLimits const& limits, std::int64_t scalar_bytes) {
   Estimator const estimator(model, sequences, optimizer, machine, scalar_bytes);
   auto const shapes = shapes_of_language_model(num_ranks, model, sequences);
-  auto const num_listed = estimator.is_shallow() ? shapes.size() : limits.num_grids + num_more_listed;
+  auto const num_listed = estimator.is_listed_in_full() ? shapes.size() : limits.num_grids + num_more_listed;
   std::vector<Estimate> estimates;
   for (auto const& shape : shapes)
     estimates.push_back(num_listed < shapes.size() ? estimator.estimate(shape) : Estimate{shape});
