@@ -74,7 +74,9 @@ def compare(options, work):
     if not os.path.exists(machine):
         with open(network, "w", encoding="utf-8") as file:
             file.write(NETWORK)
-        run([options.orthant, "bench", "machine", "--network", network, "--name", "emulated", "--graph", store, "-o", machine])
+        # In processor time, as emulated ranks are measured.
+        run([options.orthant, "bench", "machine", "--network", network, "--name", "emulated", "--graph", store, "-o", machine],
+            ORTHANT_EMULATE=network)
     planned = run([options.orthant, "plan", "--graph", store, "--widths", "128-128-128-32", "--ranks", str(RANKS), "--machine", machine,
                    "--least-width", "1", "--top", "1000", "--json"])
     plans = {(line["schedule"], line["grid"]): line for line in map(json.loads, planned.splitlines())}
