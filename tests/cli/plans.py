@@ -222,6 +222,9 @@ def plan_of_batches(ranks):
     counts = ["plan", *PRODUCTS, "--ranks", "2"]
     expect_mistake(ranks, [*counts, "--mode", "minibatch"], r"--mode minibatch: give --batch")
     expect_mistake(ranks, [*counts, "--batch", "5"], r"--batch is of mini-batches; give --mode minibatch")
+    expect_mistake(ranks, [*counts, "--seed", "5"], r"--seed is of mini-batches; give --mode minibatch")
+    for flag in ("--trainable-features", "--arrays"):
+        expect_mistake(ranks, [*counts, "--mode", "minibatch", "--batch", "500", flag], r"leave (it )?out")
     expect_mistake(ranks, [*counts, "--mode", "minibatch", "--batch", "500", "--exact"], r"--exact draws .*give --graph")
     expect_mistake(ranks, [*counts, "--mode", "minibatch", "--batch", "500", "--accumulate", "9000000"],
                    r"no grid of 2 ranks trains batches of 500 vertices")

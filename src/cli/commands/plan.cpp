@@ -222,6 +222,8 @@ int run(PlanOptions const& options, Context& context) {
   require_fitting_simulation(options.simulation, options.machine, options.ranks);
   auto const machine = machine_of(world, options.machine);
   if (options.mode == "minibatch") {
+    if (options.arrays)
+      runtime::throw_user("plan: --arrays is of full graphs; leave it out with --mode minibatch");
     auto settings = settings_of(widths, options);
     settings.gather = pmm::parse_gather(options.gather);
     BatchPlanQuestion const question{.facts = facts,

@@ -134,14 +134,23 @@ void require_fitting(BatchPlanOptions const& o) {
     if (o.batch == 0) runtime::throw_user("plan --mode minibatch: give --batch, the vertices of a batch");
     return;
   }
-  if (o.batch > 0 || o.exact)
-    runtime::throw_user("plan: {} is of mini-batches; give --mode minibatch, too",
-                        o.exact ? "--exact" : "--batch");
+  BatchPlanOptions const usual;
+  for (auto const& [option, is_given] : {std::pair("--batch", o.batch != usual.batch),
+                                         {"--accumulate", o.accumulate != usual.accumulate},
+                                         {"--gather", o.gather != usual.gather},
+                                         {"--eval-every", o.eval_every != usual.eval_every},
+                                         {"--exact", o.exact},
+                                         {"--seed", o.seed != usual.seed}})
+    if (is_given)
+      runtime::throw_user("plan: {} is of mini-batches; give --mode minibatch, too, or leave it out", option);
 }
 
 std::string plan_batches(BatchPlanQuestion const& question, BatchPlanOptions const& options,
                          pmm::Machine const& machine) {
   auto const& facts = question.facts;
+  if (question.settings.trains_features)
+    runtime::throw_user(
+        "plan --mode minibatch: batches do not train features; leave out --trainable-features");
   if (options.exact && question.store == nullptr)
     runtime::throw_user("plan --exact draws the batches of a graph: give --graph graph.h5");
   if (options.batch > facts.num_vertices)

@@ -10,23 +10,28 @@ namespace {
 
 using pmm::NeededCounts;
 
-std::vector<std::int64_t> shares_of(std::vector<std::int64_t> counts, double share) {
-  for (auto& count : counts)
-    count = std::llround(static_cast<double>(count) * share);
-  return counts;
-}
-
 /// Along an axis, if a vertex has `degree` neighbors in the batch, which lie at random. `own`: this rank's place; the rows
-/// of its own slab have self loops, or do not move.
+/// of its own slab have self loops, or do not move. Few rows are rounded so that their sums are right.
 std::optional<NeededCounts> expected_counts(std::vector<std::int64_t> const& slab_rows, int own,
                                             double degree, pmm::Gather gather) {
-  auto const num_ranks = static_cast<double>(slab_rows.size());
-  auto const coverage = 1 - std::exp(-degree / num_ranks);
+  auto const num_ranks = slab_rows.size();
+  auto const coverage = 1 - std::exp(-degree / static_cast<double>(num_ranks));
   if (num_ranks < 2 || (gather == pmm::Gather::automatic && coverage >= pmm::most_coverage)) return {};
-  auto const own_rows = slab_rows[static_cast<std::size_t>(own)];
-  NeededCounts counts{shares_of(slab_rows, coverage),
-                      std::vector(slab_rows.size(), shares_of({own_rows}, coverage).front())};
-  counts.touched[static_cast<std::size_t>(own)] = counts.asked[static_cast<std::size_t>(own)] = own_rows;
+  auto const place = static_cast<std::size_t>(own);
+  auto const own_rows = slab_rows[place];
+  NeededCounts counts;
+  auto left_of_touched = 0.0; // by rounding
+  auto left_of_asked = 0.0;
+  auto const take = [&](std::int64_t rows, double& left) {
+    left += coverage * static_cast<double>(rows);
+    auto const whole = std::llround(left);
+    left -= static_cast<double>(whole);
+    return std::int64_t{whole};
+  };
+  for (std::size_t other = 0; other < num_ranks; ++other) {
+    counts.touched.push_back(other == place ? own_rows : take(slab_rows[other], left_of_touched));
+    counts.asked.push_back(other == place ? own_rows : take(own_rows, left_of_asked));
+  }
   return counts;
 }
 
