@@ -61,7 +61,7 @@ nlohmann::ordered_json json_of(BatchCost const& cost, BatchPlanQuestion const& q
                               {"grid", cost.shape.to_string()},
                               {"ranks", question.num_ranks},
                               {"vertices", question.facts.num_vertices},
-                              {"nonzeros", models::num_adjacency_entries(question.facts)},
+                              {"nonzeros", question.facts.num_operator_entries()},
                               {"batch", options.batch},
                               {"accumulate", options.accumulate},
                               {"effective_batch", options.batch * options.accumulate * cost.shape.data},
