@@ -104,8 +104,9 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, Adjac
       aggregation_ = make_self_aggregation<T>(grid, p, std::move(aggregation_), std::move(parts));
     }
     if (p.has_self_weight)
-      self_.emplace(grid, p, options.formats, parameters_, options.needs_input_gradient, std::move(self_path),
-                    scratch.workspace, scratch.self, memory.self);
+      self_ =
+          std::make_unique<SelfTerm<T>>(grid, p, options.formats, parameters_, options.needs_input_gradient,
+                                        std::move(self_path), scratch.workspace, scratch.self, memory.self);
   }
 }
 

@@ -155,7 +155,7 @@ class GcnLayer {
   std::optional<pmm::Product<T, Sum>> to_logits_; // H W, of 16-bit numbers
   pmm::Product<T, Sum> weight_back_;
   pmm::Product<T> transform_back_;
-  std::optional<SelfTerm<T>> self_;
+  std::unique_ptr<SelfTerm<T>> self_; // null: none
 };
 
 extern template class GcnLayer<float>;

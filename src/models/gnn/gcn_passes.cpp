@@ -194,7 +194,7 @@ void TypedGcnPasses<T>::make_second(GcnOperands<Sum> const& operands, std::size_
   options.needs_input_gradient = true;
   auto& memory = second_memory_[l];
   auto const count = pmm::block_of(grid_, plan->output).num_padded;
-  seconds_.back().emplace(Second{
+  seconds_.back() = std::make_unique<Second>(Second{
       GcnLinear<T>(grid_, *plan, parameters_->second(l), options, scratch_, memory.output, memory.weight),
       operands.output_keys[l], pmm::DistMatrix<T>(grid_, plan->output, scratch_.gradient.reserve(count)),
       pmm::DistMatrix<T>(grid_, plan->output, scratch_.middle.reserve(count))});

@@ -122,8 +122,8 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   GrowingVector<T> feature_gradient_numbers_{"orthant::models::rounded_feature_gradient"};
   std::optional<GcnLinear<T>> projection_;
   std::vector<GcnLayer<T>> layers_;
-  std::vector<GcnActivation<T>> activations_;  // of layers whose output is not the logits
-  std::vector<std::optional<Second>> seconds_; // [layers]
+  std::vector<GcnActivation<T>> activations_;    // of layers whose output is not the logits
+  std::vector<std::unique_ptr<Second>> seconds_; // [layers], null: none
   std::optional<GcnLinear<T, Sum>> head_;
   pmm::DistMatrix<T>
       feature_gradient_; // of features that are trained and projected; the parameter's, or of 16 bits
