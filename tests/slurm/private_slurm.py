@@ -132,13 +132,6 @@ class PrivateSlurm:
             self.launch("slurmd", "-D", "-N", node)
         self.wait_for(lambda: self.count_nodes("idle") == self.num_nodes, "slurmctld and slurmd")
 
-    def restart_controller(self):
-        """Kills slurmctld, as in a crash, and starts another one on what it has left on the disk."""
-        os.kill(int((self.folder / "slurmctld.pid").read_text()), signal.SIGKILL)
-        time.sleep(2)
-        self.launch("slurmctld", "-D")
-        self.wait_for(lambda: self.run(["squeue", "-h"]).returncode == 0, "slurmctld is back")
-
     def nodes(self):
         return [f"n{number}" for number in range(1, self.num_nodes + 1)]
 
