@@ -24,6 +24,7 @@
 //   F_0[a,b] := sum_c X[a,c] W_in[c,b]        logits[a,c] := sum_b F_L[a,b] W_out[b,c]        W flat-sharded
 //   over a
 
+#include "models/core/boxed.hpp"
 #include "pmm/aggregate/aggregate.hpp"
 
 #include <cstdint>
@@ -113,7 +114,7 @@ struct GcnLayerPlan {
   pmm::Placement weight;            // W
   pmm::Placement output;            // Q
   std::optional<OwnerRoles> owners; // schedule rows
-  std::optional<LinearPlan> second; // after the activation, with one of its own
+  Boxed<LinearPlan> second;         // after the activation, with one of its own
 
   /// Whether rows of the vertex itself go to where the aggregate lies.
   [[nodiscard]] bool reads_itself() const { return has_self_weight || has_self_scale; }

@@ -175,9 +175,12 @@ void LocalSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<Operand> co
 template<class T>
 std::string LocalSpmm<T>::way_of(std::int64_t width) const {
   if constexpr (runs_on_host) {
-    auto const product =
-        host_product(block_, Matrix<T>(nullptr, 0, static_cast<std::size_t>(width)), Matrix<T>());
-    return detail::chosen_way(product, {0, block_.csr.num_rows});
+    detail::HostSpmm<T> size;
+    size.row_offsets = block_.csr.row_offsets.data();
+    size.num_columns = block_.csr.num_columns;
+    size.width = static_cast<std::size_t>(width);
+    size.b_stride = width;
+    return detail::chosen_way(size, {0, block_.csr.num_rows});
   } else {
     return library_ == nullptr ? "own" : library_->choice(static_cast<std::size_t>(width));
   }

@@ -33,13 +33,7 @@ struct HostSpmm {
   std::int64_t c_stride = 0;
   std::size_t width = 0;
   Prefetch prefetch = Prefetch::none;
-  B* rounded_c = nullptr;    // with 16-bit numbers B: if not null, C is rounded to them, in place of c
-  B const* self_b = nullptr; // what self loops read, if it is not b; self_b_stride between its rows
-  std::int64_t self_b_stride = 0;
-
-  [[nodiscard]] B const* self_row(std::int32_t column) const {
-    return self_b == nullptr ? b + column * b_stride : self_b + column * self_b_stride;
-  }
+  B* rounded_c = nullptr; // with 16-bit numbers B: if not null, C is rounded to them, in place of c
 };
 
 /// Rows [begin, end) of the product.

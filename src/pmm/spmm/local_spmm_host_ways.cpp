@@ -15,7 +15,6 @@
 #include <mutex>
 #include <new>
 #include <tuple>
-#include <type_traits>
 
 namespace orthant::pmm::detail {
 namespace {
@@ -76,56 +75,22 @@ void multiply_whole_rows(DefaultExec const& exec, HostSpmm<T, B> const& product,
         });
 }
 
-/// Whether copies of B take less time than they save, and fit.
-template<class T, class B>
-bool copy_pays(HostSpmm<T, B> const& product, Range rows) {
-  auto const stride = copied_stride<B>(Strips<B>(product).widest(product.width));
-  return num_nonzeros(product, rows) / least_gathers_per_row >= product.num_columns &&
-         product.num_columns * stride * std::int64_t{sizeof(B)} <= most_copied_bytes;
-}
-
-/// Whether the copy is multiplied by the column scales. 47 floats on Zen 4, 51 non-zeros per row: 4.8 ms, without 6.9.
-template<class T, class B>
-bool scales_copy(HostSpmm<T, B> const& product, Range rows) {
-  auto const has_scales_alone =
-      product.values == nullptr && product.column_scale != nullptr && product.row_groups == nullptr;
-  return std::is_same_v<T, B> && has_scales_alone && Strips<B>(product).count == 1 &&
-         copy_pays(product, rows);
-}
-
-/// Columns [first, first + width) of B, multiplied by the column scales if `scales`.
-template<class T, class B>
-void copy_strip(DefaultExec const& exec, HostSpmm<T, B> const& product, std::size_t first, std::size_t width,
-                bool scales, B* copy, std::int64_t stride) {
-  for_each_part(exec, "orthant::pmm::spmm", product.num_columns, [=](std::int64_t begin, std::int64_t end) {
-    for (auto row = begin; row < end; ++row) {
-      auto const* const from = product.b + row * product.b_stride + first;
-      auto* const to = copy + row * stride;
-      if constexpr (std::is_same_v<T, B>)
-        if (scales) {
-          std::transform(from, from + width, to, [w = product.column_scale[row]](T x) { return w * x; });
-          continue;
-        }
-      std::copy_n(from, width, to);
-    }
-  });
-}
-
 template<class T, class B>
 void multiply_in_strips(DefaultExec const& exec, HostSpmm<T, B> const& product, Range rows) {
   Strips<B> const strips(product);
   auto const most = static_cast<std::size_t>(copied_stride<B>(strips.widest(product.width)));
   auto* const copy = thread_memory<B>(static_cast<std::size_t>(product.num_columns) * most);
-  auto const scales = scales_copy(product, rows);
   for (std::size_t strip = 0; strip < strips.count; ++strip) {
     auto const first = strip * strips.width;
     auto const width = strip + 1 < strips.count ? strips.width : product.width - first;
     auto const stride = copied_stride<B>(width);
-    copy_strip(exec, product, first, width, scales, copy, stride);
+    auto const* const b = product.b + first;
+    for_each_part(exec, "orthant::pmm::spmm", product.num_columns,
+                  [=, from_stride = product.b_stride](std::int64_t begin, std::int64_t end) {
+                    for (auto row = begin; row < end; ++row)
+                      std::copy_n(b + row * from_stride, width, copy + row * stride);
+                  });
     auto part = product;
-    part.self_b = product.b + first;
-    part.self_b_stride = product.b_stride;
-    if (scales) part.column_scale = nullptr;
     part.b = copy;
     part.b_stride = stride;
     if (part.rounded_c == nullptr)
@@ -216,12 +181,13 @@ std::string name_of(HostWay way) {
 
 template<class T, class B>
 std::span<HostWay const> ways_of(HostSpmm<T, B> const& product, Range rows) {
-  std::span<HostWay const> const ways(every_way);
-  if (scales_copy(product, rows)) return ways.last(2);
   Strips<B> const strips(product);
-  auto const changes_nothing =
-      strips.count == 1 && copied_stride<B>(strips.widest(product.width)) == product.b_stride;
-  return copy_pays(product, rows) && !changes_nothing ? ways : ways.first(2);
+  auto const stride = copied_stride<B>(strips.widest(product.width));
+  auto const copy_pays = num_nonzeros(product, rows) / least_gathers_per_row >= product.num_columns;
+  auto const changes_nothing = strips.count == 1 && stride == product.b_stride;
+  auto const fits = product.num_columns * stride * std::int64_t{sizeof(B)} <= most_copied_bytes;
+  std::span<HostWay const> const ways(every_way);
+  return copy_pays && fits && !changes_nothing ? ways : ways.first(2);
 }
 
 template<class T, class B>

@@ -2,11 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The ways in which a host computes a sparse product. Which one is fastest depends on the processor and on which
-// cache level holds the operand. Those of one product give the same bits, since each number of C is one sum in the order of
-// the columns in all of them. So each is timed on the first products of a size, and the fastest is kept.
-//
-// Narrow rows of fp32 or fp64 whose only weights are column scales are always copied, multiplied by them: the copy's rows
-// begin at cache lines, and no scale is read per entry. Multiplying first rounds differently, hence without a trial.
+// cache level holds the operand; the bits are the same, since each number of C is one sum in the order of the
+// columns in all of them. So each is timed on the first products of a size, and the fastest is kept.
 
 #include "pmm/spmm/local_spmm_host.hpp"
 #include "runtime/arrays/views.hpp"
@@ -28,7 +25,7 @@ enum class HostWay : std::uint8_t {
 [[nodiscard]] std::string name_of(HostWay way);
 
 /// The ways that suit a product of these rows: strips only if their copy, of num_columns rows, pays and takes at
-/// most 8 MiB (held by the calling thread from then on).
+/// most 16 MiB (held by the calling thread from then on).
 template<class T, class B>
 [[nodiscard]] std::span<HostWay const> ways_of(HostSpmm<T, B> const& product, runtime::Range rows);
 
