@@ -79,6 +79,7 @@ def metrics(_):
         model = ["train-lm", "--tokens", at("t.h5"), "--layers", "1", "--hidden", "8", "--heads", "2", "--sequence", "8", "--eval-every", "1"]
         run(2, model + ["--steps", "2", "--save-weights", at("lm.h5")])
         run(1, model + ["--steps", "50", "--lr", "1e-12", "--patience", "1"])
+        run(2, model + ["--steps", "1", "--experts", "2"])
         run(2, ["evaluate-lm", "--tokens", at("t.h5"), "--weights", at("lm.h5")])
         for stopped, event, command in ((at("s.jsonl"), "epoch", ["train", "--graph", store, "--epochs", "100000000"]),
                                         (at("s-lm.jsonl"), "step", model + ["--steps", "1000000"])):
@@ -178,21 +179,23 @@ def weights(_):
                  for path in checkpoints for name in arrays(path) if not name.startswith("/parameters/")}
         members = set(facts_of_checkpoint(checkpoints[0]))
         require_same(extra | members, documented["Checkpoints"], "checkpoints")
-        lm = [at("gpt2.h5"), at("llama.h5")]
+        lm = [at("gpt2.h5"), at("llama.h5"), at("experts.h5")]
         with open(at("text.txt"), "w", encoding="utf-8") as file:
             file.write("to be or not to be " * 40)
         expect_success(1, ["tokenize", "--input", at("text.txt"), "-o", at("t.h5")])
-        for path, more in zip(lm, (["--arch", "gpt2", "--bias"], ["--arch", "llama"])):
+        for path, more in zip(lm, (["--arch", "gpt2", "--bias"], ["--arch", "llama"], ["--arch", "gpt2", "--experts", "2"])):
             expect_success(1, ["train-lm", "--tokens", at("t.h5"), "--layers", "1", "--hidden", "8", "--heads", "2", "--sequence", "8", "--steps", "1",
                                "--warmup-steps", "0", "--save-weights", path, *more])
-        written = {re.sub(r"/h\.\d+\.", "/h.L.", name) for path in lm for name in arrays(path)}
+        written = {re.sub(r"experts\.\d+\.", "experts.E.", re.sub(r"/h\.\d+\.", "/h.L.", name)) for path in lm for name in arrays(path)}
         biases = {name for name in written if name.endswith(".bias")}
         check(len(biases) == 7, f"biases {sorted(biases)}")  # 4 of linear layers, 3 of norms
         norms = {"/parameters/h.L.ln_2.weight", "/parameters/ln_f.weight"}
         check(norms <= written, f"norms among {sorted(written)}")
         require_same(written - biases - norms | {"/parameters/...bias"}, documented["Arrays of language models"], "arrays of language models")
+        of_experts = {"experts", "top_k", "moe_every"}
         for path in lm:
-            require_same(attributes(path), documented["Attributes of \"/\" of language models"], "attributes of language models")
+            others = set() if "experts" in path else of_experts
+            require_same(attributes(path) | others, documented["Attributes of \"/\" of language models"], "attributes of language models")
         kinds = {name.split("/")[2] for path in checkpoints for name in arrays(path) if name.startswith("/optimizer/")}
         check(kinds == {"exp_avg", "exp_avg_sq", "momentum_buffer"}, f"arrays of optimizers {kinds}")
 

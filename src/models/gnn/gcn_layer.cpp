@@ -132,14 +132,13 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
       weight_back_(grid, products.weight_back, scratch.workspace),
       transform_back_(grid, products.transform_back, scratch.overlapped) {
   if (has_own_logits_)
-    logits_ = {grid, p.output, lent(grid, p.output, memory.logits)};
+    logits_ = std::make_unique<pmm::DistMatrix<Sum>>(grid, p.output, lent(grid, p.output, memory.logits));
   else
     output_ = {grid, p.output, lent(grid, p.output, memory.output)};
-  if constexpr (std::is_same_v<T, Sum>) logits_ = output_;
   if (products.transform.options.result_format == runtime::format_of<T>)
     transform_.emplace(grid, products.transform, scratch.workspace);
   else
-    to_logits_.emplace(grid, products.transform, scratch.workspace);
+    to_logits_ = std::make_unique<pmm::Product<T, Sum>>(grid, products.transform, scratch.workspace);
   auto const& block = output_gradient_.block();
   pmm::reserve_column_sums(*workspace_, block.stored_rows.size(), block.columns.size());
 }
@@ -148,7 +147,7 @@ template<class T>
 void GcnLayer<T>::add_bias(runtime::DefaultExec const& exec) const {
   if (!options_.has_bias || options_.is_activated) return;
   if (plan_.makes_logits)
-    pmm::add_bias(exec, logits_, parameters_.bias);
+    pmm::add_bias(exec, logits(), parameters_.bias);
   else
     pmm::add_bias(exec, output_, parameters_.bias);
 }
@@ -168,7 +167,7 @@ void GcnLayer<T>::forward(runtime::DefaultExec const& exec, Features const& feat
   weight_.update(exec);
   transform_->run(exec, features, weight_.matrix(), middle_);
   if (has_own_logits_)
-    aggregation_->forward_to_logits(exec, middle_, logits_);
+    aggregation_->forward_to_logits(exec, middle_, logits());
   else
     aggregation_->forward(exec, middle_, output_);
   finish_forward(exec);
@@ -187,7 +186,7 @@ void GcnLayer<T>::forward_from_middle(runtime::DefaultExec const& exec) {
   // Q[c,a] := sum_b H[c,b] W[b,a]
   weight_.update(exec);
   if (to_logits_)
-    to_logits_->run(exec, middle_, weight_.matrix(), logits_);
+    to_logits_->run(exec, middle_, weight_.matrix(), logits());
   else
     transform_->run(exec, middle_, weight_.matrix(), output_);
   finish_forward(exec);

@@ -23,6 +23,7 @@
 
 #include <memory>
 #include <optional>
+#include <type_traits>
 
 namespace orthant::models {
 
@@ -128,7 +129,12 @@ class GcnLayer {
   [[nodiscard]] GcnLayerPlan const& plan() const { return plan_; }
   [[nodiscard]] pmm::DistMatrix<T> const& output() const { return output_; }
   /// Of a layer that makes them.
-  [[nodiscard]] pmm::DistMatrix<Sum> const& logits() const { return logits_; }
+  [[nodiscard]] pmm::DistMatrix<Sum> const& logits() const {
+    if constexpr (std::is_same_v<T, Sum>)
+      return output_;
+    else
+      return *logits_;
+  }
   [[nodiscard]] pmm::DistMatrix<T> const& output_gradient() const { return output_gradient_; }
   /// With room for sums over the rows of its output.
   [[nodiscard]] std::shared_ptr<pmm::Workspace<Sum>> const& workspace() const { return workspace_; }
@@ -149,10 +155,10 @@ class GcnLayer {
   OperandWeight<T> weight_;
   std::shared_ptr<pmm::Workspace<Sum>> workspace_;
   pmm::DistMatrix<T> middle_, middle_gradient_, output_, output_gradient_, input_gradient_;
-  pmm::DistMatrix<Sum> logits_;
+  std::unique_ptr<pmm::DistMatrix<Sum>> logits_; // null: output_, or none
   std::unique_ptr<Aggregation<T>> aggregation_;
-  std::optional<pmm::Product<T>> transform_;      // one of them
-  std::optional<pmm::Product<T, Sum>> to_logits_; // H W, of 16-bit numbers
+  std::optional<pmm::Product<T>> transform_;        // one of them
+  std::unique_ptr<pmm::Product<T, Sum>> to_logits_; // H W, of 16-bit numbers; few layers have it
   pmm::Product<T, Sum> weight_back_;
   pmm::Product<T> transform_back_;
   std::unique_ptr<SelfTerm<T>> self_; // null: none
