@@ -195,7 +195,7 @@ def weights(_):
         of_experts = {"experts", "top_k", "moe_every"}
         for path in lm:
             others = set() if "experts" in path else of_experts
-            require_same(attributes(path) | others, documented["Attributes of \"/\" of language models"], "attributes of language models")
+            require_same(set(attributes(path)) | others, documented["Attributes of \"/\" of language models"], "attributes of language models")
         kinds = {name.split("/")[2] for path in checkpoints for name in arrays(path) if name.startswith("/optimizer/")}
         check(kinds == {"exp_avg", "exp_avg_sq", "momentum_buffer"}, f"arrays of optimizers {kinds}")
 
