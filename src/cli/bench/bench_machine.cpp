@@ -2,9 +2,8 @@
 //
 // orthant bench machine: measures the constants of a machine file (pmm/cost/machine_file.hpp), all ranks at once.
 //
-//   memory, launches     the copy or triad of the roofline; kernels without work, one after the other
-//   dense products       the three of a layer, 131,072 rows (more than caches hold) and 128 columns, as training calls them
-//   sparse products      A^ B of a graph, by the width of B, without the passes over B and the result
+//   memory               the copy or triad of the roofline
+//   products, launches, random numbers: machine_products.hpp
 //   collectives          groups of every (stride, size) that divides the ranks, all of a kind at once: 8 bytes for the
 //                        latency, 16 MiB for the bandwidth (all_reduce, all_gather and reduce_scatter together)
 //
@@ -12,6 +11,7 @@
 // emulations of this processor in that network.
 
 #include "cli/bench/bench.hpp"
+#include "cli/bench/machine_products.hpp"
 #include "cli/bench/roofline.hpp"
 #include "cli/commands/build_info.hpp"
 #include "cli/commands/subcommands.hpp"
@@ -20,11 +20,8 @@
 #include "graph/generate/generators.hpp"
 #include "graph/largest_graph.hpp"
 #include "graph/partition/partition.hpp"
-#include "models/core/graph_operands.hpp"
 #include "pmm/cost/machine_file.hpp"
-#include "pmm/gemm/local_gemm.hpp"
 #include "pmm/grid/process_grid.hpp"
-#include "pmm/matrix/dist_matrix.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/staged_file.hpp"
 #include "runtime/machine/processor.hpp"
@@ -67,43 +64,6 @@ double seconds_of(Communicator const& world, std::int64_t repeat, std::function<
   return time_in_turn(world, runtime::DefaultExec(), works, repeat).front().median;
 }
 
-double launch_seconds(Communicator const& world, std::int64_t repeat) {
-  constexpr auto num_kernels = 100;
-  runtime::DefaultExec const exec;
-  return seconds_of(world, repeat,
-                    [&] {
-                      for (auto i = 0; i < num_kernels; ++i)
-                        Kokkos::parallel_for("orthant::cli::launch",
-                                             Kokkos::RangePolicy<runtime::DefaultExec>(exec, 0, 1),
-                                             KOKKOS_LAMBDA(std::int64_t){});
-                    }) /
-         num_kernels;
-}
-
-/// flop / s of a rank in the products of a layer.
-template<class Operand>
-double dense_rate(Communicator const& world, std::int64_t repeat) {
-  constexpr std::int64_t num_rows = 131072;
-  constexpr std::int64_t width = 128;
-  runtime::DefaultExec const exec;
-  auto const make = []<class T>(T, std::int64_t rows) {
-    return runtime::Matrix<T>("orthant::cli::gemm", rows, width);
-  };
-  auto const tall = make(Operand{}, num_rows);
-  auto const square = make(Operand{}, width);
-  auto const tall_result = make(Operand{}, num_rows);
-  auto const sum = make(runtime::SumOf<Operand>{}, width);
-  using Result = runtime::SumOf<Operand>;
-  auto const seconds = seconds_of(world, repeat, [&] {
-    using pmm::Panel;
-    using pmm::Transpose;
-    pmm::local_gemm<Operand>(exec, 1, Transpose::no, tall, Transpose::no, square, 0, tall_result);
-    pmm::local_gemm<Operand>(exec, 1, Transpose::no, tall, Transpose::yes, square, 0, tall_result);
-    pmm::local_gemm<Operand, Result>(exec, 1, Transpose::yes, tall, Transpose::no, tall, 0, sum);
-  });
-  return 3.0 * 2 * num_rows * width * width / seconds;
-}
-
 graph::GraphStore open_graph(Communicator const& world, MachineOptions const& o) {
   if (!o.graph.empty()) return graph::GraphStore::open(world, o.graph);
   graph::GeneratorOptions generated;
@@ -113,40 +73,6 @@ graph::GraphStore open_graph(Communicator const& world, MachineOptions const& o)
   return make_graph_in_memory(
       world, [&](Communicator const& self) { return graph::generate_graph(self, generated); }, {},
       o.force_memory);
-}
-
-/// Of the product of a rank's rows of A^, per non-zero, by width.
-std::vector<pmm::SpmmTimes::Point> sparse_times(Communicator const& world, MachineOptions const& o,
-                                                double memory_bytes_per_second) {
-  auto const store = open_graph(world, o);
-  auto const num_vertices = store.facts().num_vertices;
-  pmm::ProcessGrid const grid(world, {1, world.size(), 1, 1});
-  pmm::Placement const placement{
-      {pmm::Axis::x, pmm::Axis::y, pmm::Storage::replicated, models::order_p1, models::order_p2},
-      {num_vertices, num_vertices}};
-  auto const matrix = models::AdjacencyBlocks<float>(grid, store).get(placement, false);
-  auto const& kernel = matrix.forward();
-  auto const& csr = kernel.block().csr;
-  auto const num_nonzeros = runtime::all_reduced(world, csr.num_nonzeros(), runtime::Reduction::max);
-  std::vector<pmm::SpmmTimes::Point> points;
-  for (std::int64_t const width : {4, 8, 16, 32, 64, 128}) {
-    auto const b =
-        runtime::make_zeros<float>("orthant::cli::b", static_cast<std::size_t>(csr.num_columns * width));
-    auto const c =
-        runtime::make_zeros<float>("orthant::cli::c", static_cast<std::size_t>(csr.num_rows * width));
-    auto const multiply = [&] {
-      kernel.apply(runtime::DefaultExec(), {0, csr.num_rows}, pmm::as_matrix(b, csr.num_columns, width),
-                   pmm::as_matrix(c, csr.num_rows, width));
-    };
-    constexpr auto most_tries = 20; // the first products choose their way
-    for (auto i = 0; i < most_tries && kernel.way_of(width).empty(); ++i)
-      multiply();
-    auto const seconds = seconds_of(world, o.repeat, multiply);
-    auto const passes = static_cast<double>((csr.num_rows + csr.num_columns) * width) * sizeof(float) /
-                        memory_bytes_per_second;
-    points.push_back({width, std::max(seconds - passes, seconds / 2) / static_cast<double>(num_nonzeros)});
-  }
-  return points;
 }
 
 /// Latency and bandwidth of one kind of group.
@@ -226,25 +152,30 @@ Machine::Collectives collectives_of(Machine const& machine, std::vector<GroupTim
 
 std::string text_of(Machine const& machine, std::string const& source,
                     std::string const& source_of_collectives) {
-  std::vector<std::string> sparse;
-  for (auto const& [width, seconds] : machine.sparse.points)
-    sparse.push_back(fmt::format("[{}, {:.4g}]", width, seconds));
+  auto const by_width = [](pmm::WidthTable const& table) {
+    std::vector<std::string> rows;
+    for (auto const& [width, value] : table.points)
+      rows.push_back(fmt::format("[{}, {:.4g}]", width, value));
+    return fmt::format("[{}]", fmt::join(rows, ", "));
+  };
   std::vector<std::string> inside;
   for (auto const& [span, bandwidth] : machine.collectives.inside)
     inside.push_back(fmt::format("[{}, {}, {:.4g}]", span.stride, span.num_ranks, bandwidth));
-  return fmt::format("# For --machine of train, bench epoch and plan; orthant bench machine wrote it.\n"
-                     "name = \"{}\"\nranks_per_node = {}\n\n"
-                     "[memory]\nbytes_per_second = {:.4g}\nsource = \"{}\"\n\n"
-                     "[dense_products]\nfp32 = {:.4g}\nof_16_bits = {:.4g}\nsource = \"{}\"\n\n"
-                     "[sparse_products]\nper_nonzero = [{}]\nsource = \"{}\"\n\n"
-                     "[launch]\nseconds = {:.4g}\nsource = \"{}\"\n\n"
-                     "[collectives]\ncall_seconds = {:.4g}\nstep_seconds = {:.4g}\ninside = [{}]\n"
-                     "bytes_per_second_between_nodes = {:.4g}\nsource = \"{}\"\n",
-                     machine.name, machine.ranks_per_node, machine.memory.bytes_per_second, source,
-                     machine.dense.fp32, machine.dense.of_16_bits, source, fmt::join(sparse, ", "), source,
-                     machine.launch_seconds, source, machine.collectives.call_seconds,
-                     machine.collectives.step_seconds, fmt::join(inside, ", "),
-                     machine.collectives.bytes_per_second_between_nodes, source_of_collectives);
+  return fmt::format(
+      "# For --machine of train, bench epoch and plan; orthant bench machine wrote it.\n"
+      "name = \"{}\"\nranks_per_node = {}\n\n"
+      "[memory]\nbytes_per_second = {:.4g}\nsource = \"{}\"\n\n"
+      "[dense_products]\nfp32 = {:.4g}\nof_16_bits = {:.4g}\nnarrow = {}\nsource = \"{}\"\n\n"
+      "[sparse_products]\nper_nonzero = {}\nper_row = {}\nsource = \"{}\"\n\n"
+      "[launch]\nseconds = {:.4g}\nsource = \"{}\"\n\n"
+      "[random_numbers]\nseconds = {:.4g}\nsource = \"{}\"\n\n"
+      "[collectives]\ncall_seconds = {:.4g}\nstep_seconds = {:.4g}\ninside = [{}]\n"
+      "bytes_per_second_between_nodes = {:.4g}\nsource = \"{}\"\n",
+      machine.name, machine.ranks_per_node, machine.memory.bytes_per_second, source, machine.dense.fp32,
+      machine.dense.of_16_bits, by_width(machine.dense.narrow), source, by_width(machine.sparse.per_nonzero),
+      by_width(machine.sparse.per_row), source, machine.launch_seconds, source, machine.random_number_seconds,
+      source, machine.collectives.call_seconds, machine.collectives.step_seconds, fmt::join(inside, ", "),
+      machine.collectives.bytes_per_second_between_nodes, source_of_collectives);
 }
 
 int run(MachineOptions const& o, Context& context) {
@@ -265,14 +196,11 @@ int run(MachineOptions const& o, Context& context) {
   if (!o.network.empty()) machine = pmm::read_machine(world, o.network);
   machine.name = o.name;
   if (o.network.empty()) machine.ranks_per_node = ranks_per_node(world);
-  report("memory and dense products");
+  report("memory");
   machine.memory.bytes_per_second =
       1e9 * measure_roofline<float>(world, o.roofline).stream_gb_per_s / world.size();
-  machine.launch_seconds = launch_seconds(world, o.repeat);
-  machine.dense.fp32 = dense_rate<float>(world, o.repeat);
-  machine.dense.of_16_bits = dense_rate<runtime::Bf16Number>(world, o.repeat);
-  report("sparse products");
-  machine.sparse.points = sparse_times(world, o, machine.memory.bytes_per_second);
+  report("products");
+  measure_products(world, open_graph(world, o), o.repeat, machine);
   std::string of_collectives;
   if (o.network.empty()) {
     report("collectives");

@@ -185,7 +185,7 @@ void plan_bias_relu_dropout(pmm::StepPlan& step, pmm::Placement const& z, bool h
   step.add_pass({name_of_relu(draws_mask),
                  bytes + (has_bias ? step.scalar_bytes(block.columns.size()) : 0) +
                      (draws_mask ? id_bytes(block.stored_rows.size()) : 0),
-                 bytes});
+                 bytes, 0, draws_mask ? block.num_stored : 0});
 }
 
 void plan_relu_dropout_backward(pmm::StepPlan& step, pmm::Placement const& z, bool sums_columns,
@@ -203,7 +203,8 @@ void plan_apply_dropout(pmm::StepPlan& step, pmm::Placement const& placement, ru
   auto const is_piece = placement.layout.storage != pmm::Storage::replicated;
   auto const bytes = step.wire_bytes(block.num_stored, format);
   step.add_pass({is_piece ? "apply_dropout_to_piece" : "apply_dropout",
-                 bytes + id_bytes(num_rows_in(block.first, block.num_stored, block.columns.size())), bytes});
+                 bytes + id_bytes(num_rows_in(block.first, block.num_stored, block.columns.size())), bytes, 0,
+                 block.num_stored});
 }
 
 void plan_apply_dropout_to_entries(pmm::StepPlan& step, pmm::Placement const& placement, CsrRows rows,
@@ -215,7 +216,7 @@ void plan_apply_dropout_to_entries(pmm::StepPlan& step, pmm::Placement const& pl
                  num_offsets * std::int64_t{sizeof(runtime::Offset)} +
                      num_nonzeros * std::int64_t{sizeof(runtime::LocalColumn)} + (has_values ? values : 0) +
                      id_bytes(block.rows.size()),
-                 values});
+                 values, 0, num_nonzeros});
 }
 
 template<class T>
@@ -226,7 +227,7 @@ void bias_relu_dropout(DefaultExec const& exec, PassLedger& passes, Matrix<T> co
   auto const draws_mask = dropout.probability > 0;
   passes.add({name_of_relu(draws_mask),
               array_bytes(z, bias) + (draws_mask ? id_bytes(static_cast<std::int64_t>(z.extent(0))) : 0),
-              array_bytes(z)});
+              array_bytes(z), 0, draws_mask ? static_cast<std::int64_t>(z.size()) : 0});
   if (draws_mask) return mask_rows<true>(exec, "orthant::models::relu_dropout", z, bias, dropout, keys, z);
   relu(exec, z, bias);
 }
@@ -278,7 +279,8 @@ template<class T>
 void apply_dropout(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& from, Dropout const& dropout,
                    BlockKeys const& keys, Matrix<T> const& to) {
   auto const num_rows = from.size() == 0 ? 0 : static_cast<std::int64_t>(from.extent(0));
-  passes.add({"apply_dropout", array_bytes(from) + id_bytes(num_rows), array_bytes(to)});
+  passes.add({"apply_dropout", array_bytes(from) + id_bytes(num_rows), array_bytes(to), 0,
+              static_cast<std::int64_t>(from.size())});
   mask_rows<false>(exec, "orthant::models::apply_dropout", from, Vector<SumOf<T>>(), dropout, keys, to);
 }
 
@@ -287,7 +289,8 @@ void apply_dropout_to_piece(DefaultExec const& exec, PassLedger& passes, Vector<
                             Dropout const& dropout, BlockKeys const& keys, std::int64_t first,
                             std::int64_t num_columns, Vector<T> const& to) {
   auto const num_rows = num_rows_in(first, static_cast<std::int64_t>(from.extent(0)), num_columns);
-  passes.add({"apply_dropout_to_piece", array_bytes(from) + id_bytes(num_rows), array_bytes(to)});
+  passes.add({"apply_dropout_to_piece", array_bytes(from) + id_bytes(num_rows), array_bytes(to), 0,
+              static_cast<std::int64_t>(from.size())});
   if (is_drawn_on_host<T>(dropout.probability))
     return apply_dropout_to_piece_on_host(exec, from, dropout, keys, first, num_columns, to);
   if constexpr (runtime::is_16_bit<T>) {
@@ -309,7 +312,8 @@ void apply_dropout_to_entries(DefaultExec const& exec, PassLedger& passes, runti
                               CsrRows rows, Dropout const& dropout, BlockKeys const& keys,
                               Vector<T> const& to) {
   passes.add({"apply_dropout_to_entries",
-              array_bytes(csr.row_offsets, csr.columns, csr.values, keys.original_ids), array_bytes(to)});
+              array_bytes(csr.row_offsets, csr.columns, csr.values, keys.original_ids), array_bytes(to), 0,
+              csr.num_nonzeros()});
   constexpr auto label = "orthant::models::apply_dropout_to_entries";
   detail::MaskEntries<T> const entries{csr,
                                        rows == CsrRows::vertices,

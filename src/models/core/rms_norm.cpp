@@ -129,7 +129,7 @@ void backward_on_device(DefaultExec const& exec, pmm::DistMatrix<T> const& z, pm
 
 /// Bytes of what both functions use of a z.
 struct NormBytes {
-  std::int64_t z, scale, row_numbers, passed, ids;
+  std::int64_t z, scale, row_numbers, passed, ids, num_numbers;
   bool sums_over_ranks;
 
   /// `number_bytes`: of a number of z; `scalar_bytes`: of a sum.
@@ -140,13 +140,14 @@ struct NormBytes {
         passed(block.rows.size() * RmsNormState<float>::words_of(block.columns.size()) *
                std::int64_t{sizeof(std::uint32_t)}),
         ids(block.rows.size() * std::int64_t{sizeof(std::int64_t)}),
+        num_numbers(block.size()),
         sums_over_ranks(num_ranks > 1) {}
 
   [[nodiscard]] LocalPass squares() const { return {"rms_norm_relu_dropout/squares", z, row_numbers}; }
   [[nodiscard]] LocalPass forward(bool draws_mask, bool has_addend) const {
     return {"rms_norm_relu_dropout",
             z + scale + (sums_over_ranks ? row_numbers : 0) + (draws_mask ? ids : 0) + (has_addend ? z : 0),
-            row_numbers + passed + z};
+            row_numbers + passed + z, 0, draws_mask ? num_numbers : 0};
   }
   /// z, its gradient, and what the forward pass left.
   [[nodiscard]] std::int64_t read_backward() const { return 2 * z + scale + row_numbers + passed; }

@@ -50,10 +50,23 @@ double bytes_per_second(Machine const& machine, GroupSpan const& span, int job_r
   return between * members_on_node(machine, span) / machine.ranks_per_node;
 }
 
+namespace {
+
+/// By how much more of a call's bytes pass the links of a node than of a ring's.
+double crossings(Machine const& machine, PlannedCall const& call, int job_ranks) {
+  if (call.operation != runtime::Operation::all_to_all || is_inside_node(machine, call.span, job_ranks))
+    return 1;
+  auto const members = members_on_node(machine, call.span);
+  return static_cast<double>(members) * (call.span.num_ranks - members) / (call.span.num_ranks - 1);
+}
+
+} // namespace
+
 double call_seconds(Machine const& machine, PlannedCall const& call, int job_ranks) {
   return machine.collectives.call_seconds +
          num_steps(call.operation, call.span.num_ranks) * machine.collectives.step_seconds +
-         static_cast<double>(call.sent_bytes) / bytes_per_second(machine, call.span, job_ranks);
+         static_cast<double>(call.sent_bytes) * crossings(machine, call, job_ranks) /
+             bytes_per_second(machine, call.span, job_ranks);
 }
 
 } // namespace orthant::pmm

@@ -10,11 +10,14 @@
 //
 //   bandwidth = B_node  members / ranks per node          members: ranks of the group on one node
 //
+// That is a ring, in which one member of a node sends to the next one. Of an all_to_all, each of the m members sends (G-m)/(G-1) of its bytes to
+// other nodes, which takes m (G-m)/(G-1) times as long.
+//
 // An all_reduce takes the fewer steps of a ring, 2 (G-1), and a tree, 2 log2 G; all_gather and reduce_scatter those
 // of a ring, G-1; the others log2 G.
 
 #include "pmm/cost/planned_call.hpp"
-#include "pmm/cost/spmm_times.hpp"
+#include "pmm/cost/width_table.hpp"
 
 #include <string>
 #include <vector>
@@ -33,10 +36,17 @@ struct Machine {
   struct DenseProducts { // of one rank, in flop per second
     double fp32 = 0;
     double of_16_bits = 0; // operands of 16 bits, sums of 32
+    WidthTable
+        narrow; // share of these that a product reaches whose shortest side has so many numbers; 1 beyond
   } dense;
 
-  SpmmTimes sparse;          // of one rank, operands of 32 bits
-  double launch_seconds = 0; // of each product and each pass
+  struct SparseProducts { // of one rank, operands of 32 bits: seconds by the width of the right operand
+    WidthTable per_nonzero;
+    WidthTable per_row; // may be empty
+  } sparse;
+
+  double launch_seconds = 0;        // of each product and each pass
+  double random_number_seconds = 0; // of each number that a pass draws
 
   /// How fast each rank sends while all groups of this kind communicate.
   struct GroupSpeed {

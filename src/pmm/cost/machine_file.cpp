@@ -29,12 +29,24 @@ class Reader {
     if (memory.contains("bytes")) machine.memory.bytes = rate(memory, "memory", "bytes");
     machine.memory.bytes_per_second = rate(memory, "memory", "bytes_per_second");
 
-    auto const& dense = table("dense_products", {"fp32", "of_16_bits"});
+    auto const& dense = table("dense_products", {"fp32", "of_16_bits", "narrow"});
     machine.dense.fp32 = rate(dense, "dense_products", "fp32");
     machine.dense.of_16_bits = rate(dense, "dense_products", "of_16_bits");
 
-    machine.sparse = sparse_times(table("sparse_products", {"per_nonzero"}));
+    constexpr auto shares = "[[shortest side, share], ..]";
+    if (dense.contains("narrow"))
+      machine.dense.narrow = by_width(dense, "dense_products", "narrow", shares, &Reader::share);
+
+    constexpr auto times = "[[width, seconds], ..]";
+    auto const& sparse = table("sparse_products", {"per_nonzero", "per_row"});
+    machine.sparse.per_nonzero =
+        by_width(sparse, "sparse_products", "per_nonzero", times, &Reader::above_zero);
+    if (sparse.contains("per_row"))
+      machine.sparse.per_row = by_width(sparse, "sparse_products", "per_row", times, &Reader::not_negative);
     machine.launch_seconds = seconds(table("launch", {"seconds"}), "launch", "seconds");
+    if (is_given("random_numbers"))
+      machine.random_number_seconds =
+          seconds(table("random_numbers", {"seconds"}), "random_numbers", "seconds");
 
     auto const& calls =
         table("collectives", {"call_seconds", "step_seconds", "inside", "bytes_per_second_between_nodes"});
@@ -43,10 +55,8 @@ class Reader {
     machine.collectives.inside = inside_speeds(calls);
     machine.collectives.bytes_per_second_between_nodes =
         rate(calls, "collectives", "bytes_per_second_between_nodes");
-    if (constexpr auto key = "seconds_per_processor_second"; file_.contains("emulation"))
+    if (constexpr auto key = "seconds_per_processor_second"; is_given("emulation"))
       machine.seconds_per_processor_second = seconds(table("emulation", {key}), "emulation", key);
-    else
-      known_.emplace_back("emulation");
     refuse_unknown(file_, "", known_);
     return machine;
   }
@@ -68,6 +78,11 @@ class Reader {
                fmt::format("there is no such constant{}", runtime::did_you_mean(key.str(), known)));
   }
 
+  /// Of a table that may be left out.
+  bool is_given(std::string const& name) {
+    known_.push_back(name);
+    return file_.contains(name);
+  }
   toml::table const& table(std::string const& name, std::vector<std::string> keys) {
     known_.push_back(name);
     auto const* const found = file_.get_as<toml::table>(name);
@@ -101,10 +116,18 @@ class Reader {
   double rate(toml::table const& table, std::string_view name, std::string_view key) const {
     return above_zero(table.get(key), full_name(name, key));
   }
-  double seconds(toml::table const& table, std::string_view name, std::string_view key) const {
-    auto const value = number(table.get(key), full_name(name, key));
-    if (value < 0) refuse(full_name(name, key), fmt::format("{} must not be below 0", value));
+  double not_negative(toml::node const* node, std::string const& name) const {
+    auto const value = number(node, name);
+    if (value < 0) refuse(name, fmt::format("{} must not be below 0", value));
     return value;
+  }
+  double share(toml::node const* node, std::string const& name) const {
+    auto const value = above_zero(node, name);
+    if (value > 1) refuse(name, fmt::format("{} must not be above 1", value));
+    return value;
+  }
+  double seconds(toml::table const& table, std::string_view name, std::string_view key) const {
+    return not_negative(table.get(key), full_name(name, key));
   }
 
   /// The rows of [[a, b, ..], ..], `length` numbers each.
@@ -120,16 +143,19 @@ class Reader {
     return found;
   }
 
-  SpmmTimes sparse_times(toml::table const& table) const {
-    auto const name = full_name("sparse_products", "per_nonzero");
-    SpmmTimes times;
-    for (auto const* const row : rows(table, "per_nonzero", 2, name, "[[width, seconds], ..]")) {
+  using Value = double (Reader::*)(toml::node const*, std::string const&) const;
+
+  WidthTable by_width(toml::table const& table, std::string_view table_name, std::string const& key,
+                      std::string_view wish, Value value) const {
+    auto const name = full_name(table_name, key);
+    WidthTable found;
+    for (auto const* const row : rows(table, key, 2, name, wish)) {
       auto const width = whole(row->get(0), name);
-      if (!times.points.empty() && width <= times.points.back().width)
-        refuse(name, fmt::format("width {} after {}: widths increase", width, times.points.back().width));
-      times.points.push_back({width, above_zero(row->get(1), name)});
+      if (!found.points.empty() && width <= found.points.back().width)
+        refuse(name, fmt::format("width {} after {}: widths increase", width, found.points.back().width));
+      found.points.push_back({width, (this->*value)(row->get(1), name)});
     }
-    return times;
+    return found;
   }
 
   std::vector<Machine::GroupSpeed> inside_speeds(toml::table const& table) const {

@@ -6,9 +6,12 @@
 //   name = "perlmutter"            one word
 //   ranks_per_node = 4
 //   [memory]                       of one rank: bytes (may be left out), bytes_per_second
-//   [dense_products]               of one rank: fp32, of_16_bits, in flop per second
-//   [sparse_products]              per_nonzero = [[width, seconds], ..], operands of 32 bits; linear between widths
+//   [dense_products]               of one rank: fp32, of_16_bits, in flop per second; narrow = [[shortest side, share of these], ..]
+//                                  (may be left out)
+//   [sparse_products]              per_nonzero and per_row (may be left out) = [[width, seconds], ..], operands of 32 bits; linear
+//                                  between widths
 //   [launch]                       seconds of each product and each pass
+//   [random_numbers]               may be left out: seconds of each number that dropout draws
 //   [collectives]                  call_seconds, step_seconds, inside = [[stride, ranks, bytes per second], ..],
 //                                  bytes_per_second_between_nodes (of all ranks of a node together)
 //   [emulation]                    may be left out: seconds_per_processor_second (1) of a run that emulates it, 0 for

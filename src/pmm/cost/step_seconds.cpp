@@ -18,8 +18,9 @@ class Clock {
         machine_.launch_seconds + (product.is_sparse ? of_sparse(product) : of_dense(product));
   }
   void operator()(LocalPass const& pass) {
-    seconds_.passes +=
-        machine_.launch_seconds + std::max(of_memory(pass.bytes()), of_flops(pass.flops, Wire::native));
+    seconds_.passes += machine_.launch_seconds +
+                       std::max(of_memory(pass.bytes()), of_flops(pass.flops, Wire::native)) +
+                       static_cast<double>(pass.random_numbers) * machine_.random_number_seconds;
   }
   void operator()(PlannedCall const& call) {
     seconds_.calls[call.axis] += call_seconds(machine_, call, step_.shape().num_ranks());
@@ -40,17 +41,23 @@ class Clock {
                           : machine_.dense.fp32 * bytes_of_table / static_cast<double>(step_.scalar_bytes(1));
     return static_cast<double>(flops) / rate;
   }
+  [[nodiscard]] double share_of_rate(std::int64_t shortest_side) const {
+    auto const& narrow = machine_.dense.narrow;
+    return narrow.points.empty() ? 1 : std::min(1.0, narrow.at(shortest_side));
+  }
   [[nodiscard]] double of_dense(LocalProduct const& product) const {
     auto const numbers = product.m * product.k + product.k * product.n + product.m * product.n;
-    return std::max(of_flops(product.flops(), product.operand_format),
+    return std::max(of_flops(product.flops(), product.operand_format) /
+                        share_of_rate(std::min({product.m, product.k, product.n})),
                     of_memory(step_.wire_bytes(numbers, product.operand_format)));
   }
   /// Rows of other numbers cost what rows of as many bytes do. The operand is read and the result is written once, which is what a
   /// block with few non-zeros per row takes.
   [[nodiscard]] double of_sparse(LocalProduct const& product) const {
     auto const row_bytes = step_.wire_bytes(product.n, product.operand_format);
-    return machine_.sparse.seconds(product.num_nonzeros,
-                                   std::max<std::int64_t>(row_bytes / bytes_of_table, 1)) +
+    auto const width = std::max<std::int64_t>(row_bytes / bytes_of_table, 1);
+    return static_cast<double>(product.num_nonzeros) * machine_.sparse.per_nonzero.at(width) +
+           static_cast<double>(product.m) * machine_.sparse.per_row.at(width) +
            of_memory((product.m + product.k) * row_bytes);
   }
 

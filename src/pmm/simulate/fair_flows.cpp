@@ -29,7 +29,7 @@ void FairFlows::begin(double now, std::array<int, 2> links, double most, double 
   auto const place = free_.back();
   free_.pop_back();
   auto& flow = flows_[static_cast<std::size_t>(place)];
-  flow = {links, most, bytes, now, 0, owner, flow.version + 1, true};
+  flow = {links, most, bytes, now, 0, owner, flow.version + 1};
   for (auto const link : links) {
     flows_of_[static_cast<std::size_t>(link)].push_back(place);
     mark(link);
@@ -47,7 +47,6 @@ int FairFlows::end() {
   ends_.pop();
   now_ = std::max(now_, time);
   auto& flow = flows_[static_cast<std::size_t>(place)];
-  flow.is_open = false;
   ++flow.version;
   for (auto const link : flow.links) {
     auto& flows = flows_of_[static_cast<std::size_t>(link)];

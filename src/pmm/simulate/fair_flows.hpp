@@ -40,7 +40,6 @@ class FairFlows {
     double rate = 0;
     int owner = 0;
     std::uint32_t version = 0; // of its rate: older ends do not count
-    bool is_open = false;
   };
   struct End {
     double time;

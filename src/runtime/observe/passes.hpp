@@ -22,7 +22,8 @@ struct LocalPass {
   std::string_view name;
   std::int64_t bytes_read = 0;
   std::int64_t bytes_written = 0;
-  std::int64_t flops = 0; // of a pass that consists of products (attention); else 0
+  std::int64_t flops = 0;          // of a pass that consists of products (attention); else 0
+  std::int64_t random_numbers = 0; // drawn in passing: one for each number that dropout may drop
 
   [[nodiscard]] std::int64_t bytes() const { return bytes_read + bytes_written; }
   friend bool operator==(LocalPass const&, LocalPass const&) = default;

@@ -25,7 +25,7 @@ pmm::Machine network(int ranks_per_node, double step_seconds) {
   machine.ranks_per_node = ranks_per_node;
   machine.memory.bytes_per_second = free;
   machine.dense = {free, free};
-  machine.sparse.points = {{1, 1 / free}};
+  machine.sparse.per_nonzero.points = {{1, 1 / free}};
   machine.collectives = {0, step_seconds, {{{2, 1}, bandwidth}}, bandwidth};
   return machine;
 }

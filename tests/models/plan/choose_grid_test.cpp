@@ -15,14 +15,14 @@ using models::GridOrder;
 using models::Schedule;
 
 /// Everything is free but sparse products, calls (50 us) and bytes (10 GB/s).
-pmm::Machine machine(std::vector<pmm::SpmmTimes::Point> points) {
+pmm::Machine machine(std::vector<pmm::WidthTable::Point> points) {
   constexpr auto free = 1e300;
   pmm::Machine machine;
   machine.name = "test";
   machine.ranks_per_node = 1 << 20;
   machine.memory.bytes_per_second = free;
   machine.dense = {free, free};
-  machine.sparse.points = std::move(points);
+  machine.sparse.per_nonzero.points = std::move(points);
   machine.collectives = {50e-6, 0, {{{2, 1}, 10e9}}, 10e9};
   return machine;
 }

@@ -26,8 +26,8 @@ TEST(StepPasses, AreThoseOfATwoLayerNetwork) {
 
   plan_epoch(step, models::plan_gcn(shape, models::ProductOrder::aggregate_first), settings, {});
 
-  Passes const expected{{"apply_dropout", 160 + 80, 160},
-                        {"relu_dropout", 120 + 12 + 80, 120},
+  Passes const expected{{"apply_dropout", 160 + 80, 160, 0, 40},
+                        {"relu_dropout", 120 + 12 + 80, 120, 0, 30},
                         {"add_bias", 80 + 8, 80},
                         {"softmax", 80 + 10 + 40, 80 + 80},
                         {"softmax_loss", 10 + 40 + 80, 0},
@@ -52,7 +52,7 @@ TEST(StepPasses, ANormWhoseRowsAreSplitReadsThemTwice) {
   models::plan_rms_norm_backward(step, z);
 
   Passes const expected{{"rms_norm_relu_dropout/squares", 120, 40},
-                        {"rms_norm_relu_dropout", 120 + 12 + 40 + 80 + 120, 40 + 40 + 120},
+                        {"rms_norm_relu_dropout", 120 + 12 + 40 + 80 + 120, 40 + 40 + 120, 0, 30},
                         {"rms_norm_relu_dropout_backward/row_sums", 240 + 12 + 40 + 40, 40},
                         {"rms_norm_relu_dropout_backward", 240 + 12 + 40 + 40 + 40, 120 + 12}};
   EXPECT_EQ(passes_of(step), expected);

@@ -27,12 +27,17 @@ source = "test"
 [dense_products]
 fp32 = 1e13
 of_16_bits = 1e14
+narrow = [[8, 0.04], [64, 1]]
 source = "test"
 [sparse_products]
 per_nonzero = [[4, 4e-10], [8, 6e-10], [32, 12e-10]]
+per_row = [[8, 1e-9], [16, 3e-9]]
 source = "test"
 [launch]
 seconds = 1e-6
+source = "test"
+[random_numbers]
+seconds = 1e-10
 source = "test"
 [collectives]
 call_seconds = 3e-5
@@ -59,13 +64,13 @@ TEST(Machine, ReadsAllConstants) {
 }
 
 TEST(Machine, ProductsGrowLinearlyBetweenWidths) {
-  auto const times = machine().sparse;
-  EXPECT_DOUBLE_EQ(times.seconds(10, 4), 4e-9);
-  EXPECT_DOUBLE_EQ(times.seconds(10, 6), 5e-9);
-  EXPECT_DOUBLE_EQ(times.seconds(10, 32), 12e-9);
-  EXPECT_DOUBLE_EQ(times.seconds(10, 1), 4e-9);   // as the narrowest
-  EXPECT_DOUBLE_EQ(times.seconds(10, 64), 24e-9); // as much per column as the widest
-  EXPECT_EQ(times.seconds(0, 64), 0);
+  auto const times = machine().sparse.per_nonzero;
+  EXPECT_DOUBLE_EQ(times.at(4), 4e-10);
+  EXPECT_DOUBLE_EQ(times.at(6), 5e-10);
+  EXPECT_DOUBLE_EQ(times.at(32), 12e-10);
+  EXPECT_DOUBLE_EQ(times.at(1), 4e-10);   // as the narrowest
+  EXPECT_DOUBLE_EQ(times.at(64), 24e-10); // as much per column as the widest
+  EXPECT_EQ(pmm::WidthTable().at(64), 0);
 }
 
 TEST(Machine, GroupsShareTheLinksOfTheirNodes) {
@@ -94,6 +99,10 @@ TEST(Machine, ACallTakesItsStepsAndItsBytes) {
   EXPECT_DOUBLE_EQ(seconds(Operation::all_reduce, {8, 1}, 0), 3e-5 + 2 * 3 * 2e-5); // a tree
   EXPECT_DOUBLE_EQ(seconds(Operation::all_reduce, {3, 1}, 0), 3e-5 + 2 * 2 * 2e-5); // a ring is as short
   EXPECT_DOUBLE_EQ(seconds(Operation::broadcast, {16, 1}, 0), 3e-5 + 4 * 2e-5);
+  // A megabyte for each other member: each of four on a node sends four to the other node, by 64 GB/s.
+  EXPECT_DOUBLE_EQ(seconds(Operation::all_to_all, {8, 1}, 7'000'000), 3e-5 + 3 * 2e-5 + 16e6 / 64e9);
+  EXPECT_DOUBLE_EQ(seconds(Operation::all_to_all, {4, 4}, 3'000'000),
+                   3e-5 + 2 * 2e-5 + 3e6 / 16e9); // one on each
 }
 
 TEST(Machine, AxesAreAsFarApartAsTheGridsRanks) {
@@ -128,13 +137,20 @@ TEST(StepSeconds, AreTheSumsOfTheTerms) {
   narrow.m = 1'000'000;
   narrow.n = narrow.k = 1;
   step.add_product(narrow);
+  auto thin = dense; // 0.04 of the rate up to 8, 0.52 of it between 8 and 64
+  thin.n = 4;
+  step.add_product(thin);
+  thin.n = 36;
+  step.add_product(thin);
   step.add_pass({"a pass", 3'000'000, 1'000'000, 0});
+  step.add_pass({"one that drops numbers", 1'000'000, 1'000'000, 0, 500'000});
   step.add_call(Operation::all_reduce, Axis::z, 1 << 20);
 
   auto const seconds = seconds_of(step, machine());
-  EXPECT_DOUBLE_EQ(seconds.sparse, 1e-6 + 1000 * 6e-10 + 2 * 100 * 8 * 4 / 1e12); // and rows in and out
-  EXPECT_DOUBLE_EQ(seconds.dense, 1e-6 + 2e9 / 1e13 + 1e-6 + 4 * 2'000'001 / 1e12);
-  EXPECT_DOUBLE_EQ(seconds.passes, 1e-6 + 4e6 / 1e12);
+  EXPECT_DOUBLE_EQ(seconds.sparse,
+                   1e-6 + 1000 * 6e-10 + 100 * 1e-9 + 2 * 100 * 8 * 4 / 1e12); // and rows in and out
+  EXPECT_DOUBLE_EQ(seconds.dense, 4e-6 + 2e9 / 1e13 + 4 * 2'000'001 / 1e12 + 8e6 / 4e11 + 72e6 / 5.2e12);
+  EXPECT_DOUBLE_EQ(seconds.passes, 2e-6 + 4e6 / 1e12 + 2e6 / 1e12 + 500'000 * 1e-10);
   auto const sent = 2.0 * 3 / 4 * (1 << 20);
   EXPECT_DOUBLE_EQ(seconds.calls.at("z"), 3e-5 + 4 * 2e-5 + sent / 16e9);
   EXPECT_DOUBLE_EQ(seconds.total(), seconds.sparse + seconds.dense + seconds.passes + seconds.calls.at("z"));
@@ -160,9 +176,9 @@ TEST(StepSeconds, FollowTheFormat) {
   EXPECT_NEAR(fp64.dense - 1e-6, 2 * (fp32.dense - 1e-6), 1e-15);
   EXPECT_NEAR(bf16.dense - 1e-6, 2e9 / 1e14, 1e-15);
   constexpr auto rows = 2 * 1000 * 16 / 1e12; // operand and result, for each byte of a number
-  EXPECT_DOUBLE_EQ(fp32.sparse, 1e-6 + 1e6 * 8e-10 + 4 * rows);  // 16 columns
-  EXPECT_DOUBLE_EQ(fp64.sparse, 1e-6 + 1e6 * 12e-10 + 8 * rows); // as 32
-  EXPECT_DOUBLE_EQ(bf16.sparse, 1e-6 + 1e6 * 6e-10 + 2 * rows);  // as 8
+  EXPECT_DOUBLE_EQ(fp32.sparse, 1e-6 + 1e6 * 8e-10 + 1000 * 3e-9 + 4 * rows);  // 16 columns
+  EXPECT_DOUBLE_EQ(fp64.sparse, 1e-6 + 1e6 * 12e-10 + 1000 * 6e-9 + 8 * rows); // as 32
+  EXPECT_DOUBLE_EQ(bf16.sparse, 1e-6 + 1e6 * 6e-10 + 1000 * 1e-9 + 2 * rows);  // as 8
 }
 
 TEST(Machine, ThoseThatComeWithOrthantAreMachines) {
@@ -197,6 +213,10 @@ TEST(Machine, AnythingElseIsRefusedInOneLine) {
            {"[memories]", "[memory]", "[memory]: this table is missing"},
            {"[other]\na = 1\n[launch]", "[launch]", "there is no such constant"},
            {"seconds = 1e-6", "seconds = 1e-6\nsource = \"test\"", "say where the constants come from"},
+           {"narrow = [[8, 1.5]]", "narrow = [[8, 0.04], [64, 1]]", "1.5 must not be above 1"},
+           {"per_row = [[8, -1e-9]]", "per_row = [[8, 1e-9], [16, 3e-9]]", "must not be below 0"},
+           {"[random_numbers]", "[random_numbers]\nseconds = 1e-10",
+            "seconds of [random_numbers]: this constant is missing"},
            {"[[8, 1e-9], [8, 2e-9]]", "[[4, 4e-10], [8, 6e-10], [32, 12e-10]]", "widths increase"},
            {"[]", "[[4, 4e-10], [8, 6e-10], [32, 12e-10]]", "it must be [[width, seconds], ..]"},
            {"[[1, 76e9]]", "[[1, 2, 76e9], [2, 2, 70e9], [1, 4, 225e9]]",

@@ -32,7 +32,7 @@ Machine machine_of(int ranks_per_node) {
   machine.ranks_per_node = ranks_per_node;
   machine.memory.bytes_per_second = 1;
   machine.dense = {1, 1};
-  machine.sparse.points = {{1, 1}};
+  machine.sparse.per_nonzero.points = {{1, 1}};
   machine.collectives = {
       call_seconds, step_seconds, {{{2, 1}, 80}, {{4, 1}, 100}, {{2, 2}, 60}}, between_nodes};
   return machine;

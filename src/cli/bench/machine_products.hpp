@@ -1,0 +1,25 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What bench machine measures of the processor, on all ranks at once: the constants of what a step computes.
+//
+//   launches        kernels without work, one after the other
+//   dense products  the three of a layer of 131,072 rows (more than caches hold) and 128 columns, as training calls
+//                   them; the shares of narrow ones with 8 to 64 columns on one side
+//   sparse products A^ B by the width n of B, of two blocks: all columns of a rank's rows, and an eighth of them,
+//                   which has as many rows and an eighth of the non-zeros. Two equations for two constants:
+//
+//                     seconds - (rows + columns) n 4 / memory  =  non-zeros t(n) + rows r(n)
+//
+//   random numbers  how much longer a pass takes that drops half of what it moves
+
+#include "graph/store/graph_store.hpp"
+#include "pmm/cost/machine.hpp"
+
+namespace orthant::cli {
+
+/// Fills `machine` but for memory, which it needs, and the network. `repeat`: as of time_in_turn(). Collective.
+void measure_products(runtime::Communicator const& world, graph::GraphStore const& store, std::int64_t repeat,
+                      pmm::Machine& machine);
+
+} // namespace orthant::cli
