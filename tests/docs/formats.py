@@ -192,10 +192,8 @@ def weights(_):
         norms = {"/parameters/h.L.ln_2.weight", "/parameters/ln_f.weight"}
         check(norms <= written, f"norms among {sorted(written)}")
         require_same(written - biases - norms | {"/parameters/...bias"}, documented["Arrays of language models"], "arrays of language models")
-        of_experts = {"experts", "top_k", "moe_every"}
         for path in lm:
-            others = set() if "experts" in path else of_experts
-            require_same(set(attributes(path)) | others, documented["Attributes of \"/\" of language models"], "attributes of language models")
+            require_same(set(attributes(path)), documented["Attributes of \"/\" of language models"], "attributes of language models")
         kinds = {name.split("/")[2] for path in checkpoints for name in arrays(path) if name.startswith("/optimizer/")}
         check(kinds == {"exp_avg", "exp_avg_sq", "momentum_buffer"}, f"arrays of optimizers {kinds}")
 

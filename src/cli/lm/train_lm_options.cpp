@@ -13,6 +13,7 @@ namespace orthant::cli {
 namespace {
 
 constexpr std::int64_t most_width = std::int64_t{1} << 20;
+constexpr std::int64_t most_experts = 1 << 14;
 constexpr std::int64_t most_layers_of_model = 10'000;
 constexpr std::int64_t most_passes = 1'000'000;
 constexpr std::int64_t most_experts_axis = std::int64_t{1} << 20;
@@ -48,30 +49,21 @@ void add_model(Command& command, TrainLmOptions& o) {
                  above(1, 1e12));
 }
 
-/// A number above 0, or "none".
-Check number_or_none() {
-  return [check = above(0, largest_number)](std::string const& text) {
-    if (text == "none") return std::string();
-    auto const problem = check(text);
-    return problem.empty() ? problem : problem + ", or none";
-  };
-}
-
 void add_experts(Command& command, TrainLmOptions& o) {
   command.begin_group("Experts");
   command.option(
       "--experts", o.experts,
       "Feed-forward parts per layer, of which each token takes --top-k; without biases; 0: layers have "
       "one",
-      whole_number(0, most_width));
-  command.option("--top-k", o.top_k, "Experts of a token", whole_number(1, most_width));
+      whole_number(0, most_experts));
+  command.option("--top-k", o.top_k, "Experts of a token", whole_number(1, most_experts));
   command.option("--moe-every", o.moe_every, "The last layer of every N has experts, the others have none",
                  whole_number(1, most_layers_of_model));
-  command.option(
+  command.number_or_word(
       "--capacity", o.capacity,
       "Tokens that an expert takes in a training pass, in mean loads over all ranks; later ones in the "
       "order of tokens are dropped; none: no limit",
-      number_or_none());
+      {"none"}, above(0, largest_number), runtime::ValueKind::number_or_word);
   command.option("--balance-loss", o.balance_loss,
                  "Coefficient of the loss that keeps the load of experts even", in_range(0));
   command.option("--z-loss", o.z_loss, "Coefficient of the loss that keeps the logits of the router small",

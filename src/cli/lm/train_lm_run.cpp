@@ -107,9 +107,7 @@ void report(Context const& context, models::TrainResult const& result, StepSpeed
         seconds, clock_text(context.world()), speed.tokens_per_second(seconds),
         speed.flop_per_s(seconds) / giga, 100 * speed.flop_per_s(seconds) / speed.peak_flop_per_s,
         speed.peak_flop_per_s / giga);
-  say(context, "bytes per step        x {}, y {}, z {}, data {}; sent {}\n",
-      bytes_text(result.epoch_bytes[0]), bytes_text(result.epoch_bytes[1]), bytes_text(result.epoch_bytes[2]),
-      bytes_text(result.epoch_data_bytes), bytes_text(result.epoch_sent_bytes));
+  say(context, "bytes per step        {}\n", bytes_by_axis_text(result.epoch_bytes));
 }
 
 nlohmann::ordered_json done_record(models::TrainResult const& result, StepSpeed const& speed,

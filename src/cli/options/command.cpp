@@ -211,15 +211,17 @@ void Command::option(std::string const& names, std::vector<std::string>& value,
 }
 
 void Command::number_or_word(std::string const& names, std::string& value, std::string const& description,
-                             std::vector<std::string> words, Check check) {
+                             std::vector<std::string> words, Check check, ValueKind kind) {
+  auto const is_whole = kind == ValueKind::integer_or_word;
   add(names, value, description,
-      [words = std::move(words), check = std::move(check)](std::string const& text) {
+      [=, words = std::move(words), check = std::move(check)](std::string const& text) {
         if (std::ranges::find(words, text) != words.end()) return std::string();
-        if (!runtime::is_written_as(ValueKind::integer, text))
-          return fmt::format("needs a whole number, not '{}', or {}", text, fmt::join(words, " or "));
+        if (!runtime::is_written_as(is_whole ? ValueKind::integer : ValueKind::number, text))
+          return fmt::format("needs a {}number, not '{}', or {}", is_whole ? "whole " : "", text,
+                             fmt::join(words, " or "));
         return check(text);
       });
-  description_.options.back().kind = ValueKind::integer_or_word;
+  description_.options.back().kind = kind;
 }
 
 void Command::add_file(std::string const& names, std::string& path, std::string const& description,

@@ -95,9 +95,10 @@ class Command {
               Check check = {});
   void option(std::string const& names, std::vector<std::string>& value, std::string const& description,
               Check check = {});
-  /// A whole number that `check` takes, or one of the words.
+  /// A number that `check` takes (a whole one, unless `kind` is number_or_word), or one of the words.
   void number_or_word(std::string const& names, std::string& value, std::string const& description,
-                      std::vector<std::string> words, Check check);
+                      std::vector<std::string> words, Check check,
+                      runtime::ValueKind kind = runtime::ValueKind::integer_or_word);
   /// Options that name a file or a folder to read, a file to write, or a folder to write, which has a rule of its
   /// own for what is there already.
   void input(std::string const& names, std::string& path, std::string const& description);

@@ -44,6 +44,14 @@ std::string bytes_text(std::int64_t bytes) {
   return fmt::format("{:.1f} GiB", value / 0x1p30);
 }
 
+std::string bytes_by_axis_text(models::CommunicatedBytes const& bytes) {
+  std::string text;
+  for (auto const axis : {pmm::Axis::x, pmm::Axis::y, pmm::Axis::z, pmm::Axis::expert, pmm::Axis::data})
+    if (axis <= pmm::Axis::z || bytes.along(axis) > 0)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(axis), bytes_text(bytes.along(axis)));
+  return text + "; sent " + bytes_text(bytes.sent);
+}
+
 runtime::Wire wire_of(std::string const& word) {
   return word == "bf16" ? runtime::Wire::bf16 : word == "fp16" ? runtime::Wire::fp16 : runtime::Wire::native;
 }
@@ -193,11 +201,7 @@ void report(Context const& context, models::TrainResult const& result) {
   }
   say(context, "\nseconds per epoch     {:.6f} (median{})\n", result.median_epoch_seconds,
       clock_text(context.world()));
-  say(context, "bytes per epoch       x {}, y {}, z {}", bytes_text(result.epoch_bytes[0]),
-      bytes_text(result.epoch_bytes[1]), bytes_text(result.epoch_bytes[2]));
-  if (result.epoch_data_bytes > 0) say(context, ", data {}", bytes_text(result.epoch_data_bytes));
-  say(context, "; sent {}", bytes_text(result.epoch_sent_bytes));
-  say(context, "\n");
+  say(context, "bytes per epoch       {}\n", bytes_by_axis_text(result.epoch_bytes));
 }
 
 } // namespace

@@ -64,6 +64,8 @@ void say(Context const& context, fmt::format_string<Args...> format, Args&&... a
 }
 /// "12.3 MiB".
 [[nodiscard]] std::string bytes_text(std::int64_t bytes);
+/// "x 1.0 MiB, y 0 B, z 0 B, data 2.0 MiB; sent 3.0 MiB": expert and data only where something was communicated along them.
+[[nodiscard]] std::string bytes_by_axis_text(models::CommunicatedBytes const& bytes);
 
 /// The first line of the metrics, with the fields of `more` at its end. Collective.
 void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options,

@@ -49,6 +49,7 @@ void plan_feed_forward_half_backward(pmm::StepPlan& step, TransformerPlan const&
 
 void plan_feed_forward_half_buffers(LinearWorkPlan& work, pmm::StepPlan const& step,
                                     TransformerPlan const& plan) {
+  if (plan.settings.experts.has_all_layers()) return;
   plan_linear_buffers(work, 0, step, plan.up, plan.settings.has_bias);
   plan_linear_buffers(work, 1, step, plan.down, plan.settings.has_bias);
 }

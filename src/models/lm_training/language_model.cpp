@@ -20,6 +20,14 @@ void require_countable(TransformerSettings const& model, SequenceSettings const&
     runtime::throw_user(
         "--global-batch {} of --sequence {}: a step of {:.3g} tokens is more than any machine holds",
         sequences.global_batch, sequences.sequence, num_tokens);
+  auto const of = [](std::int64_t number) { return static_cast<double>(number); };
+  auto const& experts = model.experts;
+  if (experts.is_on() &&
+      (3 * of(model.num_layers) * of(experts.num_experts) * of(model.hidden) * of(model.feed_forward) >
+           most_numbers ||
+       num_tokens * of(experts.num_experts) > most_numbers))
+    runtime::throw_user("--experts {} of --hidden {} and --feed-forward {} are more than any machine holds",
+                        experts.num_experts, model.hidden, model.feed_forward);
   if (static_cast<double>(model.max_sequence) * static_cast<double>(model.hidden) > most_numbers)
     runtime::throw_user("--positions {}: their table is more than any machine holds", model.max_sequence);
 }

@@ -20,6 +20,7 @@ struct ExpertSettings {
 
   [[nodiscard]] bool is_on() const { return num_experts > 0; }
   [[nodiscard]] bool has_layer(std::int64_t layer) const { return is_on() && (layer + 1) % every == 0; }
+  [[nodiscard]] bool has_all_layers() const { return is_on() && every == 1; }
   friend bool operator==(ExpertSettings const&, ExpertSettings const&) = default;
 };
 

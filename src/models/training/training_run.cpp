@@ -68,7 +68,9 @@ CommunicatedBytes communicated_bytes(pmm::ProcessGrid const& grid) {
   for (auto const& [group, comm] : grid.communicators()) {
     auto const total = comm.ledger().total();
     for (auto const axis : pmm::nested_axes)
-      if (group.axes == pmm::AxisSet{axis}) bytes.along[static_cast<std::size_t>(axis)] += total.bytes;
+      if (group.axes == pmm::AxisSet{axis}) bytes.by_axis[static_cast<std::size_t>(axis)] += total.bytes;
+    if (group.axes == pmm::AxisSet{pmm::Axis::expert, pmm::Axis::data})
+      bytes.by_axis[static_cast<std::size_t>(pmm::Axis::data)] += total.bytes;
     bytes.counted += total.bytes;
     bytes.sent += total.sent_bytes;
   }
@@ -77,14 +79,11 @@ CommunicatedBytes communicated_bytes(pmm::ProcessGrid const& grid) {
 
 CommunicatedBytes sum_of_difference(pmm::ProcessGrid const& grid, CommunicatedBytes const& before,
                                     CommunicatedBytes const& after) {
-  std::array sums{after.along[0] - before.along[0], after.along[1] - before.along[1],
-                  after.along[2] - before.along[2], after.along[3] - before.along[3],
-                  after.counted - before.counted,   after.sent - before.sent};
+  std::vector sums{after.counted - before.counted, after.sent - before.sent};
+  std::ranges::transform(after.by_axis, before.by_axis, std::back_inserter(sums), std::minus<>());
   runtime::all_reduce(runtime::host, grid.world(), sums);
-  CommunicatedBytes sum;
-  std::copy_n(sums.begin(), 4, sum.along.begin());
-  sum.counted = sums[4];
-  sum.sent = sums[5];
+  CommunicatedBytes sum{.counted = sums[0], .sent = sums[1]};
+  std::copy(sums.begin() + 2, sums.end(), sum.by_axis.begin());
   return sum;
 }
 
@@ -113,9 +112,7 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
     auto const bytes = sum_of_difference(grid, before, communicated_bytes(grid));
     record.comm_bytes = bytes.counted;
     record.sent_bytes = bytes.sent;
-    std::copy_n(bytes.along.begin(), 3, result.epoch_bytes.begin()); // x, y, z
-    result.epoch_data_bytes = bytes.along[static_cast<std::size_t>(pmm::Axis::data)];
-    result.epoch_sent_bytes = bytes.sent;
+    result.epoch_bytes = bytes;
     record.seconds = runtime::all_reduced(grid.world(), record.seconds, runtime::Reduction::max);
     seconds.push_back(record.seconds);
     progress.last_loss = record.loss;

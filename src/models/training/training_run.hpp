@@ -71,23 +71,23 @@ struct TrainProgress {
 /// alike. The last step of an epoch is done when the epoch's record has been handed out.
 using StopRequest = std::function<bool(TrainProgress const&)>;
 
-struct TrainResult {
-  TrainProgress progress;                    // behind the last step
-  bool is_complete = false;                  // all epochs are done, or its patience has ended
-  bool has_stopped_early = false;            // the latter
-  double median_epoch_seconds = 0;           // of this run, without the first epoch if there are others
-  std::array<std::int64_t, 3> epoch_bytes{}; // communicated over x, y, z in an epoch, sum over ranks
-  std::int64_t epoch_data_bytes = 0;         // over the data axis
-  std::int64_t epoch_sent_bytes = 0;         // sent over all communicators of the grid
-};
-
-/// Bytes over the communicators of a grid: counted along each axis (by pmm::Axis), counted over all
-/// communicators, and sent over all.
+/// Bytes over the communicators of a grid: counted along each axis, counted over all communicators, and sent over all.
 struct CommunicatedBytes {
-  std::array<std::int64_t, pmm::nested_axes.size()> along{};
+  std::array<std::int64_t, pmm::nested_axes.size()> by_axis{}; // data: also over {expert, data} together
   std::int64_t counted = 0;
   std::int64_t sent = 0;
+
+  [[nodiscard]] std::int64_t along(pmm::Axis axis) const { return by_axis[static_cast<std::size_t>(axis)]; }
 };
+
+struct TrainResult {
+  TrainProgress progress;          // behind the last step
+  bool is_complete = false;        // all epochs are done, or its patience has ended
+  bool has_stopped_early = false;  // the latter
+  double median_epoch_seconds = 0; // of this run, without the first epoch if there are others
+  CommunicatedBytes epoch_bytes;   // in an epoch, sum over ranks
+};
+
 /// Those of this rank since its start.
 [[nodiscard]] CommunicatedBytes communicated_bytes(pmm::ProcessGrid const& grid);
 /// The difference between two moments, summed over the ranks. Collective over the grid's world.

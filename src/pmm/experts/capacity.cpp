@@ -11,9 +11,11 @@ namespace orthant::pmm {
 std::int64_t capacity_of(double factor, std::int64_t num_tokens, std::int64_t num_choices,
                          std::int64_t num_experts) {
   auto const share = static_cast<double>(num_choices * num_tokens) / static_cast<double>(num_experts);
+  // A factor like 1.1 is rounded, and must not make a slot of its own.
+  constexpr auto rounding = 1e-12;
   // No expert is chosen more often than there are tokens.
-  return static_cast<std::int64_t>(
-      std::clamp(std::ceil(factor * share), 1.0, static_cast<double>(std::max(num_tokens, std::int64_t{1}))));
+  return static_cast<std::int64_t>(std::clamp(std::ceil(factor * share * (1 - rounding)), 1.0,
+                                              static_cast<double>(std::max(num_tokens, std::int64_t{1}))));
 }
 
 std::int64_t ExpertCounts::chosen(std::int64_t expert) const {

@@ -11,7 +11,6 @@
 // Source: Lepikhin et al., GShard (arXiv 2006.16668), algorithm 1.
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,7 +40,7 @@ struct ExpertCounts {
                                          std::span<std::int32_t const> experts, std::int64_t num_choices,
                                          std::int64_t num_experts, bool needs_order);
 
-/// Sets to -1 what has no slot. Returns how many choices of this rank that are.
+/// Sets to -1 what has no slot. Returns how many choices of this rank that are, for tests.
 std::int64_t drop_beyond(std::int64_t capacity, ExpertCounts const& counts, std::span<std::int32_t> experts,
                          std::int64_t num_choices);
 

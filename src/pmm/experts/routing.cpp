@@ -82,7 +82,8 @@ struct Weigh {
   }
 };
 
-/// With K > 1 and S the sum of the p of kept choices, dp_k = (dw_k - sum_j dw_j w_j) / S. Then dl = p (dp - sum p dp).
+/// With K > 1 and S the sum of the p of kept choices, dp_k = (dw_k - sum_j dw_j w_j) / S. Then dl = p (dp - sum p dp), in
+/// which p_k / S is w_k: nothing is divided by an S that may be 0.
 template<class T>
 struct Backward {
   T const* probabilities;
@@ -101,25 +102,22 @@ struct Backward {
     auto* const dl = logits_gradient + i * num_experts;
     for (std::int64_t e = 0; e < num_experts; ++e)
       dl[e] = balance * shares[e];
-    T sum = 0;
-    T mean = 0;
-    for (std::int64_t k = 0; k < num_choices; ++k) {
-      auto const choice = i * num_choices + k;
-      if (experts[choice] < 0) continue;
-      sum += p[experts[choice]];
-      mean += weight_gradient[choice] * weights[choice];
-    }
-    for (std::int64_t k = 0; k < num_choices; ++k) {
-      auto const choice = i * num_choices + k;
-      if (experts[choice] < 0) continue;
-      dl[experts[choice]] +=
-          num_choices == 1 ? weight_gradient[choice] : (weight_gradient[choice] - mean) / sum;
-    }
+    if (num_choices == 1 && experts[i] >= 0) dl[experts[i]] += weight_gradient[i];
     T inner = 0;
     for (std::int64_t e = 0; e < num_experts; ++e)
       inner += p[e] * dl[e];
     for (std::int64_t e = 0; e < num_experts; ++e)
       dl[e] = p[e] * (dl[e] - inner + z * log_sum_exp[i]);
+    if (num_choices > 1) add_of_shares(i, dl);
+  }
+
+  /// Of w_k = p_k / S: sum_k p_k dp_k is 0, so each choice has a term of its own alone.
+  KOKKOS_FUNCTION void add_of_shares(std::int64_t i, T* dl) const {
+    T mean = 0;
+    for (auto choice = i * num_choices; choice < (i + 1) * num_choices; ++choice)
+      if (experts[choice] >= 0) mean += weight_gradient[choice] * weights[choice];
+    for (auto choice = i * num_choices; choice < (i + 1) * num_choices; ++choice)
+      if (experts[choice] >= 0) dl[experts[choice]] += weights[choice] * (weight_gradient[choice] - mean);
   }
 };
 

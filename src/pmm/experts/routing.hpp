@@ -52,8 +52,8 @@ struct RouterNoise {
   std::int64_t first_token = 0; // the number of row 0 over all ranks
 };
 
-/// Probabilities and experts from logits [rows x experts]. At most num_experts choices (Error). A NaN is never larger than a
-/// number. Enqueues on exec, counts its pass, and does not fence; so do the others here.
+/// Probabilities and experts from logits [rows x experts]. At most num_experts choices (Error). Where a
+/// logit is no number, only the range of the choices is certain. Enqueues on exec, counts its pass, and does not fence; so do the others here.
 template<class T>
 void choose_experts(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
                     runtime::Matrix<T> const& logits, RouterNoise const& noise, Routing<T> const& routing);

@@ -60,9 +60,13 @@ std::optional<bool> parsed_flag(std::string_view text) {
 }
 
 std::string_view wish_of(ValueKind kind) {
-  constexpr std::array<std::string_view, 6> wishes{"text in quotes",     "an integer",
-                                                   "a number",           "true or false",
-                                                   "a list like [1, 2]", "an integer or text in quotes"};
+  constexpr std::array<std::string_view, 7> wishes{"text in quotes",
+                                                   "an integer",
+                                                   "a number",
+                                                   "true or false",
+                                                   "a list like [1, 2]",
+                                                   "an integer or text in quotes",
+                                                   "a number or text in quotes"};
   return wishes[static_cast<std::size_t>(kind)];
 }
 
@@ -104,6 +108,8 @@ std::optional<std::string> text_of(toml::node const& node, ValueKind kind) {
     return node.is_integer() || node.is_string() ? scalar_text(node) : std::nullopt;
   case ValueKind::number:
     return node.is_number() ? scalar_text(node) : std::nullopt;
+  case ValueKind::number_or_word:
+    return node.is_number() || node.is_string() ? scalar_text(node) : std::nullopt;
   case ValueKind::flag:
     if (auto const* const flag = node.as_boolean()) return flag->get() ? "true" : "false";
     return std::nullopt;

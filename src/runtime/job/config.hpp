@@ -28,7 +28,7 @@ namespace orthant::runtime {
 
 /// What an option's value is; values are checked against it wherever they come from. A list is of numbers or
 /// words, separated by commas where it is text.
-enum class ValueKind : std::uint8_t { text, integer, number, flag, list, integer_or_word };
+enum class ValueKind : std::uint8_t { text, integer, number, flag, list, integer_or_word, number_or_word };
 
 struct OptionDescription {
   std::string name; // as the flag, without the dashes: "weight-decay"

@@ -159,6 +159,22 @@ TEST_F(Router, GradientsAreFiniteDifferences) {
   }
 }
 
+// The first choice is dropped, and the second has no probability that a double holds.
+TEST_F(Router, AChoiceWithoutProbabilityHasNoGradient) {
+  Dense logits(1, 3);
+  logits.numbers = {2000, 0, -1};
+  auto const routing = choose(logits, 2);
+  Kokkos::deep_copy(routing.experts, device_copy(std::vector<std::int32_t>{-1, 1}));
+  EXPECT_THAT(weights(routing), ElementsAre(0, 0));
+  runtime::Matrix<double> const gradient("orthant::testing::gradient", 1, 3);
+  router_backward<double>(exec_, passes_, routing, device_copy(std::vector{1.0, 2.0}),
+                          {0, 0, 1, device_copy(std::vector{0.5, 0.5, 0.0})}, gradient);
+  Kokkos::fence();
+  auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), gradient);
+  for (std::size_t e = 0; e < 3; ++e)
+    EXPECT_EQ(found(0, e), 0) << e;
+}
+
 // Noise moves the choice alone, and is that of a token whatever rank has it.
 TEST_F(Router, NoiseIsOfTheToken) {
   auto const logits = make_dense(40, 6, [](auto, auto e) { return 0.1 * static_cast<double>(e); });
@@ -199,7 +215,8 @@ TEST(Capacity, IsAShareOfAllChoicesRoundedUp) {
   EXPECT_EQ(capacity_of(1.0, 13, 1, 4), 4);
   EXPECT_EQ(capacity_of(1.25, 16, 2, 8), 5);
   EXPECT_EQ(capacity_of(0.01, 12, 1, 4), 1);
-  EXPECT_EQ(capacity_of(1e9, 12, 2, 4), 12); // nobody is chosen more often than there are tokens
+  EXPECT_EQ(capacity_of(1.1, 400, 1, 8), 55); // 1.1 * 50 is a little more than 55 in binary
+  EXPECT_EQ(capacity_of(1e9, 12, 2, 4), 12);  // nobody is chosen more often than there are tokens
 }
 
 // All tokens on one rank or dealt to the ranks unevenly: the same are dropped. Beside the definition: first choices of all
