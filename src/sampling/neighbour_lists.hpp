@@ -4,7 +4,7 @@
 // Degrees within a batch, without a message: the neighbours of the vertices of a range by key, whole rows of A
 // without self loops, and a bit a vertex of the graph that tells who is in the batch.
 //
-//   d_i = 1 + sum of w_ij over the j of the batch           w = 1 in a pattern; 1 for the self loop, if one is added
+//   d_i = s + sum of w_ij over the j of the batch           w = 1 in a pattern; s = 1 if a self loop is added, else 0
 //
 // Memory: 4 bytes for each non-zero of the rows (8 above 2^32 vertices, 4 more with weights) and 8 a row. A rank
 // of a grid that cuts rows in R and columns in C holds so nnz (1/R + 1/C) entries for each pair of ranges that

@@ -43,6 +43,12 @@ struct EvaluateOptions {
 models::GcnSettings model_of(models::WeightsFacts const& weights, EvaluateOptions const& options) {
   auto settings = models::settings_of(weights);
   if (!options.feature_norm.empty()) settings.feature_norm = models::parse_feature_norm(options.feature_norm);
+  if (auto const model = models::name_of(settings.model);
+      models::traits_of(settings.model, settings.aggregator).graph_operator &&
+      (options.normalize != "auto" || options.self_loops != "auto"))
+    runtime::throw_user("evaluate: the weights are of {}, whose operator is given; leave out --normalize and "
+                        "--self-loops",
+                        model);
   if (options.normalize != "auto") settings.self_loops.reset(); // the usual ones of another normalization
   models::choose_operator(settings, options.normalize, options.self_loops);
   settings.schedule = models::parse_schedule(options.schedule);

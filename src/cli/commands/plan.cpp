@@ -11,7 +11,6 @@
 #include "graph/largest_graph.hpp"
 #include "graph/store/store_reader.hpp"
 #include "models/gnn/grid_cost.hpp"
-#include "models/plan/gcn_step.hpp"
 
 #include <algorithm>
 #include <fmt/ranges.h>
@@ -222,8 +221,10 @@ int run(PlanOptions const& options, Context& context) {
   require_fitting_simulation(options.simulation, options.machine, options.ranks);
   auto const machine = machine_of(world, options.machine);
   if (options.mode == "minibatch") {
-    if (options.arrays)
-      runtime::throw_user("plan: --arrays is of full graphs; leave it out with --mode minibatch");
+    for (auto const& [flag, is_given] :
+         {std::pair("--arrays", options.arrays), {"--simulate", options.simulation.simulate}})
+      if (is_given)
+        runtime::throw_user("plan: {} is of full graphs; leave it out with --mode minibatch", flag);
     auto settings = settings_of(widths, options);
     settings.gather = pmm::parse_gather(options.gather);
     BatchPlanQuestion const question{.facts = facts,

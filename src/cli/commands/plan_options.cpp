@@ -5,6 +5,7 @@
 #include "cli/training/train_run.hpp"
 
 #include <algorithm>
+#include <fmt/ranges.h>
 
 namespace orthant::cli {
 
@@ -60,6 +61,10 @@ models::GcnSettings settings_of(std::vector<std::int64_t> const& widths, PlanOpt
   models::GcnSettings settings;
   models::set_model(settings, models::parse_model(o.model), models::parse_aggregator(o.aggregator));
   settings.hidden_widths.assign(widths.begin() + 1, widths.end() - 1);
+  if (settings.model == models::Model::gin && settings.hidden_widths.empty())
+    runtime::throw_user(
+        "--widths {}: gin has a linear layer behind its hidden ones; name a hidden width, too",
+        fmt::join(widths, "-"));
   settings.norm = models::parse_norm(o.norm);
   settings.has_residuals = o.residual;
   settings.dropout = o.dropout;
@@ -84,8 +89,9 @@ std::string flags_of_graph(PlanOptions const& o, models::GcnSettings const& sett
   if (o.dropout != default_dropout) flags += fmt::format(" --dropout {}", o.dropout);
   auto const& hidden = settings.hidden_widths;
   auto const is_even = std::ranges::adjacent_find(hidden, std::ranges::not_equal_to{}) == hidden.end();
-  if (!hidden.empty() && is_even)
-    flags += fmt::format(" --layers {} --hidden {}", hidden.size() + 1, hidden.front());
+  if (!is_even) return flags + " ...   (train takes one --hidden for all layers)";
+  flags += fmt::format(" --layers {}", settings.num_layers());
+  if (!hidden.empty()) flags += fmt::format(" --hidden {}", hidden.front());
   return flags;
 }
 

@@ -106,7 +106,7 @@ int run_here(Study const& study, StudyFolder const& folder, std::vector<StudyPoi
 
 int submit(StudyOptions const& o, Context& context) {
   auto study = open_study(context, o);
-  if (!o.here && !o.launcher.empty()) study.jobs.launcher = o.launcher;
+  if (!o.launcher.empty()) study.jobs.launcher = o.launcher;
   StudyFolder const folder(study);
   auto const points = points_of(study);
   folder.make();

@@ -6,6 +6,8 @@
 #include "runtime/comm/collectives.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <fmt/ranges.h>
 #include <limits>
 #include <span>
@@ -31,6 +33,9 @@ bool fits(MeasuredTraining const& training, models::MemoryEstimate const& estima
 template<class StepsOf>
 ChosenGrid choose(MeasuredTraining const& training, std::vector<models::GridChoice> choices,
                   std::int64_t num_steps, StepsOf const& steps_of) {
+  // Where a batch has fewer vertices than an axis has ranks.
+  auto const is_impossible = [](models::GridChoice const& choice) { return !std::isfinite(choice.seconds); };
+  if (!is_impossible(choices.front())) std::erase_if(choices, is_impossible);
   choices.resize(
       std::min(choices.size(), static_cast<std::size_t>(std::max<std::int64_t>(1, training.num_candidates))));
   if (choices.size() == 1) return {choices.front(), nullptr};
@@ -75,10 +80,10 @@ Measured measure(Context const& context, std::vector<Candidate> const& candidate
 }
 
 models::StopRequest StepClock::stop() {
-  last_ = MPI_Wtime();
+  last_ = clock_.now();
   return [this](models::TrainProgress const&) {
-    auto const now = MPI_Wtime();
-    seconds_.push_back(now - last_);
+    auto const now = clock_.now();
+    seconds_.push_back(std::chrono::duration<double>(now - last_).count());
     last_ = now;
     return std::ssize(seconds_) >= num_measured_steps;
   };
@@ -122,7 +127,7 @@ ChosenGrid choose_by_mini_batch_steps(MeasuredTraining const& training,
         grid, store.facts(), models::plan_gcn(store, model), model, settings.optimizer, sizes);
     if (!fits(training, estimate)) return std::vector<double>();
     models::MiniBatchGcn<T> trainer(grid, store, model, settings, only_batches);
-    StepClock clock;
+    StepClock clock(training.context.world().instruments().clock);
     std::ignore = trainer.run([](runtime::EpochRecord const&) {}, {}, clock.stop());
     return clock.seconds();
   };

@@ -39,11 +39,13 @@ struct Measured {
 /// A stop after the measured steps that keeps the seconds of each.
 class StepClock {
  public:
+  explicit StepClock(runtime::RunClock& clock) : clock_(clock) {}
   [[nodiscard]] models::StopRequest stop();
   [[nodiscard]] std::vector<double> const& seconds() const { return seconds_; }
 
  private:
-  double last_ = 0;
+  runtime::RunClock& clock_;
+  runtime::RunClock::Clock::time_point last_{};
   std::vector<double> seconds_;
 };
 

@@ -39,13 +39,15 @@ void add_memory(models::MemoryEstimate const& estimate, PointPrediction& predict
   prediction.memory_bytes = std::max(prediction.memory_bytes, static_cast<double>(estimate.peak()));
 }
 
-PointPrediction predict_epoch(Context const& context, StudyPoint const& point, PointResult const& result,
-                              pmm::Machine const& machine) {
+std::optional<PointPrediction> predict_epoch(Context const& context, StudyPoint const& point,
+                                             PointResult const& result, pmm::Machine const& machine) {
   auto const options = options_of<TrainOptions>(point).first;
   auto settings = model_of(options);
   settings.schedule = models::parse_schedule(result.schedule);
   auto const shape = pmm::parse_grid(result.grid, static_cast<int>(result.ranks));
-  auto const store = open_graph_of(context.world(), options);
+  if (options.compute_dtype != "fp32") return std::nullopt; // constants of machines are of fp32
+  auto store = open_graph_of(context.world(), options);
+  models::use_operator(store, settings);
   auto const plan = models::plan_gcn(store, settings);
   PointPrediction prediction;
   for (int rank = 0; rank < shape.num_ranks(); ++rank) {
@@ -62,8 +64,8 @@ PointPrediction predict_epoch(Context const& context, StudyPoint const& point, P
   return prediction;
 }
 
-PointPrediction predict_step(Context const& context, StudyPoint const& point, PointResult const& result,
-                             pmm::Machine const& machine) {
+std::optional<PointPrediction> predict_step(Context const& context, StudyPoint const& point,
+                                            PointResult const& result, pmm::Machine const& machine) {
   auto [options, record] = options_of<TrainLmOptions>(point);
   runtime::MetricsWriter metrics;
   Context own{context.environment, metrics, record, false};
@@ -71,6 +73,7 @@ PointPrediction predict_step(Context const& context, StudyPoint const& point, Po
   auto model = model_of(options);
   model.vocabulary = open_tokens(context, options.tokens).vocabulary().size();
   auto const sequences = sequences_of(options);
+  if (options.compute_dtype != "fp32") return std::nullopt;
   auto const optimizer = optimizer_of(options, options.eval_every);
   auto const shape = pmm::parse_grid(result.grid, static_cast<int>(result.ranks));
   PointPrediction prediction;
@@ -102,7 +105,7 @@ std::optional<PointPrediction> predict(Context const& context, Study const& stud
   auto const machine = machine_of(context.world(), name);
   auto prediction = point.command == "train" ? predict_epoch(context, point, result, machine)
                                              : predict_step(context, point, result, machine);
-  prediction.machine = machine.name;
+  if (prediction) prediction->machine = machine.name;
   return prediction;
 }
 

@@ -49,6 +49,7 @@ std::optional<std::string> fill_in(std::string const& pattern, std::int64_t rank
     product *= number;
     if (product > ranks) return std::nullopt;
   }
+  if (factors.size() != 4) return "";
   if (ranks % product != 0 || (!has_letter && product != ranks)) return std::nullopt;
   std::ranges::replace(factors, std::string("P"), std::to_string(ranks / product));
   return fmt::format("{}", fmt::join(factors, "x"));

@@ -40,7 +40,7 @@ models::Identity parts_of(TrainOptions const& o, nlohmann::ordered_json const& r
     for (auto const& [name, value] :
          {std::pair(std::string("--batch"), fmt::format("{}", batch_size_of(o, grid.shape(), facts))),
           std::pair(std::string("--sampler"), o.sampler),
-          std::pair(std::string("--batch-edges"), batch_edges_of(o)),
+          std::pair(std::string("--batch-edges"), batch_edges_of(o, facts)),
           std::pair(std::string("number of batches per step (data groups x --accumulate)"),
                     fmt::format("{}", num_batches)),
           std::pair(std::string("--batch-train-fraction"), fmt::format("{}", o.batch_train_fraction))})

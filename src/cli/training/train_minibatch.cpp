@@ -36,7 +36,7 @@ models::MiniBatchSettings batches_of(TrainOptions const& o, pmm::GridShape const
                                      graph::StoreFacts const& facts) {
   models::MiniBatchSettings settings;
   settings.kind = models::parse_sampler(o.sampler);
-  settings.edges = models::parse_batch_edges(batch_edges_of(o));
+  settings.edges = models::parse_batch_edges(batch_edges_of(o, facts));
   settings.batch_size = batch_size_of(o, shape, facts);
   settings.num_accumulated = o.accumulate;
   if (o.batch_train_fraction > 0) settings.train_fraction = o.batch_train_fraction;
@@ -75,7 +75,7 @@ void describe_kept_neighbours(Context const& context, graph::StoreFacts const& f
 nlohmann::ordered_json record_of_batches(TrainOptions const& options, sampling::Sampler const& sampler,
                                          models::MiniBatchSettings const& batches, double num_kept) {
   return {{"sampler", options.sampler},
-          {"edges", batch_edges_of(options)},
+          {"edges", batches.edges == sampling::BatchEdges::renormalize ? "renormalize" : "rescale"},
           {"vertices", batches.batch_size},
           {"number", sampler.num_batches()},
           {"kept_neighbors", num_kept}};
@@ -161,10 +161,10 @@ TrainEnd train(TrainOptions const& options, Context& context) {
 
 } // namespace
 
-std::string batch_edges_of(TrainOptions const& options) {
+std::string batch_edges_of(TrainOptions const& options, graph::StoreFacts const& facts) {
   if (options.batch_edges != "auto") return options.batch_edges;
   // A sum has no degrees to renormalize by.
-  auto const normalizes = model_of(options).normalization != graph::Normalization::none;
+  auto const normalizes = facts.normalization != graph::Normalization::none;
   return options.sampler == "clusters" && normalizes ? "renormalize" : "rescale";
 }
 

@@ -12,7 +12,7 @@
 namespace orthant::cli {
 
 /// "rescale" or "renormalize", what --batch-edges asks for.
-[[nodiscard]] std::string batch_edges_of(TrainOptions const& options);
+[[nodiscard]] std::string batch_edges_of(TrainOptions const& options, graph::StoreFacts const& facts);
 /// Vertices of a batch that --batch asks for; auto: a share of the graph's, as the table of README has it.
 [[nodiscard]] std::int64_t batch_size_of(TrainOptions const& options, pmm::GridShape const& shape,
                                          graph::StoreFacts const& facts);

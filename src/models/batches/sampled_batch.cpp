@@ -203,20 +203,30 @@ PlannedBatch SampledBatch::planned(pmm::GridShape const& shape, pmm::Coordinates
       traits_of(facts_of_batch(facts, std::ssize(in_p1_)), shape, coordinates, batch.plan, settings);
   batch.traits.keeps_first_aggregate = false; // every batch has another A~
 
-  std::vector<std::array<pmm::RelayoutSizes, 2>> residuals; // [layers] forward and backward
-  for (auto const& layer : plan.layers) {
-    auto const between = [&](pmm::Placement const& from, pmm::Placement const& to) {
-      return pmm::sampled_sizes(shape, coordinates, from, to, [&](Range given, Range wanted) {
-        return count_both(from.layout.row_order, given, to.layout.row_order, wanted);
+  using Sizes = std::array<pmm::RelayoutSizes, 2>; // forward and backward
+  auto const between = [&](pmm::Placement const& from, pmm::Placement const& to) {
+    auto const sizes = [&](pmm::Placement const& a, pmm::Placement const& b) {
+      return pmm::sampled_sizes(shape, coordinates, a, b, [&](Range given, Range wanted) {
+        return count_both(a.layout.row_order, given, b.layout.row_order, wanted);
       });
     };
-    residuals.emplace_back();
-    if (layer.is_residual && !layer.owners)
-      residuals.back() = {between(layer.input, layer.output), between(layer.output, layer.input)};
-  }
-  batch.traits.residual_sizes = [residuals](GcnLayerPlan const& layer, bool is_backward) {
-    return residuals[static_cast<std::size_t>(layer.index)][is_backward ? 1 : 0];
+    return Sizes{sizes(from, to), sizes(to, from)};
   };
+  std::vector<Sizes> residuals(plan.layers.size());
+  std::vector<Sizes> selves(plan.layers.size());
+  for (auto const& layer : plan.layers) {
+    auto const l = static_cast<std::size_t>(layer.index);
+    if (layer.owners) continue;
+    if (layer.is_residual) residuals[l] = between(layer.input, layer.output);
+    if (layer.reads_itself()) selves[l] = between(layer.aggregated(), layer.aggregate());
+  }
+  auto const of_layer = [](std::vector<Sizes> sizes) {
+    return [sizes = std::move(sizes)](GcnLayerPlan const& layer, bool is_backward) {
+      return sizes[static_cast<std::size_t>(layer.index)][is_backward ? 1 : 0];
+    };
+  };
+  batch.traits.residual_sizes = of_layer(std::move(residuals));
+  batch.traits.self_sizes = of_layer(std::move(selves));
 
   auto const& owners = plan.layers.front().owners;
   if (!owners) return batch;

@@ -80,6 +80,8 @@ def weights_know_their_operator(ranks):
                 done = expect_success(1, ["info", weights])
                 for score in ("val_loss", "test_loss", "val_acc"):
                     require(abs(found[score] - trained[score]) < 1e-10, f"{options}: {score} {found[score]}, {trained[score]}", done)
+            if options[0] == "--model":
+                expect_mistake(ranks, [*words, "--normalize", "sym"], rf"weights are of {options[1]}, whose operator is given; leave out --normalize")
             expect_success(ranks, ["export-weights", weights, "-o", tensors, "--force"])
             shapes, about = read_safetensors(tensors)
             model = options[1] if options[0] == "--model" else "gcn"

@@ -279,6 +279,7 @@ def mistakes(_):
                 ('name = "a"\n' + strong + 'repeats = "2"\n', r"repeats .*: it must be a whole number"),
                 ('name = "a"\n' + strong + 'grids = "auto"\n', r"grids .*: it must be a list"),
                 ('name = "a"\n' + strong + 'grids = ["2x2"]\n', r"'2x2' is no grid; write auto"),
+                ('name = "a"\n' + strong + 'grids = ["1x2x2x"]\n', r"'1x2x2x' is no grid; write auto"),
                 ('name = "a"\n' + strong + 'grids = ["1x3x1x1"]\n', r"none of 1x3x1x1 is a grid of 2 ranks"),
                 ('name = "a"\n' + strong + 'schedules = ["row"]\n', r"'row' is none of auto, pmm3d, rows.*did you mean 'rows'"),
                 ('name = "a"\n' + strong + 'grids = ["auto", "auto"]\n', r"lists \S+ twice"),
