@@ -13,7 +13,7 @@
 //
 //   random numbers  how much longer a pass takes that drops half of what it moves
 
-#include "graph/store/graph_store.hpp"
+#include "graph/store/store_reader.hpp"
 #include "pmm/cost/machine.hpp"
 
 namespace orthant::cli {
