@@ -18,12 +18,16 @@ namespace {
 using runtime::Communicator;
 using runtime::DefaultExec;
 
-/// As training holds it.
+/// A matrix as training holds it.
 template<class T>
-runtime::Matrix<T> matrix(char const* label, std::int64_t rows, std::int64_t columns) {
-  return pmm::as_matrix(runtime::make_zeros<T>(label, static_cast<std::size_t>(rows * columns)), rows,
-                        columns);
-}
+struct HeldMatrix {
+  HeldMatrix(char const* label, std::int64_t rows, std::int64_t columns)
+      : numbers(runtime::make_zeros<T>(label, static_cast<std::size_t>(rows * columns))),
+        matrix(pmm::as_matrix(numbers, rows, columns)) {}
+
+  runtime::Vector<T> numbers;
+  runtime::Matrix<T> matrix; // does not own them
+};
 
 constexpr std::int64_t num_rows = 131072; // of tall matrices
 constexpr std::int64_t width = 128;
@@ -53,14 +57,15 @@ double dense_rate(Communicator const& world, std::int64_t num_columns, std::int6
   using pmm::Transpose;
   using Result = runtime::SumOf<Operand>;
   DefaultExec const exec;
-  auto const h = matrix<Operand>("orthant::cli::h", num_rows, width);
-  auto const q = matrix<Operand>("orthant::cli::q", num_rows, num_columns);
-  auto const w = matrix<Operand>("orthant::cli::w", width, num_columns);
-  auto const dw = matrix<Result>("orthant::cli::dw", width, num_columns);
+  HeldMatrix<Operand> const h("orthant::cli::h", num_rows, width);
+  HeldMatrix<Operand> const q("orthant::cli::q", num_rows, num_columns);
+  HeldMatrix<Operand> const w("orthant::cli::w", width, num_columns);
+  HeldMatrix<Result> const dw("orthant::cli::dw", width, num_columns);
   auto const seconds = seconds_of(world, repeat, [&] {
-    pmm::local_gemm<Operand>(exec, 1, Transpose::no, h, Transpose::no, w, 0, q);
-    pmm::local_gemm<Operand>(exec, 1, Transpose::no, q, Transpose::yes, w, 0, h);
-    pmm::local_gemm<Operand, Result>(exec, 1, Transpose::yes, h, Transpose::no, q, 0, dw);
+    pmm::local_gemm<Operand>(exec, 1, Transpose::no, h.matrix, Transpose::no, w.matrix, 0, q.matrix);
+    pmm::local_gemm<Operand>(exec, 1, Transpose::no, q.matrix, Transpose::yes, w.matrix, 0, h.matrix);
+    pmm::local_gemm<Operand, Result>(exec, 1, Transpose::yes, h.matrix, Transpose::no, q.matrix, 0,
+                                     dw.matrix);
   });
   return 3.0 * 2 * num_rows * width * static_cast<double>(num_columns) / seconds;
 }
@@ -105,9 +110,9 @@ pmm::SparseBlock<float> first_columns(pmm::SparseBlock<float> const& block, std:
 double sparse_seconds(Communicator const& world, pmm::LocalSpmm<float> const& kernel, std::int64_t columns,
                       double memory_bytes_per_second, std::int64_t repeat) {
   auto const& csr = kernel.block().csr;
-  auto const b = matrix<float>("orthant::cli::b", csr.num_columns, columns);
-  auto const c = matrix<float>("orthant::cli::c", csr.num_rows, columns);
-  auto const multiply = [&] { kernel.apply(DefaultExec(), {0, csr.num_rows}, b, c); };
+  HeldMatrix<float> const b("orthant::cli::b", csr.num_columns, columns);
+  HeldMatrix<float> const c("orthant::cli::c", csr.num_rows, columns);
+  auto const multiply = [&] { kernel.apply(DefaultExec(), {0, csr.num_rows}, b.matrix, c.matrix); };
   constexpr auto most_tries = 20; // the first products choose their way
   for (auto i = 0; i < most_tries && kernel.way_of(columns).empty(); ++i)
     multiply();
@@ -154,11 +159,11 @@ pmm::Machine::SparseProducts sparse_times(Communicator const& world, graph::Grap
 double random_number_seconds(Communicator const& world, std::int64_t repeat) {
   DefaultExec const exec;
   runtime::PassLedger passes;
-  auto const z = matrix<float>("orthant::cli::z", num_rows, width);
+  HeldMatrix<float> const z("orthant::cli::z", num_rows, width);
   runtime::Vector<std::int64_t> const ids("orthant::cli::ids", num_rows);
   auto const seconds = [&](double probability) {
     return seconds_of(world, repeat, [&] {
-      models::relu_dropout(exec, passes, z, {.probability = probability}, {.original_ids = ids});
+      models::relu_dropout(exec, passes, z.matrix, {.probability = probability}, {.original_ids = ids});
     });
   };
   return std::max(0.0, seconds(0.5) - seconds(0)) / (num_rows * width);
