@@ -98,8 +98,11 @@ pmm::SparseBlock<float> first_columns(pmm::SparseBlock<float> const& block, std:
     }
     kept_offsets.push_back(static_cast<runtime::Offset>(kept_columns.size()));
   }
-  auto part = block; // column scales that are too many are never read
+  auto part = block;
   part.csr.num_columns = num_columns;
+  if (block.column_scale.extent(0) > 0)
+    part.column_scale =
+        Kokkos::subview(block.column_scale, std::pair(std::size_t{0}, static_cast<std::size_t>(num_columns)));
   part.csr.row_offsets = models::to_vector<runtime::Offset>("orthant::cli::row_offsets", kept_offsets);
   part.csr.columns = models::to_vector<runtime::LocalColumn>("orthant::cli::columns", kept_columns);
   part.csr.values = models::to_vector<float>("orthant::cli::values", kept_values);
