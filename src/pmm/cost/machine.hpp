@@ -36,13 +36,13 @@ struct Machine {
   struct DenseProducts { // of one rank, in flop per second
     double fp32 = 0;
     double of_16_bits = 0; // operands of 16 bits, sums of 32
-    WidthTable
-        narrow; // share of these that a product reaches whose shortest side has so many numbers; 1 beyond
+    /// Share of these that a product reaches whose shortest side has so many numbers; 1 beyond.
+    WidthTable narrow{};
   } dense;
 
   struct SparseProducts { // of one rank, operands of 32 bits: seconds by the width of the right operand
     WidthTable per_nonzero;
-    WidthTable per_row; // may be empty
+    WidthTable per_row{}; // may be empty
   } sparse;
 
   double launch_seconds = 0;        // of each product and each pass
