@@ -89,6 +89,21 @@ TEST(GcnGradient, MatchesFiniteDifferencesWithEveryPart) {
     }
 }
 
+TEST(GcnGradient, MatchesFiniteDifferencesWithOtherActivations) {
+  for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
+    for (auto const activation : {models::Activation::elu, models::Activation::gelu})
+      for (auto const has_residuals : {false, true}) {
+        models::GcnSettings settings;
+        settings.activation = activation;
+        settings.has_residuals = has_residuals;
+        settings.set_layers(3, 4);
+        settings.dropout = 0.3;
+        settings.schedule = schedule;
+        settings.seed = 4;
+        expect_gradients_match(settings);
+      }
+}
+
 TEST(GinGradient, MatchesFiniteDifferences) {
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
     for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})

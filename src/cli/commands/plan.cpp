@@ -263,7 +263,7 @@ std::unique_ptr<Command> make_plan() {
   command->option("--widths", o->widths,
                   "Widths from features to classes, such as 100-128-128-47 (with --graph 128 hidden columns "
                   "twice, unless given)");
-  add_model_options(*command, o->model, o->aggregator);
+  add_model_options(*command, *o);
   add_operator_options(*command, o->normalize, o->self_loops, "as the store was made, or as --model says");
   command->option("--norm", o->norm, "Normalisation in each hidden layer: rms or none",
                   one_of({"rms", "none"}));

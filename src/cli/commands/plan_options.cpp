@@ -43,7 +43,7 @@ graph::GraphStore open_store(runtime::Communicator const& world, PlanOptions con
   std::ignore = models::plan_gcn(store, models::GcnSettings{}); // refuses a graph to train nothing on
   models::GcnSettings asked;
   models::choose_operator(asked, o.normalize, o.self_loops);
-  models::set_model(asked, models::parse_model(o.model), models::parse_aggregator(o.aggregator));
+  set_model(asked, o);
   models::use_operator(store, asked);
   return store;
 }
@@ -59,7 +59,7 @@ std::vector<std::int64_t> widths_of(graph::StoreFacts const& facts, PlanOptions 
 
 models::GcnSettings settings_of(std::vector<std::int64_t> const& widths, PlanOptions const& o) {
   models::GcnSettings settings;
-  models::set_model(settings, models::parse_model(o.model), models::parse_aggregator(o.aggregator));
+  set_model(settings, o);
   settings.hidden_widths.assign(widths.begin() + 1, widths.end() - 1);
   if (settings.model == models::Model::gin && settings.hidden_widths.empty())
     runtime::throw_user(
@@ -79,6 +79,7 @@ std::string flags_of_graph(PlanOptions const& o, models::GcnSettings const& sett
   for (auto const& [flag, value, standard] : {std::tuple("--norm", o.norm, "none"),
                                               {"--model", o.model, "gcn"},
                                               {"--aggregator", o.aggregator, "mean"},
+                                              {"--activation", o.activation, "relu"},
                                               {"--normalize", o.normalize, "auto"},
                                               {"--self-loops", o.self_loops, "auto"},
                                               {"--comm-dtype", o.comm_dtype, "fp32"},

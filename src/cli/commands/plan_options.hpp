@@ -3,6 +3,7 @@
 //
 // What orthant plan is asked for: a graph, by its store or by its counts, a network, and a number of ranks.
 
+#include "cli/options/training_options.hpp"
 #include "cli/plan/batch_plan.hpp"
 #include "cli/plan/epoch_simulation.hpp"
 
@@ -10,15 +11,13 @@ namespace orthant::cli {
 
 constexpr double default_dropout = 0.5;
 
-struct PlanOptions : BatchPlanOptions {
+struct PlanOptions : BatchPlanOptions, GraphModelOptions {
   std::string graph;
   std::int64_t vertices = 0;
   std::int64_t nonzeros = 0;
   std::string symmetric; // empty: yes
   std::int64_t ranks = 1;
   std::string widths;
-  std::string model = "gcn";
-  std::string aggregator = "mean";
   std::string normalize = "auto";
   std::string self_loops = "auto";
   std::string norm = "none";

@@ -3,14 +3,21 @@
 
 namespace orthant::cli {
 
-void add_model_options(Command& command, std::string& model, std::string& aggregator) {
-  command.option("--model", model,
+void add_model_options(Command& command, GraphModelOptions& o) {
+  command.option("--model", o.model,
                  "gcn; sage (GraphSAGE: a weight for the vertex itself beside that of its neighbors); or gin "
                  "(a learned factor for it, "
                  "and a perceptron of two layers)",
                  one_of({"gcn", "sage", "gin"}, {"gat"}));
-  command.option("--aggregator", aggregator, "How --model sage puts neighbors together: mean or sum",
+  command.option("--aggregator", o.aggregator, "How --model sage puts neighbors together: mean or sum",
                  one_of({"mean", "sum"}));
+  command.option("--activation", o.activation, "What hidden layers do to each number: relu, elu or gelu",
+                 one_of({"relu", "elu", "gelu"}));
+}
+
+void set_model(models::GcnSettings& settings, GraphModelOptions const& o) {
+  models::set_model(settings, models::parse_model(o.model), models::parse_aggregator(o.aggregator));
+  settings.activation = models::parse_activation(o.activation);
 }
 
 void add_operator_options(Command& command, std::string& normalize, std::string& self_loops,

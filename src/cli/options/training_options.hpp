@@ -5,6 +5,7 @@
 // work in epochs or in steps, and its help says so.
 
 #include "cli/options/command.hpp"
+#include "models/plan/gcn_settings.hpp"
 
 #include <optional>
 #include <string>
@@ -19,6 +20,13 @@ struct GridOptions {
   std::string grid = "auto"; // DxXxYxZ
   std::string machine;       // empty: the assumed one
   std::int64_t measure_top = 0;
+};
+
+/// What a network of graphs is, of train and plan.
+struct GraphModelOptions {
+  std::string model = "gcn";
+  std::string aggregator = "mean"; // of GraphSAGE
+  std::string activation = "relu";
 };
 
 struct OptimizerOptions {
@@ -52,8 +60,10 @@ struct CheckpointOptions {
   std::vector<std::string> resume_override;
 };
 
-/// --model and --aggregator.
-void add_model_options(Command& command, std::string& model, std::string& aggregator);
+/// --model, --aggregator and --activation.
+void add_model_options(Command& command, GraphModelOptions& options);
+/// Makes it such a network. Throws UserError as models::set_model().
+void set_model(models::GcnSettings& settings, GraphModelOptions const& options);
 /// --normalize and --self-loops, the operator that a network multiplies by. `otherwise`: what auto takes.
 void add_operator_options(Command& command, std::string& normalize, std::string& self_loops,
                           std::string_view otherwise);

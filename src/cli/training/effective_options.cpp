@@ -44,6 +44,8 @@ std::vector<Idle> idle_options(TrainOptions const& o) {
   if (o.layers == 1 && !has_head) {
     idle.push_back(
         {"norm", "normalises hidden layers, and --layers 1 has none: leave it out, or give more layers"});
+    idle.push_back(
+        {"activation", "is of hidden layers, and --layers 1 has none: leave it out, or give more layers"});
     idle.push_back({"residual",
                     "goes around hidden layers, and --layers 1 has none: leave it out, or give more "
                     "layers"});
@@ -64,6 +66,7 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   auto const& value = context.run_record.at("configuration").at(std::string(option));
   if (option == "device-graph") return value == "off";
   if (option == "norm") return value == "none";
+  if (option == "activation") return value == "relu";
   if (option == "residual" || option == "roc-auc" || option == "head") return value == false;
   if (option == "sampler") return value == "uniform";
   if (option == "batch" || option == "batch-edges") return value == "auto";

@@ -23,7 +23,7 @@ void add_grid(Command& command, TrainOptions& o) {
 
 void add_model(Command& command, TrainOptions& o) {
   command.begin_group("Model");
-  add_model_options(command, o.model, o.aggregator);
+  add_model_options(command, o);
   command.option("--layers", o.layers, "Number of layers", whole_number(1, most_layers));
   command.option("--hidden", o.hidden, "Width of the hidden layers", whole_number(1, most_hidden));
   command.option("--dropout", o.dropout, "Probability that an activation is dropped", in_range(0, 0.999));

@@ -15,14 +15,12 @@ namespace orthant::cli {
 inline constexpr std::int64_t most_layers = 10'000;
 inline constexpr std::int64_t most_hidden = std::int64_t{1} << 20;
 
-struct TrainOptions : GridOptions, OptimizerOptions, WeightOptions, CheckpointOptions {
+struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOptions, CheckpointOptions {
   std::string graph;   // a store
   std::string dataset; // or an embedded one: "karate", "sbm:vertices=1000,..", ..
   std::string mode = "full";
 
   // model
-  std::string model = "gcn";
-  std::string aggregator = "mean"; // of GraphSAGE
   std::int64_t layers = 3;
   std::int64_t hidden = 128;
   double dropout = 0.5;

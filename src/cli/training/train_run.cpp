@@ -60,7 +60,7 @@ models::GcnSettings model_of(TrainOptions const& o) {
   models::GcnSettings settings;
   settings.has_head = o.head;
   models::choose_operator(settings, o.normalize, o.self_loops);
-  models::set_model(settings, models::parse_model(o.model), models::parse_aggregator(o.aggregator));
+  set_model(settings, o);
   settings.has_residuals = o.residual;
   settings.norm = models::parse_norm(o.norm);
   settings.projected_width = o.input_projection ? o.hidden : 0;

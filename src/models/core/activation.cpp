@@ -6,6 +6,8 @@
 #include "pmm/kernels/row_kernels_host.hpp"
 #include "pmm/kernels/row_teams.hpp"
 #include "pmm/rows/bias.hpp"
+#include "pmm/rows/elu.hpp"
+#include "pmm/token_rows/feed_forward.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -178,6 +180,42 @@ void apply_dropout_to_piece_on_host(DefaultExec const& exec, Vector<T> const& fr
 
 } // namespace
 
+Activation parse_activation(std::string_view word) {
+  if (word == "relu") return Activation::relu;
+  if (word == "elu") return Activation::elu;
+  if (word == "gelu") return Activation::gelu;
+  runtime::throw_user("--activation is relu, elu or gelu, not '{}'", word);
+}
+
+std::string_view name_of(Activation activation) {
+  return activation == Activation::relu ? "relu" : activation == Activation::elu ? "elu" : "gelu";
+}
+
+void plan_activate(pmm::StepPlan& step, Activation f, pmm::Placement const& z) {
+  auto const count = step.block(z).num_stored;
+  f == Activation::elu ? pmm::plan_elu(step, count) : pmm::plan_gelu(step, count);
+}
+
+void plan_activate_backward(pmm::StepPlan& step, Activation f, pmm::Placement const& z) {
+  auto const count = step.block(z).num_stored;
+  f == Activation::elu ? pmm::plan_elu_backward(step, count) : pmm::plan_gelu_backward(step, count);
+}
+
+template<class T>
+void activate(DefaultExec const& exec, PassLedger& passes, Activation f, Matrix<T> const& z,
+              Matrix<T> const& to) {
+  ORTHANT_REQUIRE(f != Activation::relu, "ReLU is no pass of its own");
+  f == Activation::elu ? pmm::elu(exec, passes, z, to) : pmm::gelu(exec, passes, z, to);
+}
+
+template<class T>
+void activate_backward(DefaultExec const& exec, PassLedger& passes, Activation f, Matrix<T> const& z,
+                       Matrix<T> const& gradient) {
+  ORTHANT_REQUIRE(f != Activation::relu, "ReLU is no pass of its own");
+  f == Activation::elu ? pmm::elu_backward(exec, passes, z, gradient, gradient)
+                       : pmm::gelu_backward(exec, passes, z, gradient, gradient);
+}
+
 void plan_bias_relu_dropout(pmm::StepPlan& step, pmm::Placement const& z, bool has_bias, bool draws_mask,
                             runtime::Wire format) {
   auto const block = step.block(z);
@@ -348,6 +386,13 @@ ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 ORTHANT_INSTANTIATE(runtime::Bf16Number)
 ORTHANT_INSTANTIATE(runtime::Fp16Number)
+#undef ORTHANT_INSTANTIATE
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void activate(DefaultExec const&, PassLedger&, Activation, Matrix<T> const&, Matrix<T> const&);   \
+  template void activate_backward(DefaultExec const&, PassLedger&, Activation, Matrix<T> const&,             \
+                                  Matrix<T> const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE
 template void apply_dropout_to_entries(DefaultExec const&, PassLedger&, runtime::CsrMatrix<float> const&,
                                        CsrRows, Dropout const&, BlockKeys const&, Vector<float> const&);

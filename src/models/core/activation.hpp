@@ -19,8 +19,17 @@
 #include "runtime/numbers/random.hpp"
 
 #include <cstdint>
+#include <string_view>
 
 namespace orthant::models {
+
+/// What a hidden layer does to each number. ReLU goes together with bias and dropout in one pass; the others, of which the
+/// backward pass reads what they were given, are passes of their own (activate()).
+enum class Activation : std::uint8_t { relu, elu, gelu };
+
+/// "relu", "elu" or "gelu". Throws UserError for another word.
+[[nodiscard]] Activation parse_activation(std::string_view word);
+[[nodiscard]] std::string_view name_of(Activation activation);
 
 struct Dropout {
   double probability = 0;
@@ -65,6 +74,18 @@ void relu_dropout_backward_sum(runtime::DefaultExec const& exec, runtime::PassLe
 /// Lists the former, or the latter.
 void plan_relu_dropout_backward(pmm::StepPlan& step, pmm::Placement const& z, bool sums_columns,
                                 runtime::Wire format = runtime::Wire::native);
+
+/// to := f(z), ELU (alpha = 1) or GELU (by erf). May alias. T: float or double. Enqueues on exec; does not fence.
+template<class T>
+void activate(runtime::DefaultExec const& exec, runtime::PassLedger& passes, Activation f,
+              runtime::Matrix<T> const& z, runtime::Matrix<T> const& to);
+/// gradient := gradient f'(z), in place.
+template<class T>
+void activate_backward(runtime::DefaultExec const& exec, runtime::PassLedger& passes, Activation f,
+                       runtime::Matrix<T> const& z, runtime::Matrix<T> const& gradient);
+/// List either.
+void plan_activate(pmm::StepPlan& step, Activation f, pmm::Placement const& z);
+void plan_activate_backward(pmm::StepPlan& step, Activation f, pmm::Placement const& z);
 
 /// to := M from / (1 - p), element by element. May alias.
 template<class T>

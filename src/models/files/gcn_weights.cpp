@@ -13,6 +13,7 @@ Architecture architecture_of(GcnSettings const& settings) {
   if (settings.model == Model::sage) parts.emplace_back("aggregator", name_of(settings.aggregator));
   Architecture const others{{"layers", std::to_string(settings.num_layers())},
                             {"norm", settings.norm == Norm::rms ? "rms" : "none"},
+                            {"activation", std::string(name_of(settings.activation))},
                             {"residual", yes_or_no(settings.has_residuals)},
                             {"input_projection", yes_or_no(settings.projected_width > 0)},
                             {"head", yes_or_no(settings.has_head)},
@@ -51,6 +52,7 @@ GcnSettings settings_of(WeightsFacts const& facts) {
   settings.has_head = facts.head_classes.has_value();
   settings.has_residuals = facts.has_residuals;
   settings.norm = facts.norm;
+  settings.activation = facts.activation;
   settings.has_bias = facts.has_bias;
   settings.dropout = 0;
   settings.feature_norm = facts.feature_norm.value_or(FeatureNorm::none);
@@ -99,6 +101,8 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     facts.norm = file.contains_attribute("/", "norm")     ? parse_norm(file.read_text("/", "norm"))
                  : file.contains(array_of("layer0.norm")) ? Norm::rms
                                                           : Norm::none;
+    if (file.contains_attribute("/", "activation"))
+      facts.activation = parse_activation(file.read_text("/", "activation"));
     if (file.contains_attribute("/", "feature_norm"))
       facts.feature_norm = parse_feature_norm(file.read_text("/", "feature_norm"));
     if (file.contains_attribute("/", "normalization"))

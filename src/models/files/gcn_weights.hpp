@@ -11,7 +11,7 @@
 
 namespace orthant::models {
 
-/// The parts that must be those of the model: model, aggregator of GraphSAGE, layers, norm, residual, input_projection, head, bias,
+/// The parts that must be those of the model: model, aggregator of GraphSAGE, layers, norm, activation, residual, input_projection, head, bias,
 /// trained_features.
 [[nodiscard]] Architecture architecture_of(GcnSettings const& settings);
 /// What a file records: the same, feature_norm, and the operator if it is known; of a training on a store also the order of the rows of
@@ -33,6 +33,7 @@ struct WeightsFacts {
   bool has_residuals = false;
   bool has_features = false; // trained ones, in the order of rows of the store that they were trained on
   Norm norm = Norm::none;
+  Activation activation = Activation::relu;
   std::optional<FeatureNorm> feature_norm;
   std::optional<graph::Normalization> normalization;
   std::optional<graph::SelfLoops> self_loops;

@@ -44,7 +44,7 @@ constexpr std::array<Name, 5> names_of_all{{{"layer*.norm", "norms.*.weight"},
                                             {"head.bias", "lin_out.bias"}}};
 
 /// What a weights file records and the tensors do not show.
-constexpr std::array unseen_parts{"aggregator",    "residual",   "feature_norm",
+constexpr std::array unseen_parts{"aggregator",    "activation", "residual",       "feature_norm",
                                   "normalization", "self_loops", "dense_libraries"};
 
 std::vector<Name> names_of(Model model) {
@@ -148,7 +148,7 @@ std::vector<std::string> parameters_in(Hdf5File const& file, std::filesystem::pa
 runtime::TensorMetadata metadata_of(Hdf5File const& file) {
   runtime::TensorMetadata metadata{{"format", "pt"}};
   for (auto const* const part :
-       {"model", "aggregator", "layers", "norm", "residual", "input_projection", "head", "bias",
+       {"model", "aggregator", "layers", "norm", "activation", "residual", "input_projection", "head", "bias",
         "feature_norm", "normalization", "self_loops", "dense_libraries"})
     if (file.contains_attribute("/", part)) metadata[part] = file.read_text("/", part);
   return metadata;

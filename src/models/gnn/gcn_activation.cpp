@@ -2,23 +2,24 @@
 #include "models/gnn/gcn_activation.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace orthant::models {
 
 using runtime::DefaultExec;
 
 void plan_activation_scratch(GcnScratchPlan& scratch, pmm::StepPlan const& step, GcnLayerPlan const& layer,
-                             bool has_norm) {
+                             ActivationParts const& parts) {
   if (layer.is_residual)
     scratch.residual_gradient = std::max(scratch.residual_gradient, step.block(layer.input).num_padded);
-  if (has_norm) scratch.row_sums = std::max(scratch.row_sums, step.block(layer.output).rows.size());
+  if (parts.has_norm) scratch.row_sums = std::max(scratch.row_sums, step.block(layer.output).rows.size());
 }
 
-void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, bool has_norm,
+void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, ActivationParts const& parts,
                             runtime::Wire format) {
-  if (has_norm || layer.is_residual)
+  if (!parts.is_fused() || layer.is_residual)
     plan_matrix(step, layer.output, "orthant::models::activated", pmm::Lifetime::training, format);
-  if (!has_norm) return;
+  if (!parts.has_norm) return;
   auto const block = step.block(layer.output);
   auto const num_words = block.rows.size() * RmsNormState<float>::words_of(block.columns.size());
   step.add_array("orthant::models::inverse_rms", step.scalar_bytes(block.rows.size()));
@@ -26,10 +27,12 @@ void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, bool
 }
 
 template<class T>
-GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<Sum> parameters, BlockKeys keys,
+GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, Activation activation,
+                                GcnLayerParameters<Sum> parameters, BlockKeys keys,
                                 ResidualPath<Sum> residual, GcnScratch<T>& scratch,
                                 GcnActivationMemory<T>& memory)
-    : parameters_(std::move(parameters)),
+    : activation_(activation),
+      parameters_(std::move(parameters)),
       keys_(std::move(keys)),
       residual_(std::move(residual)),
       z_(layer.output()),
@@ -38,7 +41,7 @@ GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<Sum
       gradient_(z_gradient_),
       workspace_(layer.workspace()) {
   auto const& grid = z_.grid();
-  if (has_norm() || residual_.exists())
+  if (has_norm() || is_smooth() || residual_.exists())
     output_ = pmm::DistMatrix<T>(grid, z_.placement(), memory.output.reserve(z_.block().num_padded));
   if (has_norm()) {
     auto const num_rows = z_.block().rows.size();
@@ -67,12 +70,35 @@ void GcnActivation<T>::forward(DefaultExec const& exec, Dropout const& dropout) 
   if (has_norm())
     return rms_norm_relu_dropout(exec, z_, parameters_.norm_scale, dropout, keys_, norm_state_,
                                  residual_.exists() ? &addend_ : nullptr, output_);
+  if (is_smooth()) return forward_smooth(exec, dropout);
   bias_relu_dropout(exec, passes(), z_.local(), parameters_.bias.local(), dropout, keys_);
   if (residual_.exists()) add(exec, addend_, z_, output_);
 }
 
 template<class T>
-void GcnActivation<T>::backward(DefaultExec const& exec, double probability) {
+void GcnActivation<T>::forward_smooth(DefaultExec const& exec, Dropout const& dropout) {
+  if constexpr (std::is_same_v<T, Sum>) {
+    // D := dropout(f(Z)), in the memory of gradients if F is to be added
+    auto const& d = residual_.exists() ? z_gradient_ : output_;
+    activate(exec, passes(), activation_, z_.local(), d.local());
+    if (dropout.probability > 0) apply_dropout(exec, passes(), d.local(), dropout, keys_, d.local());
+    if (residual_.exists()) add(exec, addend_, d, output_);
+  }
+}
+
+template<class T>
+void GcnActivation<T>::backward_smooth(DefaultExec const& exec, Dropout const& dropout) {
+  if constexpr (std::is_same_v<T, Sum>) {
+    // dZ := M dF' f'(Z) / (1 - p)
+    auto const& gradient = z_gradient_.local();
+    if (dropout.probability > 0) apply_dropout(exec, passes(), gradient, dropout, keys_, gradient);
+    activate_backward(exec, passes(), activation_, z_.local(), gradient);
+  }
+}
+
+template<class T>
+void GcnActivation<T>::backward(DefaultExec const& exec, Dropout const& dropout) {
+  auto const probability = dropout.probability;
   if (residual_.exists() && !residual_.is_local) residual_.bring_back(exec, gradient_, residual_gradient_);
   if (has_norm()) {
     rms_norm_relu_dropout_backward(exec, z_, parameters_.norm_scale, probability, norm_state_, row_sums_,
@@ -81,6 +107,7 @@ void GcnActivation<T>::backward(DefaultExec const& exec, double probability) {
   }
   // The kernels below work in place.
   if (residual_.is_local) copy_numbers(exec, gradient_, z_gradient_);
+  if (is_smooth()) return backward_smooth(exec, dropout);
   if (parameters_.bias.length() > 0)
     relu_dropout_backward_sum(exec, passes(), z_.local(), probability, z_gradient_.local(),
                               parameters_.bias_gradient.local(), *workspace_);

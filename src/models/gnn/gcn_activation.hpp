@@ -4,10 +4,10 @@
 // What becomes of a convolution's output Z before the next layer reads it; norm and residual may be absent
 // (ScaleGNN, arXiv 2604.02651):
 //
-//   N = rms(Z) g      D = dropout(relu(N))      F' = D + F, F what the layer read
+//   N = rms(Z) g      D = dropout(f(N))      F' = D + F, F what the layer read, f ReLU, ELU or GELU
 //
-// With both absent F' takes Z's place. With a norm Z is kept for the backward pass; with a residual alone D. F is
-// added by the kernel that writes F'. Backward, dZ takes the place of dF', except for a residual within the rank: then
+// With both absent, and f = ReLU, F' takes Z's place. With a norm, or another f, Z is kept for the backward pass; with a
+// residual alone D. F is added by the kernel that writes F', if f = ReLU. Backward, dZ takes the place of dF', except for a residual within the rank: then
 // dF' stays where it is, until dF is added to it, and dZ has memory of its own.
 
 #include "models/aggregation/residual.hpp"
@@ -26,9 +26,9 @@ struct GcnActivationMemory {
 
 /// Adds to `scratch` what the activation of a layer needs.
 void plan_activation_scratch(GcnScratchPlan& scratch, pmm::StepPlan const& step, GcnLayerPlan const& layer,
-                             bool has_norm);
+                             ActivationParts const& parts);
 /// Lists the memory that the activation of a layer has to itself. `format`: of activations.
-void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, bool has_norm,
+void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, ActivationParts const& parts,
                             runtime::Wire format);
 
 template<class T>
@@ -38,8 +38,9 @@ class GcnActivation {
 
   /// Of `layer`, whose output and gradient it shares; made anew for each graph or batch. `scratch` has its
   /// full size already. Not collective.
-  GcnActivation(GcnLayer<T> const& layer, GcnLayerParameters<Sum> parameters, BlockKeys keys,
-                ResidualPath<Sum> residual, GcnScratch<T>& scratch, GcnActivationMemory<T>& memory);
+  GcnActivation(GcnLayer<T> const& layer, Activation activation, GcnLayerParameters<Sum> parameters,
+                BlockKeys keys, ResidualPath<Sum> residual, GcnScratch<T>& scratch,
+                GcnActivationMemory<T>& memory);
 
   /// Of a residual: brings F to where F' lies, ahead of the layer's products, unless it lies there. Collective over
   /// the group.
@@ -49,9 +50,9 @@ class GcnActivation {
 
   /// dF', for the layer above to write.
   [[nodiscard]] pmm::DistMatrix<T> const& gradient() const { return gradient_; }
-  /// The layer's dZ from dF', and dg, for the probability of the last forward(). A residual sends dF' to where
+  /// The layer's dZ from dF', and dg, for the dropout of the last forward(). A residual sends dF' to where
   /// F lies first. Collective.
-  void backward(runtime::DefaultExec const& exec, double probability);
+  void backward(runtime::DefaultExec const& exec, Dropout const& dropout);
   /// dF + dF', once the layer has written its dF; it lies where dF' of the layer below is read.
   pmm::DistMatrix<T> const& finish_backward(runtime::DefaultExec const& exec,
                                             pmm::DistMatrix<T> const& input_gradient);
@@ -62,7 +63,11 @@ class GcnActivation {
  private:
   [[nodiscard]] bool has_norm() const { return parameters_.norm_scale.length() > 0; }
   [[nodiscard]] runtime::PassLedger& passes() const { return z_.grid().passes(); }
+  [[nodiscard]] bool is_smooth() const { return activation_ != Activation::relu; }
+  void forward_smooth(runtime::DefaultExec const& exec, Dropout const& dropout);
+  void backward_smooth(runtime::DefaultExec const& exec, Dropout const& dropout);
 
+  Activation activation_;
   GcnLayerParameters<Sum> parameters_;
   BlockKeys keys_;
   ResidualPath<Sum> residual_;

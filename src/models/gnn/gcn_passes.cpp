@@ -29,7 +29,7 @@ GcnScratchPlan scratch_of(pmm::StepPlan const& step, GcnPlan const& plan, GcnSet
   if (plan.projection) plan_linear_buffers(scratch, step, *plan.projection, settings.formats());
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     scratch.add(step, plan.layers[l], needs_input_gradient(plan, l), settings.formats());
-    plan_activation_scratch(scratch, step, plan.layers[l], is_normalised(plan, settings, l));
+    plan_activation_scratch(scratch, step, plan.layers[l], activation_of(plan, settings, l));
     if (auto const& second = plan.layers[l].second) {
       plan_linear_buffers(scratch, step, *second, settings.formats());
       auto const count = step.block(second->output).num_padded;
@@ -61,7 +61,7 @@ void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings c
                 formats.operand);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     plan_layer_arrays(step, plan.layers[l], formats);
-    plan_activation_arrays(step, plan.layers[l], is_normalised(plan, settings, l), formats.operand);
+    plan_activation_arrays(step, plan.layers[l], activation_of(plan, settings, l), formats.operand);
     if (plan.layers[l].second)
       plan_linear_arrays(step, *plan.layers[l].second, "orthant::models::second", formats);
   }
@@ -169,12 +169,13 @@ void TypedGcnPasses<T>::make_layers(GcnOperands<Sum> const& operands) {
   activations_.reserve(plan_.layers.size());
   for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
     options.needs_input_gradient = needs_input_gradient(plan_, l);
-    options.is_activated = is_activated(plan_, l) && settings_.norm == Norm::none;
+    options.is_activated = is_activated(plan_, l) && activation_of(plan_, settings_, l).is_fused();
     layers_.emplace_back(grid_, plan_.layers[l], operands.adjacency[l], operands.self_path(l),
                          parameters_->layer(l), options, scratch_, memory_[l]);
     if (is_activated(plan_, l))
-      activations_.emplace_back(layers_[l], parameters_->layer(l), operands.output_keys[l],
-                                operands.residual(l), scratch_, activated_memory_[l]);
+      activations_.emplace_back(layers_[l], settings_.activation, parameters_->layer(l),
+                                operands.output_keys[l], operands.residual(l), scratch_,
+                                activated_memory_[l]);
     make_second(operands, l, options);
   }
   if (!plan_.head) return;
@@ -346,7 +347,8 @@ void TypedGcnPasses<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& p
       ScopedTimer const timer(instruments, phases, "activation");
       // dF' of this layer lies where the layer above left its dF.
       backward_second(exec, l, dropout_in_use_);
-      activations_[l].backward(exec, plan_.layers[l].drops_output ? dropout_in_use_ : 0.0);
+      auto const dropout = dropout_of(step_in_use_, static_cast<std::uint32_t>(l) + 1);
+      activations_[l].backward(exec, plan_.layers[l].drops_output ? dropout : Dropout());
     }
     ScopedTimer const timer(instruments, phases, "backward");
     auto const* gradient = &backward_layer(exec, l);
@@ -374,6 +376,7 @@ std::int64_t TypedGcnPasses<T>::first_layer_not_finite(DefaultExec const& exec) 
 
 template<class T>
 std::vector<std::int64_t> TypedGcnPasses<T>::dead_layers(DefaultExec const& exec) const {
+  if (settings_.activation != Activation::relu) return {};
   std::vector<std::int64_t> counts;
   for (std::size_t l = 0; l < activations_.size(); ++l)
     counts.push_back(count_positive(exec, layers_[l].output()));

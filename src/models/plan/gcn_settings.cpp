@@ -45,6 +45,10 @@ bool is_normalised(GcnPlan const& plan, GcnSettings const& settings, std::size_t
   return settings.norm == Norm::rms && is_activated(plan, l);
 }
 
+ActivationParts activation_of(GcnPlan const& plan, GcnSettings const& settings, std::size_t l) {
+  return {is_normalised(plan, settings, l), is_activated(plan, l) ? settings.activation : Activation::relu};
+}
+
 GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
   ORTHANT_REQUIRE(settings.num_layers() > 0, "a GCN needs a layer");
   GcnShape shape;
@@ -73,8 +77,21 @@ GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
 
 namespace {
 
+void require_supported_activation(GcnSettings const& settings) {
+  if (settings.activation == Activation::relu) return;
+  auto const name = name_of(settings.activation);
+  if (settings.norm == Norm::rms)
+    runtime::throw_user("--norm rms goes with --activation relu: leave it out with --activation {}", name);
+  if (settings.model == Model::gin)
+    runtime::throw_user("--model gin goes with --activation relu: leave out --activation {}", name);
+  if (settings.operand_format != runtime::Wire::native)
+    runtime::throw_user(
+        "--operand-dtype of 16 bits goes with --activation relu: leave it out with --activation {}", name);
+}
+
 /// What only a GCN has so far.
 void require_supported(GcnSettings const& settings) {
+  require_supported_activation(settings);
   if (settings.model == Model::gcn) return;
   auto const name = name_of(settings.model);
   if (settings.operand_format != runtime::Wire::native)

@@ -28,6 +28,7 @@ struct GcnSettings {
   bool has_head = false;                             // logits = F_L W_out, else the last layer's
   bool has_residuals = false;                        // where a layer's input and output are equally wide
   Norm norm = Norm::none;
+  Activation activation = Activation::relu; // of hidden layers
   double dropout = 0.5;
   bool has_bias = true;
   bool trains_features = false;
@@ -71,6 +72,16 @@ void use_operator(graph::GraphStore& store, GcnSettings& settings);
 
 /// Whether layer l's output is normalised.
 [[nodiscard]] bool is_normalised(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);
+
+/// What the activation of a layer does besides being one.
+struct ActivationParts {
+  bool has_norm = false;
+  Activation activation = Activation::relu;
+
+  /// Whether it works in place, adds the bias and sums its gradient.
+  [[nodiscard]] bool is_fused() const { return !has_norm && activation == Activation::relu; }
+};
+[[nodiscard]] ActivationParts activation_of(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);
 
 /// The shape of the model that `settings` ask for on a graph of those counts.
 [[nodiscard]] GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings);

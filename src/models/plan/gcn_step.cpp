@@ -78,7 +78,7 @@ class EpochList {
 
   /// Whether the activation adds the bias, and sums its gradient.
   [[nodiscard]] bool fuses_bias(std::size_t l) const {
-    return is_activated(plan_, l) && !is_normalised(plan_, settings_, l);
+    return is_activated(plan_, l) && activation_of(plan_, settings_, l).is_fused();
   }
 
   /// Of what layer l reads.
@@ -112,6 +112,10 @@ class EpochList {
       pmm::plan_add_bias(step_, layer.output, settings_.formats().of_output(layer.makes_logits));
     if (is_normalised(plan_, settings_, l)) {
       plan_rms_norm(step_, layer.output, drops_out_ && layer.drops_output, layer.is_residual, format_);
+    } else if (is_activated(plan_, l) && !fuses_bias(l)) {
+      plan_activate(step_, settings_.activation, layer.output);
+      if (drops_out_ && layer.drops_output) plan_apply_dropout(step_, layer.output);
+      if (layer.is_residual) plan_addition(layer.output);
     } else if (is_activated(plan_, l)) {
       plan_bias_relu_dropout(step_, layer.output, settings_.has_bias, drops_out_ && layer.drops_output,
                              format_);
@@ -143,7 +147,12 @@ class EpochList {
         auto const bytes = step_.wire_bytes(step_.block(layer.output).num_padded, format_);
         step_.add_pass({"copy", bytes, bytes});
       }
-      plan_relu_dropout_backward(step_, layer.output, settings_.has_bias, format_);
+      if (fuses_bias(l)) {
+        plan_relu_dropout_backward(step_, layer.output, settings_.has_bias, format_);
+      } else {
+        if (drops_out_ && layer.drops_output) plan_apply_dropout(step_, layer.output);
+        plan_activate_backward(step_, settings_.activation, layer.output);
+      }
     }
     if (settings_.has_bias && !fuses_bias(l)) pmm::plan_sum_columns(step_, layer.output, format_);
     if (settings_.has_bias) reduce_column_sums(layer.output);

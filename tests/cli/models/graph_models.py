@@ -71,7 +71,7 @@ def weights_know_their_operator(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         store = store_of(scratch, graph_in(scratch))
         for options in (["--normalize", "row", "--self-loops", "drop"], [*SAGE, "mean"], [*SAGE, "sum", "--norm", "rms", "--residual"],
-                        [*GIN, "--norm", "rms"]):
+                        ["--activation", "elu"], ["--activation", "gelu", "--residual"], [*GIN, "--norm", "rms"]):
             weights, tensors, back = (os.path.join(scratch, name) for name in ("w.h5", "w.safetensors", "back.h5"))
             trained = lines_of(ranks, scratch, ["train", "--graph", store, *options, *MODEL, "--save-weights", weights])[-2]
             words = ["evaluate", "--graph", store, "--weights", weights, "--compute-dtype", "fp64"]
@@ -89,7 +89,8 @@ def weights_know_their_operator(ranks):
                         "sage": {"convs.0.lin_l.weight", "convs.0.lin_l.bias", "convs.0.lin_r.weight"},
                         "gin": {"convs.0.eps", *(f"convs.0.nn.lins.{part}.{leaf}" for part in (0, 1) for leaf in ("weight", "bias"))}}[model]
             require({name for name in shapes if name.startswith("convs.0")} == expected, f"has {sorted(shapes)}", done)
-            require(about["model"] == model and about["self_loops"] == "drop", f"says {about}", done)
+            self_loops = "add" if options[0] == "--activation" else "drop"
+            require(about["model"] == model and about["self_loops"] == self_loops, f"says {about}", done)
             expect_success(ranks, ["import-weights", tensors, "-o", back, "--force"])
             same = subprocess.run(["h5diff", weights, back], capture_output=True, text=True, check=False)
             require(same.returncode == 0, f"the way there and back changes: {same.stdout}", done)
@@ -154,6 +155,11 @@ def mistakes(ranks):
             (["--normalize", "sym", "--self-loops", "keep"], r"--self-loops keep needs --normalize none"),
             (["--self-loops", "keep"], r"--self-loops keep needs --normalize none"),
             (["--aggregator", "sum"], r"--aggregator is for --model sage"),
+            (["--activation", "tanh"], r"'tanh' is none of relu, elu, gelu"),
+            (["--activation", "elu", "--norm", "rms"], r"--norm rms goes with --activation relu: leave it out with --activation elu"),
+            ([*GIN, "--activation", "gelu"], r"--model gin goes with --activation relu: leave out --activation gelu"),
+            (["--activation", "gelu", "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --activation relu"),
+            (["--activation", "gelu", "--layers", "1"], r"--activation is of hidden layers, and --layers 1 has none"),
             ([*SAGE, "max"], r"'max' is none of mean, sum"),
             ([*SAGE, "mean", "--normalize", "row"], r"--model sage multiplies by an operator of its own: leave out --normalize"),
             ([*SAGE, "mean", "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
@@ -172,6 +178,7 @@ def mistakes(ranks):
         expect_success(1, [*train, *SAGE, "mean", "--epochs", "1", "--save-weights", weights])
         expect_mistake(ranks, [*train, *SAGE, "sum", "--init-from", weights], r"aggregator")
         expect_mistake(ranks, [*train, "--init-from", weights], r"model")
+        expect_mistake(ranks, [*train, *SAGE, "mean", "--activation", "elu", "--init-from", weights], r"activation")
 
 
 def main():

@@ -122,6 +122,16 @@ inline std::vector<StepCase> step_cases() {
     s.order = models::ProductOrder::transform_first;
   }).recipe = sparse;
 
+  add("elu, residual and dropout", [](auto& s) {
+    s.activation = models::Activation::elu;
+    s.has_residuals = true;
+    s.dropout = 0.4;
+  });
+  add("gelu, no bias", [](auto& s) {
+    s.activation = models::Activation::gelu;
+    s.has_bias = false;
+  });
+
   auto const between_planes = all;
   for (auto next : between_planes) {
     next.name += ", between owners";

@@ -95,12 +95,18 @@ inline std::vector<std::int64_t> first_numbers(std::int64_t count) {
   return numbers;
 }
 
+inline Tape::Number activated(Tape& tape, models::Activation f, Tape::Number z) {
+  return f == models::Activation::relu  ? tape.relu(z)
+         : f == models::Activation::elu ? tape.elu(z)
+                                        : tape.gelu(z);
+}
+
 /// Logits of the network of `settings`, without dropout, on features X with the operator A^.
 ///
 ///   GCN (arXiv 1609.02907, equation 2)         Z_l = A^ F_l W_l + b_l
 ///   GraphSAGE (arXiv 1706.02216, algorithm 1)  Z_l = A^ F_l W_l + F_l W'_l + b_l
 ///   GIN (arXiv 1810.00826, equation 4.1)       F_{l+1} = relu(MLP_l((1 + epsilon_l) F_l + A^ F_l)), the last without relu
-///   F_{l+1} = relu(Z_l), relu(rms(Z_l) g_l) with a norm, and + F_l with a residual where both are equally wide
+///   F_{l+1} = f(Z_l), f(rms(Z_l) g_l) with a norm, and + F_l with a residual where both are equally wide; f is ReLU, ELU or GELU
 inline Tape::Number logits_of(Tape& tape, models::GcnSettings const& settings, Dense const& a, Dense const& x,
                               NamedNumbers const& p) {
   auto const with_bias = [&](Tape::Number z, std::string const& part) {
@@ -117,7 +123,7 @@ inline Tape::Number logits_of(Tape& tape, models::GcnSettings const& settings, D
     z = with_bias(z, layer);
     if (l + 1 == settings.num_layers() && !settings.has_head) return z;
     if (settings.norm == models::Norm::rms) z = tape.rms_norm(z, p.at(layer + ".norm"), 1e-6);
-    auto d = tape.relu(z);
+    auto d = activated(tape, settings.activation, z);
     auto const second = layer + ".second";
     if (settings.model == models::Model::gin && l + 1 < settings.num_layers())
       d = tape.relu(with_bias(tape.product(d, p.at(second + ".weight")), second));

@@ -89,6 +89,21 @@ std::vector<ReferenceCase> cases_of_operators() {
   return all;
 }
 
+std::vector<ReferenceCase> cases_of_activations() {
+  std::vector<ReferenceCase> all;
+  for (auto const activation : {models::Activation::elu, models::Activation::gelu}) {
+    ReferenceCase next;
+    next.name = fmt::format("gcn, {}, residuals, head", name_of(activation));
+    next.settings.dropout = 0;
+    next.settings.seed = 5;
+    next.settings.has_residuals = next.settings.has_head = true;
+    next.settings.activation = activation;
+    next.settings.set_layers(3, 7);
+    all.push_back(next);
+  }
+  return all;
+}
+
 std::vector<ReferenceCase> all_cases() {
   std::vector<ReferenceCase> all;
   auto const append = [&](std::vector<ReferenceCase> const& cases) {
@@ -98,6 +113,7 @@ std::vector<ReferenceCase> all_cases() {
   append(cases_of(Model::sage, Aggregator::mean));
   append(cases_of(Model::sage, Aggregator::sum));
   append(cases_of(Model::gin, Aggregator::sum));
+  append(cases_of_activations());
   return all;
 }
 

@@ -93,6 +93,33 @@ class Tape {
     };
     return c;
   }
+  /// f element by element, with its derivative.
+  template<class Function, class Derivative>
+  [[nodiscard]] Number element_wise(Number a, Function const& f, Derivative const& derivative) {
+    auto const c = leaf(a->value);
+    for (auto& number : c->value.numbers)
+      number = f(number);
+    c->back = [=] {
+      for (std::size_t k = 0; k < c->value.numbers.size(); ++k)
+        a->gradient.numbers[k] += c->gradient.numbers[k] * derivative(a->value.numbers[k]);
+    };
+    return c;
+  }
+  /// z where z > 0, else exp(z) - 1 (arXiv 1511.07289).
+  [[nodiscard]] Number elu(Number a) {
+    return element_wise(
+        a, [](double z) { return z > 0 ? z : std::exp(z) - 1; },
+        [](double z) { return z > 0 ? 1 : std::exp(z); });
+  }
+  /// z Phi(z), Phi the distribution of the normal distribution (arXiv 1606.08415).
+  [[nodiscard]] Number gelu(Number a) {
+    auto const distribution = [](double z) { return (1 + std::erf(z / std::sqrt(2.0))) / 2; };
+    return element_wise(
+        a, [=](double z) { return z * distribution(z); },
+        [=](double z) {
+          return distribution(z) + z * std::exp(-z * z / 2) / std::sqrt(2 * std::acos(-1.0));
+        });
+  }
   /// D G with D_i = (mean_j a_ij^2 + epsilon)^-1/2 and G = diag(g): RMSNorm (Zhang & Sennrich, arXiv 1910.07467).
   [[nodiscard]] Number rms_norm(Number a, Number g, double epsilon) {
     auto const c = leaf(a->value);

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/rows/elu.hpp"
+
+#include "runtime/device/kokkos_compat.hpp"
+#include "runtime/error.hpp"
+
+namespace orthant::pmm {
+
+using runtime::array_bytes;
+using runtime::DefaultExec;
+using runtime::LocalPass;
+using runtime::Matrix;
+using runtime::PassLedger;
+
+namespace {
+
+using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
+
+LocalPass elu_pass(std::int64_t bytes) {
+  return {"elu", bytes, bytes};
+}
+LocalPass elu_backward_pass(std::int64_t bytes) {
+  return {"elu_backward", 2 * bytes, bytes};
+}
+
+template<class T>
+void require_alike(Matrix<T> const& x, Matrix<T> const& y) {
+  ORTHANT_REQUIRE(x.extent(0) == y.extent(0) && x.extent(1) == y.extent(1), "ELU: arrays of ", x.extent(0),
+                  " x ", x.extent(1), " and ", y.extent(0), " x ", y.extent(1), " should be equal in size");
+}
+
+} // namespace
+
+template<class T>
+void elu(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& z, Matrix<T> const& y) {
+  require_alike(z, y);
+  passes.add(elu_pass(array_bytes(z)));
+  T const* const from = z.data();
+  T* const to = y.data();
+  Kokkos::parallel_for(
+      "orthant::pmm::elu", Policy(exec, 0, static_cast<std::int64_t>(z.size())),
+      KOKKOS_LAMBDA(std::int64_t i) {
+        to[i] = from[i] > T{0} ? from[i] : runtime::compat::exp(from[i]) - T{1};
+      });
+}
+
+template<class T>
+void elu_backward(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& z, Matrix<T> const& dy,
+                  Matrix<T> const& dz) {
+  require_alike(z, dy);
+  require_alike(z, dz);
+  passes.add(elu_backward_pass(array_bytes(z)));
+  T const* const from = z.data();
+  T const* const gradient = dy.data();
+  T* const to = dz.data();
+  Kokkos::parallel_for(
+      "orthant::pmm::elu_backward", Policy(exec, 0, static_cast<std::int64_t>(z.size())),
+      KOKKOS_LAMBDA(std::int64_t i) {
+        to[i] = from[i] > T{0} ? gradient[i] : gradient[i] * runtime::compat::exp(from[i]);
+      });
+}
+
+void plan_elu(StepPlan& step, std::int64_t count) {
+  step.add_pass(elu_pass(step.scalar_bytes(count)));
+}
+
+void plan_elu_backward(StepPlan& step, std::int64_t count) {
+  step.add_pass(elu_backward_pass(step.scalar_bytes(count)));
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void elu(DefaultExec const&, PassLedger&, Matrix<T> const&, Matrix<T> const&);                    \
+  template void elu_backward(DefaultExec const&, PassLedger&, Matrix<T> const&, Matrix<T> const&,            \
+                             Matrix<T> const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::pmm
