@@ -170,7 +170,9 @@ def weights(_):
         expect_success(2, train + ["--checkpoint", at("c")])
         expect_success(1, train + ["--checkpoint", at("d"), "--optimizer", "sgd"])
         expect_success(1, train + ["--save-weights", at("i.h5"), "--model", "gin"])
-        paths = [at("a.h5"), at("b.h5"), at("s.h5"), at("i.h5")]
+        for model in ("appnp", "gcnii"):
+            expect_success(1, train + ["--save-weights", at(f"{model}.h5"), "--model", model])
+        paths = [at(name) for name in ("a.h5", "b.h5", "s.h5", "i.h5", "appnp.h5", "gcnii.h5")]
         checkpoints = [os.path.join(at(folder), "latest") for folder in "cd"]
         written = {re.sub(r"layer\d+", "layerN", name) for path in paths for name in arrays(path)}
         require_same(written, documented["Arrays of weights"], "arrays of weights")

@@ -104,6 +104,22 @@ TEST(GcnGradient, MatchesFiniteDifferencesWithOtherActivations) {
       }
 }
 
+TEST(PropagationGradient, MatchesFiniteDifferences) {
+  for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
+    for (auto const model : {models::Model::sgc, models::Model::appnp, models::Model::gcnii})
+      for (auto const has_parts : {false, true}) {
+        models::GcnSettings settings;
+        set_model(settings, model);
+        settings.set_layers(model == models::Model::sgc ? 1 : 3, 4);
+        settings.num_propagations = has_parts ? 4 : 3;
+        settings.norm = has_parts && model != models::Model::sgc ? models::Norm::rms : models::Norm::none;
+        settings.dropout = 0.3;
+        settings.schedule = schedule;
+        settings.seed = 4;
+        expect_gradients_match(settings);
+      }
+}
+
 TEST(GinGradient, MatchesFiniteDifferences) {
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
     for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})

@@ -78,7 +78,7 @@ void require_sensible_outputs(runtime::Communicator const& world, EvaluateOption
 }
 
 void require_layer(models::WeightsFacts const& weights, EvaluateOptions const& options) {
-  auto const last = models::settings_of(weights).num_layers() - (weights.head_classes.has_value() ? 0 : 1);
+  auto const last = models::last_layer_of(weights);
   if (options.embeddings && *options.embeddings > last)
     runtime::throw_user("--embeddings {}: {} has layers 0 to {}{}", *options.embeddings, options.weights,
                         last, weights.head_classes ? ", of which the last is the head" : "");

@@ -13,6 +13,7 @@
 #include "models/gnn/grid_cost.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <fmt/ranges.h>
 
 namespace orthant::cli {
@@ -187,8 +188,13 @@ class Answer {
   }
 
   [[nodiscard]] std::string title() const {
-    if (options_.model == "gcn") return "GCN ";
-    return options_.model == "gin" ? "GIN " : fmt::format("GraphSAGE ({}) ", options_.aggregator);
+    if (options_.model == "sage") return fmt::format("GraphSAGE ({}) ", options_.aggregator);
+    auto name = options_.model;
+    for (auto& letter : name)
+      letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+    if (settings_.model == models::Model::sgc || settings_.model == models::Model::appnp)
+      name += fmt::format(" ({} steps)", settings_.num_propagations);
+    return name + " ";
   }
 
   EpochSimulation& simulation_;

@@ -49,6 +49,7 @@ graph::GraphStore open_store(runtime::Communicator const& world, PlanOptions con
 }
 
 std::vector<std::int64_t> widths_of(graph::StoreFacts const& facts, PlanOptions const& o) {
+  if (o.widths.empty() && o.model == "sgc") return {facts.num_features, facts.num_classes};
   if (o.widths.empty()) return {facts.num_features, 128, 128, facts.num_classes};
   auto widths = parse_widths(o.widths);
   if (!o.graph.empty() && (widths.front() != facts.num_features || widths.back() != facts.num_classes))
@@ -85,13 +86,17 @@ std::string flags_of_graph(PlanOptions const& o, models::GcnSettings const& sett
                                               {"--comm-dtype", o.comm_dtype, "fp32"},
                                               {"--operand-dtype", o.operand_dtype, "fp32"}})
     if (value != standard) flags += fmt::format(" {} {}", flag, value);
+  if (o.propagation_steps) flags += fmt::format(" --propagation-steps {}", *o.propagation_steps);
+  GraphModelOptions const standard;
+  if (o.teleport != standard.teleport) flags += fmt::format(" --teleport {}", o.teleport);
+  if (o.theta != standard.theta) flags += fmt::format(" --theta {}", o.theta);
   if (o.residual) flags += " --residual";
   if (o.trainable_features) flags += " --trainable-features";
   if (o.dropout != default_dropout) flags += fmt::format(" --dropout {}", o.dropout);
   auto const& hidden = settings.hidden_widths;
   auto const is_even = std::ranges::adjacent_find(hidden, std::ranges::not_equal_to{}) == hidden.end();
   if (!is_even) return flags + " ...   (train takes one --hidden for all layers)";
-  flags += fmt::format(" --layers {}", settings.num_layers());
+  if (o.model != "sgc") flags += fmt::format(" --layers {}", settings.num_layers());
   if (!hidden.empty()) flags += fmt::format(" --hidden {}", hidden.front());
   return flags;
 }

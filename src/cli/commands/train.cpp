@@ -3,6 +3,7 @@
 // orthant train: full-graph or mini-batch training of a graph neural network.
 
 #include "cli/commands/subcommands.hpp"
+#include "cli/presets/graph_presets.hpp"
 #include "cli/training/checkpoints.hpp"
 #include "cli/training/effective_options.hpp"
 #include "cli/training/train_full.hpp"
@@ -104,10 +105,14 @@ std::unique_ptr<Command> make_train() {
   auto command =
       std::make_unique<Command>("train", "Train a graph neural network on the full graph or in mini-batches");
   auto const options = std::make_shared<TrainOptions>();
+  add_preset_option(*command, *options);
   add_options(*command, *options);
   command->set_goes_on([options] { return options->resume != "never"; },
                        [options] { return goes_on_from_checkpoint(*options); });
-  command->set_run([options](Context& context) { return run(*options, context); });
+  command->set_run([options](Context& context) {
+    apply_preset(context, *options);
+    return run(*options, context);
+  });
   return command;
 }
 

@@ -2,22 +2,46 @@
 #include "cli/options/training_options.hpp"
 
 namespace orthant::cli {
+namespace {
+
+/// More is a slip.
+constexpr std::int64_t most_propagations = 1000;
+
+} // namespace
 
 void add_model_options(Command& command, GraphModelOptions& o) {
-  command.option("--model", o.model,
-                 "gcn; sage (GraphSAGE: a weight for the vertex itself beside that of its neighbors); or gin "
-                 "(a learned factor for it, "
-                 "and a perceptron of two layers)",
-                 one_of({"gcn", "sage", "gin"}, {"gat"}));
+  command.option(
+      "--model", o.model,
+      "gcn; sage (GraphSAGE: a weight for the vertex itself beside that of its neighbors); gin "
+      "(a learned factor for it, and a perceptron of two layers); sgc (steps of propagation and one "
+      "linear layer); appnp (a perceptron, then steps with a teleport back to it); or gcnii (deep: "
+      "a share of the first layer in each, and weights near the identity)",
+      one_of({"gcn", "sage", "gin", "sgc", "appnp", "gcnii"}, {"gat"}));
   command.option("--aggregator", o.aggregator, "How --model sage puts neighbors together: mean or sum",
                  one_of({"mean", "sum"}));
   command.option("--activation", o.activation, "What hidden layers do to each number: relu, elu or gelu",
                  one_of({"relu", "elu", "gelu"}));
+  command.option("--propagation-steps", o.propagation_steps,
+                 "Products by A^ without weights, of --model sgc (else 2) and appnp (else 10)",
+                 whole_number(1, most_propagations));
+  command.option("--teleport", o.teleport,
+                 "Share of the first layer's output in each step of --model appnp, "
+                 "and in each layer of gcnii",
+                 in_range(0, 1));
+  command.option(
+      "--theta", o.theta,
+      "Of --model gcnii: layer l takes log(theta / l + 1) of its weight, and the identity for the rest",
+      above(0, 1));
 }
 
 void set_model(models::GcnSettings& settings, GraphModelOptions const& o) {
   models::set_model(settings, models::parse_model(o.model), models::parse_aggregator(o.aggregator));
   settings.activation = models::parse_activation(o.activation);
+  constexpr std::int64_t steps_of_sgc = 2; // Wu et al. (arXiv 1902.07153)
+  settings.num_propagations = o.propagation_steps.value_or(
+      settings.model == models::Model::sgc ? steps_of_sgc : settings.num_propagations);
+  settings.teleport = o.teleport;
+  settings.theta = o.theta;
 }
 
 void add_operator_options(Command& command, std::string& normalize, std::string& self_loops,

@@ -27,6 +27,9 @@ struct GraphModelOptions {
   std::string model = "gcn";
   std::string aggregator = "mean"; // of GraphSAGE
   std::string activation = "relu";
+  std::optional<std::int64_t> propagation_steps; // K of sgc and appnp; none: 2 and 10
+  double teleport = 0.1;                         // alpha of appnp and gcnii
+  double theta = 0.5;                            // of gcnii
 };
 
 struct OptimizerOptions {
@@ -60,7 +63,7 @@ struct CheckpointOptions {
   std::vector<std::string> resume_override;
 };
 
-/// --model, --aggregator and --activation.
+/// --model and what some models take: --aggregator, --activation, --propagation-steps, --teleport and --theta.
 void add_model_options(Command& command, GraphModelOptions& options);
 /// Makes it such a network. Throws UserError as models::set_model().
 void set_model(models::GcnSettings& settings, GraphModelOptions const& options);

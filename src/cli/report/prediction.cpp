@@ -3,6 +3,7 @@
 
 #include "cli/lm/lm_files.hpp"
 #include "cli/lm/train_lm_options.hpp"
+#include "cli/presets/graph_presets.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
@@ -10,6 +11,8 @@
 #include "models/lm_training/language_model.hpp"
 #include "models/lm_training/language_model_cost.hpp"
 #include "pmm/grid/process_grid.hpp"
+
+#include <type_traits>
 
 namespace orthant::cli {
 namespace {
@@ -19,6 +22,7 @@ template<class Options>
 std::pair<Options, nlohmann::ordered_json> options_of(StudyPoint const& point) {
   std::pair<Options, nlohmann::ordered_json> result;
   Command command(point.command, "");
+  if constexpr (std::is_same_v<Options, TrainOptions>) add_preset_option(command, result.first);
   add_options(command, result.first);
   command.add_common_options();
   std::ignore = command.parse({point.arguments.begin() + 1, point.arguments.end()});
@@ -41,7 +45,10 @@ void add_memory(models::MemoryEstimate const& estimate, PointPrediction& predict
 
 std::optional<PointPrediction> predict_epoch(Context const& context, StudyPoint const& point,
                                              PointResult const& result, pmm::Machine const& machine) {
-  auto const options = options_of<TrainOptions>(point).first;
+  auto [options, record] = options_of<TrainOptions>(point);
+  runtime::MetricsWriter metrics;
+  Context own{context.environment, metrics, record, false};
+  apply_preset(own, options);
   auto settings = model_of(options);
   settings.schedule = models::parse_schedule(result.schedule);
   auto const shape = pmm::parse_grid(result.grid, static_cast<int>(result.ranks));

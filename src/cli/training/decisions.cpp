@@ -37,10 +37,11 @@ void explain_decisions(Context const& context, pmm::ProcessGrid const& grid,
                 : "--grid asks for it");
   explain_schedule(context, grid, seconds, settings, options);
   for (auto const& layer : plan.layers)
-    log.debug("layer {} ({} to {} columns): {} first, so A^ is multiplied by {} columns{}", layer.index,
-              layer.input.extents.columns, layer.output.extents.columns,
-              layer.aggregates_first ? "aggregates" : "transforms", layer.aggregated_width(),
-              options.order == "auto" ? "" : "; --order asks for it");
+    if (layer.kind == models::LayerKind::convolution)
+      log.debug("layer {} ({} to {} columns): {} first, so A^ is multiplied by {} columns{}", layer.index,
+                layer.input.extents.columns, layer.output.extents.columns,
+                layer.aggregates_first ? "aggregates" : "transforms", layer.aggregated_width(),
+                options.order == "auto" ? "" : "; --order asks for it");
   if (models::keeps_first_aggregate(plan) && settings.dropout == 0)
     log.debug("A^ times the features is computed once: layer 0 aggregates first, and nothing is dropped out");
   if (settings.schedule == models::Schedule::rows)

@@ -11,7 +11,7 @@ namespace {
 
 struct Idle {
   std::string_view option;
-  std::string_view reason; // "is for mini-batches: ..", behind the option's name
+  std::string reason; // "is for mini-batches: ..", behind the option's name
 };
 
 std::vector<Idle> idle_optimizer_options(OptimizerOptions const& o) {
@@ -35,7 +35,21 @@ std::vector<Idle> idle_options(TrainOptions const& o) {
   if (o.eval_every == 0)
     idle.push_back(
         {"roc-auc", "is what evaluations find, and --eval-every 0 has none: leave one of them out"});
-  auto const has_head = o.head || o.model == "gin";
+  auto const is_deep = o.model == "gcnii";
+  auto const has_head = o.head || o.model == "gin" || is_deep;
+  if (o.model == "sgc")
+    for (auto const* const option : {"layers", "hidden", "norm", "activation"})
+      idle.push_back({option, "is of hidden layers, and --model sgc has none: leave it out"});
+  if (o.model != "sgc" && o.model != "appnp")
+    idle.push_back({"propagation-steps", "is for --model sgc and appnp: leave it out, or give one of them"});
+  if (o.model != "appnp" && !is_deep)
+    idle.push_back({"teleport", "is for --model appnp and gcnii: leave it out, or give one of them"});
+  if (!is_deep) idle.push_back({"theta", "is for --model gcnii: leave it out, or give that"});
+  if (o.model == "sgc" || o.model == "appnp")
+    idle.push_back(
+        {"order", fmt::format("is of a layer's two products, and the layers of --model {} have one: "
+                              "leave it out",
+                              o.model)});
   auto const has_hidden = o.layers > 1 || has_head || o.input_projection;
   if (!has_hidden)
     idle.push_back({"hidden",
@@ -52,6 +66,7 @@ std::vector<Idle> idle_options(TrainOptions const& o) {
   }
   if (o.model == "gin")
     idle.push_back({"head", "is what the last perceptron of --model gin ends with: leave it out"});
+  if (is_deep) idle.push_back({"head", "is what --model gcnii ends with: leave it out"});
   if (o.model != "sage") idle.push_back({"aggregator", "is for --model sage: leave it out, or give that"});
   if (o.schedule == "pmm3d")
     idle.push_back({"gather", "says which rows move in --schedule rows: leave it out with --schedule pmm3d"});
@@ -67,6 +82,7 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   if (option == "device-graph") return value == "off";
   if (option == "norm") return value == "none";
   if (option == "activation") return value == "relu";
+  if (option == "order") return value == "auto";
   if (option == "residual" || option == "roc-auc" || option == "head") return value == false;
   if (option == "sampler") return value == "uniform";
   if (option == "batch" || option == "batch-edges") return value == "auto";

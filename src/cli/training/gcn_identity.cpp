@@ -13,10 +13,11 @@ namespace {
 
 /// Options that such a training may change when it goes on: how fast it runs. What the data set is, the fingerprint
 /// says; of batches see parts_of().
-constexpr std::array<std::string_view, 18> free_options{
+constexpr std::array<std::string_view, 19> free_options{
     "graph",   "dataset",     "mode",   "epochs", "finish-full", "overlap",
     "order",   "schedule",    "gather", "batch",  "accumulate",  "batch-train-fraction",
-    "sampler", "batch-edges", "prune",  "trace",  "normalize",   "self-loops"};
+    "sampler", "batch-edges", "prune",  "trace",  "normalize",   "self-loops",
+    "preset"};
 
 models::Identity parts_of(TrainOptions const& o, nlohmann::ordered_json const& run_record,
                           pmm::ProcessGrid const& grid, graph::GraphStore const& store) {

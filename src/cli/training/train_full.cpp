@@ -100,7 +100,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
     if (!options.init_from.empty()) models::load_weights(grid, options.init_from, model.parameters());
     describe_gather(context, plan, needed);
     if (kept != nullptr) describe_pruning(context, *kept);
-    say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
+    say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, model_settings.num_layers(),
         model.num_parameters(), options.compute_dtype);
 
     ResumableRun<T> resumable(checkpoints, grid, models::original_ids_of(store), model.parameters(), update,

@@ -137,7 +137,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
   describe_batches(context, grid, trainer.sampler(), batches);
   describe_kept_neighbours(context, store.facts(), num_kept, batches);
-  say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, options.layers,
+  say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, model_settings.num_layers(),
       trainer.num_parameters(), options.compute_dtype);
 
   EpochLines lines(context, options);

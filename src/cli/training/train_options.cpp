@@ -48,6 +48,8 @@ void add_optimiser(Command& command, TrainOptions& o) {
                  "Weight decay (biases and scales of norms are never decayed)", in_range(0));
   command.option("--weight-decay-first-layer", o.weight_decay_first_layer, "Another one for layer 0",
                  in_range(0));
+  command.option("--weight-decay-last-layer", o.weight_decay_last_layer,
+                 "Another one for the last layer, or the head", in_range(0));
   command.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm", above(0));
   command.option("--epochs", o.epochs, "Number of epochs", whole_number(0, most_epochs));
   command.option("--seed", o.seed, "Seed of all randomness", whole_number(0));

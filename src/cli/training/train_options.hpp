@@ -19,6 +19,7 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   std::string graph;   // a store
   std::string dataset; // or an embedded one: "karate", "sbm:vertices=1000,..", ..
   std::string mode = "full";
+  std::string preset = "none";
 
   // model
   std::int64_t layers = 3;
@@ -36,6 +37,7 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
 
   // optimiser
   std::optional<double> weight_decay_first_layer;
+  std::optional<double> weight_decay_last_layer;
   std::string class_weights = "none";
   std::int64_t epochs = 100;
   std::int64_t seeds = 1;                   // trainings, of --seed and those after it

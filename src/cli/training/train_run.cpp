@@ -64,7 +64,7 @@ models::GcnSettings model_of(TrainOptions const& o) {
   settings.has_residuals = o.residual;
   settings.norm = models::parse_norm(o.norm);
   settings.projected_width = o.input_projection ? o.hidden : 0;
-  settings.set_layers(o.layers, o.hidden);
+  settings.set_layers(o.model == "sgc" ? 1 : o.layers, o.hidden);
   settings.dropout = o.dropout;
   settings.has_bias = o.bias;
   settings.trains_features = o.trainable_features;
@@ -131,6 +131,7 @@ models::TrainSettings training_of(TrainOptions const& o) {
   settings.optimizer = optimizer_of(o, o.eval_every);
   settings.weight_decay = o.weight_decay;
   settings.weight_decay_first_layer = o.weight_decay_first_layer;
+  settings.weight_decay_last_layer = o.weight_decay_last_layer;
   settings.clip_norm = o.clip_norm;
   settings.num_epochs = o.epochs;
   settings.eval_every = o.eval_every;

@@ -78,9 +78,13 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
       blocks_.push_back(builder_.add_block(rows, columns));
       continue;
     }
-    if (layer.is_residual || layer.reads_itself())
+    if (layer.is_residual || layer.reads_itself() || layer.teleport_site)
       for (auto const& layout : {layer.input.layout, layer.output.layout})
         builder_.add_other_positions(range_of(layout.rows, layout.row_order));
+    if (!layer.aggregates()) {
+      blocks_.emplace_back(); // not used
+      continue;
+    }
     add_range(layer.adjacency.layout.columns, layer.adjacency.layout.column_order);
     auto const block = pmm::block_of(grid, layer.adjacency);
     blocks_.push_back(builder_.add_block(layer.is_even ? graph::Parity::even : graph::Parity::odd, block.rows,
@@ -252,9 +256,9 @@ Adjacency<T> BatchMaker<T>::adjacency_of(GcnLayerPlan const& layer, sampling::Bl
 }
 
 template<class T>
-ResidualPath<T> BatchMaker<T>::path_of(GcnLayerPlan const& layer, pmm::Placement const& input,
-                                       pmm::Placement const& output, sampling::Batch<T> const& sample) const {
-  if (layer.owners) return ResidualPath<T>::local();
+ResidualPath<T> BatchMaker<T>::path_of(pmm::Placement const& input, pmm::Placement const& output,
+                                       sampling::Batch<T> const& sample) const {
+  if (input == output) return ResidualPath<T>::local();
   auto const in = input.layout;
   auto const out = output.layout;
   auto const in_by_out = positions_of(in, out.row_order, sample);
@@ -304,15 +308,20 @@ GcnOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
   for (std::size_t l = 0; l < blocks_.size(); ++l) {
     auto const& layer = operands.plan.layers[l];
     // Between owners all layers have the same block.
+    auto const has_block = layer.owners || layer.aggregates();
     operands.adjacency.push_back(l > 0 && layer.owners ? operands.adjacency.front()
-                                                       : adjacency_of(layer, blocks_[l], batch));
+                                 : has_block           ? adjacency_of(layer, blocks_[l], batch)
+                                                       : Adjacency<T>());
     operands.output_keys.push_back(keys_of(layer.result(), batch));
-    operands.residuals.push_back(layer.is_residual ? path_of(layer, layer.input, layer.output, batch.sample)
+    operands.residuals.push_back(layer.is_residual ? path_of(layer.input, layer.output, batch.sample)
                                                    : ResidualPath<T>{});
     operands.self_paths.push_back(layer.reads_itself()
-                                      ? path_of(layer, layer.aggregated(), layer.aggregate(), batch.sample)
+                                      ? path_of(layer.aggregated(), layer.aggregate(), batch.sample)
                                       : ResidualPath<T>{});
   }
+  if (auto const& teleport = operands.plan.teleport)
+    for (auto const& site : teleport->sites)
+      operands.teleport_paths.push_back(path_of(teleport_start(operands.plan), site, batch.sample));
   return operands;
 }
 

@@ -92,9 +92,8 @@ class BatchMaker {
   [[nodiscard]] pmm::CellSizes cells_of(GcnLayerPlan const& layer, sampling::Batch<T> const& sample) const;
   [[nodiscard]] Adjacency<T> adjacency_of(GcnLayerPlan const& layer, sampling::BlockHandle block,
                                           HostBatch<T>& batch) const;
-  /// Of the rows of the layer's input to those of its output.
-  [[nodiscard]] ResidualPath<T> path_of(GcnLayerPlan const& layer, pmm::Placement const& input,
-                                        pmm::Placement const& output, sampling::Batch<T> const& sample) const;
+  [[nodiscard]] ResidualPath<T> path_of(pmm::Placement const& input, pmm::Placement const& output,
+                                        sampling::Batch<T> const& sample) const;
   [[nodiscard]] InputFeatures<T> features_of(pmm::Placement const& placement, HostBatch<T>& batch) const;
   void fill_sparse_features(std::vector<std::int32_t> const& rows, HostSparseRows<T>& sparse) const;
 

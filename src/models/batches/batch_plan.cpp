@@ -67,7 +67,7 @@ GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices, pmm::GridS
     placement.own_rows = own(placement.layout.rows, placement.layout.row_order);
   });
   for (auto& layer : of_batch.layers)
-    if (!layer.owners)
+    if (!layer.owners && layer.aggregates())
       layer.adjacency.own_columns = own(layer.adjacency.layout.columns, layer.adjacency.layout.column_order);
   return of_batch;
 }

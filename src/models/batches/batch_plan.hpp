@@ -19,13 +19,16 @@ void for_each_vertex_matrix(Plan& plan, Visit const& visit) {
     visit((*linear)->output);
   }
   for (auto& layer : plan.layers) {
-    if (!layer.owners) visit(layer.adjacency); // between owners it is a block of lists
+    if (!layer.owners && layer.aggregates()) visit(layer.adjacency); // between owners it is a block of lists
     for (auto* const placement : {&layer.input, &layer.middle, &layer.output})
       visit(*placement);
     if (layer.second)
       for (auto* const placement : {&layer.second->input, &layer.second->output})
         visit(*placement);
   }
+  if (plan.teleport)
+    for (auto& site : plan.teleport->sites)
+      visit(site);
 }
 
 /// The plan of a batch of that many vertices, if every part of them is balanced. `plan`: of the whole graph.

@@ -3,6 +3,8 @@
 
 #include "runtime/comm/together.hpp"
 
+#include <charconv>
+
 namespace orthant::models {
 
 using runtime::Hdf5File;
@@ -11,6 +13,11 @@ Architecture architecture_of(GcnSettings const& settings) {
   auto const yes_or_no = [](bool has_it) { return std::string(has_it ? "yes" : "no"); };
   Architecture parts{{"model", std::string(name_of(settings.model))}};
   if (settings.model == Model::sage) parts.emplace_back("aggregator", name_of(settings.aggregator));
+  auto const traits = traits_of(settings.model, settings.aggregator);
+  if (traits.has_propagations)
+    parts.emplace_back("propagation_steps", std::to_string(settings.num_propagations));
+  if (traits.has_teleport) parts.emplace_back("teleport", fmt::format("{}", settings.teleport));
+  if (traits.has_identity_maps) parts.emplace_back("theta", fmt::format("{}", settings.theta));
   Architecture const others{{"layers", std::to_string(settings.num_layers())},
                             {"norm", settings.norm == Norm::rms ? "rms" : "none"},
                             {"activation", std::string(name_of(settings.activation))},
@@ -47,7 +54,11 @@ Architecture record_of(GcnSettings const& settings, graph::StoreFacts const& fac
 GcnSettings settings_of(WeightsFacts const& facts) {
   GcnSettings settings;
   auto const last = facts.widths.end() - (facts.head_classes ? 0 : 1);
-  settings.hidden_widths.assign(facts.widths.begin() + 1, last);
+  // The first layer of GCNII is dense, and not one of its hidden widths.
+  settings.hidden_widths.assign(facts.widths.begin() + (facts.model == Model::gcnii ? 2 : 1), last);
+  settings.num_propagations = facts.num_propagations;
+  settings.teleport = facts.teleport;
+  settings.theta = facts.theta;
   if (facts.projected_features) settings.projected_width = facts.widths.front();
   settings.has_head = facts.head_classes.has_value();
   settings.has_residuals = facts.has_residuals;
@@ -60,6 +71,12 @@ GcnSettings settings_of(WeightsFacts const& facts) {
   if (facts.normalization) settings.normalization = facts.normalization;
   if (facts.self_loops) settings.self_loops = facts.self_loops;
   return settings;
+}
+
+std::int64_t last_layer_of(WeightsFacts const& facts) {
+  auto const num_layers = std::ssize(facts.widths) - 1;
+  auto const propagates = traits_of(facts.model, facts.aggregator).has_propagations;
+  return num_layers + (propagates ? facts.num_propagations : 0) - (facts.head_classes ? 0 : 1);
 }
 
 WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesystem::path const& path) {
@@ -93,6 +110,18 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     }
     if (file.contains(array_of("layer0.self_weight"))) facts.model = Model::sage;
     if (file.contains(array_of("layer0.epsilon"))) facts.model = Model::gin;
+    if (file.contains_attribute("/", "model")) facts.model = parse_model(file.read_text("/", "model"));
+    auto const number = [&](char const* name, auto otherwise) {
+      if (!file.contains_attribute("/", name)) return otherwise;
+      auto const text = file.read_text("/", name);
+      auto value = otherwise;
+      if (std::from_chars(text.data(), text.data() + text.size(), value).ptr != text.data() + text.size())
+        runtime::throw_user("{}: its attribute {} is '{}', which is no number", path.string(), name, text);
+      return value;
+    };
+    facts.num_propagations = number("propagation_steps", facts.num_propagations);
+    facts.teleport = number("teleport", facts.teleport);
+    facts.theta = number("theta", facts.theta);
     if (file.contains_attribute("/", "aggregator"))
       facts.aggregator = parse_aggregator(file.read_text("/", "aggregator"));
     facts.has_bias = file.contains(array_of("layer0.bias"));

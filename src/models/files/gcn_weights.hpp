@@ -11,7 +11,7 @@
 
 namespace orthant::models {
 
-/// The parts that must be those of the model: model, aggregator of GraphSAGE, layers, norm, activation, residual, input_projection, head, bias,
+/// The parts that must be those of the model: model, aggregator of GraphSAGE, propagation_steps, teleport and theta, layers, norm, activation, residual, input_projection, head, bias,
 /// trained_features.
 [[nodiscard]] Architecture architecture_of(GcnSettings const& settings);
 /// What a file records: the same, feature_norm, and the operator if it is known; of a training on a store also the order of the rows of
@@ -24,9 +24,13 @@ namespace orthant::models {
 
 /// The architecture that a weights file holds.
 struct WeightsFacts {
-  Model model = Model::gcn; // sage if layers have self weights, gin if they have an epsilon
+  Model model =
+      Model::gcn; // if the file does not say: sage if layers have self weights, gin if they have an epsilon
   Aggregator aggregator = Aggregator::mean;
-  std::vector<std::int64_t> widths; // [layers + 1] of layer 0's input, and of the layers' outputs
+  std::int64_t num_propagations = 10; // of SGC and APPNP
+  double teleport = 0.1;              // of APPNP and GCNII
+  double theta = 0.5;                 // of GCNII
+  std::vector<std::int64_t> widths;   // [layers + 1] of layer 0's input, and of the layers' outputs
   std::optional<std::int64_t> projected_features; // where there is an input projection
   std::optional<std::int64_t> head_classes;       // where there is a head
   bool has_bias = false;
@@ -44,6 +48,9 @@ struct WeightsFacts {
 
 /// The model of such a file, without dropout.
 [[nodiscard]] GcnSettings settings_of(WeightsFacts const& facts);
+
+/// The number of its last layer, of which propagations are some, or of its head.
+[[nodiscard]] std::int64_t last_layer_of(WeightsFacts const& facts);
 
 /// Collective over `comm`. Throws UserError where the file is no weights file.
 [[nodiscard]] WeightsFacts read_weights_facts(runtime::Communicator const& comm,

@@ -307,6 +307,12 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
     if (!comm.is_root()) return;
     auto const file = Hdf5File::open(weights);
     auto const has = [&](std::string const& parameter) { return file.contains(array_of(parameter)); };
+    if (file.contains_attribute("/", "model"))
+      if (auto const model = file.read_text("/", "model");
+          model == "sgc" || model == "appnp" || model == "gcnii")
+        throw_user("{}: weights of --model {} have no names of PyTorch Geometric here: export-weights takes "
+                   "those of gcn, sage and gin",
+                   weights.string(), model);
     TorchNames const names{model_of(has), num_layers_of(has)};
     auto const parameters = parameters_in(file, weights, names);
     auto const is_double = std::ranges::any_of(parameters, [&](std::string const& parameter) {

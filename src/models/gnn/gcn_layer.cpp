@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/gcn_layer.hpp"
 
+#include "models/propagation/identity_map.hpp"
 #include "pmm/kernels/rounding.hpp"
 #include "pmm/rows/bias.hpp"
 #include "pmm/rows/column_sums.hpp"
@@ -29,25 +30,47 @@ bool has_own_logits(GcnLayerPlan const& plan) {
   return plan.makes_logits && runtime::is_16_bit<T>;
 }
 
+/// Whether dQ is copied before dF takes its place: it is what the only product reads.
+bool copies_gradient(GcnLayerPlan const& plan, bool needs_input_gradient) {
+  return plan.kind != LayerKind::convolution && needs_input_gradient;
+}
+bool has_middle(GcnLayerPlan const& plan, bool needs_input_gradient) {
+  return plan.kind == LayerKind::convolution || copies_gradient(plan, needs_input_gradient);
+}
+
 } // namespace
 
 template<class T>
-OperandWeight<T>::OperandWeight(pmm::DistMatrix<Sum> weight, GrowingVector<T>& memory)
-    : parameter_(std::move(weight)) {
+OperandWeight<T>::OperandWeight(pmm::DistMatrix<Sum> weight, GrowingVector<T>& memory,
+                                std::optional<double> map_share)
+    : map_share_(map_share),
+      parameter_(std::move(weight)) {
   if constexpr (std::is_same_v<T, Sum>)
-    matrix_ = parameter_;
-  else
-    matrix_ = {parameter_.grid(), parameter_.placement(), memory.reserve(parameter_.block().num_padded)};
+    if (!map_share_) {
+      matrix_ = parameter_;
+      return;
+    }
+  matrix_ = {parameter_.grid(), parameter_.placement(), memory.reserve(parameter_.block().num_padded)};
 }
 
 template<class T>
 void OperandWeight<T>::update(runtime::DefaultExec const& exec) const {
-  if constexpr (!std::is_same_v<T, Sum>) pmm::round_numbers(exec, parameter_.storage(), matrix_.storage());
+  if constexpr (!std::is_same_v<T, Sum>)
+    pmm::round_numbers(exec, parameter_.storage(), matrix_.storage());
+  else if (map_share_)
+    map_identity(exec, parameter_, *map_share_, matrix_);
 }
 
-void plan_operand_weight(pmm::StepPlan& step, pmm::Placement const& weight, NumberFormats const& formats) {
-  if (formats.operand != runtime::Wire::native)
-    plan_matrix(step, weight, "orthant::models::rounded_weight", pmm::Lifetime::training, formats.operand);
+template<class T>
+void OperandWeight<T>::finish_gradient(runtime::DefaultExec const& exec,
+                                       pmm::DistMatrix<Sum> const& gradient) const {
+  if (map_share_) map_identity_backward(exec, gradient, *map_share_);
+}
+
+void plan_operand_weight(pmm::StepPlan& step, pmm::Placement const& weight, NumberFormats const& formats,
+                         bool is_mapped) {
+  if (is_mapped || formats.operand != runtime::Wire::native)
+    plan_matrix(step, weight, "orthant::models::operand_weight", pmm::Lifetime::training, formats.operand);
 }
 
 void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient,
@@ -55,12 +78,13 @@ void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, b
   auto const output = step.block(layer.output);
   gradient = std::max(gradient, output.num_padded);
   if (needs_input_gradient) gradient = std::max(gradient, step.block(layer.input).num_padded);
-  middle = std::max(middle, step.block(layer.middle).num_padded);
+  if (has_middle(layer, needs_input_gradient)) middle = std::max(middle, step.block(layer.middle).num_padded);
   auto const products = products_of(layer, formats);
-  for (auto const& product : {products.transform, products.weight_back})
-    plan_buffers(workspace, step, product);
-  plan_aggregation_buffers(workspace, step, layer, formats);
-  plan_buffers(overlapped, step, products.transform_back);
+  if (layer.transforms())
+    for (auto const& product : {products.transform, products.weight_back})
+      plan_buffers(workspace, step, product);
+  if (layer.aggregates()) plan_aggregation_buffers(workspace, step, layer, formats);
+  if (layer.transforms()) plan_buffers(overlapped, step, products.transform_back);
   if (layer.has_self_weight) {
     auto const own = self_products_of(layer, formats);
     for (auto const& product : {own.transform, own.weight_back, own.transform_back})
@@ -82,63 +106,73 @@ void GcnScratchPlan::list(pmm::StepPlan& step, runtime::Wire format) const {
 
 void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, NumberFormats const& formats) {
   using enum pmm::Lifetime;
-  if (layer.aggregates_first)
+  if (layer.keeps_aggregate())
     plan_matrix(step, layer.middle, "orthant::models::aggregated", training, formats.operand);
   plan_matrix(step, layer.output, "orthant::models::output", training, formats.of_output(layer.makes_logits));
-  plan_operand_weight(step, layer.weight, formats);
+  if (layer.transforms()) plan_operand_weight(step, layer.weight, formats, layer.map_share.has_value());
   plan_self_arrays(step, layer);
 }
 
 template<class T>
-GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, Adjacency<Sum> adjacency,
-                      ResidualPath<Sum> self_path, GcnLayerParameters<Sum> parameters,
-                      GcnLayerOptions const& options, GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
-    : GcnLayer(grid, p, products_of(p, options.formats), std::move(adjacency), std::move(parameters), options,
-               scratch, memory) {
+GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLayerGraph<Sum> graph,
+                      GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options,
+                      GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
+    : GcnLayer(grid, p, products_of(p, options.formats), std::move(parameters), options, scratch, memory) {
+  if (!p.aggregates()) return;
+  aggregation_ = make_aggregation<T>(grid, p, options.formats, std::move(graph.adjacency), scratch.workspace);
   if constexpr (std::is_same_v<T, Sum>) {
+    if (p.teleport_site)
+      aggregation_ = make_teleport_aggregation<T>(std::move(aggregation_), graph.teleport, *p.teleport_site);
     if (p.has_self_scale) {
-      SelfAggregationParts<T> parts{self_path, parameters_.epsilon,        parameters_.epsilon_gradient, {},
-                                    {},        scratch.self.sum.reserve(1)};
+      SelfAggregationParts<T> parts{graph.self_path,
+                                    parameters_.epsilon,
+                                    parameters_.epsilon_gradient,
+                                    {},
+                                    {},
+                                    scratch.self.sum.reserve(1)};
       if (keeps_brought(p)) parts.brought = lent(grid, p.aggregate(), memory.self);
       if (!p.owners) parts.moved = lent(grid, p.aggregated(), scratch.self.moved);
       aggregation_ = make_self_aggregation<T>(grid, p, std::move(aggregation_), std::move(parts));
     }
     if (p.has_self_weight)
-      self_ =
-          std::make_unique<SelfTerm<T>>(grid, p, options.formats, parameters_, options.needs_input_gradient,
-                                        std::move(self_path), scratch.workspace, scratch.self, memory.self);
+      self_ = std::make_unique<SelfTerm<T>>(grid, p, options.formats, parameters_,
+                                            options.needs_input_gradient, std::move(graph.self_path),
+                                            scratch.workspace, scratch.self, memory.self);
   }
 }
 
 template<class T>
 GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLayerProducts const& products,
-                      Adjacency<Sum> adjacency, GcnLayerParameters<Sum> parameters,
-                      GcnLayerOptions const& options, GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
+                      GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options,
+                      GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
     : plan_(p),
       options_(options),
       has_own_logits_(has_own_logits<T>(p)),
       parameters_(std::move(parameters)),
-      weight_(parameters_.weight, memory.weight),
+      weight_(p.transforms() ? parameters_.weight : pmm::DistMatrix<Sum>(), memory.weight, p.map_share),
       workspace_(scratch.workspace),
-      // H is kept for dW; U is no longer needed once Q is there.
-      middle_(grid, p.middle, lent(grid, p.middle, p.aggregates_first ? memory.middle : scratch.middle)),
-      middle_gradient_(grid, p.middle, lent(grid, p.middle, scratch.middle)),
       output_gradient_(grid, p.output, lent(grid, p.output, gradient_memory(p, scratch))),
       input_gradient_(
           options.needs_input_gradient
               ? pmm::DistMatrix<T>(grid, p.input, lent(grid, p.input, gradient_memory(p, scratch)))
-              : pmm::DistMatrix<T>()),
-      aggregation_(make_aggregation<T>(grid, p, options.formats, std::move(adjacency), scratch.workspace)),
-      weight_back_(grid, products.weight_back, scratch.workspace),
-      transform_back_(grid, products.transform_back, scratch.overlapped) {
+              : pmm::DistMatrix<T>()) {
+  // H is kept for dW; U is no longer needed once Q is there.
+  if (p.kind == LayerKind::convolution)
+    middle_ = {grid, p.middle, lent(grid, p.middle, p.aggregates_first ? memory.middle : scratch.middle)};
+  if (has_middle(p, options.needs_input_gradient))
+    middle_gradient_ = {grid, p.middle, lent(grid, p.middle, scratch.middle)};
   if (has_own_logits_)
     logits_ = std::make_unique<pmm::DistMatrix<Sum>>(grid, p.output, lent(grid, p.output, memory.logits));
   else
     output_ = {grid, p.output, lent(grid, p.output, memory.output)};
-  if (products.transform.options.result_format == runtime::format_of<T>)
-    transform_.emplace(grid, products.transform, scratch.workspace);
-  else
-    to_logits_ = std::make_unique<pmm::Product<T, Sum>>(grid, products.transform, scratch.workspace);
+  if (p.transforms()) {
+    if (products.transform.options.result_format == runtime::format_of<T>)
+      transform_.emplace(grid, products.transform, scratch.workspace);
+    else
+      to_logits_ = std::make_unique<pmm::Product<T, Sum>>(grid, products.transform, scratch.workspace);
+    weight_back_.emplace(grid, products.weight_back, scratch.workspace);
+    transform_back_.emplace(grid, products.transform_back, scratch.overlapped);
+  }
   auto const& block = output_gradient_.block();
   pmm::reserve_column_sums(*workspace_, block.stored_rows.size(), block.columns.size());
 }
@@ -157,11 +191,17 @@ template<class Features>
 void GcnLayer<T>::forward(runtime::DefaultExec const& exec, Features const& features) {
   if constexpr (std::is_same_v<T, Sum>)
     if (self_) self_->start(exec, features);
+  if (plan_.kind == LayerKind::dense) {
+    // Q[a,c] := sum_b F[a,b] W[b,c]
+    weight_.update(exec);
+    transform_->run(exec, features, weight_.matrix(), output_);
+    return finish_forward(exec);
+  }
   if (plan_.aggregates_first) {
-    // H[c,b] := sum_a A^[c,a] F[a,b]
+    // H[c,b] := sum_a A^[c,a] F[a,b], which is a propagation's Q
     if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>)
-      aggregation_->forward(exec, features, middle_);
-    return forward_from_middle(exec);
+      aggregation_->forward(exec, features, plan_.keeps_aggregate() ? middle_ : output_);
+    return plan_.keeps_aggregate() ? forward_from_middle(exec) : finish_forward(exec);
   }
   // U[a,c] := sum_b F[a,b] W[b,c];  Q[b,c] := sum_a A^[b,a] U[a,c]
   weight_.update(exec);
@@ -182,7 +222,7 @@ void GcnLayer<T>::finish_forward(runtime::DefaultExec const& exec) {
 
 template<class T>
 void GcnLayer<T>::forward_from_middle(runtime::DefaultExec const& exec) {
-  ORTHANT_REQUIRE(plan_.aggregates_first, "layer ", plan_.index, " keeps no aggregate");
+  ORTHANT_REQUIRE(plan_.keeps_aggregate(), "layer ", plan_.index, " keeps no aggregate");
   // Q[c,a] := sum_b H[c,b] W[b,a]
   weight_.update(exec);
   if (to_logits_)
@@ -200,7 +240,8 @@ pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec
   if (options_.has_bias) parameters_.reduce(exec, output_gradient_, parameters_.bias_gradient);
   if constexpr (std::is_same_v<T, Sum>)
     if (self_) self_->backward(exec, features, output_gradient_);
-  backward_neighbours(exec, features);
+  backward_products(exec, features);
+  if (plan_.transforms()) weight_.finish_gradient(exec, parameters_.weight_gradient);
   if constexpr (std::is_same_v<T, Sum>)
     if (self_) self_->finish_backward(exec, input_gradient_);
   return input_gradient_;
@@ -208,22 +249,41 @@ pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec
 
 template<class T>
 template<class Features>
-void GcnLayer<T>::backward_neighbours(runtime::DefaultExec const& exec, Features const& features) {
+void GcnLayer<T>::backward_dense(runtime::DefaultExec const& exec, Features const& features) {
+  // dF[a,b] := sum_c dQ[a,c] W[b,c]^T is reduced while dW[b,c] := sum_a F[a,b]^T dQ[a,c] is computed.
+  if (!options_.needs_input_gradient)
+    return weight_back_->run(exec, features, output_gradient_, parameters_.weight_gradient);
+  copy_numbers(exec, output_gradient_, middle_gradient_);
+  transform_back_->start(exec, middle_gradient_, weight_.matrix(), input_gradient_);
+  if (!options_.overlaps) transform_back_->finish();
+  weight_back_->run(exec, features, middle_gradient_, parameters_.weight_gradient);
+  if (options_.overlaps) transform_back_->finish();
+}
+
+template<class T>
+template<class Features>
+void GcnLayer<T>::backward_products(runtime::DefaultExec const& exec, Features const& features) {
+  if (plan_.kind == LayerKind::dense) return backward_dense(exec, features);
+  if (plan_.kind == LayerKind::propagation) {
+    // dF[a,b] := sum_c A^[c,a]^T dQ[c,b]
+    copy_numbers(exec, output_gradient_, middle_gradient_);
+    return aggregation_->backward(exec, middle_gradient_, input_gradient_);
+  }
   if (plan_.aggregates_first) {
     // dH[c,b] := sum_a dQ[c,a] W[b,a]^T is reduced while dW[b,a] := sum_c H[c,b]^T dQ[c,a] is computed.
     if (options_.needs_input_gradient) {
-      transform_back_.start(exec, output_gradient_, weight_.matrix(), middle_gradient_);
-      if (!options_.overlaps) transform_back_.finish();
+      transform_back_->start(exec, output_gradient_, weight_.matrix(), middle_gradient_);
+      if (!options_.overlaps) transform_back_->finish();
     }
     auto const prefetches = plan_.owners && options_.needs_input_gradient && options_.overlaps;
     if (prefetches) {
       // dH is whole: its columns are sent while dW is computed.
-      transform_back_.finish();
+      transform_back_->finish();
       aggregation_->prefetch_backward(exec, middle_gradient_);
     }
-    weight_back_.run(exec, middle_, output_gradient_, parameters_.weight_gradient);
+    weight_back_->run(exec, middle_, output_gradient_, parameters_.weight_gradient);
     if (!options_.needs_input_gradient) return;
-    if (options_.overlaps && !prefetches) transform_back_.finish();
+    if (options_.overlaps && !prefetches) transform_back_->finish();
     // dF[a,b] := sum_c A^[c,a]^T dH[c,b]
     aggregation_->backward(exec, middle_gradient_, input_gradient_);
     return;
@@ -233,12 +293,12 @@ void GcnLayer<T>::backward_neighbours(runtime::DefaultExec const& exec, Features
   // dF[a,b] := sum_c dU[a,c] W[b,c]^T is reduced while dW[b,c] := sum_a F[a,b]^T dU[a,c] is computed.
   if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>) {
     if (options_.needs_input_gradient) {
-      transform_back_.start(exec, middle_gradient_, weight_.matrix(), input_gradient_);
-      if (!options_.overlaps) transform_back_.finish();
+      transform_back_->start(exec, middle_gradient_, weight_.matrix(), input_gradient_);
+      if (!options_.overlaps) transform_back_->finish();
     }
   }
-  weight_back_.run(exec, features, middle_gradient_, parameters_.weight_gradient);
-  if (options_.needs_input_gradient && options_.overlaps) transform_back_.finish();
+  weight_back_->run(exec, features, middle_gradient_, parameters_.weight_gradient);
+  if (options_.needs_input_gradient && options_.overlaps) transform_back_->finish();
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

@@ -9,7 +9,11 @@
 //                     dH = dQ W^T                                          dW = F^T dU
 //                     dF = A^^T dH                                         dF = dU W^T
 //
-// A vertex itself may add a term to its output (self_term.hpp).
+// A vertex itself may add a term to its output (self_term.hpp). A layer may have one of the two products alone:
+//
+//   dense   Q = F W + 1 b^T      dW = F^T dQ      dF = dQ W^T               propagation   Q = A^ F      dF = A^^T dQ
+//
+// What is aggregated may get a share of H0 (teleport.hpp), and W may stand for a map near the identity (identity_map.hpp).
 //
 // F, H, U, Q and their gradients hold numbers of T. If these have 16 bits, products read a copy of W that is rounded in
 // each forward pass, sums are fp32 and rounded once, and logits are never rounded.
@@ -17,7 +21,8 @@
 // Source: Kipf & Welling (arXiv 1609.02907); Plexus (arXiv 2505.04083), algorithms 1 and 2.
 
 #include "models/aggregation/self_aggregation.hpp"
-#include "models/gnn/self_term.hpp"
+#include "models/aggregation/self_term.hpp"
+#include "models/aggregation/teleport.hpp"
 #include "models/plan/gcn_parameters.hpp"
 #include "runtime/arrays/growing_vector.hpp"
 
@@ -52,27 +57,33 @@ struct GcnLayerMemory {
   GrowingVector<T> self{"orthant::models::self"};         // S
   GrowingVector<T> output{"orthant::models::output"};
   GrowingVector<runtime::SumOf<T>> logits{"orthant::models::output"}; // if they are not of T
-  GrowingVector<T> weight{"orthant::models::rounded_weight"};         // if it is rounded
+  GrowingVector<T> weight{"orthant::models::operand_weight"};         // if it is rounded or mapped
 };
 
-/// A weight as products read it: the parameter itself, or a copy of numbers T that is rounded in each forward pass.
+/// A weight as products read it: the parameter itself, or a copy of numbers T that is rounded in each forward pass, or its
+/// identity map.
 template<class T>
 class OperandWeight {
  public:
   using Sum = runtime::SumOf<T>;
 
-  OperandWeight(pmm::DistMatrix<Sum> weight, GrowingVector<T>& memory);
-  /// Rounds it, if it is. Enqueues on exec. Throws Error if a finite number does not fit fp16.
+  OperandWeight(pmm::DistMatrix<Sum> weight, GrowingVector<T>& memory,
+                std::optional<double> map_share = std::nullopt);
+  /// Rounds or maps it, if it is. Enqueues on exec. Throws Error if a finite number does not fit fp16.
   void update(runtime::DefaultExec const& exec) const;
   [[nodiscard]] pmm::DistMatrix<T> const& matrix() const { return matrix_; }
+  /// From the gradient of matrix() to that of the weight, in place.
+  void finish_gradient(runtime::DefaultExec const& exec, pmm::DistMatrix<Sum> const& gradient) const;
 
  private:
+  std::optional<double> map_share_;
   pmm::DistMatrix<Sum> parameter_;
   pmm::DistMatrix<T> matrix_;
 };
 
 /// Lists the memory of an OperandWeight.
-void plan_operand_weight(pmm::StepPlan& step, pmm::Placement const& weight, NumberFormats const& formats);
+void plan_operand_weight(pmm::StepPlan& step, pmm::Placement const& weight, NumberFormats const& formats,
+                         bool is_mapped = false);
 
 /// The same before it exists. The longest of what the layers need.
 struct GcnScratchPlan {
@@ -104,16 +115,24 @@ struct GcnLayerOptions {
   NumberFormats formats{}; // of activations and their gradients; weights and theirs: native
 };
 
+/// What a layer has of its graph. `self_path`: of a layer with a self weight; `teleport`: of one with a site.
+template<class T>
+struct GcnLayerGraph {
+  Adjacency<T> adjacency;
+  ResidualPath<T> self_path;
+  std::shared_ptr<Teleport<T>> teleport;
+};
+
 template<class T>
 class GcnLayer {
  public:
   using Sum = runtime::SumOf<T>;
 
   /// The layer on one graph or batch, in lent memory: made anew for each, which costs a few small objects.
-  /// `self_path`: of a layer with a self weight. `scratch` has its full size already: the layers share it.
-  GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, Adjacency<Sum> adjacency,
-           ResidualPath<Sum> self_path, GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options,
-           GcnScratch<T>& scratch, GcnLayerMemory<T>& memory);
+  /// `scratch` has its full size already: the layers share it.
+  GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, GcnLayerGraph<Sum> graph,
+           GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options, GcnScratch<T>& scratch,
+           GcnLayerMemory<T>& memory);
 
   /// Q := the layer, before activation: output(), or logits(). `F` is a DistMatrix or, in layer 0, a DistSparse.
   template<class Features>
@@ -141,12 +160,14 @@ class GcnLayer {
 
  private:
   GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, GcnLayerProducts const& products,
-           Adjacency<Sum> adjacency, GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options,
-           GcnScratch<T>& scratch, GcnLayerMemory<T>& memory);
+           GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options, GcnScratch<T>& scratch,
+           GcnLayerMemory<T>& memory);
   void add_bias(runtime::DefaultExec const& exec) const;
   void finish_forward(runtime::DefaultExec const& exec);
   template<class Features>
-  void backward_neighbours(runtime::DefaultExec const& exec, Features const& features);
+  void backward_products(runtime::DefaultExec const& exec, Features const& features);
+  template<class Features>
+  void backward_dense(runtime::DefaultExec const& exec, Features const& features);
 
   GcnLayerPlan plan_;
   GcnLayerOptions options_;
@@ -155,12 +176,12 @@ class GcnLayer {
   OperandWeight<T> weight_;
   std::shared_ptr<pmm::Workspace<Sum>> workspace_;
   pmm::DistMatrix<T> middle_, middle_gradient_, output_, output_gradient_, input_gradient_;
-  std::unique_ptr<pmm::DistMatrix<Sum>> logits_; // null: output_, or none
-  std::unique_ptr<Aggregation<T>> aggregation_;
-  std::optional<pmm::Product<T>> transform_;        // one of them
+  std::unique_ptr<pmm::DistMatrix<Sum>> logits_;    // null: output_, or none
+  std::unique_ptr<Aggregation<T>> aggregation_;     // null: a dense layer
+  std::optional<pmm::Product<T>> transform_;        // one of them, but for propagations
   std::unique_ptr<pmm::Product<T, Sum>> to_logits_; // H W, of 16-bit numbers; few layers have it
-  pmm::Product<T, Sum> weight_back_;
-  pmm::Product<T> transform_back_;
+  std::optional<pmm::Product<T, Sum>> weight_back_;
+  std::optional<pmm::Product<T>> transform_back_;
   std::unique_ptr<SelfTerm<T>> self_; // null: none
 };
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/gcn_operands.hpp"
 
-#include "models/gnn/self_term.hpp"
+#include "models/aggregation/self_term.hpp"
+#include "models/aggregation/teleport.hpp"
 #include "runtime/comm/together.hpp"
+
+#include <numeric>
 
 namespace orthant::models {
 namespace {
@@ -10,15 +13,18 @@ namespace {
 /// Rows of one order are found in the other by the store's permutations.
 template<class T>
 ResidualPath<T> read_residual_path(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                   GcnLayerPlan const& layer, pmm::Placement const& input,
-                                   pmm::Placement const& output) {
+                                   pmm::Placement const& input, pmm::Placement const& output) {
+  auto const is_one_order = input.layout.row_order == output.layout.row_order;
   auto const other_rows = [&](pmm::Placement const& placement) {
+    auto const rows = pmm::block_of(grid, placement).rows;
     return runtime::together(grid.group(), [&] {
-      return store.read_other_positions(order_of(placement.layout.row_order),
-                                        pmm::block_of(grid, placement).rows);
+      if (!is_one_order) return store.read_other_positions(order_of(placement.layout.row_order), rows);
+      std::vector<std::int64_t> same(static_cast<std::size_t>(rows.size()));
+      std::iota(same.begin(), same.end(), rows.begin);
+      return same;
     });
   };
-  if (layer.owners) return ResidualPath<T>::local();
+  if (input == output) return ResidualPath<T>::local();
   return make_residual_path<T>(grid, input, output, other_rows(output), other_rows(input));
 }
 
@@ -26,7 +32,7 @@ ResidualPath<T> read_residual_path(pmm::ProcessGrid const& grid, graph::GraphSto
 
 bool has_output_keys(GcnPlan const& plan, GcnSettings const& settings, std::size_t l) {
   return settings.dropout > 0 && is_activated(plan, l) &&
-         (plan.layers[l].drops_output || plan.layers[l].second);
+         (plan.layers[l].drops_output || plan.layers[l].second || drops_start(plan, l + 1));
 }
 
 void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
@@ -36,7 +42,7 @@ void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan
     return plan_owned_adjacency(step, facts, cells_of(step, first), traits.num_nonzeros(first.adjacency));
   AdjacencyBlocksPlan blocks(facts, traits.num_nonzeros);
   for (auto const& layer : plan.layers)
-    blocks.get(step, layer.adjacency, layer.is_even);
+    if (layer.aggregates()) blocks.get(step, layer.adjacency, layer.is_even);
 }
 
 void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
@@ -48,6 +54,7 @@ void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan 
     plan_residual_arrays(step, layer, traits);
     plan_self_path_arrays(step, layer, traits);
   }
+  plan_teleport_path_arrays(step, plan, traits);
   plan_input_features(step, facts, plan.features(), settings.feature_norm, traits.num_feature_nonzeros(plan),
                       traits.keeps_first_aggregate && !keeps_features(plan), settings.operand_format);
 }
@@ -73,19 +80,24 @@ GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::Gra
   if (auto const& owners = plan.layers.front().owners; owners && !owned)
     owned = read_owned_adjacency<T>(grid, store, owners->roles, settings.gather);
   for (auto const& layer : plan.layers)
-    operands.adjacency.push_back(owned ? Adjacency<T>(*owned) : blocks.get(layer.adjacency, layer.is_even));
+    operands.adjacency.push_back(owned ? Adjacency<T>(*owned)
+                                 : layer.aggregates()
+                                     ? Adjacency<T>(blocks.get(layer.adjacency, layer.is_even))
+                                     : Adjacency<T>());
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
     operands.output_keys.push_back(
         has_output_keys(plan, settings, l) ? read_block_keys(grid, store, layer.result()) : BlockKeys{});
     operands.residuals.push_back(layer.is_residual
-                                     ? read_residual_path<T>(grid, store, layer, layer.input, layer.output)
+                                     ? read_residual_path<T>(grid, store, layer.input, layer.output)
                                      : ResidualPath<T>{});
     operands.self_paths.push_back(
-        layer.reads_itself()
-            ? read_residual_path<T>(grid, store, layer, layer.aggregated(), layer.aggregate())
-            : ResidualPath<T>{});
+        layer.reads_itself() ? read_residual_path<T>(grid, store, layer.aggregated(), layer.aggregate())
+                             : ResidualPath<T>{});
   }
+  if (plan.teleport)
+    for (auto const& site : plan.teleport->sites)
+      operands.teleport_paths.push_back(read_residual_path<T>(grid, store, teleport_start(plan), site));
   return operands;
 }
 

@@ -17,11 +17,13 @@ namespace orthant::models {
 /// Copies share the numbers.
 template<class T>
 struct GcnOperands {
-  GcnPlan plan;                        // of this graph's or batch's extents; weights lie as the parameters do
-  std::vector<Adjacency<T>> adjacency; // [layers] with what the adjoint needs: A^ of plan.layers[l]
-  InputFeatures<T> features;           // of plan.features()
-  std::vector<ResidualPath<T>> residuals;  // [layers], or none where no layer is residual
-  std::vector<ResidualPath<T>> self_paths; // [layers], or none where no layer has a self weight
+  GcnPlan plan; // of this graph's or batch's extents; weights lie as the parameters do
+  std::vector<Adjacency<T>>
+      adjacency;             // [layers] with what the adjoint needs: A^ of plan.layers[l], if it aggregates
+  InputFeatures<T> features; // of plan.features()
+  std::vector<ResidualPath<T>> residuals;      // [layers], or none where no layer is residual
+  std::vector<ResidualPath<T>> self_paths;     // [layers], or none where no layer has a self weight
+  std::vector<ResidualPath<T>> teleport_paths; // [sites of plan.teleport]
   // [layers] of the rows of plan.layers[l].output; empty where nothing is dropped
   std::vector<BlockKeys> output_keys;
 

@@ -23,50 +23,7 @@ void copy_or_widen(DefaultExec const& exec, pmm::DistMatrix<T> const& from, pmm:
     pmm::widen_numbers(exec, from.storage(), to.storage());
 }
 
-/// What the layers of a network use in turn.
-GcnScratchPlan scratch_of(pmm::StepPlan const& step, GcnPlan const& plan, GcnSettings const& settings) {
-  GcnScratchPlan scratch;
-  if (plan.projection) plan_linear_buffers(scratch, step, *plan.projection, settings.formats());
-  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    scratch.add(step, plan.layers[l], needs_input_gradient(plan, l), settings.formats());
-    plan_activation_scratch(scratch, step, plan.layers[l], activation_of(plan, settings, l));
-    if (auto const& second = plan.layers[l].second) {
-      plan_linear_buffers(scratch, step, *second, settings.formats());
-      auto const count = step.block(second->output).num_padded;
-      scratch.gradient = std::max(scratch.gradient, count);
-      scratch.middle = std::max(scratch.middle, count);
-    }
-  }
-  if (!plan.head) return scratch;
-  plan_linear_buffers(scratch, step, *plan.head, settings.formats());
-  // The gradient of the logits, while that of the head's input is written.
-  scratch.middle = std::max(scratch.middle, step.block(plan.head->output).num_padded);
-  return scratch;
-}
-
 } // namespace
-
-void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-                         std::optional<std::int64_t> num_feature_nonzeros) {
-  auto const formats = settings.formats();
-  if (formats.operand != runtime::Wire::native && !num_feature_nonzeros)
-    plan_rounded_features(step, plan.features(), formats.operand,
-                          keeps_first_aggregate(plan) && settings.dropout == 0);
-  if (settings.input_dropout() > 0)
-    plan_dropped_features(step, plan.features(), num_feature_nonzeros, formats.operand);
-  scratch_of(step, plan, settings).list(step, formats.operand);
-  if (plan.projection) plan_linear_arrays(step, *plan.projection, "orthant::models::projected", formats);
-  if (plan.projection && settings.trains_features && formats.operand != runtime::Wire::native)
-    plan_matrix(step, plan.features(), "orthant::models::rounded_feature_gradient", pmm::Lifetime::training,
-                formats.operand);
-  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    plan_layer_arrays(step, plan.layers[l], formats);
-    plan_activation_arrays(step, plan.layers[l], activation_of(plan, settings, l), formats.operand);
-    if (plan.layers[l].second)
-      plan_linear_arrays(step, *plan.layers[l].second, "orthant::models::second", formats);
-  }
-  if (plan.head) plan_linear_arrays(step, *plan.head, "orthant::models::logits", formats);
-}
 
 template<class T>
 std::unique_ptr<GcnPasses<T>> make_gcn_passes(pmm::ProcessGrid const& grid, GcnSettings const& settings,
@@ -108,6 +65,7 @@ void TypedGcnPasses<T>::require_fitting(GcnOperands<Sum> const& operands) const 
   };
   if (plan.projection) require_alike("input.weight", plan.projection->weight, parameters_->projection());
   for (std::size_t l = 0; l < num_layers; ++l) {
+    if (!plan.layers[l].transforms()) continue;
     require_alike(fmt::format("layer{}.weight", l), plan.layers[l].weight, parameters_->layer(l));
     ORTHANT_REQUIRE(plan.layers[l].is_residual == operands.residual(l).exists(), "the residual of layer ", l);
     ORTHANT_REQUIRE(plan.layers[l].reads_itself() == operands.self_path(l).exists(),
@@ -138,6 +96,7 @@ void TypedGcnPasses<T>::rebind(GcnOperands<Sum> operands) {
   seconds_.clear();
   head_.reset();
   head_gradient_ = {};
+  teleport_.reset();
   plan_ = operands.plan;
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
   needed_rows_ = owned != nullptr ? owned->needed : nullptr;
@@ -165,13 +124,16 @@ void TypedGcnPasses<T>::make_layers(GcnOperands<Sum> const& operands) {
       feature_gradient_ = {grid_, features,
                            feature_gradient_numbers_.reserve(pmm::block_of(grid_, features).num_padded)};
   }
+  make_teleport(operands);
   layers_.reserve(plan_.layers.size());
   activations_.reserve(plan_.layers.size());
   for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
     options.needs_input_gradient = needs_input_gradient(plan_, l);
+    options.has_bias = settings_.has_bias && plan_.layers[l].adds_bias;
     options.is_activated = is_activated(plan_, l) && activation_of(plan_, settings_, l).is_fused();
-    layers_.emplace_back(grid_, plan_.layers[l], operands.adjacency[l], operands.self_path(l),
-                         parameters_->layer(l), options, scratch_, memory_[l]);
+    GcnLayerGraph<Sum> graph{operands.adjacency[l], operands.self_path(l), teleport_};
+    layers_.emplace_back(grid_, plan_.layers[l], std::move(graph), parameters_->layer(l), options, scratch_,
+                         memory_[l]);
     if (is_activated(plan_, l))
       activations_.emplace_back(layers_[l], settings_.activation, parameters_->layer(l),
                                 operands.output_keys[l], operands.residual(l), scratch_,
@@ -180,10 +142,24 @@ void TypedGcnPasses<T>::make_layers(GcnOperands<Sum> const& operands) {
   }
   if (!plan_.head) return;
   options.needs_input_gradient = true;
+  options.has_bias = settings_.has_bias;
   head_.emplace(grid_, *plan_.head, parameters_->head(), options, scratch_, logits_, head_weight_);
   auto const& logits = plan_.head->output;
   head_gradient_ =
       pmm::DistMatrix<T>(grid_, logits, scratch_.middle.reserve(pmm::block_of(grid_, logits).num_padded));
+}
+
+template<class T>
+void TypedGcnPasses<T>::make_teleport(GcnOperands<Sum> const& operands) {
+  if (!plan_.teleport) return;
+  if constexpr (std::is_same_v<T, Sum>) {
+    auto const first = plan_.teleport->first_layer;
+    auto const length = pmm::block_of(grid_, teleport_start(plan_)).num_padded;
+    auto keys = settings_.dropout > 0 ? std::optional(operands.output_keys[first - 1]) : std::nullopt;
+    teleport_ =
+        std::make_shared<Teleport<T>>(grid_, plan_, settings_.teleport, operands.teleport_paths,
+                                      std::move(keys), teleport_memory_, scratch_.middle.reserve(length));
+  }
 }
 
 template<class T>
@@ -231,7 +207,8 @@ auto TypedGcnPasses<T>::logits_gradient() const -> pmm::DistMatrix<Sum> const& {
 template<class T>
 auto TypedGcnPasses<T>::output_of_layer(std::size_t l) const -> pmm::DistMatrix<Sum> const& {
   if constexpr (std::is_same_v<T, Sum>) {
-    return l < activations_.size() ? hidden(l + 1) : logits();
+    if (l >= layers_.size()) return logits();
+    return seconds_[l] ? seconds_[l]->linear.output() : output_of(l);
   } else {
     ORTHANT_REQUIRE(l >= activations_.size(), "layer ", l, " holds its output in 16 bits");
     return logits();
@@ -283,6 +260,11 @@ auto TypedGcnPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uint64_
   }
   forward_input(exec, phases);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
+    if constexpr (std::is_same_v<T, Sum>)
+      if (begins_teleport(l)) {
+        ScopedTimer const timer(instruments, phases, "residual");
+        teleport_->start(exec, output_of(l - 1), dropout_of(step, static_cast<std::uint32_t>(l)));
+      }
     auto const is_residual = plan_.layers[l].is_residual;
     if (is_residual) {
       // Ahead of the products: F is there, and its way may be hidden behind them.
@@ -353,6 +335,9 @@ void TypedGcnPasses<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& p
     ScopedTimer const timer(instruments, phases, "backward");
     auto const* gradient = &backward_layer(exec, l);
     if (l < activations_.size()) gradient = &activations_[l].finish_backward(exec, *gradient);
+    if constexpr (std::is_same_v<T, Sum>)
+      if (begins_teleport(l))
+        teleport_->finish_backward(exec, *gradient, dropout_of(step_in_use_, static_cast<std::uint32_t>(l)));
     if (l == 0) backward_input(exec, *gradient);
   }
   if (parameters_->are_in_one_array()) {

@@ -8,16 +8,14 @@
 #include "models/gnn/gcn_activation.hpp"
 #include "models/gnn/gcn_linear.hpp"
 #include "models/gnn/gcn_operands.hpp"
+#include "models/gnn/network_arrays.hpp"
 
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 namespace orthant::models {
-
-/// Lists the arrays of a network on one graph or batch, without its parameters and operands.
-void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-                         std::optional<std::int64_t> num_feature_nonzeros);
 
 /// What Gcn<T> says of its functions holds here. T: the scalar of training.
 template<class T>
@@ -83,9 +81,20 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   void backward_input(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient);
   /// F_l, from the projection or from layer l - 1.
   [[nodiscard]] pmm::DistMatrix<T> const& hidden(std::size_t l) const {
+    if constexpr (std::is_same_v<T, Sum>)
+      if (begins_teleport(l)) return teleport_->input();
     if (l == 0) return projection_->output();
-    return seconds_[l - 1] ? seconds_[l - 1]->linear.output() : activations_[l - 1].output();
+    return seconds_[l - 1] ? seconds_[l - 1]->linear.output() : output_of(l - 1);
   }
+  /// After the activation, if there is one.
+  [[nodiscard]] pmm::DistMatrix<T> const& output_of(std::size_t l) const {
+    return l < activations_.size() ? activations_[l].output() : layers_[l].output();
+  }
+  /// Whether layer l is the first with a teleport.
+  [[nodiscard]] bool begins_teleport(std::size_t l) const {
+    return teleport_ != nullptr && plan_.teleport->first_layer == l;
+  }
+  void make_teleport(GcnOperands<Sum> const& operands);
   void make_second(GcnOperands<Sum> const& operands, std::size_t l, GcnLayerOptions options);
   void forward_second(runtime::DefaultExec const& exec, std::size_t l, Dropout const& dropout);
   /// From dF_{l+1} to what the activation of layer l gets.
@@ -100,7 +109,7 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   };
   struct SecondMemory {
     GrowingVector<T> output{"orthant::models::second"};
-    GrowingVector<T> weight{"orthant::models::rounded_weight"};
+    GrowingVector<T> weight{"orthant::models::operand_weight"};
   };
 
   pmm::ProcessGrid const& grid_;
@@ -115,16 +124,18 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   std::vector<GcnLayerMemory<T>> memory_;                // [layers]
   std::vector<GcnActivationMemory<T>> activated_memory_; // [layers]
   std::vector<SecondMemory> second_memory_;              // [layers]
+  TeleportMemory<T> teleport_memory_;
   GrowingVector<T> projected_{"orthant::models::projected"};
   GrowingVector<Sum> logits_{"orthant::models::logits"}; // of a head
-  GrowingVector<T> projection_weight_{"orthant::models::rounded_weight"};
-  GrowingVector<T> head_weight_{"orthant::models::rounded_weight"};
+  GrowingVector<T> projection_weight_{"orthant::models::operand_weight"};
+  GrowingVector<T> head_weight_{"orthant::models::operand_weight"};
   GrowingVector<T> feature_gradient_numbers_{"orthant::models::rounded_feature_gradient"};
   std::optional<GcnLinear<T>> projection_;
   std::vector<GcnLayer<T>> layers_;
   std::vector<GcnActivation<T>> activations_;    // of layers whose output is not the logits
   std::vector<std::unique_ptr<Second>> seconds_; // [layers], null: none
   std::optional<GcnLinear<T, Sum>> head_;
+  std::shared_ptr<Teleport<Sum>> teleport_; // null: none
   pmm::DistMatrix<T>
       feature_gradient_; // of features that are trained and projected; the parameter's, or of 16 bits
   pmm::DistMatrix<T> head_gradient_; // in scratch_.middle: dF_L goes to scratch_.gradient

@@ -27,7 +27,7 @@ std::vector<AggregatedColumns> aggregations_of(pmm::GridShape const& shape, GcnP
                                                bool keeps_first) {
   std::vector<AggregatedColumns> all;
   for (auto const& layer : plan.layers)
-    if (layer.index > 0 || !keeps_first || plan.layers.size() == 1)
+    if (layer.aggregates() && (layer.index > 0 || !keeps_first || plan.layers.size() == 1))
       all.push_back({layer.aggregated_width(), shape.size(layer.adjacency.layout.third())});
   return all;
 }
@@ -100,7 +100,7 @@ bool has_wide_parts(pmm::GridShape const& shape, graph::StoreFacts const& facts,
 
 std::vector<pmm::Coordinates> ranks_to_list(pmm::GridShape const& shape, GcnPlan const& plan) {
   auto const moves_rows = std::ranges::any_of(plan.layers, [](GcnLayerPlan const& layer) {
-    return (layer.is_residual || layer.reads_itself()) && !layer.owners;
+    return (layer.is_residual || layer.reads_itself() || layer.teleport_site) && !layer.owners;
   });
   if (!moves_rows) return {{}};
   auto const places = [&](int size) {

@@ -64,6 +64,7 @@ std::int64_t message_bytes(pmm::StepPlan step, GcnPlan const& plan, GcnSettings 
   plan_epoch(step, plan, settings, traits);
   auto [copied, fragments] = messages_of(step);
   for (std::size_t l = 0; settings.overlaps && l < plan.layers.size(); ++l) {
+    if (!plan.layers[l].transforms()) continue;
     auto const hidden = products_of(plan.layers[l], {}).transform_back.result;
     if (needs_input_gradient(plan, l) && shape.size(hidden.layout.third()) > 1)
       copied = std::max(copied, step.scalar_bytes(step.block(hidden).size()));
@@ -113,6 +114,7 @@ void plan_neighbour_lists(pmm::StepPlan& step, graph::StoreFacts const& facts, G
       add({}, pmm::block_columns(step.shape(), step.coordinates(), roles, n));
       continue;
     }
+    if (!layer.aggregates()) continue;
     auto const block = step.block(layer.adjacency);
     add(layer.adjacency.layout.row_order, {block.rows});
     add(layer.adjacency.layout.column_order, {block.columns});

@@ -76,7 +76,8 @@ std::vector<BlockCounts> count_blocks(graph::GraphStore const& store, pmm::GridS
                                       GcnPlan const& plan) {
   std::vector<BlockCounts> all;
   for (auto const& layer : plan.layers)
-    if (std::ranges::none_of(all, [&](BlockCounts const& counts) { return counts.are_of(layer.adjacency); }))
+    if (layer.aggregates() &&
+        std::ranges::none_of(all, [&](BlockCounts const& counts) { return counts.are_of(layer.adjacency); }))
       all.emplace_back(shape, layer);
   constexpr int num_bands = 240; // as many as rows of tiles
   auto const n = store.facts().num_vertices;

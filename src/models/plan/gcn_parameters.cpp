@@ -48,7 +48,7 @@ std::vector<PlannedParameter> parameters_of(GcnPlan const& plan, GcnSettings con
   };
   if (plan.projection) add(plan.projection->weight);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    add(plan.layers[l].weight, plan.layers[l].has_self_weight);
+    if (plan.layers[l].transforms()) add(plan.layers[l].weight, plan.layers[l].has_self_weight);
     if (is_normalised(plan, settings, l)) all.push_back({ParameterRole::norm_scale, plan.layers[l].output});
     if (plan.layers[l].has_self_scale) all.push_back({ParameterRole::scalar, {{{}, {}}, {1, 1}}});
     if (plan.layers[l].second) add(plan.layers[l].second->weight);
@@ -134,6 +134,12 @@ GcnParameters<T>::GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& pla
   if (plan.projection) projection_ = make("input", projection_index, settings);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const index = plan.layers[l].index;
+    if (!plan.layers[l].transforms()) {
+      // It has none; the bias that it may add is that of layer 0.
+      layers_.push_back(plan.layers[l].adds_bias ? layers_.front() : GcnLayerParameters<T>());
+      seconds_.emplace_back();
+      continue;
+    }
     layers_.push_back(make("layer" + std::to_string(l), index, settings, 0, plan.layers[l].has_self_weight));
     if (is_normalised(plan, settings, l)) add_norm(index, layers_.back());
     if (plan.layers[l].has_self_scale) add_epsilon(index, layers_.back());

@@ -6,6 +6,7 @@
 #include "runtime/numbers/checked.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -30,7 +31,17 @@ void place_on_planes(GcnLayerPlan& layer, Roles& roles, std::int64_t n, std::int
   auto const from = layer.is_even ? order_p2 : order_p1;
   auto const natural = pmm::natural_order;
   layer.input = {Layout{a, b, Storage::replicated, from, natural}, {n, in}};
-  if (layer.aggregates_first) {
+  if (layer.kind == LayerKind::dense) {
+    layer.weight = {Layout{b, c, Storage::flat_sharded, natural, natural}, {in, out}};
+    layer.output = {Layout{a, c, Storage::replicated, from, natural}, {n, out}};
+    layer.middle = layer.output;
+    roles = {a, c, b};
+  } else if (layer.kind == LayerKind::propagation) {
+    layer.adjacency = {Layout{c, a, Storage::replicated, to, from}, {n, n}};
+    layer.output = {Layout{c, b, Storage::replicated, to, natural}, {n, out}};
+    layer.middle = layer.output;
+    roles = {c, b, a};
+  } else if (layer.aggregates_first) {
     layer.adjacency = {Layout{c, a, Storage::replicated, to, from}, {n, n}};
     layer.middle = {Layout{c, b, Storage::replicated, to, natural}, {n, in}};
     layer.weight = {Layout{b, a, Storage::flat_sharded, natural, natural}, {in, out}};
@@ -51,10 +62,10 @@ void place_with_owners(GcnLayerPlan& layer, OwnerRoles const& owners, std::int64
   Layout const whole_rows{pmm::group_axes, {}, Storage::replicated, order_p1, pmm::natural_order};
   layer.owners = owners;
   layer.adjacency = {Layout{owners.roles.c, owners.roles.a, Storage::replicated, order_p1, order_p1}, {n, n}};
-  layer.weight = {Layout{{}, {}}, {in, out}};
+  if (layer.transforms()) layer.weight = {Layout{{}, {}}, {in, out}};
   layer.input = {whole_rows, {n, in}};
   layer.output = {whole_rows, {n, out}};
-  layer.middle = layer.aggregates_first ? layer.input : layer.output;
+  layer.middle = layer.keeps_aggregate() ? layer.input : layer.output;
 }
 
 /// By columns aggregated in one epoch, forward and backward. Schedule pmm3d gathers those of its input in
@@ -78,6 +89,26 @@ LinearPlan plan_linear(pmm::Placement const& input, pmm::AxisSet output_axis, st
           {Layout{layout.columns, output_axis, weight, natural, natural}, {extents.columns, out}},
           {Layout{layout.rows, output_axis, Storage::replicated, layout.row_order, natural},
            {extents.rows, out}}};
+}
+
+/// Where layers that aggregate add H0, with what the first of them reads.
+void place_teleport(GcnPlan& plan) {
+  TeleportPlan teleport;
+  teleport.first_layer = plan.layers.size();
+  for (std::size_t l = plan.layers.size(); l-- > 0;)
+    if (plan.layers[l].aggregates()) teleport.first_layer = l;
+  for (auto& layer : plan.layers) {
+    if (!layer.aggregates()) continue;
+    auto const known = std::ranges::find(teleport.sites, layer.aggregate());
+    layer.teleport_site = static_cast<std::size_t>(known - teleport.sites.begin());
+    if (known == teleport.sites.end()) teleport.sites.push_back(layer.aggregate());
+  }
+  auto const l = teleport.first_layer;
+  if (l > 0 && plan.layers[l - 1].is_activated) {
+    teleport.drops_start = true;
+    plan.layers[l - 1].drops_output = false;
+  }
+  plan.teleport = std::move(teleport);
 }
 
 /// Every count of numbers and bytes that follows from the shape is less than this product.
@@ -113,7 +144,7 @@ ProductOrder parse_product_order(std::string_view word) {
 }
 
 bool is_activated(GcnPlan const& plan, std::size_t l) {
-  return plan.head || l + 1 < plan.layers.size();
+  return plan.layers[l].is_activated;
 }
 
 bool needs_input_gradient(GcnPlan const& plan, std::size_t l) {
@@ -144,6 +175,9 @@ GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices) {
         resize(*placement);
     layer.adjacency.extents.columns = num_vertices;
   }
+  if (plan.teleport)
+    for (auto& site : plan.teleport->sites)
+      resize(site);
   return plan;
 }
 
@@ -159,6 +193,8 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
   auto const first = has_owners ? Roles{pmm::group_axes, {}, {}} : Roles{};
   auto const weight = has_owners ? Storage::replicated : Storage::flat_sharded;
   auto roles = first;
+  std::int64_t num_aggregations = 0;
+  auto const num_layers = shape.widths.size() - 1;
   for (std::size_t l = 0; l + 1 < shape.widths.size(); ++l) {
     auto const n = shape.num_vertices;
     auto const in = shape.widths[l];
@@ -167,12 +203,15 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
 
     GcnLayerPlan layer;
     layer.index = static_cast<std::int64_t>(l);
-    layer.is_even = has_owners || l % 2 == 0;
+    if (!shape.kinds.empty()) layer.kind = shape.kinds[l];
+    layer.is_even = has_owners || num_aggregations % 2 == 0;
+    if (layer.aggregates()) ++num_aggregations;
     // epsilon has a gradient where the features have none: the one by U serves both.
     auto const must_transform = is_sparse || (l == 0 && shape.has_self_scales && !shape.projected_features);
-    layer.aggregates_first =
-        !must_transform && (order == ProductOrder::aggregate_first ||
-                            (order == ProductOrder::automatic && aggregating_first_is_cheaper(shape, l)));
+    auto const is_propagated = layer.kind == LayerKind::propagation || shape.has_teleport;
+    layer.aggregates_first = layer.aggregates() && !must_transform &&
+                             (is_propagated || order == ProductOrder::aggregate_first ||
+                              (order == ProductOrder::automatic && aggregating_first_is_cheaper(shape, l)));
     auto const reads_features = l == 0 && !shape.projected_features;
     auto const gives_logits = l + 2 == shape.widths.size() && !shape.head_classes;
     layer.is_residual = shape.has_residuals && in == out && !reads_features && !gives_logits;
@@ -180,6 +219,14 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
     layer.has_self_scale = shape.has_self_scales;
     layer.drops_output = !shape.has_perceptrons;
     layer.makes_logits = gives_logits;
+    // What is propagated without weights is no hidden layer, and its bias comes last.
+    auto const is_propagated_on =
+        l + 1 < num_layers && !shape.kinds.empty() && shape.kinds[l + 1] == LayerKind::propagation;
+    layer.is_activated = !gives_logits && layer.transforms() && !is_propagated_on;
+    layer.adds_bias =
+        layer.transforms() ? shape.has_teleport || !is_propagated_on : gives_logits && !shape.has_teleport;
+    if (shape.theta && layer.kind == LayerKind::convolution)
+      layer.map_share = std::log(*shape.theta / static_cast<double>(num_aggregations) + 1);
     if (has_owners)
       place_with_owners(layer, owners, n, in, out);
     else
@@ -203,6 +250,7 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
     plan.head = plan_linear(plan.layers.back().result(), roles.c, *shape.head_classes, weight);
     plan.head->makes_logits = true;
   }
+  if (shape.has_teleport) place_teleport(plan);
   return plan;
 }
 

@@ -18,6 +18,12 @@
 // vertices are F[{x,y,z},-] in order p1. Every rank reads whole weights W[-,-] and leaves an addend of their
 // gradients (gcn_parameters.hpp gathers and sums them).
 //
+// A layer may be one of the two products alone (gnn_model.hpp). Rows of a dense layer stay where they are; a propagation leaves the
+// columns, so that two of them lie where they began:
+//
+//   dense             Q[a,c] := sum_b F[a,b] W[b,c], W flat-sharded over a           next (a,b,c) <- (a,c,b)
+//   propagation       Q[c,b] := sum_a A^[c,a] F[a,b]                                 next (a,b,c) <- (c,b,a)
+//
 // An input projection and a head are one product each, around the layers, with the roles of the first layer
 // and those after the last (ScaleGNN, arXiv 2604.02651):
 //
@@ -59,9 +65,13 @@ struct NumberFormats {
   }
 };
 
+/// Which of its two products a layer has.
+enum class LayerKind : std::uint8_t { convolution, dense, propagation };
+
 struct GcnShape {
   std::int64_t num_vertices = 0;
   std::vector<std::int64_t> widths; // [layers + 1] of layer 0's input, and of the layers' outputs
+  std::vector<LayerKind> kinds;     // [layers], or none: convolutions
   std::optional<std::int64_t> projected_features; // D where layer 0 reads X W_in
   std::optional<std::int64_t> head_classes;       // C where the logits are F_L W_out
   bool has_sparse_features = false; // the layer that reads them transforms first: A^ X would be dense
@@ -69,6 +79,8 @@ struct GcnShape {
   bool has_self_weights = false;  // a second weight for the vertex itself (gnn_model.hpp)
   bool has_self_scales = false;   // a factor 1 + epsilon for it
   bool has_perceptrons = false;   // a second linear layer after the activation; with a head
+  bool has_teleport = false;      // layers that aggregate add what the first of them reads
+  std::optional<double> theta{};  // of identity maps, which convolutions have; else none
   bool has_residuals = false;     // around layers that are as wide as what they read, features left out
   bool has_input_dropout = false; // else A^ F0 is the same every epoch
   Schedule schedule = Schedule::pmm3d;
@@ -101,21 +113,31 @@ struct LinearPlan {
 
 struct GcnLayerPlan {
   std::int64_t index = 0;
+  LayerKind kind = LayerKind::convolution;
   bool aggregates_first = true;
-  bool is_even = true;              // parity of A^
-  bool is_residual = false;         // F is added to what becomes of Q
-  bool has_self_weight = false;     // F W' is added to Q; W' lies as W
-  bool has_self_scale = false;      // (1 + epsilon) F is added to A^ F, or (1 + epsilon) U to A^ U
-  bool drops_output = true;         // else nothing is dropped out of relu(Q): a perceptron goes on
-  bool makes_logits = false;        // Q are the logits
-  pmm::Placement adjacency;         // A^
-  pmm::Placement input;             // F
-  pmm::Placement middle;            // H or U
-  pmm::Placement weight;            // W
-  pmm::Placement output;            // Q
-  std::optional<OwnerRoles> owners; // schedule rows
-  Boxed<LinearPlan> second;         // after the activation, with one of its own
+  bool is_even = true;          // parity of A^
+  bool is_residual = false;     // F is added to what becomes of Q
+  bool has_self_weight = false; // F W' is added to Q; W' lies as W
+  bool has_self_scale = false;  // (1 + epsilon) F is added to A^ F, or (1 + epsilon) U to A^ U
+  bool drops_output = true;     // else nothing is dropped out of relu(Q): a perceptron or a teleport goes on
+  bool is_activated = true;     // Q is normalised, activated and dropped out
+  bool adds_bias = true;        // a propagation: that of layer 0
+  bool makes_logits = false;    // Q are the logits
+  std::optional<double> map_share{};          // beta: W stands for (1 - beta) I + beta W
+  std::optional<std::size_t> teleport_site{}; // of GcnPlan::teleport, where A^ F lies
+  pmm::Placement adjacency;                   // A^
+  pmm::Placement input;                       // F
+  pmm::Placement middle;                      // H or U
+  pmm::Placement weight;                      // W
+  pmm::Placement output;                      // Q
+  std::optional<OwnerRoles> owners;           // schedule rows
+  Boxed<LinearPlan> second;                   // after the activation, with one of its own
 
+  /// Which products it has.
+  [[nodiscard]] bool aggregates() const { return kind != LayerKind::dense; }
+  [[nodiscard]] bool transforms() const { return kind != LayerKind::propagation; }
+  /// Whether H is kept, which is not Q.
+  [[nodiscard]] bool keeps_aggregate() const { return kind == LayerKind::convolution && aggregates_first; }
   /// Whether rows of the vertex itself go to where the aggregate lies.
   [[nodiscard]] bool reads_itself() const { return has_self_weight || has_self_scale; }
   /// What the next layer reads.
@@ -123,17 +145,25 @@ struct GcnLayerPlan {
 
   /// What A^ is multiplied by, and the result. Rows of the vertex itself go from one place to the other.
   [[nodiscard]] pmm::Placement const& aggregated() const { return aggregates_first ? input : middle; }
-  [[nodiscard]] pmm::Placement const& aggregate() const { return aggregates_first ? middle : output; }
+  [[nodiscard]] pmm::Placement const& aggregate() const { return keeps_aggregate() ? middle : output; }
   /// Columns of what is aggregated.
   [[nodiscard]] std::int64_t aggregated_width() const {
     return (aggregates_first ? input : output).extents.columns;
   }
 };
 
+/// H0, which layers that aggregate add to their result (aggregation/teleport.hpp).
+struct TeleportPlan {
+  std::size_t first_layer = 0;       // the first that adds it: H0 is what this one reads
+  bool drops_start = false;          // which reads dropout(H0)
+  std::vector<pmm::Placement> sites; // the different places where it is added
+};
+
 struct GcnPlan {
   std::optional<LinearPlan> projection;
   std::vector<GcnLayerPlan> layers; // at least one
   std::optional<LinearPlan> head;
+  std::optional<TeleportPlan> teleport;
 
   /// Of the features.
   [[nodiscard]] pmm::Placement const& features() const {
@@ -147,7 +177,17 @@ struct GcnPlan {
   return !layer.owners || !layer.aggregates_first;
 }
 
-/// Whether layer l's output is normalised, activated and dropped out: all but the logits.
+/// H0.
+[[nodiscard]] inline pmm::Placement const& teleport_start(GcnPlan const& plan) {
+  return plan.layers[plan.teleport.value().first_layer].input;
+}
+
+/// Whether layer l reads dropout(H0).
+[[nodiscard]] inline bool drops_start(GcnPlan const& plan, std::size_t l) {
+  return plan.teleport && plan.teleport->first_layer == l && plan.teleport->drops_start;
+}
+
+/// Whether layer l's output is normalised, activated and dropped out. Such layers come before all others.
 [[nodiscard]] bool is_activated(GcnPlan const& plan, std::size_t l);
 
 /// Whether layer l's input has a gradient. Raw features have one if they are trained; then they are sharded,

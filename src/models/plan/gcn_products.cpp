@@ -25,6 +25,19 @@ GcnLayerProducts products_of(GcnLayerPlan const& p, NumberFormats const& formats
   auto const hidden = options_of(formats, formats.operand);
   auto const output = options_of(formats, formats.of_output(p.makes_logits));
   pmm::ProductOptions const weight{.operand_format = formats.operand};
+  if (p.kind == LayerKind::dense)
+    return {
+        .aggregate = {},
+        .transform = {"Q = F W", Form::product, p.input, p.weight, p.output, output},
+        .aggregate_back = {},
+        .weight_back = {"dW = F^T dQ", Form::right_grad, p.input, p.output, gradient_of(p.weight), weight},
+        .transform_back = {"dF = dQ W^T", Form::left_grad, p.output, p.weight, p.input, hidden}};
+  if (p.kind == LayerKind::propagation)
+    return {.aggregate = {"Q = A F", Form::product, p.adjacency, p.input, p.output, output},
+            .transform = {},
+            .aggregate_back = {"dF = A^T dQ", Form::right_grad, p.adjacency, p.output, p.input, hidden},
+            .weight_back = {},
+            .transform_back = {}};
   if (p.aggregates_first)
     return {
         .aggregate = {"H = A F", Form::product, p.adjacency, p.input, p.middle, hidden},

@@ -9,7 +9,7 @@
 
 namespace orthant::models {
 
-/// Of one convolution, forward and backward.
+/// Of one convolution, forward and backward. A dense layer and a propagation have only theirs.
 struct GcnLayerProducts {
   pmm::ProductPlan aggregate, transform;
   pmm::ProductPlan aggregate_back, weight_back, transform_back;

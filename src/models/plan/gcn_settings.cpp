@@ -15,7 +15,7 @@ void set_model(GcnSettings& settings, Model model, Aggregator aggregator) {
   settings.model = model;
   settings.aggregator = aggregator;
   auto const traits = traits_of(model, aggregator);
-  if (traits.has_perceptrons) settings.has_head = true;
+  if (traits.has_perceptrons || traits.has_identity_maps) settings.has_head = true;
   auto const& of_model = traits.graph_operator;
   if (!of_model) return;
   if (settings.normalization || settings.self_loops)
@@ -49,6 +49,27 @@ ActivationParts activation_of(GcnPlan const& plan, GcnSettings const& settings, 
   return {is_normalised(plan, settings, l), is_activated(plan, l) ? settings.activation : Activation::relu};
 }
 
+namespace {
+
+/// K propagations after dense layers, or a dense layer before convolutions with identity maps.
+void set_kinds(GcnShape& shape, ModelTraits const& traits, GcnSettings const& settings) {
+  if (!traits.begins_dense()) return;
+  shape.has_teleport = traits.has_teleport;
+  if (traits.has_identity_maps) {
+    shape.theta = settings.theta;
+    shape.widths.insert(shape.widths.begin() + 1, settings.hidden_widths.front());
+    shape.kinds.assign(shape.widths.size() - 1, LayerKind::convolution);
+    shape.kinds.front() = LayerKind::dense;
+    return;
+  }
+  auto const num_propagations = static_cast<std::size_t>(settings.num_propagations);
+  shape.kinds.assign(shape.widths.size() - 1, LayerKind::dense);
+  shape.kinds.insert(shape.kinds.end(), num_propagations, LayerKind::propagation);
+  shape.widths.insert(shape.widths.end(), num_propagations, shape.widths.back());
+}
+
+} // namespace
+
 GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
   ORTHANT_REQUIRE(settings.num_layers() > 0, "a GCN needs a layer");
   GcnShape shape;
@@ -63,6 +84,7 @@ GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
     shape.widths.push_back(facts.num_classes);
   shape.has_residuals = settings.has_residuals;
   auto const traits = traits_of(settings.model, settings.aggregator);
+  set_kinds(shape, traits, settings);
   shape.has_self_weights = traits.has_self_weights;
   shape.has_self_scales = traits.has_self_scales;
   shape.has_perceptrons = traits.has_perceptrons;
@@ -89,6 +111,31 @@ void require_supported_activation(GcnSettings const& settings) {
         "--operand-dtype of 16 bits goes with --activation relu: leave it out with --activation {}", name);
 }
 
+/// SGC, APPNP and GCNII, which begin with a layer of their own that is dense.
+void require_supported_dense(GcnSettings const& settings) {
+  auto const name = name_of(settings.model);
+  auto const is_deep = settings.model == Model::gcnii;
+  if (settings.has_residuals)
+    runtime::throw_user("--residual goes with --model gcn and sage: leave it out with --model {}", name);
+  if (settings.projected_width > 0)
+    runtime::throw_user(
+        "--input-projection goes with --model gcn, sage and gin: leave it out with --model {}, whose first "
+        "layer is dense",
+        name);
+  if (settings.has_head && !is_deep)
+    runtime::throw_user("--head goes with --model gcn and sage: leave it out with --model {}", name);
+  if (settings.model == Model::sgc && settings.num_layers() != 1)
+    runtime::throw_user("--model sgc has one layer and no hidden ones: leave out --layers and --hidden");
+  if (is_deep && settings.order == ProductOrder::transform_first)
+    runtime::throw_user(
+        "--order transform goes with --model gcn, sage and gin: leave it out with --model gcnii, which "
+        "aggregates first");
+  for (auto const width : settings.hidden_widths)
+    if (is_deep && width != settings.hidden_widths.front())
+      runtime::throw_user("--model gcnii has hidden layers of one width, not of {} and {}",
+                          settings.hidden_widths.front(), width);
+}
+
 /// What only a GCN has so far.
 void require_supported(GcnSettings const& settings) {
   require_supported_activation(settings);
@@ -101,6 +148,7 @@ void require_supported(GcnSettings const& settings) {
     runtime::throw_user(
         "--residual goes with --model gcn and sage: leave it out with --model gin, which counts the vertex "
         "itself in each layer");
+  if (traits_of(settings.model, settings.aggregator).begins_dense()) require_supported_dense(settings);
   if (settings.trains_features && settings.projected_width == 0)
     runtime::throw_user(
         "--trainable-features goes with --model gcn, or with --input-projection: give that, or leave it "

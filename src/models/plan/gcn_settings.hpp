@@ -23,6 +23,9 @@ enum class Norm : std::uint8_t { none, rms };
 struct GcnSettings {
   Model model = Model::gcn;
   Aggregator aggregator = Aggregator::mean;          // of GraphSAGE
+  std::int64_t num_propagations = 10;                // K of SGC and APPNP
+  double teleport = 0.1;                             // alpha of APPNP and GCNII
+  double theta = 0.5;                                // of GCNII
   std::vector<std::int64_t> hidden_widths{128, 128}; // one fewer than layers; as many where there is a head
   std::int64_t projected_width = 0;                  // of layer 0's input X W_in; 0: layer 0 reads X itself
   bool has_head = false;                             // logits = F_L W_out, else the last layer's
@@ -49,6 +52,7 @@ struct GcnSettings {
 
   [[nodiscard]] NumberFormats formats() const { return {wire, operand_format}; }
 
+  /// Without propagations, and the dense layers around those of GCNII.
   [[nodiscard]] std::int64_t num_layers() const {
     return static_cast<std::int64_t>(hidden_widths.size()) + (has_head ? 0 : 1);
   }

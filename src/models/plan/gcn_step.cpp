@@ -6,6 +6,8 @@
 #include "models/core/vertex_loss.hpp"
 #include "models/plan/gcn_parameters.hpp"
 #include "models/plan/gcn_products.hpp"
+#include "models/propagation/identity_map.hpp"
+#include "models/propagation/teleport_terms.hpp"
 #include "models/training/parameter_update.hpp"
 #include "pmm/aggregate/row_lists.hpp"
 #include "pmm/rows/bias.hpp"
@@ -91,12 +93,18 @@ class EpochList {
     auto const products = products_of(layer, settings_.formats());
     auto const entries = entries_of_adjacency(layer);
     step_.begin_layer(layer.index);
+    if (plan_.teleport && plan_.teleport->first_layer == l) begin_teleport();
     plan_residual(layer, false);
-    if (layer.aggregates_first) {
+    if (layer.kind == LayerKind::dense) {
+      plan_product(step_, products.transform, entries_of_input(l));
+    } else if (layer.kind == LayerKind::propagation) {
+      aggregate(layer, entries);
+    } else if (layer.aggregates_first) {
       if (l > 0 || !traits_.keeps_first_aggregate) {
         bring_self(layer, false);
         aggregate(layer, entries);
       }
+      if (layer.map_share) plan_map_identity(step_, layer.weight);
       plan_product(step_, products.transform);
       if (layer.has_self_weight) plan_product(step_, self_products_of(layer, settings_.formats()).transform);
     } else {
@@ -108,7 +116,7 @@ class EpochList {
       aggregate(layer, entries);
       if (layer.has_self_weight) plan_addition(layer.output);
     }
-    if (settings_.has_bias && !fuses_bias(l))
+    if (adds_bias(layer) && !fuses_bias(l))
       pmm::plan_add_bias(step_, layer.output, settings_.formats().of_output(layer.makes_logits));
     if (is_normalised(plan_, settings_, l)) {
       plan_rms_norm(step_, layer.output, drops_out_ && layer.drops_output, layer.is_residual, format_);
@@ -154,10 +162,17 @@ class EpochList {
         plan_activate_backward(step_, settings_.activation, layer.output);
       }
     }
-    if (settings_.has_bias && !fuses_bias(l)) pmm::plan_sum_columns(step_, layer.output, format_);
-    if (settings_.has_bias) reduce_column_sums(layer.output);
+    if (adds_bias(layer) && !fuses_bias(l)) pmm::plan_sum_columns(step_, layer.output, format_);
+    if (adds_bias(layer)) reduce_column_sums(layer.output);
     backward_self(layer, entries_of_input(l), has_input_gradient);
-    if (layer.aggregates_first) {
+    if (layer.kind == LayerKind::dense) {
+      if (has_input_gradient) pmm::plan_copy(step_, layer.output);
+      if (has_input_gradient) plan_product(step_, products.transform_back);
+      plan_product(step_, products.weight_back, entries_of_input(l));
+    } else if (layer.kind == LayerKind::propagation) {
+      pmm::plan_copy(step_, layer.output);
+      aggregate_back(layer, entries);
+    } else if (layer.aggregates_first) {
       if (has_input_gradient) plan_product(step_, products.transform_back);
       plan_product(step_, products.weight_back);
       if (has_input_gradient) aggregate_back(layer, entries);
@@ -166,11 +181,41 @@ class EpochList {
       if (has_input_gradient) plan_product(step_, products.transform_back);
       plan_product(step_, products.weight_back, entries_of_input(l));
     }
+    if (layer.map_share) plan_map_identity_backward(step_, layer.weight);
     if (layer.has_self_weight && has_input_gradient) plan_addition(layer.input);
     if (layer.is_residual) plan_addition(layer.input);
+    if (plan_.teleport && plan_.teleport->first_layer == l) finish_teleport();
+  }
+
+  [[nodiscard]] bool adds_bias(GcnLayerPlan const& layer) const {
+    return settings_.has_bias && layer.adds_bias;
+  }
+
+  /// H0 to where it is added, and its gradient back (aggregation/teleport.hpp).
+  [[nodiscard]] bool is_at_start(pmm::Placement const& site) const { return site == teleport_start(plan_); }
+  void begin_teleport() {
+    for (auto const& site : plan_.teleport->sites)
+      if (!is_at_start(site)) plan_relayout(step_, traits_.teleport_sizes(plan_, site, false));
+    if (drops_out_ && plan_.teleport->drops_start) plan_apply_dropout(step_, teleport_start(plan_));
+    sites_with_gradient_.assign(plan_.teleport->sites.size(), false);
+  }
+  void finish_teleport() {
+    auto const& start = teleport_start(plan_);
+    if (drops_out_ && plan_.teleport->drops_start) plan_apply_dropout(step_, start);
+    for (auto const& site : plan_.teleport->sites) {
+      if (!is_at_start(site)) plan_relayout(step_, traits_.teleport_sizes(plan_, site, true));
+      plan_addition(start);
+    }
+  }
+  void split_gradient(GcnLayerPlan const& layer) {
+    if (!layer.teleport_site) return;
+    auto const is_further = sites_with_gradient_[*layer.teleport_site];
+    plan_split_gradient(step_, is_further ? StartGradient::further : StartGradient::first, layer.aggregate());
+    sites_with_gradient_[*layer.teleport_site] = true;
   }
 
   [[nodiscard]] std::int64_t entries_of_adjacency(GcnLayerPlan const& layer) const {
+    if (!layer.aggregates()) return 0;
     if (layer.owners && layer.owners->kept) return layer.owners->kept->num_nonzeros;
     return traits_.num_nonzeros(layer.adjacency);
   }
@@ -187,8 +232,10 @@ class EpochList {
     else
       plan_product(step_, products_of(layer, settings_.formats()).aggregate, entries);
     if (layer.has_self_scale) add_scaled(layer.aggregate());
+    if (layer.teleport_site) plan_add_teleport(step_, layer.aggregate());
   }
   void aggregate_back(GcnLayerPlan const& layer, std::int64_t entries) {
+    split_gradient(layer);
     bring_scaled_back(layer);
     if (layer.owners)
       plan_aggregate(step_, between_owners(layer).backward, entries);
@@ -279,44 +326,11 @@ class EpochList {
   bool drops_out_;
   runtime::Wire format_; // of activations and their gradients
   bool has_owners_;
-  std::int64_t num_parameters_; // in one array
+  std::int64_t num_parameters_;           // in one array
+  std::vector<bool> sites_with_gradient_; // of the teleport, in the backward pass
 };
 
 } // namespace
-
-std::int64_t even_share(std::int64_t count, pmm::GridShape const& shape, pmm::Layout const& layout) {
-  auto const blocks = std::int64_t{shape.size(layout.rows)} * shape.size(layout.columns);
-  return (count + blocks - 1) / blocks;
-}
-
-GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& shape,
-                         pmm::Coordinates const& coordinates, GcnPlan const& plan,
-                         GcnSettings const& settings) {
-  GcnEpochTraits traits;
-  traits.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
-  traits.features_have_values = facts.features_have_values;
-  traits.keeps_first_aggregate =
-      keeps_first_aggregate(plan) && !traits.has_sparse_features && settings.dropout == 0;
-  traits.loss = loss_kind_of(facts);
-  traits.num_nonzeros = [=, in_features = facts.num_feature_entries,
-                         in_adjacency = facts.num_operator_entries(),
-                         features = plan.features()](pmm::Placement const& placement) {
-    return even_share(placement == features ? in_features : in_adjacency, shape, placement.layout);
-  };
-  auto const orders = facts.has_two_orders() ? pmm::RowOrders::independent : pmm::RowOrders::equal;
-  auto const sizes_between = [=](pmm::Placement const& input, pmm::Placement const& output,
-                                 bool is_backward) {
-    return is_backward ? pmm::expected_sizes(shape, coordinates, output, input, orders)
-                       : pmm::expected_sizes(shape, coordinates, input, output, orders);
-  };
-  traits.residual_sizes = [=](GcnLayerPlan const& layer, bool is_backward) {
-    return sizes_between(layer.input, layer.output, is_backward);
-  };
-  traits.self_sizes = [=](GcnLayerPlan const& layer, bool is_backward) {
-    return sizes_between(layer.aggregated(), layer.aggregate(), is_backward);
-  };
-  return traits;
-}
 
 void plan_pass(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
                GcnEpochTraits const& traits) {

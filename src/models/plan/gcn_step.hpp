@@ -6,50 +6,10 @@
 // of `bench epoch` are sums over this list; a test holds it against the ledgers and the products of a real
 // epoch on every grid.
 
-#include "models/plan/gcn_settings.hpp"
+#include "models/plan/epoch_traits.hpp"
 #include "models/training/optimizer.hpp"
-#include "pmm/cost/step_plan.hpp"
-#include "pmm/matrix/relayout_sizes.hpp"
-#include "pmm/rows/row_loss.hpp"
-
-#include <functional>
-#include <optional>
 
 namespace orthant::models {
-
-/// Of `count` entries of a matrix, those of one block if all blocks have as many, rounded up.
-[[nodiscard]] std::int64_t even_share(std::int64_t count, pmm::GridShape const& shape,
-                                      pmm::Layout const& layout);
-
-/// What decides the operations of an epoch beside plan and settings.
-struct GcnEpochTraits {
-  bool has_sparse_features = false;
-  bool features_have_values = true;   // sparse ones: else a pattern
-  bool keeps_first_aggregate = false; // A^ F0 of an earlier epoch
-  pmm::LossKind loss = pmm::LossKind::softmax;
-  bool counts_rows = false;            // of a batch, together with its loss
-  std::optional<pmm::CellSizes> cells; // of a batch between owners; else contiguous
-  CountNonzeros num_nonzeros = [](pmm::Placement const&) { return std::int64_t{0}; };
-  /// What this rank moves for the residual of a layer: where the row orders put each row decides, not the
-  /// layout. `is_backward`: for dF. Residuals of no size make no call.
-  std::function<pmm::RelayoutSizes(GcnLayerPlan const&, bool is_backward)> residual_sizes =
-      [](GcnLayerPlan const&, bool) { return pmm::RelayoutSizes{}; };
-  /// The same of rows of the vertex itself, to and from where its aggregate lies.
-  std::function<pmm::RelayoutSizes(GcnLayerPlan const&, bool is_backward)> self_sizes =
-      [](GcnLayerPlan const&, bool) { return pmm::RelayoutSizes{}; };
-  pmm::NeededCountsOfAxes needed; // rows that move between owners of vertices; empty: all
-
-  /// Non-zeros of this rank's block of the features; empty if they are dense.
-  [[nodiscard]] std::optional<std::int64_t> num_feature_nonzeros(GcnPlan const& plan) const {
-    return has_sparse_features ? std::optional(num_nonzeros(plan.features())) : std::nullopt;
-  }
-};
-
-/// Those of an epoch after the first on one rank, if non-zeros fall evenly on blocks, rows at random on the
-/// two orders, and all rows move between owners.
-[[nodiscard]] GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& shape,
-                                       pmm::Coordinates const& coordinates, GcnPlan const& plan,
-                                       GcnSettings const& settings);
 
 /// Lists forward pass, loss and backward pass, as Gcn and RowLoss run them.
 void plan_pass(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,

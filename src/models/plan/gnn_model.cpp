@@ -3,13 +3,25 @@
 
 #include "runtime/error.hpp"
 
+#include <array>
+#include <utility>
+
 namespace orthant::models {
+namespace {
+
+constexpr std::array<std::pair<Model, std::string_view>, 6> names{{{Model::gcn, "gcn"},
+                                                                   {Model::sage, "sage"},
+                                                                   {Model::gin, "gin"},
+                                                                   {Model::sgc, "sgc"},
+                                                                   {Model::appnp, "appnp"},
+                                                                   {Model::gcnii, "gcnii"}}};
+
+} // namespace
 
 Model parse_model(std::string_view word) {
-  if (word == "gcn") return Model::gcn;
-  if (word == "sage") return Model::sage;
-  if (word == "gin") return Model::gin;
-  runtime::throw_user("--model is gcn, sage or gin, not '{}'", word);
+  for (auto const& [model, name] : names)
+    if (name == word) return model;
+  runtime::throw_user("--model is gcn, sage, gin, sgc, appnp or gcnii, not '{}'", word);
 }
 
 Aggregator parse_aggregator(std::string_view word) {
@@ -19,7 +31,9 @@ Aggregator parse_aggregator(std::string_view word) {
 }
 
 std::string_view name_of(Model model) {
-  return model == Model::gcn ? "gcn" : model == Model::sage ? "sage" : "gin";
+  for (auto const& [known, name] : names)
+    if (known == model) return name;
+  return {};
 }
 
 std::string_view name_of(Aggregator aggregator) {
@@ -28,12 +42,23 @@ std::string_view name_of(Aggregator aggregator) {
 
 ModelTraits traits_of(Model model, Aggregator aggregator) {
   using graph::Normalization;
-  if (model == Model::gcn) return {};
+  switch (model) {
+  case Model::gcn:
+    return {};
+  case Model::sgc:
+    return {.has_propagations = true};
+  case Model::appnp:
+    return {.has_propagations = true, .has_teleport = true};
+  case Model::gcnii:
+    return {.has_teleport = true, .has_identity_maps = true};
   // The vertex itself has a weight or a factor of its own: it is no neighbour.
-  if (model == Model::gin)
+  case Model::gin:
     return {.has_self_scales = true,
             .has_perceptrons = true,
             .graph_operator = graph::GraphOperator{Normalization::none, graph::SelfLoops::dropped}};
+  case Model::sage:
+    break;
+  }
   auto const normalization = aggregator == Aggregator::mean ? Normalization::row : Normalization::none;
   return {.has_self_weights = true,
           .graph_operator = graph::GraphOperator{normalization, graph::SelfLoops::dropped}};

@@ -10,8 +10,17 @@
 //   gin        Q = (A^ F + (1 + epsilon) F) W          A^ = A; epsilon is learned, and relu(Q + b) W'' + b'' comes after it:
 //              a perceptron of two layers, of which the head is the last one's second
 //
+// Models that propagate: A^ as of gcn, alpha the teleport probability, f the activation.
+//
+//   sgc        logits = A^^K X W + b
+//   appnp      H0 a perceptron of X       Z_0 = H0     Z_{k+1} = (1 - alpha) A^ Z_k + alpha H0     logits = Z_K
+//   gcnii      H0 = f(X W_0 + b_0)        F_0 = H0     F_l = f(P_l ((1 - beta_l) I + beta_l W_l) + b_l), l = 1 .. L
+//              P_l = (1 - alpha) A^ F_{l-1} + alpha H0     beta_l = log(theta / l + 1)     logits = F_L W_out + b_out
+//
 // Sources: Kipf & Welling (arXiv 1609.02907); Hamilton, Ying & Leskovec (arXiv 1706.02216), the form without sampling,
-// whose concatenation [F | A^ F] is multiplied by the two halves of its weight; Xu, Hu, Leskovec & Jegelka (arXiv 1810.00826).
+// whose concatenation [F | A^ F] is multiplied by the two halves of its weight; Xu, Hu, Leskovec & Jegelka (arXiv 1810.00826);
+// Wu et al. (arXiv 1902.07153), equation 8; Gasteiger, Bojchevski & Günnemann (arXiv 1810.05997), equation 4; Chen, Wei, Huang,
+// Ding & Li (arXiv 2007.02133), equation 5.
 
 #include "graph/store/store_format.hpp"
 
@@ -21,22 +30,28 @@
 
 namespace orthant::models {
 
-enum class Model : std::uint8_t { gcn, sage, gin };
+enum class Model : std::uint8_t { gcn, sage, gin, sgc, appnp, gcnii };
 
 /// How GraphSAGE puts neighbours together.
 enum class Aggregator : std::uint8_t { mean, sum };
 
-/// "gcn", "sage" or "gin", and "mean" or "sum". Throw UserError for another word.
+/// "gcn", "sage", "gin", "sgc", "appnp" or "gcnii", and "mean" or "sum". Throw UserError for another word.
 [[nodiscard]] Model parse_model(std::string_view word);
 [[nodiscard]] Aggregator parse_aggregator(std::string_view word);
 [[nodiscard]] std::string_view name_of(Model model);
 [[nodiscard]] std::string_view name_of(Aggregator aggregator);
 
 struct ModelTraits {
-  bool has_self_weights = false;                        // W' of each layer
-  bool has_self_scales = false;                         // epsilon of each layer
-  bool has_perceptrons = false;                         // W'' of each layer, the last one's is the head
+  bool has_self_weights = false;  // W' of each layer
+  bool has_self_scales = false;   // epsilon of each layer
+  bool has_perceptrons = false;   // W'' of each layer, the last one's is the head
+  bool has_propagations = false;  // K products by A^ without weights, after dense layers
+  bool has_teleport = false;      // alpha H0
+  bool has_identity_maps = false; // (1 - beta) I + beta W, after a dense layer; with a head
   std::optional<graph::GraphOperator> graph_operator{}; // none: that of the store, or of the user
+
+  /// Whether the first layer is dense: it multiplies X by a weight alone.
+  [[nodiscard]] bool begins_dense() const { return has_propagations || has_identity_maps; }
 };
 [[nodiscard]] ModelTraits traits_of(Model model, Aggregator aggregator);
 

@@ -4,6 +4,7 @@
 #include "pmm/rows/norms.hpp"
 #include "runtime/observe/position.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -16,10 +17,17 @@ template<class T>
 std::vector<ParameterShard<T>> shards_of(std::vector<Parameter<T>> const& parameters,
                                          TrainSettings const& settings) {
   std::vector<ParameterShard<T>> shards;
+  std::int64_t last_layer = 0;
+  for (auto const& parameter : parameters)
+    last_layer = std::max(last_layer, parameter.layer);
+  auto const decay_of = [&](std::int64_t layer) {
+    auto const of_layer = layer == 0            ? settings.weight_decay_first_layer
+                          : layer == last_layer ? settings.weight_decay_last_layer
+                                                : std::nullopt;
+    return of_layer.value_or(settings.weight_decay);
+  };
   for (auto const& parameter : parameters) {
-    auto const of_layer = parameter.layer == 0
-                              ? settings.weight_decay_first_layer.value_or(settings.weight_decay)
-                              : settings.weight_decay;
+    auto const of_layer = decay_of(parameter.layer);
     auto const is_decayed = parameter.role == ParameterRole::weight;
     shards.push_back({parameter.value(), parameter.gradient(), is_decayed ? of_layer : 0.0});
   }

@@ -21,7 +21,9 @@ MODEL = ["--hidden", "7", "--compute-dtype", "fp64", "--epochs", "4", "--eval-ev
 MODES = {"pmm3d": ["--schedule", "pmm3d"], "rows": ["--schedule", "rows"], "batches": ["--mode", "minibatch", "--batch", "40"]}
 SAGE = ["--model", "sage", "--aggregator"]
 GIN = ["--model", "gin"]
-MODELS = {"GraphSAGE (mean)": [*SAGE, "mean"], "GraphSAGE (sum)": [*SAGE, "sum"], "GIN": GIN}
+SGC, APPNP, GCNII = (["--model", name] for name in ("sgc", "appnp", "gcnii"))
+MODELS = {"GraphSAGE (mean)": [*SAGE, "mean"], "GraphSAGE (sum)": [*SAGE, "sum"], "GIN": GIN, "SGC (2 steps)": SGC,
+          "APPNP (5 steps)": [*APPNP, "--propagation-steps", "5"], "GCNII": GCNII}
 
 
 def graph_in(scratch):
@@ -67,6 +69,31 @@ def one_store_serves_every_operator(ranks):
         require(len(seen) == 6, f"{len(seen)} operators have losses of their own, not 6", done)
 
 
+def weights_know_how_they_propagate(ranks):
+    with tempfile.TemporaryDirectory() as scratch:
+        store = store_of(scratch, graph_in(scratch))
+        for options in ([*SGC, "--propagation-steps", "3"], [*APPNP, "--propagation-steps", "4", "--teleport", "0.3"],
+                        [*GCNII, "--layers", "5", "--teleport", "0.2", "--theta", "0.7", "--norm", "rms"]):
+            weights = os.path.join(scratch, "w.h5")
+            model = MODEL[2:] if options[:2] == SGC else MODEL  # --hidden
+            trained = lines_of(ranks, scratch, ["train", "--graph", store, *options, *model, "--save-weights", weights])[-2]
+            last = {"sgc": "3", "appnp": "6", "gcnii": "6"}[options[1]]
+            for schedule in ("pmm3d", "rows"):
+                words = ["evaluate", "--graph", store, "--weights", weights, "--compute-dtype", "fp64", "--schedule", schedule,
+                         "--predictions", os.path.join(scratch, "p.npy"), "--embeddings", last]
+                found = lines_of(ranks, scratch, words)[-1]
+                done = expect_success(1, ["info", weights])
+                for score in ("val_loss", "test_loss", "val_acc"):
+                    require(abs(found[score] - trained[score]) < 1e-10, f"{options}: {score} {found[score]}, {trained[score]}", done)
+            expect_mistake(1, ["evaluate", "--graph", store, "--weights", weights, "--predictions", os.path.join(scratch, "p.npy"),
+                               "--embeddings", str(int(last) + 1), "--force"], rf"has layers 0 to {last}")
+            other = [{"3": "1", "4": "1", "0.7": "1"}.get(word, word) for word in options]  # steps or theta
+            expect_mistake(1, ["train", "--graph", store, *other, *model, "--init-from", weights],
+                           r"another architecture: its (propagation_steps|theta)")
+            expect_mistake(1, ["export-weights", weights, "-o", os.path.join(scratch, "w.safetensors")],
+                           r"export-weights takes those of gcn, sage and gin")
+
+
 def weights_know_their_operator(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         store = store_of(scratch, graph_in(scratch))
@@ -97,23 +124,28 @@ def weights_know_their_operator(ranks):
 
 
 def models_train_in_every_way(ranks):
-    """In all modes; they go on from a checkpoint, and are planned."""
+    """In all modes, or the newer ones each in one; they go on from a checkpoint, and are planned."""
+    ways = {"pmm3d": "sgc", "rows": "gcnii", "batches": "appnp"}
     with tempfile.TemporaryDirectory() as scratch:
         store = store_of(scratch, graph_in(scratch))
         for title, model in MODELS.items():
             for name, mode in MODES.items():
-                words = ["train", "--graph", store, *model, *MODEL, *mode]
+                if model[1] not in ("sage", "gin", ways[name]):
+                    continue
+                size = MODEL[2:] if model == SGC else MODEL  # it has no --hidden
+                words = ["train", "--graph", store, *model, *size, *mode]
                 whole = losses(lines_of(ranks, scratch, words))
                 folder = ["--checkpoint", os.path.join(scratch, f"{title}-{name}")]
                 half = ["2" if word == "4" else word for word in words]  # --epochs
                 lines_of(ranks, scratch, [*half, *folder])
                 rest = losses(lines_of(ranks, scratch, [*words, *folder, "--resume", "auto"]))
                 done = expect_success(1, ["info", store])
-                require(len(whole) == 4 and whole[3] < whole[0], f"does not learn: {whole}", done)
+                require(len(whole) == 4 and min(whole[1:]) < whole[0], f"does not learn: {whole}", done)
                 require(rest == whole, f"goes on as {rest}, not {whole}", done)  # the file has both parts
                 expect_mistake(ranks, ["train", "--graph", store, *MODEL, *mode, *folder, "--resume", "auto"], r"its (--model|normalization) is")
             done = expect_success(1, ["plan", "--graph", store, *model, "--ranks", "8"])
-            require(f"A {title} 6-128-128-3 of 150 vertices" in done.stdout, f"plans no {title}", done)
+            widths = "6-3" if model == SGC else "6-128-128-3"
+            require(f"A {title} {widths} of 150 vertices" in done.stdout, f"plans no {title}", done)
         done = expect_success(1, ["plan", "--vertices", "1000", "--nonzeros", "9000", "--widths", "16-32-4", "--model", "sage", "--json"])
         require(json.loads(done.stdout.splitlines()[0])["nonzeros"] == 8000, "has self loops", done)
         done = expect_success(ranks, ["bench", "epoch", "--graph", store, *SAGE, "mean", "--hidden", "8", "--epochs", "1", "--stream-mib", "4", "--gemm-size", "64"])
@@ -147,6 +179,25 @@ def several_seeds_have_a_mean(ranks):
         expect_mistake(ranks, [*words, "--seeds", "0"], r"--seeds: is 0, but must be at least 1")
 
 
+def presets_are_overridden(ranks):
+    """Each is what its flags are, and a flag goes before it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        store = store_of(scratch, graph_in(scratch))
+        words = ["train", "--graph", store, "--epochs", "3", "--compute-dtype", "fp64"]
+        flags = ["--model", "appnp", "--layers", "2", "--hidden", "64", "--lr", "0.01", "--weight-decay-first-layer", "0.005",
+                 "--feature-norm", "row", "--eval-every", "1"]
+        named = lines_of(ranks, scratch, [*words, "--preset", "appnp-cora", "--teleport", "0.2"])
+        spelled = lines_of(ranks, scratch, [*words, *flags, "--teleport", "0.2"])
+        done = expect_success(1, ["info", store])
+        require(losses(named) == losses(spelled), f"{losses(named)}, {losses(spelled)}", done)
+        run = named[0]
+        require((run["configuration"]["hidden"], run["sources"]["hidden"]) == (64, "preset"), f"records {run}", done)
+        require((run["configuration"]["teleport"], run["sources"]["teleport"]) == (0.2, "flag"), f"records {run}", done)
+        deep = lines_of(ranks, scratch, [*words, "--preset", "gcnii-cora", "--layers", "3", "--hidden", "8"])
+        require(losses(deep)[2] < losses(deep)[0], f"{losses(deep)}", done)
+        expect_mistake(ranks, [*words, "--preset", "gcn"], r"'gcn' is none of none, kipf-gcn")
+
+
 def mistakes(ranks):
     train = ["train", "--dataset", "karate"]
     for words, message in (
@@ -160,6 +211,24 @@ def mistakes(ranks):
             ([*GIN, "--activation", "gelu"], r"--model gin goes with --activation relu: leave out --activation gelu"),
             (["--activation", "gelu", "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --activation relu"),
             (["--activation", "gelu", "--layers", "1"], r"--activation is of hidden layers, and --layers 1 has none"),
+            (["--model", "appnpp"], r"'appnpp' is none of gcn, sage, gin, sgc, appnp, gcnii"),
+            (["--propagation-steps", "3"], r"--propagation-steps is for --model sgc and appnp"),
+            ([*APPNP, "--propagation-steps", "0"], r"--propagation-steps: is 0, but must be at least 1"),
+            ([*APPNP, "--teleport", "1.5"], r"--teleport: is 1.5, but must be at least 0 and at most 1"),
+            ([*SGC, "--teleport", "0.5"], r"--teleport is for --model appnp and gcnii"),
+            ([*APPNP, "--theta", "0.5"], r"--theta is for --model gcnii"),
+            ([*GCNII, "--theta", "0"], r"--theta: is 0, but must be more than 0"),
+            ([*GCNII, "--head"], r"--head is what --model gcnii ends with"),
+            ([*APPNP, "--head"], r"--head goes with --model gcn and sage: leave it out with --model appnp"),
+            ([*GCNII, "--order", "transform"], r"--order transform goes with --model gcn, sage and gin"),
+            ([*APPNP, "--order", "transform"], r"--order is of a layer's two products"),
+            ([*APPNP, "--residual"], r"--residual goes with --model gcn and sage"),
+            ([*GCNII, "--input-projection"], r"--input-projection goes with --model gcn, sage and gin"),
+            ([*GCNII, "--trainable-features"], r"--trainable-features goes with --model gcn, or with --input-projection"),
+            ([*APPNP, "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
+            ([*APPNP, "--schedule", "rows", "--prune", "on"], r"--prune on goes with --model gcn"),
+            ([*SGC, "--layers", "2"], r"--layers is of hidden layers, and --model sgc has none"),
+            ([*SGC, "--norm", "rms"], r"--norm is of hidden layers, and --model sgc has none"),
             ([*SAGE, "max"], r"'max' is none of mean, sum"),
             ([*SAGE, "mean", "--normalize", "row"], r"--model sage multiplies by an operator of its own: leave out --normalize"),
             ([*SAGE, "mean", "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
@@ -182,7 +251,7 @@ def mistakes(ranks):
 
 
 def main():
-    both = [mistakes, one_store_serves_every_operator, weights_know_their_operator, models_train_in_every_way, several_seeds_have_a_mean]
+    both = [mistakes, presets_are_overridden, one_store_serves_every_operator, weights_know_their_operator, weights_know_how_they_propagate, models_train_in_every_way, several_seeds_have_a_mean]
     raise SystemExit(attempt_all([(ranks, (function,)) for ranks in (1, 3) for function in both]))
 
 

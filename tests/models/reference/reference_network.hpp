@@ -107,11 +107,17 @@ inline Tape::Number activated(Tape& tape, models::Activation f, Tape::Number z) 
 ///   GraphSAGE (arXiv 1706.02216, algorithm 1)  Z_l = A^ F_l W_l + F_l W'_l + b_l
 ///   GIN (arXiv 1810.00826, equation 4.1)       F_{l+1} = relu(MLP_l((1 + epsilon_l) F_l + A^ F_l)), the last without relu
 ///   F_{l+1} = f(Z_l), f(rms(Z_l) g_l) with a norm, and + F_l with a residual where both are equally wide; f is ReLU, ELU or GELU
+///
+/// Models that propagate (gnn_model.hpp has their equations): below.
+inline Tape::Number propagated_logits_of(Tape& tape, models::GcnSettings const& settings, Dense const& a,
+                                         Dense const& x, NamedNumbers const& p);
 inline Tape::Number logits_of(Tape& tape, models::GcnSettings const& settings, Dense const& a, Dense const& x,
                               NamedNumbers const& p) {
   auto const with_bias = [&](Tape::Number z, std::string const& part) {
     return settings.has_bias ? tape.with_bias(z, p.at(part + ".bias")) : z;
   };
+  if (traits_of(settings.model, settings.aggregator).begins_dense())
+    return propagated_logits_of(tape, settings, a, x, p);
   auto f = tape.leaf(x);
   if (settings.projected_width > 0) f = with_bias(tape.product(f, p.at("input.weight")), "input");
   for (std::int64_t l = 0; l < settings.num_layers(); ++l) {
@@ -130,6 +136,48 @@ inline Tape::Number logits_of(Tape& tape, models::GcnSettings const& settings, D
     auto const is_residual = settings.has_residuals && d->value.columns == f->value.columns &&
                              (l > 0 || settings.projected_width > 0);
     f = is_residual ? tape.sum(d, f) : d;
+  }
+  return with_bias(tape.product(f, p.at("head.weight")), "head");
+}
+
+/// SGC (arXiv 1902.07153, equation 8), APPNP (arXiv 1810.05997, equation 4), GCNII (arXiv 2007.02133, equation 5).
+inline Tape::Number propagated_logits_of(Tape& tape, models::GcnSettings const& settings, Dense const& a,
+                                         Dense const& x, NamedNumbers const& p) {
+  auto const with_bias = [&](Tape::Number z, std::string const& part) {
+    return settings.has_bias ? tape.with_bias(z, p.at(part + ".bias")) : z;
+  };
+  auto const hidden = [&](Tape::Number z, std::string const& part) {
+    if (settings.norm == models::Norm::rms) z = tape.rms_norm(z, p.at(part + ".norm"), 1e-6);
+    return activated(tape, settings.activation, z);
+  };
+  auto const alpha = settings.teleport;
+  if (settings.model == models::Model::sgc) {
+    auto propagated = x;
+    for (std::int64_t k = 0; k < settings.num_propagations; ++k)
+      propagated = product(a, propagated);
+    return with_bias(tape.product(propagated, p.at("layer0.weight")), "layer0");
+  }
+  auto f = tape.leaf(x);
+  if (settings.model == models::Model::appnp) {
+    for (std::int64_t l = 0; l < settings.num_layers(); ++l) {
+      auto const layer = "layer" + std::to_string(l);
+      f = with_bias(tape.product(f, p.at(layer + ".weight")), layer);
+      if (l + 1 < settings.num_layers()) f = hidden(f, layer);
+    }
+    auto const h = f;
+    for (std::int64_t k = 0; k < settings.num_propagations; ++k)
+      f = tape.combination(1 - alpha, tape.product(a, f), alpha, h);
+    return f;
+  }
+  f = hidden(with_bias(tape.product(f, p.at("layer0.weight")), "layer0"), "layer0");
+  auto const h = f;
+  for (std::int64_t l = 1; l <= settings.num_layers(); ++l) {
+    auto const layer = "layer" + std::to_string(l);
+    auto const beta = std::log(settings.theta / static_cast<double>(l) + 1);
+    auto const propagated = tape.combination(1 - alpha, tape.product(a, f), alpha, h);
+    auto const z =
+        tape.combination(1 - beta, propagated, beta, tape.product(propagated, p.at(layer + ".weight")));
+    f = hidden(with_bias(z, layer), layer);
   }
   return with_bias(tape.product(f, p.at("head.weight")), "head");
 }

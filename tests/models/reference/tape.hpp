@@ -57,6 +57,17 @@ class Tape {
     };
     return c;
   }
+  /// p A + q B
+  [[nodiscard]] Number combination(double p, Number a, double q, Number b) {
+    auto const c = leaf(Dense(a->value.rows, a->value.columns));
+    add_to(c->value, a->value, p);
+    add_to(c->value, b->value, q);
+    c->back = [=] {
+      add_to(a->gradient, c->gradient, p);
+      add_to(b->gradient, c->gradient, q);
+    };
+    return c;
+  }
   /// (1 + e) A, e of one number.
   [[nodiscard]] Number scaled(Number a, Number e) {
     auto const c = leaf(a->value);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/self_term.hpp"
+#include "models/aggregation/self_term.hpp"
 
 #include <algorithm>
 #include <type_traits>

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/network_arrays.hpp"
+
+#include "models/gnn/gcn_activation.hpp"
+#include "models/gnn/gcn_linear.hpp"
+
+#include <algorithm>
+
+namespace orthant::models {
+
+GcnScratchPlan scratch_of(pmm::StepPlan const& step, GcnPlan const& plan, GcnSettings const& settings) {
+  GcnScratchPlan scratch;
+  if (plan.projection) plan_linear_buffers(scratch, step, *plan.projection, settings.formats());
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    scratch.add(step, plan.layers[l], needs_input_gradient(plan, l), settings.formats());
+    plan_activation_scratch(scratch, step, plan.layers[l], activation_of(plan, settings, l));
+    if (auto const& second = plan.layers[l].second) {
+      plan_linear_buffers(scratch, step, *second, settings.formats());
+      auto const count = step.block(second->output).num_padded;
+      scratch.gradient = std::max(scratch.gradient, count);
+      scratch.middle = std::max(scratch.middle, count);
+    }
+  }
+  // What the teleport brings back to H0.
+  if (plan.teleport) scratch.middle = std::max(scratch.middle, step.block(teleport_start(plan)).num_padded);
+  if (!plan.head) return scratch;
+  plan_linear_buffers(scratch, step, *plan.head, settings.formats());
+  // The gradient of the logits, while that of the head's input is written.
+  scratch.middle = std::max(scratch.middle, step.block(plan.head->output).num_padded);
+  return scratch;
+}
+
+void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+                         std::optional<std::int64_t> num_feature_nonzeros) {
+  auto const formats = settings.formats();
+  if (formats.operand != runtime::Wire::native && !num_feature_nonzeros)
+    plan_rounded_features(step, plan.features(), formats.operand,
+                          keeps_first_aggregate(plan) && settings.dropout == 0);
+  if (settings.input_dropout() > 0)
+    plan_dropped_features(step, plan.features(), num_feature_nonzeros, formats.operand);
+  scratch_of(step, plan, settings).list(step, formats.operand);
+  if (plan.projection) plan_linear_arrays(step, *plan.projection, "orthant::models::projected", formats);
+  if (plan.projection && settings.trains_features && formats.operand != runtime::Wire::native)
+    plan_matrix(step, plan.features(), "orthant::models::rounded_feature_gradient", pmm::Lifetime::training,
+                formats.operand);
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    plan_layer_arrays(step, plan.layers[l], formats);
+    plan_activation_arrays(step, plan.layers[l], activation_of(plan, settings, l), formats.operand);
+    if (plan.layers[l].second)
+      plan_linear_arrays(step, *plan.layers[l].second, "orthant::models::second", formats);
+  }
+  plan_teleport_arrays(step, plan, settings.dropout > 0);
+  if (plan.head) plan_linear_arrays(step, *plan.head, "orthant::models::logits", formats);
+}
+
+} // namespace orthant::models

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/plan/epoch_traits.hpp"
+
+#include "models/core/vertex_loss.hpp"
+
+namespace orthant::models {
+
+std::int64_t even_share(std::int64_t count, pmm::GridShape const& shape, pmm::Layout const& layout) {
+  auto const blocks = std::int64_t{shape.size(layout.rows)} * shape.size(layout.columns);
+  return (count + blocks - 1) / blocks;
+}
+
+GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& shape,
+                         pmm::Coordinates const& coordinates, GcnPlan const& plan,
+                         GcnSettings const& settings) {
+  GcnEpochTraits traits;
+  traits.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
+  traits.features_have_values = facts.features_have_values;
+  traits.keeps_first_aggregate =
+      keeps_first_aggregate(plan) && !traits.has_sparse_features && settings.dropout == 0;
+  traits.loss = loss_kind_of(facts);
+  traits.num_nonzeros = [=, in_features = facts.num_feature_entries,
+                         in_adjacency = facts.num_operator_entries(),
+                         features = plan.features()](pmm::Placement const& placement) {
+    return even_share(placement == features ? in_features : in_adjacency, shape, placement.layout);
+  };
+  auto const sizes_between = [=, has_two_orders = facts.has_two_orders()](pmm::Placement const& input,
+                                                                          pmm::Placement const& output,
+                                                                          bool is_backward) {
+    auto const orders = has_two_orders && input.layout.row_order != output.layout.row_order
+                            ? pmm::RowOrders::independent
+                            : pmm::RowOrders::equal;
+    return is_backward ? pmm::expected_sizes(shape, coordinates, output, input, orders)
+                       : pmm::expected_sizes(shape, coordinates, input, output, orders);
+  };
+  traits.residual_sizes = [=](GcnLayerPlan const& layer, bool is_backward) {
+    return sizes_between(layer.input, layer.output, is_backward);
+  };
+  traits.self_sizes = [=](GcnLayerPlan const& layer, bool is_backward) {
+    return sizes_between(layer.aggregated(), layer.aggregate(), is_backward);
+  };
+  traits.teleport_sizes = [=](GcnPlan const& of, pmm::Placement const& site, bool is_backward) {
+    return sizes_between(teleport_start(of), site, is_backward);
+  };
+  return traits;
+}
+
+} // namespace orthant::models
