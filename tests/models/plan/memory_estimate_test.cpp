@@ -63,6 +63,13 @@ std::vector<Configuration> configurations() {
   all.back().model.feature_norm = models::FeatureNorm::row;
   all.push_back({"trained features", model_of(2, 32, 0.5)});
   all.back().model.trains_features = true;
+  for (auto const model : {models::Model::appnp, models::Model::gcnii}) {
+    auto settings = model_of(3, 32, 0.5);
+    set_model(settings, model);
+    settings.set_layers(2, 32);
+    settings.num_propagations = 2; // small objects are those of as many layers as in the other cases
+    all.push_back({model == models::Model::appnp ? "appnp" : "gcnii", settings});
+  }
   all.push_back(
       {"directed, more vertices", model_of(3, 32, 0.5), {.num_vertices = 5000, .is_directed = true}});
   return all;
