@@ -82,7 +82,7 @@ class PrivateSlurm:
     def __init__(self, num_nodes=1, cpus=8):
         self.num_nodes, self.cpus = num_nodes, cpus
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="orthant-slurm-"))
-        self.daemons = []
+        self.daemons, self.controller = [], None
         self.environment = dict(os.environ, SLURM_CONF=str(self.folder / "slurm.conf"),
                                 OMPI_MCA_btl="self,tcp", OMPI_MCA_btl_tcp_if_include="lo")
 
@@ -127,10 +127,24 @@ class PrivateSlurm:
         self.launch("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={munge}/socket",
                     f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed")
         self.wait_for(lambda: (munge / "socket").exists(), "munged")
-        self.launch("slurmctld", "-D")
+        self.controller = self.launch("slurmctld", "-D")
         for node in self.nodes():
             self.launch("slurmd", "-D", "-N", node)
         self.wait_for(lambda: self.count_nodes("idle") == self.num_nodes, "slurmctld and slurmd")
+
+    def restart_controller(self):
+        """Kills slurmctld, as in a crash, and starts another one on what the first has left on the disk. That may be
+        some seconds old: jobs that are younger are forgotten, and their numbers given away again; jobs that had started
+        are started again, which their nodes refuse. Slurm then drains the nodes."""
+        self.controller.kill()
+        self.controller.wait()
+        self.controller = self.launch("slurmctld", "-D")
+        self.wait_for(lambda: self.run(["squeue", "-h"]).returncode == 0, "slurmctld is back")
+
+    def resume_nodes(self):
+        """As an administrator does with nodes that Slurm has drained."""
+        if self.count_nodes("drained") or self.count_nodes("draining"):
+            self.run(["scontrol", "update", f"NodeName=n[1-{self.num_nodes}]", "State=RESUME"])
 
     def nodes(self):
         return [f"n{number}" for number in range(1, self.num_nodes + 1)]
@@ -139,6 +153,7 @@ class PrivateSlurm:
         log = open(self.folder / f"{name}.out", "ab")
         self.daemons.append(subprocess.Popen([find(name), *arguments], env=self.environment, stdout=log,
                                              stderr=log, stdin=subprocess.DEVNULL))
+        return self.daemons[-1]
 
     def count_nodes(self, state):
         listed = subprocess.run([find("sinfo"), "-h", "-N", "-o", "%T"], env=self.environment, text=True,

@@ -7,6 +7,7 @@
 #include "runtime/error.hpp"
 
 #include <fmt/format.h>
+#include <random>
 
 namespace orthant::cli {
 namespace {
@@ -34,6 +35,11 @@ std::filesystem::path new_list(StudyFolder const& folder, std::int64_t num_nodes
     if (auto path = folder.at("jobs", fmt::format("{}-nodes-{}.txt", num_nodes, number));
         !std::filesystem::exists(path))
       return path;
+}
+
+/// That no other job has, whatever its id.
+std::string new_job_name(Study const& study) {
+  return fmt::format("{}-{:08x}", study.name, std::random_device{}());
 }
 
 } // namespace
@@ -70,7 +76,7 @@ std::vector<BatchJob> submit_points(Study const& study, StudyFolder const& folde
     auto const list_path = new_list(folder, num_nodes);
     write_file(list_path, list);
     jobs.push_back(submit({.scheduler = scheduler_of(script),
-                           .name = study.name,
+                           .name = new_job_name(study),
                            .script = script_path,
                            .list = list_path,
                            .folder = study.home(),

@@ -18,12 +18,13 @@ enum class Scheduler : std::uint8_t { slurm, flux };
 struct BatchJob {
   Scheduler scheduler = Scheduler::slurm;
   std::string id;
+  std::string name; // of this submission alone: a controller that lost its state gives ids away again
   std::vector<std::string> points; // keys, by task
 };
 
 struct Submission {
   Scheduler scheduler = Scheduler::slurm;
-  std::string name;
+  std::string name;             // of the job; no other submission has it
   std::filesystem::path script; // of the job; its argument is the list
   std::filesystem::path list;   // of scripts of points, one per line
   std::filesystem::path folder; // where the job begins
@@ -36,12 +37,17 @@ struct Submission {
 /// Submits a job that runs these points. Throws UserError with the scheduler's own words if it refuses.
 [[nodiscard]] BatchJob submit(Submission const& submission, std::vector<std::string> points);
 
-/// Tasks that wait or run ("12_3", of Flux the job): whether they run.
-using LiveTasks = std::map<std::string, bool>;
+struct LiveTask {
+  bool is_running = false;
+  std::string
+      hold; // why it never starts by itself: Slurm holds what it could not launch; empty: it runs, or will
+};
+/// Tasks that wait or run, by "12_3 NAME"; of Flux by the job's id and its name.
+using LiveTasks = std::map<std::string, LiveTask>;
 /// Asks the scheduler for all tasks of this user. Throws UserError if it does not answer.
 [[nodiscard]] LiveTasks live_tasks(Scheduler scheduler);
-/// Whether the task runs; nothing if it has ended.
-[[nodiscard]] std::optional<bool> find_task(LiveTasks const& live, BatchJob const& job, std::size_t task);
+/// Nothing if the task has ended.
+[[nodiscard]] std::optional<LiveTask> find_task(LiveTasks const& live, BatchJob const& job, std::size_t task);
 
 /// The file in the folder of logs that the task's job writes.
 [[nodiscard]] std::string log_name_of(BatchJob const& job, std::size_t task);

@@ -67,7 +67,8 @@ std::vector<BatchJob> StudyFolder::jobs() const {
     auto const json = nlohmann::json::parse(line, nullptr, false);
     if (!json.is_object()) continue; // cut off while it was written: its points are submitted again
     jobs.push_back({json.value("scheduler", "slurm") == "flux" ? Scheduler::flux : Scheduler::slurm,
-                    json.value("job", ""), json.value("points", std::vector<std::string>())});
+                    json.value("job", ""), json.value("name", ""),
+                    json.value("points", std::vector<std::string>())});
   }
   return jobs;
 }
@@ -75,6 +76,7 @@ std::vector<BatchJob> StudyFolder::jobs() const {
 void StudyFolder::add(BatchJob const& job) const {
   nlohmann::ordered_json const line{{"scheduler", job.scheduler == Scheduler::flux ? "flux" : "slurm"},
                                     {"job", job.id},
+                                    {"name", job.name},
                                     {"points", job.points}};
   auto const path = at("jobs", "jobs.jsonl");
   runtime::WritableFile file(path, runtime::WritableFile::Mode::append, {"study", path});
@@ -111,23 +113,25 @@ std::vector<PointStatus> StudyFolder::status_of(std::span<StudyPoint const> poin
   for (auto const& point : points) {
     PointStatus status;
     auto const found = submitted.find(point.key);
-    if (fs::exists(result(point))) {
+    if (fs::exists(result(point)))
       status.state = PointState::done;
-    } else if (fs::exists(failure(point))) {
+    else if (fs::exists(failure(point)))
       status = {PointState::failed, reason_of_failure(point)};
-    } else if (auto const is_running = found == submitted.end()
-                                           ? std::nullopt
-                                           : find_task(live, *found->second.first, found->second.second)) {
-      status.state = *is_running ? PointState::running : PointState::waiting;
-    } else if (found != submitted.end()) {
-      auto const words =
-          last_words(text_of_file(at("logs", log_name_of(*found->second.first, found->second.second))));
-      status = {PointState::lost, fmt::format("its job {} ended without a result{}{}",
-                                              found->second.first->id, words.empty() ? "" : ": ", words)};
-    }
+    else if (found != submitted.end())
+      status = status_of_task(live, *found->second.first, found->second.second);
     all.push_back(status);
   }
   return all;
+}
+
+PointStatus StudyFolder::status_of_task(LiveTasks const& live, BatchJob const& job, std::size_t task) const {
+  auto const found = find_task(live, job, task);
+  if (found && found->hold.empty())
+    return {found->is_running ? PointState::running : PointState::waiting, ""};
+  if (found) return {PointState::lost, fmt::format("its job {} does not start: {}", job.id, found->hold)};
+  auto const words = last_words(text_of_file(at("logs", log_name_of(job, task))));
+  return {PointState::lost,
+          fmt::format("its job {} ended without a result{}{}", job.id, words.empty() ? "" : ": ", words)};
 }
 
 } // namespace orthant::cli

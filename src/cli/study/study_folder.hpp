@@ -61,6 +61,9 @@ class StudyFolder {
 
  private:
   [[nodiscard]] std::string reason_of_failure(StudyPoint const& point) const;
+  /// Of a point without a result or a failure.
+  [[nodiscard]] PointStatus status_of_task(LiveTasks const& live, BatchJob const& job,
+                                           std::size_t task) const;
 
   Study const& study_;
 };

@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
-import xml.etree.ElementTree as ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from program import MPIRUN, Failure, attempt_all, expect_mistake, expect_success, run
@@ -222,8 +221,8 @@ def language_models(_):
 FAKE_FLUX = """#!/usr/bin/env bash
 echo "$@" >> {folder}/calls
 case $1 in
-batch) shift; while [ "${{1#--}}" != "$1" ]; do shift; done; echo f42; nohup bash "$@" > /dev/null 2>&1 & ;;
-jobs) [ -e {folder}/busy ] && echo "f42 RUN" ;;
+batch) shift; for word; do case $word in --job-name=*) echo "f42|RUN||${{word#*=}}" >> {folder}/queue ;; esac; done; while [ "${{1#--}}" != "$1" ]; do shift; done; echo f42; nohup bash "$@" > /dev/null 2>&1 & ;;
+jobs) [ -e {folder}/busy ] && cat {folder}/queue ;;
 run) while [ "$1" != -n ]; do shift; done; shift; exec {mpirun} "$@" ;;
 esac
 exit 0
@@ -257,6 +256,37 @@ def under_flux(_):
         for name in os.listdir(at("f.study", "results")):
             os.remove(at("f.study", "results", name))
         check("3 points: 3 lost" in study("status", at("f.toml"), **path), "does not see that jobs are gone")
+
+
+def numbers_given_twice(_):
+    """By a stand-in for Slurm that has forgotten its jobs, and calls every job 7."""
+    with tempfile.TemporaryDirectory() as folder:
+        at = lambda *names: os.path.join(folder, *names)
+        os.mkdir(at("bin"))
+        write(at("bin", "sbatch"), f'#!/bin/sh\necho "$@" >> {at("calls")}\necho "7;cluster"\n')
+        write(at("bin", "squeue"), f"#!/bin/sh\ncat {at('queue')}\n")
+        for name in ("sbatch", "squeue"):
+            os.chmod(at("bin", name), 0o755)
+        write(at("queue"), "7_0|RUNNING|None|another one\n")
+        path = {"PATH": at("bin") + ":" + os.environ["PATH"]}
+        write(at("s.toml"), 'name = "s"\n[jobs]\nranks_per_node = 1\noptions = ["--job-name=x"]\n'
+                            '[[strong]]\nname = "s"\ngraphs = ["karate"]\nranks = [1, 2]\nrepeats = 2\n')
+        said = study("submit", at("s.toml"), **path)
+        check(said.count("job 7: 2 points") == 2, f"says {said}")
+        names = re.findall(r"--job-name=(s-\w+) ", read(at("calls")))
+        check(len(names) == len(set(names)) == 2, f"jobs are called {names}")
+        check("4 points: 4 lost" in study("status", at("s.toml"), **path), "takes somebody else's job 7 for its own")
+        # The second job 7 is there: its log tells why a point of it is lost, and not that of the first one.
+        write(at("queue"), f"7_0|PENDING|launch failed requeued held|{names[1]}\n7_1|PENDING|Resources|{names[1]}\n")
+        write(at("s.study", "logs", f"{names[0]}-7_0.log"), "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT NOON ***\n")
+        status = study("status", at("s.toml"), **path)
+        check("4 points: 3 lost, 1 waiting" in status, f"miscounts: {status}")
+        check(re.findall(r"lost    s-\S+-p(\d)-\S+: .*CANCELLED", status) == ["1"], f"whose job was cancelled? {status}")
+        check(re.findall(r"lost    s-\S+-p(\d)-\S+: its job 7 does not start: launch failed requeued held", status) == ["2"], f"what is held? {status}")
+        said = study("submit", at("s.toml"), **path)
+        check("3 lost, 1 waiting, 3 to start" in said and "job 7: 2 points" in said and "job 7: 1 points" in said, f"starts others: {said}")
+        write(at("queue"), "".join(f"7_{task}|RUNNING|None|{name}\n" for name in re.findall(r"--job-name=(s-\w+) ", read(at("calls"))) for task in (0, 1)))
+        check("4 points: 4 running" in study("status", at("s.toml"), **path), "does not see that they run")
 
 
 def expect_refusal(file, text):
@@ -318,4 +348,4 @@ def mistakes(_):
 
 
 if __name__ == "__main__":
-    sys.exit(attempt_all([(1, (from_file_to_page,)), (1, (language_models,)), (1, (under_flux,)), (1, (mistakes,))]))
+    sys.exit(attempt_all([(1, (from_file_to_page,)), (1, (language_models,)), (1, (under_flux,)), (1, (numbers_given_twice,)), (1, (mistakes,))]))
