@@ -3,8 +3,7 @@
 // orthant generate: a random graph, seeded, the same from any number of ranks.
 
 #include "cli/commands/subcommands.hpp"
-#include "graph/generate/generators.hpp"
-#include "graph/largest_graph.hpp"
+#include "cli/options/generator_options.hpp"
 #include "graph/write/write_graph.hpp"
 #include "runtime/report/progress.hpp"
 
@@ -16,11 +15,7 @@ namespace orthant::cli {
 namespace {
 
 struct GenerateOptions {
-  std::string kind = "rmat";
-  std::int64_t vertices = 10'000;
-  std::int64_t edges = 0;
-  std::int64_t features = 64;
-  std::int64_t classes = 8;
+  GeneratorOptions generated{.kind = "rmat"};
   std::int64_t seed = 0;
   std::string format = "npy";
   std::string output;
@@ -29,16 +24,8 @@ struct GenerateOptions {
 int run(GenerateOptions const& options, Context& context) {
   if (options.output.empty()) runtime::throw_user("generate: name the folder to write with -o DIR");
   auto const& world = context.world();
-  graph::GeneratorOptions how;
-  how.kind = graph::parse_generator_kind(options.kind);
-  how.num_vertices = options.vertices;
-  how.num_edges = options.edges;
-  how.num_features = options.features;
-  how.num_classes = options.features > 0 ? options.classes : 0; // else topology only
-  how.seed = static_cast<std::uint64_t>(options.seed);
-
   auto const begin = MPI_Wtime();
-  auto const source = graph::generate_graph(world, how);
+  auto const source = graph::generate_graph(world, generator_of(options.generated, options.seed));
   graph::WriteOptions writing;
   writing.format = graph::parse_output_format(options.format);
   writing.replaces_output = context.replaces_outputs;
@@ -74,17 +61,9 @@ std::unique_ptr<Command> make_generate() {
   auto command = std::make_unique<Command>("generate",
                                            "Write a random graph: R-MAT, stochastic blocks, 2D grid or ring");
   auto const options = std::make_shared<GenerateOptions>();
-  command->option("--kind", options->kind, "Kind of graph: rmat, sbm, grid2d or ring",
-                  one_of({"rmat", "sbm", "grid2d", "ring"}));
-  command->option("--vertices", options->vertices, "Number of vertices",
-                  whole_number(2, graph::most_vertices));
-  command->option("--edges", options->edges,
-                  "Number of edges; 0: 8 a vertex (rmat, sbm), the full grid, one a vertex (ring)",
-                  whole_number(0, graph::most_edges));
-  command->option("--features", options->features, "Features a vertex; 0 writes the topology only",
-                  whole_number(0, graph::most_generated_columns));
-  command->option("--classes", options->classes, "Number of classes",
-                  whole_number(1, graph::most_generated_columns));
+  command->option("--kind", options->generated.kind, "Kind of graph: rmat, sbm, grid2d or ring",
+                  one_of(generator_kinds()));
+  add_generator_options(*command, options->generated);
   command->option("--seed", options->seed, "Seed of all randomness", whole_number(0));
   command->option("--format", options->format, "ogb (csv.gz) or npy", one_of({"ogb", "npy"}));
   command->output_folder("-o,--output", options->output, "Folder to write");

@@ -4,9 +4,9 @@
 
 #include "graph/partition/partition.hpp"
 #include "cli/commands/subcommands.hpp"
+#include "cli/options/generator_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_run.hpp"
-#include "graph/generate/generators.hpp"
 #include "graph/largest_graph.hpp"
 #include "graph/partition/estimate.hpp"
 #include "graph/read/open_graph.hpp"
@@ -32,11 +32,7 @@ namespace {
 
 struct PartitionOptions {
   std::string input;
-  std::string generate; // kind of a graph that is not read
-  std::int64_t vertices = 10'000;
-  std::int64_t edges = 0;
-  std::int64_t features = 64;
-  std::int64_t classes = 8;
+  GeneratorOptions generated; // of a kind, unless the graph is read
   std::string format = "auto";
   std::string output;
   std::string permute = "double";
@@ -82,7 +78,7 @@ graph::Input input_of(PartitionOptions const& options) {
 
 /// Throws UserError unless the graph is either read or generated, with no options of the other one.
 void require_one_source(Context const& context, PartitionOptions const& options) {
-  if (options.input.empty() == options.generate.empty())
+  if (options.input.empty() == options.generated.kind.empty())
     runtime::throw_user(
         "partition: name the graph to read with --input PATH, or one to generate with --generate rmat");
   static constexpr std::array of_generated{"vertices", "edges", "features", "classes"};
@@ -94,7 +90,7 @@ void require_one_source(Context const& context, PartitionOptions const& options)
       if (sources.value(name, std::string("default")) != "default")
         runtime::throw_user("--{} is for graphs of {}: leave it out", name, wanted);
   };
-  if (options.generate.empty())
+  if (options.generated.kind.empty())
     refuse(of_generated, "--generate");
   else
     refuse(of_input, "--input");
@@ -103,13 +99,7 @@ void require_one_source(Context const& context, PartitionOptions const& options)
 /// What `generate` writes, in the memory of all ranks together: no files are between the two.
 std::unique_ptr<graph::GraphSource> generate(runtime::Communicator const& world,
                                              PartitionOptions const& options) {
-  graph::GeneratorOptions how;
-  how.kind = graph::parse_generator_kind(options.generate);
-  how.num_vertices = options.vertices;
-  how.num_edges = options.edges;
-  how.num_features = options.features;
-  how.num_classes = options.features > 0 ? options.classes : 0; // else topology only
-  how.seed = static_cast<std::uint64_t>(options.seed);
+  auto how = generator_of(options.generated, options.seed);
   how.is_directed = options.directed;
   return graph::generate_graph(world, how);
 }
@@ -250,8 +240,8 @@ int run(PartitionOptions const& options, Context& context) {
 
   auto const begin = MPI_Wtime();
   graph::InputFiles files;
-  auto const source = options.generate.empty() ? graph::open_graph(world, input_of(options), &files)
-                                               : generate(world, options);
+  auto const source = options.generated.kind.empty() ? graph::open_graph(world, input_of(options), &files)
+                                                     : generate(world, options);
   if (auto const n = source->facts().num_vertices; options.clusters > n)
     runtime::throw_user("--clusters {}: the graph has only {} vertices", options.clusters, n);
   auto const estimate = graph::estimate_partition(world, *source, how.permutation);
@@ -286,17 +276,10 @@ std::unique_ptr<Command> make_partition() {
       std::make_unique<Command>("partition", "Turn a graph into one file that every grid can load");
   auto const options = std::make_shared<PartitionOptions>();
   command->input("--input", options->input, "Graph to read: a folder or a file");
-  command->option("--generate", options->generate,
+  command->option("--generate", options->generated.kind,
                   "Or generate one, all ranks a part each and without files: rmat, sbm, grid2d or ring",
-                  one_of({"rmat", "sbm", "grid2d", "ring"}));
-  command->option("--vertices", options->vertices, "Number of vertices to generate",
-                  whole_number(2, graph::most_vertices));
-  command->option("--edges", options->edges, "Number of edges to generate; 0: as of orthant generate",
-                  whole_number(0, graph::most_edges));
-  command->option("--features", options->features, "Features a vertex to generate; 0: topology only",
-                  whole_number(0, graph::most_generated_columns));
-  command->option("--classes", options->classes, "Number of classes to generate",
-                  whole_number(1, graph::most_generated_columns));
+                  one_of(generator_kinds()));
+  add_generator_options(*command, options->generated);
   command->option("--format", options->format, "Format of the input: auto, ogb, edgelist, mtx or npy",
                   one_of({"auto", "ogb", "edgelist", "mtx", "npy"}));
   command->output("-o,--output", options->output, "Store to write (HDF5)");

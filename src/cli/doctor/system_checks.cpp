@@ -48,7 +48,7 @@ double time_write(std::filesystem::path const& folder, std::size_t num_bytes) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Of Lustre: over how many targets new files are spread; 0 if it does not say.
+/// Of Lustre: over how many targets new files are spread, -1: over all; 0 if it does not say, or the file system is another one.
 int num_stripes(std::filesystem::path const& folder) {
   auto const done = run_child({"lfs", "getstripe", "-d", "-c", folder.string()});
   return done.status == 0 ? std::atoi(done.output.c_str()) : 0;
@@ -134,7 +134,13 @@ Diagnosis check_storage(std::filesystem::path const& wanted) {
            "mount it for "
            "writing"});
   }
-  if (kind_of(folder) == "Lustre" && num_stripes(folder) == 1)
+  auto const stripes = num_stripes(folder);
+  if (stripes != 0)
+    check.fact +=
+        fmt::format(", new files lie on {}", stripes < 0    ? "all storage targets"
+                                             : stripes == 1 ? "1 storage target"
+                                                            : fmt::format("{} storage targets", stripes));
+  if (stripes == 1)
     check.findings.push_back(
         {"new files lie on one storage target", fmt::format("lfs setstripe -c 8 {}", folder.string())});
   return check;

@@ -29,7 +29,7 @@ source = "none"
 [collectives]
 call_seconds = 0
 step_seconds = 0
-inside = [[1, 2, {speed}]]
+inside = [[1, 2, {speed}], [2, 2, {far_speed}]]
 bytes_per_second_between_nodes = {speed}
 source = "none"
 """
@@ -121,20 +121,62 @@ def single_jobs(_):
               f"two single jobs: {done.stdout}{done.stderr}")
 
 
+def with_mount(mount, *options):
+    """The doctor behind a mount that nobody else sees. None if mounts are not allowed here."""
+    command = " ".join([mount, "&& exec", PROGRAM, "doctor", *options])
+    done = subprocess.run(["unshare", "-m", "sh", "-c", command], capture_output=True, text=True, timeout=90, check=False)
+    return done if "storage" in done.stdout else None
+
+
 def checkpoint_folder(_):
     with tempfile.TemporaryDirectory() as folder:
         readonly = os.path.join(folder, "readonly")
         os.mkdir(readonly)
         if os.geteuid() == 0:
-            mount = f"mount -t tmpfs -o ro none {readonly} && exec {PROGRAM} doctor --checkpoint {readonly}/run"
-            done = subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True, text=True, timeout=90, check=False)
-            if "doctor" not in done.stdout and "storage" not in done.stdout:
-                return  # mounts are not allowed here
+            done = with_mount(f"mount -t tmpfs -o ro none {readonly}", "--checkpoint", f"{readonly}/run")
+            if done is None:
+                return
         else:
             os.chmod(readonly, 0o555)
             done = run(1, ["doctor", "--checkpoint", os.path.join(readonly, "run")])
         found = expect_finding(done, "storage", r"checkpoints cannot be written to '.*/readonly/run': .*(Read-only|Permission)", r"give --checkpoint a folder")
         check(set(found) <= truths() | {"storage"}, f"finds {found}")
+
+
+def small_pages(_):
+    """By a setting of the system that the doctor alone sees."""
+    setting = "/sys/kernel/mm/transparent_hugepage/enabled"
+    if os.geteuid() != 0 or not os.path.exists(setting):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for text, is_wrong in (("always madvise [never]", True), ("always [madvise] never", False)):
+            with open(os.path.join(folder, "enabled"), "w", encoding="utf-8") as file:
+                file.write(text + "\n")
+            done = with_mount(f"mount --bind {folder}/enabled {setting}")
+            if done is None:
+                return
+            check(set(findings(done)) == ({"huge pages"} if is_wrong else set()), f"{text}: {done.stdout}")
+        done = with_mount(f"echo 'always madvise [never]' > {folder}/enabled && mount --bind {folder}/enabled {setting}")
+        expect_finding(done, "huge pages", r"large arrays lie on small pages", r"as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled$")
+
+
+def storage_targets(_):
+    """By a stand-in for Lustre's `lfs`."""
+    with tempfile.TemporaryDirectory() as folder:
+        lfs, asked, runs = (os.path.join(folder, name) for name in ("lfs", "asked", "runs"))
+        os.mkdir(runs)
+        path = {"PATH": folder + ":" + os.environ["PATH"]}
+        for answer, fact in (("1", "1 storage target"), ("8", "8 storage targets"), ("-1", "all storage targets"), ("", None)):
+            with open(lfs, "w", encoding="utf-8") as file:
+                file.write(f'#!/bin/sh\necho "$@" > {asked}\n' + (f"echo {answer}\n" if answer else "exit 22\n"))  # 22: no Lustre here
+            os.chmod(lfs, 0o755)
+            done = run(1, ["doctor", "--checkpoint", runs + "/next"], **path)
+            with open(asked, encoding="utf-8") as file:
+                check(file.read().split() == ["getstripe", "-d", "-c", runs], "asks lfs something else")
+            check(("storage target" in done.stdout) == (fact is not None) and (fact or "") in done.stdout, f"{answer}: {done.stdout}")
+            check(set(findings(done)) - truths() == ({"storage"} if answer == "1" else set()), f"{answer}: {done.stdout}")
+            if answer == "1":
+                expect_finding(done, "storage", r"new files lie on one storage target", rf"lfs setstripe -c 8 {runs}$")
 
 
 def fabric_files(ranks):
@@ -154,7 +196,7 @@ def axes(ranks):
         path = os.path.join(folder, "m.toml")
         for speed, is_wrong in (("1e15", True), ("1", False)):
             with open(path, "w", encoding="utf-8") as file:
-                file.write(MACHINE.format(speed=speed))
+                file.write(MACHINE.format(speed=speed, far_speed=speed))
             done = run(ranks, ["doctor", "--grid", f"1x{ranks}x1x1", "--machine", path])
             check(re.search(rf"axes +x \({ranks} ranks, stride 1\) \d+\.\d\d GB/s of ", done.stdout), f"does not measure x: {done.stdout}")
             check(("axes" in findings(done)) == is_wrong, f"{speed} B/s: {done.stdout}")
@@ -163,6 +205,19 @@ def axes(ranks):
         expect_mistake(ranks, ["doctor", "--grid", "1x3x1x1"], r"1x3x1x1")
 
 
+def each_axis(ranks):
+    """Each is held against the links that the machine has at its own distance."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "m.toml")
+        for grid, near, far in (("1x2x1x2", "x", "z"), ("2x1x2x1", "y", "data")):
+            for speed, far_speed, slow in (("1e15", "1", near), ("1", "1e15", far)):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(MACHINE.format(speed=speed, far_speed=far_speed))
+                found = expect_finding(run(ranks, ["doctor", "--grid", grid, "--machine", path]), "axes", rf"along {slow} each rank sends .* has 1000000\.00",
+                                       r"see to binding and to the network first")
+                check(len(found["axes"]) == 1, f"{grid}: finds {found['axes']}")
+
+
 if __name__ == "__main__":
-    sys.exit(attempt_all([(1, (healthy,)), (1, (old_blas_core,)), (1, (too_many_ranks,)), (1, (single_jobs,)), (1, (checkpoint_folder,)),
-                          (1, (fabric_files,)), (2, (fabric_files,)), (2, (axes,))]))
+    sys.exit(attempt_all([(1, (healthy,)), (1, (old_blas_core,)), (1, (too_many_ranks,)), (1, (single_jobs,)), (1, (checkpoint_folder,)), (1, (small_pages,)),
+                          (1, (storage_targets,)), (1, (fabric_files,)), (2, (fabric_files,)), (2, (axes,)), (4, (each_axis,))]))
