@@ -191,7 +191,7 @@ std::string summary_of(std::vector<PointResult> const& results, std::vector<Scal
   auto const found =
       std::ranges::find_if(curves, [](ScalingCurve const& curve) { return !curve.emulated.empty(); });
   if (found != curves.end())
-    text += fmt::format(" Emulated: {}. No such machine was used.", clock_note(found->emulated));
+    text += fmt::format(" All {}. No such machine was used.", clock_note(found->emulated));
   return text;
 }
 

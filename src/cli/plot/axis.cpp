@@ -32,6 +32,9 @@ std::vector<double> logarithmic_ticks(double begin, double end, int most) {
   return std::ssize(ticks) > most && powers.size() >= 2 ? powers : ticks;
 }
 
+/// With these, linear ones lie 14 pixels apart in a panel of 200, however long the axis is.
+constexpr auto least_of_logarithmic = 3;
+
 struct Unit {
   double size;
   char const* suffix;
@@ -52,7 +55,9 @@ std::pair<double, double> range_of(std::vector<double> const& values) {
 Axis::Axis(double begin, double end, int least_ticks, Scale scale) : begin_(begin), end_(end), scale_(scale) {
   if (scale == Scale::logarithmic) {
     ticks_ = logarithmic_ticks(begin, end, 2 * least_ticks);
-    return;
+    if (std::ssize(ticks_) >= least_of_logarithmic) return;
+    ticks_.clear(); // it is so short that it is nearly linear
+    least_ticks = least_of_logarithmic;
   }
   step_ = round_down((end - begin) / least_ticks);
   auto const slack = 1e-9 * (end - begin);

@@ -29,14 +29,15 @@ class Axis {
 
   /// 0 at the begin, 1 at the end.
   [[nodiscard]] double place(double value) const;
-  /// Multiples of 1, 2 or 5 times a power of ten that lie on the axis; of a logarithmic one that spans much fewer of them.
+  /// Multiples of 1, 2 or 5 times a power of ten that lie on the axis; of a logarithmic one 1, 2 and 5 times powers of ten, or the
+  /// powers alone, unless these are fewer than three.
   [[nodiscard]] std::vector<double> const& ticks() const { return ticks_; }
   /// With as many digits as tell ticks apart, and k, M or G for thousands, millions and milliards.
   [[nodiscard]] std::string label(double tick) const;
 
  private:
   double begin_, end_;
-  double step_ = 0; // of a linear one
+  double step_ = 0; // of ticks that are equally far apart
   Scale scale_ = Scale::linear;
   std::vector<double> ticks_;
 };

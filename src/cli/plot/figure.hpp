@@ -40,6 +40,7 @@ struct Panel {
   std::string title; // with the unit
   std::vector<Curve> curves;
   Scale y_scale = Scale::linear; // logarithmic: all y are above 0
+  bool begins_at_zero = false;   // the axis of y, if it is linear
 };
 
 struct Figure {

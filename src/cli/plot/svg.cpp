@@ -16,7 +16,7 @@ namespace {
 // Pixels.
 constexpr double width = 860, left = 76, right = 20, plot_width = width - left - right;
 constexpr double panel_height = 200, title_height = 34, numbers_height = 26;
-constexpr double letter_width = 7.3, legend_line = 22, legend_sample = 26, legend_gap = 18;
+constexpr double letter_width = 8.2, legend_line = 22, legend_sample = 26, legend_gap = 18;
 constexpr std::size_t most_circles = 60;
 
 /// As XML, in which control characters have no place, and what is no UTF-8.
@@ -180,6 +180,7 @@ std::string panel_at(Panel const& panel, Axis const& x_axis, double top) {
   std::vector<double> values;
   for (auto const& curve : panel.curves)
     add_heights(curve, values);
+  if (panel.begins_at_zero) values.push_back(0);
   auto const y_axis = y_axis_of(panel.y_scale, std::move(values));
   auto const bottom = top + panel_height;
   auto svg = text_at(left, top - 10, "start", panel.title, " font-weight=\"bold\"");

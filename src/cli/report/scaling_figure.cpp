@@ -62,6 +62,7 @@ Figure figure_of_experiment(std::vector<ScalingCurve> const& curves, std::string
     add(sent, run, "measured", Stroke::solid, std::move(bytes));
   }
   seconds.y_scale = sent.y_scale = Scale::logarithmic;
+  efficiency.begins_at_zero = true; // else a loss of few percent looks like a cliff
   figure.x_ticks.assign(ticks.begin(), ticks.end());
   for (auto* panel : {&seconds, &efficiency, &sent})
     if (!panel->curves.empty()) figure.panels.push_back(std::move(*panel));

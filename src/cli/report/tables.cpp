@@ -50,6 +50,14 @@ std::size_t width_of(std::string const& text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
+/// Long names of phases may be broken into lines.
+std::string html_heading(std::string const& text) {
+  std::string html;
+  for (auto const c : html_text(text))
+    html += c == '_' ? std::string("_<wbr/>") : std::string(1, c);
+  return html;
+}
+
 } // namespace
 
 std::string clock_note(std::string const& emulated) {
@@ -187,7 +195,7 @@ std::string to_html(ReportTable const& table) {
   auto html =
       fmt::format("<figure><figcaption>{}</figcaption>\n<table>\n<thead><tr>", html_text(table.title));
   for (auto const& cell : table.header)
-    html += fmt::format("<th>{}</th>", html_text(cell));
+    html += fmt::format("<th>{}</th>", html_heading(cell));
   html += "</tr></thead>\n<tbody>\n";
   for (auto const& row : table.rows) {
     html += "<tr>";

@@ -185,7 +185,8 @@ StudyPoint point_of(Study const& study, Experiment const& experiment, Choice con
     point.generation.insert(point.generation.end(), {"-o", point.generated});
     point.arguments.insert(point.arguments.end(), {"--graph", point.generated});
   }
-  std::ranges::move(words_of(experiment.options), std::back_inserter(point.arguments));
+  for (auto const& options : {experiment.options, choice.schedule == "rows" ? experiment.rows_options : ""})
+    std::ranges::move(words_of(options), std::back_inserter(point.arguments));
   point.curve = curve_of(experiment, point, choice.grid.of_curve);
 
   auto name = experiment.name;

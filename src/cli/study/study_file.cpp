@@ -135,6 +135,7 @@ void read_training(Table& table, Experiment& experiment) {
   if (experiment.command == "train") {
     table.take("schedules", experiment.schedules);
     table.take("modes", experiment.modes);
+    table.take("rows_options", experiment.rows_options);
     require_one_of(table, "schedules", experiment.schedules, {"auto", "pmm3d", "rows"});
     require_one_of(table, "modes", experiment.modes, {"full", "minibatch"});
     if (experiment.is_weak) {
