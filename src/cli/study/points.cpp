@@ -30,7 +30,7 @@ Words words_of(std::string const& text) {
 /// The grid of that many ranks by a pattern such as "1x2xPx1"; none if the ranks do not fit.
 std::optional<std::string> fill_in(std::string const& pattern, std::int64_t ranks) {
   if (pattern == "auto") return pattern;
-  if (std::ranges::count(pattern, 'x') != 3) return "";
+  if (std::ranges::count(pattern, 'x') != 3 || pattern.ends_with('x')) return "";
   std::int64_t product = 1;
   auto has_letter = false;
   Words factors;
@@ -49,7 +49,6 @@ std::optional<std::string> fill_in(std::string const& pattern, std::int64_t rank
     product *= number;
     if (product > ranks) return std::nullopt;
   }
-  if (factors.size() != 4) return "";
   if (ranks % product != 0 || (!has_letter && product != ranks)) return std::nullopt;
   std::ranges::replace(factors, std::string("P"), std::to_string(ranks / product));
   return fmt::format("{}", fmt::join(factors, "x"));

@@ -221,6 +221,18 @@ def language_models(_):
         check(len(re.findall(r"^grid \S+ +2 +\S+ +- +2 ", table, re.M)) == 2, f"repeats are not together: {table}")
 
 
+def figures_of_the_documentation(_):
+    """They are what `report` makes of the results beside them, and say that they are emulated."""
+    at = lambda *names: os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "docs", "figures", *names)
+    with tempfile.TemporaryDirectory() as folder:
+        study("report", at("emulated.toml"), "--results", at("emulated.jsonl"), "-o", folder)
+        drawn = sorted(name for name in os.listdir(folder) if name.endswith(".svg"))
+        check(drawn == sorted(name for name in os.listdir(at()) if name.endswith(".svg")), f"other figures: {drawn}")
+        for name in drawn:
+            check(read(os.path.join(folder, name)) == read(at(name)), f"docs/figures/{name} is not what its results give")
+            check("seconds are virtual: emulated perlmutter-network.toml" in read(at(name)), f"{name} is not marked as emulated")
+
+
 FAKE_FLUX = """#!/usr/bin/env bash
 echo "$@" >> {folder}/calls
 case $1 in
@@ -353,4 +365,5 @@ def mistakes(_):
 
 
 if __name__ == "__main__":
-    sys.exit(attempt_all([(1, (from_file_to_page,)), (1, (language_models,)), (1, (under_flux,)), (1, (numbers_given_twice,)), (1, (mistakes,))]))
+    sys.exit(attempt_all([(1, (from_file_to_page,)), (1, (language_models,)), (1, (figures_of_the_documentation,)),
+                          (1, (under_flux,)), (1, (numbers_given_twice,)), (1, (mistakes,))]))
