@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/edges/edge_softmax.hpp"
+
+#include "runtime/comm/collectives.hpp"
+
+#include <limits>
+
+namespace orthant::pmm {
+namespace {
+
+/// What a pass over the pattern reads of it.
+std::int64_t bytes_of_rows(EdgeCounts const& counts) {
+  return (counts.rows + 1) * static_cast<std::int64_t>(sizeof(Offset));
+}
+std::int64_t bytes_of_columns(EdgeCounts const& counts) {
+  return counts.edges * static_cast<std::int64_t>(sizeof(LocalColumn));
+}
+
+LocalPass pass_of_softmax(EdgeCounts const& counts, std::int64_t num_heads, std::int64_t scalar_bytes) {
+  auto const values = counts.edges * num_heads * scalar_bytes;
+  return {"edge_softmax", values + (values > 0 ? bytes_of_rows(counts) : 0), values};
+}
+LocalPass pass_of_backward(EdgeCounts const& counts, std::int64_t num_heads, std::int64_t scalar_bytes) {
+  auto const values = counts.edges * num_heads * scalar_bytes;
+  return {"edge_softmax_backward", 2 * values + (values > 0 ? bytes_of_rows(counts) : 0), values};
+}
+LocalPass pass_of_drop(EdgeCounts const& counts, std::int64_t num_heads, std::int64_t scalar_bytes) {
+  auto const values = counts.edges * num_heads * scalar_bytes;
+  auto const ids = (counts.rows + counts.columns) * static_cast<std::int64_t>(sizeof(std::int64_t));
+  return {"drop_edges", values + (values > 0 ? bytes_of_rows(counts) + bytes_of_columns(counts) + ids : 0),
+          values};
+}
+
+template<class T>
+struct Maxima {
+  Offset const* offsets;
+  std::int64_t num_heads;
+  T const* values;
+  T* maxima;
+  T lowest = -std::numeric_limits<T>::infinity();
+
+  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
+    T largest = lowest;
+    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
+      auto const value = values[e * num_heads + head];
+      largest = largest < value ? value : largest;
+    }
+    maxima[row * num_heads + head] = largest;
+  }
+};
+
+template<class T>
+struct Exponentials {
+  Offset const* offsets;
+  std::int64_t num_heads;
+  T const* maxima;
+  T* values;
+  T* sums;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
+    auto const largest = maxima[row * num_heads + head];
+    T sum = 0;
+    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
+      auto& value = values[e * num_heads + head];
+      value = runtime::compat::exp(value - largest);
+      sum += value;
+    }
+    sums[row * num_heads + head] = sum;
+  }
+};
+
+template<class T>
+struct Shares {
+  Offset const* offsets;
+  std::int64_t num_heads;
+  T const* sums;
+  T* values;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
+    for (auto e = offsets[row]; e < offsets[row + 1]; ++e)
+      values[e * num_heads + head] /= sums[row * num_heads + head];
+  }
+};
+
+template<class T>
+struct GradientSums {
+  Offset const* offsets;
+  std::int64_t num_heads;
+  T const* values;
+  T factor;
+  T const* gradient;
+  T* sums;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
+    T sum = 0;
+    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
+      auto const value = values[e * num_heads + head];
+      if (value > 0) sum += value * factor * gradient[e * num_heads + head];
+    }
+    sums[row * num_heads + head] = sum;
+  }
+};
+
+template<class T>
+struct ScoreGradients {
+  Offset const* offsets;
+  std::int64_t num_heads;
+  T const* values;
+  T factor;
+  T const* sums;
+  T* gradient;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
+    auto const sum = sums[row * num_heads + head];
+    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
+      auto const value = values[e * num_heads + head];
+      auto& g = gradient[e * num_heads + head];
+      g = value > 0 ? value * (factor * g - sum) : value * sum; // of a dropped one: |v| (0 - sum)
+    }
+  }
+};
+
+template<class T>
+struct Drops {
+  Offset const* offsets;
+  LocalColumn const* columns;
+  std::int64_t num_heads;
+  std::int64_t const* row_ids;
+  std::int64_t const* column_ids;
+  std::int64_t first_head;
+  std::int64_t num_all_heads;
+  double probability;
+  runtime::RandomStream stream;
+  T* values;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
+    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
+      auto const key = column_ids[columns[e]] * num_all_heads + first_head + head;
+      if (stream.bernoulli(probability, static_cast<std::uint64_t>(row_ids[row]),
+                           static_cast<std::uint64_t>(key)))
+        values[e * num_heads + head] = -values[e * num_heads + head];
+    }
+  }
+};
+
+} // namespace
+
+template<class T>
+void edge_softmax(DefaultExec const& exec, runtime::Communicator const& axis, runtime::PassLedger& passes,
+                  EdgeBlock const& block, std::int64_t num_heads, Vector<T> const& values,
+                  Workspace<T> const& work) {
+  passes.add(pass_of_softmax(counts_of(block), num_heads, sizeof(T)));
+  auto const count = block.num_rows * num_heads;
+  auto const maxima = work.lend(Slot::left, count);
+  auto const sums = work.lend(Slot::right, count);
+  auto const* const offsets = block.row_offsets.data();
+  for_each_row_and_head(exec, "orthant::pmm::edge_maxima", block.num_rows, num_heads,
+                        Maxima<T>{offsets, num_heads, values.data(), maxima.data()});
+  if (count > 0) runtime::all_reduce(exec, axis, maxima, runtime::Reduction::max);
+  for_each_row_and_head(exec, "orthant::pmm::edge_exponentials", block.num_rows, num_heads,
+                        Exponentials<T>{offsets, num_heads, maxima.data(), values.data(), sums.data()});
+  if (count > 0) runtime::all_reduce(exec, axis, sums);
+  for_each_row_and_head(exec, "orthant::pmm::edge_softmax", block.num_rows, num_heads,
+                        Shares<T>{offsets, num_heads, sums.data(), values.data()});
+}
+
+template<class T>
+void edge_softmax_backward(DefaultExec const& exec, runtime::Communicator const& axis,
+                           runtime::PassLedger& passes, EdgeBlock const& block, std::int64_t num_heads,
+                           EdgeWeights<T> const& weights, Vector<T> const& gradient,
+                           Workspace<T> const& work) {
+  passes.add(pass_of_backward(counts_of(block), num_heads, sizeof(T)));
+  auto const count = block.num_rows * num_heads;
+  auto const sums = work.lend(Slot::left, count);
+  auto const* const offsets = block.row_offsets.data();
+  auto const* const values = weights.values.data();
+  for_each_row_and_head(
+      exec, "orthant::pmm::edge_gradient_sums", block.num_rows, num_heads,
+      GradientSums<T>{offsets, num_heads, values, weights.factor, gradient.data(), sums.data()});
+  if (count > 0) runtime::all_reduce(exec, axis, sums);
+  for_each_row_and_head(
+      exec, "orthant::pmm::edge_softmax_backward", block.num_rows, num_heads,
+      ScoreGradients<T>{offsets, num_heads, values, weights.factor, sums.data(), gradient.data()});
+}
+
+template<class T>
+void drop_edges(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlock const& block,
+                std::int64_t num_heads, EdgeKeys const& keys, double probability,
+                runtime::RandomStream const& stream, Vector<T> const& values) {
+  passes.add(pass_of_drop(counts_of(block), num_heads, sizeof(T)));
+  for_each_row_and_head(exec, "orthant::pmm::drop_edges", block.num_rows, num_heads,
+                        Drops<T>{block.row_offsets.data(), block.columns.data(), num_heads,
+                                 keys.row_ids.data(), keys.column_ids.data(), keys.first_head, keys.num_heads,
+                                 probability, stream, values.data()});
+}
+
+void plan_edge_softmax(StepPlan& step, Axis axis, EdgeCounts const& counts, std::int64_t num_heads) {
+  step.add_pass(pass_of_softmax(counts, num_heads, step.scalar_bytes(1)));
+  auto const bytes = step.scalar_bytes(counts.rows * num_heads);
+  for (int i = 0; i < 2 && bytes > 0; ++i)
+    step.add_call(runtime::Operation::all_reduce, axis, bytes);
+}
+
+void plan_edge_softmax_backward(StepPlan& step, Axis axis, EdgeCounts const& counts, std::int64_t num_heads) {
+  step.add_pass(pass_of_backward(counts, num_heads, step.scalar_bytes(1)));
+  auto const bytes = step.scalar_bytes(counts.rows * num_heads);
+  if (bytes > 0) step.add_call(runtime::Operation::all_reduce, axis, bytes);
+}
+
+void plan_drop_edges(StepPlan& step, EdgeCounts const& counts, std::int64_t num_heads) {
+  step.add_pass(pass_of_drop(counts, num_heads, step.scalar_bytes(1)));
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void edge_softmax(DefaultExec const&, runtime::Communicator const&, runtime::PassLedger&,         \
+                             EdgeBlock const&, std::int64_t, Vector<T> const&, Workspace<T> const&);         \
+  template void edge_softmax_backward(DefaultExec const&, runtime::Communicator const&,                      \
+                                      runtime::PassLedger&, EdgeBlock const&, std::int64_t,                  \
+                                      EdgeWeights<T> const&, Vector<T> const&, Workspace<T> const&);         \
+  template void drop_edges(DefaultExec const&, runtime::PassLedger&, EdgeBlock const&, std::int64_t,         \
+                           EdgeKeys const&, double, runtime::RandomStream const&, Vector<T> const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::pmm
