@@ -172,7 +172,8 @@ def weights(_):
         expect_success(1, train + ["--save-weights", at("i.h5"), "--model", "gin"])
         for model in ("appnp", "gcnii"):
             expect_success(1, train + ["--save-weights", at(f"{model}.h5"), "--model", model])
-        paths = [at(name) for name in ("a.h5", "b.h5", "s.h5", "i.h5", "appnp.h5", "gcnii.h5")]
+        expect_success(1, train + ["--save-weights", at("w.h5"), "--model", "gat", "--heads", "1"])
+        paths = [at(name) for name in ("a.h5", "b.h5", "s.h5", "i.h5", "appnp.h5", "gcnii.h5", "w.h5")]
         checkpoints = [os.path.join(at(folder), "latest") for folder in "cd"]
         written = {re.sub(r"layer\d+", "layerN", name) for path in paths for name in arrays(path)}
         require_same(written, documented["Arrays of weights"], "arrays of weights")

@@ -138,6 +138,24 @@ TEST(GinGradient, MatchesFiniteDifferences) {
       }
 }
 
+TEST(GatGradient, MatchesFiniteDifferences) {
+  for (auto const model : {models::Model::gat, models::Model::gatv2})
+    for (auto const has_parts : {false, true}) {
+      models::GcnSettings settings;
+      set_model(settings, model);
+      settings.num_heads = 2;
+      settings.num_output_heads = has_parts ? 1 : 2;
+      settings.activation = has_parts ? models::Activation::relu : models::Activation::elu;
+      settings.norm = has_parts ? models::Norm::rms : models::Norm::none;
+      settings.has_residuals = settings.trains_features = has_parts;
+      settings.projected_width = has_parts ? 4 : 0;
+      settings.set_layers(3, 4);
+      settings.dropout = settings.attention_dropout = 0.3;
+      settings.seed = 4;
+      expect_gradients_match(settings);
+    }
+}
+
 TEST(SageGradient, MatchesFiniteDifferences) {
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
     for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})

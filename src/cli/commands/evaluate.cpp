@@ -30,7 +30,7 @@ struct EvaluateOptions {
   bool probabilities = false;
   std::optional<std::int64_t> embeddings; // layer
   std::string grid = "auto";
-  std::string schedule = "pmm3d";
+  std::string schedule = "auto";
   std::string feature_norm; // empty: as the weights were trained
   std::string normalize = "auto";
   std::string self_loops = "auto";
@@ -51,7 +51,7 @@ models::GcnSettings model_of(models::WeightsFacts const& weights, EvaluateOption
                         model);
   if (options.normalize != "auto") settings.self_loops.reset(); // the usual ones of another normalization
   models::choose_operator(settings, options.normalize, options.self_loops);
-  settings.schedule = models::parse_schedule(options.schedule);
+  if (options.schedule != "auto") settings.schedule = models::parse_schedule(options.schedule);
   return settings;
 }
 
@@ -189,8 +189,9 @@ std::unique_ptr<Command> make_evaluate() {
       "one, which counts as one more, gives the logits, the others what their activation leaves",
       whole_number(0, most_layers));
   command->option("--grid", options->grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
-  command->option("--schedule", options->schedule, "Communication, as for train: pmm3d or rows",
-                  one_of({"pmm3d", "rows"}));
+  command->option("--schedule", options->schedule,
+                  "Communication, as for train: pmm3d, rows or auto (pmm3d; rows of gat and gatv2)",
+                  one_of({"auto", "pmm3d", "rows"}));
   command->option("--feature-norm", options->feature_norm,
                   "row or none; by default what the weights were trained with", one_of({"row", "none"}));
   add_operator_options(*command, options->normalize, options->self_loops,

@@ -54,7 +54,7 @@ class Answer {
               : "",
           "schedule", "grid", "MB sent", "calls", "GB of A^", "GB arrays", "columns",
           has_machine() ? headings_of_seconds(Network::graph) : "");
-    for (auto const schedule : schedules_of(options_.schedule)) {
+    for (auto const schedule : schedules_of(options_)) {
       settings_.schedule = schedule;
       auto costs = models::costs_of_grids(
           static_cast<int>(options_.ranks), facts_, settings_, options_.least_width, machine_,
@@ -178,7 +178,7 @@ class Answer {
 
   /// A schedule without a grid: a mistake, if no other is left.
   void refuse_or_note(models::Schedule schedule, std::string const& fault) {
-    auto const is_last = schedule == schedules_of(options_.schedule).back();
+    auto const is_last = schedule == schedules_of(options_).back();
     if (is_last && !best_) runtime::throw_user("schedule {}: {}", models::name_of(schedule), fault);
     note(schedule, fault);
   }
@@ -189,6 +189,7 @@ class Answer {
 
   [[nodiscard]] std::string title() const {
     if (options_.model == "sage") return fmt::format("GraphSAGE ({}) ", options_.aggregator);
+    if (options_.model == "gatv2") return "GATv2 ";
     auto name = options_.model;
     for (auto& letter : name)
       letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
@@ -236,7 +237,7 @@ int run(PlanOptions const& options, Context& context) {
     BatchPlanQuestion const question{.facts = facts,
                                      .store = store ? &*store : nullptr,
                                      .settings = settings,
-                                     .schedules = schedules_of(options.schedule),
+                                     .schedules = schedules_of(options),
                                      .num_ranks = static_cast<int>(options.ranks),
                                      .least_width = options.least_width,
                                      .num_shown = static_cast<std::size_t>(options.top),

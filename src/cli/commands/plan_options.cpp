@@ -3,6 +3,7 @@
 
 #include "cli/options/counts.hpp"
 #include "cli/training/train_run.hpp"
+#include "models/plan/choose_schedule.hpp"
 
 #include <algorithm>
 #include <fmt/ranges.h>
@@ -90,6 +91,8 @@ std::string flags_of_graph(PlanOptions const& o, models::GcnSettings const& sett
   GraphModelOptions const standard;
   if (o.teleport != standard.teleport) flags += fmt::format(" --teleport {}", o.teleport);
   if (o.theta != standard.theta) flags += fmt::format(" --theta {}", o.theta);
+  if (models::weighs_neighbours(settings))
+    flags += fmt::format(" --heads {} --output-heads {}", o.heads, o.output_heads);
   if (o.residual) flags += " --residual";
   if (o.trainable_features) flags += " --trainable-features";
   if (o.dropout != default_dropout) flags += fmt::format(" --dropout {}", o.dropout);
@@ -101,7 +104,10 @@ std::string flags_of_graph(PlanOptions const& o, models::GcnSettings const& sett
   return flags;
 }
 
-std::vector<models::Schedule> schedules_of(std::string const& word) {
+std::vector<models::Schedule> schedules_of(PlanOptions const& o) {
+  models::GcnSettings settings;
+  settings.model = models::parse_model(o.model);
+  auto const word = models::open_schedules(settings, o.schedule);
   if (word == "all") return {models::Schedule::pmm3d, models::Schedule::rows};
   return {models::parse_schedule(word)};
 }

@@ -45,6 +45,6 @@ struct PlanOptions : BatchPlanOptions, GraphModelOptions {
                                               PlanOptions const& options);
 /// The graph, and the flags of train that differ from its defaults.
 [[nodiscard]] std::string flags_of_graph(PlanOptions const& options, models::GcnSettings const& settings);
-[[nodiscard]] std::vector<models::Schedule> schedules_of(std::string const& word);
+[[nodiscard]] std::vector<models::Schedule> schedules_of(PlanOptions const& options);
 
 } // namespace orthant::cli

@@ -14,9 +14,10 @@ void add_model_options(Command& command, GraphModelOptions& o) {
       "--model", o.model,
       "gcn; sage (GraphSAGE: a weight for the vertex itself beside that of its neighbors); gin "
       "(a learned factor for it, and a perceptron of two layers); sgc (steps of propagation and one "
-      "linear layer); appnp (a perceptron, then steps with a teleport back to it); or gcnii (deep: "
-      "a share of the first layer in each, and weights near the identity)",
-      one_of({"gcn", "sage", "gin", "sgc", "appnp", "gcnii"}, {"gat"}));
+      "linear layer); appnp (a perceptron, then steps with a teleport back to it); gcnii (deep: "
+      "a share of the first layer in each, and weights near the identity); gat or gatv2 (attention over the "
+      "neighbors)",
+      one_of({"gcn", "sage", "gin", "sgc", "appnp", "gcnii", "gat", "gatv2"}));
   command.option("--aggregator", o.aggregator, "How --model sage puts neighbors together: mean or sum",
                  one_of({"mean", "sum"}));
   command.option("--activation", o.activation, "What hidden layers do to each number: relu, elu or gelu",
@@ -32,6 +33,13 @@ void add_model_options(Command& command, GraphModelOptions& o) {
       "--theta", o.theta,
       "Of --model gcnii: layer l takes log(theta / l + 1) of its weight, and the identity for the rest",
       above(0, 1));
+  constexpr std::int64_t most_heads = 1'024;
+  command.option("--heads", o.heads,
+                 "Heads of attention in hidden layers, side by side: they divide the width",
+                 whole_number(1, most_heads));
+  command.option("--output-heads", o.output_heads,
+                 "Heads of the layer that gives the logits, which are their mean",
+                 whole_number(1, most_heads));
 }
 
 void set_model(models::GcnSettings& settings, GraphModelOptions const& o) {
@@ -42,6 +50,8 @@ void set_model(models::GcnSettings& settings, GraphModelOptions const& o) {
       settings.model == models::Model::sgc ? steps_of_sgc : settings.num_propagations);
   settings.teleport = o.teleport;
   settings.theta = o.theta;
+  settings.num_heads = o.heads;
+  settings.num_output_heads = o.output_heads;
 }
 
 void add_operator_options(Command& command, std::string& normalize, std::string& self_loops,

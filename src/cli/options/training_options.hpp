@@ -30,6 +30,8 @@ struct GraphModelOptions {
   std::optional<std::int64_t> propagation_steps; // K of sgc and appnp; none: 2 and 10
   double teleport = 0.1;                         // alpha of appnp and gcnii
   double theta = 0.5;                            // of gcnii
+  std::int64_t heads = 8;                        // of attention
+  std::int64_t output_heads = 1;                 // of its last layer
 };
 
 struct OptimizerOptions {
@@ -63,7 +65,7 @@ struct CheckpointOptions {
   std::vector<std::string> resume_override;
 };
 
-/// --model and what some models take: --aggregator, --activation, --propagation-steps, --teleport and --theta.
+/// --model and what some models take: --aggregator, --activation, --propagation-steps, --teleport, --theta, --heads and --output-heads.
 void add_model_options(Command& command, GraphModelOptions& options);
 /// Makes it such a network. Throws UserError as models::set_model().
 void set_model(models::GcnSettings& settings, GraphModelOptions const& options);

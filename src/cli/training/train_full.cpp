@@ -73,7 +73,9 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   auto const chosen = choose_by_full_graph_steps<T>(
       {context, store, model_settings, settings, hidden_axes_of(options), options.measure_top,
        options.force_memory ? 0 : memory_of_rank(context)},
-      models::rank_grids({world.size(), options.grid, options.schedule}, seconds));
+      models::rank_grids(
+          {world.size(), options.grid, std::string(models::open_schedules(model_settings, options.schedule))},
+          seconds));
   pmm::ProcessGrid const grid(world, chosen.choice.shape);
   model_settings.schedule = chosen.choice.schedule;
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);

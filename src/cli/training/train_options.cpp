@@ -27,6 +27,8 @@ void add_model(Command& command, TrainOptions& o) {
   command.option("--layers", o.layers, "Number of layers", whole_number(1, most_layers));
   command.option("--hidden", o.hidden, "Width of the hidden layers", whole_number(1, most_hidden));
   command.option("--dropout", o.dropout, "Probability that an activation is dropped", in_range(0, 0.999));
+  command.option("--attention-dropout", o.attention_dropout,
+                 "Probability that a coefficient of attention is dropped", in_range(0, 0.999));
   command.flag("--bias,!--no-bias", o.bias, "Add a bias in each layer (default)");
   command.option("--norm", o.norm, "Normalisation in each hidden layer: rms or none",
                  one_of({"rms", "none"}));

@@ -25,6 +25,7 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   std::int64_t layers = 3;
   std::int64_t hidden = 128;
   double dropout = 0.5;
+  double attention_dropout = 0;
   bool bias = true;
   std::string norm = "none";
   bool residual = false;

@@ -4,6 +4,7 @@
 // H = A^ F and dF = A^^T dH of one layer, however the schedule makes them: as products on three axes, or
 // between the owners of vertices (docs/design.md 2.2).
 
+#include "models/core/activation.hpp"
 #include "models/core/owned_adjacency.hpp"
 #include "models/plan/gcn_products.hpp"
 #include "pmm/matrix/dist_sparse.hpp"
@@ -25,6 +26,8 @@ class Aggregation {
   using Sum = runtime::SumOf<T>;
 
   virtual ~Aggregation() = default;
+  /// Ahead of a forward pass: what drops coefficients of attention. Others have none.
+  virtual void begin_pass(Dropout const&) {}
   /// to := A^ from, and to := A^^T from: of the narrower side of the layer. Collective over the grid's group.
   /// Enqueue on exec.
   virtual void forward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,

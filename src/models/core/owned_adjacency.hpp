@@ -6,10 +6,17 @@
 
 #include "graph/store/store_reader.hpp"
 #include "pmm/aggregate/aggregate.hpp"
+#include "pmm/edges/edge_block.hpp"
 
 #include <memory>
 
 namespace orthant::models {
+
+/// The entries of the block as edges, for layers that weigh neighbours by attention.
+struct EdgeOperands {
+  pmm::EdgeBlock block;
+  runtime::Vector<std::int64_t> row_ids, column_ids; // original ids; empty if no coefficient is dropped
+};
 
 template<class T>
 struct OwnedAdjacency {
@@ -17,6 +24,7 @@ struct OwnedAdjacency {
   pmm::LocalSpmm<T> forward;  // A^[c,a]
   pmm::LocalSpmm<T> backward; // its transpose, or the same pattern with the scales of the transpose
   std::shared_ptr<pmm::NeededRows const> needed; // null: all rows move
+  std::shared_ptr<EdgeOperands const> edges{};   // null: no layer asks for them
 };
 
 /// The way of the adjoint: the same one if the pattern is symmetric, else the transposed one.

@@ -18,6 +18,10 @@ Architecture architecture_of(GcnSettings const& settings) {
     parts.emplace_back("propagation_steps", std::to_string(settings.num_propagations));
   if (traits.has_teleport) parts.emplace_back("teleport", fmt::format("{}", settings.teleport));
   if (traits.has_identity_maps) parts.emplace_back("theta", fmt::format("{}", settings.theta));
+  if (weighs_neighbours(settings)) {
+    parts.emplace_back("heads", std::to_string(settings.num_heads));
+    parts.emplace_back("output_heads", std::to_string(settings.num_output_heads));
+  }
   Architecture const others{{"layers", std::to_string(settings.num_layers())},
                             {"norm", settings.norm == Norm::rms ? "rms" : "none"},
                             {"activation", std::string(name_of(settings.activation))},
@@ -68,6 +72,8 @@ GcnSettings settings_of(WeightsFacts const& facts) {
   settings.dropout = 0;
   settings.feature_norm = facts.feature_norm.value_or(FeatureNorm::none);
   set_model(settings, facts.model, facts.aggregator);
+  settings.num_heads = facts.num_heads;
+  settings.num_output_heads = facts.num_output_heads;
   if (facts.normalization) settings.normalization = facts.normalization;
   if (facts.self_loops) settings.self_loops = facts.self_loops;
   return settings;
@@ -78,6 +84,19 @@ std::int64_t last_layer_of(WeightsFacts const& facts) {
   auto const propagates = traits_of(facts.model, facts.aggregator).has_propagations;
   return num_layers + (propagates ? facts.num_propagations : 0) - (facts.head_classes ? 0 : 1);
 }
+
+namespace {
+
+/// Heads and columns of each, of a layer of attention whose weight has so many columns (plan/attention_plan.hpp): GAT has a
+/// vector of two halves for heads x d columns, GATv2 one of d for twice as many.
+pmm::Heads heads_of(std::int64_t num_heads, std::int64_t num_vector, std::int64_t num_columns,
+                    WeightsFacts& facts) {
+  auto const is_dynamic = num_columns == 2 * num_heads * num_vector;
+  facts.model = is_dynamic ? Model::gatv2 : Model::gat;
+  return {num_heads, num_vector / (is_dynamic ? 1 : 2)};
+}
+
+} // namespace
 
 WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesystem::path const& path) {
   return runtime::together(comm, [&] {
@@ -93,6 +112,7 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
       facts.projected_features = (*projection)[0];
       facts.widths.push_back((*projection)[1]);
     }
+    std::vector<pmm::Heads> heads; // of each layer, if there are any
     for (auto layer = 0;; ++layer) {
       auto const name = fmt::format("layer{}.weight", layer);
       auto const weight = weight_extents(file, path, name);
@@ -103,6 +123,16 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
       require_fits(name, (*weight)[0]);
       if (facts.widths.empty()) facts.widths.push_back((*weight)[0]);
       facts.widths.push_back((*weight)[1]);
+      if (auto const vectors = weight_extents(file, path, fmt::format("layer{}.attention", layer))) {
+        heads.push_back(heads_of((*vectors)[0], (*vectors)[1], (*weight)[1], facts));
+        facts.widths.back() = heads.back().columns();
+      }
+    }
+    if (!heads.empty()) facts.num_heads = heads.front().count;
+    if (!heads.empty() &&
+        !file.contains(array_of("head.weight"))) { // the last layer gives the mean of its heads
+      facts.num_output_heads = heads.back().count;
+      facts.widths.back() = heads.back().width;
     }
     if (auto const head = weight_extents(file, path, "head.weight")) {
       require_fits("head.weight", (*head)[0]);

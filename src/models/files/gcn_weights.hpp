@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a weights file (models/core/weights_file.hpp) says of a graph network: layer0.weight, layer0.bias, layer1.weight,
-// ..; layerN.self_weight of GraphSAGE; layerN.epsilon, layerN.second.weight and layerN.second.bias of GIN; layerN.norm, input.weight, input.bias, head.weight, head.bias and features if the model has them.
+// ..; layerN.self_weight of GraphSAGE; layerN.epsilon, layerN.second.weight and layerN.second.bias of GIN; layerN.attention of GAT; layerN.norm, input.weight, input.bias, head.weight, head.bias and features if the model has them.
 
 #include "models/core/weights_file.hpp"
 #include "models/plan/gcn_settings.hpp"
@@ -24,13 +24,14 @@ namespace orthant::models {
 
 /// The architecture that a weights file holds.
 struct WeightsFacts {
-  Model model =
-      Model::gcn; // if the file does not say: sage if layers have self weights, gin if they have an epsilon
+  /// If the file does not say: sage if layers have self weights, gin if they have an epsilon, gat or gatv2 if attention.
+  Model model = Model::gcn;
   Aggregator aggregator = Aggregator::mean;
-  std::int64_t num_propagations = 10; // of SGC and APPNP
-  double teleport = 0.1;              // of APPNP and GCNII
-  double theta = 0.5;                 // of GCNII
-  std::vector<std::int64_t> widths;   // [layers + 1] of layer 0's input, and of the layers' outputs
+  std::int64_t num_propagations = 10;               // of SGC and APPNP
+  double teleport = 0.1;                            // of APPNP and GCNII
+  double theta = 0.5;                               // of GCNII
+  std::int64_t num_heads = 8, num_output_heads = 1; // of attention
+  std::vector<std::int64_t> widths; // [layers + 1] of layer 0's input, and of the layers' outputs
   std::optional<std::int64_t> projected_features; // where there is an input projection
   std::optional<std::int64_t> head_classes;       // where there is a head
   bool has_bias = false;

@@ -313,6 +313,10 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
         throw_user("{}: weights of --model {} have no names of PyTorch Geometric here: export-weights takes "
                    "those of gcn, sage and gin",
                    weights.string(), model);
+    if (has("layer0.attention"))
+      runtime::throw_user(
+          "{} has layers of attention, which are not exported so far: h5py reads them as they are",
+          weights.string());
     TorchNames const names{model_of(has), num_layers_of(has)};
     auto const parameters = parameters_in(file, weights, names);
     auto const is_double = std::ranges::any_of(parameters, [&](std::string const& parameter) {

@@ -83,7 +83,7 @@ void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, b
   if (layer.transforms())
     for (auto const& product : {products.transform, products.weight_back})
       plan_buffers(workspace, step, product);
-  if (layer.aggregates()) plan_aggregation_buffers(workspace, step, layer, formats);
+  if (layer.aggregates() && !layer.attention) plan_aggregation_buffers(workspace, step, layer, formats);
   if (layer.transforms()) plan_buffers(overlapped, step, products.transform_back);
   if (layer.has_self_weight) {
     auto const own = self_products_of(layer, formats);
@@ -92,6 +92,17 @@ void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, b
   }
   self.add(step, layer, needs_input_gradient);
   pmm::reserve_column_sums(workspace, output.stored_rows.size(), output.columns.size());
+}
+
+template<class T>
+void GcnScratch<T>::reserve(GcnScratchPlan const& needed) {
+  static_cast<void>(gradient.reserve(needed.gradient));
+  static_cast<void>(residual_gradient.reserve(needed.residual_gradient));
+  static_cast<void>(row_sums.reserve(needed.row_sums));
+  static_cast<void>(middle.reserve(needed.middle));
+  static_cast<void>(self.product.reserve(needed.self.product));
+  static_cast<void>(self.moved.reserve(needed.self.moved));
+  static_cast<void>(self.sum.reserve(needed.self.sum));
 }
 
 void GcnScratchPlan::list(pmm::StepPlan& step, runtime::Wire format) const {
@@ -106,7 +117,7 @@ void GcnScratchPlan::list(pmm::StepPlan& step, runtime::Wire format) const {
 
 void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, NumberFormats const& formats) {
   using enum pmm::Lifetime;
-  if (layer.keeps_aggregate())
+  if (layer.keeps_middle())
     plan_matrix(step, layer.middle, "orthant::models::aggregated", training, formats.operand);
   plan_matrix(step, layer.output, "orthant::models::output", training, formats.of_output(layer.makes_logits));
   if (layer.transforms()) plan_operand_weight(step, layer.weight, formats, layer.map_share.has_value());
@@ -119,10 +130,17 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
                       GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
     : GcnLayer(grid, p, products_of(p, options.formats), std::move(parameters), options, scratch, memory) {
   if (!p.aggregates()) return;
-  aggregation_ = make_aggregation<T>(grid, p, options.formats, std::move(graph.adjacency), scratch.workspace);
+  if (!p.attention)
+    aggregation_ =
+        make_aggregation<T>(grid, p, options.formats, std::move(graph.adjacency), scratch.workspace);
   if constexpr (std::is_same_v<T, Sum>) {
     if (p.teleport_site)
       aggregation_ = make_teleport_aggregation<T>(std::move(aggregation_), graph.teleport, *p.teleport_site);
+    if (p.attention)
+      aggregation_ = make_attention_aggregation<T>(
+          grid, p, std::get<OwnedAdjacency<T>>(graph.adjacency), scratch.workspace,
+          {parameters_.attention, parameters_.attention_gradient, middle_}, scratch.attention,
+          memory.attention);
     if (p.has_self_scale) {
       SelfAggregationParts<T> parts{graph.self_path,
                                     parameters_.epsilon,
@@ -156,9 +174,9 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
           options.needs_input_gradient
               ? pmm::DistMatrix<T>(grid, p.input, lent(grid, p.input, gradient_memory(p, scratch)))
               : pmm::DistMatrix<T>()) {
-  // H is kept for dW; U is no longer needed once Q is there.
+  // H is kept for dW; U is no longer needed once Q is there, unless coefficients depend on it.
   if (p.kind == LayerKind::convolution)
-    middle_ = {grid, p.middle, lent(grid, p.middle, p.aggregates_first ? memory.middle : scratch.middle)};
+    middle_ = {grid, p.middle, lent(grid, p.middle, p.keeps_middle() ? memory.middle : scratch.middle)};
   if (has_middle(p, options.needs_input_gradient))
     middle_gradient_ = {grid, p.middle, lent(grid, p.middle, scratch.middle)};
   if (has_own_logits_)
@@ -302,6 +320,7 @@ void GcnLayer<T>::backward_products(runtime::DefaultExec const& exec, Features c
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
+  template struct GcnScratch<T>;                                                                             \
   template class GcnLayer<T>;                                                                                \
   template class OperandWeight<T>;                                                                           \
   ORTHANT_INSTANTIATE_FOR(T, pmm::DistMatrix<T>)                                                             \

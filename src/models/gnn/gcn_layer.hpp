@@ -20,6 +20,7 @@
 //
 // Source: Kipf & Welling (arXiv 1609.02907); Plexus (arXiv 2505.04083), algorithms 1 and 2.
 
+#include "models/aggregation/attention_aggregation.hpp"
 #include "models/aggregation/self_aggregation.hpp"
 #include "models/aggregation/self_term.hpp"
 #include "models/aggregation/teleport.hpp"
@@ -34,6 +35,8 @@ namespace orthant::models {
 
 using runtime::GrowingVector;
 
+struct GcnScratchPlan;
+
 /// Memory that all layers use in turn, as long as the largest needs. `gradient`: what comes from the layer above, then
 /// dQ, then dF. `middle`: U, dU or dH. The activations use `residual_gradient` and `row_sums`; but if a layer has a
 /// residual within the rank, dQ and then dF lie in `residual_gradient`, and what comes from above stays.
@@ -44,10 +47,14 @@ struct GcnScratch {
   GrowingVector<runtime::SumOf<T>> row_sums{"orthant::models::row_sums"};
   GrowingVector<T> middle{"orthant::models::middle"};
   SelfScratch<T> self;
+  AttentionScratch<runtime::SumOf<T>> attention;
   using Workspace = pmm::Workspace<runtime::SumOf<T>>;
   std::shared_ptr<Workspace> workspace = std::make_shared<Workspace>();
   std::shared_ptr<Workspace> overlapped =
       std::make_shared<Workspace>(); // of a product beside which others run
+
+  /// Makes it that long, before layers are made with it; workspaces and attention apart.
+  void reserve(GcnScratchPlan const& needed);
 };
 
 /// Memory that a layer has to itself: what the backward pass reads, and the logits.
@@ -58,6 +65,7 @@ struct GcnLayerMemory {
   GrowingVector<T> output{"orthant::models::output"};
   GrowingVector<runtime::SumOf<T>> logits{"orthant::models::output"}; // if they are not of T
   GrowingVector<T> weight{"orthant::models::operand_weight"};         // if it is rounded or mapped
+  AttentionMemory<runtime::SumOf<T>> attention;
 };
 
 /// A weight as products read it: the parameter itself, or a copy of numbers T that is rounded in each forward pass, or its
@@ -134,6 +142,8 @@ class GcnLayer {
            GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options, GcnScratch<T>& scratch,
            GcnLayerMemory<T>& memory);
 
+  /// Ahead of forward(): what drops coefficients of attention. Other layers have none.
+  void begin_pass(Dropout const& coefficients) { aggregation_->begin_pass(coefficients); }
   /// Q := the layer, before activation: output(), or logits(). `F` is a DistMatrix or, in layer 0, a DistSparse.
   template<class Features>
   void forward(runtime::DefaultExec const& exec, Features const& features);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/gcn_operands.hpp"
 
+#include "models/aggregation/edge_operands.hpp"
 #include "models/aggregation/self_term.hpp"
 #include "models/aggregation/teleport.hpp"
 #include "runtime/comm/together.hpp"
@@ -39,7 +40,8 @@ void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan
                     GcnEpochTraits const& traits) {
   auto const& first = plan.layers.front();
   if (first.owners) // one block for all layers
-    return plan_owned_adjacency(step, facts, cells_of(step, first), traits.num_nonzeros(first.adjacency));
+    return plan_owned_adjacency(step, first.attention ? without_transpose(facts) : facts,
+                                cells_of(step, first), traits.num_nonzeros(first.adjacency));
   AdjacencyBlocksPlan blocks(facts, traits.num_nonzeros);
   for (auto const& layer : plan.layers)
     if (layer.aggregates()) blocks.get(step, layer.adjacency, layer.is_even);
@@ -48,6 +50,9 @@ void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan
 void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                    GcnSettings const& settings, GcnEpochTraits const& traits) {
   plan_adjacency(step, facts, plan, traits);
+  if (auto const& first = plan.layers.front(); first.attention)
+    plan_edges(step, cells_of(step, first), traits.num_nonzeros(first.adjacency),
+               settings.attention_dropout > 0);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
     if (has_output_keys(plan, settings, l)) plan_block_keys(step, layer.result());
@@ -78,7 +83,9 @@ GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::Gra
   AdjacencyBlocks<T> blocks(grid, store);
   // One block for all layers.
   if (auto const& owners = plan.layers.front().owners; owners && !owned)
-    owned = read_owned_adjacency<T>(grid, store, owners->roles, settings.gather);
+    owned = plan.layers.front().attention
+                ? read_edges<T>(grid, store, owners->roles, settings.attention_dropout > 0)
+                : read_owned_adjacency<T>(grid, store, owners->roles, settings.gather);
   for (auto const& layer : plan.layers)
     operands.adjacency.push_back(owned ? Adjacency<T>(*owned)
                                  : layer.aggregates()

@@ -75,15 +75,12 @@ void TypedGcnPasses<T>::require_fitting(GcnOperands<Sum> const& operands) const 
 }
 
 template<class T>
-void TypedGcnPasses<T>::reserve_scratch() {
-  auto const needed = scratch_of({grid_.shape(), grid_.coordinates(), sizeof(Sum)}, plan_, settings_);
-  static_cast<void>(scratch_.gradient.reserve(needed.gradient));
-  static_cast<void>(scratch_.residual_gradient.reserve(needed.residual_gradient));
-  static_cast<void>(scratch_.row_sums.reserve(needed.row_sums));
-  static_cast<void>(scratch_.middle.reserve(needed.middle));
-  static_cast<void>(scratch_.self.product.reserve(needed.self.product));
-  static_cast<void>(scratch_.self.moved.reserve(needed.self.moved));
-  static_cast<void>(scratch_.self.sum.reserve(needed.self.sum));
+void TypedGcnPasses<T>::reserve_scratch(GcnOperands<Sum> const& operands) {
+  pmm::StepPlan const step(grid_.shape(), grid_.coordinates(), sizeof(Sum));
+  scratch_.reserve(scratch_of(step, plan_, settings_));
+  auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
+  if (owned != nullptr && owned->edges)
+    scratch_.attention.reserve(attention_scratch_of(step, plan_, owned->edges->block.num_edges()));
 }
 
 template<class T>
@@ -101,7 +98,7 @@ void TypedGcnPasses<T>::rebind(GcnOperands<Sum> operands) {
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
   needed_rows_ = owned != nullptr ? owned->needed : nullptr;
   input_.bind(std::move(operands.features), settings_.input_dropout());
-  reserve_scratch();
+  reserve_scratch(operands);
   make_layers(operands);
   keeps_first_aggregate_ = keeps_first_aggregate(plan_) && !input_.is_sparse();
   has_first_aggregate_ = false;
@@ -273,6 +270,7 @@ auto TypedGcnPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uint64_
     }
     {
       ScopedTimer const timer(instruments, phases, "forward");
+      layers_[l].begin_pass(pass == Pass::training ? dropout_of_coefficients(settings_, step, l) : Dropout());
       forward_layer(exec, l);
     }
     if (l < activations_.size()) {

@@ -69,7 +69,7 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
  private:
   [[nodiscard]] Dropout dropout_of(std::uint64_t step, std::uint32_t layer) const;
   void require_fitting(GcnOperands<Sum> const& operands) const;
-  void reserve_scratch();
+  void reserve_scratch(GcnOperands<Sum> const& operands);
   void make_layers(GcnOperands<Sum> const& operands);
   /// Where the backward pass reads the gradient of the logits.
   [[nodiscard]] pmm::DistMatrix<T> const& rounded_logits_gradient() const {

@@ -161,7 +161,8 @@ void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
                             OptimizerSettings const& optimizer) {
   plan_targets_and_parameters(step, facts, plan, settings);
   plan_operands(step, facts, plan, settings, traits);
-  plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan));
+  plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan),
+                      traits.num_nonzeros(plan.layers.front().adjacency));
   plan_update_arrays(step, optimizer, lengths_of(step, parameters_of(plan, settings)));
 }
 
@@ -197,7 +198,8 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   plan_update_arrays(step, optimizer, lengths);
   if (batches.has_full_graph) {
     plan_operands(step, facts, plan, unrounded, traits);
-    plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan));
+    plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan),
+                        traits.num_nonzeros(plan.layers.front().adjacency));
   } else {
     plan_input_features(step, facts, plan.features(), settings.feature_norm,
                         traits.num_feature_nonzeros(plan), false);

@@ -3,6 +3,7 @@
 
 #include "models/gnn/gcn_activation.hpp"
 #include "models/gnn/gcn_linear.hpp"
+#include "models/plan/attention_step.hpp"
 
 #include <algorithm>
 
@@ -31,14 +32,17 @@ GcnScratchPlan scratch_of(pmm::StepPlan const& step, GcnPlan const& plan, GcnSet
 }
 
 void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-                         std::optional<std::int64_t> num_feature_nonzeros) {
+                         std::optional<std::int64_t> num_feature_nonzeros, std::int64_t num_edges) {
   auto const formats = settings.formats();
   if (formats.operand != runtime::Wire::native && !num_feature_nonzeros)
     plan_rounded_features(step, plan.features(), formats.operand,
                           keeps_first_aggregate(plan) && settings.dropout == 0);
   if (settings.input_dropout() > 0)
     plan_dropped_features(step, plan.features(), num_feature_nonzeros, formats.operand);
-  scratch_of(step, plan, settings).list(step, formats.operand);
+  auto scratch = scratch_of(step, plan, settings);
+  reserve_attention(scratch.workspace, step, plan);
+  scratch.list(step, formats.operand);
+  plan_attention_arrays(step, plan, num_edges);
   if (plan.projection) plan_linear_arrays(step, *plan.projection, "orthant::models::projected", formats);
   if (plan.projection && settings.trains_features && formats.operand != runtime::Wire::native)
     plan_matrix(step, plan.features(), "orthant::models::rounded_feature_gradient", pmm::Lifetime::training,

@@ -44,6 +44,10 @@ std::vector<GridChoice> rank_grids(GridQuestion const& question, EpochSeconds co
   return choices;
 }
 
+std::string_view open_schedules(GcnSettings const& settings, std::string_view word) {
+  return weighs_neighbours(settings) && (word == "auto" || word == "all") ? "rows" : word;
+}
+
 GridChoice choose_grid(GridQuestion const& question, EpochSeconds const& seconds) {
   return rank_grids(question, seconds).front();
 }

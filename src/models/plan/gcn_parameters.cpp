@@ -12,12 +12,12 @@ namespace {
 constexpr std::int64_t projection_index = -1;
 
 /// Glorot & Bengio (2010): uniform in +- sqrt(6 / (in + out)), drawn by global row and column. `number`: of the layer's
-/// weights.
+/// weights. `num_weights`: that lie side by side in it.
 template<class T>
 void draw_weight(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& weight, std::uint64_t seed,
-                 std::uint32_t layer, std::uint64_t number) {
+                 std::uint32_t layer, std::uint64_t number, std::int64_t num_weights = 1) {
   auto const extents = weight.extents();
-  auto const limit = std::sqrt(6.0 / static_cast<double>(extents.rows + extents.columns));
+  auto const limit = std::sqrt(6.0 / static_cast<double>(extents.rows + extents.columns / num_weights));
   runtime::RandomStream const stream(seed, runtime::Purpose::weights, number, layer);
   pmm::fill(
       exec, weight, KOKKOS_LAMBDA(std::int64_t row, std::int64_t column) {
@@ -41,19 +41,24 @@ runtime::Vector<T> part_of(runtime::Vector<T> const& array, std::int64_t begin, 
 
 std::vector<PlannedParameter> parameters_of(GcnPlan const& plan, GcnSettings const& settings) {
   std::vector<PlannedParameter> all;
-  auto const add = [&](pmm::Placement const& weight, bool has_self_weight = false) {
+  // A bias is a number per column of the output.
+  auto const add = [&](pmm::Placement const& weight, pmm::Placement const& output,
+                       bool has_self_weight = false) {
     all.push_back({ParameterRole::weight, weight});
     if (has_self_weight) all.push_back({ParameterRole::weight, weight});
-    if (settings.has_bias) all.push_back({ParameterRole::bias, weight});
+    if (settings.has_bias) all.push_back({ParameterRole::bias, output});
   };
-  if (plan.projection) add(plan.projection->weight);
+  if (plan.projection) add(plan.projection->weight, plan.projection->output);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    if (plan.layers[l].transforms()) add(plan.layers[l].weight, plan.layers[l].has_self_weight);
+    if (plan.layers[l].transforms())
+      add(plan.layers[l].weight, plan.layers[l].output, plan.layers[l].has_self_weight);
     if (is_normalised(plan, settings, l)) all.push_back({ParameterRole::norm_scale, plan.layers[l].output});
     if (plan.layers[l].has_self_scale) all.push_back({ParameterRole::scalar, {{{}, {}}, {1, 1}}});
-    if (plan.layers[l].second) add(plan.layers[l].second->weight);
+    if (auto const& attention = plan.layers[l].attention)
+      all.push_back({ParameterRole::weight, {{{}, {}}, {attention->num_heads, attention->num_vector()}}});
+    if (auto const& second = plan.layers[l].second) add(second->weight, second->output);
   }
-  if (plan.head) add(plan.head->weight);
+  if (plan.head) add(plan.head->weight, plan.head->output);
   if (plan.layers.front().owners) {
     std::int64_t place = 0;
     for (auto& parameter : all) {
@@ -140,9 +145,12 @@ GcnParameters<T>::GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& pla
       seconds_.emplace_back();
       continue;
     }
-    layers_.push_back(make("layer" + std::to_string(l), index, settings, 0, plan.layers[l].has_self_weight));
+    auto const& attention = plan.layers[l].attention;
+    layers_.push_back(make("layer" + std::to_string(l), index, settings, 0, plan.layers[l].has_self_weight,
+                           attention && attention->is_dynamic() ? 2 : 1));
     if (is_normalised(plan, settings, l)) add_norm(index, layers_.back());
     if (plan.layers[l].has_self_scale) add_epsilon(index, layers_.back());
+    if (attention) add_attention(index, *attention, settings.seed, layers_.back());
     seconds_.push_back(plan.layers[l].second
                            ? make("layer" + std::to_string(l) + ".second", index, settings, 1)
                            : GcnLayerParameters<T>());
@@ -207,13 +215,13 @@ Parameter<T> GcnParameters<T>::place_in_array(Parameter<T>& whole, PlannedParame
 template<class T>
 GcnLayerParameters<T> GcnParameters<T>::make(std::string const& name, std::int64_t index,
                                              GcnSettings const& settings, std::uint64_t number,
-                                             bool has_self_weight) {
+                                             bool has_self_weight, std::int64_t num_weights) {
   GcnLayerParameters<T> made;
   auto const weight = add(name + ".weight", index, "orthant::models::weight");
   made.weight = weight.matrix;
   made.weight_gradient = weight.matrix_gradient;
   auto const layer = static_cast<std::uint32_t>(index);
-  draw_weight(runtime::DefaultExec(), made.weight, settings.seed, layer, number);
+  draw_weight(runtime::DefaultExec(), made.weight, settings.seed, layer, number, num_weights);
   if (has_self_weight) {
     auto const own = add(name + ".self_weight", index, "orthant::models::weight");
     made.self_weight = own.matrix;
@@ -234,6 +242,17 @@ void GcnParameters<T>::add_norm(std::int64_t index, GcnLayerParameters<T>& layer
   layer.norm_scale = scale.vector;
   layer.norm_scale_gradient = scale.vector_gradient;
   Kokkos::deep_copy(layer.norm_scale.local(), T{1});
+}
+
+/// Of each head a_h, or its two halves, as a weight of its own.
+template<class T>
+void GcnParameters<T>::add_attention(std::int64_t index, AttentionPlan const& attention, std::uint64_t seed,
+                                     GcnLayerParameters<T>& layer) {
+  auto const vectors = add("layer" + std::to_string(index) + ".attention", index, "orthant::models::weight");
+  layer.attention = vectors.matrix;
+  layer.attention_gradient = vectors.matrix_gradient;
+  draw_weight(runtime::DefaultExec(), layer.attention, seed, static_cast<std::uint32_t>(index), 2,
+              attention.is_dynamic() ? 1 : 2);
 }
 
 template<class T>

@@ -53,6 +53,7 @@ struct GcnLayerParameters {
   pmm::DistVector<T> bias, bias_gradient;               // empty without a bias
   pmm::DistVector<T> norm_scale, norm_scale_gradient;   // empty without a norm
   pmm::DistVector<T> epsilon, epsilon_gradient; // one number; empty without a factor for the vertex itself
+  pmm::DistMatrix<T> attention, attention_gradient; // a vector per head; empty without attention
 
   /// Whether gradients are addends, which GcnParameters sums.
   [[nodiscard]] bool has_partial_gradients() const {
@@ -97,16 +98,19 @@ class GcnParameters {
   [[nodiscard]] pmm::DistMatrix<T> const& features_gradient() const { return features_gradient_; }
 
   /// All of them, for the optimiser and for files: "input.weight", "layer0.weight", "layer0.bias",
-  /// "layer0.self_weight", "layer0.norm", "layer0.epsilon", "layer0.second.weight", .., "head.weight", "features". Copies share the numbers.
+  /// "layer0.self_weight", "layer0.norm", "layer0.epsilon", "layer0.attention", "layer0.second.weight", .., "head.weight", "features". Copies share the numbers.
   [[nodiscard]] std::vector<Parameter<T>>& list() { return list_; }
   [[nodiscard]] std::vector<Parameter<T>> const& list() const { return list_; }
   /// Numbers over the whole grid.
   [[nodiscard]] std::int64_t num_numbers() const;
 
  private:
-  /// `number`: of the layer's weights.
+  /// `number`: of the layer's weights. `num_weights`: that lie side by side in its weight.
   GcnLayerParameters<T> make(std::string const& name, std::int64_t index, GcnSettings const& settings,
-                             std::uint64_t number = 0, bool has_self_weight = false);
+                             std::uint64_t number = 0, bool has_self_weight = false,
+                             std::int64_t num_weights = 1);
+  void add_attention(std::int64_t index, AttentionPlan const& attention, std::uint64_t seed,
+                     GcnLayerParameters<T>& layer);
   void add_epsilon(std::int64_t index, GcnLayerParameters<T>& layer);
   void add_norm(std::int64_t index, GcnLayerParameters<T>& layer);
   /// Adds the next one of the plan, zero, to list(). Returns it as kernels use it.

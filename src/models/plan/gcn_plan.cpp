@@ -62,10 +62,11 @@ void place_with_owners(GcnLayerPlan& layer, OwnerRoles const& owners, std::int64
   Layout const whole_rows{pmm::group_axes, {}, Storage::replicated, order_p1, pmm::natural_order};
   layer.owners = owners;
   layer.adjacency = {Layout{owners.roles.c, owners.roles.a, Storage::replicated, order_p1, order_p1}, {n, n}};
-  if (layer.transforms()) layer.weight = {Layout{{}, {}}, {in, out}};
+  auto const transformed = layer.attention ? layer.attention->num_projected() : out;
+  if (layer.transforms()) layer.weight = {Layout{{}, {}}, {in, transformed}};
   layer.input = {whole_rows, {n, in}};
   layer.output = {whole_rows, {n, out}};
-  layer.middle = layer.keeps_aggregate() ? layer.input : layer.output;
+  layer.middle = {whole_rows, {n, layer.keeps_aggregate() ? in : transformed}};
 }
 
 /// By columns aggregated in one epoch, forward and backward. Schedule pmm3d gathers those of its input in
@@ -183,6 +184,8 @@ GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices) {
 
 GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
   ORTHANT_REQUIRE(shape.widths.size() >= 2, "a GCN needs a layer");
+  ORTHANT_REQUIRE(!shape.attention || shape.schedule == Schedule::rows,
+                  "attention is between owners of vertices");
   ORTHANT_REQUIRE(!shape.has_perceptrons || shape.head_classes, "the last perceptron ends with a head");
   require_countable(shape);
   GcnPlan plan;
@@ -209,7 +212,7 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
     // epsilon has a gradient where the features have none: the one by U serves both.
     auto const must_transform = is_sparse || (l == 0 && shape.has_self_scales && !shape.projected_features);
     auto const is_propagated = layer.kind == LayerKind::propagation || shape.has_teleport;
-    layer.aggregates_first = layer.aggregates() && !must_transform &&
+    layer.aggregates_first = layer.aggregates() && !must_transform && !shape.attention &&
                              (is_propagated || order == ProductOrder::aggregate_first ||
                               (order == ProductOrder::automatic && aggregating_first_is_cheaper(shape, l)));
     auto const reads_features = l == 0 && !shape.projected_features;
@@ -227,6 +230,7 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
         layer.transforms() ? shape.has_teleport || !is_propagated_on : gives_logits && !shape.has_teleport;
     if (shape.theta && layer.kind == LayerKind::convolution)
       layer.map_share = std::log(*shape.theta / static_cast<double>(num_aggregations) + 1);
+    if (shape.attention) layer.attention = attention_of(*shape.attention, out, gives_logits);
     if (has_owners)
       place_with_owners(layer, owners, n, in, out);
     else

@@ -16,6 +16,7 @@ void set_model(GcnSettings& settings, Model model, Aggregator aggregator) {
   settings.aggregator = aggregator;
   auto const traits = traits_of(model, aggregator);
   if (traits.has_perceptrons || traits.has_identity_maps) settings.has_head = true;
+  if (traits.attention) settings.schedule = Schedule::rows;
   auto const& of_model = traits.graph_operator;
   if (!of_model) return;
   if (settings.normalization || settings.self_loops)
@@ -24,6 +25,10 @@ void set_model(GcnSettings& settings, Model model, Aggregator aggregator) {
         name_of(model));
   settings.normalization = of_model->normalization;
   settings.self_loops = of_model->self_loops;
+}
+
+bool weighs_neighbours(GcnSettings const& settings) {
+  return traits_of(settings.model, settings.aggregator).attention.has_value();
 }
 
 void choose_operator(GcnSettings& settings, std::string_view normalize, std::string_view self_loops) {
@@ -88,6 +93,8 @@ GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
   shape.has_self_weights = traits.has_self_weights;
   shape.has_self_scales = traits.has_self_scales;
   shape.has_perceptrons = traits.has_perceptrons;
+  if (traits.attention)
+    shape.attention = AttentionShape{*traits.attention, settings.num_heads, settings.num_output_heads};
   shape.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
   shape.features_need_gradient = settings.trains_features;
   shape.has_input_dropout = settings.input_dropout() > 0;
@@ -98,6 +105,32 @@ GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
 }
 
 namespace {
+
+void require_attention(graph::StoreFacts const& facts, GcnSettings const& settings) {
+  auto const name = name_of(settings.model);
+  if (!weighs_neighbours(settings)) return;
+  if (settings.schedule != Schedule::rows)
+    runtime::throw_user(
+        "--model {} is trained in the schedule rows: leave out --schedule {}, or give --schedule rows", name,
+        name_of(settings.schedule));
+  if (settings.gather == pmm::Gather::needed)
+    runtime::throw_user("--gather needed goes with --model gcn, sage and gin: leave it out with --model {}",
+                        name);
+  if (settings.wire != runtime::Wire::native)
+    runtime::throw_user(
+        "--comm-dtype of 16 bits goes with --model gcn, sage and gin: leave it out with --model {}", name);
+  if (facts.is_weighted)
+    runtime::throw_user(
+        "--model {} weighs edges itself, and this graph's have weights: partition it without them", name);
+  if (settings.num_heads < 1 || settings.num_output_heads < 1)
+    runtime::throw_user("{} and {} heads: give --heads and --output-heads of at least 1", settings.num_heads,
+                        settings.num_output_heads);
+  for (auto const width : settings.hidden_widths)
+    if (width % settings.num_heads != 0)
+      runtime::throw_user(
+          "hidden layers of {} columns cannot be cut in {} heads: give a --hidden that --heads divides",
+          width, settings.num_heads);
+}
 
 void require_supported_activation(GcnSettings const& settings) {
   if (settings.activation == Activation::relu) return;
@@ -160,6 +193,7 @@ void require_supported(GcnSettings const& settings) {
 
 GcnPlan plan_gcn(graph::StoreFacts const& facts, GcnSettings const& settings) {
   require_supported(settings);
+  require_attention(facts, settings);
   auto plan = plan_gcn(shape_of(facts, settings), settings.order);
   if (settings.trains_features)
     (plan.projection ? plan.projection->input : plan.layers.front().input).layout.storage =

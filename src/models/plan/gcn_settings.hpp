@@ -33,6 +33,9 @@ struct GcnSettings {
   Norm norm = Norm::none;
   Activation activation = Activation::relu; // of hidden layers
   double dropout = 0.5;
+  std::int64_t num_heads = 8;        // of attention: of hidden layers, side by side
+  std::int64_t num_output_heads = 1; // of the layer that makes the logits: their mean
+  double attention_dropout = 0;      // of its coefficients
   bool has_bias = true;
   bool trains_features = false;
   FeatureNorm feature_norm = FeatureNorm::none;
@@ -64,8 +67,12 @@ struct GcnSettings {
   [[nodiscard]] double input_dropout() const { return projected_width > 0 ? 0.0 : dropout; }
 };
 
-/// Makes it a network of that model, with its operator, and with a head if the model has one; before set_layers(). Throws UserError if the settings ask for another operator.
+/// Makes it a network of that model, with its operator, with a head if the model has one, and in the schedule rows if it weighs
+/// neighbours; before set_layers(). Throws UserError if the settings ask for another operator.
 void set_model(GcnSettings& settings, Model model, Aggregator aggregator = Aggregator::mean);
+
+/// Whether its layers weigh neighbours by attention.
+[[nodiscard]] bool weighs_neighbours(GcnSettings const& settings);
 
 /// What --normalize and --self-loops ask for: their words, or "auto", which leaves a part open. Throws UserError for other
 /// words.

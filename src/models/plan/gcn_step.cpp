@@ -4,6 +4,7 @@
 #include "models/core/activation.hpp"
 #include "models/core/rms_norm.hpp"
 #include "models/core/vertex_loss.hpp"
+#include "models/plan/attention_step.hpp"
 #include "models/plan/gcn_parameters.hpp"
 #include "models/plan/gcn_products.hpp"
 #include "models/propagation/identity_map.hpp"
@@ -18,14 +19,15 @@ namespace {
 /// Lists the parts of one epoch.
 class EpochList {
  public:
-  /// `drops_out`: whether the pass is one of training with dropout.
+  /// `trains`: whether the pass is one of training, with what is dropped out.
   EpochList(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-            GcnEpochTraits const& traits, bool drops_out)
+            GcnEpochTraits const& traits, bool trains)
       : step_(step),
         plan_(plan),
         settings_(settings),
         traits_(traits),
-        drops_out_(drops_out),
+        drops_out_(trains && settings.dropout > 0),
+        drops_coefficients_(trains && settings.attention_dropout > 0),
         format_(settings.operand_format),
         has_owners_(plan.layers.front().owners.has_value()),
         num_parameters_(length_of_all(parameters_of(plan, settings))) {}
@@ -225,7 +227,12 @@ class EpochList {
     return aggregates_of(layer, traits_.cells ? *traits_.cells : cells_of(step_, layer), settings_.formats(),
                          traits_.needed);
   }
+  [[nodiscard]] AttentionSteps attention_steps(GcnLayerPlan const& layer, std::int64_t entries) const {
+    return {step_.shape(), step_.coordinates(), layer,
+            traits_.cells ? *traits_.cells : cells_of(step_, layer), entries};
+  }
   void aggregate(GcnLayerPlan const& layer, std::int64_t entries) {
+    if (layer.attention) return plan_attention(step_, attention_steps(layer, entries), drops_coefficients_);
     bring_scaled(layer);
     if (layer.owners)
       plan_aggregate(step_, between_owners(layer).forward, entries);
@@ -235,6 +242,7 @@ class EpochList {
     if (layer.teleport_site) plan_add_teleport(step_, layer.aggregate());
   }
   void aggregate_back(GcnLayerPlan const& layer, std::int64_t entries) {
+    if (layer.attention) return plan_attention_backward(step_, attention_steps(layer, entries));
     split_gradient(layer);
     bring_scaled_back(layer);
     if (layer.owners)
@@ -324,6 +332,7 @@ class EpochList {
   GcnSettings const& settings_;
   GcnEpochTraits const& traits_;
   bool drops_out_;
+  bool drops_coefficients_;
   runtime::Wire format_; // of activations and their gradients
   bool has_owners_;
   std::int64_t num_parameters_;           // in one array
@@ -334,7 +343,7 @@ class EpochList {
 
 void plan_pass(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
                GcnEpochTraits const& traits) {
-  EpochList list(step, plan, settings, traits, settings.dropout > 0);
+  EpochList list(step, plan, settings, traits, true);
   list.forward();
   pmm::plan_loss(step, plan.logits(), traits.loss, traits.counts_rows);
   list.backward();

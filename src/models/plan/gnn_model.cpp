@@ -9,19 +9,21 @@
 namespace orthant::models {
 namespace {
 
-constexpr std::array<std::pair<Model, std::string_view>, 6> names{{{Model::gcn, "gcn"},
+constexpr std::array<std::pair<Model, std::string_view>, 8> names{{{Model::gcn, "gcn"},
                                                                    {Model::sage, "sage"},
                                                                    {Model::gin, "gin"},
                                                                    {Model::sgc, "sgc"},
                                                                    {Model::appnp, "appnp"},
-                                                                   {Model::gcnii, "gcnii"}}};
+                                                                   {Model::gcnii, "gcnii"},
+                                                                   {Model::gat, "gat"},
+                                                                   {Model::gatv2, "gatv2"}}};
 
 } // namespace
 
 Model parse_model(std::string_view word) {
   for (auto const& [model, name] : names)
     if (name == word) return model;
-  runtime::throw_user("--model is gcn, sage, gin, sgc, appnp or gcnii, not '{}'", word);
+  runtime::throw_user("--model is gcn, sage, gin, sgc, appnp, gcnii, gat or gatv2, not '{}'", word);
 }
 
 Aggregator parse_aggregator(std::string_view word) {
@@ -45,6 +47,10 @@ ModelTraits traits_of(Model model, Aggregator aggregator) {
   switch (model) {
   case Model::gcn:
     return {};
+  case Model::gat:
+  case Model::gatv2:
+    return {.graph_operator = graph::GraphOperator{Normalization::none, graph::SelfLoops::added},
+            .attention = model == Model::gat ? AttentionKind::gat : AttentionKind::gatv2};
   case Model::sgc:
     return {.has_propagations = true};
   case Model::appnp:

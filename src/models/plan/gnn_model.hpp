@@ -9,6 +9,8 @@
 //   sage sum   Q = A^ F W + F W'                       A^ = A
 //   gin        Q = (A^ F + (1 + epsilon) F) W          A^ = A; epsilon is learned, and relu(Q + b) W'' + b'' comes after it:
 //              a perceptron of two layers, of which the head is the last one's second
+//   gat        Q = alpha F W, heads side by side       A^ = A with self loops: alpha_ij of its entries is a softmax over j of a
+//   gatv2                                              score of F_i and F_j that is learned (attention_plan.hpp)
 //
 // Models that propagate: A^ as of gcn, alpha the teleport probability, f the activation.
 //
@@ -20,9 +22,11 @@
 // Sources: Kipf & Welling (arXiv 1609.02907); Hamilton, Ying & Leskovec (arXiv 1706.02216), the form without sampling,
 // whose concatenation [F | A^ F] is multiplied by the two halves of its weight; Xu, Hu, Leskovec & Jegelka (arXiv 1810.00826);
 // Wu et al. (arXiv 1902.07153), equation 8; Gasteiger, Bojchevski & Günnemann (arXiv 1810.05997), equation 4; Chen, Wei, Huang,
-// Ding & Li (arXiv 2007.02133), equation 5.
+// Ding & Li (arXiv 2007.02133), equation 5; Velickovic et al. (arXiv 1710.10903);
+// Brody, Alon & Yahav (arXiv 2105.14491).
 
 #include "graph/store/store_format.hpp"
+#include "models/plan/attention_plan.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -30,12 +34,12 @@
 
 namespace orthant::models {
 
-enum class Model : std::uint8_t { gcn, sage, gin, sgc, appnp, gcnii };
+enum class Model : std::uint8_t { gcn, sage, gin, sgc, appnp, gcnii, gat, gatv2 };
 
 /// How GraphSAGE puts neighbours together.
 enum class Aggregator : std::uint8_t { mean, sum };
 
-/// "gcn", "sage", "gin", "sgc", "appnp" or "gcnii", and "mean" or "sum". Throw UserError for another word.
+/// "gcn", "sage", "gin", "sgc", "appnp", "gcnii", "gat" or "gatv2", and "mean" or "sum". Throw UserError for another word.
 [[nodiscard]] Model parse_model(std::string_view word);
 [[nodiscard]] Aggregator parse_aggregator(std::string_view word);
 [[nodiscard]] std::string_view name_of(Model model);
@@ -49,6 +53,7 @@ struct ModelTraits {
   bool has_teleport = false;      // alpha H0
   bool has_identity_maps = false; // (1 - beta) I + beta W, after a dense layer; with a head
   std::optional<graph::GraphOperator> graph_operator{}; // none: that of the store, or of the user
+  std::optional<AttentionKind> attention{};             // weighs neighbours; schedule rows
 
   /// Whether the first layer is dense: it multiplies X by a weight alone.
   [[nodiscard]] bool begins_dense() const { return has_propagations || has_identity_maps; }

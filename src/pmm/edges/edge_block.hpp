@@ -57,6 +57,7 @@ void plan_edge_block(StepPlan& step, EdgeCounts const& counts);
 template<class Body>
 void for_each_row_and_head(DefaultExec const& exec, char const* label, std::int64_t num_rows,
                            std::int64_t num_heads, Body const& body) {
+  if (num_rows * num_heads == 0) return;
   Kokkos::parallel_for(
       label, Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, num_rows * num_heads),
       KOKKOS_LAMBDA(std::int64_t k) { body(k / num_heads, k % num_heads); });

@@ -54,22 +54,6 @@ struct WeightedSums {
   }
 };
 
-template<class T>
-struct EdgeSums {
-  Offset const* offsets;
-  Offset const* places; // null: entry e is edge e
-  std::int64_t num_heads;
-  T const* values;
-  T* sums;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t k, std::int64_t head) const {
-    T sum = 0;
-    for (auto entry = offsets[k]; entry < offsets[k + 1]; ++entry)
-      sum += values[(places == nullptr ? entry : places[entry]) * num_heads + head];
-    sums[k * num_heads + head] = sum;
-  }
-};
-
 } // namespace
 
 template<class T>
@@ -96,33 +80,13 @@ void edge_spmm_transposed(DefaultExec const& exec, EdgeBlock const& block, Heads
                                         heads, weights.values.data(), weights.factor, x.data(), d.data()});
 }
 
-template<class T>
-void sum_edges_of_rows(DefaultExec const& exec, EdgeBlock const& block, std::int64_t num_heads,
-                       Vector<T> const& values, Vector<T> const& sums) {
-  for_each_row_and_head(
-      exec, "orthant::pmm::sum_edges_of_rows", block.num_rows, num_heads,
-      EdgeSums<T>{block.row_offsets.data(), nullptr, num_heads, values.data(), sums.data()});
-}
-
-template<class T>
-void sum_edges_of_columns(DefaultExec const& exec, EdgeBlock const& block, std::int64_t num_heads,
-                          Vector<T> const& values, Vector<T> const& sums) {
-  for_each_row_and_head(
-      exec, "orthant::pmm::sum_edges_of_columns", block.num_columns, num_heads,
-      EdgeSums<T>{block.column_offsets.data(), block.places.data(), num_heads, values.data(), sums.data()});
-}
-
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void edge_dots(DefaultExec const&, EdgeBlock const&, Heads const&, Vector<T> const&,              \
                           Vector<T> const&, Vector<T> const&);                                               \
   template void edge_spmm(DefaultExec const&, EdgeBlock const&, Heads const&, EdgeWeights<T> const&,         \
                           Vector<T> const&, Vector<T> const&);                                               \
   template void edge_spmm_transposed(DefaultExec const&, EdgeBlock const&, Heads const&,                     \
-                                     EdgeWeights<T> const&, Vector<T> const&, Vector<T> const&);             \
-  template void sum_edges_of_rows(DefaultExec const&, EdgeBlock const&, std::int64_t, Vector<T> const&,      \
-                                  Vector<T> const&);                                                         \
-  template void sum_edges_of_columns(DefaultExec const&, EdgeBlock const&, std::int64_t, Vector<T> const&,   \
-                                     Vector<T> const&);
+                                     EdgeWeights<T> const&, Vector<T> const&, Vector<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

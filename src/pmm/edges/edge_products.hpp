@@ -30,12 +30,4 @@ template<class T>
 void edge_spmm_transposed(DefaultExec const& exec, EdgeBlock const& block, Heads const& heads,
                           EdgeWeights<T> const& weights, Vector<T> const& x, Vector<T> const& d);
 
-/// sums_ih := sum_j v_ijh [rows x heads], and sums_jh := sum_i v_ijh [columns x heads].
-template<class T>
-void sum_edges_of_rows(DefaultExec const& exec, EdgeBlock const& block, std::int64_t num_heads,
-                       Vector<T> const& values, Vector<T> const& sums);
-template<class T>
-void sum_edges_of_columns(DefaultExec const& exec, EdgeBlock const& block, std::int64_t num_heads,
-                          Vector<T> const& values, Vector<T> const& sums);
-
 } // namespace orthant::pmm

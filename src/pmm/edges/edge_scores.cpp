@@ -98,6 +98,23 @@ struct StaticBackward {
   }
 };
 
+/// dt_jh := sum_i g_ijh.
+template<class T>
+struct SumsOfColumns {
+  Offset const* offsets;
+  Offset const* places;
+  std::int64_t num_heads;
+  T const* gradient;
+  T* dt;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t column, std::int64_t head) const {
+    T sum = 0;
+    for (auto entry = offsets[column]; entry < offsets[column + 1]; ++entry)
+      sum += gradient[places[entry] * num_heads + head];
+    dt[column * num_heads + head] = sum;
+  }
+};
+
 template<class T>
 struct DynamicScores {
   Offset const* offsets;
@@ -199,7 +216,9 @@ void static_scores_backward(DefaultExec const& exec, runtime::PassLedger& passes
   for_each_row_and_head(exec, "orthant::pmm::static_scores_backward", block.num_rows, num_heads,
                         StaticBackward<T>{block.row_offsets.data(), block.columns.data(), num_heads, s.data(),
                                           t.data(), gradient.data(), ds.data()});
-  sum_edges_of_columns(exec, block, num_heads, gradient, dt);
+  for_each_row_and_head(exec, "orthant::pmm::static_scores_backward/columns", block.num_columns, num_heads,
+                        SumsOfColumns<T>{block.column_offsets.data(), block.places.data(), num_heads,
+                                         gradient.data(), dt.data()});
 }
 
 template<class T>
@@ -217,12 +236,12 @@ void dynamic_scores_backward(DefaultExec const& exec, runtime::PassLedger& passe
                              Heads const& heads, DynamicOperands<T> const& operands,
                              Vector<T> const& gradient, DynamicGradients<T> const& gradients) {
   passes.add(pass_of_dynamic_backward(counts_of(block), heads, sizeof(T)));
-  for_each_row_and_head(exec, "orthant::pmm::dynamic_scores_rows", block.num_rows, heads.count,
+  for_each_row_and_head(exec, "orthant::pmm::dynamic_scores_backward/rows", block.num_rows, heads.count,
                         DynamicRows<T>{block.row_offsets.data(), block.columns.data(), heads,
                                        operands.of_rows.data(), operands.of_columns.data(),
                                        operands.attention.data(), gradient.data(), gradients.of_rows.data(),
                                        gradients.attention_of_rows.data()});
-  for_each_row_and_head(exec, "orthant::pmm::dynamic_scores_columns", block.num_columns, heads.count,
+  for_each_row_and_head(exec, "orthant::pmm::dynamic_scores_backward/columns", block.num_columns, heads.count,
                         DynamicColumns<T>{block.column_offsets.data(), block.rows.data(), block.places.data(),
                                           heads, operands.of_rows.data(), operands.of_columns.data(),
                                           operands.attention.data(), gradient.data(),

@@ -154,10 +154,10 @@ void edge_softmax(DefaultExec const& exec, runtime::Communicator const& axis, ru
   auto const maxima = work.lend(Slot::left, count);
   auto const sums = work.lend(Slot::right, count);
   auto const* const offsets = block.row_offsets.data();
-  for_each_row_and_head(exec, "orthant::pmm::edge_maxima", block.num_rows, num_heads,
+  for_each_row_and_head(exec, "orthant::pmm::edge_softmax/maxima", block.num_rows, num_heads,
                         Maxima<T>{offsets, num_heads, values.data(), maxima.data()});
   if (count > 0) runtime::all_reduce(exec, axis, maxima, runtime::Reduction::max);
-  for_each_row_and_head(exec, "orthant::pmm::edge_exponentials", block.num_rows, num_heads,
+  for_each_row_and_head(exec, "orthant::pmm::edge_softmax/exponentials", block.num_rows, num_heads,
                         Exponentials<T>{offsets, num_heads, maxima.data(), values.data(), sums.data()});
   if (count > 0) runtime::all_reduce(exec, axis, sums);
   for_each_row_and_head(exec, "orthant::pmm::edge_softmax", block.num_rows, num_heads,
@@ -175,7 +175,7 @@ void edge_softmax_backward(DefaultExec const& exec, runtime::Communicator const&
   auto const* const offsets = block.row_offsets.data();
   auto const* const values = weights.values.data();
   for_each_row_and_head(
-      exec, "orthant::pmm::edge_gradient_sums", block.num_rows, num_heads,
+      exec, "orthant::pmm::edge_softmax_backward/sums", block.num_rows, num_heads,
       GradientSums<T>{offsets, num_heads, values, weights.factor, gradient.data(), sums.data()});
   if (count > 0) runtime::all_reduce(exec, axis, sums);
   for_each_row_and_head(

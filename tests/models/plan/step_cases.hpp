@@ -127,6 +127,14 @@ inline std::vector<StepCase> step_cases() {
     s.order = models::ProductOrder::transform_first;
   }).recipe = sparse;
 
+  auto const add_attention = [&](std::string name, models::Model model, auto const& change) -> StepCase& {
+    return add(std::move(name), [&](auto& s) {
+      s.num_heads = 3;
+      set_model(s, model);
+      change(s);
+    });
+  };
+
   add("elu, residual and dropout", [](auto& s) {
     s.activation = models::Activation::elu;
     s.has_residuals = true;
@@ -163,6 +171,24 @@ inline std::vector<StepCase> step_cases() {
     next.settings.schedule = models::Schedule::rows;
     all.push_back(std::move(next));
   }
+  add_attention("gat", models::Model::gat, [](auto& s) { s.activation = models::Activation::elu; });
+  add_attention("gat, means of heads, sparse features, dropout and residuals", models::Model::gat,
+                [](auto& s) {
+                  s.num_output_heads = 2;
+                  s.has_residuals = true;
+                  s.dropout = s.attention_dropout = 0.4;
+                })
+      .recipe = sparse;
+  add_attention("gatv2, directed, norm, projection, head, dropout of coefficients", models::Model::gatv2,
+                [](auto& s) {
+                  s.norm = models::Norm::rms;
+                  s.has_head = s.trains_features = true;
+                  s.projected_width = 9;
+                  s.attention_dropout = 0.4;
+                })
+      .dataset += ",directed=1";
+  add_attention("gatv2, means of heads", models::Model::gatv2, [](auto& s) { s.num_output_heads = 3; });
+
   auto const waiting = all;
   for (auto next : waiting) {
     if (next.name != "16-bit wire, between owners" && next.name != "16-bit operands, between owners" &&
@@ -262,8 +288,10 @@ inline void CountedWork::expect_counted_kernels() const {
     return std::string(label.substr(0, label.find('/')));
   };
   std::set<std::string> names{
-      "spmm",        "round_numbers", // products, their operands and results, and then single numbers
-      "BlockWriter", "widen_numbers", "add_to_sums", "begin_step", "finish_norms", "scale_loss", "set_count"};
+      "spmm",          "edge_dots",     "edge_spmm",   "edge_spmm_transposed",
+      "round_numbers", // products, their operands and results, and then single numbers
+      "BlockWriter",   "widen_numbers", "add_to_sums", "begin_step",
+      "finish_norms",  "scale_loss",    "set_count"};
   for (auto const& pass : passes())
     names.insert(before_slash(pass.name));
   for (auto const* const space : {"orthant::pmm::", "orthant::models::"})

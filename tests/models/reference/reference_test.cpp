@@ -89,6 +89,44 @@ std::vector<ReferenceCase> cases_of_operators() {
   return all;
 }
 
+/// Heads that no axis of 2 or 4 ranks divides, and fewer than ranks; one layer's output is the mean of several.
+std::vector<ReferenceCase> cases_of_attention() {
+  std::vector<ReferenceCase> all;
+  for (auto const model : {Model::gat, Model::gatv2}) {
+    auto const add = [&](char const* name, auto const& change) -> ReferenceCase& {
+      ReferenceCase next;
+      next.name = std::string(name_of(model)) + ", " + name;
+      next.settings.dropout = 0;
+      next.settings.seed = 5;
+      next.settings.num_heads = 3;
+      change(next.settings);
+      set_model(next.settings, model);
+      next.settings.set_layers(3, 6);
+      all.push_back(next);
+      return all.back();
+    };
+    add("elu", [](auto& s) { s.activation = models::Activation::elu; });
+    add("means of heads, sparse features, no bias, residuals",
+        [](auto& s) {
+          s.has_bias = false;
+          s.has_residuals = true;
+          s.num_heads = 1;
+          s.num_output_heads = 3;
+        })
+        .recipe = {.num_vertices = 61,
+                   .num_edges = 200,
+                   .num_features = 24,
+                   .features_per_vertex = 4,
+                   .permutation = graph::PermutationKind::single};
+    add("all parts of a directed graph", [](auto& s) {
+      s.norm = models::Norm::rms;
+      s.has_residuals = s.has_head = true;
+      s.projected_width = 6;
+    }).recipe.is_directed = true;
+  }
+  return all;
+}
+
 std::vector<ReferenceCase> cases_of_activations() {
   std::vector<ReferenceCase> all;
   for (auto const activation : {models::Activation::elu, models::Activation::gelu}) {
@@ -192,7 +230,7 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
   /// The parameters that set_formula_parameters() gives such a network.
   NamedMatrices formula_parameters(ReferenceCase const& c, graph::GraphStore const& store) {
     auto settings = c.settings;
-    settings.schedule = Schedule::pmm3d;
+    if (!traits_of(settings.model, settings.aggregator).attention) settings.schedule = Schedule::pmm3d;
     models::GcnParameters<double> parameters(one_, models::plan_gcn(store, settings), settings);
     set_formula_parameters(parameters.list());
     return whole_of(parameters.list());
@@ -339,6 +377,14 @@ TEST_P(Reference, IsRepeatedOnTheWholeGraph) {
                    (aggregates_first ? ", aggregate first" : ", transform first"));
       expect_full_graph(c);
     }
+}
+
+TEST_P(Reference, OfAttentionIsRepeatedOnTheWholeGraph) {
+  if (grid_.size(pmm::Axis::data) > 1) GTEST_SKIP() << "full-graph work has no data axis";
+  for (auto const& c : cases_of_attention()) {
+    SCOPED_TRACE(c.name);
+    expect_full_graph(c);
+  }
 }
 
 TEST_P(Reference, IsRepeatedInMiniBatches) {

@@ -47,6 +47,12 @@ class Tape {
     c->back = [=] { add_to(b->gradient, testing::product(transposed(a), c->gradient)); };
     return c;
   }
+  /// A^T
+  [[nodiscard]] Number transpose(Number a) {
+    auto const c = leaf(transposed(a->value));
+    c->back = [=] { add_to(a->gradient, transposed(c->gradient)); };
+    return c;
+  }
   /// A + factor B
   [[nodiscard]] Number sum(Number a, Number b, double factor = 1) {
     auto const c = leaf(a->value);
@@ -155,6 +161,104 @@ class Tape {
         for (std::int64_t j = 0; j < width; ++j)
           a->gradient(i, j) += r * c->gradient(i, j) * g->value(0, j) -
                                r * r * r * along * a->value(i, j) / static_cast<double>(width);
+      }
+    };
+    return c;
+  }
+
+  /// Columns first .. first + count of A.
+  [[nodiscard]] Number columns(Number a, std::int64_t first, std::int64_t count) {
+    auto const c = leaf(make_dense(a->value.rows, count,
+                                   [&](std::int64_t i, std::int64_t j) { return a->value(i, first + j); }));
+    c->back = [=] {
+      for (std::int64_t i = 0; i < c->value.rows; ++i)
+        for (std::int64_t j = 0; j < count; ++j)
+          a->gradient(i, first + j) += c->gradient(i, j);
+    };
+    return c;
+  }
+  /// [A | B | ..]
+  [[nodiscard]] Number side_by_side(std::vector<Number> const& parts) {
+    std::int64_t width = 0;
+    for (auto const* part : parts)
+      width += part->value.columns;
+    auto const c = leaf(Dense(parts.front()->value.rows, width));
+    auto const visit = [parts](auto const& work) {
+      std::int64_t first = 0;
+      for (auto* const part : parts) {
+        for (std::int64_t i = 0; i < part->value.rows; ++i)
+          for (std::int64_t j = 0; j < part->value.columns; ++j)
+            work(part, i, j, first + j);
+        first += part->value.columns;
+      }
+    };
+    visit([&](Number part, std::int64_t i, std::int64_t j, std::int64_t place) {
+      c->value(i, place) = part->value(i, j);
+    });
+    c->back = [=] {
+      visit([&](Number part, std::int64_t i, std::int64_t j, std::int64_t place) {
+        part->gradient(i, j) += c->gradient(i, place);
+      });
+    };
+    return c;
+  }
+  /// factor A
+  [[nodiscard]] Number times(Number a, double factor) {
+    return sum(leaf(Dense(a->value.rows, a->value.columns)), a, factor);
+  }
+  /// b_ij A, b_ij one number of B.
+  [[nodiscard]] Number times(Number a, Number b, std::int64_t i, std::int64_t j) {
+    auto const c = leaf(a->value);
+    for (auto& number : c->value.numbers)
+      number *= b->value(i, j);
+    c->back = [=] {
+      add_to(a->gradient, c->gradient, b->value(i, j));
+      for (std::size_t k = 0; k < c->gradient.numbers.size(); ++k)
+        b->gradient(i, j) += c->gradient.numbers[k] * a->value.numbers[k];
+    };
+    return c;
+  }
+  /// C_ij = s_i + t_j, of two columns.
+  [[nodiscard]] Number outer_sum(Number s, Number t) {
+    auto const c = leaf(make_dense(s->value.rows, t->value.rows, [&](std::int64_t i, std::int64_t j) {
+      return s->value(i, 0) + t->value(j, 0);
+    }));
+    c->back = [=] {
+      for (std::int64_t i = 0; i < c->value.rows; ++i)
+        for (std::int64_t j = 0; j < c->value.columns; ++j) {
+          s->gradient(i, 0) += c->gradient(i, j);
+          t->gradient(j, 0) += c->gradient(i, j);
+        }
+    };
+    return c;
+  }
+  [[nodiscard]] Number leaky_relu(Number a, double slope) {
+    auto const c = leaf(a->value);
+    for (auto& number : c->value.numbers)
+      number *= number > 0 ? 1 : slope;
+    c->back = [=] {
+      for (std::size_t k = 0; k < c->value.numbers.size(); ++k)
+        a->gradient.numbers[k] += c->gradient.numbers[k] * (a->value.numbers[k] > 0 ? 1 : slope);
+    };
+    return c;
+  }
+  /// exp(a_ij) / sum_j exp(a_ij) over the entries j of row i of a pattern; 0 elsewhere.
+  [[nodiscard]] Number softmax_of_rows(Number a, Dense const& pattern) {
+    auto const c = leaf(Dense(a->value.rows, a->value.columns));
+    for (std::int64_t i = 0; i < c->value.rows; ++i) {
+      auto sum = 0.0;
+      for (std::int64_t j = 0; j < c->value.columns; ++j)
+        sum += pattern(i, j) == 0 ? 0 : c->value(i, j) = std::exp(a->value(i, j));
+      for (std::int64_t j = 0; j < c->value.columns; ++j)
+        if (pattern(i, j) != 0) c->value(i, j) /= sum;
+    }
+    c->back = [=] {
+      for (std::int64_t i = 0; i < c->value.rows; ++i) {
+        auto along = 0.0;
+        for (std::int64_t j = 0; j < c->value.columns; ++j)
+          along += c->value(i, j) * c->gradient(i, j);
+        for (std::int64_t j = 0; j < c->value.columns; ++j)
+          a->gradient(i, j) += c->value(i, j) * (c->gradient(i, j) - along);
       }
     };
     return c;
