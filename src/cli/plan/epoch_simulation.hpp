@@ -5,7 +5,7 @@
 
 #include "cli/options/command.hpp"
 #include "graph/store/store_reader.hpp"
-#include "models/plan/simulated_epoch.hpp"
+#include "models/gnn/simulated_epoch.hpp"
 
 #include <map>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/plan/simulated_epoch.hpp"
+#include "models/gnn/simulated_epoch.hpp"
 
 #include "models/plan/block_counts.hpp"
 #include "models/plan/gcn_step.hpp"
