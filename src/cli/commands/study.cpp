@@ -159,6 +159,16 @@ class Predictions {
   std::map<std::string, std::optional<PointPrediction>> known_;
 };
 
+/// A result that cannot be read is a failure of its point alone.
+PointResult result_of(StudyPoint const& point, PointStatus const& state, StudyFolder const& folder) {
+  if (state.state != PointState::done) return result_without_metrics(point, state);
+  try {
+    return read_result(point, folder.result(point));
+  } catch (runtime::UserError const& error) {
+    return result_without_metrics(point, {PointState::failed, error.what()});
+  }
+}
+
 int collect(StudyOptions const& o, Context& context) {
   auto const study = open_study(context, o);
   StudyFolder const folder(study);
@@ -167,8 +177,7 @@ int collect(StudyOptions const& o, Context& context) {
   Predictions predictions(context, study);
   std::string lines;
   for (std::size_t i = 0; i < points.size(); ++i) {
-    auto result = states[i].state == PointState::done ? read_result(points[i], folder.result(points[i]))
-                                                      : result_without_metrics(points[i], states[i]);
+    auto result = result_of(points[i], states[i], folder);
     if (result.is_done()) result.predicted = predictions.of(points[i], result);
     lines += to_json(result).dump() + "\n";
   }

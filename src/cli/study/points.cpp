@@ -137,12 +137,14 @@ void add_arguments(Experiment const& experiment, std::string const& data, StudyP
 /// In words, with only what the experiment has several of.
 std::string curve_of(Experiment const& experiment, StudyPoint const& point, std::string const& grid) {
   Words parts;
-  if (experiment.graphs.size() > 1) parts.push_back(short_name(point.data));
+  auto const name = short_name(point.data);
+  auto const num_alike = std::ranges::count(experiment.graphs, name, short_name);
+  if (experiment.graphs.size() > 1) parts.push_back(num_alike > 1 ? point.data : name);
   if (experiment.command == "train" &&
       (experiment.schedules.size() > 1 || experiment.schedules.front() != "auto"))
     parts.push_back(point.schedule);
   if (experiment.modes.size() > 1) parts.push_back(point.mode);
-  if (experiment.grids.size() > 1 && experiment.grids != Words{grid}) parts.push_back("grid " + grid);
+  if (experiment.grids.size() > 1) parts.push_back("grid " + grid);
   return parts.empty() ? experiment.name : fmt::format("{}", fmt::join(parts, ", "));
 }
 

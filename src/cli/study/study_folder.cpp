@@ -79,8 +79,11 @@ void StudyFolder::add(BatchJob const& job) const {
                                     {"name", job.name},
                                     {"points", job.points}};
   auto const path = at("jobs", "jobs.jsonl");
+  // A line that was cut off must not swallow this one.
+  auto const before = text_of_file(path);
+  auto const* const gap = before.empty() || before.back() == '\n' ? "" : "\n";
   runtime::WritableFile file(path, runtime::WritableFile::Mode::append, {"study", path});
-  file.append(line.dump() + "\n");
+  file.append(gap + line.dump() + "\n");
   file.close();
 }
 

@@ -161,6 +161,12 @@ def from_file_to_page(_):
         expect_numbers(at, collected, table)
         expect_elsewhere(at, file)
 
+        write(at("small.study", "results", collected[0]["key"] + ".jsonl"), "not metrics\n")
+        study("collect", file)
+        again = lines_of(at("small.study", "results.jsonl"))
+        check([line["state"] for line in again] == ["failed"] + 8 * ["done"], "one bad result loses others")
+        check("is no file of metrics" in again[0]["reason"], f"the reason is {again[0]['reason']}")
+
 
 def expect_numbers(at, collected, table):
     medians = {}
