@@ -30,6 +30,12 @@ models::GcnSettings small_model() {
   return settings;
 }
 
+/// Along x, y and z in an epoch.
+std::array<std::int64_t, 3> bytes_of_matrices(models::TrainResult const& result) {
+  return {result.epoch_bytes.along(pmm::Axis::x), result.epoch_bytes.along(pmm::Axis::y),
+          result.epoch_bytes.along(pmm::Axis::z)};
+}
+
 models::TrainSettings short_training(std::int64_t num_epochs) {
   models::TrainSettings settings;
   settings.num_epochs = num_epochs;
@@ -253,7 +259,7 @@ TEST_P(GridInvariance, AnEpochWithPartsSendsTheBytesThatWerePredicted) {
 
         auto const result = trainer.run([](runtime::EpochRecord const&) {});
 
-        EXPECT_EQ(result.epoch_bytes, predicted_bytes<double>(grid_.shape(), model.plan(), settings))
+        EXPECT_EQ(bytes_of_matrices(result), predicted_bytes<double>(grid_.shape(), model.plan(), settings))
             << "parts " << parts;
       }
 }
@@ -341,7 +347,7 @@ TEST_P(GridInvariance, AnEpochSendsTheBytesThatWerePredicted) {
 
         auto const result = trainer.run([](runtime::EpochRecord const&) {});
 
-        EXPECT_EQ(result.epoch_bytes, predicted_bytes<double>(grid_.shape(), model.plan(), settings));
+        EXPECT_EQ(bytes_of_matrices(result), predicted_bytes<double>(grid_.shape(), model.plan(), settings));
       }
 }
 
