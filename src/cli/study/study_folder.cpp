@@ -83,7 +83,7 @@ void StudyFolder::add(BatchJob const& job) const {
   auto const before = text_of_file(path);
   auto const* const gap = before.empty() || before.back() == '\n' ? "" : "\n";
   runtime::WritableFile file(path, runtime::WritableFile::Mode::append, {"study", path});
-  file.append(gap + line.dump() + "\n");
+  file.append(fmt::format("{}{}\n", gap, line.dump()));
   file.close();
 }
 
