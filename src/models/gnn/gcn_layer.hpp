@@ -142,8 +142,10 @@ class GcnLayer {
            GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options, GcnScratch<T>& scratch,
            GcnLayerMemory<T>& memory);
 
-  /// Ahead of forward(): what drops coefficients of attention. Other layers have none.
-  void begin_pass(Dropout const& coefficients) { aggregation_->begin_pass(coefficients); }
+  /// Ahead of forward(): what drops coefficients of attention. Other layers have none, and dense ones do not aggregate.
+  void begin_pass(Dropout const& coefficients) {
+    if (aggregation_) aggregation_->begin_pass(coefficients);
+  }
   /// Q := the layer, before activation: output(), or logits(). `F` is a DistMatrix or, in layer 0, a DistSparse.
   template<class Features>
   void forward(runtime::DefaultExec const& exec, Features const& features);
