@@ -5,18 +5,15 @@
 #include "models/batches/mini_batch.hpp"
 #include "models/formula_parameters.hpp"
 #include "models/models_fixture.hpp"
-#include "models/plan/graph_recipe.hpp"
+#include "models/reference/reference_cases.hpp"
 #include "models/reference/reference_network.hpp"
 #include "support/grids.hpp"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace orthant::testing {
 namespace {
 
-using models::Aggregator;
-using models::Model;
 using models::ProductOrder;
 using models::Schedule;
 
@@ -25,177 +22,6 @@ constexpr auto tolerance = 1e-10;
 constexpr auto num_steps = 20;
 constexpr auto rate = 0.01;
 constexpr auto weight_decay = 1e-3;
-
-struct ReferenceCase {
-  std::string name;
-  models::GcnSettings settings;
-  GraphRecipe recipe{.num_vertices = 61, .num_edges = 200, .num_features = 11};
-};
-
-std::vector<ReferenceCase> cases_of(Model model, Aggregator aggregator) {
-  std::vector<ReferenceCase> all;
-  auto const add = [&](char const* name, auto const& change) -> ReferenceCase& {
-    ReferenceCase next;
-    next.name = std::string(name_of(model)) + " " + std::string(name_of(aggregator)) + ", " + name;
-    next.settings.dropout = 0;
-    next.settings.seed = 5;
-    next.settings.set_layers(3, 7);
-    change(next.settings);
-    if (model == Model::gin) next.settings.has_residuals = false;
-    set_model(next.settings, model, aggregator);
-    next.settings.set_layers(3, 7);
-    all.push_back(next);
-    return all.back();
-  };
-  auto const with_all_parts = [](auto& s) {
-    s.norm = models::Norm::rms;
-    s.has_residuals = s.has_head = true;
-    s.projected_width = 7;
-  };
-  add("plain", [](auto&) {});
-  auto& directed = add("all parts of a directed graph with weights", with_all_parts);
-  directed.recipe.is_directed = directed.recipe.is_weighted = true;
-  auto& sparse = add("sparse features, no bias, residuals", [](auto& s) {
-    s.has_bias = false;
-    s.has_residuals = true;
-  });
-  sparse.recipe.num_features = 24;
-  sparse.recipe.features_per_vertex = 4;
-  sparse.recipe.permutation = graph::PermutationKind::single;
-  return all;
-}
-
-/// A GCN with every operator that is not a store's own, of a graph with weights and self loops.
-std::vector<ReferenceCase> cases_of_operators() {
-  using graph::Normalization;
-  using graph::SelfLoops;
-  std::vector<ReferenceCase> all;
-  for (auto const& [normalization, self_loops] : {std::pair(Normalization::symmetric, SelfLoops::dropped),
-                                                  {Normalization::row, SelfLoops::added},
-                                                  {Normalization::row, SelfLoops::dropped},
-                                                  {Normalization::none, SelfLoops::added},
-                                                  {Normalization::none, SelfLoops::as_given},
-                                                  {Normalization::none, SelfLoops::dropped}}) {
-    ReferenceCase next;
-    next.name = fmt::format("gcn, {}, {} self loops", name_of(normalization), name_of(self_loops));
-    next.settings.dropout = 0;
-    next.settings.seed = 5;
-    next.settings.set_layers(2, 7);
-    next.settings.normalization = normalization;
-    next.settings.self_loops = self_loops;
-    next.recipe.is_directed = next.recipe.is_weighted = true;
-    all.push_back(next);
-  }
-  return all;
-}
-
-/// Heads that no axis of 2 or 4 ranks divides, and fewer than ranks; one layer's output is the mean of several.
-std::vector<ReferenceCase> cases_of_attention() {
-  std::vector<ReferenceCase> all;
-  for (auto const model : {Model::gat, Model::gatv2}) {
-    auto const add = [&](char const* name, auto const& change) -> ReferenceCase& {
-      ReferenceCase next;
-      next.name = std::string(name_of(model)) + ", " + name;
-      next.settings.dropout = 0;
-      next.settings.seed = 5;
-      next.settings.num_heads = 3;
-      change(next.settings);
-      set_model(next.settings, model);
-      next.settings.set_layers(3, 6);
-      all.push_back(next);
-      return all.back();
-    };
-    add("elu", [](auto& s) { s.activation = models::Activation::elu; });
-    add("means of heads, sparse features, no bias, residuals",
-        [](auto& s) {
-          s.has_bias = false;
-          s.has_residuals = true;
-          s.num_heads = 1;
-          s.num_output_heads = 3;
-        })
-        .recipe = {.num_vertices = 61,
-                   .num_edges = 200,
-                   .num_features = 24,
-                   .features_per_vertex = 4,
-                   .permutation = graph::PermutationKind::single};
-    add("all parts of a directed graph", [](auto& s) {
-      s.norm = models::Norm::rms;
-      s.has_residuals = s.has_head = true;
-      s.projected_width = 6;
-    }).recipe.is_directed = true;
-  }
-  return all;
-}
-
-std::vector<ReferenceCase> cases_of_activations() {
-  std::vector<ReferenceCase> all;
-  for (auto const activation : {models::Activation::elu, models::Activation::gelu}) {
-    ReferenceCase next;
-    next.name = fmt::format("gcn, {}, residuals, head", name_of(activation));
-    next.settings.dropout = 0;
-    next.settings.seed = 5;
-    next.settings.has_residuals = next.settings.has_head = true;
-    next.settings.activation = activation;
-    next.settings.set_layers(3, 7);
-    all.push_back(next);
-  }
-  return all;
-}
-
-std::vector<ReferenceCase> cases_of_propagation() {
-  std::vector<ReferenceCase> all;
-  auto const add = [&](Model model, char const* name, auto const& change) -> ReferenceCase& {
-    ReferenceCase next;
-    next.name = std::string(name_of(model)) + ", " + name;
-    next.settings.dropout = 0;
-    next.settings.seed = 5;
-    set_model(next.settings, model);
-    next.settings.set_layers(model == Model::sgc ? 1 : 2, 7);
-    change(next.settings);
-    all.push_back(next);
-    return all.back();
-  };
-  auto const make_sparse = [](ReferenceCase& c) {
-    c.recipe.num_features = 24;
-    c.recipe.features_per_vertex = 4;
-    c.recipe.permutation = graph::PermutationKind::single;
-  };
-  for (auto const model : {Model::sgc, Model::appnp, Model::gcnii}) {
-    auto& plain = add(model, "plain, directed with weights", [](auto& s) { s.num_propagations = 3; });
-    plain.recipe.is_directed = plain.recipe.is_weighted = true;
-  }
-  make_sparse(add(Model::sgc, "4 steps, sparse features, no bias", [](auto& s) {
-    s.num_propagations = 4;
-    s.has_bias = false;
-  }));
-  make_sparse(add(Model::appnp, "a norm, sparse features", [](auto& s) {
-    s.num_propagations = 4;
-    s.teleport = 0.3;
-    s.norm = models::Norm::rms;
-  }));
-  make_sparse(add(Model::gcnii, "8 layers, sparse features, no bias", [](auto& s) {
-    s.set_layers(8, 7);
-    s.teleport = 0.2;
-    s.theta = 0.9;
-    s.has_bias = false;
-  }));
-  add(Model::gcnii, "a norm", [](auto& s) { s.norm = models::Norm::rms; });
-  return all;
-}
-
-std::vector<ReferenceCase> all_cases() {
-  std::vector<ReferenceCase> all;
-  auto const append = [&](std::vector<ReferenceCase> const& cases) {
-    all.insert(all.end(), cases.begin(), cases.end());
-  };
-  append(cases_of(Model::gcn, Aggregator::mean));
-  append(cases_of(Model::sage, Aggregator::mean));
-  append(cases_of(Model::sage, Aggregator::sum));
-  append(cases_of(Model::gin, Aggregator::sum));
-  append(cases_of_activations());
-  append(cases_of_propagation());
-  return all;
-}
 
 graph::GraphStore store_of_case(runtime::Communicator const& comm, ReferenceCase const& c) {
   auto store = store_of(comm, c.recipe);
