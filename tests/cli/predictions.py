@@ -258,7 +258,7 @@ def mistakes(ranks):
                 (to("p.npy") + ["--embeddings", "2"], r"--embeddings 2: .*w\.h5 has layers 0 to 1$"),
                 (to("p.npy") + ["--embeddings", "-1"], r"--embeddings"),
                 (to("none/p.csv"), r"cannot open the predictions file .*no folder"), (to("none/p.npy"), r"no folder"),
-                (to("p.h5") + ["--schedule", "columns"], r"'columns' is none of pmm3d, rows")):
+                (to("p.h5") + ["--schedule", "columns"], r"'columns' is none of auto, pmm3d, rows")):
             expect_mistake(ranks, command + arguments, pattern)
         check(sorted(os.listdir(scratch)) == ["g.h5", "w.h5", "w.safetensors"], f"left {os.listdir(scratch)}")
 
