@@ -28,11 +28,11 @@ void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, Acti
 
 template<class T>
 GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, Activation activation,
-                                GcnLayerParameters<Sum> parameters, BlockKeys keys,
+                                GcnLayerParameters<Sum> const& parameters, BlockKeys keys,
                                 ResidualPath<Sum> residual, GcnScratch<T>& scratch,
                                 GcnActivationMemory<T>& memory)
     : activation_(activation),
-      parameters_(std::move(parameters)),
+      parameters_(parameters),
       keys_(std::move(keys)),
       residual_(std::move(residual)),
       z_(layer.output()),

@@ -37,8 +37,8 @@ class GcnActivation {
   using Sum = runtime::SumOf<T>;
 
   /// Of `layer`, whose output and gradient it shares; made anew for each graph or batch. `scratch` has its
-  /// full size already. Not collective.
-  GcnActivation(GcnLayer<T> const& layer, Activation activation, GcnLayerParameters<Sum> parameters,
+  /// full size already, and `parameters` outlive it. Not collective.
+  GcnActivation(GcnLayer<T> const& layer, Activation activation, GcnLayerParameters<Sum> const& parameters,
                 BlockKeys keys, ResidualPath<Sum> residual, GcnScratch<T>& scratch,
                 GcnActivationMemory<T>& memory);
 
@@ -68,7 +68,7 @@ class GcnActivation {
   void backward_smooth(runtime::DefaultExec const& exec, Dropout const& dropout);
 
   Activation activation_;
-  GcnLayerParameters<Sum> parameters_;
+  GcnLayerParameters<Sum> const& parameters_; // of the network
   BlockKeys keys_;
   ResidualPath<Sum> residual_;
   pmm::DistMatrix<T> z_, z_gradient_, output_, gradient_;

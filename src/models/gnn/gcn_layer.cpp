@@ -136,11 +136,12 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
   if constexpr (std::is_same_v<T, Sum>) {
     if (p.teleport_site)
       aggregation_ = make_teleport_aggregation<T>(std::move(aggregation_), graph.teleport, *p.teleport_site);
+    if (p.attention && !memory.attention) memory.attention = AttentionMemory<T>();
     if (p.attention)
       aggregation_ = make_attention_aggregation<T>(
           grid, p, std::get<OwnedAdjacency<T>>(graph.adjacency), scratch.workspace,
-          {parameters_.attention, parameters_.attention_gradient, middle_}, scratch.attention,
-          memory.attention);
+          {parameters_.attention->vectors, parameters_.attention->vectors_gradient, middle_},
+          scratch.attention, *memory.attention);
     if (p.has_self_scale) {
       SelfAggregationParts<T> parts{graph.self_path,
                                     parameters_.epsilon,

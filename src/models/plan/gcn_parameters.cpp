@@ -249,9 +249,8 @@ template<class T>
 void GcnParameters<T>::add_attention(std::int64_t index, AttentionPlan const& attention, std::uint64_t seed,
                                      GcnLayerParameters<T>& layer) {
   auto const vectors = add("layer" + std::to_string(index) + ".attention", index, "orthant::models::weight");
-  layer.attention = vectors.matrix;
-  layer.attention_gradient = vectors.matrix_gradient;
-  draw_weight(runtime::DefaultExec(), layer.attention, seed, static_cast<std::uint32_t>(index), 2,
+  layer.attention = typename GcnLayerParameters<T>::Attention{vectors.matrix, vectors.matrix_gradient};
+  draw_weight(runtime::DefaultExec(), vectors.matrix, seed, static_cast<std::uint32_t>(index), 2,
               attention.is_dynamic() ? 1 : 2);
 }
 

@@ -8,6 +8,7 @@
 // (pmm/matrix/flat_array.hpp). A pass gathers it before it begins, and sums all gradients at its end. Kernels
 // use whole parameters, and leave addends of gradients; the optimiser and files know this rank's pieces.
 
+#include "models/core/boxed.hpp"
 #include "models/core/parameter.hpp"
 #include "models/plan/gcn_settings.hpp"
 #include "pmm/matrix/flat_array.hpp"
@@ -53,7 +54,10 @@ struct GcnLayerParameters {
   pmm::DistVector<T> bias, bias_gradient;               // empty without a bias
   pmm::DistVector<T> norm_scale, norm_scale_gradient;   // empty without a norm
   pmm::DistVector<T> epsilon, epsilon_gradient; // one number; empty without a factor for the vertex itself
-  pmm::DistMatrix<T> attention, attention_gradient; // a vector per head; empty without attention
+  struct Attention {
+    pmm::DistMatrix<T> vectors, vectors_gradient; // one per head
+  };
+  Boxed<Attention> attention; // apart, as few models have it
 
   /// Whether gradients are addends, which GcnParameters sums.
   [[nodiscard]] bool has_partial_gradients() const {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <unistd.h>
 
@@ -38,9 +39,16 @@ StopSignals::StopSignals(char const* answer) {
   received_signal.store(0);
   answer_to_interrupt.store(answer);
   has_asked.store(false);
+  // On a stack of its own: kernels that libraries compile at run time need not keep the rules of the stack that they interrupt.
+  constexpr std::size_t size = std::size_t{1} << 16;
+  alignas(64) static std::array<std::byte, size> stack;
+  stack_t own{};
+  own.ss_sp = stack.data();
+  own.ss_size = stack.size();
+  auto const has_stack = sigaltstack(&own, nullptr) == 0;
   struct sigaction action {};
   action.sa_handler = note_signal;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | (has_stack ? SA_ONSTACK : 0);
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < signals.size(); ++i)
     sigaction(signals[i], &action, &before_[i]);
