@@ -31,6 +31,19 @@ TEST(StopSignals, NoteTheFirstAndLetTheProcessGoOn) {
   }
 }
 
+TEST(StopSignals, AreHandledOnAStackOfTheirOwn) {
+  StopSignals const signals;
+  for (auto const signal : {SIGUSR1, SIGTERM, SIGINT}) {
+    struct sigaction now {};
+    ASSERT_EQ(sigaction(signal, nullptr, &now), 0);
+    EXPECT_TRUE(now.sa_flags & SA_ONSTACK) << name_of_signal(signal);
+  }
+  stack_t stack{};
+  ASSERT_EQ(sigaltstack(nullptr, &stack), 0);
+  EXPECT_FALSE(stack.ss_flags & SS_DISABLE);
+  EXPECT_GE(stack.ss_size, std::size_t{1} << 16);
+}
+
 TEST(StopSignals, ASecondSigtermOrSigintEndsTheProcessAtOnce) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the thread sanitizer holds back what is raised in the child of a process with threads";
