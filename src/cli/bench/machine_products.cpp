@@ -138,6 +138,8 @@ pmm::Machine::SparseProducts sparse_times(Communicator const& world, graph::Grap
   constexpr auto num_parts = 8;
   pmm::LocalSpmm<float> const part(first_columns(block, std::max<std::int64_t>(num_vertices / num_parts, 1)),
                                    pmm::Contents::fixed);
+  auto const most_rows =
+      static_cast<double>(runtime::all_reduced(world, block.csr.num_rows, runtime::Reduction::max));
   auto const most_nonzeros = [&](pmm::LocalSpmm<float> const& kernel) {
     return static_cast<double>(
         runtime::all_reduced(world, kernel.block().csr.num_nonzeros(), runtime::Reduction::max));
@@ -148,13 +150,13 @@ pmm::Machine::SparseProducts sparse_times(Communicator const& world, graph::Grap
   for (std::int64_t const columns : {4, 8, 16, 32, 64, 128}) {
     auto const of_whole = sparse_seconds(world, whole, columns, memory_bytes_per_second, repeat);
     auto const of_part = sparse_seconds(world, part, columns, memory_bytes_per_second, repeat);
-    auto const slope = (of_whole - of_part) / (nonzeros_of_whole - nonzeros_of_part);
+    auto const slope = (of_whole - of_part) / std::max(1.0, nonzeros_of_whole - nonzeros_of_part);
     // A row does not take less than no time, and a non-zero no more than if it did all.
     auto const per_nonzero =
         std::clamp(slope, 0.1 * of_whole / nonzeros_of_whole, of_whole / nonzeros_of_whole);
     times.per_nonzero.points.push_back({columns, per_nonzero});
-    times.per_row.points.push_back({columns, std::max(0.0, of_whole - nonzeros_of_whole * per_nonzero) /
-                                                 static_cast<double>(block.csr.num_rows)});
+    times.per_row.points.push_back(
+        {columns, std::max(0.0, of_whole - nonzeros_of_whole * per_nonzero) / most_rows});
   }
   return times;
 }

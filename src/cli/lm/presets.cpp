@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/lm/presets.hpp"
 
-#include "runtime/error.hpp"
-
-#include <algorithm>
-
 namespace orthant::cli {
-namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Preset {
-  std::string_view name;
-  Json options;
-};
-
 /// Sizes: Radford et al. 2019 (gpt2), Touvron et al. 2023 (arXiv 2302.13971), Dubey et al. 2024 (arXiv 2407.21783).
 /// Batches and rates of GPT-2: those with which nanoGPT reproduces it. nanogpt-cpu: its small model for characters.
-std::vector<Preset> const& presets() {
+std::span<Preset const> language_model_presets() {
   static std::vector<Preset> const all{{"none", Json::object()},
                                        {"nanogpt-cpu",
                                         {{"arch", "gpt2"},
@@ -105,21 +95,6 @@ std::vector<Preset> const& presets() {
                                          {"warmup-steps", 8000},
                                          {"min-lr", 3e-6}}}};
   return all;
-}
-
-} // namespace
-
-std::vector<std::string> preset_names() {
-  std::vector<std::string> names;
-  for (auto const& preset : presets())
-    names.emplace_back(preset.name);
-  return names;
-}
-
-Json preset_options(std::string_view name) {
-  auto const found = std::ranges::find(presets(), name, &Preset::name);
-  ORTHANT_REQUIRE(found != presets().end(), "no preset ", name);
-  return found->options;
 }
 
 Json options_implied_by(std::string_view arch) {

@@ -22,8 +22,8 @@ void add_model(Command& command, TrainLmOptions& o) {
   command.begin_group("Model");
   command.option("--preset", o.preset,
                  fmt::format("Model, batches and optimizer by name, for all options that are not given: {}",
-                             fmt::join(preset_names(), ", ")),
-                 one_of(preset_names()));
+                             fmt::join(names_of(language_model_presets()), ", ")),
+                 one_of(names_of(language_model_presets())));
   command.option(
       "--arch", o.arch,
       "gpt2 (learned positions, LayerNorm, GELU, biases, the head shares the embedding's table) or llama "
@@ -167,17 +167,6 @@ void set(TrainLmOptions& o, std::string const& name, nlohmann::ordered_json cons
     ORTHANT_REQUIRE(false, "a preset sets ", name, ", which nobody reads");
 }
 
-/// Those that nobody gave.
-void set_unless_given(Context& context, TrainLmOptions& options, nlohmann::ordered_json const& values) {
-  auto& sources = context.run_record.at("sources");
-  for (auto const& [name, value] : values.items()) {
-    if (sources.value(name, std::string("default")) != "default") continue;
-    set(options, name, value);
-    context.run_record.at("configuration")[name] = value;
-    sources[name] = "preset";
-  }
-}
-
 /// Throws UserError if a number of the preset does not go with one that was given.
 void require_fitting_preset(nlohmann::ordered_json const& sources, TrainLmOptions const& o) {
   auto const is_of_preset = [&](char const* name) { return sources.value(name, std::string()) == "preset"; };
@@ -243,15 +232,18 @@ void add_planned_options(Command& command, TrainLmOptions& o) {
 }
 
 void apply_preset(Context& context, TrainLmOptions& options) {
-  auto preset = preset_options(options.preset);
+  auto preset = options_of(language_model_presets(), options.preset);
+  auto const set_option = [&](std::string const& name, nlohmann::ordered_json const& value) {
+    set(options, name, value);
+  };
   auto const& sources = context.run_record.at("sources");
   auto const is_given = [&](char const* name) {
     return sources.value(name, std::string("default")) != "default";
   };
   if (is_given("lr-schedule") && options.lr_schedule == "constant") preset.erase("min-lr");
-  set_unless_given(context, options, preset);
+  set_unless_given(context, preset, set_option);
   require_fitting_preset(sources, options);
-  set_unless_given(context, options, options_implied_by(options.arch));
+  set_unless_given(context, options_implied_by(options.arch), set_option);
   // Lists and options that may be absent have defaults here, which the record does not know.
   auto& configuration = context.run_record.at("configuration");
   auto const record = [&](char const* name, nlohmann::ordered_json const& value) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/presets/graph_presets.hpp"
 
-#include <algorithm>
+#include "cli/options/presets.hpp"
+
 #include <fmt/ranges.h>
 #include <map>
 #include <string_view>
@@ -10,11 +11,6 @@ namespace orthant::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct Preset {
-  std::string_view name;
-  Json options;
-};
 
 /// `more` beside those of `base`, or in place of them.
 Json with(Json base, Json const& more) {
@@ -29,7 +25,7 @@ Json with(Json base, Json const& more) {
 /// appnp-*    arXiv 1810.05997, section 5 (alpha, K, rate, decay of the first layer, patience). Without dropout of edges.
 /// gcnii-*    arXiv 2007.02133, table 6: lambda is --theta, L2_c is --weight-decay, L2_d that of the first and the last layer.
 ///            All of its 1500 epochs: the paper stops by the validation loss, which falls long after the accuracy has stopped to grow.
-std::vector<Preset> const& presets() {
+std::span<Preset const> presets() {
   static Json const kipf{
       {"model", "gcn"}, {"layers", 2},           {"hidden", 16}, {"dropout", 0.5},
       {"bias", false},  {"feature-norm", "row"}, {"lr", 0.01},   {"weight-decay-first-layer", 5e-4},
@@ -109,32 +105,18 @@ void set(TrainOptions& o, std::string const& name, Json const& value) {
 
 } // namespace
 
-std::vector<std::string> graph_preset_names() {
-  std::vector<std::string> names;
-  for (auto const& preset : presets())
-    names.emplace_back(preset.name);
-  return names;
-}
-
 void add_preset_option(Command& command, TrainOptions& o) {
   command.option(
       "--preset", o.preset,
       fmt::format("A model with the settings of its paper for a graph, for all options that are not "
                   "given: {}",
-                  fmt::join(graph_preset_names(), ", ")),
-      one_of(graph_preset_names()));
+                  fmt::join(names_of(presets()), ", ")),
+      one_of(names_of(presets())));
 }
 
 void apply_preset(Context& context, TrainOptions& options) {
-  auto const found = std::ranges::find(presets(), options.preset, &Preset::name);
-  ORTHANT_REQUIRE(found != presets().end(), "no preset ", options.preset);
-  auto& sources = context.run_record.at("sources");
-  for (auto const& [name, value] : found->options.items()) {
-    if (sources.value(name, std::string("default")) != "default") continue;
-    set(options, name, value);
-    context.run_record.at("configuration")[name] = value;
-    sources[name] = "preset";
-  }
+  set_unless_given(context, options_of(presets(), options.preset),
+                   [&](std::string const& name, Json const& value) { set(options, name, value); });
 }
 
 } // namespace orthant::cli

@@ -5,13 +5,8 @@
 
 #include "cli/training/train_options.hpp"
 
-#include <string>
-#include <vector>
-
 namespace orthant::cli {
 
-/// "none" and the others.
-[[nodiscard]] std::vector<std::string> graph_preset_names();
 /// Adds --preset.
 void add_preset_option(Command& command, TrainOptions& options);
 /// Options that nobody gave := those of --preset; the run's record says so.

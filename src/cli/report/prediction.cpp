@@ -17,17 +17,20 @@
 namespace orthant::cli {
 namespace {
 
-/// The options that the point's arguments give, as `train` would read them.
+/// The options that the point's arguments and preset give, as training would read them.
 template<class Options>
-std::pair<Options, nlohmann::ordered_json> options_of(StudyPoint const& point) {
-  std::pair<Options, nlohmann::ordered_json> result;
+Options options_of(Context const& context, StudyPoint const& point) {
+  Options options;
   Command command(point.command, "");
-  if constexpr (std::is_same_v<Options, TrainOptions>) add_preset_option(command, result.first);
-  add_options(command, result.first);
+  if constexpr (std::is_same_v<Options, TrainOptions>) add_preset_option(command, options);
+  add_options(command, options);
   command.add_common_options();
   std::ignore = command.parse({point.arguments.begin() + 1, point.arguments.end()});
-  result.second = runtime::resolved_json(command.resolved(), command.description());
-  return result;
+  runtime::MetricsWriter metrics;
+  Context own{context.environment, metrics, runtime::resolved_json(command.resolved(), command.description()),
+              false};
+  apply_preset(own, options);
+  return options;
 }
 
 void add_seconds(pmm::StepSeconds const& seconds, PointPrediction& prediction) {
@@ -45,10 +48,7 @@ void add_memory(models::MemoryEstimate const& estimate, PointPrediction& predict
 
 std::optional<PointPrediction> predict_epoch(Context const& context, StudyPoint const& point,
                                              PointResult const& result, pmm::Machine const& machine) {
-  auto [options, record] = options_of<TrainOptions>(point);
-  runtime::MetricsWriter metrics;
-  Context own{context.environment, metrics, record, false};
-  apply_preset(own, options);
+  auto const options = options_of<TrainOptions>(context, point);
   auto settings = model_of(options);
   settings.schedule = models::parse_schedule(result.schedule);
   auto const shape = pmm::parse_grid(result.grid, static_cast<int>(result.ranks));
@@ -73,10 +73,7 @@ std::optional<PointPrediction> predict_epoch(Context const& context, StudyPoint 
 
 std::optional<PointPrediction> predict_step(Context const& context, StudyPoint const& point,
                                             PointResult const& result, pmm::Machine const& machine) {
-  auto [options, record] = options_of<TrainLmOptions>(point);
-  runtime::MetricsWriter metrics;
-  Context own{context.environment, metrics, record, false};
-  apply_preset(own, options);
+  auto const options = options_of<TrainLmOptions>(context, point);
   auto model = model_of(options);
   model.vocabulary = open_tokens(context, options.tokens).vocabulary().size();
   auto const sequences = sequences_of(options);

@@ -37,25 +37,17 @@ LocalPass pass_of_copy(std::string_view name, std::int64_t bytes) {
   return {name, bytes, bytes};
 }
 
-template<class T>
-void split_heads(DefaultExec const& exec, HeadParts const& parts, T const* rows, T* split) {
+/// to := from: from rows to parts, or from parts to rows.
+template<bool splits, class T>
+void copy_heads(DefaultExec const& exec, HeadParts const& parts, T const* from, T* to) {
   auto const width = parts.num_heads * parts.width;
   Kokkos::parallel_for(
-      "orthant::pmm::split_heads",
+      splits ? "orthant::pmm::split_heads" : "orthant::pmm::join_heads",
       Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, parts.num_rows * width),
       KOKKOS_LAMBDA(std::int64_t k) {
-        split[parts.in_parts(k / width, k % width)] = rows[parts.in_rows(k / width, k % width)];
-      });
-}
-
-template<class T>
-void join_heads(DefaultExec const& exec, HeadParts const& parts, T const* split, T* rows) {
-  auto const width = parts.num_heads * parts.width;
-  Kokkos::parallel_for(
-      "orthant::pmm::join_heads",
-      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, parts.num_rows * width),
-      KOKKOS_LAMBDA(std::int64_t k) {
-        rows[parts.in_rows(k / width, k % width)] = split[parts.in_parts(k / width, k % width)];
+        auto const in_rows = parts.in_rows(k / width, k % width);
+        auto const in_parts = parts.in_parts(k / width, k % width);
+        to[splits ? in_parts : in_rows] = from[splits ? in_rows : in_parts];
       });
 }
 
@@ -118,11 +110,11 @@ Vector<T> BlockRows<T>::bring(DefaultExec const& exec, Vector<T> const& own, Vec
   if (s.must_exchange) {
     auto const split = workspace_->lend(Slot::left, s.num_own * s.width);
     grid_->passes().add(pass_of_copy("split_heads", bytes));
-    split_heads<T>(exec, parts_of(s), own.data(), split.data());
+    copy_heads<true>(exec, parts_of(s), own.data(), split.data());
     runtime::all_to_allv(exec, grid_->over(roles_.b), split, s.columns, slab, s.rows);
   } else if (s.is_strided) {
     grid_->passes().add(pass_of_copy("split_heads", bytes));
-    split_heads<T>(exec, parts_of(s), own.data(), slab.data());
+    copy_heads<true>(exec, parts_of(s), own.data(), slab.data());
   } else {
     slab = part_of(own, 0, s.num_in_slab());
   }
@@ -147,10 +139,10 @@ void BlockRows<T>::bring_back(DefaultExec const& exec, Vector<T> const& block, V
     auto const split = workspace_->lend(Slot::left, s.num_own * s.width);
     runtime::all_to_allv(exec, grid_->over(roles_.b), slab, s.rows, split, s.columns);
     grid_->passes().add(pass_of_copy("join_heads", bytes));
-    join_heads<T>(exec, parts_of(s), split.data(), own.data());
+    copy_heads<false>(exec, parts_of(s), split.data(), own.data());
   } else if (s.is_strided) {
     grid_->passes().add(pass_of_copy("join_heads", bytes));
-    join_heads<T>(exec, parts_of(s), slab.data(), own.data());
+    copy_heads<false>(exec, parts_of(s), slab.data(), own.data());
   }
 }
 

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options/presets.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+
+namespace orthant::cli {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::string> names_of(std::span<Preset const> presets) {
+  std::vector<std::string> names;
+  for (auto const& preset : presets)
+    names.emplace_back(preset.name);
+  return names;
+}
+
+Json const& options_of(std::span<Preset const> presets, std::string_view name) {
+  auto const found = std::ranges::find(presets, name, &Preset::name);
+  ORTHANT_REQUIRE(found != presets.end(), "no preset ", name);
+  return found->options;
+}
+
+void set_unless_given(Context& context, Json const& values,
+                      std::function<void(std::string const&, Json const&)> const& set) {
+  auto& sources = context.run_record.at("sources");
+  for (auto const& [name, value] : values.items()) {
+    if (sources.value(name, std::string("default")) != "default") continue;
+    set(name, value);
+    context.run_record.at("configuration")[name] = value;
+    sources[name] = "preset";
+  }
+}
+
+} // namespace orthant::cli
