@@ -9,6 +9,7 @@ import check_folders
 import check_includes
 import check_kernels
 import check_lengths
+import check_names
 import check_text
 
 
@@ -23,6 +24,20 @@ def problems_of(check, **contents):
         problems, num_checked = check(root)
         assert num_checked == len(contents)
         return problems
+
+
+class Names(unittest.TestCase):
+    ONE = "namespace orthant::pmm {\nstruct Cell {\n};\n} // namespace orthant::pmm\n"
+
+    def test_a_type_of_two_headers_is_found(self):
+        found = problems_of(check_names.check, src__pmm__a_hpp=self.ONE, src__pmm__b_hpp=self.ONE.replace("struct", "class"))
+        self.assertEqual(1, len(found), found)
+        self.assertIn("src/pmm/b.hpp:2: orthant::pmm::Cell is defined in src/pmm/a.hpp, too", found[0])
+
+    def test_other_namespaces_and_declarations_pass(self):
+        self.assertEqual([], problems_of(check_names.check, src__pmm__a_hpp=self.ONE, src__graph__b_hpp=self.ONE.replace("pmm", "graph"),
+                                         src__pmm__c_hpp=self.ONE.replace(" {\n};", ";"),
+                                         src__pmm__d_hpp=self.ONE.replace("struct", "namespace detail {\nstruct").replace("};", "};\n} // namespace detail")))
 
 
 class Includes(unittest.TestCase):

@@ -183,7 +183,7 @@ template class ParallelArray<std::int32_t>;
 template class ParallelArray<std::int8_t>;
 template class ParallelArray<float>;
 
-Placement place_after_earlier_ranks(runtime::Communicator const& comm, std::int64_t count) {
+PlaceAmongRanks place_after_earlier_ranks(runtime::Communicator const& comm, std::int64_t count) {
   return {runtime::scanned(comm, count), runtime::all_reduced(comm, count)};
 }
 

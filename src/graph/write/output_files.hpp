@@ -67,11 +67,12 @@ class ParallelArray {
 
 /// This rank's place when ranks lie one after the other: [sum of earlier counts, + count), and the sum of
 /// all.
-struct Placement {
+struct PlaceAmongRanks {
   std::int64_t begin = 0;
   std::int64_t total = 0;
 };
 /// Collective.
-[[nodiscard]] Placement place_after_earlier_ranks(runtime::Communicator const& comm, std::int64_t count);
+[[nodiscard]] PlaceAmongRanks place_after_earlier_ranks(runtime::Communicator const& comm,
+                                                        std::int64_t count);
 
 } // namespace orthant::graph

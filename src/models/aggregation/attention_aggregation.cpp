@@ -22,7 +22,7 @@ class AttentionAggregation final : public Aggregation<T> {
  public:
   AttentionAggregation(pmm::ProcessGrid const& grid, AttentionSteps const& steps, EdgeOperands const& edges,
                        std::shared_ptr<pmm::Workspace<T>> workspace, AttentionParts<T> parts,
-                       AttentionScratch<T>& scratch, AttentionMemory<T>& memory)
+                       AttentionScratch<T>& scratch, EdgeAttentionMemory<T>& memory)
       : grid_(grid),
         s_(steps),
         edges_(edges),
@@ -206,7 +206,7 @@ std::unique_ptr<Aggregation<T>>
 make_attention_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
                            OwnedAdjacency<T> const& adjacency, std::shared_ptr<pmm::Workspace<T>> workspace,
                            AttentionParts<T> parts, AttentionScratch<T>& scratch,
-                           AttentionMemory<T>& memory) {
+                           EdgeAttentionMemory<T>& memory) {
   auto const moves_all = !adjacency.needed || adjacency.needed->counts() == pmm::NeededCountsOfAxes{};
   ORTHANT_REQUIRE(adjacency.edges && moves_all, "attention of layer ", plan.index,
                   " needs a block of edges, to which all rows move");
@@ -220,7 +220,7 @@ make_attention_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& pla
   template struct AttentionScratch<T>;                                                                       \
   template std::unique_ptr<Aggregation<T>> make_attention_aggregation(                                       \
       pmm::ProcessGrid const&, GcnLayerPlan const&, OwnedAdjacency<T> const&,                                \
-      std::shared_ptr<pmm::Workspace<T>>, AttentionParts<T>, AttentionScratch<T>&, AttentionMemory<T>&);
+      std::shared_ptr<pmm::Workspace<T>>, AttentionParts<T>, AttentionScratch<T>&, EdgeAttentionMemory<T>&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

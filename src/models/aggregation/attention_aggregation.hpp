@@ -17,7 +17,7 @@ using runtime::GrowingVector;
 
 /// Memory that a layer has to itself.
 template<class T>
-struct AttentionMemory {
+struct EdgeAttentionMemory {
   GrowingVector<T> values{"orthant::models::attention_values"};
   GrowingVector<T> of_rows{"orthant::models::attention_rows"};
   GrowingVector<T> of_columns{"orthant::models::attention_columns"};
@@ -52,6 +52,7 @@ template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
 make_attention_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
                            OwnedAdjacency<T> const& adjacency, std::shared_ptr<pmm::Workspace<T>> workspace,
-                           AttentionParts<T> parts, AttentionScratch<T>& scratch, AttentionMemory<T>& memory);
+                           AttentionParts<T> parts, AttentionScratch<T>& scratch,
+                           EdgeAttentionMemory<T>& memory);
 
 } // namespace orthant::models

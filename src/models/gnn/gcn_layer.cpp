@@ -136,7 +136,7 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
   if constexpr (std::is_same_v<T, Sum>) {
     if (p.teleport_site)
       aggregation_ = make_teleport_aggregation<T>(std::move(aggregation_), graph.teleport, *p.teleport_site);
-    if (p.attention && !memory.attention) memory.attention = std::make_unique<AttentionMemory<T>>();
+    if (p.attention && !memory.attention) memory.attention = std::make_unique<EdgeAttentionMemory<T>>();
     if (p.attention)
       aggregation_ = make_attention_aggregation<T>(
           grid, p, std::get<OwnedAdjacency<T>>(graph.adjacency), scratch.workspace,

@@ -65,7 +65,7 @@ struct GcnLayerMemory {
   GrowingVector<T> output{"orthant::models::output"};
   GrowingVector<runtime::SumOf<T>> logits{"orthant::models::output"}; // if they are not of T
   GrowingVector<T> weight{"orthant::models::operand_weight"};         // if it is rounded or mapped
-  std::unique_ptr<AttentionMemory<runtime::SumOf<T>>> attention;      // apart, as few models have it
+  std::unique_ptr<EdgeAttentionMemory<runtime::SumOf<T>>> attention;  // apart, as few models have it
 };
 
 /// A weight as products read it: the parameter itself, or a copy of numbers T that is rounded in each forward pass, or its
