@@ -229,6 +229,16 @@ PlannedBatch SampledBatch::planned(pmm::GridShape const& shape, pmm::Coordinates
   batch.traits.self_sizes = of_layer(std::move(selves));
 
   auto const& owners = plan.layers.front().owners;
+  if (plan.teleport && !owners) {
+    std::vector<Sizes> starts; // [sites]
+    for (auto const& site : plan.teleport->sites)
+      starts.push_back(between(teleport_start(plan), site));
+    batch.traits.teleport_sizes = [starts](GcnPlan const& of, pmm::Placement const& site, bool is_backward) {
+      auto const& sites = of.teleport.value().sites;
+      return starts.at(
+          static_cast<std::size_t>(std::ranges::find(sites, site) - sites.begin()))[is_backward ? 1 : 0];
+    };
+  }
   if (!owners) return batch;
   auto const& roles = owners->roles;
   batch.traits.cells = cells_of(shape, coordinates, roles);

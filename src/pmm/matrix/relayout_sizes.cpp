@@ -112,8 +112,15 @@ RelayoutSizes sizes_of(GridShape const& shape, Coordinates const& coordinates, P
     sent += out.num_elements();
     received += in.num_elements();
   }
-  return {rounded(kept), rounded(packed),   rounded(unpacked),         rounded(stayed),
-          rounded(sent), rounded(received), shape.size(group_axes) > 1};
+  auto const is_local =
+      from.layout.row_order == to.layout.row_order && detail::moves_nothing(shape, from.layout, to.layout);
+  return {rounded(kept),
+          rounded(packed),
+          rounded(unpacked),
+          rounded(stayed),
+          rounded(sent),
+          rounded(received),
+          shape.size(group_axes) > 1 && !is_local};
 }
 
 } // namespace
