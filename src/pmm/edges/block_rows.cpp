@@ -33,8 +33,8 @@ HeadParts parts_of(BlockRowsSteps const& s) {
   return {s.num_own, s.width / s.part.width, s.part.width, s.stride, s.first_column, s.num_parts};
 }
 
-LocalPass pass_of_copy(std::string_view name, std::int64_t bytes) {
-  return {name, bytes, bytes};
+LocalPass pass_of_copy(std::int64_t bytes) {
+  return {"copy_heads", bytes, bytes};
 }
 
 /// to := from: from rows to parts, or from parts to rows.
@@ -42,7 +42,7 @@ template<bool splits, class T>
 void copy_heads(DefaultExec const& exec, HeadParts const& parts, T const* from, T* to) {
   auto const width = parts.num_heads * parts.width;
   Kokkos::parallel_for(
-      splits ? "orthant::pmm::split_heads" : "orthant::pmm::join_heads",
+      "orthant::pmm::copy_heads",
       Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, parts.num_rows * width),
       KOKKOS_LAMBDA(std::int64_t k) {
         auto const in_rows = parts.in_rows(k / width, k % width);
@@ -109,11 +109,11 @@ Vector<T> BlockRows<T>::bring(DefaultExec const& exec, Vector<T> const& own, Vec
   auto slab = part_of(memory, s.slab_begin * s.part.columns(), s.num_in_slab());
   if (s.must_exchange) {
     auto const split = workspace_->lend(Slot::left, s.num_own * s.width);
-    grid_->passes().add(pass_of_copy("split_heads", bytes));
+    grid_->passes().add(pass_of_copy(bytes));
     copy_heads<true>(exec, parts_of(s), own.data(), split.data());
     runtime::all_to_allv(exec, grid_->over(roles_.b), split, s.columns, slab, s.rows);
   } else if (s.is_strided) {
-    grid_->passes().add(pass_of_copy("split_heads", bytes));
+    grid_->passes().add(pass_of_copy(bytes));
     copy_heads<true>(exec, parts_of(s), own.data(), slab.data());
   } else {
     slab = part_of(own, 0, s.num_in_slab());
@@ -138,10 +138,10 @@ void BlockRows<T>::bring_back(DefaultExec const& exec, Vector<T> const& block, V
   if (s.must_exchange) {
     auto const split = workspace_->lend(Slot::left, s.num_own * s.width);
     runtime::all_to_allv(exec, grid_->over(roles_.b), slab, s.rows, split, s.columns);
-    grid_->passes().add(pass_of_copy("join_heads", bytes));
+    grid_->passes().add(pass_of_copy(bytes));
     copy_heads<false>(exec, parts_of(s), split.data(), own.data());
   } else if (s.is_strided) {
-    grid_->passes().add(pass_of_copy("join_heads", bytes));
+    grid_->passes().add(pass_of_copy(bytes));
     copy_heads<false>(exec, parts_of(s), slab.data(), own.data());
   }
 }
@@ -157,8 +157,7 @@ void plan_exchange(StepPlan& step, BlockRowsPlan const& plan, std::vector<std::i
 
 void plan_bring(StepPlan& step, BlockRowsPlan const& plan) {
   BlockRowsSteps const s(step.shape(), step.coordinates(), plan);
-  if (s.must_exchange || s.is_strided)
-    step.add_pass(pass_of_copy("split_heads", step.scalar_bytes(s.num_own * s.width)));
+  if (s.must_exchange || s.is_strided) step.add_pass(pass_of_copy(step.scalar_bytes(s.num_own * s.width)));
   if (s.must_exchange) plan_exchange(step, plan, s.columns);
   if (s.must_gather)
     step.add_call(runtime::Operation::all_gather, s.axis, step.scalar_bytes(s.num_in_block()));
@@ -169,8 +168,7 @@ void plan_bring_back(StepPlan& step, BlockRowsPlan const& plan) {
   if (s.must_gather)
     step.add_call(runtime::Operation::reduce_scatter, s.axis, step.scalar_bytes(s.num_in_block()));
   if (s.must_exchange) plan_exchange(step, plan, s.rows);
-  if (s.must_exchange || s.is_strided)
-    step.add_pass(pass_of_copy("join_heads", step.scalar_bytes(s.num_own * s.width)));
+  if (s.must_exchange || s.is_strided) step.add_pass(pass_of_copy(step.scalar_bytes(s.num_own * s.width)));
 }
 
 template class BlockRows<float>;
