@@ -112,15 +112,8 @@ RelayoutSizes sizes_of(GridShape const& shape, Coordinates const& coordinates, P
     sent += out.num_elements();
     received += in.num_elements();
   }
-  auto const is_local =
-      from.layout.row_order == to.layout.row_order && detail::moves_nothing(shape, from.layout, to.layout);
-  return {rounded(kept),
-          rounded(packed),
-          rounded(unpacked),
-          rounded(stayed),
-          rounded(sent),
-          rounded(received),
-          shape.size(group_axes) > 1 && !is_local};
+  return {rounded(kept), rounded(packed),   rounded(unpacked),         rounded(stayed),
+          rounded(sent), rounded(received), shape.size(group_axes) > 1};
 }
 
 } // namespace
@@ -153,7 +146,11 @@ RelayoutSizes expected_sizes(GridShape const& shape, Coordinates const& coordina
 
 RelayoutSizes sampled_sizes(GridShape const& shape, Coordinates const& coordinates, Placement const& from,
                             Placement const& to, CountRows const& count) {
-  return sizes_of(shape, coordinates, from, to, RowOrders::independent, count);
+  auto sizes = sizes_of(shape, coordinates, from, to, RowOrders::independent, count);
+  // As such a Relayout (relayout.hpp).
+  if (from.layout.row_order == to.layout.row_order && detail::moves_nothing(shape, from.layout, to.layout))
+    sizes.communicates = false;
+  return sizes;
 }
 
 } // namespace orthant::pmm
