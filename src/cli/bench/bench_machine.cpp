@@ -14,6 +14,7 @@
 
 #include "cli/bench/bench.hpp"
 #include "cli/bench/machine_products.hpp"
+#include "cli/bench/machine_timer.hpp"
 #include "cli/bench/roofline.hpp"
 #include "cli/commands/build_info.hpp"
 #include "cli/commands/subcommands.hpp"
@@ -63,12 +64,6 @@ int ranks_per_node(Communicator const& world) {
   return runtime::all_reduced(world, num_here, runtime::Reduction::min);
 }
 
-/// Median seconds of one work, over ranks and repeats.
-double seconds_of(Communicator const& world, std::int64_t repeat, std::function<void()> work) {
-  std::array works{std::move(work)};
-  return time_in_turn(world, runtime::DefaultExec(), works, repeat).front().median;
-}
-
 graph::GraphStore open_graph(Communicator const& world, MachineOptions const& o) {
   if (!o.graph.empty()) return graph::GraphStore::open(world, o.graph);
   graph::GeneratorOptions generated;
@@ -87,7 +82,8 @@ struct GroupTimes {
   double bytes_per_second = 0;
 };
 
-GroupTimes time_groups(Communicator const& world, GroupSpan const& span, std::int64_t repeat) {
+GroupTimes time_groups(MachineTimer const& timer, GroupSpan const& span) {
+  auto const& world = timer.world();
   pmm::ProcessGrid const grid(
       world, {world.size() / (span.num_ranks * span.stride), span.num_ranks, span.stride, 1});
   auto const& comm = grid.over(pmm::Axis::x);
@@ -100,8 +96,8 @@ GroupTimes time_groups(Communicator const& world, GroupSpan const& span, std::in
     return Kokkos::subview(view, std::pair(std::size_t{0}, count));
   };
   runtime::DefaultExec const exec;
-  auto const latency = seconds_of(world, repeat, [&] { runtime::all_reduce(exec, comm, first(data, 2)); });
-  auto const seconds = seconds_of(world, repeat, [&] {
+  auto const latency = timer.seconds_of([&] { runtime::all_reduce(exec, comm, first(data, 2)); });
+  auto const seconds = timer.seconds_of([&] {
     runtime::all_reduce(exec, comm, data);
     runtime::all_gather(exec, comm, first(data, part), out);
     runtime::reduce_scatter(exec, comm, out, first(data, part));
@@ -110,18 +106,19 @@ GroupTimes time_groups(Communicator const& world, GroupSpan const& span, std::in
   return {span, latency, sent / std::max(seconds - 3 * latency, seconds / 2)};
 }
 
-std::vector<GroupTimes> time_all_groups(Communicator const& world, std::int64_t repeat) {
+std::vector<GroupTimes> time_all_groups(MachineTimer const& timer) {
+  auto const& world = timer.world();
   std::vector<GroupTimes> groups;
   for (int stride = 1; stride < world.size(); ++stride)
     for (int num_ranks = 2; num_ranks * stride <= world.size(); ++num_ranks)
-      if (world.size() % (num_ranks * stride) == 0)
-        groups.push_back(time_groups(world, {num_ranks, stride}, repeat));
+      if (world.size() % (num_ranks * stride) == 0) groups.push_back(time_groups(timer, {num_ranks, stride}));
   return groups;
 }
 
 /// Share of a product's seconds that an all_reduce of all ranks, begun before it, takes off:
 /// (call + product - both) / product. The product takes about as long as the call.
-double measure_overlap(Communicator const& world, std::int64_t repeat) {
+double measure_overlap(MachineTimer const& timer) {
+  auto const& world = timer.world();
   constexpr std::int64_t rows = 4096;
   constexpr std::int64_t width = 128;
   constexpr std::size_t num_floats = std::size_t{4} << 20;
@@ -138,11 +135,11 @@ double measure_overlap(Communicator const& world, std::int64_t repeat) {
       pmm::local_gemm<float>(exec, 1, pmm::Transpose::no, pmm::as_matrix(a, rows, width), pmm::Transpose::no,
                              pmm::as_matrix(b, width, width), 0, pmm::as_matrix(c, rows, width));
   };
-  auto const call = seconds_of(world, repeat, [&] { runtime::all_reduce(exec, world, data); });
-  auto const one = seconds_of(world, repeat, [&] { multiply(1); });
+  auto const call = timer.seconds_of([&] { runtime::all_reduce(exec, world, data); });
+  auto const one = timer.seconds_of([&] { multiply(1); });
   auto const num_products = std::max<std::int64_t>(1, std::llround(call / one));
-  auto const work = seconds_of(world, repeat, [&] { multiply(num_products); });
-  auto const both = seconds_of(world, repeat, [&] {
+  auto const work = timer.seconds_of([&] { multiply(num_products); });
+  auto const both = timer.seconds_of([&] {
     auto request = runtime::start_all_reduce(exec, world, data);
     multiply(num_products);
     request.wait();
@@ -151,11 +148,12 @@ double measure_overlap(Communicator const& world, std::int64_t repeat) {
 }
 
 /// Bytes per second that all ranks write together, as a checkpoint does.
-double measure_storage(Communicator const& world, std::filesystem::path const& folder) {
+double measure_storage(MachineTimer const& timer, std::filesystem::path const& folder) {
+  auto const& world = timer.world();
   constexpr std::size_t bytes_of_rank = std::size_t{16} << 20;
   std::vector<std::byte> const part(bytes_of_rank, std::byte{1});
   auto staged = runtime::StagedFile::create(world, folder / "orthant-machine", "test file"); // it goes away
-  auto const seconds = seconds_of(world, 0, [&] {
+  auto const seconds = timer.seconds_of([&] {
     runtime::together(world, [&] {
       staged.file().write_at(static_cast<std::int64_t>(bytes_of_rank) * world.rank(), part);
       staged.file().sync();
@@ -218,14 +216,16 @@ std::string text_of(Machine const& machine, std::string const& source,
   return fmt::format("# For --machine of train, bench epoch and plan; orthant bench machine wrote it.\n"
                      "name = \"{}\"\nranks_per_node = {}\n\n"
                      "[memory]\nbytes_per_second = {:.4g}\nsource = \"{}\"\n\n"
-                     "[dense_products]\nfp32 = {:.4g}\nof_16_bits = {:.4g}\nnarrow = {}\nsource = \"{}\"\n\n"
+                     "[dense_products]\nfp32 = {:.4g}\nof_16_bits = {:.4g}\nnarrow = {}\nattention = {:.4g}\n"
+                     "launch_seconds = {:.4g}\nsource = \"{}\"\n\n"
                      "[sparse_products]\nper_nonzero = {}\nper_row = {}\nsource = \"{}\"\n\n"
                      "[launch]\nseconds = {:.4g}\nsource = \"{}\"\n\n"
                      "[random_numbers]\nseconds = {:.4g}\nsource = \"{}\"\n\n"
                      "[collectives]\ncall_seconds = {:.4g}\nstep_seconds = {:.4g}\ninside = [{}]\n"
                      "bytes_per_second_between_nodes = {:.4g}\noverlap = {:.2g}\nsource = \"{}\"\n",
                      machine.name, machine.ranks_per_node, machine.memory.bytes_per_second, source,
-                     machine.dense.fp32, machine.dense.of_16_bits, by_width(machine.dense.narrow), source,
+                     machine.dense.fp32, machine.dense.of_16_bits, by_width(machine.dense.narrow),
+                     machine.dense.attention, machine.dense.launch_seconds, source,
                      by_width(machine.sparse.per_nonzero), by_width(machine.sparse.per_row), source,
                      machine.launch_seconds, source, machine.random_number_seconds, source,
                      machine.collectives.call_seconds, machine.collectives.step_seconds,
@@ -252,22 +252,22 @@ int run(MachineOptions const& o, Context& context) {
   if (!o.network.empty()) machine = pmm::read_machine(world, o.network);
   machine.name = o.name;
   if (o.network.empty()) machine.ranks_per_node = ranks_per_node(world);
+  MachineTimer const timer(world, o.repeat);
   report("memory");
   machine.memory.bytes_per_second =
       1e9 * measure_roofline<float>(world, o.roofline).stream_gb_per_s / world.size();
   report("products");
-  measure_products(world, open_graph(world, o), o.repeat, machine);
+  measure_products(timer, open_graph(world, o), machine);
   std::string of_collectives;
   if (o.network.empty()) {
     report("collectives");
-    machine.collectives =
-        collectives_of(machine, time_all_groups(world, o.repeat), world.size(), of_collectives);
-    machine.collectives.overlap = measure_overlap(world, o.repeat);
+    machine.collectives = collectives_of(machine, time_all_groups(timer), world.size(), of_collectives);
+    machine.collectives.overlap = measure_overlap(timer);
   }
 
   if (!o.folder.empty()) {
     report("storage");
-    machine.storage_bytes_per_second = measure_storage(world, o.folder);
+    machine.storage_bytes_per_second = measure_storage(timer, o.folder);
   }
 
   auto const source = fmt::format("measured on {}, {} ranks, {} ({})", runtime::find_processor().name,

@@ -5,6 +5,7 @@
 #include "models/core/activation.hpp"
 #include "models/core/device_copy.hpp"
 #include "models/core/graph_operands.hpp"
+#include "pmm/attention/attention.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/grid/process_grid.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
@@ -32,48 +33,104 @@ struct HeldMatrix {
 constexpr std::int64_t num_rows = 131072; // of tall matrices
 constexpr std::int64_t width = 128;
 
-/// Median seconds of one work, over ranks and repeats.
-double seconds_of(Communicator const& world, std::int64_t repeat, std::function<void()> work) {
-  std::array works{std::move(work)};
-  return time_in_turn(world, DefaultExec(), works, repeat).front().median;
-}
-
-double launch_seconds(Communicator const& world, std::int64_t repeat) {
-  constexpr auto num_kernels = 100;
+/// Of a small pass, without what its bytes take. One after the other, as a step enqueues them; where caches are swept, each by itself.
+double launch_seconds(MachineTimer const& timer, double memory_bytes_per_second) {
+  constexpr std::int64_t side = 32;
+  auto const num_passes = timer.sweeps_caches() ? 1 : 100;
   DefaultExec const exec;
-  return seconds_of(world, repeat,
-                    [&] {
-                      for (auto i = 0; i < num_kernels; ++i)
-                        Kokkos::parallel_for("orthant::cli::launch",
-                                             Kokkos::RangePolicy<DefaultExec>(exec, 0, 1),
-                                             KOKKOS_LAMBDA(std::int64_t){});
-                    }) /
-         num_kernels;
+  runtime::PassLedger passes;
+  HeldMatrix<float> const z("orthant::cli::z", side, side);
+  auto const seconds = timer.seconds_of([&] {
+    for (auto i = 0; i < num_passes; ++i)
+      models::relu_dropout(exec, passes, z.matrix, {}, {});
+  });
+  auto const of_memory = 2.0 * side * side * sizeof(float) / memory_bytes_per_second;
+  return std::max(0.0, seconds / num_passes - of_memory);
 }
 
-/// flop / s of a rank in Q = H W, dH = dQ W^T and dW = H^T dQ, with so many columns of Q.
+/// Seconds of Q = H W, dH = dQ W^T and dW = H^T dQ, H [rows x inner], Q [rows x columns].
 template<class Operand>
-double dense_rate(Communicator const& world, std::int64_t num_columns, std::int64_t repeat) {
+double seconds_of_dense(MachineTimer const& timer, std::int64_t rows, std::int64_t inner,
+                        std::int64_t columns) {
   using pmm::Transpose;
   using Result = runtime::SumOf<Operand>;
   DefaultExec const exec;
-  HeldMatrix<Operand> const h("orthant::cli::h", num_rows, width);
-  HeldMatrix<Operand> const q("orthant::cli::q", num_rows, num_columns);
-  HeldMatrix<Operand> const w("orthant::cli::w", width, num_columns);
-  HeldMatrix<Result> const dw("orthant::cli::dw", width, num_columns);
-  auto const seconds = seconds_of(world, repeat, [&] {
+  HeldMatrix<Operand> const h("orthant::cli::h", rows, inner);
+  HeldMatrix<Operand> const q("orthant::cli::q", rows, columns);
+  HeldMatrix<Operand> const w("orthant::cli::w", inner, columns);
+  HeldMatrix<Result> const dw("orthant::cli::dw", inner, columns);
+  return timer.seconds_of([&] {
     pmm::local_gemm<Operand>(exec, 1, Transpose::no, h.matrix, Transpose::no, w.matrix, 0, q.matrix);
     pmm::local_gemm<Operand>(exec, 1, Transpose::no, q.matrix, Transpose::yes, w.matrix, 0, h.matrix);
     pmm::local_gemm<Operand, Result>(exec, 1, Transpose::yes, h.matrix, Transpose::no, q.matrix, 0,
                                      dw.matrix);
   });
-  return 3.0 * 2 * num_rows * width * static_cast<double>(num_columns) / seconds;
 }
 
-pmm::WidthTable shares_of_narrow(Communicator const& world, double rate, std::int64_t repeat) {
+/// What the three take of that, if they are passes over operands and results.
+double seconds_of_passes(std::int64_t rows, std::int64_t inner, std::int64_t columns,
+                         std::int64_t bytes_of_number, double memory_bytes_per_second) {
+  auto const numbers = rows * inner + inner * columns + rows * columns;
+  return 3 * static_cast<double>(numbers * bytes_of_number) / memory_bytes_per_second;
+}
+
+/// flop / s of a rank in large ones, without these passes.
+template<class Operand>
+double dense_rate(MachineTimer const& timer, std::int64_t num_columns, double memory_bytes_per_second) {
+  auto const seconds = seconds_of_dense<Operand>(timer, num_rows, width, num_columns);
+  auto const passes =
+      seconds_of_passes(num_rows, width, num_columns, sizeof(Operand), memory_bytes_per_second);
+  return 3.0 * 2 * num_rows * width * static_cast<double>(num_columns) /
+         std::max(seconds - passes, seconds / 2);
+}
+
+/// Of each dense product: what a small one takes beside arithmetic at the rate of such narrow ones, and its pass.
+double dense_launch_seconds(MachineTimer const& timer, pmm::Machine const& machine) {
+  using pmm::Transpose;
+  constexpr std::int64_t side = 32;
+  HeldMatrix<float> const h("orthant::cli::h", side, side);
+  HeldMatrix<float> const w("orthant::cli::w", side, side);
+  HeldMatrix<float> const q("orthant::cli::q", side, side);
+  auto const seconds = timer.seconds_of([&] {
+    pmm::local_gemm<float>(DefaultExec(), 1, Transpose::no, h.matrix, Transpose::no, w.matrix, 0, q.matrix);
+  });
+  auto const arithmetic = 2.0 * side * side * side / (machine.dense.fp32 * machine.dense.narrow.at(side));
+  auto const pass = seconds_of_passes(side, side, side, sizeof(float), machine.memory.bytes_per_second) / 3;
+  return std::max(0.0, seconds - arithmetic - pass - machine.launch_seconds);
+}
+
+/// flop / s of attention, forward and backward, without the passes over its arrays.
+double attention_rate(MachineTimer const& timer, double memory_bytes_per_second) {
+  pmm::AttentionShape const shape{
+      .num_sequences = 16, .sequence = 128, .num_heads = 4, .num_kv_heads = 4, .head_dim = 32};
+  DefaultExec const exec;
+  runtime::PassLedger passes;
+  auto const tokens = shape.num_tokens();
+  auto const columns = shape.query_columns();
+  std::vector<HeldMatrix<float>> held;
+  for (auto i = 0; i < 8; ++i)
+    held.emplace_back("orthant::cli::attention", tokens, columns);
+  auto const panel = [&](std::size_t i) { return pmm::Panel<float>(held[i].matrix); };
+  auto const row_numbers = static_cast<std::size_t>(shape.num_row_numbers());
+  auto const log_sums = runtime::make_zeros<float>("orthant::cli::log_sums", row_numbers);
+  auto const row_terms = runtime::make_zeros<float>("orthant::cli::row_terms", row_numbers);
+  auto const seconds = timer.seconds_of([&] {
+    pmm::AttentionOperands<float> const operands{panel(0), panel(1), panel(2)};
+    pmm::attention_forward(exec, passes, shape, operands, panel(3), log_sums);
+    pmm::attention_backward(exec, passes, shape, operands, panel(3), log_sums, panel(4),
+                            {panel(5), panel(6), panel(7)}, row_terms);
+  });
+  auto const bytes_of_run = 2 * (passes.total.bytes_read + passes.total.bytes_written) / passes.total.passes;
+  auto const of_memory = static_cast<double>(bytes_of_run) / memory_bytes_per_second;
+  auto const flops = static_cast<double>(attention_flops(shape) + attention_backward_flops(shape));
+  return flops / std::max(seconds - of_memory, seconds / 2);
+}
+
+pmm::WidthTable shares_of_narrow(MachineTimer const& timer, double rate, double memory_bytes_per_second) {
   pmm::WidthTable shares;
   for (std::int64_t const columns : {8, 16, 32, 64})
-    shares.points.push_back({columns, std::min(1.0, dense_rate<float>(world, columns, repeat) / rate)});
+    shares.points.push_back(
+        {columns, std::min(1.0, dense_rate<float>(timer, columns, memory_bytes_per_second) / rate)});
   shares.points.push_back({width, 1});
   return shares;
 }
@@ -110,8 +167,8 @@ pmm::SparseBlock<float> first_columns(pmm::SparseBlock<float> const& block, std:
 }
 
 /// Seconds of a product with the block, without the passes over operand and result.
-double sparse_seconds(Communicator const& world, pmm::LocalSpmm<float> const& kernel, std::int64_t columns,
-                      double memory_bytes_per_second, std::int64_t repeat) {
+double sparse_seconds(MachineTimer const& timer, pmm::LocalSpmm<float> const& kernel, std::int64_t columns,
+                      double memory_bytes_per_second) {
   auto const& csr = kernel.block().csr;
   HeldMatrix<float> const b("orthant::cli::b", csr.num_columns, columns);
   HeldMatrix<float> const c("orthant::cli::c", csr.num_rows, columns);
@@ -119,14 +176,15 @@ double sparse_seconds(Communicator const& world, pmm::LocalSpmm<float> const& ke
   constexpr auto most_tries = 20; // the first products choose their way
   for (auto i = 0; i < most_tries && kernel.way_of(columns).empty(); ++i)
     multiply();
-  auto const seconds = seconds_of(world, repeat, multiply);
+  auto const seconds = timer.seconds_of(multiply);
   auto const passes = static_cast<double>((csr.num_rows + csr.num_columns) * columns) * sizeof(float) /
                       memory_bytes_per_second;
   return std::max(seconds - passes, seconds / 2);
 }
 
-pmm::Machine::SparseProducts sparse_times(Communicator const& world, graph::GraphStore const& store,
-                                          double memory_bytes_per_second, std::int64_t repeat) {
+pmm::Machine::SparseProducts sparse_times(MachineTimer const& timer, graph::GraphStore const& store,
+                                          double memory_bytes_per_second) {
+  auto const& world = timer.world();
   auto const num_vertices = store.facts().num_vertices;
   pmm::ProcessGrid const grid(world, {1, world.size(), 1, 1});
   pmm::Placement const placement{
@@ -148,8 +206,8 @@ pmm::Machine::SparseProducts sparse_times(Communicator const& world, graph::Grap
   auto const nonzeros_of_part = most_nonzeros(part);
   pmm::Machine::SparseProducts times;
   for (std::int64_t const columns : {4, 8, 16, 32, 64, 128}) {
-    auto const of_whole = sparse_seconds(world, whole, columns, memory_bytes_per_second, repeat);
-    auto const of_part = sparse_seconds(world, part, columns, memory_bytes_per_second, repeat);
+    auto const of_whole = sparse_seconds(timer, whole, columns, memory_bytes_per_second);
+    auto const of_part = sparse_seconds(timer, part, columns, memory_bytes_per_second);
     auto const slope = (of_whole - of_part) / std::max(1.0, nonzeros_of_whole - nonzeros_of_part);
     // A row does not take less than no time, and a non-zero no more than if it did all.
     auto const per_nonzero =
@@ -161,13 +219,13 @@ pmm::Machine::SparseProducts sparse_times(Communicator const& world, graph::Grap
   return times;
 }
 
-double random_number_seconds(Communicator const& world, std::int64_t repeat) {
+double random_number_seconds(MachineTimer const& timer) {
   DefaultExec const exec;
   runtime::PassLedger passes;
   HeldMatrix<float> const z("orthant::cli::z", num_rows, width);
   runtime::Vector<std::int64_t> const ids("orthant::cli::ids", num_rows);
   auto const seconds = [&](double probability) {
-    return seconds_of(world, repeat, [&] {
+    return timer.seconds_of([&] {
       models::relu_dropout(exec, passes, z.matrix, {.probability = probability}, {.original_ids = ids});
     });
   };
@@ -176,14 +234,16 @@ double random_number_seconds(Communicator const& world, std::int64_t repeat) {
 
 } // namespace
 
-void measure_products(Communicator const& world, graph::GraphStore const& store, std::int64_t repeat,
-                      pmm::Machine& machine) {
-  machine.launch_seconds = launch_seconds(world, repeat);
-  machine.dense.fp32 = dense_rate<float>(world, width, repeat);
-  machine.dense.of_16_bits = dense_rate<runtime::Bf16Number>(world, width, repeat);
-  machine.dense.narrow = shares_of_narrow(world, machine.dense.fp32, repeat);
-  machine.random_number_seconds = random_number_seconds(world, repeat);
-  machine.sparse = sparse_times(world, store, machine.memory.bytes_per_second, repeat);
+void measure_products(MachineTimer const& timer, graph::GraphStore const& store, pmm::Machine& machine) {
+  auto const memory = machine.memory.bytes_per_second;
+  machine.launch_seconds = launch_seconds(timer, memory);
+  machine.dense.fp32 = dense_rate<float>(timer, width, memory);
+  machine.dense.of_16_bits = dense_rate<runtime::Bf16Number>(timer, width, memory);
+  machine.dense.narrow = shares_of_narrow(timer, machine.dense.fp32, memory);
+  machine.dense.launch_seconds = dense_launch_seconds(timer, machine);
+  machine.dense.attention = attention_rate(timer, memory);
+  machine.random_number_seconds = random_number_seconds(timer);
+  machine.sparse = sparse_times(timer, store, memory);
 }
 
 } // namespace orthant::cli

@@ -3,9 +3,11 @@
 //
 // What bench machine measures of the processor, on all ranks at once: the constants of what a step computes.
 //
-//   launches        kernels without work, one after the other
+//   launches        small passes, one after the other
 //   dense products  the three of a layer of 131,072 rows (more than caches hold) and 128 columns, as training calls
-//                   them; the shares of narrow ones with 8 to 64 columns on one side
+//                   them, less a pass over operands and results; the shares of narrow ones with 8 to 64 columns on one side;
+//                   what each takes beside: small ones, 32 x 32 x 32
+//   attention       forward and backward of 16 sequences of 128 tokens, 4 heads of 32 numbers
 //   sparse products A^ B by the width n of B, of two blocks: all columns of a rank's rows, and an eighth of them,
 //                   which has as many rows and an eighth of the non-zeros. Two equations for two constants:
 //
@@ -13,13 +15,13 @@
 //
 //   random numbers  how much longer a pass takes that drops half of what it moves
 
+#include "cli/bench/machine_timer.hpp"
 #include "graph/store/store_reader.hpp"
 #include "pmm/cost/machine.hpp"
 
 namespace orthant::cli {
 
-/// Fills `machine` but for memory, which it needs, and the network. `repeat`: as of time_in_turn(). Collective.
-void measure_products(runtime::Communicator const& world, graph::GraphStore const& store, std::int64_t repeat,
-                      pmm::Machine& machine);
+/// Fills `machine` but for memory, which it needs, and the network. Collective.
+void measure_products(MachineTimer const& timer, graph::GraphStore const& store, pmm::Machine& machine);
 
 } // namespace orthant::cli

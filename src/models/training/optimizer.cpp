@@ -80,14 +80,13 @@ struct SgdUpdate {
   }
 };
 
-/// The numbers of one parameter.
+/// Numbers of one parameter, on the host. By value: no store can reach these copies, so that several numbers are taken at once.
 template<class T, class Update>
-struct UpdateShard {
-  ShardPointers<T> shard;
-  StepFactors<T> factors;
-  Update update;
-  KOKKOS_FUNCTION void operator()(std::int64_t i) const { update(shard, factors, i); }
-};
+void update_part(ShardPointers<T> shard, StepFactors<T> factors, Update update, std::int64_t begin,
+                 std::int64_t end) {
+  for (auto i = begin; i < end; ++i)
+    update(shard, factors, i);
+}
 
 /// The numbers of all parameters, one after the other. Neighbouring work items have one parameter, so the
 /// search reads what is in the first cache.
@@ -185,8 +184,10 @@ void Optimizer<T>::update(DefaultExec const& exec, char const* label, Update con
     runtime::compat::fence(exec, "orthant::models::Optimizer/the factors are read");
     std::int64_t begin = 0;
     for (auto const& shard : shards_) {
-      Kokkos::parallel_for(label, Policy(exec, 0, shard.end - begin),
-                           UpdateShard<T, Update>{shard, factors_(0), update_number});
+      pmm::for_each_part(exec, label, shard.end - begin,
+                         [=, factors = factors_(0)](std::int64_t first, std::int64_t last) {
+                           update_part(shard, factors, update_number, first, last);
+                         });
       begin = shard.end;
     }
   } else {

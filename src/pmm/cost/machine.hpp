@@ -38,6 +38,8 @@ struct Machine {
     double of_16_bits = 0; // operands of 16 bits, sums of 32
     /// Share of these that a product reaches whose shortest side has so many numbers; 1 beyond.
     WidthTable narrow{};
+    double attention = 0;      // of products within a pass of attention; 0: as fp32
+    double launch_seconds = 0; // of each product, beside that of all kernels
   } dense;
 
   struct SparseProducts { // of one rank, operands of 32 bits: seconds by the width of the right operand

@@ -29,13 +29,18 @@ class Reader {
     if (memory.contains("bytes")) machine.memory.bytes = rate(memory, "memory", "bytes");
     machine.memory.bytes_per_second = rate(memory, "memory", "bytes_per_second");
 
-    auto const& dense = table("dense_products", {"fp32", "of_16_bits", "narrow"});
+    auto const& dense =
+        table("dense_products", {"fp32", "of_16_bits", "narrow", "attention", "launch_seconds"});
     machine.dense.fp32 = rate(dense, "dense_products", "fp32");
     machine.dense.of_16_bits = rate(dense, "dense_products", "of_16_bits");
 
     constexpr auto shares = "[[shortest side, share], ..]";
     if (dense.contains("narrow"))
       machine.dense.narrow = by_width(dense, "dense_products", "narrow", shares, &Reader::share);
+
+    if (dense.contains("attention")) machine.dense.attention = rate(dense, "dense_products", "attention");
+    if (dense.contains("launch_seconds"))
+      machine.dense.launch_seconds = seconds(dense, "dense_products", "launch_seconds");
 
     constexpr auto times = "[[width, seconds], ..]";
     auto const& sparse = table("sparse_products", {"per_nonzero", "per_row"});

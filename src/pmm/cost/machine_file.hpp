@@ -6,8 +6,9 @@
 //   name = "perlmutter"            one word
 //   ranks_per_node = 4
 //   [memory]                       of one rank: bytes (may be left out), bytes_per_second
-//   [dense_products]               of one rank: fp32, of_16_bits, in flop per second; narrow = [[shortest side, share of these], ..]
-//                                  (may be left out)
+//   [dense_products]               of one rank: fp32, of_16_bits, in flop per second; and what may be left out: narrow =
+//                                  [[shortest side, share of these], ..], attention (flop per second of products within its passes),
+//                                  launch_seconds (of each product, beside those of [launch])
 //   [sparse_products]              per_nonzero and per_row (may be left out) = [[width, seconds], ..], operands of 32 bits; linear
 //                                  between widths
 //   [launch]                       seconds of each product and each pass
