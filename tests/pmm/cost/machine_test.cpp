@@ -28,6 +28,8 @@ source = "test"
 fp32 = 1e13
 of_16_bits = 1e14
 narrow = [[8, 0.04], [64, 1]]
+attention = 5e12
+launch_seconds = 2e-6
 source = "test"
 [sparse_products]
 per_nonzero = [[4, 4e-10], [8, 6e-10], [32, 12e-10]]
@@ -57,6 +59,8 @@ TEST(Machine, ReadsAllConstants) {
   EXPECT_EQ(read.ranks_per_node, 4);
   EXPECT_EQ(read.memory.bytes, 40e9);
   EXPECT_EQ(read.dense.of_16_bits, 1e14);
+  EXPECT_EQ(read.dense.attention, 5e12);
+  EXPECT_EQ(read.dense.launch_seconds, 2e-6);
   EXPECT_EQ(read.launch_seconds, 1e-6);
   ASSERT_EQ(read.collectives.inside.size(), 3U);
   EXPECT_EQ(read.collectives.inside[1].span, (GroupSpan{2, 2}));
@@ -133,7 +137,7 @@ TEST(StepSeconds, AreTheSumsOfTheTerms) {
   pmm::LocalProduct dense;
   dense.m = dense.n = dense.k = 1000;
   step.add_product(dense);
-  auto narrow = dense; // memory bounds it
+  auto narrow = dense; // most of it is the pass
   narrow.m = 1'000'000;
   narrow.n = narrow.k = 1;
   step.add_product(narrow);
@@ -144,13 +148,16 @@ TEST(StepSeconds, AreTheSumsOfTheTerms) {
   step.add_product(thin);
   step.add_pass({"a pass", 3'000'000, 1'000'000, 0});
   step.add_pass({"one that drops numbers", 1'000'000, 1'000'000, 0, 500'000});
+  step.add_pass({"attention", 1'000'000, 1'000'000, 3'000'000});
   step.add_call(Operation::all_reduce, Axis::z, 1 << 20);
 
   auto const seconds = seconds_of(step, machine());
   EXPECT_DOUBLE_EQ(seconds.sparse,
                    1e-6 + 1000 * 6e-10 + 100 * 1e-9 + 2 * 100 * 8 * 4 / 1e12); // and rows in and out
-  EXPECT_DOUBLE_EQ(seconds.dense, 4e-6 + 2e9 / 1e13 + 4 * 2'000'001 / 1e12 + 8e6 / 4e11 + 72e6 / 5.2e12);
-  EXPECT_DOUBLE_EQ(seconds.passes, 2e-6 + 4e6 / 1e12 + 2e6 / 1e12 + 500'000 * 1e-10);
+  EXPECT_DOUBLE_EQ(seconds.dense, 4 * 3e-6 + 2e9 / 1e13 + 2e6 / 4e11 + 8e6 / 4e11 + 72e6 / 5.2e12 +
+                                      4 * (3'000'000 + 2'000'001 + 1'008'000 + 1'072'000) / 1e12);
+  EXPECT_DOUBLE_EQ(seconds.passes,
+                   3e-6 + 4e6 / 1e12 + 2e6 / 1e12 + 500'000 * 1e-10 + 2e6 / 1e12 + 3e6 / 5e12);
   auto const sent = 2.0 * 3 / 4 * (1 << 20);
   EXPECT_DOUBLE_EQ(seconds.calls.at("z"), 3e-5 + 4 * 2e-5 + sent / 16e9);
   EXPECT_DOUBLE_EQ(seconds.total(), seconds.sparse + seconds.dense + seconds.passes + seconds.calls.at("z"));
@@ -172,7 +179,7 @@ TEST(StepSeconds, CallsTravelBehindWork) {
 
   auto m = machine();
   EXPECT_EQ(seconds_of(step, m).hidden, 0);
-  auto const work = 2e-6 + 2e9 / 1e13 + 4e6 / 1e12;
+  auto const work = 3e-6 + 1e-6 + 2e9 / 1e13 + 4 * 3e6 / 1e12 + 4e6 / 1e12;
   m.collectives.overlap = 0.25;
   auto const seconds = seconds_of(step, m);
   EXPECT_DOUBLE_EQ(seconds.hidden, 0.25 * 0.5 * work);
@@ -209,8 +216,8 @@ TEST(StepSeconds, FollowTheFormat) {
   auto const fp32 = seconds(runtime::Wire::native, sizeof(float));
   auto const fp64 = seconds(runtime::Wire::native, sizeof(double));
   auto const bf16 = seconds(runtime::Wire::bf16, sizeof(float));
-  EXPECT_NEAR(fp64.dense - 1e-6, 2 * (fp32.dense - 1e-6), 1e-15);
-  EXPECT_NEAR(bf16.dense - 1e-6, 2e9 / 1e14, 1e-15);
+  EXPECT_NEAR(fp64.dense - 3e-6, 2 * (fp32.dense - 3e-6), 1e-15);
+  EXPECT_NEAR(bf16.dense - 3e-6, 2e9 / 1e14 + 2 * 3e6 / 1e12, 1e-15);
   constexpr auto rows = 2 * 1000 * 16 / 1e12; // operand and result, for each byte of a number
   EXPECT_DOUBLE_EQ(fp32.sparse, 1e-6 + 1e6 * 8e-10 + 1000 * 3e-9 + 4 * rows);  // 16 columns
   EXPECT_DOUBLE_EQ(fp64.sparse, 1e-6 + 1e6 * 12e-10 + 1000 * 6e-9 + 8 * rows); // as 32
