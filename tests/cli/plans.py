@@ -288,9 +288,9 @@ def plan_language_model(ranks):
     large = ["plan-lm", "--preset", "llama-7b", "--vocabulary", "32000"]
     expect_mistake(ranks, [*large, "--ranks", "2", "--machine", "perlmutter"], r"plan-lm: \d+ grids need more than the 40.0 GB .* the least is [0-9.]+ GB: take more ranks")
     # Llama has 6,738,415,616 parameters, and Adam two moments of each.
-    done = expect_success(1, [*large, "--ranks", "64", "--machine", "perlmutter", "--top", "1"])
+    done = expect_success(1, [*large, "--ranks", "8192", "--global-batch", "8192", "--machine", "perlmutter", "--top", "1"])
     require("a checkpoint has 80.9 GB: the machine file of 'perlmutter' does not say how fast" in done.stdout, "no checkpoint", done)
-    done = expect_success(1, [*large, "--ranks", "64", "--machine", "perlmutter", "--top", "1", "--json"])
+    done = expect_success(1, [*large, "--ranks", "8192", "--global-batch", "8192", "--machine", "perlmutter", "--top", "1", "--json"])
     require(json.loads(done.stdout)["checkpoint_bytes"] == 12 * 6738415616, "another checkpoint", done)
     expect_mistake(ranks, large[:3], r"give either --tokens FILE or --vocabulary N")
     expect_mistake(ranks, [*large, "--accumulate", "3"], r"--accumulate 3 does not divide")

@@ -67,7 +67,10 @@ void Pending::begin() {
   RunClock::Paused const paused(clock);
   began_ = clock.now();
   InCollective const waiting(comm_, call_.operation, sequence_, bytes, call_.where);
-  if (clock.machine() != nullptr) virtual_ = comm_.virtual_calls().begin(comm_, call_, bytes);
+  if (clock.machine() != nullptr) {
+    virtual_began_ = clock.virtual_seconds();
+    virtual_ = comm_.virtual_calls().begin(comm_, call_, bytes);
+  }
   backend_ = &backend_of(comm_, call_, mode_);
   exchange_ = begin_on(*backend_, comm_, call_, mode_);
   is_done_ = backend_->is_ordered_by_stream(); // as far as the host is concerned
@@ -91,10 +94,7 @@ void Pending::finish(std::source_location where) {
     exchange_->finish();
   }
   is_done_ = true;
-  if (virtual_) {
-    std::chrono::duration<double> const begin(began_.time_since_epoch());
-    instruments.clock.wait_for_call(begin.count(), comm_.virtual_calls().end_of(*virtual_));
-  }
+  if (virtual_) instruments.clock.wait_for_call(virtual_began_, comm_.virtual_calls().end_of(*virtual_));
   auto const now = instruments.clock.now();
   comm_.ledger().add_seconds(call_.operation, std::chrono::duration<double>(now - entered).count());
   if (instruments.trace.is_on())

@@ -41,6 +41,7 @@ class Pending {
   Backend* backend_ = nullptr;
   std::unique_ptr<Exchange> exchange_;   // null: nothing to wait for
   std::shared_ptr<VirtualCall> virtual_; // null: the clock is real
+  double virtual_began_ = 0;
   std::chrono::steady_clock::time_point began_;
 };
 
