@@ -6,8 +6,8 @@
 
 NPY_FOLDER is what `orthant export --format npy` writes, W.h5 what `orthant train --epochs 0 --save-weights` does. An epoch is a forward
 pass, mean cross-entropy over the training vertices, the backward pass and Adam, in fp32 on the full graph without dropout. Self loops and
-repeated edges are left out; gat gets a self loop for every vertex. Prints one line of JSON: seconds and losses of every epoch, the first
-one's before any update. With --serve it prints that for every number of epochs that a line of stdin asks for, and goes on training.
+repeated edges are left out; gat gets a self loop for every vertex. Prints one line of JSON: of every epoch the seconds, those of
+processors in all threads, and the loss, of the first one before any update. With --serve it prints that for every number of epochs that a line of stdin asks for, and goes on training.
 
   pyg            SAGEConv, GINConv, GATConv on edge_index, as documented: gathers a row for every edge and scatters the sums
   pyg_edge_index the same on a sorted EdgeIndex with its caches filled: sums of segments
@@ -217,20 +217,20 @@ def make_model(options: argparse.Namespace, problem: Problem, weights: Weights):
 
 
 def epochs(options: argparse.Namespace):
-    """Trains on and on; next() gives (seconds, loss) of an epoch."""
+    """Trains on and on; next() gives the seconds of an epoch, the processor seconds of all threads, and the loss."""
     problem = Problem(options.graph, options.model == "gat")
     model, features = make_model(options, problem, Weights(options.weights))
     parameters = list(model.parameters())
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     optimizer = torch.optim.Adam(parameters, lr=options.lr, **({"fused": True} if version >= (2, 4) else {"foreach": True}))
     while True:
-        start = time.perf_counter()
+        start, start_processor = time.perf_counter(), time.process_time()
         optimizer.zero_grad(set_to_none=True)
         loss = torch.nn.functional.cross_entropy(model(features), problem.targets)
         loss.backward()
         optimizer.step()
         value = loss.item()
-        yield time.perf_counter() - start, value
+        yield time.perf_counter() - start, time.process_time() - start_processor, value
 
 
 def peak_mib() -> float:
@@ -260,8 +260,8 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     training = epochs(options)
     for line in sys.stdin if options.serve else [options.epochs]:
-        seconds, losses = zip(*(next(training) for _ in range(int(line))))
-        print(json.dumps({"backend": options.backend, "seconds": seconds, "losses": losses, "peak_mib": peak_mib(),
+        seconds, processor_seconds, losses = zip(*(next(training) for _ in range(int(line))))
+        print(json.dumps({"backend": options.backend, "seconds": seconds, "processor_seconds": processor_seconds, "losses": losses, "peak_mib": peak_mib(),
                           "load": os.getloadavg()[0], "versions": versions()}), flush=True)
 
 
