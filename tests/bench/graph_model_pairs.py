@@ -7,10 +7,11 @@
 
 ENV are environments with torch and torch_geometric, and with DGL. --graph: rmat (48,980 vertices) or a data set; the store, the peers'
 copy and the initial weights are made in --work and kept. sage and gin have 3 layers of 128 columns, gat 2 layers, the hidden one with 8
-heads of 8 columns; no dropout, Adam, fp32. The peers (graph_model_peers.py says which) start once per table and wait while others run.
-A round is a run of Orthant, one of `bench epoch`, and a turn of each peer: as many epochs as fit in --turn-seconds, but at least one and
-at most --epochs. N ranks stand against N threads. The first loss of each peer must agree with Orthant's to 1e-5, relative, and the next
-two to 1e-3: Adam's first steps are about the signs of gradients, so rounding tells there.
+heads of 8 columns; no dropout, Adam, fp32. The peers (graph_model_peers.py says which) start once per table and sleep while others run.
+A round is a run of Orthant, one of `bench epoch`, and a turn of each peer: one epoch to warm up, and as many as fit in --turn-seconds, but
+at least one and at most --epochs. The peers keep their memory: 10 GB in all, most of it PyG's. N ranks stand against N threads. The first
+loss of each peer must agree with Orthant's to 1e-5, relative, and the next two to 1e-3: Adam's first steps are about the signs of
+gradients, so rounding tells there.
 
 seconds: median over rounds of the median epoch. ratio: over Orthant's of the same round, median (least to most). bare: the products of
 Orthant's epoch by themselves, if `bench epoch` has them. Exit status: 0 done, 1 the losses differ or a program failed, 2 a mistake of yours.
@@ -19,7 +20,9 @@ Orthant's epoch by themselves, if `bench epoch` has them. Exit status: 0 done, 1
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import math
 import os
 import pathlib
 import shlex
@@ -36,10 +39,10 @@ PEERS = pathlib.Path(__file__).with_name("graph_models") / "graph_model_peers.py
 MODELS = {"sage": ["--model", "sage", "--aggregator", "mean", "--layers", "3", "--hidden", "128"],
           "gin": ["--model", "gin", "--layers", "3", "--hidden", "128"],
           "gat": ["--model", "gat", "--layers", "2", "--hidden", "64", "--heads", "8", "--activation", "elu"]}
-BACKENDS = {"sage": "pyg,pyg_adj_t,edge_index,torch_csr,dgl,dgl_copy", "gin": "pyg,pyg_adj_t,edge_index,torch_csr,dgl,dgl_copy",
-            "gat": "pyg,pyg_edge_index,torch_csr,dgl"}
+BACKENDS = {"sage": "pyg,edge_index,torch_csr,dgl_copy", "gin": "pyg,edge_index,torch_csr,dgl_copy", "gat": "pyg,torch_csr,dgl"}
 TITLES = {"sage": "GraphSAGE, mean, 3 x 128", "gin": "GIN, 3 x 128", "gat": "GAT, 2 layers, 8 heads of 8"}
 TOLERANCES = (1e-5, 1e-3, 1e-3)  # of the losses of the first epochs, relative
+LEAST_ROUNDS = 2
 NUM_COMPARED = len(TOLERANCES)  # epochs, which are the warm-up, too
 HUGE = str(1 << 40)
 # glibc keeps its memory, and uses huge pages: faster for most peers than without (peers' allocations are large).
@@ -159,7 +162,7 @@ def check_losses(case: Case, name: str, theirs: list[float], ours: list[float]) 
 # --- a table --------------------------------------------------------------------------------------------------------------
 
 
-def measure(options: argparse.Namespace, case: Case, num_threads: int) -> tuple[dict[str, Side], list[dict]]:
+def measure(options: argparse.Namespace, case: Case, num_threads: int, ends_at: float) -> tuple[dict[str, Side], list[dict]]:
     names = [name for name in (options.backends or BACKENDS[case.model]).split(",") if name]
     sides, bare, peers, turns = {"orthant": Side()}, [], [], {}
     try:
@@ -170,12 +173,14 @@ def measure(options: argparse.Namespace, case: Case, num_threads: int) -> tuple[
             sides[name] = Side(differs=check_losses(case, name, warm["losses"], ours["losses"]), versions=warm["versions"])
             turns[name] = max(1, min(options.epochs, int(options.turn_seconds / min(warm["seconds"]))))
         for number in range(1, options.rounds + 1):
+            if number > LEAST_ROUNDS and time.monotonic() > ends_at:
+                break
             done = {"orthant": run_orthant(options, case, num_threads)}
             found = bare_run(options, case, num_threads) if number == 1 or bare else None
             bare += [found] if found else []
-            done |= {peer.name: peer.train(turns[peer.name]) for peer in peers}
+            done |= {peer.name: peer.train(1 + turns[peer.name]) for peer in peers}
             for name, turn in done.items():
-                sides[name].seconds.append(statistics.median(turn["seconds"]))
+                sides[name].seconds.append(statistics.median(turn["seconds"][name != "orthant":]))
                 sides[name].peak_mib = max(sides[name].peak_mib, turn["peak_mib"])
             sides["orthant"].versions = done["orthant"]["versions"]
             print(f"{case.model}, {num_threads}, round {number}: " + "  ".join(f"{name} {side.seconds[-1]:.4f}" for name, side in sides.items()) +
@@ -211,18 +216,19 @@ def processor() -> str:
 
 
 def run(options: argparse.Namespace, work: pathlib.Path) -> None:
-    options.work, results = work, []
+    options.work, results = work.resolve(), []
     blas = [line.split(maxsplit=1)[1] for line in output_of(alone(options, "--version")).splitlines() if line.startswith("BLAS")]
     load = os.getloadavg()[0]
     print(f"{processor()}, {os.cpu_count()} processors, {time.strftime('%Y-%m-%d')}, load {load:.1f}{'' if load < 0.5 else ': NOT IDLE'}; {', '.join(blas)}; "
           f"{options.rounds} rounds of up to {options.epochs} epochs", flush=True)
-    for model in options.models.split(","):
-        case = make_case(options, model)
-        for num_threads in map(int, options.threads.split(",")):
-            sides, bare = measure(options, case, num_threads)
-            print_table(case, num_threads, sides, bare)
-            results.append({"model": model, "graph": case.store.stem, "threads": num_threads, "bare": bare,
-                            "sides": {name: vars(side) for name, side in sides.items()}})
+    tables = list(itertools.product(options.models.split(","), map(int, options.threads.split(","))))
+    ends_at = time.monotonic() + 60 * options.minutes
+    for number, (model, num_threads) in enumerate(tables):
+        case, now = make_case(options, model), time.monotonic()
+        sides, bare = measure(options, case, num_threads, now + (ends_at - now) / (len(tables) - number))
+        print_table(case, num_threads, sides, bare)
+        results.append({"model": model, "graph": case.store.stem, "threads": num_threads, "bare": bare,
+                        "sides": {name: vars(side) for name, side in sides.items()}})
     print("\n```\n" + shlex.join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]]) + "\n```")
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
@@ -241,6 +247,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=5, help="most of a turn")
     parser.add_argument("--turn-seconds", type=float, default=2, help="of a peer's turn")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no more rounds of a table when its share of this is over, but two")
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--alloc", default="glibc", help="of the peers: plain, glibc (keeps memory, huge pages), or a library to preload")
     parser.add_argument("--extra", type=shlex.split, default=[], help="more options of orthant train, in one word")

@@ -6,8 +6,9 @@
 
 NPY_FOLDER is what `orthant export --format npy` writes, W.h5 what `orthant train --epochs 0 --save-weights` does. An epoch is a forward
 pass, mean cross-entropy over the training vertices, the backward pass and Adam, in fp32 on the full graph without dropout. Self loops and
-repeated edges are left out; gat gets a self loop for every vertex. Prints one line of JSON: of every epoch the seconds, those of
-processors in all threads, and the loss, of the first one before any update. With --serve it prints that for every number of epochs that a line of stdin asks for, and goes on training.
+repeated edges are left out; gat gets a self loop for every vertex. Prints one line of JSON: of every epoch the seconds, those of processors in all
+threads, and the loss before its update. With --serve it prints that for every number of epochs that a line of stdin asks for, and goes on
+training.
 
   pyg            SAGEConv, GINConv, GATConv on edge_index, as documented: gathers a row for every edge and scatters the sums
   pyg_edge_index the same on a sorted EdgeIndex with its caches filled: sums of segments
