@@ -229,6 +229,12 @@ TEST_P(MiniBatch, WhatCannotBeTrainedIsTheUsersMistake) {
   auto model = small_model();
   model.trains_features = true;
   refuses(model, short_training(1), small_batches());
+  auto attention = small_model();
+  attention.num_heads = 3;
+  set_model(attention, models::Model::gat);
+  batches = small_batches();
+  batches.edges = sampling::BatchEdges::renormalize;
+  refuses(attention, short_training(1), batches);
 }
 
 INSTANTIATE_TEST_SUITE_P(AllGrids, MiniBatch, ::testing::ValuesIn(batch_grids(world_size())), GridName());

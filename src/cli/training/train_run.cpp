@@ -67,9 +67,6 @@ models::GcnSettings model_of(TrainOptions const& o) {
   settings.set_layers(o.model == "sgc" ? 1 : o.layers, o.hidden);
   settings.dropout = o.dropout;
   settings.attention_dropout = o.attention_dropout;
-  if (o.mode == "minibatch" && models::weighs_neighbours(settings))
-    runtime::throw_user("--model {} is trained on the full graph so far: leave out --mode minibatch",
-                        o.model);
   settings.has_bias = o.bias;
   settings.trains_features = o.trainable_features;
   settings.feature_norm = models::parse_feature_norm(o.feature_norm);

@@ -80,7 +80,8 @@ void TypedGcnPasses<T>::reserve_scratch(GcnOperands<Sum> const& operands) {
   scratch_.reserve(scratch_of(step, plan_, settings_));
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
   if (owned != nullptr && owned->edges)
-    scratch_.attention.reserve(attention_scratch_of(step, plan_, owned->edges->block.num_edges()));
+    scratch_.attention.reserve(
+        attention_scratch_of(step, plan_, owned->sizes, owned->edges->block.num_edges()));
 }
 
 template<class T>

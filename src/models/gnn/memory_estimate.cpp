@@ -89,7 +89,10 @@ graph::StoreFacts with_transposes(graph::StoreFacts facts, GcnPlan const& plan) 
 void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                          GcnEpochTraits const& traits) {
   pmm::StepPlan blocks(step.shape(), step.coordinates(), step.scalar_bytes(1));
-  plan_adjacency(blocks, with_transposes(facts, plan), plan, traits);
+  auto aggregates = plan; // attention has no transpose of its own, and needs none here
+  for (auto& layer : aggregates.layers)
+    layer.attention.reset();
+  plan_adjacency(blocks, with_transposes(facts, plan), aggregates, traits);
   step.add_array("blocks of the sampler", pmm::bytes_held(blocks) / 2);
 }
 
@@ -208,7 +211,8 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   if (batches.renormalizes) plan_neighbour_lists(step, facts, plan);
   // The batch has as many numbers.
   plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, unrounded, batch_traits);
-  plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan));
+  plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan),
+                      batch_traits.num_nonzeros(batch_plan.layers.front().adjacency));
 }
 
 template<class T>

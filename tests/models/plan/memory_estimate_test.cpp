@@ -70,6 +70,15 @@ std::vector<Configuration> configurations() {
     settings.num_propagations = 2; // small objects are those of as many layers as in the other cases
     all.push_back({model == models::Model::appnp ? "appnp" : "gcnii", settings});
   }
+  for (auto const model : {models::Model::gat, models::Model::gatv2}) {
+    auto settings = model_of(3, 24, 0.5);
+    settings.num_heads = 3;
+    settings.num_output_heads = 2;
+    settings.attention_dropout = 0.4;
+    settings.activation = models::Activation::elu;
+    set_model(settings, model);
+    all.push_back({model == models::Model::gat ? "gat" : "gatv2", settings});
+  }
   all.push_back(
       {"directed, more vertices", model_of(3, 32, 0.5), {.num_vertices = 5000, .is_directed = true}});
   return all;
@@ -183,6 +192,11 @@ TEST_P(MemoryEstimates, IsWhatMiniBatchTrainingTakesAtLeast) {
   for (auto const has_full_graph : {false, true})
     for (auto const edges : {sampling::BatchEdges::rescale, sampling::BatchEdges::renormalize})
       expect_least<double>(model_of(3, 48, 0.5), has_full_graph, edges);
+  auto attention = model_of(3, 48, 0.5);
+  attention.num_heads = 3;
+  set_model(attention, models::Model::gat);
+  for (auto const has_full_graph : {false, true})
+    expect_least<double>(attention, has_full_graph);
 }
 
 /// One rank, double, 2 layers, no dropout; every number worked out by hand.

@@ -230,6 +230,13 @@ TEST_P(Reference, IsRepeatedInMiniBatches) {
     }
 }
 
+TEST_P(Reference, OfAttentionIsRepeatedInMiniBatches) {
+  for (auto const& c : cases_of_attention()) {
+    SCOPED_TRACE(c.name);
+    expect_mini_batches(c, sampling::BatchEdges::rescale);
+  }
+}
+
 // On one grid per number of ranks, because operators know no grid.
 TEST_P(Reference, IsRepeatedWithEveryOperator) {
   if (grid_.shape() != pmm::near_cubic(world_.size())) GTEST_SKIP() << "on one grid per number of ranks";
