@@ -166,7 +166,7 @@ void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   plan_operands(step, facts, plan, settings, traits);
   plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan),
                       traits.num_nonzeros(plan.layers.front().adjacency));
-  plan_update_arrays(step, optimizer, lengths_of(step, parameters_of(plan, settings)));
+  plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);
 }
 
 template<class T>
@@ -198,7 +198,7 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   unrounded.operand_format = runtime::Wire::native;
   plan_targets_and_parameters(step, facts, plan, settings);
   plan_gradient_sum_array(step, lengths, batches.num_accumulated);
-  plan_update_arrays(step, optimizer, lengths);
+  plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);
   if (batches.has_full_graph) {
     plan_operands(step, facts, plan, unrounded, traits);
     plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan),

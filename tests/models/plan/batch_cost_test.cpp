@@ -23,8 +23,8 @@ using pmm::Gather;
 
 /// Cases that together have every kind of message.
 bool has_other_messages(std::string const& name) {
-  for (auto const* const part :
-       {"dropout", "all parts", "a pattern of features", "sage", "gin", "appnp", "gcnii", "gat"})
+  for (auto const* const part : {"dropout", "all parts", "a pattern of features", "sage", "gin", "appnp",
+                                 "gcnii", "gat", "batch norm"})
     if (name.starts_with(part) && !name.ends_with("hidden")) return true;
   return false;
 }

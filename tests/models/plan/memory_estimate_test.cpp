@@ -57,6 +57,8 @@ std::vector<Configuration> configurations() {
   all.back().model.order = models::ProductOrder::transform_first;
   all.push_back({"norm", with_parts(Norm::rms, false, 0, false)});
   all.push_back({"residual", with_parts(Norm::none, true, 0, false)});
+  all.push_back({"layer norm", with_parts(Norm::layer, true, 0, true)});
+  all.push_back({"batch norm", with_parts(Norm::batch, false, 48, false)});
   all.push_back({"projection and head", with_parts(Norm::none, false, 32, true)});
   all.push_back({"all parts, sgd", with_parts(Norm::rms, true, 48, true), {}, models::OptimizerKind::sgd});
   all.push_back({"sparse features", model_of(2, 32, 0.5), {.num_features = 600, .features_per_vertex = 20}});
