@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import struct
 import tempfile
 
@@ -45,13 +46,17 @@ def machine(ranks):
             expect_mistake(ranks, [*base, "-o", path], r"bench machine measures collectives, too: start it on 2 ranks")
             expect_mistake(ranks, [*base, "-o", path, "--network", "perlmuter"], r"no machine 'perlmuter'")
             text = expect_success(ranks, [*base, "-o", path, "--network", "perlmutter"]).stdout
-            if "ranks_per_node = 4\n" not in text or "bytes_per_second_between_nodes = 5.96e+10\nsource = \"those of perlmutter\"" not in text:
+            if "ranks_per_node = 4\n" not in text or "bytes_per_second_between_nodes = 5.96e+10\noverlap = 0\nsource = \"those of perlmutter\"" not in text:
                 raise Failure(f"not the network of perlmutter: {text}")
+            expect_mistake(ranks, [*base, "-o", folder + "/b.toml", "--network", "perlmutter", "--folder", folder + "/none"], r"/none")
             return
-        done = expect_success(ranks, [*base, "-o", path])
+        done = expect_success(ranks, [*base, "-o", path, "--folder", folder])
+        if os.listdir(folder) != ["machine.toml"]:
+            raise Failure(f"left {os.listdir(folder)}")
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        if text != done.stdout or f"ranks_per_node = {ranks}" not in text:
+        if text != done.stdout or f"ranks_per_node = {ranks}" not in text or not re.search(r"\noverlap = [01]", text) \
+                or not re.search(r"\[storage\]\nbytes_per_second = [1-9]", text):
             raise Failure(f"wrote {text}")
         groups = [(stride, size) for stride in range(1, ranks) for size in range(2, ranks + 1) if ranks % (stride * size) == 0]
         if any(f"[{stride}, {size}, " not in text for stride, size in groups):

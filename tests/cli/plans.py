@@ -274,7 +274,7 @@ def plan_language_model(ranks):
     require(len(lines) == 12, f"{len(lines)} grids", done)
     require(all(a["seconds"] <= b["seconds"] for a, b in zip(lines, lines[1:])), "is not in order", done)
     for line in lines:
-        terms = line["dense_seconds"] + line["pass_seconds"] + sum(line["call_seconds"].values())
+        terms = line["dense_seconds"] + line["pass_seconds"] + sum(line["call_seconds"].values()) - line["hidden_seconds"]
         require(abs(terms - line["seconds"]) < 1e-9 * line["seconds"], "terms do not add up", done)
     with tempfile.TemporaryDirectory() as folder:
         text, tokens = os.path.join(folder, "t.txt"), os.path.join(folder, "t.h5")
@@ -287,6 +287,11 @@ def plan_language_model(ranks):
         expect_success(ranks, [*command.split(), "--steps", "1", "--eval-every", "0"])
     large = ["plan-lm", "--preset", "llama-7b", "--vocabulary", "32000"]
     expect_mistake(ranks, [*large, "--ranks", "2", "--machine", "perlmutter"], r"plan-lm: \d+ grids need more than the 40.0 GB .* the least is [0-9.]+ GB: take more ranks")
+    # Llama has 6,738,415,616 parameters, and Adam two moments of each.
+    done = expect_success(1, [*large, "--ranks", "64", "--machine", "perlmutter", "--top", "1"])
+    require("a checkpoint has 80.9 GB: the machine file of 'perlmutter' does not say how fast" in done.stdout, "no checkpoint", done)
+    done = expect_success(1, [*large, "--ranks", "64", "--machine", "perlmutter", "--top", "1", "--json"])
+    require(json.loads(done.stdout)["checkpoint_bytes"] == 12 * 6738415616, "another checkpoint", done)
     expect_mistake(ranks, large[:3], r"give either --tokens FILE or --vocabulary N")
     expect_mistake(ranks, [*large, "--accumulate", "3"], r"--accumulate 3 does not divide")
     expect_mistake(ranks, ["plan-lm", "--vocabulary", "65", "--hidden", "10"], r"heads")

@@ -6,6 +6,8 @@
 //   products, launches, random numbers: machine_products.hpp
 //   collectives          groups of every (stride, size) that divides the ranks, all of a kind at once: 8 bytes for the
 //                        latency, 16 MiB for the bandwidth (all_reduce, all_gather and reduce_scatter together)
+//   overlap              how much of the time of a product an all_reduce of 16 MiB goes on that was begun before it
+//   storage              with --folder: a file there that all ranks write and sync, 16 MiB each
 //
 // With --network the nodes and the collectives are those of another machine, so one rank is enough: for plans and
 // emulations of this processor in that network.
@@ -21,12 +23,14 @@
 #include "graph/largest_graph.hpp"
 #include "graph/partition/partition.hpp"
 #include "pmm/cost/machine_file.hpp"
+#include "pmm/gemm/local_gemm.hpp"
 #include "pmm/grid/process_grid.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/staged_file.hpp"
 #include "runtime/machine/processor.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/ranges.h>
 
 namespace orthant::cli {
@@ -44,6 +48,7 @@ struct MachineOptions {
   std::int64_t vertices = 100000;
   std::int64_t edges = 2000000;
   std::int64_t repeat = 0;
+  std::string folder;
   bool force_memory = false;
   RooflineOptions roofline;
 };
@@ -114,6 +119,51 @@ std::vector<GroupTimes> time_all_groups(Communicator const& world, std::int64_t 
   return groups;
 }
 
+/// Share of a product's seconds that an all_reduce of all ranks, begun before it, takes off:
+/// (call + product - both) / product. The product takes about as long as the call.
+double measure_overlap(Communicator const& world, std::int64_t repeat) {
+  constexpr std::int64_t rows = 4096;
+  constexpr std::int64_t width = 128;
+  constexpr std::size_t num_floats = std::size_t{4} << 20;
+  runtime::DefaultExec const exec;
+  auto const matrix = [](char const* label, std::int64_t num_rows) {
+    return runtime::make_zeros<float>(label, static_cast<std::size_t>(num_rows * width));
+  };
+  auto const data = runtime::make_zeros<float>("orthant::cli::data", num_floats);
+  auto const a = matrix("orthant::cli::a", rows);
+  auto const b = matrix("orthant::cli::b", width);
+  auto const c = matrix("orthant::cli::c", rows);
+  auto const multiply = [&](std::int64_t num_products) {
+    for (std::int64_t i = 0; i < num_products; ++i)
+      pmm::local_gemm<float>(exec, 1, pmm::Transpose::no, pmm::as_matrix(a, rows, width), pmm::Transpose::no,
+                             pmm::as_matrix(b, width, width), 0, pmm::as_matrix(c, rows, width));
+  };
+  auto const call = seconds_of(world, repeat, [&] { runtime::all_reduce(exec, world, data); });
+  auto const one = seconds_of(world, repeat, [&] { multiply(1); });
+  auto const num_products = std::max<std::int64_t>(1, std::llround(call / one));
+  auto const work = seconds_of(world, repeat, [&] { multiply(num_products); });
+  auto const both = seconds_of(world, repeat, [&] {
+    auto request = runtime::start_all_reduce(exec, world, data);
+    multiply(num_products);
+    request.wait();
+  });
+  return std::clamp((call + work - both) / work, 0.0, 1.0);
+}
+
+/// Bytes per second that all ranks write together, as a checkpoint does.
+double measure_storage(Communicator const& world, std::filesystem::path const& folder) {
+  constexpr std::size_t bytes_of_rank = std::size_t{16} << 20;
+  std::vector<std::byte> const part(bytes_of_rank, std::byte{1});
+  auto staged = runtime::StagedFile::create(world, folder / "orthant-machine", "test file"); // it goes away
+  auto const seconds = seconds_of(world, 0, [&] {
+    runtime::together(world, [&] {
+      staged.file().write_at(static_cast<std::int64_t>(bytes_of_rank) * world.rank(), part);
+      staged.file().sync();
+    });
+  });
+  return static_cast<double>(bytes_of_rank) * world.size() / seconds;
+}
+
 /// Splits the groups' times into constants. `text` gets what is to be said of them.
 Machine::Collectives collectives_of(Machine const& machine, std::vector<GroupTimes> const& groups,
                                     int job_ranks, std::string& text) {
@@ -161,21 +211,27 @@ std::string text_of(Machine const& machine, std::string const& source,
   std::vector<std::string> inside;
   for (auto const& [span, bandwidth] : machine.collectives.inside)
     inside.push_back(fmt::format("[{}, {}, {:.4g}]", span.stride, span.num_ranks, bandwidth));
-  return fmt::format(
-      "# For --machine of train, bench epoch and plan; orthant bench machine wrote it.\n"
-      "name = \"{}\"\nranks_per_node = {}\n\n"
-      "[memory]\nbytes_per_second = {:.4g}\nsource = \"{}\"\n\n"
-      "[dense_products]\nfp32 = {:.4g}\nof_16_bits = {:.4g}\nnarrow = {}\nsource = \"{}\"\n\n"
-      "[sparse_products]\nper_nonzero = {}\nper_row = {}\nsource = \"{}\"\n\n"
-      "[launch]\nseconds = {:.4g}\nsource = \"{}\"\n\n"
-      "[random_numbers]\nseconds = {:.4g}\nsource = \"{}\"\n\n"
-      "[collectives]\ncall_seconds = {:.4g}\nstep_seconds = {:.4g}\ninside = [{}]\n"
-      "bytes_per_second_between_nodes = {:.4g}\nsource = \"{}\"\n",
-      machine.name, machine.ranks_per_node, machine.memory.bytes_per_second, source, machine.dense.fp32,
-      machine.dense.of_16_bits, by_width(machine.dense.narrow), source, by_width(machine.sparse.per_nonzero),
-      by_width(machine.sparse.per_row), source, machine.launch_seconds, source, machine.random_number_seconds,
-      source, machine.collectives.call_seconds, machine.collectives.step_seconds, fmt::join(inside, ", "),
-      machine.collectives.bytes_per_second_between_nodes, source_of_collectives);
+  auto const storage = machine.storage_bytes_per_second == 0
+                           ? std::string()
+                           : fmt::format("\n[storage]\nbytes_per_second = {:.4g}\nsource = \"{}\"\n",
+                                         machine.storage_bytes_per_second, source);
+  return fmt::format("# For --machine of train, bench epoch and plan; orthant bench machine wrote it.\n"
+                     "name = \"{}\"\nranks_per_node = {}\n\n"
+                     "[memory]\nbytes_per_second = {:.4g}\nsource = \"{}\"\n\n"
+                     "[dense_products]\nfp32 = {:.4g}\nof_16_bits = {:.4g}\nnarrow = {}\nsource = \"{}\"\n\n"
+                     "[sparse_products]\nper_nonzero = {}\nper_row = {}\nsource = \"{}\"\n\n"
+                     "[launch]\nseconds = {:.4g}\nsource = \"{}\"\n\n"
+                     "[random_numbers]\nseconds = {:.4g}\nsource = \"{}\"\n\n"
+                     "[collectives]\ncall_seconds = {:.4g}\nstep_seconds = {:.4g}\ninside = [{}]\n"
+                     "bytes_per_second_between_nodes = {:.4g}\noverlap = {:.2g}\nsource = \"{}\"\n",
+                     machine.name, machine.ranks_per_node, machine.memory.bytes_per_second, source,
+                     machine.dense.fp32, machine.dense.of_16_bits, by_width(machine.dense.narrow), source,
+                     by_width(machine.sparse.per_nonzero), by_width(machine.sparse.per_row), source,
+                     machine.launch_seconds, source, machine.random_number_seconds, source,
+                     machine.collectives.call_seconds, machine.collectives.step_seconds,
+                     fmt::join(inside, ", "), machine.collectives.bytes_per_second_between_nodes,
+                     machine.collectives.overlap, source_of_collectives) +
+         storage;
 }
 
 int run(MachineOptions const& o, Context& context) {
@@ -206,6 +262,12 @@ int run(MachineOptions const& o, Context& context) {
     report("collectives");
     machine.collectives =
         collectives_of(machine, time_all_groups(world, o.repeat), world.size(), of_collectives);
+    machine.collectives.overlap = measure_overlap(world, o.repeat);
+  }
+
+  if (!o.folder.empty()) {
+    report("storage");
+    machine.storage_bytes_per_second = measure_storage(world, o.folder);
   }
 
   auto const source = fmt::format("measured on {}, {} ranks, {} ({})", runtime::find_processor().name,
@@ -234,6 +296,8 @@ std::unique_ptr<Command> make_bench_machine() {
   command->input(
       "--network", o->network,
       "Machine, by name or .toml file, whose nodes and collectives it gets in place of measured ones");
+  command->option("--folder", o->folder,
+                  "Folder where all ranks write a file of 16 MiB each, as fast as they can: for checkpoints");
   command->input("--graph", o->graph, "Store whose sparse products are timed, in place of an R-MAT graph");
   command->option("--vertices", o->vertices, "Vertices of the R-MAT graph",
                   whole_number(2, graph::most_vertices));

@@ -38,13 +38,27 @@ std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
 }
 
 std::string json_of(Cost const& cost, PlanLmOptions const& o, pmm::Machine const& machine,
-                    std::vector<std::string> const& advice) {
+                    std::int64_t checkpoint_bytes, std::vector<std::string> const& advice) {
   nlohmann::ordered_json line{{"grid", cost.shape.to_string()},  {"ranks", o.ranks},
                               {"sent_bytes", cost.sent_bytes},   {"calls", cost.num_calls},
                               {"array_bytes", cost.array_bytes}, {"machine", machine.name}};
   add_seconds(line, cost.seconds, Network::language_model);
+  line["checkpoint_bytes"] = checkpoint_bytes;
+  if (machine.storage_bytes_per_second > 0)
+    line["checkpoint_seconds"] = static_cast<double>(checkpoint_bytes) / machine.storage_bytes_per_second;
   line["advice"] = advice;
   return line.dump() + "\n";
+}
+
+/// What a checkpoint of that many bytes takes.
+std::string line_of_checkpoint(std::int64_t num_bytes, pmm::Machine const& machine) {
+  auto const bytes = static_cast<double>(num_bytes);
+  auto const rate = machine.storage_bytes_per_second;
+  return fmt::format("\na checkpoint has {:.3g} GB: {}\n", bytes / giga,
+                     rate == 0 ? fmt::format("the machine file of '{}' does not say how fast it is written "
+                                             "([storage]; bench machine --folder measures it)",
+                                             machine.name)
+                               : fmt::format("{:.3g} s at {:.3g} GB/s", bytes / rate, rate / giga));
 }
 
 std::string line_of(Cost const& cost) {
@@ -84,10 +98,12 @@ std::string answer(Context const& context, PlanLmOptions const& o, pmm::Machine 
       text_of(left_out, machine, costs.empty(), "take more ranks, or --activation-checkpointing full");
   if (costs.empty()) runtime::throw_user("plan-lm: {}", note);
 
+  auto const checkpoint_bytes = models::bytes_of_checkpoint(model, sequences, optimizer_of(o, o.eval_every));
   std::string text;
   if (o.json) {
     for (auto const& cost : costs)
-      text += json_of(cost, o, machine, models::advice_on_shapes(cost.shape, model, sequences));
+      text +=
+          json_of(cost, o, machine, checkpoint_bytes, models::advice_on_shapes(cost.shape, model, sequences));
     return text;
   }
   text =
@@ -103,6 +119,7 @@ std::string answer(Context const& context, PlanLmOptions const& o, pmm::Machine 
   for (auto const& cost : costs)
     text += line_of(cost);
   if (!note.empty()) text += note + "\n";
+  text += line_of_checkpoint(checkpoint_bytes, machine);
   auto const advice = models::advice_on_shapes(costs.front().shape, model, sequences);
   if (!advice.empty())
     text += fmt::format("\nsizes that waste work on {}, by tiles of devices and by parts of ranks:\n  {}\n",

@@ -14,7 +14,7 @@ std::string cells_of_seconds(pmm::StepSeconds const& seconds, Network network) {
   auto const cell = [](double term) { return fmt::format("{:>10.4g}", term * milliseconds_per_second); };
   auto cells = fmt::format("{:>11.4g}", seconds.total() * milliseconds_per_second);
   if (network == Network::graph) cells += cell(seconds.sparse);
-  for (auto const term : {seconds.dense, seconds.passes, seconds.communication()})
+  for (auto const term : {seconds.dense, seconds.passes, seconds.communication() - seconds.hidden})
     cells += cell(term);
   return cells + "  " + seconds.bound();
 }
@@ -25,6 +25,7 @@ void add_seconds(nlohmann::ordered_json& line, pmm::StepSeconds const& seconds, 
   line["dense_seconds"] = seconds.dense;
   line["pass_seconds"] = seconds.passes;
   line["call_seconds"] = seconds.calls;
+  line["hidden_seconds"] = seconds.hidden;
   line["bound"] = seconds.bound();
 }
 

@@ -14,8 +14,10 @@ std::int64_t mean_batch(std::int64_t num_vertices, std::int64_t num_batches) {
   return std::max<std::int64_t>(1, (num_vertices + num_batches / 2) / num_batches);
 }
 
-BatchCost cost_of(pmm::GridShape const& shape, graph::StoreFacts const& facts, GcnPlan const& plan,
-                  GcnSettings const& settings, BatchSizes const& batches, pmm::Machine const& machine) {
+BatchCost cost_of(pmm::GridShape const& shape, graph::StoreFacts const& facts, GcnSettings settings,
+                  BatchSizes const& batches, pmm::Machine const& machine) {
+  settings.hidden_axes = pmm::hidden_axes_on(machine, shape);
+  auto const plan = plan_gcn(facts, settings);
   auto const num_batches = *num_batches_of(facts.num_vertices, batches, shape.data);
   BatchCost cost{.schedule = settings.schedule,
                  .shape = shape,
@@ -77,7 +79,7 @@ std::vector<BatchCost> costs_of_batches(int num_ranks, graph::StoreFacts const& 
     for (auto const& shape : pmm::all_shapes(num_ranks, data))
       if (can_train_batches(shape, facts.num_vertices, batches) &&
           has_wide_parts(shape, facts, plan, settings, least_width))
-        costs.push_back(cost_of(shape, facts, plan, settings, batches, machine));
+        costs.push_back(cost_of(shape, facts, settings, batches, machine));
   std::ranges::stable_sort(costs, {}, [](BatchCost const& cost) { return cost.seconds.total(); });
   return costs;
 }
@@ -92,6 +94,7 @@ EpochSeconds mini_batch_seconds(graph::StoreFacts const& facts, GcnSettings cons
     }
     auto asked = settings;
     asked.schedule = schedule;
+    asked.hidden_axes = pmm::hidden_axes_on(machine, shape);
     auto const step = list_of_batches(shape, {}, facts, plan_gcn(facts, asked), asked, batches);
     return seconds_of(step, machine) *
            static_cast<double>(num_steps_of(facts.num_vertices, batches, shape.data));

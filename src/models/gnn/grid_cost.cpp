@@ -135,7 +135,9 @@ std::int64_t sent_bytes_of(pmm::StepPlan const& step) {
 
 GridCost cost_of_grid(pmm::GridShape const& shape, graph::StoreFacts const& facts,
                       GcnSettings const& settings, pmm::Machine const& machine) {
-  return cost_of_plan(shape, facts, plan_gcn(facts, settings), settings, machine);
+  auto asked = settings;
+  asked.hidden_axes = pmm::hidden_axes_on(machine, shape);
+  return cost_of_plan(shape, facts, plan_gcn(facts, asked), asked, machine);
 }
 
 std::vector<GridCost> costs_of_grids(int num_ranks, graph::StoreFacts const& facts,
@@ -146,7 +148,7 @@ std::vector<GridCost> costs_of_grids(int num_ranks, graph::StoreFacts const& fac
   std::vector<GridCost> costs;
   for (auto const& shape : pmm::all_shapes(num_ranks))
     if (has_wide_parts(shape, facts, plan, settings, least_width))
-      costs.push_back(cost_of_plan(shape, facts, plan, settings, machine));
+      costs.push_back(cost_of_grid(shape, facts, settings, machine));
 
   if (order == GridOrder::by_seconds) {
     std::ranges::stable_sort(costs, {}, [](GridCost const& cost) { return cost.seconds.total(); });

@@ -3,9 +3,11 @@
 
 #include "models/gnn/grid_cost.hpp"
 #include "models/lm_training/language_model.hpp"
+#include "models/training/parameter_update.hpp"
 #include "pmm/kernels/host_parts.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 namespace orthant::models {
@@ -19,6 +21,16 @@ std::vector<pmm::GridShape> shapes_of_language_model(int num_ranks, TransformerS
       if (can_cut_heads(shape, model) && std::int64_t{shape.data} * shape.z <= sequences.num_sequences())
         shapes.push_back(shape);
   return shapes;
+}
+
+std::int64_t bytes_of_checkpoint(TransformerSettings const& model, SequenceSettings const& sequences,
+                                 OptimizerSettings const& optimizer) {
+  pmm::GridShape const one{1, 1, 1, 1};
+  auto const plan = plan_sequences(one, {}, model, sequences);
+  pmm::StepPlan step(one, {}, sizeof(float));
+  auto const lengths = lengths_of(step, parameters_of(one, {}, plan));
+  plan_update_arrays(step, optimizer, lengths);
+  return bytes_held(step) + step.scalar_bytes(std::reduce(lengths.begin(), lengths.end()));
 }
 
 LanguageModelCost cost_of_language_model(pmm::GridShape const& shape, TransformerSettings const& model,

@@ -28,6 +28,11 @@ struct LanguageModelCost {
 [[nodiscard]] std::vector<pmm::GridShape>
 shapes_of_language_model(int num_ranks, TransformerSettings const& model, SequenceSettings const& sequences);
 
+/// What a checkpoint of the training holds, nearly: weights and the optimiser's moments, in fp32.
+[[nodiscard]] std::int64_t bytes_of_checkpoint(TransformerSettings const& model,
+                                               SequenceSettings const& sequences,
+                                               OptimizerSettings const& optimizer);
+
 /// Of one of them. Costs a list of O(layers) operations.
 [[nodiscard]] LanguageModelCost
 cost_of_language_model(pmm::GridShape const& shape, TransformerSettings const& model,

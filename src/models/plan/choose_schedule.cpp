@@ -21,6 +21,7 @@ EpochSeconds full_graph_seconds(graph::StoreFacts const& facts, GcnSettings cons
   return [=](pmm::GridShape const& shape, Schedule schedule) {
     auto asked = settings;
     asked.schedule = schedule;
+    asked.hidden_axes = pmm::hidden_axes_on(machine, shape);
     auto const plan = plan_gcn(facts, asked);
     pmm::Coordinates const first; // larger parts come first
     pmm::StepPlan step(shape, first, sizeof(float));

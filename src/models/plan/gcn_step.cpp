@@ -183,19 +183,20 @@ class EpochList {
     backward_self(layer, entries_of_input(l), has_input_gradient);
     if (layer.kind == LayerKind::dense) {
       if (has_input_gradient) pmm::plan_copy(step_, layer.output);
-      if (has_input_gradient) plan_product(step_, products.transform_back);
-      plan_product(step_, products.weight_back, entries_of_input(l));
+      products_back(has_input_gradient, products.transform_back, products.weight_back, entries_of_input(l));
     } else if (layer.kind == LayerKind::propagation) {
       pmm::plan_copy(step_, layer.output);
       aggregate_back(layer, entries);
     } else if (layer.aggregates_first) {
-      if (has_input_gradient) plan_product(step_, products.transform_back);
-      plan_product(step_, products.weight_back);
+      auto const work = products_back(has_input_gradient, products.transform_back, products.weight_back);
       if (has_input_gradient) aggregate_back(layer, entries);
+      if (has_input_gradient && sends_columns_ahead(layer)) {
+        auto const exchange = next_of_kind<pmm::PlannedCall>(work.end);
+        step_.add_overlap({{exchange, exchange + 1}, work});
+      }
     } else {
       aggregate_back(layer, entries);
-      if (has_input_gradient) plan_product(step_, products.transform_back);
-      plan_product(step_, products.weight_back, entries_of_input(l));
+      products_back(has_input_gradient, products.transform_back, products.weight_back, entries_of_input(l));
     }
     if (layer.map_share) plan_map_identity_backward(step_, layer.weight);
     if (layer.has_self_weight && has_input_gradient) plan_addition(layer.input);
@@ -337,8 +338,33 @@ class EpochList {
       pmm::plan_sum_columns(step_, linear.output, format_);
       reduce_column_sums(linear.output);
     }
-    if (has_input_gradient) plan_product(step_, products.input_back);
-    plan_product(step_, products.weight_back, entries);
+    products_back(has_input_gradient, products.input_back, products.weight_back, entries);
+  }
+
+  /// dF, if it is needed, and dW, behind which dF's reduction travels. Returns where dW lies in the list.
+  runtime::Range products_back(bool has_input_gradient, pmm::ProductPlan const& input_back,
+                               pmm::ProductPlan const& weight_back,
+                               std::optional<std::int64_t> entries = std::nullopt) {
+    auto const first = step_.num_operations();
+    if (has_input_gradient) plan_product(step_, input_back);
+    auto const place = step_.num_operations();
+    plan_product(step_, weight_back, entries);
+    runtime::Range const work{place, step_.num_operations()};
+    if (settings_.overlaps && has_input_gradient)
+      step_.add_overlap({{next_of_kind<pmm::LocalProduct>(first), place}, work});
+    return work;
+  }
+  template<class Kind>
+  [[nodiscard]] std::int64_t next_of_kind(std::int64_t place) const {
+    while (!std::holds_alternative<Kind>(step_.operations().at(static_cast<std::size_t>(place))))
+      ++place;
+    return place;
+  }
+  /// Whether dH's columns travel while dW is computed: the first exchange of an aggregation.
+  [[nodiscard]] bool sends_columns_ahead(GcnLayerPlan const& layer) const {
+    auto const& owners = layer.owners;
+    return owners && settings_.overlaps && owners->hidden_axes.contains(owners->roles.b) &&
+           step_.shape().size(owners->roles.b) > 1;
   }
 
   pmm::StepPlan& step_;

@@ -48,13 +48,17 @@ class Reader {
       machine.random_number_seconds =
           seconds(table("random_numbers", {"seconds"}), "random_numbers", "seconds");
 
-    auto const& calls =
-        table("collectives", {"call_seconds", "step_seconds", "inside", "bytes_per_second_between_nodes"});
+    auto const& calls = table("collectives", {"call_seconds", "step_seconds", "inside",
+                                              "bytes_per_second_between_nodes", "overlap"});
     machine.collectives.call_seconds = seconds(calls, "collectives", "call_seconds");
     machine.collectives.step_seconds = seconds(calls, "collectives", "step_seconds");
     machine.collectives.inside = inside_speeds(calls);
     machine.collectives.bytes_per_second_between_nodes =
         rate(calls, "collectives", "bytes_per_second_between_nodes");
+    if (calls.contains("overlap"))
+      machine.collectives.overlap = share_or_none(calls, "collectives", "overlap");
+    if (constexpr auto key = "bytes_per_second"; is_given("storage"))
+      machine.storage_bytes_per_second = rate(table("storage", {key}), "storage", key);
     if (constexpr auto key = "seconds_per_processor_second"; is_given("emulation"))
       machine.seconds_per_processor_second = seconds(table("emulation", {key}), "emulation", key);
     refuse_unknown(file_, "", known_);
@@ -124,6 +128,11 @@ class Reader {
   double share(toml::node const* node, std::string const& name) const {
     auto const value = above_zero(node, name);
     if (value > 1) refuse(name, fmt::format("{} must not be above 1", value));
+    return value;
+  }
+  double share_or_none(toml::table const& table, std::string_view name, std::string_view key) const {
+    auto const value = not_negative(table.get(key), full_name(name, key));
+    if (value > 1) refuse(full_name(name, key), fmt::format("{} must not be above 1", value));
     return value;
   }
   double seconds(toml::table const& table, std::string_view name, std::string_view key) const {

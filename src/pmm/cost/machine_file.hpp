@@ -13,7 +13,9 @@
 //   [launch]                       seconds of each product and each pass
 //   [random_numbers]               may be left out: seconds of each number that dropout draws
 //   [collectives]                  call_seconds, step_seconds, inside = [[stride, ranks, bytes per second], ..],
-//                                  bytes_per_second_between_nodes (of all ranks of a node together)
+//                                  bytes_per_second_between_nodes (of all ranks of a node together), overlap (may be left
+//                                  out: 0; share of a product's seconds in which a call goes on that was begun before it)
+//   [storage]                      may be left out: bytes_per_second that all ranks of a job write together
 //   [emulation]                    may be left out: seconds_per_processor_second (1) of a run that emulates it, 0 for
 //                                  one whose ranks compute in no time
 //

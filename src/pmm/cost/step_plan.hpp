@@ -21,6 +21,7 @@
 #include "pmm/grid/layout.hpp"
 #include "runtime/numbers/encoding.hpp"
 #include "runtime/observe/passes.hpp"
+#include "runtime/range.hpp"
 
 #include <cstdint>
 #include <string>
@@ -57,6 +58,13 @@ struct LocalProduct {
 [[nodiscard]] GroupSpan span_of(GridShape const& shape, AxisSet axes);
 
 using PlannedOperation = std::variant<LocalProduct, LocalPass, PlannedCall>;
+
+/// Calls that travel while others of the operations are computed. Both by their places in the list.
+struct Overlap {
+  runtime::Range calls; // in which calls alone count
+  runtime::Range work;  // in which products and passes count
+  double share = 1;     // of this work: what is left of it when the first call begins
+};
 
 class StepPlan {
  public:
@@ -103,7 +111,15 @@ class StepPlan {
   /// Arrays of Lifetime::operation that are listed so far are let go.
   void end_operation() { ++operation_; }
 
+  /// How many operations are listed so far: the place of the next one.
+  [[nodiscard]] std::int64_t num_operations() const { return std::ssize(operations_); }
+  /// Each call and each piece of work belongs to one overlap at most.
+  void add_overlap(Overlap const& overlap) {
+    if (overlap.calls.size() > 0 && overlap.work.size() > 0) overlaps_.push_back(overlap);
+  }
+
   [[nodiscard]] std::vector<PlannedOperation> const& operations() const { return operations_; }
+  [[nodiscard]] std::vector<Overlap> const& overlaps() const { return overlaps_; }
   [[nodiscard]] std::vector<PlannedArray> const& arrays() const { return arrays_; }
 
  private:
@@ -113,6 +129,7 @@ class StepPlan {
   std::int64_t layer_ = 0;
   std::int64_t operation_ = 0;
   std::vector<PlannedOperation> operations_;
+  std::vector<Overlap> overlaps_;
   std::vector<PlannedArray> arrays_;
 };
 

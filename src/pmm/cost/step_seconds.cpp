@@ -66,6 +66,14 @@ class Clock {
   StepSeconds seconds_;
 };
 
+/// Of these operations, one after the other.
+StepSeconds seconds_within(StepPlan const& step, runtime::Range const& operations, Machine const& machine) {
+  Clock clock(step, machine);
+  for (auto i = operations.begin; i < operations.end; ++i)
+    std::visit(clock, step.operations()[static_cast<std::size_t>(i)]);
+  return clock.seconds();
+}
+
 } // namespace
 
 double StepSeconds::communication() const {
@@ -95,18 +103,30 @@ double seconds_of(PlannedOperation const& operation, StepPlan const& step, Machi
 
 StepSeconds operator*(StepSeconds const& step, double num_steps) {
   auto product = step;
-  for (auto* const term : {&product.sparse, &product.dense, &product.passes})
+  for (auto* const term : {&product.sparse, &product.dense, &product.passes, &product.hidden})
     *term *= num_steps;
   for (auto& [axis, seconds] : product.calls)
     seconds *= num_steps;
   return product;
 }
 
+AxisSet hidden_axes_on(Machine const& machine, GridShape const& shape) {
+  AxisSet axes;
+  if (machine.collectives.overlap == 0) return axes;
+  for (auto const axis : spatial_axes)
+    if (!is_inside_node(machine, span_of(shape, axis), shape.num_ranks())) axes = axes.with(axis);
+  return axes;
+}
+
 StepSeconds seconds_of(StepPlan const& step, Machine const& machine) {
-  Clock clock(step, machine);
-  for (auto const& operation : step.operations())
-    std::visit(clock, operation);
-  return clock.seconds();
+  auto seconds = seconds_within(step, {0, step.num_operations()}, machine);
+  for (auto const& overlap : step.overlaps()) {
+    auto const of_calls = seconds_within(step, overlap.calls, machine).communication();
+    auto const work = seconds_within(step, overlap.work, machine);
+    auto const of_work = work.total() - work.communication();
+    seconds.hidden += std::min(of_calls, machine.collectives.overlap * overlap.share * of_work);
+  }
+  return seconds;
 }
 
 } // namespace orthant::pmm

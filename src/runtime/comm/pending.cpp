@@ -91,7 +91,10 @@ void Pending::finish(std::source_location where) {
     exchange_->finish();
   }
   is_done_ = true;
-  if (virtual_) instruments.clock.advance_to(comm_.virtual_calls().end_of(*virtual_));
+  if (virtual_) {
+    std::chrono::duration<double> const begin(began_.time_since_epoch());
+    instruments.clock.wait_for_call(begin.count(), comm_.virtual_calls().end_of(*virtual_));
+  }
   auto const now = instruments.clock.now();
   comm_.ledger().add_seconds(call_.operation, std::chrono::duration<double>(now - entered).count());
   if (instruments.trace.is_on())

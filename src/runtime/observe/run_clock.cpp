@@ -44,6 +44,13 @@ void RunClock::advance_to(double seconds) {
   seconds_ = std::max(virtual_seconds(), seconds);
 }
 
+void RunClock::wait_for_call(double begin, double end) {
+  auto const seconds = end - begin;
+  auto const work = virtual_seconds() - begin;
+  auto const hidden = std::min(seconds, machine_->overlap * work);
+  advance_to(begin + work + (seconds - hidden));
+}
+
 void RunClock::pause() {
   if (machine_ && num_pauses_++ == 0) count_work();
 }

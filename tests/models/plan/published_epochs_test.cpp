@@ -6,6 +6,7 @@
 //
 // The constants of the machine were fitted to products and products-14M of figure 10 (15 points: 64 ranks of products left
 // out) and not to anything else that is tested here.
+#include "built_in_machine.hpp"
 #include "graph_facts.hpp"
 #include "models/plan/choose_schedule.hpp"
 
@@ -33,11 +34,7 @@ models::GcnSettings plexus() {
 }
 
 double milliseconds(graph::StoreFacts const& facts, pmm::GridShape const& shape) {
-  static auto const perlmutter = [] {
-    auto const all = pmm::built_in_machines();
-    auto const found = std::ranges::find(all, "perlmutter", &pmm::BuiltInMachine::name);
-    return pmm::parse_machine(found->text, "perlmutter");
-  }();
+  static auto const perlmutter = built_in_machine("perlmutter");
   auto const settings = plexus();
   auto const seconds = models::full_graph_seconds(facts, settings, perlmutter)(shape, settings.schedule);
   return 1e3 * (seconds.sparse + seconds.dense + seconds.communication());

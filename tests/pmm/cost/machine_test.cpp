@@ -157,6 +157,42 @@ TEST(StepSeconds, AreTheSumsOfTheTerms) {
   EXPECT_EQ(seconds.bound(), seconds.calls.at("z") > seconds.dense ? "z" : "dense products");
 }
 
+TEST(StepSeconds, CallsTravelBehindWork) {
+  pmm::StepPlan step({1, 1, 1, 4}, {}, sizeof(float));
+  pmm::LocalProduct product;
+  product.m = product.n = product.k = 1000;
+  step.add_product(product);
+  step.add_call(Operation::all_reduce, Axis::z, 1 << 20);
+  step.add_product(product);
+  step.add_pass({"a pass", 3'000'000, 1'000'000, 0});
+  step.add_call(Operation::all_reduce, Axis::z, 1 << 10);
+  step.add_overlap(
+      {{0, 2}, {2, 5}, 0.5});         // the first call, behind half of the product and the pass that follow
+  step.add_overlap({{5, 5}, {0, 1}}); // no call
+
+  auto m = machine();
+  EXPECT_EQ(seconds_of(step, m).hidden, 0);
+  auto const work = 2e-6 + 2e9 / 1e13 + 4e6 / 1e12;
+  m.collectives.overlap = 0.25;
+  auto const seconds = seconds_of(step, m);
+  EXPECT_DOUBLE_EQ(seconds.hidden, 0.25 * 0.5 * work);
+  EXPECT_DOUBLE_EQ(seconds.total(), seconds.dense + seconds.passes + seconds.calls.at("z") - seconds.hidden);
+  EXPECT_DOUBLE_EQ((seconds * 3).hidden, 3 * seconds.hidden);
+  m.collectives.call_seconds = m.collectives.step_seconds = 0;
+  m.collectives.overlap = 1;
+  m.collectives.inside = {{{4, 1}, 1e12}}; // more work than the call takes
+  EXPECT_DOUBLE_EQ(seconds_of(step, m).hidden, 2.0 * 3 / 4 * (1 << 20) / 1e12);
+}
+
+TEST(StepSeconds, AxesThatReachOtherNodesAreHidden) {
+  auto m = machine();
+  GridShape const shape{1, 2, 4, 2}; // y fills a node
+  EXPECT_EQ(hidden_axes_on(m, shape), pmm::AxisSet());
+  m.collectives.overlap = 0.5;
+  EXPECT_EQ(hidden_axes_on(m, shape), (pmm::AxisSet{Axis::x, Axis::z}));
+  EXPECT_EQ(hidden_axes_on(m, {1, 2, 2, 1}), pmm::AxisSet()); // one node
+}
+
 TEST(StepSeconds, FollowTheFormat) {
   auto const seconds = [](runtime::Wire format, std::int64_t scalar_bytes) {
     pmm::StepPlan step({1, 1, 1, 1}, {}, scalar_bytes);
@@ -208,6 +244,10 @@ TEST(Machine, AnythingElseIsRefusedInOneLine) {
            {"step_seconds = nan", "step_seconds = 2e-5", "must be a number"},
            {"fp32 = -1", "fp32 = 1e13", "fp32 of [dense_products]: -1 must be above 0"},
            {"fp32 = inf", "fp32 = 1e13", "must be a number"},
+           {"bytes_per_second_between_nodes = 64e9\noverlap = 1.5", "bytes_per_second_between_nodes = 64e9",
+            "overlap of [collectives]: 1.5 must not be above 1"},
+           {"bytes_per_second_between_nodes = 64e9\noverlap = -1", "bytes_per_second_between_nodes = 64e9",
+            "must not be below 0"},
            {"bytes = 0", "bytes = 40e9", "above 0"},
            {"fp23 = 1", "of_16_bits = 1e14", "did you mean 'fp32'"},
            {"[memories]", "[memory]", "[memory]: this table is missing"},

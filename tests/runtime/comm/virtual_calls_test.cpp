@@ -71,6 +71,19 @@ TEST_F(VirtualClock, CountsScaledProcessorTime) {
   EXPECT_EQ(instruments->clock.work_seconds(), scale * processor);
 }
 
+TEST_F(VirtualClock, WorkHidesAShareOfACall) {
+  // A call from 0 to 4 seconds, 2 of work meanwhile: all of the work, half of it or none is hidden.
+  for (auto const& [overlap, end] : {std::pair(1.0, 4.0), {0.5, 5.0}, {0.0, 6.0}}) {
+    Instruments of_share;
+    of_share.clock.emulate({"test", ranks_per_node, scale, {}, overlap}, [this] { return processor; });
+    work(2);
+    of_share.clock.wait_for_call(0, 4);
+    EXPECT_EQ(of_share.clock.virtual_seconds(), end);
+    of_share.clock.wait_for_call(0, 1); // was over before, if work hides it at all
+    EXPECT_EQ(of_share.clock.virtual_seconds(), overlap > 0 ? end : end + 1);
+  }
+}
+
 TEST_F(VirtualClock, IsTheProcessorTimeOfTheThread) {
   Instruments real;
   auto const before = thread_processor_seconds();
