@@ -4,7 +4,7 @@
 // What the user asks of a GCN.
 
 #include "models/core/graph_operands.hpp"
-#include "models/norms/norm_kind.hpp"
+#include "models/norms/activation_step.hpp"
 #include "models/plan/gcn_plan.hpp"
 #include "models/plan/gnn_model.hpp"
 #include "runtime/numbers/wire.hpp"
@@ -80,14 +80,6 @@ void use_operator(graph::GraphStore& store, GcnSettings& settings);
 /// Whether layer l's output is normalised.
 [[nodiscard]] bool is_normalised(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);
 
-/// What the activation of a layer does besides being one.
-struct ActivationParts {
-  Norm norm = Norm::none;
-  Activation activation = Activation::relu;
-
-  /// Whether it works in place, adds the bias and sums its gradient.
-  [[nodiscard]] bool is_fused() const { return norm == Norm::none && activation == Activation::relu; }
-};
 [[nodiscard]] ActivationParts activation_of(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);
 
 /// The shape of the model that `settings` ask for on a graph of those counts.

@@ -2,9 +2,7 @@
 #include "models/plan/gcn_step.hpp"
 
 #include "models/core/activation.hpp"
-#include "models/core/rms_norm.hpp"
 #include "models/core/vertex_loss.hpp"
-#include "models/norms/centered_norm.hpp"
 #include "models/plan/attention_step.hpp"
 #include "models/plan/gcn_parameters.hpp"
 #include "models/plan/gcn_products.hpp"
@@ -122,47 +120,24 @@ class EpochList {
     }
     if (adds_bias(layer) && !fuses_bias(l))
       pmm::plan_add_bias(step_, layer.output, settings_.formats().of_output(layer.makes_logits));
-    if (is_activated(plan_, l)) activate_layer(layer, activation_of(plan_, settings_, l));
+    if (is_activated(plan_, l)) plan_activation(step_, activation_step(l));
     if (!layer.second) return;
     plan_product(step_, products_of(*layer.second, settings_.formats()).product);
     if (settings_.has_bias) pmm::plan_add_bias(step_, layer.second->output, format_);
     plan_bias_relu_dropout(step_, layer.second->output, false, drops_out_, format_);
   }
 
-  /// From Z to what the next layer reads (gnn/gcn_activation.hpp).
-  void activate_layer(GcnLayerPlan const& layer, ActivationParts const& parts) {
-    auto const draws_mask = drops_out_ && layer.drops_output;
-    if (parts.norm == Norm::rms)
-      return plan_rms_norm(step_, layer.output, draws_mask, layer.is_residual, format_);
-    if (is_centered(parts.norm)) plan_centered_norm(step_, parts.norm, layer.output, pass_);
-    if (parts.activation == Activation::relu) {
-      plan_bias_relu_dropout(step_, layer.output, settings_.has_bias && parts.is_fused(), draws_mask,
-                             format_);
-    } else {
-      plan_activate(step_, parts.activation, layer.output);
-      if (draws_mask) plan_apply_dropout(step_, layer.output);
-    }
-    if (layer.is_residual) plan_addition(layer.output);
-  }
-  void activate_layer_backward(GcnLayerPlan const& layer, ActivationParts const& parts) {
-    if (parts.norm == Norm::rms) {
-      plan_rms_norm_backward(step_, layer.output, format_);
-      return reduce_column_sums(layer.output);
-    }
-    if (has_local_residual(layer)) {
-      auto const bytes = step_.wire_bytes(step_.block(layer.output).num_padded, format_);
-      step_.add_pass({"copy", bytes, bytes});
-    }
-    auto const is_relu = parts.activation == Activation::relu;
-    auto const has_norm = is_centered(parts.norm);
-    auto const needs_sum = !is_relu || (has_norm && layer.is_residual); // N, and the mask again
-    if (needs_sum && drops_out_ && layer.drops_output) plan_apply_dropout(step_, layer.output);
-    if (has_norm && needs_sum) plan_restore_centered_norm(step_, parts.norm, layer.output);
-    if (is_relu)
-      plan_relu_dropout_backward(step_, layer.output, settings_.has_bias && !has_norm, format_);
-    else
-      plan_activate_backward(step_, parts.activation, layer.output);
-    if (has_norm) plan_centered_norm_backward(step_, parts.norm, layer.output, has_owners_);
+  [[nodiscard]] ActivationStep activation_step(std::size_t l) const {
+    auto const& layer = plan_.layers[l];
+    return {.parts = activation_of(plan_, settings_, l),
+            .z = layer.output,
+            .pass = pass_,
+            .has_bias = settings_.has_bias,
+            .draws_mask = drops_out_ && layer.drops_output,
+            .is_residual = layer.is_residual,
+            .copies_gradient = has_local_residual(layer),
+            .has_partial_gradients = has_owners_,
+            .format = format_};
   }
 
   void backward_layer(std::size_t l) {
@@ -177,7 +152,7 @@ class EpochList {
       backward_linear(*layer.second, std::nullopt, true);
     }
     plan_residual(layer, true);
-    if (is_activated(plan_, l)) activate_layer_backward(layer, activation_of(plan_, settings_, l));
+    if (is_activated(plan_, l)) plan_activation_backward(step_, activation_step(l));
     if (adds_bias(layer) && !fuses_bias(l)) pmm::plan_sum_columns(step_, layer.output, format_);
     if (adds_bias(layer)) reduce_column_sums(layer.output);
     backward_self(layer, entries_of_input(l), has_input_gradient);
