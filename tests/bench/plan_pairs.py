@@ -132,6 +132,12 @@ def in_turns(options, name, choices, seconds_of, seconds_ahead):
     for choice in sorted(choices, key=medians.__getitem__):
         print(f"| {name} | {' '.join(choice)} | {1e3 * seconds_ahead[choice]:.1f} | {1e3 * medians[choice]:.1f} |")
     print(f"{name}: auto takes {' '.join(chosen)}, {100 * (medians[chosen] / medians[best] - 1):.1f} % slower than {' '.join(best)}", flush=True)
+    if options.pairs == 0:
+        return
+    rival = min((choice for choice in choices if choice != chosen), key=medians.__getitem__)
+    ratios = sorted(seconds_of(chosen) / seconds_of(rival) for _ in range(options.pairs))
+    print(f"{name}: {options.pairs} pairs of {' '.join(chosen)} and the fastest other, {' '.join(rival)}: median ratio "
+          f"{statistics.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})", flush=True)
 
 
 def auto(options):
@@ -185,6 +191,7 @@ def parse_options(arguments):
     parser.add_argument("--tokens", type=pathlib.Path)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--pairs", type=int, default=0, help="of auto's choice and the fastest other one, after the rounds")
     parser.add_argument("--case", type=int, help="of auto and batches: this network alone, from 0")
     return parser.parse_args(arguments)
 

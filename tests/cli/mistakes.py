@@ -83,7 +83,7 @@ MISTAKES = [
     (["plan", "--vertices", str(1 << 40), "--nonzeros", str(1 << 43), "--widths", "4096-4096-4096", "--ranks", "2048"],
      r"does not fit in 64 bits"),
     (["plan", "--vertices", "10", "--nonzeros", "30", "--widths", "4-2", "--model", "gin"], r"--widths 4-2: gin has a linear layer"),
-    (["plan", "--vertices", "10", "--nonzeros", "30", "--widths", "4-2", "--mode", "minibatch", "--batch", "5", "--machine", "host", "--simulate"], r"--simulate is of full graphs"),
+    (["plan", "--vertices", "10", "--nonzeros", "30", "--widths", "4-2", "--mode", "minibatch", "--batch", "5", "--arrays"], r"--arrays is of full graphs"),
     (["plan", "--graph", "none.h5"], r"none\.h5"),
     (["plan", "--batch", "5"], r"--batch is of mini-batches; give --mode minibatch"),
     (["train-lm"], r"give --tokens"),

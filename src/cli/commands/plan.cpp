@@ -11,6 +11,7 @@
 #include "graph/largest_graph.hpp"
 #include "graph/store/store_reader.hpp"
 #include "models/gnn/grid_cost.hpp"
+#include "models/gnn/simulated_epoch.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -25,10 +26,13 @@ constexpr std::int64_t most_ranks = std::int64_t{1} << 20;
 /// What was asked, answered grid by grid.
 class Answer {
  public:
-  Answer(graph::StoreFacts const& facts, std::vector<std::int64_t> const& widths, PlanOptions const& options,
-         pmm::Machine const& machine, EpochSimulation& simulation)
+  /// `store`: null if the graph is known by its counts alone.
+  Answer(graph::StoreFacts const& facts, graph::GraphStore const* store,
+         std::vector<std::int64_t> const& widths, PlanOptions const& options, pmm::Machine const& machine,
+         Simulation& simulation)
       : simulation_(simulation),
         facts_(facts),
+        store_(store),
         options_(options),
         machine_(machine),
         settings_(settings_of(widths, options)),
@@ -71,8 +75,10 @@ class Answer {
         note(schedule, fault);
       }
       consider(costs.front());
-      std::optional<pmm::SimulatedSeconds> simulated; // of the first
-      if (options_.simulation.simulate) simulated = simulation_.run(costs.front().shape, settings_);
+      auto const& first = costs.front().shape;
+      auto const simulated = simulation_.run(first, [&](pmm::SimulationSettings const& simulation) {
+        return models::simulate_epoch(first, facts_, settings_, machine_, simulation, store_);
+      });
       if (std::ssize(costs) > options_.top) costs.resize(static_cast<std::size_t>(options_.top));
       for (auto const& cost : costs)
         text +=
@@ -198,8 +204,9 @@ class Answer {
     return name + " ";
   }
 
-  EpochSimulation& simulation_;
+  Simulation& simulation_;
   graph::StoreFacts const& facts_;
+  graph::GraphStore const* store_;
   PlanOptions const& options_;
   pmm::Machine const& machine_;
   models::GcnSettings settings_;
@@ -227,11 +234,10 @@ int run(PlanOptions const& options, Context& context) {
                         options.graph);
   require_fitting_simulation(options.simulation, options.machine, options.ranks);
   auto const machine = machine_of(world, options.machine);
+  Simulation simulation(context, options.simulation);
   if (options.mode == "minibatch") {
-    for (auto const& [flag, is_given] :
-         {std::pair("--arrays", options.arrays), {"--simulate", options.simulation.simulate}})
-      if (is_given)
-        runtime::throw_user("plan: {} is of full graphs; leave it out with --mode minibatch", flag);
+    if (options.arrays)
+      runtime::throw_user("plan: --arrays is of full graphs; leave it out with --mode minibatch");
     auto settings = settings_of(widths, options);
     settings.gather = pmm::parse_gather(options.gather);
     BatchPlanQuestion const question{.facts = facts,
@@ -243,12 +249,11 @@ int run(PlanOptions const& options, Context& context) {
                                      .num_shown = static_cast<std::size_t>(options.top),
                                      .is_json = options.json,
                                      .flags_of_graph = flags_of_graph(options, settings)};
-    say(context, "{}", plan_batches(question, options, machine));
+    say(context, "{}", plan_batches(question, options, machine, simulation));
     return runtime::exit_done;
   }
-  EpochSimulation simulation(context, options.simulation, facts, store ? &*store : nullptr, machine);
   say(context, "{}",
-      Answer(facts, widths, options, machine, simulation)
+      Answer(facts, store ? &*store : nullptr, widths, options, machine, simulation)
           .text()); // every rank answers, so that all refuse alike
   return runtime::exit_done;
 }
@@ -293,7 +298,7 @@ std::unique_ptr<Command> make_plan() {
                  "Machine to plan for, by name (perlmutter, frontier, tuolumne, alps, h200-node, host) or "
                  ".toml file (bench "
                  "machine writes one): grids are ordered by seconds, and what does not fit is left out");
-  add_simulation_options(*command, o->simulation);
+  add_simulation_options(*command, o->simulation, "an epoch on the best grid of each schedule");
   command->option("--top", o->top, "Grids to show for each schedule", whole_number(1));
   command->flag("--arrays", o->arrays, "Also show the arrays of the best grids, added up by label");
   command->flag("--json", o->json, "Print one JSON object per grid");

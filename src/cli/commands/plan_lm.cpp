@@ -8,8 +8,11 @@
 #include "cli/lm/train_lm_options.hpp"
 #include "cli/options/counts.hpp"
 #include "cli/plan/cost_columns.hpp"
+#include "cli/plan/simulation.hpp"
 #include "cli/training/train_run.hpp"
+#include "models/gnn/simulated_epoch.hpp"
 #include "models/lm_training/fastest_grids.hpp"
+#include "models/lm_training/language_model.hpp"
 #include "models/lm_training/shape_advice.hpp"
 
 #include <algorithm>
@@ -27,6 +30,7 @@ struct PlanLmOptions : TrainLmOptions {
   std::int64_t ranks = 1;
   std::int64_t top = 3;
   bool json = false;
+  SimulationOptions simulation;
 };
 
 using Cost = models::LanguageModelCost;
@@ -38,7 +42,8 @@ std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
 }
 
 std::string json_of(Cost const& cost, PlanLmOptions const& o, pmm::Machine const& machine,
-                    std::int64_t checkpoint_bytes, std::vector<std::string> const& advice) {
+                    std::int64_t checkpoint_bytes, std::optional<pmm::SimulatedSeconds> const& simulated,
+                    std::vector<std::string> const& advice) {
   nlohmann::ordered_json line{{"grid", cost.shape.to_string()},  {"ranks", o.ranks},
                               {"sent_bytes", cost.sent_bytes},   {"calls", cost.num_calls},
                               {"array_bytes", cost.array_bytes}, {"machine", machine.name}};
@@ -46,6 +51,7 @@ std::string json_of(Cost const& cost, PlanLmOptions const& o, pmm::Machine const
   line["checkpoint_bytes"] = checkpoint_bytes;
   if (machine.storage_bytes_per_second > 0)
     line["checkpoint_seconds"] = static_cast<double>(checkpoint_bytes) / machine.storage_bytes_per_second;
+  if (simulated) add_to(line, *simulated);
   line["advice"] = advice;
   return line.dump() + "\n";
 }
@@ -70,9 +76,9 @@ std::string line_of(Cost const& cost) {
 
 /// Flags that a training must repeat, as the user gave them.
 std::string given_flags(Context const& context) {
-  static constexpr std::array<std::string_view, 12> own{"config",  "force",   "json",  "log-level",
-                                                        "machine", "metrics", "ranks", "timeout",
-                                                        "tokens",  "top",     "trace", "vocabulary"};
+  static constexpr std::array<std::string_view, 14> own{
+      "config",   "force",      "json",    "log-level", "machine", "metrics", "ranks",
+      "simulate", "stragglers", "timeout", "tokens",    "top",     "trace",   "vocabulary"};
   std::string flags;
   auto const& configuration = context.run_record.at("configuration");
   for (auto const& [name, source] : context.run_record.at("sources").items()) {
@@ -87,7 +93,26 @@ std::string given_flags(Context const& context) {
   return flags;
 }
 
-std::string answer(Context const& context, PlanLmOptions const& o, pmm::Machine const& machine) {
+/// A step; one list stands for more ranks than are listed one by one.
+std::optional<pmm::SimulatedSeconds> simulate(Context& context, PlanLmOptions const& o,
+                                              pmm::GridShape const& shape,
+                                              models::TransformerSettings const& model,
+                                              models::SequenceSettings const& sequences,
+                                              pmm::Machine const& machine) {
+  auto const optimizer = optimizer_of(o, o.eval_every);
+  auto const list_of = [&](pmm::Coordinates const& coordinates) {
+    pmm::StepPlan step(shape, coordinates, sizeof(float));
+    plan_language_model_step(step, plan_sequences(shape, coordinates, model, sequences), sequences,
+                             optimizer);
+    return step;
+  };
+  return Simulation(context, o.simulation).run(shape, [&](pmm::SimulationSettings simulation) {
+    simulation.folds_ranks = shape.num_ranks() > models::most_listed_ranks;
+    return pmm::simulate_step(shape, list_of, machine, simulation);
+  });
+}
+
+std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const& machine) {
   auto model = model_of(o);
   model.vocabulary = vocabulary_of(context, o);
   auto const sequences = sequences_of(o);
@@ -98,12 +123,14 @@ std::string answer(Context const& context, PlanLmOptions const& o, pmm::Machine 
       text_of(left_out, machine, costs.empty(), "take more ranks, or --activation-checkpointing full");
   if (costs.empty()) runtime::throw_user("plan-lm: {}", note);
 
+  auto const& best = costs.front();
+  auto const simulated = simulate(context, o, best.shape, model, sequences, machine);
   auto const checkpoint_bytes = models::bytes_of_checkpoint(model, sequences, optimizer_of(o, o.eval_every));
   std::string text;
   if (o.json) {
     for (auto const& cost : costs)
-      text +=
-          json_of(cost, o, machine, checkpoint_bytes, models::advice_on_shapes(cost.shape, model, sequences));
+      text += json_of(cost, o, machine, checkpoint_bytes, &cost == &best ? simulated : std::nullopt,
+                      models::advice_on_shapes(cost.shape, model, sequences));
     return text;
   }
   text =
@@ -119,6 +146,7 @@ std::string answer(Context const& context, PlanLmOptions const& o, pmm::Machine 
   for (auto const& cost : costs)
     text += line_of(cost);
   if (!note.empty()) text += note + "\n";
+  if (simulated) text += best.shape.to_string() + " " + text_of(*simulated, best.seconds.total());
   text += line_of_checkpoint(checkpoint_bytes, machine);
   auto const advice = models::advice_on_shapes(costs.front().shape, model, sequences);
   if (!advice.empty())
@@ -130,6 +158,7 @@ std::string answer(Context const& context, PlanLmOptions const& o, pmm::Machine 
 }
 
 int run(PlanLmOptions const& options, Context& context) {
+  require_fitting_simulation(options.simulation, options.machine, options.ranks);
   auto const machine = machine_of(context.world(), options.machine);
   say(context, "{}", answer(context, options, machine)); // every rank answers, so that all refuse alike
   return runtime::exit_done;
@@ -150,6 +179,7 @@ std::unique_ptr<Command> make_plan_lm() {
                  "Machine to plan for, by name (perlmutter, frontier, tuolumne, alps, h200-node, host) or "
                  ".toml file (bench machine writes one)");
   command->option("--top", o->top, "Grids to show", whole_number(1));
+  add_simulation_options(*command, o->simulation, "a step on the best grid");
   command->flag("--json", o->json, "Print one JSON object per grid");
   command->set_needs_device(false);
   command->set_run([o](Context& context) {

@@ -5,7 +5,7 @@
 
 #include "cli/options/training_options.hpp"
 #include "cli/plan/batch_plan.hpp"
-#include "cli/plan/epoch_simulation.hpp"
+#include "cli/plan/simulation.hpp"
 
 namespace orthant::cli {
 

@@ -54,6 +54,23 @@ class ExactEpochs {
   runtime::Communicator self_;
 };
 
+/// Average steps of an epoch, one after the other.
+std::optional<pmm::SimulatedSeconds> simulate(BatchCost const& cost, models::GcnSettings const& settings,
+                                              BatchPlanQuestion const& question,
+                                              BatchPlanOptions const& options, pmm::Machine const& machine,
+                                              Simulation& simulation) {
+  auto const plan = models::plan_gcn(question.facts, settings);
+  auto const list_of = [&](pmm::Coordinates const& coordinates) {
+    return models::list_of_batches(cost.shape, coordinates, question.facts, plan, settings,
+                                   sizes_of(options));
+  };
+  auto const step = simulation.run(cost.shape, [&](pmm::SimulationSettings const& settings_of_run) {
+    return pmm::simulate_step(cost.shape, list_of, machine, settings_of_run);
+  });
+  if (!step) return std::nullopt;
+  return *step * static_cast<double>(cost.num_steps);
+}
+
 nlohmann::ordered_json json_of(BatchCost const& cost, BatchPlanQuestion const& question,
                                BatchPlanOptions const& options, pmm::Machine const& machine) {
   nlohmann::ordered_json line{{"mode", "minibatch"},
@@ -146,7 +163,7 @@ void require_fitting(BatchPlanOptions const& o) {
 }
 
 std::string plan_batches(BatchPlanQuestion const& question, BatchPlanOptions const& options,
-                         pmm::Machine const& machine) {
+                         pmm::Machine const& machine, Simulation& simulation) {
   auto const& facts = question.facts;
   if (question.settings.trains_features)
     runtime::throw_user(
@@ -179,6 +196,10 @@ std::string plan_batches(BatchPlanQuestion const& question, BatchPlanOptions con
     if (!fault.empty()) notes += fmt::format("schedule {}: {}\n", models::name_of(schedule), fault);
     if (costs.empty()) continue;
     if (!best || costs.front().seconds.total() < best->seconds.total()) best = costs.front();
+    auto const simulated = simulate(costs.front(), settings, question, options, machine, simulation);
+    if (simulated && !question.is_json)
+      notes += fmt::format("{} {} ", models::name_of(schedule), costs.front().shape.to_string()) +
+               text_of(*simulated, costs.front().seconds.total());
     costs.resize(std::min(costs.size(), question.num_shown));
     for (auto& cost : costs) {
       std::optional<models::SentInEpoch> exact;
@@ -196,6 +217,7 @@ std::string plan_batches(BatchPlanQuestion const& question, BatchPlanOptions con
         line["comm_bytes_of_all"] = exact->comm_bytes;
         line["sent_bytes_of_all"] = exact->sent_bytes;
       }
+      if (simulated && &cost == &costs.front()) add_to(line, *simulated);
       text += line.dump() + "\n";
     }
   }

@@ -4,6 +4,7 @@
 // orthant plan --mode minibatch: how long an epoch of batches takes, and what it sends and holds, on the best grids data x X x Y x Z.
 
 #include "cli/options/command.hpp"
+#include "cli/plan/simulation.hpp"
 #include "graph/store/store_reader.hpp"
 #include "models/plan/gcn_settings.hpp"
 #include "pmm/cost/machine.hpp"
@@ -42,8 +43,9 @@ struct BatchPlanQuestion {
   std::string flags_of_graph; // of the command to run: "--graph G.h5", and those of the model
 };
 
-/// The table, or a line of JSON per grid. Throws UserError if no grid is left.
+/// The table, or a line of JSON per grid. Of the best grid of each schedule an average step is simulated, if that is asked for. Throws
+/// UserError if no grid is left.
 [[nodiscard]] std::string plan_batches(BatchPlanQuestion const& question, BatchPlanOptions const& options,
-                                       pmm::Machine const& machine);
+                                       pmm::Machine const& machine, Simulation& simulation);
 
 } // namespace orthant::cli

@@ -2,6 +2,7 @@
 #include "models/lm_training/language_model_cost.hpp"
 
 #include "models/gnn/grid_cost.hpp"
+#include "models/lm/transformer_parameters.hpp"
 #include "models/lm_training/language_model.hpp"
 #include "models/training/parameter_update.hpp"
 #include "pmm/kernels/host_parts.hpp"
@@ -26,9 +27,10 @@ std::vector<pmm::GridShape> shapes_of_language_model(int num_ranks, TransformerS
 std::int64_t bytes_of_checkpoint(TransformerSettings const& model, SequenceSettings const& sequences,
                                  OptimizerSettings const& optimizer) {
   pmm::GridShape const one{1, 1, 1, 1};
-  auto const plan = plan_sequences(one, {}, model, sequences);
-  pmm::StepPlan step(one, {}, sizeof(float));
-  auto const lengths = lengths_of(step, parameters_of(one, {}, plan));
+  pmm::Coordinates const first;
+  auto const plan = plan_sequences(one, first, model, sequences);
+  pmm::StepPlan step(one, first, sizeof(float));
+  auto const lengths = lengths_of(step, parameters_of(one, first, plan));
   plan_update_arrays(step, optimizer, lengths);
   return bytes_held(step) + step.scalar_bytes(std::reduce(lengths.begin(), lengths.end()));
 }

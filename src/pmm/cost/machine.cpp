@@ -42,12 +42,12 @@ int members_on_node(Machine const& machine, GroupSpan const& span) {
 }
 
 double bytes_per_second(Machine const& machine, GroupSpan const& span, int job_ranks) {
-  auto const& [call, step, inside, between] = machine.collectives;
+  auto const& collectives = machine.collectives;
   if (is_inside_node(machine, span, job_ranks))
-    return std::ranges::min(inside, {},
+    return std::ranges::min(collectives.inside, {},
                             [&](Machine::GroupSpeed const& speed) { return distance(speed.span, span); })
         .bytes_per_second;
-  return between * members_on_node(machine, span) / machine.ranks_per_node;
+  return collectives.bytes_per_second_between_nodes * members_on_node(machine, span) / machine.ranks_per_node;
 }
 
 namespace {

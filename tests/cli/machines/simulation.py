@@ -15,8 +15,8 @@ PAPERS = ["--vertices", "111059956", "--nonzeros", "1726745828", "--symmetric", 
           "--machine", "perlmutter", "--top", "1"]
 
 
-def simulated(arguments):
-    done = expect_success(1, ["plan", *arguments, "--simulate", "--json"])
+def simulated(arguments, command="plan"):
+    done = expect_success(1, [command, *arguments, "--simulate", "--json"])
     return [json.loads(line) for line in done.stdout.splitlines()], done
 
 
@@ -44,6 +44,28 @@ def stragglers(_):
     require(slow["simulated_waiting_seconds"] > 0.8 * computing, f"{slow}: who waits?", done)
 
 
+def other_steps(_):
+    """Mini-batches and language models: a slow rank holds up the others; an epoch of batches is that many steps; thousands of ranks."""
+    batches = ["--vertices", "96000", "--nonzeros", "2000000", "--widths", "16-16-16", "--ranks", "8", "--machine", "host", "--schedule",
+               "pmm3d", "--top", "1", "--mode", "minibatch", "--batch", "12000"]
+    model = ["--preset", "nanogpt-cpu", "--vocabulary", "65", "--ranks", "8", "--global-batch", "64", "--machine", "host", "--top", "1"]
+    for command, arguments in (("plan", batches), ("plan-lm", model)):
+        (even,), done = simulated(arguments, command)
+        parts = sum(even[f"simulated_{part}_seconds"] for part in ("computing", "waiting", "call"))
+        require(parts <= even["simulated_seconds"] * (1 + 1e-9), f"{even}: the mean rank takes longer than the last", done)
+        require(0.5 < even["simulated_seconds"] / even["seconds"] < 2, f"{even}: nothing like the sum", done)
+        (slow,), done = simulated([*arguments, "--stragglers", "3:5"], command)
+        longer = slow["simulated_seconds"] - even["simulated_seconds"]
+        computing = 4 * even["simulated_computing_seconds"]
+        require(0.9 * computing < longer < 1.1 * computing, f"{longer} s longer, where rank 3 computes {computing} longer", done)
+    text = expect_success(1, ["plan", *batches, "--simulate"]).stdout + expect_success(1, ["plan-lm", *model, "--simulate"]).stdout
+    require(text.count("simulated: ") == 2, "is not told", done)
+    large = ["--preset", "llama-7b", "--vocabulary", "32000", "--machine", "perlmutter", "--top", "1", "--ranks", "8192", "--global-batch", "8192"]
+    (line,), done = simulated(large, "plan-lm")
+    require(0.3 < line["simulated_seconds"] / line["seconds"] < 3, f"{line}: nothing like the sum", done)
+    expect_mistake(1, ["plan-lm", *model[:-4], "--simulate"], r"--simulate plays on a machine: name one")
+
+
 def blocks_of_a_store(_):
     """Blocks of a graph in its own order are uneven: ranks wait. All ranks are in the timeline."""
     with tempfile.TemporaryDirectory() as folder:
@@ -69,7 +91,7 @@ def blocks_of_a_store(_):
 
 def mistakes(_):
     few = ["plan", "--vertices", "100", "--nonzeros", "500", "--widths", "16-8", "--ranks", "4"]
-    expect_mistake(1, [*few, "--simulate"], r"--simulate plays an epoch on a machine: name one")
+    expect_mistake(1, [*few, "--simulate"], r"--simulate plays on a machine: name one")
     expect_mistake(1, [*few, "--machine", "host", "--stragglers", "1:2"], r"add --simulate")
     for text in ("1", "1:", "1:0", "x:2", "-1:2", "1:2:3"):
         expect_mistake(1, [*few, "--machine", "host", "--simulate", f"--stragglers={text}"], r"give ranks with how many times as long")
@@ -77,4 +99,4 @@ def mistakes(_):
 
 
 if __name__ == "__main__":
-    sys.exit(attempt_all([(1, (thousands_of_ranks,)), (1, (stragglers,)), (1, (blocks_of_a_store,)), (1, (mistakes,))]))
+    sys.exit(attempt_all([(1, (thousands_of_ranks,)), (1, (stragglers,)), (1, (other_steps,)), (1, (blocks_of_a_store,)), (1, (mistakes,))]))

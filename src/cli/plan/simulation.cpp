@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/plan/epoch_simulation.hpp"
+#include "cli/plan/simulation.hpp"
 
 #include "runtime/error.hpp"
 
@@ -32,17 +32,16 @@ std::pair<int, double> parse_straggler(std::string_view text) {
 
 } // namespace
 
-void add_simulation_options(Command& command, SimulationOptions& o) {
+void add_simulation_options(Command& command, SimulationOptions& o, std::string const& what) {
   command.flag("--simulate", o.simulate,
-               "Play an epoch on the best grid of each schedule: all ranks, message by message (with "
-               "--trace: its timeline)");
+               fmt::format("Play {}: all ranks, message by message (with --trace: its timeline)", what));
   command.option("--stragglers", o.stragglers,
                  "Ranks that compute slower in it, with how many times as long they take: 3:1.5,7:2");
 }
 
 void require_fitting_simulation(SimulationOptions const& o, std::string const& machine, std::int64_t ranks) {
   if (o.simulate && machine.empty())
-    runtime::throw_user("--simulate plays an epoch on a machine: name one, such as --machine perlmutter");
+    runtime::throw_user("--simulate plays on a machine: name one, such as --machine perlmutter");
   if (!o.simulate && !o.stragglers.empty())
     runtime::throw_user("--stragglers are ranks of a simulation: add --simulate");
   for (auto const& text : o.stragglers)
@@ -50,18 +49,15 @@ void require_fitting_simulation(SimulationOptions const& o, std::string const& m
       runtime::throw_user("--stragglers {}: there are {} ranks; give one below {}", text, ranks, ranks);
 }
 
-EpochSimulation::EpochSimulation(Context& context, SimulationOptions const& options,
-                                 graph::StoreFacts const& facts, graph::GraphStore const* store,
-                                 pmm::Machine const& machine)
+Simulation::Simulation(Context& context, SimulationOptions const& options)
     : context_(context),
-      facts_(facts),
-      store_(store),
-      machine_(machine) {
+      is_wanted_(options.simulate) {
   for (auto const& text : options.stragglers)
     stragglers_.insert(parse_straggler(text));
 }
 
-pmm::SimulatedSeconds EpochSimulation::run(pmm::GridShape const& shape, models::GcnSettings const& settings) {
+std::optional<pmm::SimulatedSeconds> Simulation::run(pmm::GridShape const& shape, Play const& play) {
+  if (!is_wanted_) return std::nullopt;
   pmm::SimulationSettings simulation;
   simulation.stragglers = stragglers_;
   auto& timelines = context_.timelines;
@@ -78,7 +74,12 @@ pmm::SimulatedSeconds EpochSimulation::run(pmm::GridShape const& shape, models::
           time_of(stretch.end), stretch.bytes);
     };
   }
-  return models::simulate_epoch(shape, facts_, settings, machine_, simulation, store_);
+  return play(std::move(simulation));
+}
+
+pmm::SimulatedSeconds operator*(pmm::SimulatedSeconds const& step, double num_steps) {
+  return {num_steps * step.total, num_steps * step.computing, num_steps * step.waiting,
+          num_steps * step.calls};
 }
 
 std::string text_of(pmm::SimulatedSeconds const& seconds, double predicted) {
