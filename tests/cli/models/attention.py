@@ -70,7 +70,7 @@ def weights_are_evaluated(ranks):
                 words = ["train", "--graph", store, *model, *mode, "--epochs", "4", "--eval-every", "2"]
                 trained = lines_of(ranks, scratch, [*words, "--save-weights", weights])[-2]
                 evaluate = ["evaluate", "--graph", store, "--weights", weights, "--compute-dtype", "fp64"]
-                found = lines_of(1, scratch, [*evaluate, "--predictions", os.path.join(scratch, "p.npy"), "--probabilities", "--embeddings", "1"])[-1]
+                found = lines_of(1, scratch, [*evaluate, "--predictions", os.path.join(scratch, "p.h5"), "--probabilities", "--embeddings", "1"])[-1]
                 done = expect_success(1, ["info", weights])
                 for score in ("val_loss", "test_loss", "val_acc"):
                     require(abs(found[score] - trained[score]) < 1e-10, f"{name}: {score} {found[score]}, {trained[score]}", done)
@@ -107,12 +107,12 @@ def plans_say_what_is_sent(ranks):
         for model in MODELS.values():
             grid = f"1x{ranks}x1x1"
             shape = [*model[:8], "--batch", "50", "--mode", "minibatch", "--eval-every", "0"]
-            done = expect_success(1, ["plan", "--graph", store, *shape, "--layers", "2", "--hidden", "8", "--ranks", str(ranks), "--exact", "--json", "--top", "20"])
+            done = expect_success(1, ["plan", "--graph", store, *shape, "--widths", "6-8-3", "--ranks", str(ranks), "--exact", "--json", "--top", "20"])
             planned = [json.loads(line) for line in done.stdout.splitlines()]
             of_grid = [line for line in planned if line["grid"] == grid]
             require(len(of_grid) == 1 and of_grid[0]["schedule"] == "rows", f"plans {planned}", done)
-            words = ["train", "--graph", store, *model, "--layers", "2", "--batch", "50", "--mode", "minibatch", "--eval-every", "0", "--epochs", "1",
-                     "--grid", grid, "--compute-dtype", "fp32"]
+            words = ["train", "--graph", store, *model[:10], "--layers", "2", "--batch", "50", "--mode", "minibatch", "--eval-every", "0", "--epochs", "1",
+                     "--grid", grid]  # in fp32
             epoch = [line for line in lines_of(ranks, scratch, words) if line["event"] == "epoch"][0]
             require(epoch["sent_bytes"] <= ranks * of_grid[0]["sent_bytes"] and (ranks == 1 or epoch["sent_bytes"] > of_grid[0]["sent_bytes"]),
                     f"sent {epoch['sent_bytes']}, planned {of_grid[0]['sent_bytes']}", done)
