@@ -57,6 +57,7 @@ void update_statistics(runtime::DefaultExec const& exec, runtime::PassLedger& pa
   auto const momentum = static_cast<T>(running_momentum);
   for (auto const& statistic : statistics) {
     auto const count = static_cast<std::int64_t>(statistic.value().extent(0));
+    if (count == 0) continue; // another rank's
     bytes += count * static_cast<std::int64_t>(sizeof(T));
     T* const value = statistic.value().data();
     T const* const found = statistic.gradient().data();
