@@ -169,7 +169,7 @@ def weights(_):
         expect_success(1, train + ["--save-weights", at("s.h5"), "--model", "sage"])
         expect_success(2, train + ["--checkpoint", at("c")])
         expect_success(1, train + ["--checkpoint", at("d"), "--optimizer", "sgd"])
-        expect_success(1, train + ["--save-weights", at("i.h5"), "--model", "gin"])
+        expect_success(1, train + ["--save-weights", at("i.h5"), "--model", "gin", "--norm", "batch"])
         for model in ("appnp", "gcnii"):
             expect_success(1, train + ["--save-weights", at(f"{model}.h5"), "--model", model])
         expect_success(1, train + ["--save-weights", at("w.h5"), "--model", "gat", "--heads", "1"])

@@ -6,7 +6,7 @@
 // element [i,j] (a number per column: i = 0):
 //
 //   k = (31 i^2 + 6007 i j + 7919 i + 38183 j + 104729 p + 12345) mod 100003        u = 2 k / 100003 - 1
-//   weight  sqrt(6 / (rows + columns)) u        bias  u / 8        scale of a norm  1 + u / 4
+//   weight  sqrt(6 / (rows + columns)) u        bias, shift, mean  u / 8        scale of a norm, variance  1 + u / 4
 
 #include "models/plan/gcn_parameters.hpp"
 
@@ -37,7 +37,8 @@ double formula_number(models::Parameter<T> const& parameter, std::size_t p, std:
   auto const number = static_cast<std::int64_t>(p);
   auto const k = (31 * i * i + 6007 * i * j + 7919 * i + 38183 * j + 104729 * number + 12345) % 100003;
   auto const u = 2.0 * static_cast<double>(k) / 100003.0 - 1.0;
-  if (parameter.role == models::ParameterRole::norm_scale) return 1 + u / 4;
+  if (parameter.role == models::ParameterRole::norm_scale || parameter.name.ends_with("norm_variance"))
+    return 1 + u / 4;
   if (parameter.is_vector()) return u / 8;
   auto const extents = parameter.matrix.extents();
   return std::sqrt(6.0 / static_cast<double>(extents.rows + extents.columns)) * u;

@@ -39,6 +39,7 @@ void expect_gradients_match(models::GcnSettings const& settings) {
 
   constexpr auto h = 1e-6;
   for (auto const& parameter : model.parameters()) {
+    if (!parameter.is_trained()) continue;
     auto const value = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), parameter.value());
     auto const derivatives = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), parameter.gradient());
     std::vector<double> const gradient(derivatives.data(), derivatives.data() + value.extent(0));
@@ -102,6 +103,23 @@ TEST(GcnGradient, MatchesFiniteDifferencesWithOtherActivations) {
         settings.seed = 4;
         expect_gradients_match(settings);
       }
+}
+
+TEST(NormGradient, MatchesFiniteDifferences) {
+  for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
+    for (auto const norm : {models::Norm::layer, models::Norm::batch})
+      for (auto const activation : {models::Activation::relu, models::Activation::gelu})
+        for (auto const has_residuals : {false, true}) {
+          models::GcnSettings settings;
+          settings.norm = norm;
+          settings.activation = activation;
+          settings.has_residuals = has_residuals;
+          settings.set_layers(3, 4);
+          settings.dropout = 0.3;
+          settings.schedule = schedule;
+          settings.seed = 4;
+          expect_gradients_match(settings);
+        }
 }
 
 TEST(PropagationGradient, MatchesFiniteDifferences) {

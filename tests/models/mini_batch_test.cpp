@@ -47,6 +47,23 @@ TEST_P(MiniBatch, ProjectionNormResidualsAndHead) {
   expect_equal_losses(model, short_training(1), small_batches(), graph_text, graph::PermutationKind::single);
 }
 
+// Evaluations go by statistics of the batches of all groups.
+TEST_P(MiniBatch, LayerNormAndBatchNorm) {
+  for (auto const norm : {models::Norm::layer, models::Norm::batch})
+    for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows}) {
+      auto model = small_model();
+      model.norm = norm;
+      model.schedule = schedule;
+      model.has_residuals = schedule == models::Schedule::rows;
+      auto settings = short_training(3);
+      settings.eval_every = 1;
+      auto batches = small_batches();
+      batches.num_full_epochs = 1;
+      auto const run = expect_equal_losses(model, settings, batches);
+      EXPECT_LT(run.records.back().loss, run.records.front().loss) << "it does not learn";
+    }
+}
+
 TEST_P(MiniBatch, StrataOfTrainingVertices) {
   auto batches = small_batches();
   batches.train_fraction = 0.5;
@@ -229,6 +246,12 @@ TEST_P(MiniBatch, WhatCannotBeTrainedIsTheUsersMistake) {
   auto model = small_model();
   model.trains_features = true;
   refuses(model, short_training(1), small_batches());
+  auto attention = small_model();
+  attention.num_heads = 3;
+  set_model(attention, models::Model::gat);
+  batches = small_batches();
+  batches.edges = sampling::BatchEdges::renormalize;
+  refuses(attention, short_training(1), batches);
 }
 
 INSTANTIATE_TEST_SUITE_P(AllGrids, MiniBatch, ::testing::ValuesIn(batch_grids(world_size())), GridName());

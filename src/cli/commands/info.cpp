@@ -142,7 +142,7 @@ std::string describe_weights(std::string const& path, models::WeightsFacts const
                  file.contains_attribute("/", "model") ? file.read_text("/", "model") : "gcn (not recorded)",
                  facts.widths.size() - 1, widths_text(facts));
   fmt::format_to(out, "parts       bias {}, norm {}, residual {}, feature norm {}{}\n",
-                 facts.has_bias ? "yes" : "no", facts.norm == models::Norm::rms ? "rms" : "none",
+                 facts.has_bias ? "yes" : "no", models::name_of(facts.norm),
                  facts.has_residuals ? "yes" : "no",
                  !facts.feature_norm                               ? "not recorded"
                  : *facts.feature_norm == models::FeatureNorm::row ? "row"

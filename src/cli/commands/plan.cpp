@@ -277,8 +277,8 @@ std::unique_ptr<Command> make_plan() {
                   "twice, unless given)");
   add_model_options(*command, *o);
   add_operator_options(*command, o->normalize, o->self_loops, "as the store was made, or as --model says");
-  command->option("--norm", o->norm, "Normalisation in each hidden layer: rms or none",
-                  one_of({"rms", "none"}));
+  command->option("--norm", o->norm, "Normalisation in each hidden layer: layer, batch, rms or none",
+                  one_of({"layer", "batch", "rms", "none"}));
   command->flag("--residual", o->residual,
                 "Add each layer's input to its output where they are equally wide");
   command->option("--dropout", o->dropout, "Probability that an activation is dropped", in_range(0, 0.999));

@@ -67,9 +67,14 @@ std::vector<Idle> idle_options(TrainOptions const& o) {
   if (o.model == "gin")
     idle.push_back({"head", "is what the last perceptron of --model gin ends with: leave it out"});
   if (is_deep) idle.push_back({"head", "is what --model gcnii ends with: leave it out"});
-  if (o.model != "gat" && o.model != "gatv2")
+  auto const weighs_neighbors = o.model == "gat" || o.model == "gatv2";
+  if (!weighs_neighbors)
     for (auto const* const option : {"heads", "output-heads", "attention-dropout"})
       idle.push_back({option, "is for --model gat and gatv2: leave it out, or give one of them"});
+  if (weighs_neighbors && o.mode == "minibatch")
+    idle.push_back(
+        {"batch-edges",
+         fmt::format("weighs the edges of a batch, which --model {} does itself: leave it out", o.model)});
   if (o.model != "sage") idle.push_back({"aggregator", "is for --model sage: leave it out, or give that"});
   if (o.schedule == "pmm3d")
     idle.push_back({"gather", "says which rows move in --schedule rows: leave it out with --schedule pmm3d"});

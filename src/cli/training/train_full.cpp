@@ -32,7 +32,7 @@ choose_pruning(Context const& context, TrainOptions const& options, pmm::Process
                graph::GraphStore const& store, models::GcnPlan const& plan, models::GcnSettings const& model,
                models::TrainSettings const& settings, models::MemoryEstimate& estimate) {
   auto const prune = models::parse_prune(options.prune);
-  if (prune == models::Prune::off || model.model != models::Model::gcn ||
+  if (prune == models::Prune::off || model.model != models::Model::gcn || model.norm == models::Norm::batch ||
       model.schedule != models::Schedule::rows)
     return std::nullopt;
   auto const is_asked_for = prune == models::Prune::on;

@@ -71,11 +71,17 @@ void describe_kept_neighbours(Context const& context, graph::StoreFacts const& f
           : ", or --sampler clusters with a store of partition --clusters");
 }
 
+/// How edges of a batch are weighed.
+std::string_view edges_of(TrainOptions const& options, models::MiniBatchSettings const& batches) {
+  if (options.model == "gat" || options.model == "gatv2") return "attention";
+  return batches.edges == sampling::BatchEdges::renormalize ? "renormalize" : "rescale";
+}
+
 /// What --batch and --batch-edges became.
 nlohmann::ordered_json record_of_batches(TrainOptions const& options, sampling::Sampler const& sampler,
                                          models::MiniBatchSettings const& batches, double num_kept) {
   return {{"sampler", options.sampler},
-          {"edges", batches.edges == sampling::BatchEdges::renormalize ? "renormalize" : "rescale"},
+          {"edges", edges_of(options, batches)},
           {"vertices", batches.batch_size},
           {"number", sampler.num_batches()},
           {"kept_neighbors", num_kept}};
@@ -107,8 +113,10 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   auto const [choice, measured] = choose_by_mini_batch_steps<T>(
       {context, store, model_settings, settings, hidden_axes_of(options), options.measure_top,
        options.force_memory ? 0 : memory_of_rank(context)},
-      models::rank_grids({world.size(), options.grid, options.schedule}, seconds), batches,
-      models::num_steps_of(store.facts().num_vertices, sizes, shape.data));
+      models::rank_grids(
+          {world.size(), options.grid, std::string(models::open_schedules(model_settings, options.schedule))},
+          seconds),
+      batches, models::num_steps_of(store.facts().num_vertices, sizes, shape.data));
   pmm::ProcessGrid const grid(world, choice.shape);
   model_settings.schedule = choice.schedule;
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);

@@ -30,8 +30,8 @@ void add_model(Command& command, TrainOptions& o) {
   command.option("--attention-dropout", o.attention_dropout,
                  "Probability that a coefficient of attention is dropped", in_range(0, 0.999));
   command.flag("--bias,!--no-bias", o.bias, "Add a bias in each layer (default)");
-  command.option("--norm", o.norm, "Normalisation in each hidden layer: rms or none",
-                 one_of({"rms", "none"}));
+  command.option("--norm", o.norm, "Normalisation in each hidden layer: layer, batch, rms or none",
+                 one_of({"layer", "batch", "rms", "none"}));
   command.flag("--residual", o.residual, "Add each layer's input to its output where they are equally wide");
   command.flag("--input-projection", o.input_projection,
                "A linear layer before the first graph layer; features are then not dropped out");

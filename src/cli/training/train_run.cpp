@@ -67,9 +67,6 @@ models::GcnSettings model_of(TrainOptions const& o) {
   settings.set_layers(o.model == "sgc" ? 1 : o.layers, o.hidden);
   settings.dropout = o.dropout;
   settings.attention_dropout = o.attention_dropout;
-  if (o.mode == "minibatch" && models::weighs_neighbours(settings))
-    runtime::throw_user("--model {} is trained on the full graph so far: leave out --mode minibatch",
-                        o.model);
   settings.has_bias = o.bias;
   settings.trains_features = o.trainable_features;
   settings.feature_norm = models::parse_feature_norm(o.feature_norm);
@@ -289,6 +286,9 @@ void require_prunable(TrainOptions const& o) {
   if (o.prune != "on") return;
   if (o.model != "gcn")
     runtime::throw_user("--prune on goes with --model gcn: leave it out with --model {}", o.model);
+  if (o.norm == "batch")
+    runtime::throw_user(
+        "--prune on leaves out rows, and --norm batch takes the mean of all: leave out one of them");
   if (o.mode == "minibatch")
     runtime::throw_user("--prune on works on the full graph; leave it out with --mode minibatch");
   if (o.schedule != "rows")

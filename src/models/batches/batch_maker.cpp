@@ -56,7 +56,7 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
     : grid_(grid),
       num_vertices_(store.facts().num_vertices),
       plan_(plan),
-      gather_(gather),
+      gather_(gather_of(plan, gather)),
       builder_(grid.group(), store, sampler, edges),
       has_sparse_features_(features.is_sparse),
       num_feature_columns_(pmm::block_of(grid, plan.features()).columns.size()),
@@ -127,6 +127,7 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
   auto const& clock = grid_.world().instruments().clock;
   auto const begin = clock.work_seconds();
   builder_.build(epoch, index, batch.sample);
+  if (plan_.layers.front().attention) fill_edges(batch.sample.forward(blocks_.front()), batch.edges);
 
   auto const& feature_rows = rows_of(plan_.features().layout, batch.sample).positions;
   if (has_sparse_features_)
@@ -245,6 +246,9 @@ Adjacency<T> BatchMaker<T>::adjacency_of(GcnLayerPlan const& layer, sampling::Bl
                                          HostBatch<T>& batch) const {
   auto& sample = batch.sample;
   auto const sizes = layer.owners ? cells_of(layer, sample) : pmm::CellSizes{};
+  if (layer.attention)
+    return adjacency_of_edges<T>(sizes, lend_edges(batch.edges, sample.vertices[owned_rows_].original_ids,
+                                                   sample.vertices[owned_columns_].original_ids));
   std::shared_ptr<pmm::NeededRows const> needed;
   if (layer.owners && gather_ != pmm::Gather::all)
     needed = keep_needed_rows(grid_, layer.owners->roles, sizes, sample.blocks[block.index], gather_);

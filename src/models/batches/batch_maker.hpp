@@ -10,6 +10,7 @@
 //                                             // and which rows move between owners
 //   loss.set_batch_targets(maker.targets(batch), {batch.splits, batch.classes});
 
+#include "models/batches/batch_edges.hpp"
 #include "models/core/device_copy.hpp"
 #include "models/gnn/gcn_operands.hpp"
 #include "pmm/rows/row_loss.hpp"
@@ -38,6 +39,7 @@ struct HostSparseRows {
 template<class T>
 struct HostBatch {
   sampling::Batch<T> sample;
+  HostEdges edges;               // of its block, if layers weigh neighbors by attention
   std::vector<T> dense_features; // [rows x columns of the block], row-major
   HostSparseRows<T> sparse_features;
   std::vector<std::int8_t> splits;    // [rows of the logits], the groups of RowTargets

@@ -39,7 +39,7 @@ pmm::NeededCountsOfAxes expected_needed(pmm::GridShape const& shape, pmm::Coordi
                                         graph::StoreFacts const& of_batch, GcnPlan const& plan,
                                         pmm::Gather gather) {
   auto const& owners = plan.layers.front().owners;
-  if (!owners || gather == pmm::Gather::all) return {};
+  if (!owners || gather_of(plan, gather) == pmm::Gather::all) return {};
   auto const& roles = owners->roles;
   auto const cells = pmm::contiguous_cells(shape, coordinates, roles, of_batch.num_vertices);
   auto const degree = static_cast<double>(of_batch.num_entries - of_batch.num_self_loops) /
@@ -49,6 +49,10 @@ pmm::NeededCountsOfAxes expected_needed(pmm::GridShape const& shape, pmm::Coordi
 }
 
 } // namespace
+
+pmm::Gather gather_of(GcnPlan const& plan, pmm::Gather asked) {
+  return plan.layers.front().attention ? pmm::Gather::all : asked;
+}
 
 GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices) {
   auto of_batch = with_num_vertices(plan, num_vertices);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/batches/batch_step.hpp"
 
+#include "models/batches/batch_plan.hpp"
 #include "models/batches/needed_batch.hpp"
 #include "models/plan/gcn_parameters.hpp"
 #include "models/training/gradient_sum.hpp"
@@ -18,7 +19,8 @@ void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batch
     auto const& [plan, traits] = batches[static_cast<std::size_t>(k)];
     auto of_batch = traits;
     of_batch.counts_rows = true;
-    if (auto const& owners = plan.layers.front().owners; owners && settings.gather != pmm::Gather::all)
+    if (auto const& owners = plan.layers.front().owners;
+        owners && gather_of(plan, settings.gather) != pmm::Gather::all)
       plan_needed_lists(step, owners->roles, traits.needed);
     plan_pass(step, plan, settings, of_batch);
     plan_add_gradients(step, lengths, k, num_accumulated);
@@ -27,7 +29,8 @@ void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batch
   step.add_call(runtime::Operation::all_reduce, pmm::Axis::data,
                 loss_and_count * std::int64_t{sizeof(double)});
   plan_gradient_sum(step, lengths, num_accumulated);
-  plan_update(step, optimizer, lengths, normed_lengths_of(step, parameters));
+  auto const [trained, statistics] = updated_lengths_of(step, parameters);
+  plan_update(step, optimizer, trained, normed_lengths_of(step, parameters), statistics);
 }
 
 } // namespace orthant::models

@@ -10,9 +10,10 @@ namespace {
 /// Refuses what cannot be trained in batches before anything is read.
 void require_trainable(pmm::ProcessGrid const& grid, GcnSettings const& model, TrainSettings const& settings,
                        MiniBatchSettings const& batches) {
-  if (weighs_neighbours(model))
-    runtime::throw_user("--model {} is trained on the full graph so far: leave out --mode minibatch",
-                        name_of(model.model));
+  if (weighs_neighbours(model) && batches.edges == sampling::BatchEdges::renormalize)
+    runtime::throw_user(
+        "--batch-edges renormalize weighs the edges of a batch, which --model {} does itself: leave it out",
+        name_of(model.model));
   if (model.trains_features)
     runtime::throw_user(
         "--trainable-features trains every vertex in every step, which mini-batches do not; leave "

@@ -145,7 +145,7 @@ pmm::CellSizes SampledBatch::cells_of(pmm::GridShape const& shape, pmm::Coordina
 NeededOfGrid SampledBatch::needed_on(pmm::GridShape const& shape, GcnPlan const& plan,
                                      pmm::Gather gather) const {
   auto const& owners = plan.layers.front().owners;
-  if (!owners || gather == pmm::Gather::all) return {};
+  if (!owners || gather_of(plan, gather) == pmm::Gather::all) return {};
   ORTHANT_REQUIRE(edges_.has_value(), "the edges were not read");
   auto const& roles = owners->roles;
   auto const num_a = shape.size(roles.a);

@@ -13,12 +13,21 @@
 
 namespace orthant::models {
 
-/// What a parameter is for. Only weights are decayed.
-enum class ParameterRole : std::uint8_t { weight, bias, norm_scale, embedding, scalar };
+/// What a parameter is for. Only weights are decayed. A statistic is not trained: its gradient is what it moves towards, summed over
+/// the batches of a step (training/parameter_update.hpp).
+enum class ParameterRole : std::uint8_t {
+  weight,
+  bias,
+  norm_scale,
+  embedding,
+  scalar,
+  norm_shift,
+  statistic
+};
 
 /// Whether such a parameter is one number per column of its placement; else it is a matrix.
 [[nodiscard]] constexpr bool is_vector(ParameterRole role) {
-  return role == ParameterRole::bias || role == ParameterRole::norm_scale || role == ParameterRole::scalar;
+  return role != ParameterRole::weight && role != ParameterRole::embedding;
 }
 /// This rank's numbers, with padding, of a parameter of which it has `block`.
 [[nodiscard]] inline std::int64_t length_of(ParameterRole role, pmm::Block const& block) {
@@ -50,6 +59,7 @@ struct Parameter {
   bool is_of_expert = false; // which one rank along the expert axis has; the pieces of the others are empty
 
   [[nodiscard]] bool is_vector() const { return models::is_vector(role); }
+  [[nodiscard]] bool is_trained() const { return role != ParameterRole::statistic; }
   /// This rank's numbers.
   [[nodiscard]] runtime::Vector<T> const& value() const {
     return is_vector() ? vector.local() : matrix.storage();

@@ -23,7 +23,7 @@ Architecture architecture_of(GcnSettings const& settings) {
     parts.emplace_back("output_heads", std::to_string(settings.num_output_heads));
   }
   Architecture const others{{"layers", std::to_string(settings.num_layers())},
-                            {"norm", settings.norm == Norm::rms ? "rms" : "none"},
+                            {"norm", std::string(name_of(settings.norm))},
                             {"activation", std::string(name_of(settings.activation))},
                             {"residual", yes_or_no(settings.has_residuals)},
                             {"input_projection", yes_or_no(settings.projected_width > 0)},
@@ -157,9 +157,11 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     facts.has_bias = file.contains(array_of("layer0.bias"));
     facts.has_features = file.contains(array_of("features"));
     // A single layer that gives the logits has no scale, whatever its norm.
-    facts.norm = file.contains_attribute("/", "norm")     ? parse_norm(file.read_text("/", "norm"))
-                 : file.contains(array_of("layer0.norm")) ? Norm::rms
-                                                          : Norm::none;
+    facts.norm = file.contains_attribute("/", "norm")           ? parse_norm(file.read_text("/", "norm"))
+                 : file.contains(array_of("layer0.norm_mean"))  ? Norm::batch
+                 : file.contains(array_of("layer0.norm_shift")) ? Norm::layer
+                 : file.contains(array_of("layer0.norm"))       ? Norm::rms
+                                                                : Norm::none;
     if (file.contains_attribute("/", "activation"))
       facts.activation = parse_activation(file.read_text("/", "activation"));
     if (file.contains_attribute("/", "feature_norm"))

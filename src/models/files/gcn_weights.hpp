@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a weights file (models/core/weights_file.hpp) says of a graph network: layer0.weight, layer0.bias, layer1.weight,
-// ..; layerN.self_weight of GraphSAGE; layerN.epsilon, layerN.second.weight and layerN.second.bias of GIN; layerN.attention of GAT; layerN.norm, input.weight, input.bias, head.weight, head.bias and features if the model has them.
+// ..; layerN.self_weight of GraphSAGE; layerN.epsilon, layerN.second.weight and layerN.second.bias of GIN; layerN.attention of GAT; layerN.norm, .norm_shift, .norm_mean and .norm_variance, input.weight, input.bias, head.weight, head.bias and features if the model has them.
 
 #include "models/core/weights_file.hpp"
 #include "models/plan/gcn_settings.hpp"

@@ -37,19 +37,29 @@ constexpr std::array<Name, 5> names_of_gin{{{"layer*.weight", "convs.*.nn.lins.0
                                             {"layer*.second.weight", "convs.*.nn.lins.1.weight"},
                                             {"layer*.second.bias", "convs.*.nn.lins.1.bias"},
                                             {"layer*.epsilon", "convs.*.eps"}}};
-constexpr std::array<Name, 5> names_of_all{{{"layer*.norm", "norms.*.weight"},
-                                            {"input.weight", "lin_in.weight"},
+constexpr std::array<Name, 4> names_of_all{{{"input.weight", "lin_in.weight"},
                                             {"input.bias", "lin_in.bias"},
                                             {"head.weight", "lin_out.weight"},
                                             {"head.bias", "lin_out.bias"}}};
+/// PyTorch Geometric's BatchNorm has that of PyTorch within.
+constexpr std::array<Name, 2> names_of_norm{
+    {{"layer*.norm", "norms.*.weight"}, {"layer*.norm_shift", "norms.*.bias"}}};
+constexpr std::array<Name, 4> names_of_batch_norm{{{"layer*.norm", "norms.*.module.weight"},
+                                                   {"layer*.norm_shift", "norms.*.module.bias"},
+                                                   {"layer*.norm_mean", "norms.*.module.running_mean"},
+                                                   {"layer*.norm_variance", "norms.*.module.running_var"}}};
 
 /// What a weights file records and the tensors do not show.
 constexpr std::array unseen_parts{"aggregator",    "activation", "residual",       "feature_norm",
                                   "normalization", "self_loops", "dense_libraries"};
 
-std::vector<Name> names_of(Model model) {
+std::vector<Name> names_of(Model model, Norm norm) {
   std::vector<Name> names(names_of_all.begin(), names_of_all.end());
   auto const append = [&](auto const& more) { names.insert(names.end(), more.begin(), more.end()); };
+  if (norm == Norm::batch)
+    append(names_of_batch_norm);
+  else
+    append(names_of_norm);
   if (model == Model::gcn) append(names_of_gcn);
   if (model == Model::sage) append(names_of_sage);
   if (model == Model::gin) append(names_of_gin);
@@ -60,6 +70,14 @@ std::vector<Name> names_of(Model model) {
 template<class Contains>
 Model model_of(Contains const& contains) {
   return contains("layer0.self_weight") ? Model::sage : contains("layer0.epsilon") ? Model::gin : Model::gcn;
+}
+/// Only centered norms have a shift, and only BatchNorm statistics.
+template<class Contains>
+Norm norm_of(Contains const& contains) {
+  return contains("layer0.norm_mean")    ? Norm::batch
+         : contains("layer0.norm_shift") ? Norm::layer
+         : contains("layer0.norm")       ? Norm::rms
+                                         : Norm::none;
 }
 template<class Contains>
 std::int64_t num_layers_of(Contains const& contains) {
@@ -90,9 +108,10 @@ std::optional<std::string> rename(std::string_view name, std::string_view from, 
 struct TorchNames {
   Model model = Model::gcn;
   std::int64_t num_layers = 0;
+  Norm norm = Norm::none;
 
   [[nodiscard]] std::optional<std::string> of(std::string const& parameter) const {
-    return torch_name_of(parameter, model, num_layers);
+    return torch_name_of(parameter, model, num_layers, norm);
   }
 };
 
@@ -174,7 +193,7 @@ class ImportedShapes {
       shapes_[*parameter] = std::move(shape);
     }
     auto const has = [&](std::string const& parameter) { return contains(parameter); };
-    names_ = {model_of(has), num_layers_of(has)};
+    names_ = {model_of(has), num_layers_of(has), norm_of(has)};
     if (names_.model == Model::gin)
       for (auto const* const leaf : {"weight", "bias"})
         if (auto last = shapes_.extract(second_of_last(names_.num_layers, leaf)); !last.empty()) {
@@ -188,6 +207,7 @@ class ImportedShapes {
   [[nodiscard]] bool contains(std::string const& parameter) const { return shapes_.contains(parameter); }
   [[nodiscard]] std::int64_t num_layers() const { return names_.num_layers; }
   [[nodiscard]] Model model() const { return names_.model; }
+  [[nodiscard]] Norm norm() const { return names_.norm; }
   [[nodiscard]] std::string torch(std::string const& parameter) const { return names_.of(parameter).value(); }
 
  private:
@@ -220,7 +240,7 @@ class ImportedShapes {
       if (contains(part + ".bias") != has_bias)
         throw_user("{}: either all parts have a bias or none; {} is {}", path_, torch(part + ".bias"),
                    has_bias ? "missing" : "there");
-      for (auto const* const vector : {".bias", ".norm"})
+      for (auto const* const vector : {".bias", ".norm", ".norm_shift", ".norm_mean", ".norm_variance"})
         if (auto const found = shapes_.find(part + vector); found != shapes_.end()) {
           if (found->second[0] != width)
             throw_user("{}: {} has {} numbers, not {}", path_, torch(part + vector), found->second[0], width);
@@ -252,7 +272,7 @@ Architecture architecture_of(ImportedShapes const& shapes, runtime::TensorMetada
   auto const yes_or_no = [](bool has_it) { return std::string(has_it ? "yes" : "no"); };
   Architecture architecture{{"model", std::string(name_of(shapes.model()))},
                             {"layers", std::to_string(shapes.num_layers())},
-                            {"norm", shapes.contains("layer0.norm") ? "rms" : "none"},
+                            {"norm", std::string(name_of(shapes.norm()))},
                             {"input_projection", yes_or_no(shapes.contains("input.weight"))},
                             {"head", yes_or_no(shapes.contains("head.weight"))},
                             {"bias", yes_or_no(shapes.contains("layer0.bias"))},
@@ -285,19 +305,21 @@ void write_weights(runtime::Communicator const& comm, SafetensorsFile const& ten
 
 } // namespace
 
-std::optional<std::string> torch_name_of(std::string const& parameter, Model model, std::int64_t num_layers) {
+std::optional<std::string> torch_name_of(std::string const& parameter, Model model, std::int64_t num_layers,
+                                         Norm norm) {
   for (auto const* const leaf : {"weight", "bias"})
     if (model == Model::gin && parameter == fmt::format("head.{}", leaf))
-      return torch_name_of(second_of_last(num_layers, leaf), model, num_layers);
-  for (auto const& [ours, torch] : names_of(model))
+      return torch_name_of(second_of_last(num_layers, leaf), model, num_layers, norm);
+  for (auto const& [ours, torch] : names_of(model, norm))
     if (auto renamed = rename(parameter, ours, torch)) return renamed;
   return std::nullopt;
 }
 
 std::optional<std::string> parameter_of_torch(std::string const& name) {
   for (auto const model : {Model::gcn, Model::sage, Model::gin})
-    for (auto const& [ours, torch] : names_of(model))
-      if (auto renamed = rename(name, torch, ours)) return renamed;
+    for (auto const norm : {Norm::layer, Norm::batch})
+      for (auto const& [ours, torch] : names_of(model, norm))
+        if (auto renamed = rename(name, torch, ours)) return renamed;
   return std::nullopt;
 }
 
@@ -317,7 +339,7 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
       runtime::throw_user(
           "{} has layers of attention, which are not exported so far: h5py reads them as they are",
           weights.string());
-    TorchNames const names{model_of(has), num_layers_of(has)};
+    TorchNames const names{model_of(has), num_layers_of(has), norm_of(has)};
     auto const parameters = parameters_in(file, weights, names);
     auto const is_double = std::ranges::any_of(parameters, [&](std::string const& parameter) {
       return file.type(array_of(parameter)) == runtime::Hdf5Type::float64;

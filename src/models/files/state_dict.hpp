@@ -10,9 +10,13 @@
 //   layerL.norm             norms.L.weight                  head.weight    lin_out.weight
 //                                                           head.bias      lin_out.bias
 //
+// LayerNorm has layerL.norm_shift as norms.L.bias, too; of BatchNorm norms.L.module has weight, bias, running_mean and running_var
+// (layerL.norm, norm_shift, norm_mean and norm_variance).
+//
 // of GraphSAGE convs.L.lin_l.weight and .bias, and layerL.self_weight is convs.L.lin_r.weight; of GIN convs.L.nn.lins.0 and .1
 // for layerL and layerL.second, and layerL.epsilon is convs.L.eps. The head is then the last convs.L.nn.lins.1.
 
+#include "models/norms/norm_kind.hpp"
 #include "models/plan/gnn_model.hpp"
 #include "runtime/comm/communicator.hpp"
 
@@ -25,7 +29,7 @@ namespace orthant::models {
 /// "layer0.weight" -> "convs.0.lin.weight" of a GCN; none for a name that is no parameter of the model. `num_layers`:
 /// the head of GIN is the second part of its last perceptron.
 [[nodiscard]] std::optional<std::string> torch_name_of(std::string const& parameter, Model model,
-                                                       std::int64_t num_layers);
+                                                       std::int64_t num_layers, Norm norm);
 /// "convs.0.lin.weight" -> "layer0.weight"; none for another name.
 [[nodiscard]] std::optional<std::string> parameter_of_torch(std::string const& name);
 

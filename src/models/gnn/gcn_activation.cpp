@@ -12,14 +12,20 @@ void plan_activation_scratch(GcnScratchPlan& scratch, pmm::StepPlan const& step,
                              ActivationParts const& parts) {
   if (layer.is_residual)
     scratch.residual_gradient = std::max(scratch.residual_gradient, step.block(layer.input).num_padded);
-  if (parts.has_norm) scratch.row_sums = std::max(scratch.row_sums, step.block(layer.output).rows.size());
+  if (parts.norm == Norm::none) return;
+  auto const block = step.block(layer.output);
+  auto const is_rms = parts.norm == Norm::rms;
+  scratch.row_sums =
+      std::max(scratch.row_sums, is_rms ? block.rows.size() : num_centered_sums(parts.norm, block));
+  if (!is_rms) reserve_centered_norm(scratch.workspace, parts.norm, block);
 }
 
 void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, ActivationParts const& parts,
                             runtime::Wire format) {
   if (!parts.is_fused() || layer.is_residual)
     plan_matrix(step, layer.output, "orthant::models::activated", pmm::Lifetime::training, format);
-  if (!parts.has_norm) return;
+  if (is_centered(parts.norm)) return plan_centered_norm_arrays(step, parts.norm, layer.output);
+  if (parts.norm == Norm::none) return;
   auto const block = step.block(layer.output);
   auto const num_words = block.rows.size() * RmsNormState<float>::words_of(block.columns.size());
   step.add_array("orthant::models::inverse_rms", step.scalar_bytes(block.rows.size()));
@@ -27,11 +33,11 @@ void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, Acti
 }
 
 template<class T>
-GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, Activation activation,
+GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, ActivationParts const& parts,
                                 GcnLayerParameters<Sum> const& parameters, BlockKeys keys,
                                 ResidualPath<Sum> residual, GcnScratch<T>& scratch,
                                 GcnActivationMemory<T>& memory)
-    : activation_(activation),
+    : activation_(parts.activation),
       parameters_(parameters),
       keys_(std::move(keys)),
       residual_(std::move(residual)),
@@ -43,7 +49,9 @@ GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, Activation activation,
   auto const& grid = z_.grid();
   if (has_norm() || is_smooth() || residual_.exists())
     output_ = pmm::DistMatrix<T>(grid, z_.placement(), memory.output.reserve(z_.block().num_padded));
-  if (has_norm()) {
+  if (is_centered(parts.norm)) {
+    make_centered(layer, parts.norm, scratch, memory);
+  } else if (has_norm()) {
     auto const num_rows = z_.block().rows.size();
     auto const num_words = num_rows * RmsNormState<Sum>::words_of(z_.block().columns.size());
     norm_state_ = {memory.inverse_rms.reserve(num_rows), memory.passed.reserve(num_words)};
@@ -59,6 +67,19 @@ GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, Activation activation,
 }
 
 template<class T>
+void GcnActivation<T>::make_centered(GcnLayer<T> const& layer, Norm kind, GcnScratch<T>& scratch,
+                                     GcnActivationMemory<T>& memory) {
+  if constexpr (std::is_same_v<T, Sum>) {
+    if (!memory.centered) memory.centered = std::make_unique<CenteredNormMemory<T>>();
+    centered_ = CenteredNorm<T>(
+        z_,
+        {kind, parameters_.norm_scale, parameters_.norm_scale_gradient, *parameters_.centered,
+         parameters_.has_partial_gradients()},
+        layer.workspace(), scratch.row_sums.reserve(num_centered_sums(kind, z_.block())), *memory.centered);
+  }
+}
+
+template<class T>
 void GcnActivation<T>::start(DefaultExec const& exec, pmm::DistMatrix<T> const& layer_input) {
   if (!residual_.exists()) return;
   addend_ = residual_.is_local ? layer_input : output_;
@@ -66,7 +87,8 @@ void GcnActivation<T>::start(DefaultExec const& exec, pmm::DistMatrix<T> const& 
 }
 
 template<class T>
-void GcnActivation<T>::forward(DefaultExec const& exec, Dropout const& dropout) {
+void GcnActivation<T>::forward(DefaultExec const& exec, Pass pass, Dropout const& dropout) {
+  if (centered_) return forward_centered(exec, pass, dropout);
   if (has_norm())
     return rms_norm_relu_dropout(exec, z_, parameters_.norm_scale, dropout, keys_, norm_state_,
                                  residual_.exists() ? &addend_ : nullptr, output_);
@@ -97,9 +119,45 @@ void GcnActivation<T>::backward_smooth(DefaultExec const& exec, Dropout const& d
 }
 
 template<class T>
+void GcnActivation<T>::forward_centered(DefaultExec const& exec, Pass pass, Dropout const& dropout) {
+  if constexpr (std::is_same_v<T, Sum>) {
+    // D, in the memory of gradients if F is to be added
+    auto const& d = residual_.exists() ? z_gradient_ : output_;
+    centered_->forward(exec, pass, d);
+    if (is_smooth()) {
+      activate(exec, passes(), activation_, d.local(), d.local());
+      if (dropout.probability > 0) apply_dropout(exec, passes(), d.local(), dropout, keys_, d.local());
+    } else {
+      bias_relu_dropout(exec, passes(), d.local(), runtime::Vector<T>(), dropout, keys_);
+    }
+    if (residual_.exists()) add(exec, addend_, d, output_);
+  }
+}
+
+template<class T>
+void GcnActivation<T>::backward_centered(DefaultExec const& exec, Dropout const& dropout) {
+  if constexpr (std::is_same_v<T, Sum>) {
+    auto const& gradient = z_gradient_.local();
+    auto const draws_again = dropout.probability > 0 && (is_smooth() || residual_.exists());
+    if (draws_again) apply_dropout(exec, passes(), gradient, dropout, keys_, gradient);
+    // What passed is to be seen in F' = D, or else in N.
+    if (is_smooth() || residual_.exists()) centered_->restore(exec, output_);
+    if (is_smooth())
+      activate_backward(exec, passes(), activation_, output_.local(), gradient);
+    else
+      relu_dropout_backward(exec, passes(), output_.local(), draws_again ? 0 : dropout.probability, gradient);
+    centered_->backward(exec, z_gradient_);
+  }
+}
+
+template<class T>
 void GcnActivation<T>::backward(DefaultExec const& exec, Dropout const& dropout) {
   auto const probability = dropout.probability;
   if (residual_.exists() && !residual_.is_local) residual_.bring_back(exec, gradient_, residual_gradient_);
+  if (centered_) {
+    if (residual_.is_local) copy_numbers(exec, gradient_, z_gradient_);
+    return backward_centered(exec, dropout);
+  }
   if (has_norm()) {
     rms_norm_relu_dropout_backward(exec, z_, parameters_.norm_scale, probability, norm_state_, row_sums_,
                                    gradient_, z_gradient_, parameters_.norm_scale_gradient, *workspace_);

@@ -4,10 +4,10 @@
 // What becomes of a convolution's output Z before the next layer reads it; norm and residual may be absent
 // (ScaleGNN, arXiv 2604.02651):
 //
-//   N = rms(Z) g      D = dropout(f(N))      F' = D + F, F what the layer read, f ReLU, ELU or GELU
+//   N = norm(Z)      D = dropout(f(N))      F' = D + F, F what the layer read, f ReLU, ELU or GELU
 //
 // With both absent, and f = ReLU, F' takes Z's place. With a norm, or another f, Z is kept for the backward pass; with a
-// residual alone D. F is added by the kernel that writes F', if f = ReLU. Backward, dZ takes the place of dF', except for a residual within the rank: then
+// residual alone D. LayerNorm and BatchNorm make N again in the place of F', which nothing reads any more. F is added by the kernel that writes F', if f = ReLU. Backward, dZ takes the place of dF', except for a residual within the rank: then
 // dF' stays where it is, until dF is added to it, and dZ has memory of its own.
 
 #include "models/aggregation/residual.hpp"
@@ -22,6 +22,7 @@ struct GcnActivationMemory {
   GrowingVector<T> output{"orthant::models::activated"};                        // F'
   GrowingVector<runtime::SumOf<T>> inverse_rms{"orthant::models::inverse_rms"}; // of RmsNormState
   GrowingVector<std::uint32_t> passed{"orthant::models::passed"};
+  std::unique_ptr<CenteredNormMemory<runtime::SumOf<T>>> centered; // apart, as few networks have it
 };
 
 /// Adds to `scratch` what the activation of a layer needs.
@@ -38,15 +39,15 @@ class GcnActivation {
 
   /// Of `layer`, whose output and gradient it shares; made anew for each graph or batch. `scratch` has its
   /// full size already, and `parameters` outlive it. Not collective.
-  GcnActivation(GcnLayer<T> const& layer, Activation activation, GcnLayerParameters<Sum> const& parameters,
-                BlockKeys keys, ResidualPath<Sum> residual, GcnScratch<T>& scratch,
-                GcnActivationMemory<T>& memory);
+  GcnActivation(GcnLayer<T> const& layer, ActivationParts const& parts,
+                GcnLayerParameters<Sum> const& parameters, BlockKeys keys, ResidualPath<Sum> residual,
+                GcnScratch<T>& scratch, GcnActivationMemory<T>& memory);
 
   /// Of a residual: brings F to where F' lies, ahead of the layer's products, unless it lies there. Collective over
   /// the group.
   void start(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& layer_input);
-  /// F' from Z. Collective over the column axis where there is a norm.
-  void forward(runtime::DefaultExec const& exec, Dropout const& dropout);
+  /// F' from Z. Collective over the column axis if there is a norm, of BatchNorm in training over the row axis.
+  void forward(runtime::DefaultExec const& exec, Pass pass, Dropout const& dropout);
 
   /// dF', for the layer above to write.
   [[nodiscard]] pmm::DistMatrix<T> const& gradient() const { return gradient_; }
@@ -66,6 +67,10 @@ class GcnActivation {
   [[nodiscard]] bool is_smooth() const { return activation_ != Activation::relu; }
   void forward_smooth(runtime::DefaultExec const& exec, Dropout const& dropout);
   void backward_smooth(runtime::DefaultExec const& exec, Dropout const& dropout);
+  void forward_centered(runtime::DefaultExec const& exec, Pass pass, Dropout const& dropout);
+  void backward_centered(runtime::DefaultExec const& exec, Dropout const& dropout);
+  void make_centered(GcnLayer<T> const& layer, Norm kind, GcnScratch<T>& scratch,
+                     GcnActivationMemory<T>& memory);
 
   Activation activation_;
   GcnLayerParameters<Sum> const& parameters_; // of the network
@@ -75,6 +80,7 @@ class GcnActivation {
   pmm::DistMatrix<T> addend_;            // F, where there is a residual
   pmm::DistMatrix<T> residual_gradient_; // dF' where F lies, if that is elsewhere
   RmsNormState<Sum> norm_state_;
+  Boxed<CenteredNorm<Sum>> centered_;
   runtime::Vector<Sum> row_sums_;
   std::shared_ptr<pmm::Workspace<Sum>> workspace_; // of the layer: what the two do never overlaps
 };

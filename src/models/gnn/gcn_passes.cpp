@@ -80,7 +80,8 @@ void TypedGcnPasses<T>::reserve_scratch(GcnOperands<Sum> const& operands) {
   scratch_.reserve(scratch_of(step, plan_, settings_));
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
   if (owned != nullptr && owned->edges)
-    scratch_.attention.reserve(attention_scratch_of(step, plan_, owned->edges->block.num_edges()));
+    scratch_.attention.reserve(
+        attention_scratch_of(step, plan_, owned->sizes, owned->edges->block.num_edges()));
 }
 
 template<class T>
@@ -132,7 +133,7 @@ void TypedGcnPasses<T>::make_layers(GcnOperands<Sum> const& operands) {
     layers_.emplace_back(grid_, plan_.layers[l], std::move(graph), parameters_->layer(l), options, scratch_,
                          memory_[l]);
     if (is_activated(plan_, l))
-      activations_.emplace_back(layers_[l], settings_.activation, parameters_->layer(l),
+      activations_.emplace_back(layers_[l], activation_of(plan_, settings_, l), parameters_->layer(l),
                                 operands.output_keys[l], operands.residual(l), scratch_,
                                 activated_memory_[l]);
     make_second(operands, l, options);
@@ -276,7 +277,7 @@ auto TypedGcnPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uint64_
     if (l < activations_.size()) {
       ScopedTimer const timer(instruments, phases, "activation");
       auto const dropout = dropout_of(step, static_cast<std::uint32_t>(l) + 1);
-      activations_[l].forward(exec, plan_.layers[l].drops_output ? dropout : Dropout());
+      activations_[l].forward(exec, pass, plan_.layers[l].drops_output ? dropout : Dropout());
       forward_second(exec, l, dropout);
     }
   }

@@ -89,7 +89,10 @@ graph::StoreFacts with_transposes(graph::StoreFacts facts, GcnPlan const& plan) 
 void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                          GcnEpochTraits const& traits) {
   pmm::StepPlan blocks(step.shape(), step.coordinates(), step.scalar_bytes(1));
-  plan_adjacency(blocks, with_transposes(facts, plan), plan, traits);
+  auto aggregates = plan; // attention has no transpose of its own, and needs none here
+  for (auto& layer : aggregates.layers)
+    layer.attention.reset();
+  plan_adjacency(blocks, with_transposes(facts, plan), aggregates, traits);
   step.add_array("blocks of the sampler", pmm::bytes_held(blocks) / 2);
 }
 
@@ -163,7 +166,7 @@ void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   plan_operands(step, facts, plan, settings, traits);
   plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan),
                       traits.num_nonzeros(plan.layers.front().adjacency));
-  plan_update_arrays(step, optimizer, lengths_of(step, parameters_of(plan, settings)));
+  plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);
 }
 
 template<class T>
@@ -195,7 +198,7 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   unrounded.operand_format = runtime::Wire::native;
   plan_targets_and_parameters(step, facts, plan, settings);
   plan_gradient_sum_array(step, lengths, batches.num_accumulated);
-  plan_update_arrays(step, optimizer, lengths);
+  plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);
   if (batches.has_full_graph) {
     plan_operands(step, facts, plan, unrounded, traits);
     plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan),
@@ -208,7 +211,8 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   if (batches.renormalizes) plan_neighbour_lists(step, facts, plan);
   // The batch has as many numbers.
   plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, unrounded, batch_traits);
-  plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan));
+  plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan),
+                      batch_traits.num_nonzeros(batch_plan.layers.front().adjacency));
 }
 
 template<class T>

@@ -104,20 +104,26 @@ void plan_layer_arrays(pmm::StepPlan& step, AttentionSteps const& steps) {
 }
 
 /// Those of the layers of a network that weigh neighbours.
-std::vector<AttentionSteps> steps_of(pmm::StepPlan const& step, GcnPlan const& plan, std::int64_t num_edges) {
+std::vector<AttentionSteps> steps_of(pmm::StepPlan const& step, GcnPlan const& plan,
+                                     pmm::CellSizes const& cells, std::int64_t num_edges) {
   std::vector<AttentionSteps> all;
   for (auto const& layer : plan.layers)
-    if (layer.attention)
-      all.emplace_back(step.shape(), step.coordinates(), layer, cells_of(step, layer), num_edges);
+    if (layer.attention) all.emplace_back(step.shape(), step.coordinates(), layer, cells, num_edges);
   return all;
+}
+
+/// The same of the whole graph.
+std::vector<AttentionSteps> steps_of(pmm::StepPlan const& step, GcnPlan const& plan, std::int64_t num_edges) {
+  if (!plan.layers.front().attention) return {};
+  return steps_of(step, plan, cells_of(step, plan.layers.front()), num_edges);
 }
 
 } // namespace
 
 AttentionScratchPlan attention_scratch_of(pmm::StepPlan const& step, GcnPlan const& plan,
-                                          std::int64_t num_edges) {
+                                          pmm::CellSizes const& cells, std::int64_t num_edges) {
   AttentionScratchPlan scratch;
-  for (auto const& steps : steps_of(step, plan, num_edges))
+  for (auto const& steps : steps_of(step, plan, cells, num_edges))
     scratch.add(steps);
   return scratch;
 }
@@ -128,7 +134,8 @@ void reserve_attention(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnP
 }
 
 void plan_attention_arrays(pmm::StepPlan& step, GcnPlan const& plan, std::int64_t num_edges) {
-  attention_scratch_of(step, plan, num_edges).list(step);
+  if (auto const& first = plan.layers.front(); first.attention)
+    attention_scratch_of(step, plan, cells_of(step, first), num_edges).list(step);
   for (auto const& steps : steps_of(step, plan, num_edges))
     plan_layer_arrays(step, steps);
 }

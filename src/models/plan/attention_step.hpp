@@ -62,9 +62,9 @@ struct AttentionScratchPlan {
   void list(pmm::StepPlan& step) const;
 };
 
-/// Of a network whose block has so many edges.
+/// Of a network whose block has these cells and so many edges.
 [[nodiscard]] AttentionScratchPlan attention_scratch_of(pmm::StepPlan const& step, GcnPlan const& plan,
-                                                        std::int64_t num_edges);
+                                                        pmm::CellSizes const& cells, std::int64_t num_edges);
 void reserve_attention(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnPlan const& plan);
 /// Lists the arrays that layers use in turn, and those that each has to itself.
 void plan_attention_arrays(pmm::StepPlan& step, GcnPlan const& plan, std::int64_t num_edges);

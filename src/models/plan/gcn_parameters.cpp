@@ -31,6 +31,14 @@ void draw_weight(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& wei
 /// 16 bytes at once.
 constexpr std::int64_t numbers_apart = 16;
 
+/// Scale, shift, running mean and variance, as far as the norm has them.
+std::vector<ParameterRole> roles_of(Norm norm) {
+  using enum ParameterRole;
+  if (norm == Norm::batch) return {norm_scale, norm_shift, statistic, statistic};
+  if (norm == Norm::layer) return {norm_scale, norm_shift};
+  return {norm_scale};
+}
+
 template<class T>
 runtime::Vector<T> part_of(runtime::Vector<T> const& array, std::int64_t begin, std::int64_t count) {
   return Kokkos::subview(array,
@@ -52,7 +60,9 @@ std::vector<PlannedParameter> parameters_of(GcnPlan const& plan, GcnSettings con
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     if (plan.layers[l].transforms())
       add(plan.layers[l].weight, plan.layers[l].output, plan.layers[l].has_self_weight);
-    if (is_normalised(plan, settings, l)) all.push_back({ParameterRole::norm_scale, plan.layers[l].output});
+    if (is_normalised(plan, settings, l))
+      for (auto const role : roles_of(settings.norm))
+        all.push_back({role, plan.layers[l].output});
     if (plan.layers[l].has_self_scale) all.push_back({ParameterRole::scalar, {{{}, {}}, {1, 1}}});
     if (auto const& attention = plan.layers[l].attention)
       all.push_back({ParameterRole::weight, {{{}, {}}, {attention->num_heads, attention->num_vector()}}});
@@ -90,12 +100,24 @@ std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
 
 std::vector<std::int64_t> normed_lengths_of(pmm::StepPlan const& step,
                                             std::vector<PlannedParameter> const& parameters) {
-  auto lengths = lengths_of(step, parameters);
+  auto const lengths = lengths_of(step, parameters);
+  std::vector<std::int64_t> normed;
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     auto const& [role, placement, place] = parameters[p];
-    if (!place) lengths[p] = normed_length_of(step, role, placement);
+    if (role != ParameterRole::statistic)
+      normed.push_back(place ? lengths[p] : normed_length_of(step, role, placement));
   }
-  return lengths;
+  return normed;
+}
+
+UpdatedLengths updated_lengths_of(pmm::StepPlan const& step,
+                                  std::vector<PlannedParameter> const& parameters) {
+  auto const lengths = lengths_of(step, parameters);
+  UpdatedLengths updated;
+  for (std::size_t p = 0; p < parameters.size(); ++p)
+    (parameters[p].role == ParameterRole::statistic ? updated.statistics : updated.trained)
+        .push_back(lengths[p]);
+  return updated;
 }
 
 void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedParameter> const& parameters) {
@@ -118,6 +140,12 @@ void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedParameter> co
       break;
     case ParameterRole::norm_scale:
       add_both("orthant::models::norm_scale");
+      break;
+    case ParameterRole::norm_shift:
+      add_both("orthant::models::norm_shift");
+      break;
+    case ParameterRole::statistic:
+      add_both("orthant::models::norm_statistic");
       break;
     case ParameterRole::scalar:
       add_both("orthant::models::epsilon");
@@ -148,7 +176,7 @@ GcnParameters<T>::GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& pla
     auto const& attention = plan.layers[l].attention;
     layers_.push_back(make("layer" + std::to_string(l), index, settings, 0, plan.layers[l].has_self_weight,
                            attention && attention->is_dynamic() ? 2 : 1));
-    if (is_normalised(plan, settings, l)) add_norm(index, layers_.back());
+    if (is_normalised(plan, settings, l)) add_norm(index, settings.norm, layers_.back());
     if (plan.layers[l].has_self_scale) add_epsilon(index, layers_.back());
     if (attention) add_attention(index, *attention, settings.seed, layers_.back());
     seconds_.push_back(plan.layers[l].second
@@ -237,11 +265,27 @@ GcnLayerParameters<T> GcnParameters<T>::make(std::string const& name, std::int64
 }
 
 template<class T>
-void GcnParameters<T>::add_norm(std::int64_t index, GcnLayerParameters<T>& layer) {
-  auto const scale = add("layer" + std::to_string(index) + ".norm", index, "orthant::models::norm_scale");
+void GcnParameters<T>::add_norm(std::int64_t index, Norm kind, GcnLayerParameters<T>& layer) {
+  auto const name = "layer" + std::to_string(index) + ".norm";
+  auto const scale = add(name, index, "orthant::models::norm_scale");
   layer.norm_scale = scale.vector;
   layer.norm_scale_gradient = scale.vector_gradient;
   Kokkos::deep_copy(layer.norm_scale.local(), T{1});
+  if (!is_centered(kind)) return;
+  CenteredNormParameters<T> centered;
+  auto const shift = add(name + "_shift", index, "orthant::models::norm_shift");
+  centered.shift = shift.vector;
+  centered.shift_gradient = shift.vector_gradient;
+  if (kind == Norm::batch) {
+    auto const mean = add(name + "_mean", index, "orthant::models::norm_statistic");
+    centered.mean = mean.vector;
+    centered.mean_of_batch = mean.vector_gradient;
+    auto const variance = add(name + "_variance", index, "orthant::models::norm_statistic");
+    centered.variance = variance.vector;
+    centered.variance_of_batch = variance.vector_gradient;
+    Kokkos::deep_copy(centered.variance.local(), T{1});
+  }
+  layer.centered = std::move(centered);
 }
 
 /// Of each head a_h, or its two halves, as a weight of its own.
@@ -272,7 +316,7 @@ template<class T>
 std::int64_t GcnParameters<T>::num_numbers() const {
   auto count = std::int64_t{0};
   for (auto const& parameter : list_)
-    count += parameter.num_numbers();
+    if (parameter.is_trained()) count += parameter.num_numbers();
   return count;
 }
 

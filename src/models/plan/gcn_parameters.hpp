@@ -10,6 +10,7 @@
 
 #include "models/core/boxed.hpp"
 #include "models/core/parameter.hpp"
+#include "models/norms/centered_norm.hpp"
 #include "models/plan/gcn_settings.hpp"
 #include "pmm/matrix/flat_array.hpp"
 #include "pmm/rows/bias.hpp"
@@ -38,9 +39,15 @@ struct PlannedParameter {
 /// This rank's numbers of each, with padding.
 [[nodiscard]] std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
                                                    std::vector<PlannedParameter> const& parameters);
-/// Those of them whose squares this rank adds up: without padding, and one replica's.
+/// Of the parameters that are trained, those whose squares this rank adds up: without padding, and one replica's.
 [[nodiscard]] std::vector<std::int64_t> normed_lengths_of(pmm::StepPlan const& step,
                                                           std::vector<PlannedParameter> const& parameters);
+/// The same of those that are trained, and of statistics.
+struct UpdatedLengths {
+  std::vector<std::int64_t> trained, statistics;
+};
+[[nodiscard]] UpdatedLengths updated_lengths_of(pmm::StepPlan const& step,
+                                                std::vector<PlannedParameter> const& parameters);
 /// Of the array of all parameters, without padding; 0 if each has an array of its own.
 [[nodiscard]] std::int64_t length_of_all(std::vector<PlannedParameter> const& parameters);
 /// Lists their arrays, of features that are trained the gradient.
@@ -53,6 +60,7 @@ struct GcnLayerParameters {
   pmm::DistMatrix<T> self_weight, self_weight_gradient; // empty unless the vertex itself has a weight
   pmm::DistVector<T> bias, bias_gradient;               // empty without a bias
   pmm::DistVector<T> norm_scale, norm_scale_gradient;   // empty without a norm
+  Boxed<CenteredNormParameters<T>> centered;            // of LayerNorm and BatchNorm, beside the scale
   pmm::DistVector<T> epsilon, epsilon_gradient; // one number; empty without a factor for the vertex itself
   struct Attention {
     pmm::DistMatrix<T> vectors, vectors_gradient; // one per head
@@ -102,10 +110,10 @@ class GcnParameters {
   [[nodiscard]] pmm::DistMatrix<T> const& features_gradient() const { return features_gradient_; }
 
   /// All of them, for the optimiser and for files: "input.weight", "layer0.weight", "layer0.bias",
-  /// "layer0.self_weight", "layer0.norm", "layer0.epsilon", "layer0.attention", "layer0.second.weight", .., "head.weight", "features". Copies share the numbers.
+  /// "layer0.self_weight", "layer0.norm", "layer0.norm_shift", "layer0.norm_mean", "layer0.norm_variance", "layer0.epsilon", "layer0.attention", "layer0.second.weight", .., "head.weight", "features". Copies share the numbers.
   [[nodiscard]] std::vector<Parameter<T>>& list() { return list_; }
   [[nodiscard]] std::vector<Parameter<T>> const& list() const { return list_; }
-  /// Numbers over the whole grid.
+  /// Trained numbers over the whole grid.
   [[nodiscard]] std::int64_t num_numbers() const;
 
  private:
@@ -116,7 +124,7 @@ class GcnParameters {
   void add_attention(std::int64_t index, AttentionPlan const& attention, std::uint64_t seed,
                      GcnLayerParameters<T>& layer);
   void add_epsilon(std::int64_t index, GcnLayerParameters<T>& layer);
-  void add_norm(std::int64_t index, GcnLayerParameters<T>& layer);
+  void add_norm(std::int64_t index, Norm kind, GcnLayerParameters<T>& layer);
   /// Adds the next one of the plan, zero, to list(). Returns it as kernels use it.
   Parameter<T> add(std::string const& name, std::int64_t layer, std::string const& label);
   /// Puts it in the array of all, which has this rank's piece of it, too; that is returned.

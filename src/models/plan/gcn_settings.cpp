@@ -5,12 +5,6 @@
 
 namespace orthant::models {
 
-Norm parse_norm(std::string_view word) {
-  if (word == "rms") return Norm::rms;
-  if (word == "none") return Norm::none;
-  runtime::throw_user("--norm is rms or none, not '{}'", word);
-}
-
 void set_model(GcnSettings& settings, Model model, Aggregator aggregator) {
   settings.model = model;
   settings.aggregator = aggregator;
@@ -47,11 +41,12 @@ void use_operator(graph::GraphStore& store, GcnSettings& settings) {
 }
 
 bool is_normalised(GcnPlan const& plan, GcnSettings const& settings, std::size_t l) {
-  return settings.norm == Norm::rms && is_activated(plan, l);
+  return settings.norm != Norm::none && is_activated(plan, l);
 }
 
 ActivationParts activation_of(GcnPlan const& plan, GcnSettings const& settings, std::size_t l) {
-  return {is_normalised(plan, settings, l), is_activated(plan, l) ? settings.activation : Activation::relu};
+  return {is_normalised(plan, settings, l) ? settings.norm : Norm::none,
+          is_activated(plan, l) ? settings.activation : Activation::relu};
 }
 
 namespace {
@@ -171,6 +166,10 @@ void require_supported_dense(GcnSettings const& settings) {
 
 /// What only a GCN has so far.
 void require_supported(GcnSettings const& settings) {
+  if (is_centered(settings.norm) && settings.operand_format != runtime::Wire::native)
+    runtime::throw_user(
+        "--operand-dtype of 16 bits goes with --norm rms or none: leave it out with --norm {}",
+        name_of(settings.norm));
   require_supported_activation(settings);
   if (settings.model == Model::gcn) return;
   auto const name = name_of(settings.model);

@@ -4,6 +4,7 @@
 // What the user asks of a GCN.
 
 #include "models/core/graph_operands.hpp"
+#include "models/norms/activation_step.hpp"
 #include "models/plan/gcn_plan.hpp"
 #include "models/plan/gnn_model.hpp"
 #include "runtime/numbers/wire.hpp"
@@ -14,11 +15,6 @@
 #include <vector>
 
 namespace orthant::models {
-
-enum class Norm : std::uint8_t { none, rms };
-
-/// "rms" or "none". Throws UserError for another word.
-[[nodiscard]] Norm parse_norm(std::string_view word);
 
 struct GcnSettings {
   Model model = Model::gcn;
@@ -84,14 +80,6 @@ void use_operator(graph::GraphStore& store, GcnSettings& settings);
 /// Whether layer l's output is normalised.
 [[nodiscard]] bool is_normalised(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);
 
-/// What the activation of a layer does besides being one.
-struct ActivationParts {
-  bool has_norm = false;
-  Activation activation = Activation::relu;
-
-  /// Whether it works in place, adds the bias and sums its gradient.
-  [[nodiscard]] bool is_fused() const { return !has_norm && activation == Activation::relu; }
-};
 [[nodiscard]] ActivationParts activation_of(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);
 
 /// The shape of the model that `settings` ask for on a graph of those counts.

@@ -2,7 +2,6 @@
 #include "models/plan/gcn_step.hpp"
 
 #include "models/core/activation.hpp"
-#include "models/core/rms_norm.hpp"
 #include "models/core/vertex_loss.hpp"
 #include "models/plan/attention_step.hpp"
 #include "models/plan/gcn_parameters.hpp"
@@ -26,6 +25,7 @@ class EpochList {
         plan_(plan),
         settings_(settings),
         traits_(traits),
+        pass_(trains ? Pass::training : Pass::evaluation),
         drops_out_(trains && settings.dropout > 0),
         drops_coefficients_(trains && settings.attention_dropout > 0),
         format_(settings.operand_format),
@@ -120,21 +120,24 @@ class EpochList {
     }
     if (adds_bias(layer) && !fuses_bias(l))
       pmm::plan_add_bias(step_, layer.output, settings_.formats().of_output(layer.makes_logits));
-    if (is_normalised(plan_, settings_, l)) {
-      plan_rms_norm(step_, layer.output, drops_out_ && layer.drops_output, layer.is_residual, format_);
-    } else if (is_activated(plan_, l) && !fuses_bias(l)) {
-      plan_activate(step_, settings_.activation, layer.output);
-      if (drops_out_ && layer.drops_output) plan_apply_dropout(step_, layer.output);
-      if (layer.is_residual) plan_addition(layer.output);
-    } else if (is_activated(plan_, l)) {
-      plan_bias_relu_dropout(step_, layer.output, settings_.has_bias, drops_out_ && layer.drops_output,
-                             format_);
-      if (layer.is_residual) plan_addition(layer.output);
-    }
+    if (is_activated(plan_, l)) plan_activation(step_, activation_step(l));
     if (!layer.second) return;
     plan_product(step_, products_of(*layer.second, settings_.formats()).product);
     if (settings_.has_bias) pmm::plan_add_bias(step_, layer.second->output, format_);
     plan_bias_relu_dropout(step_, layer.second->output, false, drops_out_, format_);
+  }
+
+  [[nodiscard]] ActivationStep activation_step(std::size_t l) const {
+    auto const& layer = plan_.layers[l];
+    return {.parts = activation_of(plan_, settings_, l),
+            .z = layer.output,
+            .pass = pass_,
+            .has_bias = settings_.has_bias,
+            .draws_mask = drops_out_ && layer.drops_output,
+            .is_residual = layer.is_residual,
+            .copies_gradient = has_local_residual(layer),
+            .has_partial_gradients = has_owners_,
+            .format = format_};
   }
 
   void backward_layer(std::size_t l) {
@@ -149,21 +152,7 @@ class EpochList {
       backward_linear(*layer.second, std::nullopt, true);
     }
     plan_residual(layer, true);
-    if (is_normalised(plan_, settings_, l)) {
-      plan_rms_norm_backward(step_, layer.output, format_);
-      reduce_column_sums(layer.output);
-    } else if (is_activated(plan_, l)) {
-      if (has_local_residual(layer)) {
-        auto const bytes = step_.wire_bytes(step_.block(layer.output).num_padded, format_);
-        step_.add_pass({"copy", bytes, bytes});
-      }
-      if (fuses_bias(l)) {
-        plan_relu_dropout_backward(step_, layer.output, settings_.has_bias, format_);
-      } else {
-        if (drops_out_ && layer.drops_output) plan_apply_dropout(step_, layer.output);
-        plan_activate_backward(step_, settings_.activation, layer.output);
-      }
-    }
+    if (is_activated(plan_, l)) plan_activation_backward(step_, activation_step(l));
     if (adds_bias(layer) && !fuses_bias(l)) pmm::plan_sum_columns(step_, layer.output, format_);
     if (adds_bias(layer)) reduce_column_sums(layer.output);
     backward_self(layer, entries_of_input(l), has_input_gradient);
@@ -357,6 +346,7 @@ class EpochList {
   GcnPlan const& plan_;
   GcnSettings const& settings_;
   GcnEpochTraits const& traits_;
+  Pass pass_;
   bool drops_out_;
   bool drops_coefficients_;
   runtime::Wire format_; // of activations and their gradients
@@ -379,7 +369,8 @@ void plan_epoch(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& set
                 GcnEpochTraits const& traits, OptimizerSettings const& optimizer) {
   plan_pass(step, plan, settings, traits);
   auto const parameters = parameters_of(plan, settings);
-  plan_update(step, optimizer, lengths_of(step, parameters), normed_lengths_of(step, parameters));
+  auto const [trained, statistics] = updated_lengths_of(step, parameters);
+  plan_update(step, optimizer, trained, normed_lengths_of(step, parameters), statistics);
 }
 
 void plan_evaluation(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,

@@ -62,7 +62,7 @@ void plan_without_evaluation(pmm::StepPlan& step, graph::StoreFacts const& facts
   auto const is_whole = [](GcnLayerPlan const& layer) { return !layer.owners->kept; };
   if (std::ranges::any_of(plans.pruned.layers, is_whole))
     plan_adjacency(step, facts, plan, plans.whole_traits);
-  plan_update_arrays(step, optimizer, lengths_of(step, parameters));
+  plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters).trained);
 }
 
 } // namespace

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/training/parameter_update.hpp"
 
+#include "models/norms/norm_kind.hpp"
 #include "pmm/rows/norms.hpp"
 #include "runtime/observe/position.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace orthant::models {
 namespace {
@@ -34,6 +36,39 @@ std::vector<ParameterShard<T>> shards_of(std::vector<Parameter<T>> const& parame
   return shards;
 }
 
+template<class T>
+std::vector<Parameter<T>> those_that(std::vector<Parameter<T>> const& parameters, bool are_trained) {
+  std::vector<Parameter<T>> some;
+  for (auto const& parameter : parameters)
+    if (parameter.is_trained() == are_trained) some.push_back(parameter);
+  return some;
+}
+
+runtime::LocalPass pass_of_statistics(std::int64_t bytes) {
+  return {"update_statistics", 2 * bytes, bytes};
+}
+
+/// value += mu (found / B - value)
+template<class T>
+void update_statistics(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
+                       std::vector<Parameter<T>> const& statistics, std::int64_t num_batches) {
+  std::int64_t bytes = 0;
+  auto const share = static_cast<T>(1 / static_cast<double>(num_batches));
+  auto const momentum = static_cast<T>(running_momentum);
+  for (auto const& statistic : statistics) {
+    auto const count = static_cast<std::int64_t>(statistic.value().extent(0));
+    if (count == 0) continue; // another rank's
+    bytes += count * static_cast<std::int64_t>(sizeof(T));
+    T* const value = statistic.value().data();
+    T const* const found = statistic.gradient().data();
+    Kokkos::parallel_for(
+        "orthant::models::update_statistics",
+        Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec, 0, count),
+        KOKKOS_LAMBDA(std::int64_t i) { value[i] += momentum * (share * found[i] - value[i]); });
+  }
+  passes.add(pass_of_statistics(bytes));
+}
+
 } // namespace
 
 void plan_update_arrays(pmm::StepPlan& step, OptimizerSettings const& optimizer,
@@ -43,23 +78,27 @@ void plan_update_arrays(pmm::StepPlan& step, OptimizerSettings const& optimizer,
 }
 
 void plan_update(pmm::StepPlan& step, OptimizerSettings const& optimizer,
-                 std::vector<std::int64_t> const& lengths, std::vector<std::int64_t> const& normed_lengths) {
+                 std::vector<std::int64_t> const& lengths, std::vector<std::int64_t> const& normed_lengths,
+                 std::vector<std::int64_t> const& statistics) {
   pmm::plan_squared_norms(step, normed_lengths);
   plan_optimizer_step(step, optimizer, lengths);
+  auto const count = std::accumulate(statistics.begin(), statistics.end(), std::int64_t{0});
+  step.add_pass(pass_of_statistics(step.scalar_bytes(count)));
 }
 
 template<class T>
-ParameterUpdate<T>::ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> parameters,
+ParameterUpdate<T>::ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
                                     TrainSettings const& settings)
     : grid_(grid),
-      parameters_(std::move(parameters)),
+      parameters_(those_that(parameters, true)),
+      statistics_(those_that(parameters, false)),
       clip_norm_(settings.clip_norm),
       optimizer_(settings.optimizer, shards_of(parameters_, settings)),
       numbers_(parameters_.size()) {}
 
 template<class T>
 void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std::int64_t> nominal_count,
-                             runtime::PhaseTimes& phases, double gradient_scale) {
+                             runtime::PhaseTimes& phases, double gradient_scale, std::int64_t num_batches) {
   auto& instruments = grid_.world().instruments();
   {
     ScopedTimer const timer(instruments, phases, "norms");
@@ -77,6 +116,7 @@ void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std
   }
   ScopedTimer const timer(instruments, phases, "optimizer");
   optimizer_.step(exec, grid_.passes(), numbers_.scale(), numbers_.learning_rate());
+  if (!statistics_.empty()) update_statistics(exec, grid_.passes(), statistics_, num_batches);
 }
 
 template<class T>

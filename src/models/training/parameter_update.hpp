@@ -4,6 +4,11 @@
 // The end of a step, once the gradients are there: their norms, clipping, and the optimiser. Trainings that
 // follow one another, such as mini-batches and then the full graph, share one, and so the optimiser's state.
 //
+// Statistics among the parameters (running means of BatchNorm) have no norm, no moments and no gradient. With S the sum of what the
+// B batches of a step over all data groups found, which is in the place of the gradient, and mu = 0.1 (norms/norm_kind.hpp):
+//
+//   value += mu (S / B - value)
+//
 //   update.run(exec, ..);                        // enqueues
 //   auto const step = update.finish(exec);       // the one time in a step that the host waits
 
@@ -17,11 +22,13 @@
 namespace orthant::models {
 
 /// Lists the arrays of a ParameterUpdate, for parameters of which this rank has that many numbers each; and the
-/// passes and the collective of its run(). `normed_lengths`: the numbers whose squares this rank adds up.
+/// passes and the collective of its run(). Both are of the parameters that are trained; `statistics`: of the others.
+/// `normed_lengths`: the numbers whose squares this rank adds up.
 void plan_update_arrays(pmm::StepPlan& step, OptimizerSettings const& optimizer,
                         std::vector<std::int64_t> const& lengths);
 void plan_update(pmm::StepPlan& step, OptimizerSettings const& optimizer,
-                 std::vector<std::int64_t> const& lengths, std::vector<std::int64_t> const& normed_lengths);
+                 std::vector<std::int64_t> const& lengths, std::vector<std::int64_t> const& normed_lengths,
+                 std::vector<std::int64_t> const& statistics = {});
 
 /// An array of the optimiser's state and the parameter that it belongs to, whose placement it has. A copy
 /// shares the numbers.
@@ -34,19 +41,19 @@ struct StateArray {
 template<class T>
 class ParameterUpdate {
  public:
-  /// For parameters whose values and gradients stay where they are. `grid` must outlive it.
-  ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> parameters,
+  /// For parameters and statistics whose values and gradients stay where they are. `grid` must outlive it.
+  ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
                   TrainSettings const& settings);
 
   /// Where the step's loss goes, and the count of what it is of.
   [[nodiscard]] StepNumbers const& numbers() const { return numbers_; }
 
-  /// Updates the parameters by their gradients, clipped. If `nominal_count` is given, the gradients were
+  /// Updates the parameters by their gradients, clipped, and the statistics by those of `num_batches`. If `nominal_count` is given, the gradients were
   /// divided by it instead of by the count of numbers().sums(). They were multiplied by `gradient_scale`. The
   /// update makes up for both. Phases "norms" and "optimizer". Enqueues on exec; does not fence. Collective
   /// over the grid's group.
   void run(runtime::DefaultExec const& exec, std::optional<std::int64_t> nominal_count,
-           runtime::PhaseTimes& phases, double gradient_scale = 1);
+           runtime::PhaseTimes& phases, double gradient_scale = 1, std::int64_t num_batches = 1);
 
   /// What the host is told of a step.
   struct Result {
@@ -75,7 +82,8 @@ class ParameterUpdate {
 
  private:
   pmm::ProcessGrid const& grid_;
-  std::vector<Parameter<T>> parameters_;
+  std::vector<Parameter<T>> parameters_; // that are trained
+  std::vector<Parameter<T>> statistics_;
   std::optional<double> clip_norm_;
   Optimizer<T> optimizer_;
   StepNumbers numbers_;

@@ -108,7 +108,8 @@ void Trainer<T>::enqueue_step(std::int64_t epoch, runtime::PhaseTimes& phases) {
   for (std::int64_t k = 0; k < batches_.num_accumulated(); ++k)
     scale = enqueue_batch(epoch, k, phases);
   if (!has_one_batch()) sum_over_groups(phases);
-  update_->run(exec_, nominal_count_, phases, scale);
+  auto const num_groups = has_one_batch() ? 1 : grid_.size(pmm::batch_axes(grid_.shape()));
+  update_->run(exec_, nominal_count_, phases, scale, batches_.num_accumulated() * num_groups);
 }
 
 template<class T>

@@ -237,7 +237,6 @@ def mistakes(ranks):
             (["--heads", "2"], r"--heads is for --model gat and gatv2"),
             (["--model", "gat", "--hidden", "9"], r"hidden layers of 9 columns cannot be cut in 8 heads"),
             (["--model", "gat", "--schedule", "pmm3d"], r"--model gat is trained in the schedule rows"),
-            (["--model", "gatv2", "--mode", "minibatch"], r"--model gatv2 is trained on the full graph so far"),
             (["--model", "gat", "--normalize", "row"], r"--model gat multiplies by an operator of its own"),
             (["--model", "gat", "--heads", "0"], r"--heads: is 0, but must be at least 1"),
             ([*GIN, "--head"], r"--head is what the last perceptron of --model gin ends with"),

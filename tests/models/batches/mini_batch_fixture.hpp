@@ -71,6 +71,11 @@ inline void expect_equal(TrainedRun const& found, TrainedRun const& expected) {
     for (std::size_t l = 0; l < found.records[e].grad_norms.size(); ++l)
       EXPECT_NEAR(found.records[e].grad_norms[l], expected.records[e].grad_norms[l], 1e-9);
     EXPECT_EQ(found.records[e].score("test_acc"), expected.records[e].score("test_acc"));
+    auto const loss = expected.records[e].score("test_loss");
+    ASSERT_EQ(found.records[e].score("test_loss").has_value(), loss.has_value());
+    if (loss) {
+      EXPECT_NEAR(*found.records[e].score("test_loss"), *loss, 1e-9);
+    }
   }
 }
 

@@ -60,6 +60,24 @@ TEST_P(Samplers, OnADirectedGraph) {
   expect_same_on_the_grid(SamplerKind::clusters, BatchEdges::rescale, description);
 }
 
+// Coefficients are dropped by the ids of both ends.
+TEST_P(Samplers, AttentionOverTheEdgesOfABatch) {
+  for (auto const kind : {SamplerKind::uniform, SamplerKind::degree, SamplerKind::clusters})
+    for (auto const of_model : {models::Model::gat, models::Model::gatv2}) {
+      auto model = small_model();
+      model.num_heads = 3;
+      model.attention_dropout = 0.3;
+      set_model(model, of_model);
+      auto batches = small_batches();
+      batches.batch_size = 23;
+      batches.kind = kind;
+      auto const description = std::string(graph_text) + (kind == SamplerKind::degree ? ",directed=1" : "");
+      auto const run = expect_equal_losses(model, short_training(3), batches, description,
+                                           graph::PermutationKind::twofold, num_clusters);
+      EXPECT_GE(run.step_losses.size(), 6U);
+    }
+}
+
 TEST_P(Samplers, RefuseWhatDoesNotGoTogether) {
   auto const message_of = [&](SamplerKind kind, std::optional<double> fraction) -> std::string {
     auto batches = small_batches();

@@ -23,8 +23,8 @@ using pmm::Gather;
 
 /// Cases that together have every kind of message.
 bool has_other_messages(std::string const& name) {
-  for (auto const* const part :
-       {"dropout", "all parts", "a pattern of features", "sage", "gin", "appnp", "gcnii"})
+  for (auto const* const part : {"dropout", "all parts", "a pattern of features", "sage", "gin", "appnp",
+                                 "gcnii", "gat", "batch norm"})
     if (name.starts_with(part) && !name.ends_with("hidden")) return true;
   return false;
 }
@@ -150,7 +150,8 @@ TEST_P(BatchCost, IsExactOfTheBatchesThatAreDrawn) {
   for (auto const& the_case : step_cases()) {
     if (!has_other_messages(the_case.name)) continue;
     auto const is_rows = the_case.settings.schedule == models::Schedule::rows;
-    expect_exact(the_case, is_rows ? Gather::needed : Gather::all);
+    auto const moves_needed = is_rows && !weighs_neighbours(the_case.settings);
+    expect_exact(the_case, moves_needed ? Gather::needed : Gather::automatic);
     if (is_rows && the_case.name.starts_with("dropout")) {
       expect_exact(the_case, Gather::automatic);
       expect_exact(the_case, Gather::all);
@@ -169,6 +170,10 @@ TEST_P(BatchCost, IsTheMeanOverFiftyBatches) {
   settings.schedule = models::Schedule::rows;
   settings.set_layers(2, 24);
   expect_mean("rows, needed", settings, Gather::needed);
+  settings.wire = runtime::Wire::native;
+  settings.num_heads = 3;
+  set_model(settings, models::Model::gat);
+  expect_mean("attention", settings, Gather::automatic);
 }
 
 /// Every grid; of eight ranks and more those with at most two data groups.

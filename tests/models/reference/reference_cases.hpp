@@ -112,6 +112,42 @@ inline std::vector<ReferenceCase> cases_of_attention() {
       s.has_residuals = s.has_head = true;
       s.projected_width = 6;
     }).recipe.is_directed = true;
+    add("batch norm", [](auto& s) {
+      s.norm = models::Norm::batch;
+      s.has_bias = false; // cases_of_norms()
+    });
+  }
+  return all;
+}
+
+/// LayerNorm and BatchNorm in every place where a model has a norm. BatchNorm takes out a bias before it, whose gradient is of rounding errors
+/// alone: Adam would make whole steps of them. So it goes without biases.
+inline std::vector<ReferenceCase> cases_of_norms() {
+  std::vector<ReferenceCase> all;
+  for (auto const norm : {models::Norm::layer, models::Norm::batch}) {
+    auto const add = [&](Model model, char const* name, auto const& change) -> ReferenceCase& {
+      ReferenceCase next;
+      next.name = fmt::format("{}, {} norm, {}", name_of(model), name_of(norm), name);
+      next.settings.dropout = 0;
+      next.settings.seed = 5;
+      next.settings.norm = norm;
+      next.settings.has_bias = norm != models::Norm::batch;
+      change(next.settings);
+      set_model(next.settings, model);
+      next.settings.set_layers(3, 7);
+      all.push_back(next);
+      return all.back();
+    };
+    add(Model::gcn, "plain", [](auto&) {});
+    add(Model::gcn, "gelu, residuals, projection, no bias, directed", [](auto& s) {
+      s.activation = models::Activation::gelu;
+      s.has_residuals = true;
+      s.has_bias = false;
+      s.projected_width = 7;
+    }).recipe.is_directed = true;
+    add(Model::sage, "residuals", [](auto& s) { s.has_residuals = true; });
+    add(Model::gin, "plain", [](auto&) {});
+    add(Model::gcnii, "elu", [](auto& s) { s.activation = models::Activation::elu; });
   }
   return all;
 }
@@ -182,6 +218,7 @@ inline std::vector<ReferenceCase> all_cases() {
   append(cases_of(Model::sage, Aggregator::sum));
   append(cases_of(Model::gin, Aggregator::sum));
   append(cases_of_activations());
+  append(cases_of_norms());
   append(cases_of_propagation());
   return all;
 }

@@ -139,23 +139,53 @@ inline Tape::Number activated(Tape& tape, models::Activation f, Tape::Number z) 
                                         : tape.gelu(z);
 }
 
+/// The norm of part `part`'s output, if there is one. In training BatchNorm leaves what it found in the place of the gradients of its
+/// running mean and variance, the variance with n - 1 in place of n; in an evaluation it uses the running ones.
+inline Tape::Number normed(Tape& tape, models::GcnSettings const& settings, models::Pass pass, Tape::Number z,
+                           std::string const& part, NamedNumbers const& p) {
+  using models::Norm;
+  auto const of = [&](char const* name) { return p.at(part + ".norm" + name); };
+  constexpr auto epsilon = 1e-5;
+  if (settings.norm == Norm::none) return z;
+  if (settings.norm == Norm::rms) return tape.rms_norm(z, of(""), 1e-6);
+  if (settings.norm == Norm::layer)
+    return tape.centered_norm(z, of(""), of("_shift"), Tape::Over::row, epsilon);
+  auto* const mean = of("_mean");
+  auto* const variance = of("_variance");
+  if (pass == models::Pass::evaluation) {
+    auto const y = make_dense(z->value.rows, z->value.columns, [&](std::int64_t i, std::int64_t j) {
+      auto const n = (z->value(i, j) - mean->value(0, j)) / std::sqrt(variance->value(0, j) + epsilon);
+      return n * of("")->value(0, j) + of("_shift")->value(0, j);
+    });
+    return tape.leaf(y);
+  }
+  Tape::Moments moments;
+  auto* const y = tape.centered_norm(z, of(""), of("_shift"), Tape::Over::column, epsilon, &moments);
+  auto const n = static_cast<double>(z->value.rows);
+  for (std::int64_t j = 0; j < z->value.columns; ++j) {
+    mean->gradient(0, j) += moments.mean[position(j)];
+    variance->gradient(0, j) += moments.variance[position(j)] * n / (n - 1);
+  }
+  return y;
+}
+
 /// Logits of the network of `settings`, without dropout, on features X with the operator A^.
 ///
 ///   GCN (arXiv 1609.02907, equation 2)         Z_l = A^ F_l W_l + b_l
 ///   GraphSAGE (arXiv 1706.02216, algorithm 1)  Z_l = A^ F_l W_l + F_l W'_l + b_l
 ///   GIN (arXiv 1810.00826, equation 4.1)       F_{l+1} = relu(MLP_l((1 + epsilon_l) F_l + A^ F_l)), the last without relu
-///   F_{l+1} = f(Z_l), f(rms(Z_l) g_l) with a norm, and + F_l with a residual where both are equally wide; f is ReLU, ELU or GELU
+///   F_{l+1} = f(Z_l), f(norm(Z_l)) with a norm, and + F_l with a residual where both are equally wide; f is ReLU, ELU or GELU
 ///
 /// Models that propagate (gnn_model.hpp has their equations): below.
 inline Tape::Number propagated_logits_of(Tape& tape, models::GcnSettings const& settings, Dense const& a,
-                                         Dense const& x, NamedNumbers const& p);
+                                         Dense const& x, NamedNumbers const& p, models::Pass pass);
 inline Tape::Number logits_of(Tape& tape, models::GcnSettings const& settings, Dense const& a, Dense const& x,
-                              NamedNumbers const& p) {
+                              NamedNumbers const& p, models::Pass pass = models::Pass::training) {
   auto const with_bias = [&](Tape::Number z, std::string const& part) {
     return settings.has_bias ? tape.with_bias(z, p.at(part + ".bias")) : z;
   };
   if (traits_of(settings.model, settings.aggregator).begins_dense())
-    return propagated_logits_of(tape, settings, a, x, p);
+    return propagated_logits_of(tape, settings, a, x, p, pass);
   auto f = tape.leaf(x);
   if (settings.projected_width > 0) f = with_bias(tape.product(f, p.at("input.weight")), "input");
   for (std::int64_t l = 0; l < settings.num_layers(); ++l) {
@@ -167,8 +197,7 @@ inline Tape::Number logits_of(Tape& tape, models::GcnSettings const& settings, D
                                              p.at(layer + ".attention"), is_last),
                                 layer);
       if (is_last) return q;
-      auto* d = settings.norm == models::Norm::rms ? tape.relu(tape.rms_norm(q, p.at(layer + ".norm"), 1e-6))
-                                                   : activated(tape, settings.activation, q);
+      auto* d = activated(tape, settings.activation, normed(tape, settings, pass, q, layer, p));
       auto const adds = settings.has_residuals && d->value.columns == f->value.columns &&
                         (l > 0 || settings.projected_width > 0);
       f = adds ? tape.sum(d, f) : d;
@@ -180,8 +209,7 @@ inline Tape::Number logits_of(Tape& tape, models::GcnSettings const& settings, D
     if (settings.model == models::Model::sage) z = tape.sum(z, tape.product(f, p.at(layer + ".self_weight")));
     z = with_bias(z, layer);
     if (l + 1 == settings.num_layers() && !settings.has_head) return z;
-    if (settings.norm == models::Norm::rms) z = tape.rms_norm(z, p.at(layer + ".norm"), 1e-6);
-    auto d = activated(tape, settings.activation, z);
+    auto d = activated(tape, settings.activation, normed(tape, settings, pass, z, layer, p));
     auto const second = layer + ".second";
     if (settings.model == models::Model::gin && l + 1 < settings.num_layers())
       d = tape.relu(with_bias(tape.product(d, p.at(second + ".weight")), second));
@@ -194,13 +222,12 @@ inline Tape::Number logits_of(Tape& tape, models::GcnSettings const& settings, D
 
 /// SGC (arXiv 1902.07153, equation 8), APPNP (arXiv 1810.05997, equation 4), GCNII (arXiv 2007.02133, equation 5).
 inline Tape::Number propagated_logits_of(Tape& tape, models::GcnSettings const& settings, Dense const& a,
-                                         Dense const& x, NamedNumbers const& p) {
+                                         Dense const& x, NamedNumbers const& p, models::Pass pass) {
   auto const with_bias = [&](Tape::Number z, std::string const& part) {
     return settings.has_bias ? tape.with_bias(z, p.at(part + ".bias")) : z;
   };
   auto const hidden = [&](Tape::Number z, std::string const& part) {
-    if (settings.norm == models::Norm::rms) z = tape.rms_norm(z, p.at(part + ".norm"), 1e-6);
-    return activated(tape, settings.activation, z);
+    return activated(tape, settings.activation, normed(tape, settings, pass, z, part, p));
   };
   auto const alpha = settings.teleport;
   if (settings.model == models::Model::sgc) {
@@ -234,14 +261,21 @@ inline Tape::Number propagated_logits_of(Tape& tape, models::GcnSettings const& 
   return with_bias(tape.product(f, p.at("head.weight")), "head");
 }
 
-/// Adam (Kingma & Ba, arXiv 1412.6980) as PyTorch has it; weights are decayed, biases and scales are not.
+/// Adam (Kingma & Ba, arXiv 1412.6980) as PyTorch has it; weights are decayed, biases and scales are not. Running statistics move by a
+/// tenth towards the mean of what the passes of a step found.
 class ReferenceAdam {
  public:
   ReferenceAdam(double rate, double weight_decay) : rate_(rate), weight_decay_(weight_decay) {}
 
-  void step(NamedMatrices& parameters, NamedMatrices const& gradients) {
+  void step(NamedMatrices& parameters, NamedMatrices const& gradients, std::int64_t num_passes = 1) {
     ++t_;
     for (auto& [name, values] : parameters) {
+      if (name.ends_with("norm_mean") || name.ends_with("norm_variance")) {
+        for (std::size_t k = 0; k < values.numbers.size(); ++k)
+          values.numbers[k] =
+              0.9 * values.numbers[k] + 0.1 * gradients.at(name).numbers[k] / static_cast<double>(num_passes);
+        continue;
+      }
       auto const decay = name.ends_with("weight") || name.ends_with("attention") ? weight_decay_ : 0.0;
       auto& [m, v] =
           moments_.try_emplace(name, Dense(values.rows, values.columns), Dense(values.rows, values.columns))

@@ -107,6 +107,14 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
       adam.step(parameters, expected.gradients);
     }
     expect_near(model.parameters(), parameters, [](auto const& parameter) { return parameter.value(); });
+    if (c.settings.norm != models::Norm::batch) return;
+    static_cast<void>(trainer.evaluate()); // by running statistics
+    Tape tape;
+    NamedNumbers leaves;
+    for (auto const& [name, values] : parameters)
+      leaves.emplace(name, tape.leaf(values));
+    expect_logits(model, store,
+                  logits_of(tape, c.settings, whole.a, whole.x, leaves, models::Pass::evaluation)->value);
   }
 
   /// Those of the last pass.
@@ -175,7 +183,7 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
                        drawn[position(group)]);
         auto const expected = reference_step(c.settings, parameters, passes_of(drawn, graph, by, edges));
         EXPECT_NEAR(trainer.step_losses()[s], expected.loss, tolerance) << "step " << num_taken;
-        adam.step(parameters, expected.gradients);
+        adam.step(parameters, expected.gradients, num_groups);
       }
     });
     EXPECT_GE(num_taken, num_steps);
@@ -228,6 +236,13 @@ TEST_P(Reference, IsRepeatedInMiniBatches) {
                    (renormalizes ? ", renormalized" : ", rescaled"));
       expect_mini_batches(c, renormalizes ? BatchEdges::renormalize : BatchEdges::rescale);
     }
+}
+
+TEST_P(Reference, OfAttentionIsRepeatedInMiniBatches) {
+  for (auto const& c : cases_of_attention()) {
+    SCOPED_TRACE(c.name);
+    expect_mini_batches(c, sampling::BatchEdges::rescale);
+  }
 }
 
 // On one grid per number of ranks, because operators know no grid.

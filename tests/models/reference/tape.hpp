@@ -165,6 +165,60 @@ class Tape {
     };
     return c;
   }
+  /// N G + 1 b^T, n_ij = (a_ij - m) / sqrt(v + epsilon) with mean m and variance v (of n numbers, divided by n) over each row: LayerNorm
+  /// (Ba et al., arXiv 1607.06450); or over each column: BatchNorm (Ioffe & Szegedy, arXiv 1502.03167, algorithm 1).
+  enum class Over : std::uint8_t { row, column };
+  struct Moments {
+    std::vector<double> mean, variance;
+  };
+  [[nodiscard]] Number centered_norm(Number a, Number g, Number b, Over over, double epsilon,
+                                     Moments* moments = nullptr) {
+    auto const is_row = over == Over::row;
+    auto const num_groups = is_row ? a->value.rows : a->value.columns;
+    auto const count = is_row ? a->value.columns : a->value.rows;
+    auto const at = [is_row](Dense& m, std::int64_t group, std::int64_t k) -> double& {
+      return is_row ? m(group, k) : m(k, group);
+    };
+    auto const c = leaf(a->value);
+    auto normalised = a->value;
+    std::vector<double> inverse;
+    for (std::int64_t group = 0; group < num_groups; ++group) {
+      auto mean = 0.0, variance = 0.0;
+      for (std::int64_t k = 0; k < count; ++k)
+        mean += at(a->value, group, k) / static_cast<double>(count);
+      for (std::int64_t k = 0; k < count; ++k)
+        variance += std::pow(at(a->value, group, k) - mean, 2) / static_cast<double>(count);
+      inverse.push_back(1 / std::sqrt(variance + epsilon));
+      for (std::int64_t k = 0; k < count; ++k)
+        at(normalised, group, k) = (at(a->value, group, k) - mean) * inverse.back();
+      if (moments != nullptr) moments->mean.push_back(mean);
+      if (moments != nullptr) moments->variance.push_back(variance);
+    }
+    for (std::int64_t i = 0; i < c->value.rows; ++i)
+      for (std::int64_t j = 0; j < c->value.columns; ++j)
+        c->value(i, j) = normalised(i, j) * g->value(0, j) + b->value(0, j);
+    // da = (dn - mean(dn) - n mean(dn n)) / sqrt(v + epsilon), means over the group.
+    c->back = [=]() mutable {
+      auto dn = c->gradient;
+      for (std::int64_t i = 0; i < dn.rows; ++i)
+        for (std::int64_t j = 0; j < dn.columns; ++j) {
+          g->gradient(0, j) += dn(i, j) * normalised(i, j);
+          b->gradient(0, j) += dn(i, j);
+          dn(i, j) *= g->value(0, j);
+        }
+      for (std::int64_t group = 0; group < num_groups; ++group) {
+        auto mean = 0.0, along = 0.0;
+        for (std::int64_t k = 0; k < count; ++k) {
+          mean += at(dn, group, k) / static_cast<double>(count);
+          along += at(dn, group, k) * at(normalised, group, k) / static_cast<double>(count);
+        }
+        for (std::int64_t k = 0; k < count; ++k)
+          at(a->gradient, group, k) += (at(dn, group, k) - mean - at(normalised, group, k) * along) *
+                                       inverse[static_cast<std::size_t>(group)];
+      }
+    };
+    return c;
+  }
 
   /// Columns first .. first + count of A.
   [[nodiscard]] Number columns(Number a, std::int64_t first, std::int64_t count) {
