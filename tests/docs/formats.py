@@ -72,6 +72,10 @@ def metrics(_):
         run(2, train + ["--seeds", "2"])
         run(2, train + ["--mode", "minibatch", "--batch", "50", "--roc-auc", "--measure-top", "2"])
         run(2, ["evaluate", "--graph", store, "--weights", weights])
+        links = ["--task", "links", "--graph", at("l.h5")]
+        expect_success(1, ["partition", "--input", graph, "-o", at("l.h5"), "--edge-split", "0.1,0.1"])
+        run(2, ["train", *links, *FEW, "--save-weights", at("lw.h5")])
+        run(1, ["evaluate", "--graph", at("l.h5"), "--weights", at("lw.h5")])
         run(2, ["bench", "collectives", "--grid", "1x2x1x1", "--sizes", "4", "--repeat", "2"])
         with open(at("text.txt"), "w", encoding="utf-8") as file:
             file.write("to be or not to be " * 40)
@@ -173,7 +177,9 @@ def weights(_):
         for model in ("appnp", "gcnii"):
             expect_success(1, train + ["--save-weights", at(f"{model}.h5"), "--model", model])
         expect_success(1, train + ["--save-weights", at("w.h5"), "--model", "gat", "--heads", "1"])
-        paths = [at(name) for name in ("a.h5", "b.h5", "s.h5", "i.h5", "appnp.h5", "gcnii.h5", "w.h5")]
+        expect_success(1, ["partition", "--input", graph, "-o", at("l.h5"), "--edge-split", "0.1,0.1"])
+        expect_success(1, ["train", "--task", "links", "--graph", at("l.h5"), *FEW, "--save-weights", at("lw.h5")])
+        paths = [at(name) for name in ("a.h5", "b.h5", "s.h5", "i.h5", "appnp.h5", "gcnii.h5", "w.h5", "lw.h5")]
         checkpoints = [os.path.join(at(folder), "latest") for folder in "cd"]
         written = {re.sub(r"layer\d+", "layerN", name) for path in paths for name in arrays(path)}
         require_same(written, documented["Arrays of weights"], "arrays of weights")
@@ -229,7 +235,7 @@ def store(_):
         expect_success(1, ["generate", "--kind", "ring", "--vertices", "60", "--features", "4", "--classes", "2", "-o", at("graph")])
         with open(at("weighted.txt"), "w", encoding="utf-8") as file:
             file.write("0 1 0.5\n1 2 2\n2 0 1\n")
-        jobs = [["--input", at("graph")], ["--input", at("weighted.txt"), "--directed", "--random-labels", "2", "--random-split", "0.5,0.2,0.3"]]
+        jobs = [["--input", at("graph")], ["--input", at("graph"), "--edge-split", "0.2,0.2"], ["--input", at("weighted.txt"), "--directed", "--random-labels", "2", "--random-split", "0.5,0.2,0.3"]]
         written, facts, named = set(), set(), set()
         for place, arguments in enumerate(jobs):
             path = at(f"{place}.h5")

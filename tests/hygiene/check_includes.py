@@ -22,9 +22,9 @@ MAY_INCLUDE = {
 # where it is not named.
 SUB_FOLDERS = {
     "runtime": ". device numbers observe comm backends arrays files report machine job",
-    "graph": ". text arrays write generate read store partition export",
-    "pmm": "grid cost simulate kernels vendor gemm spmm matrix product aggregate edges rows token_rows attention experts",
-    "models": "core norms training checkpoint propagation plan aggregation gnn files batches pruning experts lm lm_training",
+    "graph": ". text arrays write generate read store links partition export",
+    "pmm": "grid cost simulate kernels vendor gemm spmm matrix product aggregate edges pairs rows token_rows attention experts",
+    "models": "core norms training checkpoint links propagation plan aggregation gnn files batches pruning experts lm lm_training",
     "cli": "machine options plan training presets lm plot study report doctor commands bench .",
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(["<])([^">]+)[">]', re.MULTILINE)

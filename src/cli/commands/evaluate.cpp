@@ -8,11 +8,13 @@
 #include "cli/training/memory_check.hpp"
 #include "cli/training/scores_text.hpp"
 #include "cli/training/train_full.hpp"
+#include "cli/training/train_run.hpp"
 #include "models/core/roc_auc.hpp"
 #include "models/core/vertex_loss.hpp"
 #include "models/files/gcn_weights.hpp"
 #include "models/files/prediction_file.hpp"
 #include "models/files/predictions.hpp"
+#include "models/links/link_loss.hpp"
 #include "models/plan/choose_schedule.hpp"
 #include "models/training/training_run.hpp"
 #include "runtime/files/staged_file.hpp"
@@ -58,6 +60,12 @@ models::GcnSettings model_of(models::WeightsFacts const& weights, EvaluateOption
 void require_fitting_widths(models::WeightsFacts const& weights, graph::GraphStore const& store,
                             std::string const& path) {
   auto const& facts = store.facts();
+  if (weights.predicts_links) {
+    if (weights.num_features() != facts.num_features)
+      runtime::throw_user("{} reads {} features, but {} has {}", path, weights.num_features(), store.name(),
+                          facts.num_features);
+    return;
+  }
   if (weights.num_features() != facts.num_features || weights.num_classes() != facts.num_classes)
     runtime::throw_user("{} maps {} features to {} classes, but {} has {} features and {} classes", path,
                         weights.num_features(), weights.num_classes(), store.name(), facts.num_features,
@@ -77,6 +85,16 @@ void require_sensible_outputs(runtime::Communicator const& world, EvaluateOption
   runtime::require_writable(world, options.predictions, "predictions");
 }
 
+/// Weights that predict links say nothing of classes.
+void require_outputs_of_links(models::WeightsFacts const& weights, EvaluateOptions const& options) {
+  if (!weights.predicts_links || options.predictions.empty()) return;
+  if (!options.embeddings || !options.predictions.ends_with(".npy"))
+    runtime::throw_user(
+        "{} predicts links, and no classes: write embeddings alone, with --embeddings LAYER and "
+        "--predictions FILE.npy",
+        options.weights);
+}
+
 void require_layer(models::WeightsFacts const& weights, EvaluateOptions const& options) {
   auto const last = models::last_layer_of(weights);
   if (options.embeddings && *options.embeddings > last)
@@ -86,6 +104,10 @@ void require_layer(models::WeightsFacts const& weights, EvaluateOptions const& o
 
 void report(Context& context, models::Scores const& scores) {
   auto record = scores_json(scores);
+  if (are_of_links(scores)) {
+    context.metrics.write("evaluate", record);
+    return say(context, "{}", link_table({{"these weights", &scores}}));
+  }
   record["train_loss"] = scores[0].loss;
   record["val_loss"] = scores[1].loss;
   record["test_loss"] = scores[2].loss;
@@ -118,6 +140,7 @@ void evaluate(EvaluateOptions const& options, Context& context) {
   auto const weights = models::read_weights_facts(world, options.weights);
   require_fitting_widths(weights, store, options.weights);
   require_layer(weights, options);
+  require_outputs_of_links(weights, options);
   if (weights.has_features)
     runtime::throw_user(
         "{} has features that were trained, which evaluate does not use yet; train evaluates them "
@@ -138,12 +161,18 @@ void evaluate(EvaluateOptions const& options, Context& context) {
                    models::estimate_memory<T>(grid, store.facts(), models::plan_gcn(store, settings),
                                               settings, optimizer));
   models::Gcn<T> model(grid, store, settings);
-  auto loss = models::make_vertex_loss<T>(grid, store, model.plan().logits());
+  std::optional<pmm::RowLoss<T>> loss;
+  std::optional<models::LinkLoss<T>> link_loss;
+  if (models::predicts_links(settings))
+    link_loss.emplace(grid, store, model.plan().layers.front().owners.value().roles, model.plan().logits(),
+                      settings.seed);
+  else
+    loss.emplace(models::make_vertex_loss<T>(grid, store, model.plan().logits()));
   models::load_weights(grid, options.weights, model.parameters());
   runtime::PhaseTimes phases;
   runtime::DefaultExec const exec;
   auto const& logits = model.forward(exec, models::Pass::evaluation, 0, phases);
-  auto scores = models::scores_of(loss.evaluate(exec, logits));
+  auto scores = loss ? models::scores_of(loss->evaluate(exec, logits)) : link_loss->evaluate(exec, logits);
   if (auto const sign = models::sign_of_divergence(scores); !sign.empty())
     runtime::throw_user("{} on {}: {}; the weights have diverged, or features are too large", options.weights,
                         options.graph, sign);
@@ -152,7 +181,7 @@ void evaluate(EvaluateOptions const& options, Context& context) {
         options.embeddings ? &model.output_of_layer(static_cast<std::size_t>(*options.embeddings)) : nullptr;
     models::write_predictions(grid, store, logits, options.probabilities, embeddings, options.predictions);
   }
-  models::judge_by_areas<T>(grid, store, logits.placement())(logits, scores);
+  if (loss) models::judge_by_areas<T>(grid, store, logits.placement())(logits, scores);
   report(context, scores);
 }
 

@@ -24,6 +24,8 @@ int run(ExportOptions const& options, Context& context) {
   how.replaces_output = context.replaces_outputs;
   auto const store = graph::GraphStore::open(context.world(), options.graph);
   store.verify(context.world()); // its contradictions would become a graph that looks sound
+  if (store.facts().has_links() && context.world().is_root())
+    context.log().warn("{} holds edges out (--edge-split), which are not exported", store.name());
   auto const source = graph::open_store_as_source(context.world(), store);
   graph::write_graph(context.world(), *source, options.output, how);
   return runtime::exit_done;

@@ -84,6 +84,9 @@ std::string describe(graph::StoreFacts const& facts) {
                    facts.split_sizes[0], facts.split_sizes[1], facts.split_sizes[2]);
   else
     fmt::format_to(out, "\nsplit       none\n");
+  if (facts.has_links())
+    fmt::format_to(out, "links       held out: valid {}, test {}, and as many negatives of each\n",
+                   facts.num_held_out[1], facts.num_held_out[2]);
   return text;
 }
 

@@ -45,6 +45,7 @@ struct PartitionOptions {
   std::int64_t random_features = 0;
   std::int64_t random_labels = 0;
   std::vector<double> random_split;
+  std::vector<double> edge_split; // valid, test
   std::int64_t metis = 0;
   std::int64_t clusters = 0;
   std::int64_t seed = 0;
@@ -74,6 +75,22 @@ graph::Input input_of(PartitionOptions const& options) {
   }
   input.seed = static_cast<std::uint64_t>(options.seed);
   return input;
+}
+
+/// Which edges to hold out. Throws UserError if the options contradict each other.
+std::optional<graph::EdgeSplit> edge_split_of(PartitionOptions const& options) {
+  if (options.edge_split.empty()) return std::nullopt;
+  if (options.edge_split.size() != 2)
+    runtime::throw_user("--edge-split takes two shares of the edges, valid,test, such as 0.05,0.1: it got {}",
+                        options.edge_split.size());
+  graph::EdgeSplit const split{options.edge_split[0], options.edge_split[1],
+                               static_cast<std::uint64_t>(options.seed)};
+  graph::require_edge_split(split);
+  if (options.directed)
+    runtime::throw_user("--edge-split holds out edges of undirected graphs: leave out --directed");
+  if (options.duplicates == "keep")
+    runtime::throw_user("--edge-split holds out an edge with all its repeats: leave out --duplicates keep");
+  return split;
 }
 
 /// Throws UserError unless the graph is either read or generated, with no options of the other one.
@@ -206,6 +223,10 @@ void summarize(graph::PartitionReport const& report, std::string const& output, 
   if (report.has_pieces_by_id)
     print("order        pieces are cut from the order of the ids: the graph is too large for METIS\n");
   if (report.statistics) print(graph::format_statistics(*report.statistics, facts));
+  if (facts.has_links())
+    print(
+        fmt::format("links        held out of the matrix: valid {}, test {}, and as many negatives of each\n",
+                    facts.num_held_out[1], facts.num_held_out[2]));
   print(fmt::format("matrix       {} entries ({} self loops), {}\n", facts.num_entries, facts.num_self_loops,
                     facts.is_symmetric ? "symmetric" : "directed"));
   print(times);
@@ -230,6 +251,7 @@ int run(PartitionOptions const& options, Context& context) {
   how.metis_parts = options.metis;
   how.num_clusters = options.clusters;
   how.measures_statistics = options.stats;
+  how.edge_split = edge_split_of(options);
   graph::require_output(world, options.output, context.replaces_outputs); // before a long read, not after
   if (options.metis > 0) {
     auto const file = graph::metis_file_of(options.output, options.metis).string();
@@ -310,6 +332,11 @@ std::unique_ptr<Command> make_partition() {
                   whole_number(0, graph::most_generated_columns));
   command->option("--random-split", options->random_split, "Make up a split: fractions train,valid,test",
                   in_range(0, 1));
+  command->option(
+      "--edge-split", options->edge_split,
+      "Hold out shares valid,test of the edges, such as 0.05,0.1, for train --task links: they are "
+      "left out of A, and as many pairs that are no edges are drawn",
+      in_range(0, 1));
   command->option("--metis", options->metis, "Also write METIS's assignment to this many parts",
                   whole_number(0, std::numeric_limits<std::int32_t>::max()));
   command->option("--clusters", options->clusters,

@@ -53,21 +53,27 @@ Spread spread_of(std::vector<double> const& numbers) {
   return spread;
 }
 
-/// The accuracies of all seeds, of the last epoch, and of that with the best validation accuracy.
+/// The accuracies (of links: the areas under the ROC curve) of all seeds, of the last epoch, and of that with the best validation accuracy.
 void report_spread(Context& context, TrainOptions const& options,
                    std::vector<models::TrainProgress> const& seeds) {
   auto record = nlohmann::ordered_json{{"first_seed", options.seed}, {"num_seeds", options.seeds}};
   say(context, "\n{} seeds, mean and deviation\n", options.seeds);
-  say(context, "{:<12}{:>16}{:>16}{:>16}\n", "accuracy", "train", "valid", "test");
+  auto const is_of_links = options.task == "links";
+  say(context, "{:<12}{:>16}{:>16}{:>16}\n", is_of_links ? "ROC-AUC" : "accuracy", is_of_links ? "" : "train",
+      "valid", "test");
   auto const has_best = std::ranges::all_of(seeds, [](models::TrainProgress const& progress) {
     return progress.best.scores[static_cast<std::size_t>(graph::Split::valid)].num_counted > 0;
   });
   auto const add = [&](char const* name, auto const& scores_of_seed) {
     std::string line = fmt::format("{:<12}", fmt::format("{} epoch", name));
     for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test}) {
+      if (is_of_links && split == graph::Split::train) {
+        line += fmt::format("{:>16}", "");
+        continue;
+      }
       std::vector<double> accuracies;
       for (auto const& progress : seeds)
-        accuracies.push_back(scores_of_seed(progress)[static_cast<std::size_t>(split)].accuracy());
+        accuracies.push_back(scores_of_seed(progress)[static_cast<std::size_t>(split)].merit());
       auto const [mean, deviation] = spread_of(accuracies);
       line += fmt::format("{:>16}", fmt::format("{:.4f} +- {:.4f}", mean, deviation));
       record[name][std::string(graph::name_of(split))] = {{"mean", mean}, {"deviation", deviation}};

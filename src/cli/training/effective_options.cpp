@@ -35,6 +35,11 @@ std::vector<Idle> idle_options(TrainOptions const& o) {
   if (o.eval_every == 0)
     idle.push_back(
         {"roc-auc", "is what evaluations find, and --eval-every 0 has none: leave one of them out"});
+  if (o.task == "nodes") idle.push_back({"embedding", "is for --task links: leave it out, or give that"});
+  if (o.task == "links") {
+    idle.push_back({"roc-auc", "is always found with --task links: leave it out"});
+    idle.push_back({"class-weights", "is of classes of vertices: leave it out with --task links"});
+  }
   auto const is_deep = o.model == "gcnii";
   auto const has_head = o.head || o.model == "gin" || is_deep;
   if (o.model == "sgc")
@@ -88,7 +93,7 @@ std::vector<Idle> idle_options(TrainOptions const& o) {
 bool asks_for_nothing(Context const& context, std::string_view option) {
   auto const& value = context.run_record.at("configuration").at(std::string(option));
   if (option == "device-graph") return value == "off";
-  if (option == "norm") return value == "none";
+  if (option == "norm" || option == "class-weights") return value == "none";
   if (option == "activation") return value == "relu";
   if (option == "order") return value == "auto";
   if (option == "residual" || option == "roc-auc" || option == "head") return value == false;
@@ -113,9 +118,19 @@ void refuse(Context const& context, std::vector<Idle> const& idle) {
   }
 }
 
+void require_fitting_task(TrainOptions const& o) {
+  if (o.task == "nodes") return;
+  if (o.mode == "minibatch")
+    runtime::throw_user("--task links is trained on the full graph so far: leave out --mode minibatch");
+  if (o.prune == "on")
+    runtime::throw_user("--prune on skips vertices that no training vertex depends on: leave it out with "
+                        "--task links, which needs all");
+}
+
 } // namespace
 
 void require_effective_options(Context const& context, TrainOptions const& options) {
+  require_fitting_task(options);
   refuse(context, idle_options(options));
 }
 

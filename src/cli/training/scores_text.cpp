@@ -1,14 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/scores_text.hpp"
 
+#include "models/training/training_run.hpp"
+
 #include <array>
 #include <cmath>
 #include <fmt/format.h>
 
 namespace orthant::cli {
+namespace {
+
+constexpr std::array held_out{std::pair("val", graph::Split::valid), std::pair("test", graph::Split::test)};
+
+nlohmann::ordered_json links_json(models::Scores const& scores) {
+  nlohmann::ordered_json record;
+  for (auto const& [name, split] : held_out) {
+    auto const& score = scores[static_cast<std::size_t>(split)];
+    if (!score.ranking) continue;
+    record[fmt::format("{}_acc", name)] = score.accuracy();
+    record[fmt::format("{}_loss", name)] = score.loss;
+    if (score.roc_auc) record[fmt::format("{}_roc_auc", name)] = *score.roc_auc;
+    for (auto const& [measure, value] : models::named_measures(*score.ranking))
+      record[fmt::format("{}_{}", name, measure)] = value;
+  }
+  return record;
+}
+
+} // namespace
 
 nlohmann::ordered_json scores_json(models::Scores const& scores) {
   auto const& [train, valid, test] = scores;
+  if (are_of_links(scores)) return links_json(scores);
   nlohmann::ordered_json record{
       {"train_acc", train.accuracy()},    {"val_acc", valid.accuracy()},    {"test_acc", test.accuracy()},
       {"train_macro_f1", train.macro_f1}, {"val_macro_f1", valid.macro_f1}, {"test_macro_f1", test.macro_f1},
@@ -17,6 +39,29 @@ nlohmann::ordered_json scores_json(models::Scores const& scores) {
   for (std::size_t s = 0; s < scores.size(); ++s)
     if (scores[s].roc_auc) record[names[s]] = *scores[s].roc_auc;
   return record;
+}
+
+std::string link_table(std::vector<std::pair<std::string, models::Scores const*>> const& named_scores) {
+  using Score = models::SplitScore;
+  auto text = fmt::format("{:<18}{:>10}{:>10}\n", "links", "valid", "test");
+  for (auto const& [name, scores] : named_scores) {
+    auto const line = [&](std::string const& what, auto const& number_of) {
+      text += fmt::format("{:<18}", what);
+      for (auto const& [unused, split] : held_out) {
+        auto const& score = (*scores)[static_cast<std::size_t>(split)];
+        text += fmt::format("{:>10}", score.ranking ? area_text(number_of(score)) : "-");
+      }
+      text += '\n';
+    };
+    text += name + '\n';
+    line("  ROC-AUC", [](Score const& score) { return score.roc_auc; });
+    line("  MRR", [](Score const& score) { return std::optional(score.ranking->mrr); });
+    for (std::size_t i = 0; i < models::hits_at.size(); ++i)
+      line(fmt::format("  Hits@{}", models::hits_at[i]),
+           [i](Score const& score) { return std::optional(score.ranking->hits[i]); });
+    line("  loss", [](Score const& score) { return std::optional(score.loss); });
+  }
+  return text;
 }
 
 std::string area_text(std::optional<double> area) {

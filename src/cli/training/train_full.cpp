@@ -15,6 +15,8 @@
 #include "models/files/gcn_weights.hpp"
 #include "models/gnn/gcn.hpp"
 #include "models/gnn/memory_estimate.hpp"
+#include "models/links/link_loss.hpp"
+#include "models/links/link_scores.hpp"
 #include "models/pruning/pruned_arrays.hpp"
 #include "models/pruning/pruned_gcn.hpp"
 #include "models/training/trainer.hpp"
@@ -33,6 +35,7 @@ choose_pruning(Context const& context, TrainOptions const& options, pmm::Process
                models::TrainSettings const& settings, models::MemoryEstimate& estimate) {
   auto const prune = models::parse_prune(options.prune);
   if (prune == models::Prune::off || model.model != models::Model::gcn || model.norm == models::Norm::batch ||
+      models::predicts_links(model) ||
       model.schedule != models::Schedule::rows)
     return std::nullopt;
   auto const is_asked_for = prune == models::Prune::on;
@@ -68,7 +71,8 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   auto store = open_graph_of(world, options);
   models::use_operator(store, model_settings);
   judge_by(weight_files, options, store);
-  models::require_weighable(store, models::parse_class_weights(options.class_weights));
+  if (options.task == "nodes")
+    models::require_weighable(store, models::parse_class_weights(options.class_weights));
   auto const seconds = models::full_graph_seconds(store.facts(), model_settings, machine);
   auto const chosen = choose_by_full_graph_steps<T>(
       {context, store, model_settings, settings, hidden_axes_of(options), options.measure_top,
@@ -87,7 +91,10 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   auto estimate = models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
   if (checkpoints.is_on() || weight_files.keeps_best())
     estimate.checkpoints = host_copy_bytes<T>(grid, plan, model_settings, checkpoints.is_on());
-  if (settings.finds_roc_auc) estimate.judging = models::bytes_of_areas(grid, store.facts(), plan.logits());
+  if (models::predicts_links(model_settings))
+    estimate.judging = models::bytes_of_link_scores(store.facts());
+  else if (settings.finds_roc_auc)
+    estimate.judging = models::bytes_of_areas(grid, store.facts(), plan.logits());
   if (!options.force_memory && options.prune != "on") require_memory(context, "train", estimate);
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
@@ -139,6 +146,15 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   if (pruned) {
     models::PrunedGcn<T> model(grid, store, model_settings, settings, *pruned);
     return run(model, model, model.update(), nullptr);
+  }
+  if (models::predicts_links(model_settings)) {
+    models::LinkLoss<T> loss(grid, store, plan.layers.front().owners.value().roles, plan.logits(),
+                             model_settings.seed);
+    models::LinkBatches<T> batches(loss);
+    models::Gcn<T> model(grid, store, model_settings);
+    auto const update = std::make_shared<models::ParameterUpdate<T>>(grid, model.parameters(), settings);
+    models::Trainer<T> trainer(grid, model, loss, batches, settings, update);
+    return run(model, trainer, *update, model.needed_rows().get());
   }
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits(), settings.class_weights);
   models::Gcn<T> model(grid, store, model_settings);

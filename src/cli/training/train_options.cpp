@@ -26,6 +26,8 @@ void add_model(Command& command, TrainOptions& o) {
   add_model_options(command, o);
   command.option("--layers", o.layers, "Number of layers", whole_number(1, most_layers));
   command.option("--hidden", o.hidden, "Width of the hidden layers", whole_number(1, most_hidden));
+  command.option("--embedding", o.embedding, "Width of the outputs with --task links",
+                 whole_number(1, most_hidden));
   command.option("--dropout", o.dropout, "Probability that an activation is dropped", in_range(0, 0.999));
   command.option("--attention-dropout", o.attention_dropout,
                  "Probability that a coefficient of attention is dropped", in_range(0, 0.999));
@@ -119,6 +121,11 @@ void add_computing(Command& command, TrainOptions& o) {
 void add_options(Command& command, TrainOptions& o) {
   add_data(command, o);
   command.option("--mode", o.mode, "full (graph) or minibatch", one_of({"full", "minibatch"}));
+  command.option(
+      "--task", o.task,
+      "nodes: the classes of vertices; or links: the edges that partition --edge-split held out, by "
+      "dot products of the outputs",
+      one_of({"nodes", "links"}));
   add_grid(command, o);
   add_model(command, o);
   add_optimiser(command, o);
@@ -132,10 +139,10 @@ void add_options(Command& command, TrainOptions& o) {
                "Evaluations find the area under the ROC curve, too: for labels with 2 classes or several per "
                "vertex (it "
                "sends and sorts a score of each vertex and class)");
-  command.option(
-      "--patience", o.patience,
-      "Stop after this many evaluations in a row without a better validation accuracy; 0 for never",
-      whole_number(0, most_epochs));
+  command.option("--patience", o.patience,
+                 "Stop after this many evaluations in a row without a better validation accuracy (links: "
+                 "ROC-AUC); 0 for never",
+                 whole_number(0, most_epochs));
   command.option(
       "--seeds", o.seeds,
       "Train so many times, with --seed and those after it, and print mean and deviation of the accuracies",

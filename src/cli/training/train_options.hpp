@@ -19,6 +19,8 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   std::string graph;   // a store
   std::string dataset; // or an embedded one: "karate", "sbm:vertices=1000,..", ..
   std::string mode = "full";
+  std::string task = "nodes";
+  std::int64_t embedding = 64; // width of the outputs, by which links are predicted
   std::string preset = "none";
 
   // model

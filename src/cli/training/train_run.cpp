@@ -61,6 +61,7 @@ models::GcnSettings model_of(TrainOptions const& o) {
   settings.has_head = o.head;
   models::choose_operator(settings, o.normalize, o.self_loops);
   set_model(settings, o);
+  settings.embedding_width = o.task == "links" ? o.embedding : 0;
   settings.has_residuals = o.residual;
   settings.norm = models::parse_norm(o.norm);
   settings.projected_width = o.input_projection ? o.hidden : 0;
@@ -154,14 +155,16 @@ WeightFiles weight_files_of(Context const& context, TrainOptions const& options)
 }
 
 void judge_by(WeightFiles& files, TrainOptions const& options, graph::GraphStore const& store) {
-  if (store.facts().split_sizes[static_cast<std::size_t>(graph::Split::valid)] > 0) return;
+  auto const is_of_links = options.task == "links";
+  auto const& sizes = is_of_links ? store.facts().num_held_out : store.facts().split_sizes;
+  if (sizes[static_cast<std::size_t>(graph::Split::valid)] > 0) return;
+  auto const what = is_of_links ? "edges" : "vertices";
   if (options.lr_schedule == "plateau")
     runtime::throw_user(
-        "--lr-schedule plateau goes by the loss of validation vertices, and {} has none; give "
-        "another one",
+        "--lr-schedule plateau goes by the loss of validation {}, and {} has none; give another one", what,
         store.name());
-  files.judge_by_nothing(fmt::format(
-      "goes by the accuracy of validation vertices, and {} has none; leave it out", store.name()));
+  files.judge_by_nothing(fmt::format("goes by the {} of validation {}, and {} has none; leave it out",
+                                     is_of_links ? "ROC-AUC" : "accuracy", what, store.name()));
 }
 
 void describe_graph(Context const& context, graph::GraphStore const& store) {
@@ -175,19 +178,22 @@ void describe_graph(Context const& context, graph::GraphStore const& store) {
 
 namespace {
 
-void report(Context const& context, models::TrainResult const& result) {
+void report_scores(Context const& context, models::TrainResult const& result) {
   // 39 characters, for narrow terminals.
   auto const line = [&](std::string const& name, double train, double valid, double test) {
     say(context, "{:<18}{:>7.4f}{:>7.4f}{:>7.4f}\n", name, train, valid, test);
   };
   if (result.has_stopped_early)
     say(context,
-        "\nstopped after epoch {}: the validation accuracy was not better in {} evaluations (--patience)\n",
-        result.progress.epoch - 1, result.progress.num_evaluations_since_best);
+        "\nstopped after epoch {}: the validation {} was not better in {} evaluations (--patience)\n",
+        result.progress.epoch - 1,
+        result.progress.last && are_of_links(*result.progress.last) ? "ROC-AUC" : "accuracy",
+        result.progress.num_evaluations_since_best);
   if (auto const& progress = result.progress; progress.last) {
     std::vector shown{std::pair(std::string("last epoch"), &*progress.last)};
     if (has_best(progress))
       shown.emplace_back(fmt::format("best (epoch {})", progress.best.epoch), &progress.best.scores);
+    if (are_of_links(*progress.last)) return say(context, "\n{}", link_table(shown));
     say(context, "\n{:<18}{:>7}{:>7}{:>7}\n", "accuracy", "train", "valid", "test");
     for (auto const& [name, scores] : shown) {
       auto const& [train, valid, test] = *scores;
@@ -201,6 +207,10 @@ void report(Context const& context, models::TrainResult const& result) {
     }
     say(context, "{}", majority_text(has_best(progress) ? progress.best.scores : *progress.last));
   }
+}
+
+void report(Context const& context, models::TrainResult const& result) {
+  report_scores(context, result);
   say(context, "\nseconds per epoch     {:.6f} (median{})\n", result.median_epoch_seconds,
       clock_text(context.world()));
   say(context, "bytes per epoch       {}\n", bytes_by_axis_text(result.epoch_bytes));
@@ -360,9 +370,10 @@ EpochLines::EpochLines(Context& context, TrainOptions const& options)
 
 void EpochLines::write(runtime::EpochRecord const& epoch) {
   context_.metrics.write(epoch);
-  auto const valid = epoch.score("val_acc");
-  auto const test = epoch.score("test_acc");
-  auto const is_evaluated = epoch.score("train_acc").has_value();
+  auto const is_of_links = epoch.score("val_mrr") || epoch.score("test_mrr");
+  auto const valid = epoch.score(is_of_links ? "val_roc_auc" : "val_acc");
+  auto const test = epoch.score(is_of_links ? "test_roc_auc" : "test_acc");
+  auto const is_evaluated = is_of_links || epoch.score("train_acc").has_value();
   auto const is_bar = progress_.style() == runtime::ProgressStyle::bar;
   if (valid && test) last_scores_ = {*valid, *test};
   if (!is_bar && !is_evaluated && epoch.epoch % log_every_ != 0 && epoch.epoch != num_epochs_) return;

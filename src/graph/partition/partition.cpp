@@ -2,6 +2,7 @@
 #include "graph/partition/partition.hpp"
 
 #include "graph/largest_graph.hpp"
+#include "graph/links/link_sets.hpp"
 #include "graph/partition/attributes.hpp"
 #include "graph/partition/edge_store.hpp"
 #include "graph/partition/metis.hpp"
@@ -62,10 +63,13 @@ class Steps {
 template<class Id, bool is_weighted>
 class Partitioner {
  public:
-  Partitioner(StoreWriter& writer, GraphSource const& source, PartitionOptions const& options)
+  /// `split`: the source, if it holds out edges.
+  Partitioner(StoreWriter& writer, GraphSource const& source, SourceWithoutHeldOut const* split,
+              PartitionOptions const& options)
       : writer_(writer),
         comm_(writer.comm()),
         source_(source),
+        split_(split),
         options_(options),
         steps_(comm_, options),
         pool_(chunk_bytes_of(source.facts())),
@@ -93,6 +97,7 @@ class Partitioner {
     facts.num_self_loops = edges_.num_self_loops();
     auto const degrees = edges_.block_degrees();
     summarize_degrees(comm_, degrees, input);
+    auto const links = find_links();
     report_.read_seconds = steps_.lap();
 
     if (options_.metis_parts > 0) write_metis(output);
@@ -104,6 +109,8 @@ class Partitioner {
     write_topology(placement);
     write_vertices(writer_, placement, degrees, facts);
     if (options_.num_clusters > 0) write_clusters(writer_, placement, clusters, options_.num_clusters, facts);
+    if (split_ != nullptr)
+      write_link_sets(writer_, links, facts.num_vertices, placement.of(Order::p1), facts);
 
     steps_.begin("placing features");
     write_features(writer_, source_, placement, facts, steps_.reporter());
@@ -150,6 +157,12 @@ class Partitioner {
   [[nodiscard]] bool fits_metis() const {
     auto const num_edges = edges_.num_edges() - edges_.num_self_loops();
     return num_edges <= options_.most_metis_edges && graph::fits_metis(num_edges, report_.facts.num_vertices);
+  }
+
+  [[nodiscard]] LinkSets find_links() const {
+    if (split_ == nullptr) return {};
+    return make_link_sets(comm_, report_.facts.num_vertices, split_->edge_split(), split_->held_out(),
+                          [this](auto const& visit) { edges_.for_each_local_edge(visit); });
   }
 
   /// The entries of an edge: A[target, source], and where A is symmetric its mirror image.
@@ -207,7 +220,7 @@ class Partitioner {
     auto const tile_rows = tile_rows_of_rank(grid.rows.num_parts, comm_.size(), comm_.rank());
     Range const rows{grid.rows.begin(tile_rows.begin), grid.rows.begin(tile_rows.end)};
     // The column where a row's vertex meets itself must be known to leave self loops out.
-    auto const selves = positions_of_rows(placement, rows);
+    auto const selves = other_positions_of_rows(comm_, placement, rows);
     std::vector<double> sums(static_cast<std::size_t>(rows.size()));
     builder.write(
         writer_, group, Values::always,
@@ -217,36 +230,6 @@ class Partitioner {
         },
         steps_.reporter());
     write_weight_sums(writer_, placement, rows.begin, sums);
-  }
-
-  /// Positions in p2 of the vertices at these positions of p1. Collective.
-  std::vector<std::int64_t> positions_of_rows(Placement const& placement, Range rows) {
-    auto const n = placement.num_vertices;
-    auto const by_position = to_positions(comm_, n, placement.of(Order::p1), placement.of(Order::p2));
-    // From the owners of whole checksum chunks to the owners of tile rows: all positions are asked of block
-    // owners.
-    auto const mine = PositionOwners{n, comm_.size()}.range(comm_.rank());
-    struct Pair {
-      std::int64_t position;
-      std::int64_t value;
-    };
-    auto const block = runtime::balanced_range(n, comm_.size(), comm_.rank());
-    std::vector<std::int64_t> in_block(static_cast<std::size_t>(block.size()));
-    std::size_t next = 0;
-    exchange<Pair>(
-        comm_,
-        [&](Outbox<Pair>& outbox) {
-          for (; next < by_position.size() && !outbox.is_full(); ++next) {
-            auto const position = mine.begin + static_cast<std::int64_t>(next);
-            outbox.push(block_owner(n, comm_.size(), position), {position, by_position[next]});
-          }
-          return next < by_position.size();
-        },
-        [&](std::span<Pair const> arrived) {
-          for (auto const& [position, value] : arrived)
-            in_block[static_cast<std::size_t>(position - block.begin)] = value;
-        });
-    return fetch_block(comm_, n, in_block, rows);
   }
 
   MetisResult run_metis(std::int64_t num_parts, std::string const& what,
@@ -332,6 +315,7 @@ class Partitioner {
   StoreWriter& writer_;
   Communicator const& comm_;
   GraphSource const& source_;
+  SourceWithoutHeldOut const* split_;
   PartitionOptions const& options_;
   Steps steps_;
   ChunkPool pool_;
@@ -340,17 +324,22 @@ class Partitioner {
 };
 
 /// Picks the narrowest edges that hold this graph.
-PartitionReport build(StoreWriter& writer, GraphSource const& source, std::filesystem::path const& output,
+PartitionReport build(StoreWriter& writer, GraphSource const& whole, std::filesystem::path const& output,
                       PartitionOptions const& options) {
-  auto const& facts = source.facts();
+  auto const& facts = whole.facts();
   if (facts.num_vertices < 1 || facts.num_vertices > most_vertices)
     throw_user("a graph of {} vertices: there must be 1 to 2^40", facts.num_vertices);
-  bool const is_wide = options.uses_wide_ids || facts.num_vertices > (std::int64_t{1} << 32);
-  if (is_wide)
-    return facts.is_weighted ? Partitioner<std::uint64_t, true>(writer, source, options).run(output)
-                             : Partitioner<std::uint64_t, false>(writer, source, options).run(output);
-  return facts.is_weighted ? Partitioner<std::uint32_t, true>(writer, source, options).run(output)
-                           : Partitioner<std::uint32_t, false>(writer, source, options).run(output);
+  std::optional<SourceWithoutHeldOut> split;
+  if (options.edge_split) split.emplace(writer.comm(), whole, *options.edge_split);
+  auto const& source = split ? static_cast<GraphSource const&>(*split) : whole;
+  auto const run = [&]<class Id, bool is_weighted>() {
+    return Partitioner<Id, is_weighted>(writer, source, split ? &*split : nullptr, options).run(output);
+  };
+  if (options.uses_wide_ids || facts.num_vertices > (std::int64_t{1} << 32))
+    return facts.is_weighted ? run.template operator()<std::uint64_t, true>()
+                             : run.template operator()<std::uint64_t, false>();
+  return facts.is_weighted ? run.template operator()<std::uint32_t, true>()
+                           : run.template operator()<std::uint32_t, false>();
 }
 
 } // namespace

@@ -16,6 +16,7 @@
 // name beside the output and renamed at the end: a killed job leaves the old file or none.
 
 #include "graph/graph_source.hpp"
+#include "graph/links/edge_split.hpp"
 #include "graph/partition/estimate.hpp"
 #include "graph/partition/input_summary.hpp"
 #include "graph/partition/statistics.hpp"
@@ -42,7 +43,8 @@ struct PartitionOptions {
   std::int64_t metis_parts = 0;  // > 0: METIS's assignment, one part a line in order of ids, beside the store
   std::int64_t num_clusters = 0; // > 0: METIS's clusters of the vertices, in the store, for batches of them
   bool measures_statistics = false;
-  bool uses_wide_ids = false; // 64-bit ids in memory even where 32 bits do: for tests of that path
+  std::optional<EdgeSplit> edge_split{}; // edges to hold out for link prediction
+  bool uses_wide_ids = false;            // 64-bit ids in memory even where 32 bits do: for tests of that path
   /// Of a graph with more edges, pieces are cut from the order of the ids: for tests of that path.
   std::int64_t most_metis_edges = std::numeric_limits<std::int64_t>::max();
   /// Called on rank 0 now and then: what is being done, and how much of it (0..1).

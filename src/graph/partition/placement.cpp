@@ -266,4 +266,34 @@ std::vector<std::int64_t> fetch_block(Communicator const& comm, std::int64_t num
   return result;
 }
 
+std::vector<std::int64_t> other_positions_of_rows(Communicator const& comm, Placement const& placement,
+                                                  Range rows) {
+  auto const n = placement.num_vertices;
+  auto const by_position = to_positions(comm, n, placement.of(Order::p1), placement.of(Order::p2));
+  // From the owners of whole checksum chunks to the owners of tile rows: all positions are asked of block
+  // owners.
+  auto const mine = PositionOwners{n, comm.size()}.range(comm.rank());
+  struct Pair {
+    std::int64_t position;
+    std::int64_t value;
+  };
+  auto const block = runtime::balanced_range(n, comm.size(), comm.rank());
+  std::vector<std::int64_t> in_block(static_cast<std::size_t>(block.size()));
+  std::size_t next = 0;
+  exchange<Pair>(
+      comm,
+      [&](Outbox<Pair>& outbox) {
+        for (; next < by_position.size() && !outbox.is_full(); ++next) {
+          auto const position = mine.begin + static_cast<std::int64_t>(next);
+          outbox.push(block_owner(n, comm.size(), position), {position, by_position[next]});
+        }
+        return next < by_position.size();
+      },
+      [&](std::span<Pair const> arrived) {
+        for (auto const& [position, value] : arrived)
+          in_block[static_cast<std::size_t>(position - block.begin)] = value;
+      });
+  return fetch_block(comm, n, in_block, rows);
+}
+
 } // namespace orthant::graph

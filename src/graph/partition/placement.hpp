@@ -54,4 +54,8 @@ struct Placement {
                                                     std::int64_t num_vertices,
                                                     std::span<std::int64_t const> mine, Range wanted);
 
+/// Positions in p2 of the vertices at these positions of p1. Collective; every rank asks a range of its own.
+[[nodiscard]] std::vector<std::int64_t> other_positions_of_rows(runtime::Communicator const& comm,
+                                                                Placement const& placement, Range rows);
+
 } // namespace orthant::graph

@@ -101,10 +101,10 @@ std::vector<T> read_checked(StoreFile const& file, std::string const& name, std:
 }
 
 std::vector<std::int64_t> read_integers(StoreFile const& file, std::string const& name, Range wanted,
-                                        std::int64_t low, std::int64_t high) {
+                                        std::int64_t low, std::int64_t high, std::int64_t row) {
   auto values = [&]() -> std::vector<std::int64_t> {
-    if (file.array(name).type == Hdf5Type::int64) return read_checked<std::int64_t>(file, name, 0, wanted);
-    auto const narrow = read_checked<std::int32_t>(file, name, 0, wanted);
+    if (file.array(name).type == Hdf5Type::int64) return read_checked<std::int64_t>(file, name, row, wanted);
+    auto const narrow = read_checked<std::int32_t>(file, name, row, wanted);
     return {narrow.begin(), narrow.end()};
   }();
   require_between(file, name, std::span<std::int64_t const>(values), wanted.begin, low, high);

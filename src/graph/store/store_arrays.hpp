@@ -21,7 +21,8 @@ template<class T>
 
 /// read_checked of 32- or 64-bit integers. Throws UserError if one is not in [low, high].
 [[nodiscard]] std::vector<std::int64_t> read_integers(StoreFile const& file, std::string const& name,
-                                                      Range wanted, std::int64_t low, std::int64_t high);
+                                                      Range wanted, std::int64_t low, std::int64_t high,
+                                                      std::int64_t row = 0);
 
 /// Throws UserError, which names the array, if a value is not in [low, high]. `first` is the first one's
 /// place in the array.

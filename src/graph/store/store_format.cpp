@@ -107,6 +107,7 @@ std::string StoreFacts::to_json() const {
   json["has_split"] = has_split;
   json["split_name"] = split_name;
   json["split_sizes"] = split_sizes;
+  if (has_links()) json["num_held_out"] = num_held_out;             // other stores are as they were before
   return json.dump(-1, ' ', false, Json::error_handler_t::replace); // a name may not be UTF-8
 }
 
@@ -181,6 +182,7 @@ StoreFacts parse_facts(std::string const& text) {
   facts.has_split = members.boolean("has_split");
   facts.split_name = members.text("split_name");
   facts.split_sizes = members.three_integers("split_sizes");
+  if (members.has("num_held_out")) facts.num_held_out = members.three_integers("num_held_out");
   return facts;
 }
 
@@ -203,6 +205,7 @@ StoreFacts StoreFacts::from_json(std::string const& text, std::string const& fil
 
 std::string StoreFacts::contradiction() const {
   constexpr auto any = std::numeric_limits<std::int64_t>::max();
+  constexpr auto most_links = any / 2; // so that their sum is a number
   struct Bounds {
     char const* what;
     std::int64_t value;
@@ -225,7 +228,10 @@ std::string StoreFacts::contradiction() const {
       Bounds{"the first of split_sizes", split_sizes[0], 0, has_split ? num_vertices : 0},
       Bounds{"the second of split_sizes", split_sizes[1], 0, has_split ? num_vertices - split_sizes[0] : 0},
       Bounds{"the third of split_sizes", split_sizes[2], 0,
-             has_split ? num_vertices - split_sizes[0] - split_sizes[1] : 0}};
+             has_split ? num_vertices - split_sizes[0] - split_sizes[1] : 0},
+      Bounds{"the first of num_held_out", num_held_out[0], 0, 0},
+      Bounds{"the second of num_held_out", num_held_out[1], 0, is_symmetric ? most_links : 0},
+      Bounds{"the third of num_held_out", num_held_out[2], 0, is_symmetric ? most_links : 0}};
   for (auto const& [what, value, low, high] : bounds)
     if (value < low || value > high)
       return fmt::format("{} is {}; it must be between {} and {}", what, value, low, high);

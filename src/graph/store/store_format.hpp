@@ -16,6 +16,7 @@
 //                     clusters int32 (where there are clusters)
 //   /features/dense float [D x N] in order p2, a column contiguous; /features/sparse as a topology
 //   /labels/{p1,p2} int32 [N], or int8 [C x N] where multi-label; /split/{p1,p2} uint8 [N], bits of Split
+//   /links/{valid,test}/{positives,negatives} int32 or int64 [2 x n] positions in p1, sorted, if edges were held out
 //   /checksums/..                 CRC-32 of every 1,024 elements of each array above
 // Order p2 is absent where p1 = p2. All arrays are contiguous and little-endian: they are read without HDF5.
 
@@ -74,6 +75,9 @@ struct GraphOperator {
 
 enum class Split : std::uint8_t { train = 0, valid = 1, test = 2 };
 
+/// Of links that evaluations judge: edges that were held out of A, or pairs that are no edges.
+enum class LinkKind : std::uint8_t { positive, negative };
+
 /// "double", "single", "none", "cluster", "pieces" and "sym", "row", "none", as on the command line. UserError
 /// on another.
 [[nodiscard]] PermutationKind parse_permutation(std::string_view word);
@@ -109,7 +113,8 @@ struct StoreFacts {
   std::int64_t num_labelled = 0;
   bool has_split = false;
   std::string split_name;
-  std::array<std::int64_t, 3> split_sizes{}; // train, valid, test
+  std::array<std::int64_t, 3> split_sizes{};  // train, valid, test
+  std::array<std::int64_t, 3> num_held_out{}; // edges that are not in A, by Split; as many negatives. 0: none
 
   std::string name;   // of the data set
   std::string format; // that it came from
@@ -120,6 +125,8 @@ struct StoreFacts {
   }
   /// True where the odd matrix is neither the even one nor its transpose, and is in the file.
   [[nodiscard]] bool has_odd_topology() const { return has_two_orders() && !is_symmetric; }
+  /// Whether edges were held out, to be predicted.
+  [[nodiscard]] bool has_links() const { return num_held_out[1] + num_held_out[2] > 0; }
   [[nodiscard]] GraphOperator graph_operator() const {
     return {normalization, other_self_loops.value_or(usual_self_loops(normalization))};
   }

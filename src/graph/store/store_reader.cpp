@@ -273,6 +273,26 @@ std::vector<std::int32_t> GraphStore::read_clusters(Order order, Range rows) con
   return clusters;
 }
 
+std::vector<Edge> GraphStore::read_links(Split part, LinkKind kind, Range places) const {
+  auto const array = links_array(part, kind);
+  auto const count = facts().num_held_out[static_cast<std::size_t>(part)];
+  ORTHANT_REQUIRE(0 <= places.begin && places.end <= count, name(), " has ", count, " links in ", array);
+  auto const ends = [&](std::int64_t row) {
+    return read_integers(state_->file, array, places, 0, facts().num_vertices - 1, row);
+  };
+  auto const sources = ends(0);
+  auto const targets = ends(1);
+  std::vector<Edge> links(sources.size());
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    links[i] = {sources[i], targets[i]};
+    if (sources[i] == targets[i] || (i > 0 && !(links[i - 1] < links[i])))
+      runtime::throw_user(
+          "{} is damaged: {} has at place {} a link from a vertex to itself, or one out of order", name(),
+          array, places.begin + static_cast<std::int64_t>(i));
+  }
+  return links;
+}
+
 void GraphStore::verify(runtime::Communicator const& comm) const {
   verify_store(comm, state_->file, *this);
 }

@@ -43,6 +43,10 @@ std::vector<Expected> plain_arrays(StoreFacts const& facts) {
   }
   if (facts.feature_kind == FeatureKind::dense)
     arrays.push_back({"/features/dense", {Hdf5Type::float32}, {facts.num_features, n}});
+  for (auto const part : {Split::valid, Split::test})
+    for (auto const kind : {LinkKind::positive, LinkKind::negative})
+      if (auto const count = facts.num_held_out[static_cast<std::size_t>(part)]; count > 0)
+        arrays.push_back({links_array(part, kind), integers, {2, count}});
   return arrays;
 }
 
@@ -84,6 +88,10 @@ std::vector<TiledGroup> tiled_groups(StoreFacts const& facts) {
     groups.push_back(
         {"/features/sparse", n, facts.num_features, facts.num_feature_entries, facts.features_have_values});
   return groups;
+}
+
+std::string links_array(Split part, LinkKind kind) {
+  return fmt::format("/links/{}/{}", name_of(part), kind == LinkKind::positive ? "positives" : "negatives");
 }
 
 std::vector<std::string> order_names(StoreFacts const& facts) {

@@ -30,6 +30,9 @@ struct TiledGroup {
 /// their checksums.
 [[nodiscard]] std::vector<std::string> plain_array_names(StoreFacts const& facts);
 
+/// The name of the array of links of a part: "/links/valid/positives".
+[[nodiscard]] std::string links_array(Split part, LinkKind kind);
+
 /// All arrays of a store with these facts, those of checksums included.
 [[nodiscard]] std::vector<std::string> array_names(StoreFacts const& facts);
 

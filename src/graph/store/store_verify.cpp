@@ -63,6 +63,7 @@ class Verifier {
   void run() {
     together(comm_, [&] {
       check_checksums();
+      check_links();
       compare_positions();
       compare_attributes();
       for (auto const& group : tiled_groups(facts_))
@@ -113,6 +114,17 @@ class Verifier {
       check_array_part(file_, name, comm_.rank(), comm_.size());
     for (auto const& group : tiled_groups(facts_))
       TiledMatrix(file_, group).check_tables(comm_.rank(), comm_.size());
+  }
+
+  /// Ends are vertices, and not twice the same one.
+  void check_links() const {
+    for (auto const part : {Split::valid, Split::test}) {
+      auto const count = facts_.num_held_out[static_cast<std::size_t>(part)];
+      if (count == 0) continue;
+      auto const places = PositionOwners{count, comm_.size()}.range(comm_.rank());
+      for (auto const kind : {LinkKind::positive, LinkKind::negative})
+        static_cast<void>(store_.read_links(part, kind, places));
+    }
   }
 
   void compare_positions() {

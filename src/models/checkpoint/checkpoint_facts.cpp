@@ -20,6 +20,7 @@ Json json_of(Scores const& scores) {
                     {"micro_f1", split.micro_f1},
                     {"most_frequent", split.num_most_frequent}});
     if (split.roc_auc) list.back()["roc_auc"] = *split.roc_auc;
+    if (split.ranking) list.back()["ranking"] = {{"mrr", split.ranking->mrr}, {"hits", split.ranking->hits}};
   }
   return list;
 }
@@ -35,6 +36,10 @@ Scores scores_of(Json const& list) {
     scores[s].micro_f1 = split.value("micro_f1", 0.0);
     scores[s].num_most_frequent = split.value("most_frequent", std::int64_t{0});
     if (split.contains("roc_auc")) scores[s].roc_auc = split.at("roc_auc").get<double>();
+    if (!split.contains("ranking")) continue;
+    auto const& ranking = split.at("ranking");
+    scores[s].ranking = {ranking.at("mrr").get<double>(),
+                         ranking.at("hits").get<decltype(RankingScore::hits)>()};
   }
   return scores;
 }

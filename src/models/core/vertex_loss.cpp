@@ -88,7 +88,7 @@ void require_weighable(graph::GraphStore const& store, ClassWeights weights) {
 Scores scores_of(std::span<pmm::GroupScore const> groups) {
   Scores scores;
   for (std::size_t s = 0; s < groups.size(); ++s)
-    scores.at(s) = SplitScore{groups[s], std::nullopt};
+    scores.at(s) = SplitScore{groups[s], std::nullopt, std::nullopt};
   return scores;
 }
 

@@ -21,12 +21,23 @@ namespace orthant::models {
 inline constexpr int num_splits = 3;
 static_assert(static_cast<int>(graph::Split::train) == pmm::loss_row_group);
 
-/// Loss and accuracy of one split.
+/// The K of Hits@K.
+inline constexpr std::array<std::int64_t, 4> hits_at{10, 20, 50, 100};
+/// How links are ranked among pairs that are none (links/link_scores.hpp).
+struct RankingScore {
+  double mrr = 0;
+  std::array<double, hits_at.size()> hits{};
+};
+
+/// Loss and accuracy of one split: of vertices, or of links and pairs that are none.
 struct SplitScore : pmm::GroupScore {
   std::optional<double> roc_auc; // roc_auc.hpp; none if it was not asked for, or if no class can be judged
+  std::optional<RankingScore> ranking; // of links; none of vertices
   [[nodiscard]] double accuracy() const {
     return num_counted == 0 ? 0.0 : static_cast<double>(num_correct) / static_cast<double>(num_counted);
   }
+  /// What makes an epoch the best: the accuracy, or the area under the ROC curve if links are ranked.
+  [[nodiscard]] double merit() const { return ranking ? roc_auc.value_or(0) : accuracy(); }
   /// The accuracy of the most frequent class for every vertex.
   [[nodiscard]] double majority_share() const {
     return num_counted == 0 ? 0.0 : static_cast<double>(num_most_frequent) / static_cast<double>(num_counted);

@@ -31,6 +31,7 @@ Architecture architecture_of(GcnSettings const& settings) {
                             {"bias", yes_or_no(settings.has_bias)},
                             {"trained_features", yes_or_no(settings.trains_features)}};
   parts.insert(parts.end(), others.begin(), others.end());
+  if (predicts_links(settings)) parts.emplace_back("task", "links");
   return parts;
 }
 
@@ -66,6 +67,10 @@ GcnSettings settings_of(WeightsFacts const& facts) {
   if (facts.projected_features) settings.projected_width = facts.widths.front();
   settings.has_head = facts.head_classes.has_value();
   settings.has_residuals = facts.has_residuals;
+  if (facts.predicts_links) {
+    settings.embedding_width = facts.num_classes();
+    settings.schedule = Schedule::rows;
+  }
   settings.norm = facts.norm;
   settings.activation = facts.activation;
   settings.has_bias = facts.has_bias;
@@ -172,6 +177,7 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
       facts.self_loops = graph::parse_self_loops(file.read_text("/", "self_loops"));
     if (file.contains_attribute("/", "residual"))
       facts.has_residuals = file.read_text("/", "residual") == "yes";
+    if (file.contains_attribute("/", "task")) facts.predicts_links = file.read_text("/", "task") == "links";
     return facts;
   });
 }

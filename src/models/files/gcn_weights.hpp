@@ -12,7 +12,7 @@
 namespace orthant::models {
 
 /// The parts that must be those of the model: model, aggregator of GraphSAGE, propagation_steps, teleport and theta, layers, norm, activation, residual, input_projection, head, bias,
-/// trained_features.
+/// trained_features, and task if links are predicted.
 [[nodiscard]] Architecture architecture_of(GcnSettings const& settings);
 /// What a file records: the same, feature_norm, and the operator if it is known; of a training on a store also the order of the rows of
 /// trained features.
@@ -36,7 +36,8 @@ struct WeightsFacts {
   std::optional<std::int64_t> head_classes;       // where there is a head
   bool has_bias = false;
   bool has_residuals = false;
-  bool has_features = false; // trained ones, in the order of rows of the store that they were trained on
+  bool predicts_links = false; // its outputs are embeddings
+  bool has_features = false;   // trained ones, in the order of rows of the store that they were trained on
   Norm norm = Norm::none;
   Activation activation = Activation::relu;
   std::optional<FeatureNorm> feature_norm;

@@ -74,8 +74,11 @@ std::int64_t message_bytes(pmm::StepPlan step, GcnPlan const& plan, GcnSettings 
 
 /// What both trainings hold beside networks and operands.
 void plan_targets_and_parameters(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                                 GcnSettings const& settings) {
-  plan_vertex_loss_arrays(step, facts, plan.logits());
+                                 GcnSettings const& settings, LinkCounts const& links) {
+  if (predicts_links(settings))
+    plan_link_arrays(step, facts, link_plan_of(step.shape(), step.coordinates(), plan), links);
+  else
+    plan_vertex_loss_arrays(step, facts, plan.logits());
   plan_parameter_arrays(step, parameters_of(plan, settings));
 }
 
@@ -162,7 +165,7 @@ std::int64_t MemoryEstimate::peak() const {
 void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                             GcnSettings const& settings, GcnEpochTraits const& traits,
                             OptimizerSettings const& optimizer) {
-  plan_targets_and_parameters(step, facts, plan, settings);
+  plan_targets_and_parameters(step, facts, plan, settings, traits.links);
   plan_operands(step, facts, plan, settings, traits);
   plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan),
                       traits.num_nonzeros(plan.layers.front().adjacency));
@@ -196,7 +199,7 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   // The features that batches are cut from, and those of a batch, stay as they are beside rounded ones.
   auto unrounded = settings;
   unrounded.operand_format = runtime::Wire::native;
-  plan_targets_and_parameters(step, facts, plan, settings);
+  plan_targets_and_parameters(step, facts, plan, settings, traits.links);
   plan_gradient_sum_array(step, lengths, batches.num_accumulated);
   plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);
   if (batches.has_full_graph) {

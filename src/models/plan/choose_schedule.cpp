@@ -46,7 +46,8 @@ std::vector<GridChoice> rank_grids(GridQuestion const& question, EpochSeconds co
 }
 
 std::string_view open_schedules(GcnSettings const& settings, std::string_view word) {
-  return weighs_neighbours(settings) && (word == "auto" || word == "all") ? "rows" : word;
+  auto const has_one = weighs_neighbours(settings) || predicts_links(settings);
+  return has_one && (word == "auto" || word == "all") ? "rows" : word;
 }
 
 GridChoice choose_grid(GridQuestion const& question, EpochSeconds const& seconds) {

@@ -10,6 +10,10 @@ std::int64_t even_share(std::int64_t count, pmm::GridShape const& shape, pmm::La
   return (count + blocks - 1) / blocks;
 }
 
+LinkPlan link_plan_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, GcnPlan const& plan) {
+  return make_link_plan(shape, coordinates, plan.layers.front().owners.value().roles, plan.logits());
+}
+
 GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& shape,
                          pmm::Coordinates const& coordinates, GcnPlan const& plan,
                          GcnSettings const& settings) {
@@ -19,6 +23,8 @@ GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& s
   traits.keeps_first_aggregate =
       keeps_first_aggregate(plan) && !traits.has_sparse_features && settings.dropout == 0;
   traits.loss = loss_kind_of(facts);
+  if (predicts_links(settings))
+    traits.links = mean_link_counts(shape, facts, link_plan_of(shape, coordinates, plan));
   traits.num_nonzeros = [=, in_features = facts.num_feature_entries,
                          in_adjacency = facts.num_operator_entries(),
                          features = plan.features()](pmm::Placement const& placement) {

@@ -3,6 +3,7 @@
 //
 // What decides the operations of an epoch beside plan and settings: counts of the graph's blocks and of rows that move.
 
+#include "models/links/link_step.hpp"
 #include "models/plan/gcn_settings.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/matrix/relayout_sizes.hpp"
@@ -23,6 +24,7 @@ struct GcnEpochTraits {
   bool features_have_values = true;   // sparse ones: else a pattern
   bool keeps_first_aggregate = false; // A^ F0 of an earlier epoch
   pmm::LossKind loss = pmm::LossKind::softmax;
+  LinkCounts links{};                  // of this rank's block, if links are predicted
   bool counts_rows = false;            // of a batch, together with its loss
   std::optional<pmm::CellSizes> cells; // of a batch between owners; else contiguous
   CountNonzeros num_nonzeros = [](pmm::Placement const&) { return std::int64_t{0}; };
@@ -43,6 +45,10 @@ struct GcnEpochTraits {
     return has_sparse_features ? std::optional(num_nonzeros(plan.features())) : std::nullopt;
   }
 };
+
+/// Where the outputs of a network that predicts links lie.
+[[nodiscard]] LinkPlan link_plan_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                                    GcnPlan const& plan);
 
 /// Those of an epoch after the first on one rank, if non-zeros fall evenly on blocks, rows at random on the
 /// two orders, and all rows move between owners.

@@ -78,10 +78,11 @@ GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
   if (has_projection) shape.projected_features = facts.num_features;
   shape.widths = {has_projection ? settings.projected_width : facts.num_features};
   shape.widths.insert(shape.widths.end(), settings.hidden_widths.begin(), settings.hidden_widths.end());
+  auto const num_outputs = predicts_links(settings) ? settings.embedding_width : facts.num_classes;
   if (settings.has_head)
-    shape.head_classes = facts.num_classes;
+    shape.head_classes = num_outputs;
   else
-    shape.widths.push_back(facts.num_classes);
+    shape.widths.push_back(num_outputs);
   shape.has_residuals = settings.has_residuals;
   auto const traits = traits_of(settings.model, settings.aggregator);
   set_kinds(shape, traits, settings);
@@ -125,6 +126,17 @@ void require_attention(graph::StoreFacts const& facts, GcnSettings const& settin
       runtime::throw_user(
           "hidden layers of {} columns cannot be cut in {} heads: give a --hidden that --heads divides",
           width, settings.num_heads);
+}
+
+void require_links(GcnSettings const& settings) {
+  if (!predicts_links(settings)) return;
+  if (settings.schedule != Schedule::rows)
+    runtime::throw_user(
+        "--task links is trained in the schedule rows: leave out --schedule {}, or give --schedule rows",
+        name_of(settings.schedule));
+  if (settings.wire != runtime::Wire::native || settings.operand_format != runtime::Wire::native)
+    runtime::throw_user(
+        "--comm-dtype and --operand-dtype of 16 bits go with --task nodes: leave them out with --task links");
 }
 
 void require_supported_activation(GcnSettings const& settings) {
@@ -193,6 +205,7 @@ void require_supported(GcnSettings const& settings) {
 GcnPlan plan_gcn(graph::StoreFacts const& facts, GcnSettings const& settings) {
   require_supported(settings);
   require_attention(facts, settings);
+  require_links(settings);
   auto plan = plan_gcn(shape_of(facts, settings), settings.order);
   if (settings.trains_features)
     (plan.projection ? plan.projection->input : plan.layers.front().input).layout.storage =
@@ -205,7 +218,11 @@ GcnPlan plan_gcn(graph::GraphStore const& store, GcnSettings const& settings) {
   if (facts.feature_kind == graph::FeatureKind::none)
     runtime::throw_user(
         "{} has no features; partition it with --random-features D or from data with features", store.name());
-  if (facts.label_kind == graph::LabelKind::none)
+  if (predicts_links(settings) && !facts.has_links())
+    runtime::throw_user(
+        "{} has no held-out edges to predict; partition it with --edge-split VALID,TEST, such as 0.05,0.1",
+        store.name());
+  if (!predicts_links(settings) && facts.label_kind == graph::LabelKind::none)
     runtime::throw_user(
         "{} has no labels to train on; partition it with --random-labels C or from data with labels",
         store.name());

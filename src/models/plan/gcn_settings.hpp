@@ -25,7 +25,8 @@ struct GcnSettings {
   std::vector<std::int64_t> hidden_widths{128, 128}; // one fewer than layers; as many where there is a head
   std::int64_t projected_width = 0;                  // of layer 0's input X W_in; 0: layer 0 reads X itself
   bool has_head = false;                             // logits = F_L W_out, else the last layer's
-  bool has_residuals = false;                        // where a layer's input and output are equally wide
+  std::int64_t embedding_width = 0; // of the outputs, by which links are predicted; 0: classes
+  bool has_residuals = false;       // where a layer's input and output are equally wide
   Norm norm = Norm::none;
   Activation activation = Activation::relu; // of hidden layers
   double dropout = 0.5;
@@ -67,6 +68,11 @@ struct GcnSettings {
 /// neighbours; before set_layers(). Throws UserError if the settings ask for another operator.
 void set_model(GcnSettings& settings, Model model, Aggregator aggregator = Aggregator::mean);
 
+/// Whether its outputs are embeddings of vertices, by which links are predicted.
+[[nodiscard]] inline bool predicts_links(GcnSettings const& settings) {
+  return settings.embedding_width > 0;
+}
+
 /// Whether its layers weigh neighbours by attention.
 [[nodiscard]] bool weighs_neighbours(GcnSettings const& settings);
 
@@ -88,8 +94,8 @@ void use_operator(graph::GraphStore& store, GcnSettings& settings);
 /// The model that `settings` ask for on a graph of those counts.
 [[nodiscard]] GcnPlan plan_gcn(graph::StoreFacts const& facts, GcnSettings const& settings);
 
-/// The same on the graph of a store. Throws UserError where the store has no features or no
-/// labels, naming the partition flags that give them.
+/// The same on the graph of a store. Throws UserError where the store has no features, or no
+/// labels or held-out edges to train for, naming the partition flags that give them.
 [[nodiscard]] GcnPlan plan_gcn(graph::GraphStore const& store, GcnSettings const& settings);
 
 } // namespace orthant::models

@@ -361,7 +361,10 @@ void plan_pass(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& sett
                GcnEpochTraits const& traits) {
   EpochList list(step, plan, settings, traits, true);
   list.forward();
-  pmm::plan_loss(step, plan.logits(), traits.loss, traits.counts_rows);
+  if (predicts_links(settings))
+    plan_link_loss(step, link_plan_of(step.shape(), step.coordinates(), plan), traits.links);
+  else
+    pmm::plan_loss(step, plan.logits(), traits.loss, traits.counts_rows);
   list.backward();
 }
 
@@ -376,7 +379,10 @@ void plan_epoch(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& set
 void plan_evaluation(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
                      GcnEpochTraits const& traits) {
   EpochList(step, plan, settings, traits, false).forward();
-  pmm::plan_scores(step, plan.logits(), traits.loss, num_splits);
+  if (predicts_links(settings))
+    plan_link_scores(step, link_plan_of(step.shape(), step.coordinates(), plan), traits.links);
+  else
+    pmm::plan_scores(step, plan.logits(), traits.loss, num_splits);
 }
 
 } // namespace orthant::models

@@ -7,7 +7,7 @@
 // follows from it is as much larger, and the step that ends with the optimizer divides by it. Multiplying by a power
 // of two is exact. bf16 has the exponents of fp32 and needs none of this.
 
-#include "pmm/rows/row_loss.hpp"
+#include "models/training/objective.hpp"
 #include "runtime/numbers/wire.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace orthant::models {
 /// What the gradient of a loss over `num_counted` vertices is multiplied by: 1 unless gradients pass
 /// through fp16 (Network::narrowest_format). The same on all ranks.
 template<class T>
-[[nodiscard]] double gradient_scale(runtime::Wire format, pmm::RowLoss<T> const& loss,
+[[nodiscard]] double gradient_scale(runtime::Wire format, Objective<T> const& loss,
                                     std::int64_t num_counted) {
   constexpr double headroom =
       256; // gradients of hubs and of small activations are larger than those of the loss

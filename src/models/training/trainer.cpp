@@ -38,12 +38,13 @@ void wait_for_default_queue() {
 } // namespace
 
 template<class T>
-Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowLoss<T>& loss,
-                    TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update,
-                    BatchSource* batches)
+Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, std::unique_ptr<Objective<T>> of_rows,
+                    Objective<T>* objective, TrainSettings const& settings,
+                    std::shared_ptr<ParameterUpdate<T>> update, BatchSource* batches)
     : grid_(grid),
       network_(network),
-      loss_(loss),
+      of_rows_(std::move(of_rows)),
+      objective_(objective == nullptr ? *of_rows_ : *objective),
       batches_(batches == nullptr ? one_batch_ : *batches),
       nominal_count_(batches_.nominal_count()),
       settings_(settings),
@@ -64,24 +65,32 @@ template<class T>
 Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowLoss<T>& loss,
                     BatchSource& batches, TrainSettings const& settings,
                     std::shared_ptr<ParameterUpdate<T>> update)
-    : Trainer(grid, network, loss, settings, std::move(update), &batches) {}
+    : Trainer(grid, network, std::make_unique<RowObjective<T>>(loss), nullptr, settings, std::move(update),
+              &batches) {}
+
+template<class T>
+Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, Objective<T>& objective,
+                    BatchSource& batches, TrainSettings const& settings,
+                    std::shared_ptr<ParameterUpdate<T>> update)
+    : Trainer(grid, network, nullptr, &objective, settings, std::move(update), &batches) {}
 
 template<class T>
 Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowLoss<T>& loss,
                     TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update)
-    : Trainer(grid, network, loss, settings, std::move(update), nullptr) {}
+    : Trainer(grid, network, std::make_unique<RowObjective<T>>(loss), nullptr, settings, std::move(update),
+              nullptr) {}
 
 template<class T>
 double Trainer<T>::enqueue_batch(std::int64_t epoch, std::int64_t k, runtime::PhaseTimes& phases) {
   auto const dropout_key = batches_.next(epoch, phases);
   auto const& logits = network_.forward(exec_, Pass::training, dropout_key, phases);
-  auto const divisor = nominal_count_ ? *nominal_count_ : loss_.num_rows(pmm::loss_row_group);
-  auto const scale = gradient_scale(network_.narrowest_format(), loss_, divisor);
+  auto const divisor = nominal_count_ ? *nominal_count_ : objective_.num_terms();
+  auto const scale = gradient_scale(network_.narrowest_format(), objective_, divisor);
   {
     ScopedTimer const timer(grid_.world().instruments(), phases, "loss");
     auto const& numbers = update_->numbers();
-    loss_.loss_and_gradient(exec_, logits, network_.logits_gradient(), divisor,
-                            has_one_batch() ? numbers.loss() : numbers.loss_and_count(), scale);
+    objective_.loss_and_gradient(exec_, logits, network_.logits_gradient(), divisor,
+                                 has_one_batch() ? numbers.loss() : numbers.loss_and_count(), scale);
     if (!has_one_batch()) numbers.add_to_sums(exec_, k, static_cast<double>(divisor));
   }
   if (gradient_sum_ && gradient_sum_->starts_early(k))
@@ -115,7 +124,7 @@ void Trainer<T>::enqueue_step(std::int64_t epoch, runtime::PhaseTimes& phases) {
 template<class T>
 bool Trainer<T>::may_record() const {
   return has_one_batch() && settings_.uses_device_graph && queue_.native() != nullptr &&
-         network_.repeats_itself() && stays_on_device(grid_);
+         network_.repeats_itself() && objective_.repeats_itself() && stays_on_device(grid_);
 }
 
 template<class T>
@@ -205,7 +214,7 @@ Scores Trainer<T>::evaluate() {
   DefaultExec const exec;
   runtime::PhaseTimes phases; // evaluation is no part of an epoch
   auto const& logits = network_.forward(exec, Pass::evaluation, 0, phases);
-  auto scores = scores_of(loss_.evaluate(exec, logits));
+  auto scores = objective_.evaluate(exec, logits);
   if (judge_) judge_(logits, scores);
   return scores;
 }

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one training loop: of any network, with any loss over rows, on any source of batches. With G data
+// The one training loop: of any network, with any loss over its outputs, on any source of batches. With G data
 // groups and K batches per group, a step is
 //
 //   L  = sum_{g,k} sum_{i in batch (g,k)} loss_i / n          n = rows of all G K batches that count
@@ -20,6 +20,7 @@
 #include "models/core/network.hpp"
 #include "models/training/batch_source.hpp"
 #include "models/training/gradient_sum.hpp"
+#include "models/training/objective.hpp"
 #include "models/training/parameter_update.hpp"
 #include "runtime/comm/recorded_step.hpp"
 
@@ -41,6 +42,9 @@ class Trainer {
           TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update = nullptr);
   /// On one batch: network and loss keep their operands and targets while it trains.
   Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowLoss<T>& loss,
+          TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update = nullptr);
+  /// The same with any objective.
+  Trainer(pmm::ProcessGrid const& grid, Network<T>& network, Objective<T>& objective, BatchSource& batches,
           TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update = nullptr);
   Trainer(Trainer const&) = delete;
   Trainer& operator=(Trainer const&) = delete;
@@ -72,8 +76,10 @@ class Trainer {
   [[nodiscard]] std::vector<double> const& step_losses() const { return step_losses_; }
 
  private:
-  Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowLoss<T>& loss,
-          TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update, BatchSource* batches);
+  /// `of_rows`: owned, if there is no other `objective`; without `batches` there is one.
+  Trainer(pmm::ProcessGrid const& grid, Network<T>& network, std::unique_ptr<Objective<T>> of_rows,
+          Objective<T>* objective, TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update,
+          BatchSource* batches);
 
   typename ParameterUpdate<T>::Result train_step(std::int64_t epoch, std::int64_t step);
   /// Forward and backward passes of all batches of a step, and the update, on exec_. Waits for nothing.
@@ -89,7 +95,8 @@ class Trainer {
 
   pmm::ProcessGrid const& grid_;
   Network<T>& network_;
-  pmm::RowLoss<T>& loss_;
+  std::unique_ptr<Objective<T>> of_rows_; // null if the caller has an objective
+  Objective<T>& objective_;
   OneBatch one_batch_;
   BatchSource& batches_;
   std::optional<std::int64_t> nominal_count_; // of the source

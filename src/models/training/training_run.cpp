@@ -22,12 +22,13 @@ char const* text_of_not_finite(double loss) {
 }
 
 bool is_better(BestBy by, SplitScore const& one, SplitScore const& other) {
-  return by == BestBy::loss ? one.loss < other.loss : one.accuracy() > other.accuracy();
+  return by == BestBy::loss ? one.loss < other.loss : one.merit() > other.merit();
 }
 
 void add_scores(BestBy best_by, Scores const& scores, runtime::EpochRecord& record, TrainProgress& progress) {
   auto const& [train, valid, test] = scores;
-  record.scores = {{"train_acc", train.accuracy()}};
+  auto const is_of_links = valid.ranking || test.ranking;
+  if (!is_of_links) record.scores = {{"train_acc", train.accuracy()}};
   auto const add = [&](char const* name, SplitScore const& of, double value) {
     if (of.num_counted > 0) record.scores.emplace_back(name, value);
   };
@@ -35,15 +36,21 @@ void add_scores(BestBy best_by, Scores const& scores, runtime::EpochRecord& reco
   add("test_acc", test, test.accuracy());
   add("val_loss", valid, valid.loss);
   add("test_loss", test, test.loss);
-  add("train_macro_f1", train, train.macro_f1);
-  add("val_macro_f1", valid, valid.macro_f1);
-  add("test_macro_f1", test, test.macro_f1);
-  add("train_micro_f1", train, train.micro_f1);
-  add("val_micro_f1", valid, valid.micro_f1);
-  add("test_micro_f1", test, test.micro_f1);
+  if (!is_of_links) {
+    add("train_macro_f1", train, train.macro_f1);
+    add("val_macro_f1", valid, valid.macro_f1);
+    add("test_macro_f1", test, test.macro_f1);
+    add("train_micro_f1", train, train.micro_f1);
+    add("val_micro_f1", valid, valid.micro_f1);
+    add("test_micro_f1", test, test.micro_f1);
+  }
   constexpr std::array names{"train_roc_auc", "val_roc_auc", "test_roc_auc"};
   for (std::size_t s = 0; s < scores.size(); ++s)
     if (scores[s].roc_auc) record.scores.emplace_back(names[s], *scores[s].roc_auc);
+  for (auto const& [name, of] : {std::pair("val", &valid), std::pair("test", &test)})
+    if (of->ranking)
+      for (auto const& [measure, value] : named_measures(*of->ranking))
+        record.scores.emplace_back(fmt::format("{}_{}", name, measure), value);
   progress.last = scores;
   ++progress.num_evaluations_since_best;
   if (progress.best.epoch > 0 && !is_better(best_by, valid, progress.best.scores[1])) return;
@@ -52,6 +59,13 @@ void add_scores(BestBy best_by, Scores const& scores, runtime::EpochRecord& reco
 }
 
 } // namespace
+
+std::vector<std::pair<std::string, double>> named_measures(RankingScore const& ranking) {
+  std::vector<std::pair<std::string, double>> named{{"mrr", ranking.mrr}};
+  for (std::size_t i = 0; i < hits_at.size(); ++i)
+    named.emplace_back(fmt::format("hits_at_{}", hits_at[i]), ranking.hits[i]);
+  return named;
+}
 
 TrainSettings with_num_steps(TrainSettings settings, std::int64_t num_steps) {
   auto& schedule = settings.optimizer.schedule;

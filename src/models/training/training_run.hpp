@@ -14,6 +14,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace orthant::models {
 
@@ -38,6 +40,9 @@ struct TrainSettings {
   bool uses_device_graph = true; // full graph, on a device: replay the epochs if nothing but numbers changes
   GradientSumSettings gradient_sum;
 };
+
+/// "mrr", "hits_at_10" and so on, as metrics call them.
+[[nodiscard]] std::vector<std::pair<std::string, double>> named_measures(RankingScore const& ranking);
 
 /// The same settings for a training of that many steps in all, over which the learning rate decays. Throws
 /// UserError if its warm-up leaves none of them.

@@ -41,6 +41,8 @@ enum class Purpose : std::uint32_t {
   tokens = 13,
   routing = 14,
   test = 15,
+  edge_split = 18,
+  negative_links = 19,
 };
 
 /// 53 bits in [0, 1).

@@ -9,6 +9,7 @@
 #include "support/reference.hpp"
 
 #include <memory>
+#include <optional>
 
 namespace orthant::testing {
 
@@ -24,6 +25,7 @@ struct GraphRecipe {
   graph::PermutationKind permutation = graph::PermutationKind::twofold;
   graph::Normalization normalization = graph::Normalization::symmetric;
   std::int64_t train_every = 3; // vertices 0, 3, 6, .. train
+  std::optional<graph::EdgeSplit> edge_split{};
 };
 
 inline constexpr std::int64_t num_classes = 6;
@@ -131,6 +133,7 @@ inline graph::GraphStore store_of(runtime::Communicator const& comm, GraphRecipe
   how.permutation = recipe.permutation;
   how.normalization = recipe.normalization;
   how.seed = 3;
+  how.edge_split = recipe.edge_split;
   return graph::partition_in_memory(
       comm, [&](runtime::Communicator const& self) { return open_recipe(self, recipe); }, how);
 }

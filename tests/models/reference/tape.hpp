@@ -330,9 +330,13 @@ class Tape {
         logits->gradient(i, j) +=
             factor * (std::exp(-testing::softmax_loss(logits->value, i, j)) - (j == classes[row] ? 1 : 0));
     }
+    run_back();
+    return loss;
+  }
+  /// Fills all gradients from those that were set.
+  void run_back() {
     for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry)
       if (entry->back) entry->back();
-    return loss;
   }
 
  private:

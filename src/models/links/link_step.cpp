@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/links/link_step.hpp"
+
+#include "models/links/negative_links.hpp"
+#include "pmm/pairs/pair_kernels.hpp"
+#include "pmm/pairs/pair_lists.hpp"
+
+#include <algorithm>
+
+namespace orthant::models {
+namespace {
+
+using pmm::BlockSide;
+
+pmm::BlockRowsSteps steps_of(pmm::StepPlan const& step, LinkPlan const& plan, BlockSide side) {
+  return {step.shape(), step.coordinates(), plan.of(side)};
+}
+
+void plan_product_of_links(pmm::StepPlan& step, LinkPlan const& plan, char const* formula, pmm::Form form,
+                           std::int64_t num_links) {
+  pmm::LocalProduct product;
+  product.formula = formula;
+  product.form = form;
+  product.is_sparse = true;
+  auto const is_transposed = form == pmm::Form::right_grad;
+  auto const num_rows = plan.cells.num_rows(), num_columns = plan.cells.num_columns();
+  product.m = is_transposed ? num_columns : num_rows;
+  product.k = is_transposed ? num_rows : num_columns;
+  product.n = steps_of(step, plan, BlockSide::rows).part.columns();
+  product.num_nonzeros = num_links;
+  step.add_product(std::move(product));
+}
+
+/// Rows to the block, and scores of so many links.
+void plan_scoring(pmm::StepPlan& step, LinkPlan const& plan, std::int64_t num_links) {
+  plan_bring(step, plan.of(BlockSide::rows));
+  plan_bring(step, plan.of(BlockSide::columns));
+  plan_product_of_links(step, plan, "z = X Y^T", pmm::Form::product, num_links);
+  if (num_links > 0)
+    step.add_call(runtime::Operation::all_reduce, plan.roles.b, step.scalar_bytes(num_links));
+}
+
+} // namespace
+
+LinkPlan make_link_plan(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                        pmm::Roles const& roles, pmm::Placement const& outputs) {
+  return {roles, pmm::contiguous_cells(shape, coordinates, roles, outputs.extents.rows),
+          outputs.extents.columns};
+}
+
+LinkCounts mean_link_counts(pmm::GridShape const& shape, graph::StoreFacts const& facts,
+                            LinkPlan const& plan) {
+  auto const num_blocks = shape.size(plan.block_axes());
+  auto const even = [&](std::int64_t count) { return (count + num_blocks - 1) / num_blocks; };
+  auto const num_edges = (facts.num_entries - facts.num_self_loops) / 2;
+  LinkCounts counts;
+  counts.positives = even(num_edges);
+  counts.negatives = NegativeLinks::mean_count(plan.cells.num_rows(), plan.cells.num_columns(),
+                                               facts.num_vertices, num_edges);
+  for (std::size_t i = 0; i < held_out_lists.size(); ++i)
+    counts.held_out[i] = even(facts.num_held_out[static_cast<std::size_t>(held_out_lists[i].first)]);
+  counts.entries = even(facts.num_entries);
+  return counts;
+}
+
+void plan_link_loss(pmm::StepPlan& step, LinkPlan const& plan, LinkCounts const& counts) {
+  auto const num_links = counts.positives + counts.negatives;
+  plan_scoring(step, plan, num_links);
+  pmm::plan_pair_loss(step, num_links);
+  step.add_call(runtime::Operation::all_reduce, plan.block_axes(), static_cast<std::int64_t>(sizeof(double)));
+  plan_product_of_links(step, plan, "dX = dz Y", pmm::Form::product, num_links);
+  plan_bring_back(step, plan.of(BlockSide::rows));
+  plan_product_of_links(step, plan, "dY = dz^T X", pmm::Form::right_grad, num_links);
+  plan_bring_back(step, plan.of(BlockSide::columns));
+  pmm::plan_add_numbers(step, steps_of(step, plan, BlockSide::rows).num_own * plan.width);
+}
+
+void plan_link_scores(pmm::StepPlan& step, LinkPlan const& plan, LinkCounts const& counts) {
+  plan_scoring(step, plan, counts.num_held_out());
+}
+
+void plan_link_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, LinkPlan const& plan,
+                      LinkCounts const& counts) {
+  auto const num_rows = plan.cells.num_rows(), num_columns = plan.cells.num_columns();
+  auto const capacity = NegativeLinks::capacity(counts.negatives);
+  for (auto const count : counts.held_out)
+    pmm::plan_pair_lists(step, {num_rows, num_columns, count});
+  pmm::plan_pair_lists(step, {num_rows, num_columns, counts.positives});
+  step.add_array("drawing of links",
+                 NegativeLinks::num_bytes(num_rows, num_columns, counts.entries, facts.num_vertices));
+  pmm::plan_pair_lists(step, {num_rows, num_columns, capacity});
+  auto const rows = steps_of(step, plan, BlockSide::rows), columns = steps_of(step, plan, BlockSide::columns);
+  pmm::WorkspacePlan work;
+  reserve_block_rows(work, rows);
+  reserve_block_rows(work, columns);
+  work.list(step);
+  auto const copied = [](pmm::BlockRowsSteps const& steps) {
+    return steps.has_copy() ? steps.num_in_block() : std::int64_t{0};
+  };
+  for (auto const& [label, count] :
+       {std::pair("orthant::models::link_rows", copied(rows)),
+        {"orthant::models::link_columns", copied(columns)},
+        {"orthant::models::link_gradient", std::max(copied(rows), copied(columns))},
+        {"orthant::models::link_second_gradient", rows.num_own * plan.width},
+        {"orthant::models::link_scores", std::max(counts.positives + capacity, counts.num_held_out())}})
+    step.add_array(label, step.scalar_bytes(count));
+}
+
+} // namespace orthant::models
