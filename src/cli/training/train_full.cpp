@@ -35,8 +35,7 @@ choose_pruning(Context const& context, TrainOptions const& options, pmm::Process
                models::TrainSettings const& settings, models::MemoryEstimate& estimate) {
   auto const prune = models::parse_prune(options.prune);
   if (prune == models::Prune::off || model.model != models::Model::gcn || model.norm == models::Norm::batch ||
-      models::predicts_links(model) ||
-      model.schedule != models::Schedule::rows)
+      models::predicts_links(model) || model.schedule != models::Schedule::rows)
     return std::nullopt;
   auto const is_asked_for = prune == models::Prune::on;
   auto rows = models::find_pruned_rows(grid, store, plan);
