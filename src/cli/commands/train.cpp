@@ -59,7 +59,7 @@ void report_spread(Context& context, TrainOptions const& options,
   auto record = nlohmann::ordered_json{{"first_seed", options.seed}, {"num_seeds", options.seeds}};
   say(context, "\n{} seeds, mean and deviation\n", options.seeds);
   auto const is_of_links = options.task == "links";
-  say(context, "{:<12}{:>16}{:>16}{:>16}\n", is_of_links ? "ROC-AUC" : "accuracy", is_of_links ? "" : "train",
+  say(context, "{:<12}{:>18}{:>18}{:>18}\n", is_of_links ? "ROC-AUC" : "accuracy", is_of_links ? "" : "train",
       "valid", "test");
   auto const has_best = std::ranges::all_of(seeds, [](models::TrainProgress const& progress) {
     return progress.best.scores[static_cast<std::size_t>(graph::Split::valid)].num_counted > 0;
@@ -68,14 +68,14 @@ void report_spread(Context& context, TrainOptions const& options,
     std::string line = fmt::format("{:<12}", fmt::format("{} epoch", name));
     for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test}) {
       if (is_of_links && split == graph::Split::train) {
-        line += fmt::format("{:>16}", "");
+        line += fmt::format("{:>18}", "");
         continue;
       }
       std::vector<double> accuracies;
       for (auto const& progress : seeds)
         accuracies.push_back(scores_of_seed(progress)[static_cast<std::size_t>(split)].merit());
       auto const [mean, deviation] = spread_of(accuracies);
-      line += fmt::format("{:>16}", fmt::format("{:.4f} +- {:.4f}", mean, deviation));
+      line += fmt::format("{:>18}", fmt::format("{:.4f} +- {:.4f}", mean, deviation));
       record[name][std::string(graph::name_of(split))] = {{"mean", mean}, {"deviation", deviation}};
     }
     say(context, "{}\n", line);
