@@ -28,7 +28,8 @@ class HalfWire : public ::testing::TestWithParam<std::array<int, 3>> {
     models::ParameterUpdate<float> update(grid_, network.parameters(), {});
     runtime::DefaultExec const exec;
     runtime::PhaseTimes phases;
-    auto const scale = is_scaled ? models::gradient_scale(wire, loss, num_counted) : 1.0;
+    auto const scale =
+        is_scaled ? models::gradient_scale(wire, models::RowObjective<float>(loss), num_counted) : 1.0;
 
     auto const& logits = network.forward(exec, models::Pass::training, 1, phases);
     loss.loss_and_gradient(exec, logits, network.logits_gradient(), num_counted, update.numbers().loss(),
@@ -85,8 +86,10 @@ TEST(GradientScale, IsAPowerOfTwoForTheHalfWireAlone) {
   runtime::Communicator const self(MPI_COMM_SELF, "self");
   pmm::ProcessGrid const grid(self, {1, 1, 1, 1});
   pmm::Placement const logits{{pmm::Axis::x, pmm::Axis::y}, {10, 3}};
-  pmm::RowLoss<float> const softmax(grid, logits, pmm::LossKind::softmax);
-  pmm::RowLoss<float> const binary(grid, logits, pmm::LossKind::binary);
+  pmm::RowLoss<float> of_classes(grid, logits, pmm::LossKind::softmax);
+  pmm::RowLoss<float> of_labels(grid, logits, pmm::LossKind::binary);
+  models::RowObjective<float> const softmax(of_classes);
+  models::RowObjective<float> const binary(of_labels);
 
   EXPECT_EQ(models::gradient_scale(Wire::fp16, softmax, 0), 1);
   EXPECT_EQ(models::gradient_scale(Wire::fp16, softmax, 1), 1);

@@ -178,7 +178,8 @@ TEST(CheckpointFacts, SurviveTheirText) {
   facts.progress.step = 3;
   facts.progress.loss_sum = 0.1 + 0.2;
   facts.progress.loss_count = 7;
-  facts.progress.last = models::Scores{{{{5, 3, 1.0 / 3}, {}}, {{6, 2, 1e-300}, 0.75}, {{7, 1, 2.5}, {}}}};
+  facts.progress.last =
+      models::Scores{{{{5, 3, 1.0 / 3}, {}, {}}, {{6, 2, 1e-300}, 0.75, {}}, {{7, 1, 2.5}, {}, {}}}};
   facts.progress.best = {8, *facts.progress.last};
   facts.num_steps = 99;
   facts.identity = {{"--lr", "0.1", "learning-rate"}};
