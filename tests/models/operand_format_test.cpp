@@ -183,7 +183,9 @@ TEST_P(OperandFormat, GradientsOfAMeanOverABillionVerticesArriveInFp16) {
     models::ParameterUpdate<float> update(grid_, network.parameters(), {});
     runtime::DefaultExec const exec;
     runtime::PhaseTimes phases;
-    auto const scale = is_scaled ? models::gradient_scale(network.narrowest_format(), loss, many) : 1.0;
+    auto const scale = is_scaled ? models::gradient_scale(network.narrowest_format(),
+                                                          models::RowObjective<float>(loss), many)
+                                 : 1.0;
     auto const& logits = network.forward(exec, models::Pass::training, 1, phases);
     loss.loss_and_gradient(exec, logits, network.logits_gradient(), many, update.numbers().loss(), scale);
     network.backward(exec, phases);
