@@ -125,7 +125,8 @@ template<class T>
 void LinkLoss<T>::loss_and_gradient(DefaultExec const& exec, pmm::DistMatrix<T> const& outputs,
                                     pmm::DistMatrix<T> const& gradient, std::int64_t num_counted,
                                     Vector<double> const& loss, double gradient_scale) {
-  ORTHANT_REQUIRE(loss.extent(0) == 1 && outputs.storage().data() != gradient.storage().data(),
+  ORTHANT_REQUIRE(loss.extent(0) == 1 && (outputs.storage().extent(0) == 0 ||
+                                          outputs.storage().data() != gradient.storage().data()),
                   "a loss of links gives one number, and a gradient beside the outputs");
   auto const& positives = positives_->block();
   auto const& negatives = negatives_->block();
