@@ -72,7 +72,8 @@ def trainings_go_on(ranks):
         store = store_in(scratch)
         for norm in ARRAYS:
             for title, mode in MODES.items():
-                words = ["train", "--graph", store, *MODEL, *mode, "--norm", norm]
+                # Without biases, which BatchNorm takes out: their gradients are rounding errors, of which Adam makes steps.
+                words = ["train", "--graph", store, *MODEL, *mode, "--norm", norm, *(["--no-bias"] if norm == "batch" else [])]
                 whole = lines_of(ranks, scratch, words)
                 folder = ["--checkpoint", os.path.join(scratch, f"{norm}-{title}")]
                 if title == "ending in full":
