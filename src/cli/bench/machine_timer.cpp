@@ -27,12 +27,13 @@ double MachineTimer::seconds_of(std::function<void()> work) const {
     std::array works{std::move(work)};
     return time_in_turn(world_, exec, works, repeat_).front().median;
   }
-  work(); // chooses its ways
+  auto const swept = swept_; // a kernel cannot read members
+  work();                    // chooses its ways
   std::vector<double> seconds;
   for (std::int64_t i = 0; i < (repeat_ > 0 ? repeat_ : repeats_after_sweeps); ++i) {
     Kokkos::parallel_for(
-        "orthant::cli::sweep", Kokkos::RangePolicy<runtime::DefaultExec>(exec, 0, swept_.extent(0)),
-        KOKKOS_LAMBDA(std::size_t k) { swept_(k) += 1; });
+        "orthant::cli::sweep", Kokkos::RangePolicy<runtime::DefaultExec>(exec, 0, swept.extent(0)),
+        KOKKOS_LAMBDA(std::size_t k) { swept(k) += 1; });
     seconds.push_back(time_together(world_, exec, work));
   }
   return summarise(world_, std::move(seconds)).median;

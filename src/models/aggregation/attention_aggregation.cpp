@@ -3,6 +3,7 @@
 
 #include "models/aggregation/attention_kernels.hpp"
 #include "pmm/edges/edge_scores.hpp"
+#include "runtime/arrays/part_of.hpp"
 
 #include <utility>
 
@@ -10,12 +11,8 @@ namespace orthant::models {
 namespace {
 
 using runtime::DefaultExec;
+using runtime::part_of;
 using runtime::Vector;
-
-template<class T>
-Vector<T> part_of(Vector<T> const& numbers, std::int64_t begin, std::int64_t count) {
-  return Vector<T>(numbers.data() + begin, static_cast<std::size_t>(count));
-}
 
 template<class T>
 class AttentionAggregation final : public Aggregation<T> {

@@ -4,6 +4,7 @@
 #include "models/core/owned_adjacency.hpp"
 #include "models/links/link_scores.hpp"
 #include "pmm/pairs/pair_kernels.hpp"
+#include "runtime/arrays/part_of.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 
@@ -16,12 +17,8 @@ namespace {
 using pmm::BlockSide;
 using pmm::Update;
 using runtime::DefaultExec;
+using runtime::part_of;
 using runtime::Vector;
-
-template<class T>
-Vector<T> part_of(Vector<T> const& numbers, std::int64_t begin, std::int64_t count) {
-  return Vector<T>(numbers.data() + begin, static_cast<std::size_t>(count));
-}
 
 template<class T>
 Vector<T> zeros(std::string const& label, std::int64_t count) {

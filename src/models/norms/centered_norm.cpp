@@ -4,6 +4,7 @@
 #include "models/norms/block_loops.hpp"
 #include "pmm/rows/bias.hpp"
 #include "pmm/rows/column_sums.hpp"
+#include "runtime/arrays/part_of.hpp"
 #include "runtime/comm/collectives.hpp"
 
 #include <utility>
@@ -14,14 +15,10 @@ namespace {
 using pmm::DistMatrix;
 using runtime::DefaultExec;
 using runtime::LocalPass;
+using runtime::part_of;
 using runtime::Vector;
 
 constexpr auto layer_norm = pmm::RowNorm::layer;
-
-template<class T>
-Vector<T> part_of(Vector<T> const& numbers, std::int64_t begin, std::int64_t count) {
-  return Vector<T>(numbers.data() + begin, static_cast<std::size_t>(count));
-}
 
 std::int64_t num_states(Norm kind, pmm::Block const& block) {
   return kind == Norm::batch ? block.columns.size() : block.rows.size();

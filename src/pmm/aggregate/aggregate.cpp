@@ -5,6 +5,7 @@
 #include "pmm/aggregate/row_lists.hpp"
 #include "pmm/kernels/rounding.hpp"
 #include "pmm/matrix/messages.hpp"
+#include "runtime/arrays/part_of.hpp"
 #include "runtime/comm/collectives.hpp"
 
 #include <algorithm>
@@ -13,6 +14,8 @@
 
 namespace orthant::pmm {
 namespace {
+
+using runtime::part_of;
 
 /// `Work`: a Workspace or a WorkspacePlan.
 template<class Work>
@@ -44,11 +47,6 @@ void reserve_buffers(Work& work, AggregateSteps const& steps) {
     work.reserve(Slot::result, held_result(steps.num_partial()));
   }
   if (sum.moves_needed) work.reserve(Slot::right, sum.num_of_slab());
-}
-
-template<class T>
-Vector<T> part_of(Vector<T> const& numbers, Range range) {
-  return Vector<T>(numbers.data() + range.begin, static_cast<std::size_t>(range.size()));
 }
 
 } // namespace

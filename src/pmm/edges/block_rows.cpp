@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/edges/block_rows.hpp"
 
+#include "runtime/arrays/part_of.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
 
@@ -9,6 +10,8 @@
 
 namespace orthant::pmm {
 namespace {
+
+using runtime::part_of;
 
 std::int64_t sum_of(std::vector<std::int64_t> const& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
@@ -49,11 +52,6 @@ void copy_heads(DefaultExec const& exec, HeadParts const& parts, T const* from, 
         auto const in_parts = parts.in_parts(k / width, k % width);
         to[splits ? in_parts : in_rows] = from[splits ? in_rows : in_parts];
       });
-}
-
-template<class T>
-Vector<T> part_of(Vector<T> const& numbers, std::int64_t begin, std::int64_t count) {
-  return Vector<T>(numbers.data() + begin, static_cast<std::size_t>(count));
 }
 
 } // namespace

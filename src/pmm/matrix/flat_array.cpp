@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/matrix/flat_array.hpp"
 
+#include "runtime/arrays/part_of.hpp"
+
 #include <algorithm>
 #include <array>
 #include <ranges>
 
 namespace orthant::pmm {
 namespace {
+
+using runtime::part_of;
 
 /// In the order in which they cut the array.
 constexpr std::array flat_axes{Axis::y, Axis::x, Axis::z};
@@ -21,11 +25,6 @@ std::int64_t length_half_way(GridShape const& shape, std::int64_t num_padded) {
     if (num_padded > piece) sum += num_padded;
   }
   return sum;
-}
-
-template<class T>
-Vector<T> part_of_array(Vector<T> const& array, Range range) {
-  return Vector<T>(array.data() + range.begin, static_cast<std::size_t>(range.size()));
 }
 
 template<class T>
@@ -101,8 +100,7 @@ void FlatValues<T>::gather(DefaultExec const& exec) const {
     if (num_parts == 1) continue;
     auto const first = part.begin - grid_->coordinate(axis) * part.size();
     Range const gathered{first, first + num_parts * part.size()};
-    runtime::all_gather(exec, grid_->over(axis), part_of_array(whole_, part),
-                        part_of_array(whole_, gathered));
+    runtime::all_gather(exec, grid_->over(axis), part_of(whole_, part), part_of(whole_, gathered));
     part = gathered;
   }
 }
@@ -128,7 +126,7 @@ void FlatSums<T>::sum(DefaultExec const& exec) const {
     if (grid_->size(axis) == 1) continue;
     auto const length = static_cast<std::int64_t>(from.extent(0)) / grid_->size(axis);
     auto const is_piece = length == static_cast<std::int64_t>(piece_.extent(0));
-    auto const to = is_piece ? piece_ : part_of_array(half_way_, {begin, begin + length});
+    auto const to = is_piece ? piece_ : part_of(half_way_, {begin, begin + length});
     runtime::reduce_scatter(exec, grid_->over(axis), from, to);
     begin += length;
     from = to;

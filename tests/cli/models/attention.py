@@ -13,6 +13,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from program import attempt_all, expect_mistake, expect_success, require  # noqa: E402
+from trainings import lines_of, losses  # noqa: E402
 
 GENERATE = ["generate", "--kind", "sbm", "--vertices", "150", "--edges", "700", "--features", "6", "--classes", "3", "--format", "ogb"]
 HEADS = ["--heads", "4", "--output-heads", "2"]
@@ -26,17 +27,6 @@ def store_in(scratch):
     expect_success(1, [*GENERATE, "-o", graph])
     expect_success(1, ["partition", "--input", graph, "-o", store, "--clusters", "9"])
     return store
-
-
-def lines_of(ranks, scratch, words):
-    metrics = os.path.join(scratch, "m.jsonl")
-    expect_success(ranks, [*words, "--metrics", metrics, "--force"])
-    with open(metrics, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
-
-
-def losses(lines):
-    return [line["loss"] for line in lines if line["event"] == "epoch"]
 
 
 def all_close(found, expected):

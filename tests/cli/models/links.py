@@ -3,7 +3,6 @@
 """Link prediction from edges that are held out to weights that are judged: links.py PROGRAM"""
 
 import ast
-import json
 import os
 import struct
 import subprocess
@@ -12,6 +11,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from program import attempt_all, expect_mistake, expect_success, require  # noqa: E402
+from trainings import lines_and_answer, losses  # noqa: E402
 
 BLOCKS = ["--generate", "sbm", "--vertices", "300", "--edges", "2400", "--features", "6", "--classes", "3"]
 SPLIT = ["--edge-split", "0.1,0.15"]
@@ -26,21 +26,10 @@ def store_in(scratch, ranks=1, *more):
     return store
 
 
-def lines_of(ranks, scratch, words):
-    metrics = os.path.join(scratch, "m.jsonl")
-    done = expect_success(ranks, [*words, "--metrics", metrics, "--force"])
-    with open(metrics, encoding="utf-8") as file:
-        return [json.loads(line) for line in file], done
-
-
 def npy_shape(path):
     with open(path, "rb") as file:
         file.seek(8)  # magic and version
         return ast.literal_eval(file.read(struct.unpack("<H", file.read(2))[0]).decode())["shape"]
-
-
-def losses(lines):
-    return [line["loss"] for line in lines if line["event"] == "epoch"]
 
 
 def stores_know_their_links(ranks):
@@ -62,22 +51,22 @@ def trainings_are_judged(ranks):
         store = store_in(scratch, 1, *SPLIT)
         weights, best, folder = (os.path.join(scratch, name) for name in ("w.h5", "b.h5", "c"))
         words = ["train", "--graph", store, *TRAIN]
-        lines, done = lines_of(ranks, scratch, [*words, "--epochs", "30", "--save-weights", weights, "--save-best", best])
+        lines, done = lines_and_answer(ranks, scratch, [*words, "--epochs", "30", "--save-weights", weights, "--save-best", best])
         last = lines[-1]["last"]
         require(sorted(last) == sorted(SCORES), f"has the scores {sorted(last)}", done)
         require(last["test_roc_auc"] > 0.6 and losses(lines)[-1] < losses(lines)[0], f"does not learn: {last}", done)
         require("Hits@20" in done.stdout and "MRR" in done.stdout and "accuracy" not in done.stdout, "prints no table of links", done)
         require(any("val_mrr" in line for line in lines if line["event"] == "epoch"), "has no scores of epochs", done)
         for file, scores in ((weights, last), (best, lines[-1]["best"])):
-            found, done = lines_of(1, scratch, ["evaluate", "--graph", store, "--weights", file, "--compute-dtype", "fp64"])
+            found, done = lines_and_answer(1, scratch, ["evaluate", "--graph", store, "--weights", file, "--compute-dtype", "fp64"])
             require(sorted(found[-1]) == sorted([*SCORES, "event"]), f"evaluates {sorted(found[-1])}", done)
             require(all(abs(found[-1][name] - scores[name]) < 1e-10 for name in SCORES), f"{found[-1]}, {scores}", done)
         aucs = {line["epoch"]: line["val_roc_auc"] for line in lines if line["event"] == "epoch" and "val_roc_auc" in line}
         require(lines[-1]["best_epoch"] == max(aucs, key=lambda epoch: (aucs[epoch], -epoch)), f"{lines[-1]['best_epoch']} of {aucs}", done)
 
-        lines_of(ranks, scratch, [*words, "--epochs", "4", "--checkpoint", folder])
-        rest, done = lines_of(1, scratch, [*words, "--epochs", "8", "--checkpoint", folder, "--resume", "auto"])
-        expected, _ = lines_of(1, scratch, [*words, "--epochs", "8"])
+        lines_and_answer(ranks, scratch, [*words, "--epochs", "4", "--checkpoint", folder])
+        rest, done = lines_and_answer(1, scratch, [*words, "--epochs", "8", "--checkpoint", folder, "--resume", "auto"])
+        expected, _ = lines_and_answer(1, scratch, [*words, "--epochs", "8"])
         require(all(abs(a - b) < 1e-10 for a, b in zip(losses(rest)[-4:], losses(expected)[-4:])), f"{losses(rest)}, {losses(expected)}", done)
         expect_mistake(ranks, ["train", "--graph", store, *("7" if word == "6" else word for word in TRAIN), "--epochs", "8", "--checkpoint", folder,
                                "--resume", "auto"],
@@ -94,15 +83,15 @@ def trainings_are_judged(ranks):
 def seeds_and_models(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         store = store_in(scratch, 1, *SPLIT)
-        lines, done = lines_of(ranks, scratch, ["train", "--graph", store, *TRAIN, "--epochs", "3", "--seeds", "2"])
+        lines, done = lines_and_answer(ranks, scratch, ["train", "--graph", store, *TRAIN, "--epochs", "3", "--seeds", "2"])
         aucs = [line["last"]["test_roc_auc"] for line in lines if line["event"] == "done"]
         require(len(aucs) == 2 and abs(lines[-1]["last"]["test"]["mean"] - sum(aucs) / 2) < 1e-12, f"{aucs}, {lines[-1]}", done)
         require("ROC-AUC" in done.stdout.split("2 seeds")[1], "names another measure", done)
         for model in ("sage", "gin", "gat", "appnp"):
-            found, done = lines_of(ranks, scratch, ["train", "--graph", store, *TRAIN, "--epochs", "4", "--model", model,
+            found, done = lines_and_answer(ranks, scratch, ["train", "--graph", store, *TRAIN, "--epochs", "4", "--model", model,
                                                     *(["--heads", "2"] if model == "gat" else [])])
             require(losses(found)[-1] < losses(found)[0], f"{model} does not learn: {losses(found)}", done)
-        nodes, done = lines_of(ranks, scratch, ["train", "--graph", store, "--epochs", "2", "--hidden", "8"])
+        nodes, done = lines_and_answer(ranks, scratch, ["train", "--graph", store, "--epochs", "2", "--hidden", "8"])
         require("val_acc" in nodes[-1]["last"] and "val_mrr" not in nodes[-1]["last"], "classes are not trained on it", done)
 
 

@@ -6,7 +6,6 @@ They learn in every mode; running statistics go with the weights, through files,
 elsewhere has the scores of the training.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from plain_gcn import read_safetensors  # noqa: E402
 from program import attempt_all, expect_mistake, expect_success, require  # noqa: E402
+from trainings import lines_of, losses  # noqa: E402
 
 GENERATE = ["generate", "--kind", "sbm", "--vertices", "150", "--edges", "700", "--features", "6", "--classes", "3", "--format", "ogb"]
 MODEL = ["--hidden", "7", "--compute-dtype", "fp64", "--epochs", "4", "--eval-every", "2", "--dropout", "0.3"]
@@ -30,17 +30,6 @@ def store_in(scratch):
     expect_success(1, [*GENERATE, "-o", graph])
     expect_success(1, ["partition", "--input", graph, "-o", store])
     return store
-
-
-def lines_of(ranks, scratch, words):
-    metrics = os.path.join(scratch, "m.jsonl")
-    expect_success(ranks, [*words, "--metrics", metrics, "--force"])
-    with open(metrics, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
-
-
-def losses(lines):
-    return [line["loss"] for line in lines if line["event"] == "epoch"]
 
 
 def weights_hold_statistics(ranks):
