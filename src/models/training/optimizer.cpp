@@ -80,7 +80,8 @@ struct SgdUpdate {
   }
 };
 
-/// Numbers of one parameter, on the host. By value: no store can reach these copies, so that several numbers are taken at once.
+/// Numbers of one parameter, on the host. Its arguments are copies, which no store through a pointer can change: only so does the
+/// compiler vectorise the loop.
 template<class T, class Update>
 void update_part(ShardPointers<T> shard, StepFactors<T> factors, Update update, std::int64_t begin,
                  std::int64_t end) {

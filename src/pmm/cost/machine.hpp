@@ -60,7 +60,7 @@ struct Machine {
     double step_seconds = 0;
     std::vector<GroupSpeed> inside;            // of a node; at least one
     double bytes_per_second_between_nodes = 0; // of all ranks of a node together
-    double overlap = 0; // share of work's seconds in which a call that has begun goes on
+    double overlap = 0; // share of computing time in which a call under way makes progress
   } collectives;
 
   double storage_bytes_per_second = 0; // that all ranks of a job write together; 0: not known

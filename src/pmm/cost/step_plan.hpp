@@ -59,11 +59,11 @@ struct LocalProduct {
 
 using PlannedOperation = std::variant<LocalProduct, LocalPass, PlannedCall>;
 
-/// Calls that travel while others of the operations are computed. Both by their places in the list.
+/// Calls that are under way while other operations of the list are computed. Both are ranges of places in the list.
 struct Overlap {
   runtime::Range calls; // in which calls alone count
   runtime::Range work;  // in which products and passes count
-  double share = 1;     // of this work: what is left of it when the first call begins
+  double share = 1;     // part of the work that is still to be done when the first call begins
 };
 
 class StepPlan {

@@ -32,7 +32,7 @@ struct EmulatedMachine {
   int ranks_per_node = 1;
   double seconds_per_processor_second = 1;
   std::function<double(EmulatedCall const&)> call_seconds;
-  double overlap = 1; // share of a rank's work in which a call that has begun goes on
+  double overlap = 1; // share of computing time in which a call under way makes progress
 };
 
 /// Processor time of the calling thread in its whole life.
@@ -62,7 +62,8 @@ class RunClock {
   /// Of an emulation: the virtual clock in seconds, and its next value if that is later.
   [[nodiscard]] double virtual_seconds();
   void advance_to(double seconds);
-  /// The call that this rank began at `begin`, and has worked behind since, is over; without that work it ends at `end`.
+  /// Waits for a call that this rank began at `begin` and that would end at `end` if nobody computed meanwhile. What the rank has computed
+  /// since hides min(end - begin, overlap x computing) of it.
   void wait_for_call(double begin, double end);
 
   /// Processor time in here does not count. Scopes may nest.
