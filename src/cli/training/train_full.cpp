@@ -22,6 +22,7 @@
 #include "models/training/trainer.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
+#include "runtime/machine/process_memory.hpp"
 
 namespace orthant::cli {
 namespace {
@@ -57,6 +58,7 @@ template<class T>
 TrainEnd train(TrainOptions const& options, Context& context) {
   auto const& world = context.world();
   MemoryMeter const meter;
+  std::optional<runtime::MappedArrays> mapped(std::in_place); // until all arrays are made
   auto model_settings = model_of(options);
   auto const settings = models::with_num_steps(training_of(options), options.epochs);
   pmm::set_gemm_threads(1);
@@ -121,6 +123,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
         facts["kept"].push_back({{"rows", layer.num_rows}, {"nonzeros", layer.num_nonzeros}});
     begin_metrics(context, grid, options, model_settings.schedule, checkpoints, facts);
     pruned.reset();
+    mapped.reset();
     EpochLines lines(context, options);
     auto const result = resumable.run(
         trainer, [&](runtime::EpochRecord const& epoch) { lines.write(epoch); },

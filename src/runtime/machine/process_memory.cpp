@@ -4,6 +4,10 @@
 #include <fstream>
 #include <string>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 namespace orthant::runtime {
 namespace {
 
@@ -21,6 +25,16 @@ std::int64_t status_bytes(std::string const& name) {
   return 0;
 }
 
+/// The size from which arrays are mapped, and how much freed memory at its end the heap keeps.
+void set_thresholds([[maybe_unused]] int mapped_bytes, [[maybe_unused]] int kept_bytes) {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, mapped_bytes);
+  mallopt(M_TRIM_THRESHOLD, kept_bytes);
+#endif
+}
+
+constexpr int mib = 1 << 20;
+
 } // namespace
 
 std::int64_t resident_bytes() {
@@ -28,6 +42,14 @@ std::int64_t resident_bytes() {
 }
 std::int64_t peak_resident_bytes() {
   return status_bytes("VmHWM");
+}
+
+MappedArrays::MappedArrays() {
+  set_thresholds(1 * mib, 1 * mib);
+}
+// The largest that glibc itself chooses after large arrays were freed.
+MappedArrays::~MappedArrays() {
+  set_thresholds(32 * mib, 64 * mib);
 }
 
 } // namespace orthant::runtime

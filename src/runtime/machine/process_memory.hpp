@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Resident memory of this process, as the kernel counts it.
+// Resident memory of this process, as the kernel counts it, and what the allocator keeps of it.
 
 #include <cstdint>
 
@@ -10,5 +10,17 @@ namespace orthant::runtime {
 /// Bytes resident now, and the most there ever were. 0 where the system does not say.
 [[nodiscard]] std::int64_t resident_bytes();
 [[nodiscard]] std::int64_t peak_resident_bytes();
+
+/// While one exists, arrays of a MiB and more are mapped one by one, so the system gets their memory back when they are
+/// freed. Otherwise the allocator of glibc keeps what large arrays leave behind while a graph is read, between arrays that
+/// stay. Afterwards it keeps freed memory again, so that buffers of messages are not mapped anew in each step. Does
+/// nothing with other allocators. One at a time.
+class MappedArrays {
+ public:
+  MappedArrays();
+  ~MappedArrays();
+  MappedArrays(MappedArrays const&) = delete;
+  MappedArrays& operator=(MappedArrays const&) = delete;
+};
 
 } // namespace orthant::runtime
