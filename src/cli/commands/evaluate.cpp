@@ -148,6 +148,7 @@ void evaluate(EvaluateOptions const& options, Context& context) {
         options.weights);
 
   auto settings = model_of(weights, options);
+  settings.keeps_outputs = options.embeddings.has_value();
   models::use_operator(store, settings);
   auto const schedule = models::name_of(settings.schedule);
   auto const choice = models::choose_grid({world.size(), options.grid, schedule},

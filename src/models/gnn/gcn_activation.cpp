@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/gcn_activation.hpp"
 
+#include "models/gnn/output_checks.hpp"
+#include "models/norms/relu_mask.hpp"
+#include "runtime/arrays/part_of.hpp"
+
 #include <algorithm>
 #include <type_traits>
 
@@ -22,6 +26,7 @@ void plan_activation_scratch(GcnScratchPlan& scratch, pmm::StepPlan const& step,
 
 void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, ActivationParts const& parts,
                             runtime::Wire format) {
+  if (parts.keeps_mask) return plan_relu_mask(step, layer.output);
   if (!parts.is_fused() || layer.is_residual)
     plan_matrix(step, layer.output, "orthant::models::activated", pmm::Lifetime::training, format);
   if (is_centered(parts.norm)) return plan_centered_norm_arrays(step, parts.norm, layer.output);
@@ -45,8 +50,13 @@ GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, ActivationParts const&
       z_gradient_(layer.output_gradient()),
       output_(z_),
       gradient_(z_gradient_),
+      keeps_mask_(parts.keeps_mask),
       workspace_(layer.workspace()) {
   auto const& grid = z_.grid();
+  if (keeps_mask_) {
+    auto const num_words = num_mask_words(z_.block().stored_rows.size(), z_.block().columns.size());
+    passed_ = runtime::part_of(memory.passed.reserve(num_words), {0, num_words});
+  }
   if (has_norm() || is_smooth() || residual_.exists())
     output_ = pmm::DistMatrix<T>(grid, z_.placement(), memory.output.reserve(z_.block().num_padded));
   if (is_centered(parts.norm)) {
@@ -93,6 +103,8 @@ void GcnActivation<T>::forward(DefaultExec const& exec, Pass pass, Dropout const
     return rms_norm_relu_dropout(exec, z_, parameters_.norm_scale, dropout, keys_, norm_state_,
                                  residual_.exists() ? &addend_ : nullptr, output_);
   if (is_smooth()) return forward_smooth(exec, dropout);
+  if (keeps_mask_)
+    return relu_with_mask(exec, passes(), z_.local(), parameters_.bias.local(), dropout, keys_, passed_);
   bias_relu_dropout(exec, passes(), z_.local(), parameters_.bias.local(), dropout, keys_);
   if (residual_.exists()) add(exec, addend_, z_, output_);
 }
@@ -163,6 +175,9 @@ void GcnActivation<T>::backward(DefaultExec const& exec, Dropout const& dropout)
                                    gradient_, z_gradient_, parameters_.norm_scale_gradient, *workspace_);
     return parameters_.reduce(exec, z_gradient_, parameters_.norm_scale_gradient);
   }
+  if (keeps_mask_)
+    return relu_backward_by_mask(exec, passes(), passed_, probability, z_gradient_.local(),
+                                 parameters_.bias_gradient.local());
   // The kernels below work in place.
   if (residual_.is_local) copy_numbers(exec, gradient_, z_gradient_);
   if (is_smooth()) return backward_smooth(exec, dropout);
@@ -171,6 +186,11 @@ void GcnActivation<T>::backward(DefaultExec const& exec, Dropout const& dropout)
                               parameters_.bias_gradient.local(), *workspace_);
   else
     relu_dropout_backward(exec, passes(), z_.local(), probability, z_gradient_.local());
+}
+
+template<class T>
+std::int64_t GcnActivation<T>::num_positive(DefaultExec const& exec) const {
+  return keeps_mask_ ? count_passed(exec, passed_) : count_positive(exec, z_);
 }
 
 template<class T>

@@ -6,7 +6,7 @@
 //
 //   N = norm(Z)      D = dropout(f(N))      F' = D + F, F what the layer read, f ReLU, ELU or GELU
 //
-// With both absent, and f = ReLU, F' takes Z's place. With a norm, or another f, Z is kept for the backward pass; with a
+// With both absent, and f = ReLU, F' takes Z's place; if outputs share memory, a bit an element tells what passed. With a norm, or another f, Z is kept for the backward pass; with a
 // residual alone D. LayerNorm and BatchNorm make N again in the place of F', which nothing reads any more. F is added by the kernel that writes F', if f = ReLU. Backward, dZ takes the place of dF', except for a residual within the rank: then
 // dF' stays where it is, until dF is added to it, and dZ has memory of its own.
 
@@ -60,6 +60,8 @@ class GcnActivation {
 
   /// F', by the rows of the next layer's input.
   [[nodiscard]] pmm::DistMatrix<T> const& output() const { return output_; }
+  /// Of Z after forward(), on this rank. Fences; not collective.
+  [[nodiscard]] std::int64_t num_positive(runtime::DefaultExec const& exec) const;
 
  private:
   [[nodiscard]] bool has_norm() const { return parameters_.norm_scale.length() > 0; }
@@ -80,6 +82,8 @@ class GcnActivation {
   pmm::DistMatrix<T> addend_;            // F, where there is a residual
   pmm::DistMatrix<T> residual_gradient_; // dF' where F lies, if that is elsewhere
   RmsNormState<Sum> norm_state_;
+  bool keeps_mask_;
+  runtime::Vector<std::uint32_t> passed_; // if it keeps a mask: F' does not stay
   Boxed<CenteredNorm<Sum>> centered_;
   runtime::Vector<Sum> row_sums_;
   std::shared_ptr<pmm::Workspace<Sum>> workspace_; // of the layer: what the two do never overlaps

@@ -18,12 +18,6 @@ runtime::Vector<T> lent(pmm::ProcessGrid const& grid, pmm::Placement const& plac
   return memory.reserve(pmm::block_of(grid, placement).num_padded);
 }
 
-template<class T>
-GrowingVector<T>& gradient_memory(GcnLayerPlan const& plan, GcnScratch<T>& scratch) {
-  auto const is_local = plan.is_residual && plan.owners && !plan.owners->kept;
-  return is_local ? scratch.residual_gradient : scratch.gradient;
-}
-
 /// Whether the logits lie apart from outputs of T.
 template<class T>
 bool has_own_logits(GcnLayerPlan const& plan) {
@@ -34,7 +28,9 @@ bool has_own_logits(GcnLayerPlan const& plan) {
 bool copies_gradient(GcnLayerPlan const& plan, bool needs_input_gradient) {
   return plan.kind != LayerKind::convolution && needs_input_gradient;
 }
-bool has_middle(GcnLayerPlan const& plan, bool needs_input_gradient) {
+/// Whether U, dU or dH lies in the scratch.
+bool has_middle(GcnLayerPlan const& plan, bool needs_input_gradient, bool shares_outputs) {
+  if (shares_outputs) return !plan.aggregates_first; // else dH takes the place of H
   return plan.kind == LayerKind::convolution || copies_gradient(plan, needs_input_gradient);
 }
 
@@ -74,11 +70,13 @@ void plan_operand_weight(pmm::StepPlan& step, pmm::Placement const& weight, Numb
 }
 
 void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient,
-                         NumberFormats const& formats) {
+                         NumberFormats const& formats, bool shares_outputs) {
   auto const output = step.block(layer.output);
-  gradient = std::max(gradient, output.num_padded);
-  if (needs_input_gradient) gradient = std::max(gradient, step.block(layer.input).num_padded);
-  if (has_middle(layer, needs_input_gradient)) middle = std::max(middle, step.block(layer.middle).num_padded);
+  if (!shares_outputs || layer.makes_logits) gradient = std::max(gradient, output.num_padded);
+  if (needs_input_gradient && (!shares_outputs || layer.index == 0))
+    gradient = std::max(gradient, step.block(layer.input).num_padded);
+  if (has_middle(layer, needs_input_gradient, shares_outputs))
+    middle = std::max(middle, step.block(layer.middle).num_padded);
   auto const products = products_of(layer, formats);
   if (layer.transforms())
     for (auto const& product : {products.transform, products.weight_back})
@@ -115,20 +113,32 @@ void GcnScratchPlan::list(pmm::StepPlan& step, runtime::Wire format) const {
   overlapped.list(step);
 }
 
-void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, NumberFormats const& formats) {
+void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, NumberFormats const& formats,
+                       bool shares_outputs) {
   using enum pmm::Lifetime;
   if (layer.keeps_middle())
     plan_matrix(step, layer.middle, "orthant::models::aggregated", training, formats.operand);
-  plan_matrix(step, layer.output, "orthant::models::output", training, formats.of_output(layer.makes_logits));
+  if (!shares_outputs || layer.makes_logits)
+    plan_matrix(step, layer.output, "orthant::models::output", training,
+                formats.of_output(layer.makes_logits));
   if (layer.transforms()) plan_operand_weight(step, layer.weight, formats, layer.map_share.has_value());
   plan_self_arrays(step, layer);
 }
 
 template<class T>
+GcnLayerPlaces<T> separate_places(GcnLayerPlan const& plan, GcnScratch<T>& scratch,
+                                  GcnLayerMemory<T>& memory) {
+  auto const is_local = plan.is_residual && plan.owners && !plan.owners->kept;
+  auto& gradient = is_local ? scratch.residual_gradient : scratch.gradient;
+  return {memory.output, gradient, gradient};
+}
+
+template<class T>
 GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLayerGraph<Sum> graph,
                       GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options,
-                      GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
-    : GcnLayer(grid, p, products_of(p, options.formats), std::move(parameters), options, scratch, memory) {
+                      GcnScratch<T>& scratch, GcnLayerMemory<T>& memory, GcnLayerPlaces<T> const& places)
+    : GcnLayer(grid, p, products_of(p, options.formats), std::move(parameters), options, scratch, memory,
+               places) {
   if (!p.aggregates()) return;
   if (!p.attention)
     aggregation_ =
@@ -163,27 +173,28 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
 template<class T>
 GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLayerProducts const& products,
                       GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options,
-                      GcnScratch<T>& scratch, GcnLayerMemory<T>& memory)
+                      GcnScratch<T>& scratch, GcnLayerMemory<T>& memory, GcnLayerPlaces<T> const& places)
     : plan_(p),
       options_(options),
       has_own_logits_(has_own_logits<T>(p)),
       parameters_(std::move(parameters)),
       weight_(p.transforms() ? parameters_.weight : pmm::DistMatrix<Sum>(), memory.weight, p.map_share),
       workspace_(scratch.workspace),
-      output_gradient_(grid, p.output, lent(grid, p.output, gradient_memory(p, scratch))),
-      input_gradient_(
-          options.needs_input_gradient
-              ? pmm::DistMatrix<T>(grid, p.input, lent(grid, p.input, gradient_memory(p, scratch)))
-              : pmm::DistMatrix<T>()) {
+      output_gradient_(grid, p.output, lent(grid, p.output, places.output_gradient)),
+      input_gradient_(options.needs_input_gradient
+                          ? pmm::DistMatrix<T>(grid, p.input, lent(grid, p.input, places.input_gradient))
+                          : pmm::DistMatrix<T>()) {
   // H is kept for dW; U is no longer needed once Q is there, unless coefficients depend on it.
   if (p.kind == LayerKind::convolution)
     middle_ = {grid, p.middle, lent(grid, p.middle, p.keeps_middle() ? memory.middle : scratch.middle)};
-  if (has_middle(p, options.needs_input_gradient))
+  if (options.shares_outputs && p.aggregates_first)
+    middle_gradient_ = middle_;
+  else if (has_middle(p, options.needs_input_gradient, options.shares_outputs))
     middle_gradient_ = {grid, p.middle, lent(grid, p.middle, scratch.middle)};
   if (has_own_logits_)
     logits_ = std::make_unique<pmm::DistMatrix<Sum>>(grid, p.output, lent(grid, p.output, memory.logits));
   else
-    output_ = {grid, p.output, lent(grid, p.output, memory.output)};
+    output_ = {grid, p.output, lent(grid, p.output, places.output)};
   if (p.transforms()) {
     if (products.transform.options.result_format == runtime::format_of<T>)
       transform_.emplace(grid, products.transform, scratch.workspace);
@@ -281,7 +292,26 @@ void GcnLayer<T>::backward_dense(runtime::DefaultExec const& exec, Features cons
 
 template<class T>
 template<class Features>
+void GcnLayer<T>::backward_in_place(runtime::DefaultExec const& exec, Features const& features) {
+  if (plan_.aggregates_first) {
+    // dW := H^T dQ;  dH := dQ W^T in the place of H;  dF := A^^T dH
+    weight_back_->run(exec, middle_, output_gradient_, parameters_.weight_gradient);
+    if (!options_.needs_input_gradient) return;
+    transform_back_->run(exec, output_gradient_, weight_.matrix(), middle_gradient_);
+    return aggregation_->backward(exec, middle_gradient_, input_gradient_);
+  }
+  // dU := A^^T dQ;  dW := F^T dU;  dF := dU W^T in the place of F
+  aggregation_->backward(exec, output_gradient_, middle_gradient_);
+  weight_back_->run(exec, features, middle_gradient_, parameters_.weight_gradient);
+  if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>)
+    if (options_.needs_input_gradient)
+      transform_back_->run(exec, middle_gradient_, weight_.matrix(), input_gradient_);
+}
+
+template<class T>
+template<class Features>
 void GcnLayer<T>::backward_products(runtime::DefaultExec const& exec, Features const& features) {
+  if (options_.shares_outputs) return backward_in_place(exec, features);
   if (plan_.kind == LayerKind::dense) return backward_dense(exec, features);
   if (plan_.kind == LayerKind::propagation) {
     // dF[a,b] := sum_c A^[c,a]^T dQ[c,b]
@@ -322,6 +352,7 @@ void GcnLayer<T>::backward_products(runtime::DefaultExec const& exec, Features c
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template struct GcnScratch<T>;                                                                             \
+  template GcnLayerPlaces<T> separate_places(GcnLayerPlan const&, GcnScratch<T>&, GcnLayerMemory<T>&);       \
   template class GcnLayer<T>;                                                                                \
   template class OperandWeight<T>;                                                                           \
   ORTHANT_INSTANTIATE_FOR(T, pmm::DistMatrix<T>)                                                             \

@@ -38,7 +38,8 @@ using runtime::GrowingVector;
 struct GcnScratchPlan;
 
 /// Memory that all layers use in turn, as long as the largest needs. `gradient`: what comes from the layer above, then
-/// dQ, then dF. `middle`: U, dU or dH. The activations use `residual_gradient` and `row_sums`; but if a layer has a
+/// dQ, then dF. `middle`: U, dU or dH. If outputs share memory (GcnLayerPlaces), `gradient` is of the logits, or of trained
+/// features, and `middle` is U or dU. The activations use `residual_gradient` and `row_sums`; but if a layer has a
 /// residual within the rank, dQ and then dF lie in `residual_gradient`, and what comes from above stays.
 template<class T>
 struct GcnScratch {
@@ -105,13 +106,22 @@ struct GcnScratchPlan {
 
   /// Adds what a layer needs.
   void add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient,
-           NumberFormats const& formats);
+           NumberFormats const& formats, bool shares_outputs);
   /// Lists the arrays. `format`: of activations.
   void list(pmm::StepPlan& step, runtime::Wire format) const;
 };
 
-/// Lists the memory that a layer has to itself.
-void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, NumberFormats const& formats);
+/// Lists the memory that a layer has to itself, but for outputs of hidden layers if they share memory.
+void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, NumberFormats const& formats,
+                       bool shares_outputs);
+
+/// Where Q, dQ and dF of a layer lie, in memory that is long enough; plan/gcn_settings says when outputs share it.
+template<class T>
+struct GcnLayerPlaces {
+  GrowingVector<T>& output; // unless these are logits of Sum
+  GrowingVector<T>& output_gradient;
+  GrowingVector<T>& input_gradient;
+};
 
 struct GcnLayerOptions {
   bool has_bias = true;
@@ -120,6 +130,7 @@ struct GcnLayerOptions {
   /// The caller adds the bias, and leaves the local column sums of dQ in bias_gradient() before backward():
   /// its activation does so in passing.
   bool is_activated = false;
+  bool shares_outputs = false;
   NumberFormats formats{}; // of activations and their gradients; weights and theirs: native
 };
 
@@ -131,6 +142,11 @@ struct GcnLayerGraph {
   std::shared_ptr<Teleport<T>> teleport;
 };
 
+/// Those of a layer whose output and gradients have memory of their own.
+template<class T>
+[[nodiscard]] GcnLayerPlaces<T> separate_places(GcnLayerPlan const& plan, GcnScratch<T>& scratch,
+                                                GcnLayerMemory<T>& memory);
+
 template<class T>
 class GcnLayer {
  public:
@@ -140,7 +156,7 @@ class GcnLayer {
   /// `scratch` has its full size already: the layers share it.
   GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, GcnLayerGraph<Sum> graph,
            GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options, GcnScratch<T>& scratch,
-           GcnLayerMemory<T>& memory);
+           GcnLayerMemory<T>& memory, GcnLayerPlaces<T> const& places);
 
   /// Ahead of forward(): what drops coefficients of attention. Other layers have none, and dense ones do not aggregate.
   void begin_pass(Dropout const& coefficients) {
@@ -159,6 +175,8 @@ class GcnLayer {
 
   [[nodiscard]] GcnLayerPlan const& plan() const { return plan_; }
   [[nodiscard]] pmm::DistMatrix<T> const& output() const { return output_; }
+  /// H or U, while it is kept.
+  [[nodiscard]] pmm::DistMatrix<T> const& middle() const { return middle_; }
   /// Of a layer that makes them.
   [[nodiscard]] pmm::DistMatrix<Sum> const& logits() const {
     if constexpr (std::is_same_v<T, Sum>)
@@ -173,11 +191,14 @@ class GcnLayer {
  private:
   GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, GcnLayerProducts const& products,
            GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options, GcnScratch<T>& scratch,
-           GcnLayerMemory<T>& memory);
+           GcnLayerMemory<T>& memory, GcnLayerPlaces<T> const& places);
   void add_bias(runtime::DefaultExec const& exec) const;
   void finish_forward(runtime::DefaultExec const& exec);
   template<class Features>
   void backward_products(runtime::DefaultExec const& exec, Features const& features);
+  /// The same if outputs share memory.
+  template<class Features>
+  void backward_in_place(runtime::DefaultExec const& exec, Features const& features);
   template<class Features>
   void backward_dense(runtime::DefaultExec const& exec, Features const& features);
 

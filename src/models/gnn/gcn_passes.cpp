@@ -78,6 +78,9 @@ template<class T>
 void TypedGcnPasses<T>::reserve_scratch(GcnOperands<Sum> const& operands) {
   pmm::StepPlan const step(grid_.shape(), grid_.coordinates(), sizeof(Sum));
   scratch_.reserve(scratch_of(step, plan_, settings_));
+  auto const lengths = shared_output_lengths(step, plan_, settings_);
+  for (std::size_t l = 0; l < lengths.size(); ++l)
+    static_cast<void>(memory_[l].output.reserve(lengths[l]));
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
   if (owned != nullptr && owned->edges)
     scratch_.attention.reserve(
@@ -96,6 +99,7 @@ void TypedGcnPasses<T>::rebind(GcnOperands<Sum> operands) {
   head_gradient_ = {};
   teleport_.reset();
   plan_ = operands.plan;
+  shares_outputs_ = shares_outputs(plan_, settings_);
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
   needed_rows_ = owned != nullptr ? owned->needed : nullptr;
   input_.bind(std::move(operands.features), settings_.input_dropout());
@@ -106,10 +110,22 @@ void TypedGcnPasses<T>::rebind(GcnOperands<Sum> operands) {
 }
 
 template<class T>
+GcnLayerPlaces<T> TypedGcnPasses<T>::places_of(std::size_t l) {
+  if (!shares_outputs_) return separate_places(plan_.layers[l], scratch_, memory_[l]);
+  auto const memory_of = [&](std::size_t hidden) -> GrowingVector<T>& {
+    return memory_[layer_of_output(plan_, hidden)].output;
+  };
+  auto& input_gradient = l == 0 ? scratch_.gradient : memory_of(l - 1);
+  if (plan_.layers[l].makes_logits) return {memory_[l].output, scratch_.gradient, input_gradient};
+  return {memory_of(l), memory_of(l), input_gradient};
+}
+
+template<class T>
 void TypedGcnPasses<T>::make_layers(GcnOperands<Sum> const& operands) {
   GcnLayerOptions options{.has_bias = settings_.has_bias,
                           .needs_input_gradient = settings_.trains_features,
                           .overlaps = settings_.overlaps,
+                          .shares_outputs = shares_outputs_,
                           .formats = settings_.formats()};
   if (plan_.projection)
     projection_.emplace(grid_, *plan_.projection, parameters_->projection(), options, scratch_, projected_,
@@ -131,7 +147,7 @@ void TypedGcnPasses<T>::make_layers(GcnOperands<Sum> const& operands) {
     options.is_activated = is_activated(plan_, l) && activation_of(plan_, settings_, l).is_fused();
     GcnLayerGraph<Sum> graph{operands.adjacency[l], operands.self_path(l), teleport_};
     layers_.emplace_back(grid_, plan_.layers[l], std::move(graph), parameters_->layer(l), options, scratch_,
-                         memory_[l]);
+                         memory_[l], places_of(l));
     if (is_activated(plan_, l))
       activations_.emplace_back(layers_[l], activation_of(plan_, settings_, l), parameters_->layer(l),
                                 operands.output_keys[l], operands.residual(l), scratch_,
@@ -204,6 +220,8 @@ auto TypedGcnPasses<T>::logits_gradient() const -> pmm::DistMatrix<Sum> const& {
 
 template<class T>
 auto TypedGcnPasses<T>::output_of_layer(std::size_t l) const -> pmm::DistMatrix<Sum> const& {
+  ORTHANT_REQUIRE(l >= layers_.size() || keeps_output(l), "the output of layer ", l,
+                  " is not kept: set GcnSettings::keeps_outputs");
   if constexpr (std::is_same_v<T, Sum>) {
     if (l >= layers_.size()) return logits();
     return seconds_[l] ? seconds_[l]->linear.output() : output_of(l);
@@ -347,12 +365,13 @@ void TypedGcnPasses<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& p
 
 template<class T>
 std::int64_t TypedGcnPasses<T>::first_layer_not_finite(DefaultExec const& exec) const {
-  auto const num_layers = static_cast<std::int64_t>(layers_.size());
-  auto const none = num_layers + 1;
+  auto const num_layers = static_cast<std::int64_t>(layers_.size()), none = num_layers + 1;
   auto first = head_ && !is_finite(exec, head_->output()) ? num_layers : none;
+  // Of an output that is gone, what the next layer aggregated tells.
   for (std::size_t l = layers_.size(); l-- > 0;)
     if (!(plan_.layers[l].makes_logits ? is_finite(exec, layers_[l].logits())
-                                       : is_finite(exec, layers_[l].output())))
+          : keeps_output(l)            ? is_finite(exec, layers_[l].output())
+                                       : is_finite(exec, layers_[l + 1].middle())))
       first = static_cast<std::int64_t>(l);
   first = runtime::all_reduced(grid_.group(), first, runtime::Reduction::min);
   return first == none ? -1 : first;
@@ -363,7 +382,7 @@ std::vector<std::int64_t> TypedGcnPasses<T>::dead_layers(DefaultExec const& exec
   if (settings_.activation != Activation::relu) return {};
   std::vector<std::int64_t> counts;
   for (std::size_t l = 0; l < activations_.size(); ++l)
-    counts.push_back(count_positive(exec, layers_[l].output()));
+    counts.push_back(activations_[l].num_positive(exec));
   runtime::all_reduce(runtime::host, grid_.world(), std::span(counts)); // no part of what a step sends
   std::vector<std::int64_t> dead;
   for (std::size_t l = 0; l < counts.size(); ++l)

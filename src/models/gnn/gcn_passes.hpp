@@ -71,6 +71,12 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   void require_fitting(GcnOperands<Sum> const& operands) const;
   void reserve_scratch(GcnOperands<Sum> const& operands);
   void make_layers(GcnOperands<Sum> const& operands);
+  /// Where the output and the gradients of layer l lie.
+  [[nodiscard]] GcnLayerPlaces<T> places_of(std::size_t l);
+  /// Whether the output of layer l stays until the next pass.
+  [[nodiscard]] bool keeps_output(std::size_t l) const {
+    return l >= activations_.size() || !shares_outputs_ || layer_of_output(plan_, l) == l;
+  }
   /// Where the backward pass reads the gradient of the logits.
   [[nodiscard]] pmm::DistMatrix<T> const& rounded_logits_gradient() const {
     return head_ ? head_gradient_ : layers_.back().output_gradient();
@@ -142,6 +148,7 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
 
   double dropout_in_use_ = 0; // of the last forward pass
   std::uint64_t step_in_use_ = 0;
+  bool shares_outputs_ = false;
   bool keeps_first_aggregate_ = false; // A^ F0 is the same in every pass on these operands
   bool has_first_aggregate_ = false;
 };

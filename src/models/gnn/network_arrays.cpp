@@ -9,11 +9,24 @@
 
 namespace orthant::models {
 
+std::vector<std::int64_t> shared_output_lengths(pmm::StepPlan const& step, GcnPlan const& plan,
+                                                GcnSettings const& settings) {
+  if (!shares_outputs(plan, settings)) return {};
+  std::vector<std::int64_t> lengths(plan.layers.size());
+  for (std::size_t l = 0; l + 1 < plan.layers.size(); ++l)
+    for (auto const& matrix : {plan.layers[l].output, plan.layers[l + 1].input}) {
+      auto& length = lengths[layer_of_output(plan, l)];
+      length = std::max(length, step.block(matrix).num_padded);
+    }
+  return lengths;
+}
+
 GcnScratchPlan scratch_of(pmm::StepPlan const& step, GcnPlan const& plan, GcnSettings const& settings) {
   GcnScratchPlan scratch;
   if (plan.projection) plan_linear_buffers(scratch, step, *plan.projection, settings.formats());
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    scratch.add(step, plan.layers[l], needs_input_gradient(plan, l), settings.formats());
+    scratch.add(step, plan.layers[l], needs_input_gradient(plan, l), settings.formats(),
+                shares_outputs(plan, settings));
     plan_activation_scratch(scratch, step, plan.layers[l], activation_of(plan, settings, l));
     if (auto const& second = plan.layers[l].second) {
       plan_linear_buffers(scratch, step, *second, settings.formats());
@@ -47,8 +60,11 @@ void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings c
   if (plan.projection && settings.trains_features && formats.operand != runtime::Wire::native)
     plan_matrix(step, plan.features(), "orthant::models::rounded_feature_gradient", pmm::Lifetime::training,
                 formats.operand);
+  auto const shares = shares_outputs(plan, settings);
+  for (auto const length : shared_output_lengths(step, plan, settings))
+    step.add_array("orthant::models::output", step.wire_bytes(length, formats.operand));
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    plan_layer_arrays(step, plan.layers[l], formats);
+    plan_layer_arrays(step, plan.layers[l], formats, shares);
     plan_activation_arrays(step, plan.layers[l], activation_of(plan, settings, l), formats.operand);
     if (plan.layers[l].second)
       plan_linear_arrays(step, *plan.layers[l].second, "orthant::models::second", formats);

@@ -3,11 +3,13 @@
 
 #include "models/core/rms_norm.hpp"
 #include "models/norms/centered_norm.hpp"
+#include "models/norms/relu_mask.hpp"
 #include "pmm/rows/bias.hpp"
 
 namespace orthant::models {
 
 void plan_activation(pmm::StepPlan& step, ActivationStep const& a) {
+  if (a.parts.keeps_mask) return plan_relu_with_mask(step, a.z, a.has_bias, a.draws_mask, a.format);
   if (a.parts.norm == Norm::rms) return plan_rms_norm(step, a.z, a.draws_mask, a.is_residual, a.format);
   if (is_centered(a.parts.norm)) plan_centered_norm(step, a.parts.norm, a.z, a.pass);
   if (a.parts.activation == Activation::relu) {
@@ -22,6 +24,7 @@ void plan_activation(pmm::StepPlan& step, ActivationStep const& a) {
 }
 
 void plan_activation_backward(pmm::StepPlan& step, ActivationStep const& a) {
+  if (a.parts.keeps_mask) return plan_relu_backward_by_mask(step, a.z, a.has_bias, a.format);
   if (a.parts.norm == Norm::rms) {
     plan_rms_norm_backward(step, a.z, a.format);
     if (!a.has_partial_gradients) pmm::plan_reduce_sums(step, a.z);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/plan/gcn_settings.hpp"
 
+#include "pmm/kernels/host_parts.hpp"
 #include "runtime/error.hpp"
+
+#include <algorithm>
 
 namespace orthant::models {
 
@@ -44,9 +47,27 @@ bool is_normalised(GcnPlan const& plan, GcnSettings const& settings, std::size_t
   return settings.norm != Norm::none && is_activated(plan, l);
 }
 
+bool shares_outputs(GcnPlan const& plan, GcnSettings const& settings) {
+  if (!pmm::runs_on_host || settings.keeps_outputs) return false;
+  if (settings.norm != Norm::none || settings.activation != Activation::relu) return false;
+  if (plan.projection || plan.head || plan.teleport) return false;
+  return std::ranges::all_of(plan.layers, [](GcnLayerPlan const& layer) {
+    return layer.owners && layer.owners->hidden_axes == pmm::AxisSet() &&
+           layer.kind == LayerKind::convolution && !layer.is_residual && !layer.reads_itself() &&
+           !layer.map_share && !layer.second && !layer.attention;
+  });
+}
+
+std::size_t layer_of_output(GcnPlan const& plan, std::size_t l) {
+  while (l + 2 < plan.layers.size() && plan.layers[l + 1].aggregates_first)
+    ++l;
+  return l;
+}
+
 ActivationParts activation_of(GcnPlan const& plan, GcnSettings const& settings, std::size_t l) {
   return {is_normalised(plan, settings, l) ? settings.norm : Norm::none,
-          is_activated(plan, l) ? settings.activation : Activation::relu};
+          is_activated(plan, l) ? settings.activation : Activation::relu,
+          is_activated(plan, l) && shares_outputs(plan, settings)};
 }
 
 namespace {

@@ -48,6 +48,7 @@ struct GcnSettings {
   runtime::Wire wire = runtime::Wire::native;
   /// What activations, their gradients and operands of products are held in. 16 bits: fp32 training, host.
   runtime::Wire operand_format = runtime::Wire::native;
+  bool keeps_outputs = false; // of all hidden layers until the next pass, for whoever reads them
   std::uint64_t seed = 0;
 
   [[nodiscard]] NumberFormats formats() const { return {wire, operand_format}; }
@@ -85,6 +86,16 @@ void use_operator(graph::GraphStore& store, GcnSettings& settings);
 
 /// Whether layer l's output is normalised.
 [[nodiscard]] bool is_normalised(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);
+
+/// Whether outputs of hidden layers share memory, because the backward pass reads bits in their place (norms/relu_mask.hpp).
+/// On host processors, in the schedule rows, of graph convolutions with ReLU and nothing beside them, where no message
+/// travels behind products. Then
+///
+///   Q_l    lies where Q_l+1 will, if layer l+1 aggregates first (only A^ F is read again) and is hidden
+///   dQ_l   lies where Q_l lay, and dH_l where H_l lay: dW is computed ahead of them
+[[nodiscard]] bool shares_outputs(GcnPlan const& plan, GcnSettings const& settings);
+/// The layer in whose memory the output of hidden layer l lies then.
+[[nodiscard]] std::size_t layer_of_output(GcnPlan const& plan, std::size_t l);
 
 [[nodiscard]] ActivationParts activation_of(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);
 

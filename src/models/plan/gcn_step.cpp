@@ -321,6 +321,11 @@ class EpochList {
                                pmm::ProductPlan const& weight_back,
                                std::optional<std::int64_t> entries = std::nullopt) {
     auto const first = step_.num_operations();
+    if (shares_outputs(plan_, settings_)) {
+      plan_product(step_, weight_back, entries);
+      if (has_input_gradient) plan_product(step_, input_back);
+      return {first, first};
+    }
     if (has_input_gradient) plan_product(step_, input_back);
     auto const place = step_.num_operations();
     plan_product(step_, weight_back, entries);

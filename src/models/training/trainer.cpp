@@ -2,6 +2,7 @@
 #include "models/training/trainer.hpp"
 
 #include "models/training/gradient_scale.hpp"
+#include "pmm/kernels/host_parts.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/device/kokkos_compat_device.hpp"
 
@@ -91,6 +92,10 @@ double Trainer<T>::enqueue_batch(std::int64_t epoch, std::int64_t k, runtime::Ph
     auto const& numbers = update_->numbers();
     objective_.loss_and_gradient(exec_, logits, network_.logits_gradient(), divisor,
                                  has_one_batch() ? numbers.loss() : numbers.loss_and_count(), scale);
+    // A device is not waited for; there, outputs stay.
+    if constexpr (pmm::runs_on_host)
+      if (!first_not_finite_ && !std::isfinite(numbers.loss()(0)))
+        first_not_finite_ = network_.first_layer_not_finite(exec_);
     if (!has_one_batch()) numbers.add_to_sums(exec_, k, static_cast<double>(divisor));
   }
   if (gradient_sum_ && gradient_sum_->starts_early(k))
@@ -145,8 +150,9 @@ void Trainer<T>::require_finite(typename ParameterUpdate<T>::Result const& resul
   if (is_finite && result.diverged.empty()) return;
   auto where = fmt::format("{} {}", settings_.unit, epoch);
   if (batches_.num_steps() > 1) where += fmt::format(", step {}", step + 1);
-  // The outputs of the forward pass are still there.
-  if (!is_finite) throw_loss_not_finite(where, result.sum, network_.first_layer_not_finite(exec_));
+  if (!is_finite)
+    throw_loss_not_finite(where, result.sum,
+                          first_not_finite_ ? *first_not_finite_ : network_.first_layer_not_finite(exec_));
   throw_diverged(fmt::format("{}: the gradient of {} is not finite", where, result.diverged));
 }
 

@@ -107,6 +107,8 @@ class Trainer {
   runtime::DeviceQueue const& queue_;                             // the default one cannot be recorded
   runtime::DefaultExec exec_;
   runtime::RecordedStep recorded_;
+  std::optional<std::int64_t>
+      first_not_finite_; // of this step's layers, found before outputs made room for gradients
   bool has_run_plainly_ = false;
   bool has_tried_to_record_ = false;
   runtime::PhaseTimes phases_;

@@ -18,7 +18,7 @@ namespace orthant::pmm::host_rows {
 
 /// to(i, j) := M scale f(from(i, j) + bias(j)), f = relu or the identity; M = 0 where word (feature mod 4) of
 /// Philox4x32-10(counter = (feature / 4, row_keys(i)), key) is below `threshold`, feature = first_column + j,
-/// else 1. Matrices are contiguous; may alias.
+/// else 1. Matrices are contiguous; may alias. If asked for, bit j of the words of row i tells whether to(i, j) > 0.
 template<class T>
 struct HostActivation {
   std::int64_t num_columns = 0;
@@ -31,18 +31,20 @@ struct HostActivation {
   std::uint32_t threshold = 0;
   runtime::SumOf<T> scale = 1;
   bool has_relu = false;
+  std::uint32_t* passed = nullptr; // [rows x words], null: not wanted
 };
 
 /// gradient(i, j) := active(i, j) > 0 ? scale gradient(i, j) : 0;   sums(j) := sum_i gradient(i, j)
-/// (long_sums.hpp).
+/// (long_sums.hpp). What is active may be given by the bits of HostActivation.
 template<class T>
 struct HostActivationBackward {
   std::int64_t num_rows = 0;
   std::int64_t num_columns = 0;
-  T const* active = nullptr;
+  T const* active = nullptr; // null: by bits
   T* gradient = nullptr;
   runtime::SumOf<T>* sums = nullptr; // [columns], null: not wanted
   runtime::SumOf<T> scale = 1;
+  std::uint32_t const* passed = nullptr; // [rows x words]
 };
 
 /// RMSNorm, ReLU and dropout of rows (models/core/rms_norm.hpp has the formulas):
