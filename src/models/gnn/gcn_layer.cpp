@@ -28,9 +28,20 @@ bool has_own_logits(GcnLayerPlan const& plan) {
 bool copies_gradient(GcnLayerPlan const& plan, bool needs_input_gradient) {
   return plan.kind != LayerKind::convolution && needs_input_gradient;
 }
+/// Of a layer that transforms first and shares memory: whether U lies where its product will, and dU where dQ lay. The
+/// aggregation must read copies of them alone, forward and backward.
+bool has_middle_in_place(pmm::GridShape const& shape, GcnLayerPlan const& plan) {
+  auto const& owners = plan.owners.value();
+  if (owners.kept) return false; // U has other rows
+  auto const& [a, b, c] = owners.roles;
+  auto const gathers_back = shape.size(owners.backward == pmm::Flow::forward ? c : a) > 1;
+  return shape.size(b) > 1 || (shape.size(c) > 1 && gathers_back);
+}
 /// Whether U, dU or dH lies in the scratch.
-bool has_middle(GcnLayerPlan const& plan, bool needs_input_gradient, bool shares_outputs) {
-  if (shares_outputs) return !plan.aggregates_first; // else dH takes the place of H
+bool has_middle(pmm::GridShape const& shape, GcnLayerPlan const& plan, bool needs_input_gradient,
+                bool shares_outputs) {
+  if (shares_outputs) // dH takes the place of H
+    return !plan.aggregates_first && !has_middle_in_place(shape, plan);
   return plan.kind == LayerKind::convolution || copies_gradient(plan, needs_input_gradient);
 }
 
@@ -72,10 +83,11 @@ void plan_operand_weight(pmm::StepPlan& step, pmm::Placement const& weight, Numb
 void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient,
                          NumberFormats const& formats, bool shares_outputs) {
   auto const output = step.block(layer.output);
-  if (!shares_outputs || layer.makes_logits) gradient = std::max(gradient, output.num_padded);
+  if (!shares_outputs || (layer.makes_logits && formats.operand != runtime::Wire::native))
+    gradient = std::max(gradient, output.num_padded);
   if (needs_input_gradient && (!shares_outputs || layer.index == 0))
     gradient = std::max(gradient, step.block(layer.input).num_padded);
-  if (has_middle(layer, needs_input_gradient, shares_outputs))
+  if (has_middle(step.shape(), layer, needs_input_gradient, shares_outputs))
     middle = std::max(middle, step.block(layer.middle).num_padded);
   auto const products = products_of(layer, formats);
   if (layer.transforms())
@@ -185,11 +197,13 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
                           ? pmm::DistMatrix<T>(grid, p.input, lent(grid, p.input, places.input_gradient))
                           : pmm::DistMatrix<T>()) {
   // H is kept for dW; U is no longer needed once Q is there, unless coefficients depend on it.
-  if (p.kind == LayerKind::convolution)
+  if (options.shares_outputs && !p.aggregates_first && has_middle_in_place(grid.shape(), p))
+    middle_ = middle_gradient_ = {grid, p.middle, lent(grid, p.middle, places.output_gradient)};
+  else if (p.kind == LayerKind::convolution)
     middle_ = {grid, p.middle, lent(grid, p.middle, p.keeps_middle() ? memory.middle : scratch.middle)};
   if (options.shares_outputs && p.aggregates_first)
     middle_gradient_ = middle_;
-  else if (has_middle(p, options.needs_input_gradient, options.shares_outputs))
+  else if (has_middle(grid.shape(), p, options.needs_input_gradient, options.shares_outputs))
     middle_gradient_ = {grid, p.middle, lent(grid, p.middle, scratch.middle)};
   if (has_own_logits_)
     logits_ = std::make_unique<pmm::DistMatrix<Sum>>(grid, p.output, lent(grid, p.output, memory.logits));
@@ -300,7 +314,7 @@ void GcnLayer<T>::backward_in_place(runtime::DefaultExec const& exec, Features c
     transform_back_->run(exec, output_gradient_, weight_.matrix(), middle_gradient_);
     return aggregation_->backward(exec, middle_gradient_, input_gradient_);
   }
-  // dU := A^^T dQ;  dW := F^T dU;  dF := dU W^T in the place of F
+  // dU := A^^T dQ, if possible in the place of dQ;  dW := F^T dU;  dF := dU W^T in the place of F
   aggregation_->backward(exec, output_gradient_, middle_gradient_);
   weight_back_->run(exec, features, middle_gradient_, parameters_.weight_gradient);
   if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>)

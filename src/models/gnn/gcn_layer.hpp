@@ -38,8 +38,8 @@ using runtime::GrowingVector;
 struct GcnScratchPlan;
 
 /// Memory that all layers use in turn, as long as the largest needs. `gradient`: what comes from the layer above, then
-/// dQ, then dF. `middle`: U, dU or dH. If outputs share memory (GcnLayerPlaces), `gradient` is of the logits, or of trained
-/// features, and `middle` is U or dU. The activations use `residual_gradient` and `row_sums`; but if a layer has a
+/// dQ, then dF. `middle`: U, dU or dH. If outputs share memory (GcnLayerPlaces), `gradient` is of 16-bit logits or of trained
+/// features, and `middle` is U or dU, if these are not in place. The activations use `residual_gradient` and `row_sums`; but if a layer has a
 /// residual within the rank, dQ and then dF lie in `residual_gradient`, and what comes from above stays.
 template<class T>
 struct GcnScratch {

@@ -112,12 +112,12 @@ void TypedGcnPasses<T>::rebind(GcnOperands<Sum> operands) {
 template<class T>
 GcnLayerPlaces<T> TypedGcnPasses<T>::places_of(std::size_t l) {
   if (!shares_outputs_) return separate_places(plan_.layers[l], scratch_, memory_[l]);
-  auto const memory_of = [&](std::size_t hidden) -> GrowingVector<T>& {
-    return memory_[layer_of_output(plan_, hidden)].output;
+  auto const memory_of = [&](std::size_t k) -> GrowingVector<T>& {
+    return memory_[layer_of_output(plan_, k)].output;
   };
-  auto& input_gradient = l == 0 ? scratch_.gradient : memory_of(l - 1);
-  if (plan_.layers[l].makes_logits) return {memory_[l].output, scratch_.gradient, input_gradient};
-  return {memory_of(l), memory_of(l), input_gradient};
+  auto const is_apart = plan_.layers[l].makes_logits && runtime::is_16_bit<T>;
+  return {memory_of(l), is_apart ? scratch_.gradient : memory_of(l),
+          l == 0 ? scratch_.gradient : memory_of(l - 1)};
 }
 
 template<class T>
@@ -209,7 +209,7 @@ void TypedGcnPasses<T>::backward_second(DefaultExec const& exec, std::size_t l, 
   second.linear.backward(exec, activations_[l].output(), second.moved_gradient, activations_[l].gradient());
 }
 
-/// In place of the logits where activations have 16 bits: a loss may write it there.
+/// In place of the logits if activations have 16 bits, or if outputs share memory: a loss may write it there.
 template<class T>
 auto TypedGcnPasses<T>::logits_gradient() const -> pmm::DistMatrix<Sum> const& {
   if constexpr (std::is_same_v<T, Sum>)

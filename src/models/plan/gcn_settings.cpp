@@ -48,7 +48,8 @@ bool is_normalised(GcnPlan const& plan, GcnSettings const& settings, std::size_t
 }
 
 bool shares_outputs(GcnPlan const& plan, GcnSettings const& settings) {
-  if (!pmm::runs_on_host || settings.keeps_outputs) return false;
+  // A loss of links reads the outputs while it writes their gradient.
+  if (!pmm::runs_on_host || settings.keeps_outputs || predicts_links(settings)) return false;
   if (settings.norm != Norm::none || settings.activation != Activation::relu) return false;
   if (plan.projection || plan.head || plan.teleport) return false;
   return std::ranges::all_of(plan.layers, [](GcnLayerPlan const& layer) {

@@ -92,9 +92,9 @@ void use_operator(graph::GraphStore& store, GcnSettings& settings);
 /// travels behind products. Then
 ///
 ///   Q_l    lies where Q_l+1 will, if layer l+1 aggregates first (only A^ F is read again) and is hidden
-///   dQ_l   lies where Q_l lay, and dH_l where H_l lay: dW is computed ahead of them
+///   dQ_l   lies where Q_l lay (logits of 16-bit networks apart), and dH_l where H_l lay: dW is computed ahead of them
 [[nodiscard]] bool shares_outputs(GcnPlan const& plan, GcnSettings const& settings);
-/// The layer in whose memory the output of hidden layer l lies then.
+/// The layer in whose memory the output of layer l lies then.
 [[nodiscard]] std::size_t layer_of_output(GcnPlan const& plan, std::size_t l);
 
 [[nodiscard]] ActivationParts activation_of(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);
