@@ -94,6 +94,25 @@ TEST_P(Divergence, AGradientThatIsNotFiniteIsNamed) {
   }
 }
 
+TEST_P(Divergence, TheFirstLayerWhoseOutputIsNotFiniteIsNamed) {
+  for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
+    for (std::size_t layer = 0; layer < 3; ++layer) {
+      SCOPED_TRACE(::testing::Message() << name_of(schedule) << ", layer " << layer);
+      auto settings = small_model();
+      settings.schedule = schedule;
+      models::Gcn<float> model(grid_, store_, settings);
+      auto loss = models::make_vertex_loss<float>(grid_, store_, model.plan().logits());
+      models::Trainer<float> trainer(grid_, model, loss, {});
+      for (auto const& parameter : model.parameters())
+        if (parameter.name == "layer" + std::to_string(layer) + ".weight")
+          Kokkos::deep_copy(parameter.value(), std::numeric_limits<float>::infinity());
+
+      auto const text = error_of([&] { static_cast<void>(trainer.train_epoch(1)); });
+
+      EXPECT_HAS(text, "the output of layer " + std::to_string(layer) + " is the first that is not finite");
+    }
+}
+
 TEST_P(Divergence, WeightsThatAreNotFiniteAreNotLoaded) {
   test::ScratchFolder const folder(MPI_COMM_WORLD);
   auto const path = folder.file("weights.h5");

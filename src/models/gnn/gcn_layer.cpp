@@ -151,10 +151,20 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
                       GcnScratch<T>& scratch, GcnLayerMemory<T>& memory, GcnLayerPlaces<T> const& places)
     : GcnLayer(grid, p, products_of(p, options.formats), std::move(parameters), options, scratch, memory,
                places) {
-  if (!p.aggregates()) return;
-  if (!p.attention)
+  // First what makes the workspace grow: its old memory is there beside the new one meanwhile.
+  if (p.aggregates() && !p.attention)
     aggregation_ =
         make_aggregation<T>(grid, p, options.formats, std::move(graph.adjacency), scratch.workspace);
+  // H is kept for dW; U is no longer needed once Q is there, unless coefficients depend on it.
+  if (options.shares_outputs && !p.aggregates_first && has_middle_in_place(grid.shape(), p))
+    middle_ = middle_gradient_ = {grid, p.middle, lent(grid, p.middle, places.output_gradient)};
+  else if (p.kind == LayerKind::convolution)
+    middle_ = {grid, p.middle, lent(grid, p.middle, p.keeps_middle() ? memory.middle : scratch.middle)};
+  if (options.shares_outputs && p.aggregates_first)
+    middle_gradient_ = middle_;
+  else if (has_middle(grid.shape(), p, options.needs_input_gradient, options.shares_outputs))
+    middle_gradient_ = {grid, p.middle, lent(grid, p.middle, scratch.middle)};
+  if (!p.aggregates()) return;
   if constexpr (std::is_same_v<T, Sum>) {
     if (p.teleport_site)
       aggregation_ = make_teleport_aggregation<T>(std::move(aggregation_), graph.teleport, *p.teleport_site);
@@ -196,15 +206,6 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
       input_gradient_(options.needs_input_gradient
                           ? pmm::DistMatrix<T>(grid, p.input, lent(grid, p.input, places.input_gradient))
                           : pmm::DistMatrix<T>()) {
-  // H is kept for dW; U is no longer needed once Q is there, unless coefficients depend on it.
-  if (options.shares_outputs && !p.aggregates_first && has_middle_in_place(grid.shape(), p))
-    middle_ = middle_gradient_ = {grid, p.middle, lent(grid, p.middle, places.output_gradient)};
-  else if (p.kind == LayerKind::convolution)
-    middle_ = {grid, p.middle, lent(grid, p.middle, p.keeps_middle() ? memory.middle : scratch.middle)};
-  if (options.shares_outputs && p.aggregates_first)
-    middle_gradient_ = middle_;
-  else if (has_middle(grid.shape(), p, options.needs_input_gradient, options.shares_outputs))
-    middle_gradient_ = {grid, p.middle, lent(grid, p.middle, scratch.middle)};
   if (has_own_logits_)
     logits_ = std::make_unique<pmm::DistMatrix<Sum>>(grid, p.output, lent(grid, p.output, memory.logits));
   else

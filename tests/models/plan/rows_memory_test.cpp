@@ -4,8 +4,12 @@
 // what is allocated: training_arrays_test.cpp. With u = N w / P numbers, w columns aggregated at most:
 //
 //   A^        4 nnz / (Ga Gc) + 8 N / Gc; a transpose beside it as much again, with 8 N / Ga
-//   kept      4 N / P (sum of D_l+1, and of D_l where layer l aggregates first)
-//   passing   4 u (Gc operand + Ga partial result + 4 of messages and gradients)
+//   kept      4 N / P (sum of D_l of layers that aggregate first, of outputs that share no memory with the next one, and
+//             D_L), and a bit per number of all hidden outputs
+//   passing   4 u (Gc operand + Ga partial result + 1 exchange if columns are split)
+//
+// and 4 N / P D_0 of features in the first step, and 41 bytes per own vertex of ids, targets and the loss. Gradients lie
+// where outputs and aggregates lay.
 #include "models/gnn/grid_cost.hpp"
 #include "models/plan/gcn_step.hpp"
 
@@ -63,12 +67,15 @@ Terms formula(Graph const& graph, models::GcnPlan const& plan, pmm::GridShape co
   auto const columns = 4 * static_cast<double>(graph.num_nonzeros) / (a * c);
   terms.adjacency = columns + 8 * n / c + (graph.is_symmetric ? 0 : columns + 8 * n / a);
   std::int64_t widest = 0;
-  for (auto const& layer : plan.layers) {
-    auto const in = layer.aggregates_first ? layer.input.extents.columns : 0;
-    terms.kept += 4 * own * static_cast<double>(in + layer.output.extents.columns);
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    auto const& layer = plan.layers[l];
+    auto const width = layer.output.extents.columns;
+    if (layer.aggregates_first) terms.kept += 4 * own * static_cast<double>(layer.input.extents.columns);
+    if (models::layer_of_output(plan, l) == l) terms.kept += 4 * own * static_cast<double>(width);
+    if (!layer.makes_logits) terms.kept += own * static_cast<double>(width) / 8;
     widest = std::max(widest, layer.aggregated_width());
   }
-  terms.passing = 4 * own * static_cast<double>(widest) * (c + a + 4);
+  terms.passing = 4 * own * static_cast<double>(widest) * (c + a + (shape.y > 1 ? 1 : 0));
   return terms;
 }
 
@@ -97,7 +104,8 @@ Listed listed(Graph const& graph, models::GcnPlan const& plan, pmm::GridShape co
   result.terms.adjacency =
       take({"orthant::models::csr/columns", "orthant::models::csr/row_offsets", "orthant::pmm::columns",
             "orthant::pmm::row_offsets", "orthant::models::row_scale", "orthant::models::column_scale"});
-  result.terms.kept = take({"orthant::models::output", "orthant::models::aggregated"});
+  result.terms.kept =
+      take({"orthant::models::output", "orthant::models::aggregated", "orthant::models::passed"});
   result.terms.passing =
       take({"orthant::pmm::workspace", "orthant::models::gradient", "orthant::models::middle"});
   result.features = take({"orthant::models::features"});
@@ -115,20 +123,18 @@ Terms differences(Graph const& graph, models::GcnPlan const& plan, pmm::GridShap
   // The scales of rows and columns, which fold the normalisation into the product. Where one block serves both
   // directions, they are exchanged for the way back, in the order of the other axis: twice as many.
   terms.adjacency = (graph.is_symmetric ? 2 : 1) * (4 * n / a + 4 * n / c);
-  std::int64_t widest = 0, gradient = 0;
+  std::int64_t widest = 0, transformed = 0;
   for (auto const& layer : plan.layers) {
     widest = std::max(widest, layer.aggregated_width());
-    gradient = std::max(gradient, layer.output.extents.columns);
+    if (!layer.aggregates_first) transformed = std::max(transformed, layer.output.extents.columns);
   }
   auto const u = 4 * own * static_cast<double>(widest);
-  // The four others are the gradient, as wide as the widest output, U or dH, and with columns in parts one exchange;
-  // MPI's messages are no arrays.
-  terms.passing =
-      u * (static_cast<double>(gradient) / static_cast<double>(widest) + 1 + (shape.y > 1 ? 1 : 0) - 4);
   // Both directions use the same two buffers: with a transpose each is as long as the longer of both.
   if (!graph.is_symmetric) terms.passing += u * (2 * std::max(a, c) - a - c);
-  // Whole rows need no operand, or no partial result, of their own.
-  if (shape.y == 1 && shape.z == 1 && graph.is_symmetric) terms.passing -= u;
+  // Whole rows need no operand, or no partial result, of their own. An operand that is the matrix itself lies apart from
+  // the result.
+  if (shape.y == 1 && shape.z == 1 && graph.is_symmetric)
+    terms.passing += 4 * own * static_cast<double>(transformed) - u;
   if (shape.y == 1 && shape.x == 1 && graph.is_symmetric) terms.passing -= u;
   if (shape.y == 1 && shape.x == 1 && shape.z == 1 && !graph.is_symmetric) terms.passing -= 2 * u;
   return terms;
@@ -172,11 +178,13 @@ TEST(MemoryOfRows, IsTheFormulaTermByTerm) {
 TEST(MemoryOfRows, IsWithinTenPercentOfTheFormula) {
   auto const expect_close = [](Graph const& graph, pmm::GridShape const& shape) {
     auto const plan = models::plan_gcn(facts_of(graph), settings_of(graph, models::Schedule::rows));
-    auto const expected = formula(graph, plan, shape).sum();
+    auto const own = static_cast<double>(graph.num_vertices) / shape.num_ranks();
+    auto const others = own * (4 * static_cast<double>(graph.widths.front()) + 41);
+    auto const expected = formula(graph, plan, shape).sum() + others;
     auto const found =
         models::cost_of_grid(shape, facts_of(graph), settings_of(graph, models::Schedule::rows)).array_bytes;
     if (shape.y == 1 && (shape.x == 1 || shape.z == 1)) // the operand, or the result, is the matrix itself
-      EXPECT_LE(static_cast<double>(found), expected) << graph.name << " on " << shape.to_string();
+      EXPECT_LE(static_cast<double>(found), 1.1 * expected) << graph.name << " on " << shape.to_string();
     else
       EXPECT_NEAR(static_cast<double>(found), expected, 0.1 * expected)
           << graph.name << " on " << shape.to_string();
