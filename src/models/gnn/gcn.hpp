@@ -54,11 +54,11 @@ class Gcn final : public Network<T> {
 
   [[nodiscard]] pmm::DistMatrix<T> const& logits() const { return passes_->logits(); }
   /// What layer l leaves to those after it: after norm, activation and residual, if it has them. The head counts
-  /// as one more layer. Throws Error if activations are held in 16 bits.
+  /// as one more layer. Throws Error if activations have 16 bits, or if it is not kept (GcnSettings::keeps_outputs).
   [[nodiscard]] pmm::DistMatrix<T> const& output_of_layer(std::size_t l) const {
     return passes_->output_of_layer(l);
   }
-  /// In place of the logits if activations are held in 16 bits.
+  /// In place of the logits if activations are held in 16 bits, or if outputs share memory (plan/gcn_settings).
   [[nodiscard]] pmm::DistMatrix<T> const& logits_gradient() const override {
     return passes_->logits_gradient();
   }

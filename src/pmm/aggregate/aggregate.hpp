@@ -69,7 +69,7 @@ class Aggregate {
             std::shared_ptr<Workspace<Sum>> workspace, std::shared_ptr<NeededRows const> needed = nullptr);
 
   /// to := the block's matrix times `from`, both [n x w] on this rank (Error; a block that keeps other rows
-  /// than columns has an n for each), not overlapping.
+  /// than columns has an n for each), not overlapping unless b or the axis of step 2 has several ranks: F is copied then.
   /// Collective over the group's three axes, aggregations in the same order. Enqueues on exec; on the host it
   /// is complete on return. Result: T or Sum, as plan.result_format says (Error).
   template<class Result>
