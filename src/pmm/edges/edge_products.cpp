@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/edges/edge_products.hpp"
 
+#include "pmm/edges/host_lists.hpp"
+
 namespace orthant::pmm {
 namespace {
 
@@ -59,15 +61,25 @@ struct WeightedSums {
 template<class T>
 void edge_dots(DefaultExec const& exec, EdgeBlock const& block, Heads const& heads, Vector<T> const& x,
                Vector<T> const& y, Vector<T> const& values) {
+  constexpr auto label = "orthant::pmm::edge_dots";
+  if constexpr (runs_on_host)
+    return for_each_list(
+        exec, label, block.num_rows, host_edges::best_edge_kernels<T>().dots,
+        host_edges::HostDots<T>{lists_of_rows(block, heads), x.data(), y.data(), values.data()});
   for_each_row_and_head(
-      exec, "orthant::pmm::edge_dots", block.num_rows, heads.count,
+      exec, label, block.num_rows, heads.count,
       Dots<T>{block.row_offsets.data(), block.columns.data(), heads, x.data(), y.data(), values.data()});
 }
 
 template<class T>
 void edge_spmm(DefaultExec const& exec, EdgeBlock const& block, Heads const& heads,
                EdgeWeights<T> const& weights, Vector<T> const& y, Vector<T> const& p) {
-  for_each_row_and_head(exec, "orthant::pmm::edge_spmm", block.num_rows, heads.count,
+  constexpr auto label = "orthant::pmm::edge_spmm";
+  if constexpr (runs_on_host)
+    return for_each_list(exec, label, block.num_rows, host_edges::best_edge_kernels<T>().weighted_sums,
+                         host_edges::HostSums<T>{lists_of_rows(block, heads), weights.values.data(),
+                                                 weights.factor, y.data(), p.data()});
+  for_each_row_and_head(exec, label, block.num_rows, heads.count,
                         WeightedSums<T>{block.row_offsets.data(), block.columns.data(), nullptr, heads,
                                         weights.values.data(), weights.factor, y.data(), p.data()});
 }
@@ -75,7 +87,12 @@ void edge_spmm(DefaultExec const& exec, EdgeBlock const& block, Heads const& hea
 template<class T>
 void edge_spmm_transposed(DefaultExec const& exec, EdgeBlock const& block, Heads const& heads,
                           EdgeWeights<T> const& weights, Vector<T> const& x, Vector<T> const& d) {
-  for_each_row_and_head(exec, "orthant::pmm::edge_spmm_transposed", block.num_columns, heads.count,
+  constexpr auto label = "orthant::pmm::edge_spmm_transposed";
+  if constexpr (runs_on_host)
+    return for_each_list(exec, label, block.num_columns, host_edges::best_edge_kernels<T>().weighted_sums,
+                         host_edges::HostSums<T>{lists_of_columns(block, heads), weights.values.data(),
+                                                 weights.factor, x.data(), d.data()});
+  for_each_row_and_head(exec, label, block.num_columns, heads.count,
                         WeightedSums<T>{block.column_offsets.data(), block.rows.data(), block.places.data(),
                                         heads, weights.values.data(), weights.factor, x.data(), d.data()});
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/edges/edge_scores.hpp"
 
+#include "pmm/edges/host_lists.hpp"
+
 namespace orthant::pmm {
 namespace {
 
-constexpr double negative_slope = 0.2;
+using host_edges::negative_slope;
 
 template<class T>
 KOKKOS_FUNCTION T leaky(T z) {
@@ -203,7 +205,12 @@ template<class T>
 void static_scores(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlock const& block,
                    std::int64_t num_heads, Vector<T> const& s, Vector<T> const& t, Vector<T> const& values) {
   passes.add(pass_of_static(counts_of(block), num_heads, sizeof(T)));
-  for_each_row_and_head(exec, "orthant::pmm::static_scores", block.num_rows, num_heads,
+  constexpr auto label = "orthant::pmm::static_scores";
+  if constexpr (runs_on_host)
+    return for_each_list(exec, label, block.num_rows, host_edges::best_edge_kernels<T>().static_scores,
+                         host_edges::HostStaticScores<T>{lists_of_rows(block, {num_heads, 1}), s.data(),
+                                                         t.data(), values.data(), nullptr});
+  for_each_row_and_head(exec, label, block.num_rows, num_heads,
                         StaticScores<T>{block.row_offsets.data(), block.columns.data(), num_heads, s.data(),
                                         t.data(), values.data()});
 }
@@ -213,10 +220,22 @@ void static_scores_backward(DefaultExec const& exec, runtime::PassLedger& passes
                             std::int64_t num_heads, Vector<T> const& s, Vector<T> const& t,
                             Vector<T> const& gradient, Vector<T> const& ds, Vector<T> const& dt) {
   passes.add(pass_of_static_backward(counts_of(block), num_heads, sizeof(T)));
-  for_each_row_and_head(exec, "orthant::pmm::static_scores_backward", block.num_rows, num_heads,
+  constexpr auto label = "orthant::pmm::static_scores_backward";
+  constexpr auto label_of_columns = "orthant::pmm::static_scores_backward/columns";
+  if constexpr (runs_on_host) {
+    auto const& kernels = host_edges::best_edge_kernels<T>();
+    using Scores = host_edges::HostStaticScores<T>;
+    for_each_list(
+        exec, label, block.num_rows, kernels.static_scores_backward,
+        Scores{lists_of_rows(block, {num_heads, 1}), s.data(), t.data(), gradient.data(), ds.data()});
+    return for_each_list(
+        exec, label_of_columns, block.num_columns, kernels.sum_edges,
+        Scores{lists_of_columns(block, {num_heads, 1}), nullptr, nullptr, gradient.data(), dt.data()});
+  }
+  for_each_row_and_head(exec, label, block.num_rows, num_heads,
                         StaticBackward<T>{block.row_offsets.data(), block.columns.data(), num_heads, s.data(),
                                           t.data(), gradient.data(), ds.data()});
-  for_each_row_and_head(exec, "orthant::pmm::static_scores_backward/columns", block.num_columns, num_heads,
+  for_each_row_and_head(exec, label_of_columns, block.num_columns, num_heads,
                         SumsOfColumns<T>{block.column_offsets.data(), block.places.data(), num_heads,
                                          gradient.data(), dt.data()});
 }
@@ -225,7 +244,13 @@ template<class T>
 void dynamic_scores(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlock const& block,
                     Heads const& heads, DynamicOperands<T> const& operands, Vector<T> const& values) {
   passes.add(pass_of_dynamic(counts_of(block), heads, sizeof(T)));
-  for_each_row_and_head(exec, "orthant::pmm::dynamic_scores", block.num_rows, heads.count,
+  constexpr auto label = "orthant::pmm::dynamic_scores";
+  if constexpr (runs_on_host)
+    return for_each_list(exec, label, block.num_rows, host_edges::best_edge_kernels<T>().dynamic_scores,
+                         host_edges::HostDynamicScores<T>{lists_of_rows(block, heads),
+                                                          operands.of_rows.data(), operands.of_columns.data(),
+                                                          operands.attention.data(), values.data()});
+  for_each_row_and_head(exec, label, block.num_rows, heads.count,
                         DynamicScores<T>{block.row_offsets.data(), block.columns.data(), heads,
                                          operands.of_rows.data(), operands.of_columns.data(),
                                          operands.attention.data(), values.data()});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/edges/edge_softmax.hpp"
 
+#include "pmm/edges/host_lists.hpp"
 #include "runtime/comm/collectives.hpp"
 
 #include <limits>
@@ -143,6 +144,60 @@ struct Drops {
   }
 };
 
+/// The parts of a softmax that need this rank's edges alone. On host processors all heads of a row at once.
+template<class T>
+struct SoftmaxParts {
+  DefaultExec const& exec;
+  EdgeBlock const& block;
+  host_edges::HostSoftmax<T> rows;
+
+  void find_maxima() const {
+    run("orthant::pmm::edge_softmax/maxima", &host_edges::HostEdgeKernels<T>::find_maxima,
+        Maxima<T>{rows.offsets, rows.num_heads, rows.values, rows.maxima});
+  }
+  void exponentials() const {
+    run("orthant::pmm::edge_softmax/exponentials", &host_edges::HostEdgeKernels<T>::exponentials,
+        Exponentials<T>{rows.offsets, rows.num_heads, rows.maxima, rows.values, rows.sums});
+  }
+  void shares() const {
+    run("orthant::pmm::edge_softmax", &host_edges::HostEdgeKernels<T>::shares,
+        Shares<T>{rows.offsets, rows.num_heads, rows.sums, rows.values});
+  }
+
+  template<class HostKernel, class DeviceKernel>
+  void run(char const* label, HostKernel kernel, DeviceKernel const& device_kernel) const {
+    if constexpr (runs_on_host)
+      for_each_list(exec, label, block.num_rows, host_edges::best_edge_kernels<T>().*kernel, rows);
+    else
+      for_each_row_and_head(exec, label, block.num_rows, rows.num_heads, device_kernel);
+  }
+};
+
+/// The same of its adjoint.
+template<class T>
+struct SoftmaxBackwardParts {
+  DefaultExec const& exec;
+  EdgeBlock const& block;
+  host_edges::HostSoftmaxBackward<T> rows;
+
+  void find_sums() const {
+    run("orthant::pmm::edge_softmax_backward/sums", &host_edges::HostEdgeKernels<T>::gradient_sums,
+        GradientSums<T>{rows.offsets, rows.num_heads, rows.values, rows.factor, rows.gradient, rows.sums});
+  }
+  void to_scores() const {
+    run("orthant::pmm::edge_softmax_backward", &host_edges::HostEdgeKernels<T>::score_gradients,
+        ScoreGradients<T>{rows.offsets, rows.num_heads, rows.values, rows.factor, rows.sums, rows.gradient});
+  }
+
+  template<class HostKernel, class DeviceKernel>
+  void run(char const* label, HostKernel kernel, DeviceKernel const& device_kernel) const {
+    if constexpr (runs_on_host)
+      for_each_list(exec, label, block.num_rows, host_edges::best_edge_kernels<T>().*kernel, rows);
+    else
+      for_each_row_and_head(exec, label, block.num_rows, rows.num_heads, device_kernel);
+  }
+};
+
 } // namespace
 
 template<class T>
@@ -153,15 +208,18 @@ void edge_softmax(DefaultExec const& exec, runtime::Communicator const& axis, ru
   auto const count = block.num_rows * num_heads;
   auto const maxima = work.lend(Slot::left, count);
   auto const sums = work.lend(Slot::right, count);
-  auto const* const offsets = block.row_offsets.data();
-  for_each_row_and_head(exec, "orthant::pmm::edge_softmax/maxima", block.num_rows, num_heads,
-                        Maxima<T>{offsets, num_heads, values.data(), maxima.data()});
+  SoftmaxParts<T> const parts{
+      exec, block, {block.row_offsets.data(), num_heads, values.data(), maxima.data(), sums.data()}};
+  // Rows that lie here as a whole stay in the cache from one part to the next.
+  if constexpr (runs_on_host)
+    if (axis.size() == 1)
+      return for_each_list(exec, "orthant::pmm::edge_softmax", block.num_rows,
+                           host_edges::best_edge_kernels<T>().softmax, parts.rows);
+  parts.find_maxima();
   if (count > 0) runtime::all_reduce(exec, axis, maxima, runtime::Reduction::max);
-  for_each_row_and_head(exec, "orthant::pmm::edge_softmax/exponentials", block.num_rows, num_heads,
-                        Exponentials<T>{offsets, num_heads, maxima.data(), values.data(), sums.data()});
+  parts.exponentials();
   if (count > 0) runtime::all_reduce(exec, axis, sums);
-  for_each_row_and_head(exec, "orthant::pmm::edge_softmax", block.num_rows, num_heads,
-                        Shares<T>{offsets, num_heads, sums.data(), values.data()});
+  parts.shares();
 }
 
 template<class T>
@@ -172,15 +230,17 @@ void edge_softmax_backward(DefaultExec const& exec, runtime::Communicator const&
   passes.add(pass_of_backward(counts_of(block), num_heads, sizeof(T)));
   auto const count = block.num_rows * num_heads;
   auto const sums = work.lend(Slot::left, count);
-  auto const* const offsets = block.row_offsets.data();
-  auto const* const values = weights.values.data();
-  for_each_row_and_head(
-      exec, "orthant::pmm::edge_softmax_backward/sums", block.num_rows, num_heads,
-      GradientSums<T>{offsets, num_heads, values, weights.factor, gradient.data(), sums.data()});
+  SoftmaxBackwardParts<T> const parts{exec,
+                                      block,
+                                      {block.row_offsets.data(), num_heads, weights.values.data(),
+                                       weights.factor, gradient.data(), sums.data()}};
+  if constexpr (runs_on_host)
+    if (axis.size() == 1)
+      return for_each_list(exec, "orthant::pmm::edge_softmax_backward", block.num_rows,
+                           host_edges::best_edge_kernels<T>().softmax_backward, parts.rows);
+  parts.find_sums();
   if (count > 0) runtime::all_reduce(exec, axis, sums);
-  for_each_row_and_head(
-      exec, "orthant::pmm::edge_softmax_backward", block.num_rows, num_heads,
-      ScoreGradients<T>{offsets, num_heads, values, weights.factor, sums.data(), gradient.data()});
+  parts.to_scores();
 }
 
 template<class T>
