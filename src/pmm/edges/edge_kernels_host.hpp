@@ -64,6 +64,7 @@ struct HostStaticScores {
   T const* t = nullptr;
   T* values = nullptr; // leaky(z); backward: times leaky'(z)
   T* sums = nullptr;   // backward, of each list: the sum of values
+  T* more = nullptr;   // backward by row, where not null: += of columns
 };
 
 /// A softmax of each row, and its adjoint. `offsets` of rows.
@@ -91,7 +92,7 @@ struct HostEdgeKernels {
   void (*dots)(HostDots<T> const&, std::int64_t begin, std::int64_t end);
   void (*weighted_sums)(HostSums<T> const&, std::int64_t begin, std::int64_t end);
   void (*static_scores)(HostStaticScores<T> const&, std::int64_t begin, std::int64_t end);
-  /// values *= leaky'(z), and sums of rows.
+  /// values *= leaky'(z), and sums of rows. With `more`, one thread alone.
   void (*static_scores_backward)(HostStaticScores<T> const&, std::int64_t begin, std::int64_t end);
   /// sums of columns.
   void (*sum_edges)(HostStaticScores<T> const&, std::int64_t begin, std::int64_t end);

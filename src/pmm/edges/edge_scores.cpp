@@ -2,6 +2,7 @@
 #include "pmm/edges/edge_scores.hpp"
 
 #include "pmm/edges/host_lists.hpp"
+#include "runtime/arrays/part_of.hpp"
 
 namespace orthant::pmm {
 namespace {
@@ -209,7 +210,7 @@ void static_scores(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlo
   if constexpr (runs_on_host)
     return for_each_list(exec, label, block.num_rows, host_edges::best_edge_kernels<T>().static_scores,
                          host_edges::HostStaticScores<T>{lists_of_rows(block, {num_heads, 1}), s.data(),
-                                                         t.data(), values.data(), nullptr});
+                                                         t.data(), values.data(), nullptr, nullptr});
   for_each_row_and_head(exec, label, block.num_rows, num_heads,
                         StaticScores<T>{block.row_offsets.data(), block.columns.data(), num_heads, s.data(),
                                         t.data(), values.data()});
@@ -224,13 +225,18 @@ void static_scores_backward(DefaultExec const& exec, runtime::PassLedger& passes
   constexpr auto label_of_columns = "orthant::pmm::static_scores_backward/columns";
   if constexpr (runs_on_host) {
     auto const& kernels = host_edges::best_edge_kernels<T>();
+    // By column, numbers of edges lie anywhere. One thread adds them row by row: in the same order, as rows ascend in both.
+    auto const adds_to_columns = exec.concurrency() == 1;
+    if (adds_to_columns)
+      Kokkos::deep_copy(exec, runtime::part_of(dt, 0, block.num_columns * num_heads), T{0});
     using Scores = host_edges::HostStaticScores<T>;
-    for_each_list(
-        exec, label, block.num_rows, kernels.static_scores_backward,
-        Scores{lists_of_rows(block, {num_heads, 1}), s.data(), t.data(), gradient.data(), ds.data()});
-    return for_each_list(
-        exec, label_of_columns, block.num_columns, kernels.sum_edges,
-        Scores{lists_of_columns(block, {num_heads, 1}), nullptr, nullptr, gradient.data(), dt.data()});
+    for_each_list(exec, label, block.num_rows, kernels.static_scores_backward,
+                  Scores{lists_of_rows(block, {num_heads, 1}), s.data(), t.data(), gradient.data(), ds.data(),
+                         adds_to_columns ? dt.data() : nullptr});
+    if (adds_to_columns) return;
+    return for_each_list(exec, label_of_columns, block.num_columns, kernels.sum_edges,
+                         Scores{lists_of_columns(block, {num_heads, 1}), nullptr, nullptr, gradient.data(),
+                                dt.data(), nullptr});
   }
   for_each_row_and_head(exec, label, block.num_rows, num_heads,
                         StaticBackward<T>{block.row_offsets.data(), block.columns.data(), num_heads, s.data(),
