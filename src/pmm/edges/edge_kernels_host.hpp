@@ -46,6 +46,19 @@ struct HostDynamicScores {
   T* values = nullptr;
 };
 
+/// Of the ends that lists belong to, z = own + other: result := factors sum of gradient leaky'(z), and terms := sum of gradient
+/// leaky(z). If terms is null, result is added to.
+template<class T>
+struct HostDynamicBackward {
+  HostEdges edges;
+  T const* own = nullptr;
+  T const* other = nullptr;
+  T const* factors = nullptr; // [num_heads x width]
+  T const* gradient = nullptr;
+  T* result = nullptr;
+  T* terms = nullptr;
+};
+
 /// result of list k := sum of w(values) operand of others.
 template<class T>
 struct HostSums {
@@ -97,6 +110,7 @@ struct HostEdgeKernels {
   /// sums of columns.
   void (*sum_edges)(HostStaticScores<T> const&, std::int64_t begin, std::int64_t end);
   void (*dynamic_scores)(HostDynamicScores<T> const&, std::int64_t begin, std::int64_t end);
+  void (*dynamic_scores_backward)(HostDynamicBackward<T> const&, std::int64_t begin, std::int64_t end);
   void (*find_maxima)(HostSoftmax<T> const&, std::int64_t begin, std::int64_t end);
   /// values := exp(values - maxima), and their sums.
   void (*exponentials)(HostSoftmax<T> const&, std::int64_t begin, std::int64_t end);

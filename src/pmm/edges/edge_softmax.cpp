@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/edges/edge_softmax.hpp"
 
+#include "pmm/edges/edge_kernels_device.hpp"
 #include "pmm/edges/host_lists.hpp"
 #include "runtime/comm/collectives.hpp"
-
-#include <limits>
 
 namespace orthant::pmm {
 namespace {
@@ -31,95 +30,6 @@ LocalPass pass_of_drop(EdgeCounts const& counts, std::int64_t num_heads, std::in
   return {"drop_edges", values + (values > 0 ? bytes_of_rows(counts) + bytes_of_columns(counts) + ids : 0),
           values};
 }
-
-template<class T>
-struct Maxima {
-  Offset const* offsets;
-  std::int64_t num_heads;
-  T const* values;
-  T* maxima;
-  T lowest = -std::numeric_limits<T>::infinity();
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    T largest = lowest;
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      auto const value = values[e * num_heads + head];
-      largest = largest < value ? value : largest;
-    }
-    maxima[row * num_heads + head] = largest;
-  }
-};
-
-template<class T>
-struct Exponentials {
-  Offset const* offsets;
-  std::int64_t num_heads;
-  T const* maxima;
-  T* values;
-  T* sums;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    auto const largest = maxima[row * num_heads + head];
-    T sum = 0;
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      auto& value = values[e * num_heads + head];
-      value = runtime::compat::exp(value - largest);
-      sum += value;
-    }
-    sums[row * num_heads + head] = sum;
-  }
-};
-
-template<class T>
-struct Shares {
-  Offset const* offsets;
-  std::int64_t num_heads;
-  T const* sums;
-  T* values;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e)
-      values[e * num_heads + head] /= sums[row * num_heads + head];
-  }
-};
-
-template<class T>
-struct GradientSums {
-  Offset const* offsets;
-  std::int64_t num_heads;
-  T const* values;
-  T factor;
-  T const* gradient;
-  T* sums;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    T sum = 0;
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      auto const value = values[e * num_heads + head];
-      if (value > 0) sum += value * factor * gradient[e * num_heads + head];
-    }
-    sums[row * num_heads + head] = sum;
-  }
-};
-
-template<class T>
-struct ScoreGradients {
-  Offset const* offsets;
-  std::int64_t num_heads;
-  T const* values;
-  T factor;
-  T const* sums;
-  T* gradient;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    auto const sum = sums[row * num_heads + head];
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      auto const value = values[e * num_heads + head];
-      auto& g = gradient[e * num_heads + head];
-      g = value > 0 ? value * (factor * g - sum) : value * sum; // of a dropped one: |v| (0 - sum)
-    }
-  }
-};
 
 template<class T>
 struct Drops {
@@ -153,15 +63,15 @@ struct SoftmaxParts {
 
   void find_maxima() const {
     run("orthant::pmm::edge_softmax/maxima", &host_edges::HostEdgeKernels<T>::find_maxima,
-        Maxima<T>{rows.offsets, rows.num_heads, rows.values, rows.maxima});
+        device_edges::Maxima<T>{rows.offsets, rows.num_heads, rows.values, rows.maxima});
   }
   void exponentials() const {
     run("orthant::pmm::edge_softmax/exponentials", &host_edges::HostEdgeKernels<T>::exponentials,
-        Exponentials<T>{rows.offsets, rows.num_heads, rows.maxima, rows.values, rows.sums});
+        device_edges::Exponentials<T>{rows.offsets, rows.num_heads, rows.maxima, rows.values, rows.sums});
   }
   void shares() const {
     run("orthant::pmm::edge_softmax", &host_edges::HostEdgeKernels<T>::shares,
-        Shares<T>{rows.offsets, rows.num_heads, rows.sums, rows.values});
+        device_edges::Shares<T>{rows.offsets, rows.num_heads, rows.sums, rows.values});
   }
 
   template<class HostKernel, class DeviceKernel>
@@ -182,11 +92,13 @@ struct SoftmaxBackwardParts {
 
   void find_sums() const {
     run("orthant::pmm::edge_softmax_backward/sums", &host_edges::HostEdgeKernels<T>::gradient_sums,
-        GradientSums<T>{rows.offsets, rows.num_heads, rows.values, rows.factor, rows.gradient, rows.sums});
+        device_edges::GradientSums<T>{rows.offsets, rows.num_heads, rows.values, rows.factor, rows.gradient,
+                                      rows.sums});
   }
   void to_scores() const {
     run("orthant::pmm::edge_softmax_backward", &host_edges::HostEdgeKernels<T>::score_gradients,
-        ScoreGradients<T>{rows.offsets, rows.num_heads, rows.values, rows.factor, rows.sums, rows.gradient});
+        device_edges::ScoreGradients<T>{rows.offsets, rows.num_heads, rows.values, rows.factor, rows.sums,
+                                        rows.gradient});
   }
 
   template<class HostKernel, class DeviceKernel>
