@@ -4,6 +4,7 @@
 #include "graph_facts.hpp"
 #include "models/gnn/grid_cost.hpp"
 #include "models/plan/choose_schedule.hpp"
+#include "pmm/kernels/host_parts.hpp"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -114,15 +115,19 @@ TEST(ChooseSchedule, TakesWhatSendsLess) {
     EXPECT_EQ(chosen_schedule(wide, settings, shape, only_messages), Schedule::pmm3d);
     EXPECT_EQ(chosen_schedule(wide, settings, shape, only_messages, "rows"), Schedule::rows);
   }
-  EXPECT_EQ(chosen_schedule(big, settings, {4, 1, 1, 1}), Schedule::pmm3d);
+  // Where no message differs, bytes of passes: a ReLU that leaves bits (models::shares_outputs).
+  EXPECT_EQ(chosen_schedule(big, settings, {4, 1, 1, 1}),
+            pmm::runs_on_host ? Schedule::rows : Schedule::pmm3d);
   EXPECT_THROW(static_cast<void>(chosen_schedule(big, settings, {}, only_messages, "3d")),
                runtime::UserError);
 }
 
 TEST(ChooseSchedule, CopiesNothingOnOneRank) {
-  // Rows of the vertex itself, and those to which a layer goes back, are copied in pmm3d, and lie there in rows.
+  // Rows of the vertex itself, and those to which a layer goes back, are copied in pmm3d, and lie there in rows. The backward
+  // pass of a GCN reads bits in place of outputs in rows, on a host.
   auto const facts = products();
-  for (auto const& [model, schedule] : {std::pair(models::Model::gcn, Schedule::pmm3d),
+  auto const of_gcn = pmm::runs_on_host ? Schedule::rows : Schedule::pmm3d;
+  for (auto const& [model, schedule] : {std::pair(models::Model::gcn, of_gcn),
                                         {models::Model::sage, Schedule::rows},
                                         {models::Model::gin, Schedule::rows},
                                         {models::Model::appnp, Schedule::rows}}) {
