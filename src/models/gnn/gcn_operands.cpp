@@ -41,8 +41,9 @@ void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan
   auto const& first = plan.layers.front();
   if (first.owners) // one block for all layers
     return plan_owned_adjacency(step, first.attention ? without_transpose(facts) : facts,
-                                cells_of(step, first), traits.num_nonzeros(first.adjacency));
-  AdjacencyBlocksPlan blocks(facts, traits.num_nonzeros);
+                                cells_of(step, first), traits.num_nonzeros(first.adjacency),
+                                plan.drops_edges);
+  AdjacencyBlocksPlan blocks(facts, traits.num_nonzeros, plan.drops_edges);
   for (auto const& layer : plan.layers)
     if (layer.aggregates()) blocks.get(step, layer.adjacency, layer.is_even);
 }
@@ -80,12 +81,14 @@ GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::Gra
   GcnOperands<T> operands;
   operands.plan = plan;
   operands.features = std::move(features);
-  AdjacencyBlocks<T> blocks(grid, store);
+  auto* const dropped = plan.drops_edges ? &operands.dropped : nullptr;
+  ORTHANT_REQUIRE(!owned || dropped == nullptr, "edges of a block that has been read are not dropped");
+  AdjacencyBlocks<T> blocks(grid, store, dropped);
   // One block for all layers.
   if (auto const& owners = plan.layers.front().owners; owners && !owned)
     owned = plan.layers.front().attention
                 ? read_edges<T>(grid, store, owners->roles, settings.attention_dropout > 0)
-                : read_owned_adjacency<T>(grid, store, owners->roles, settings.gather);
+                : read_owned_adjacency<T>(grid, store, owners->roles, settings.gather, dropped);
   for (auto const& layer : plan.layers)
     operands.adjacency.push_back(owned ? Adjacency<T>(*owned)
                                  : layer.aggregates()

@@ -98,6 +98,7 @@ void TypedGcnPasses<T>::rebind(GcnOperands<Sum> operands) {
   plan_ = operands.plan;
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
   needed_rows_ = owned != nullptr ? owned->needed : nullptr;
+  dropped_ = operands.dropped;
   input_.bind(std::move(operands.features), settings_.input_dropout());
   reserve_scratch(operands);
   make_layers(operands);
@@ -218,6 +219,15 @@ Dropout TypedGcnPasses<T>::dropout_of(std::uint64_t step, std::uint32_t layer) c
   return {dropout_in_use_, runtime::RandomStream(settings_.seed, runtime::Purpose::dropout, step, layer)};
 }
 
+/// One draw for all layers of the pass.
+template<class T>
+void TypedGcnPasses<T>::drop_edges(DefaultExec const& exec, Pass pass) {
+  runtime::RandomStream const stream(settings_.seed, runtime::Purpose::edge_dropout, step_in_use_);
+  for (auto const& block : dropped_)
+    pmm::drop_entries(exec, grid_.passes(), block, pass == Pass::training ? settings_.edge_dropout : 0,
+                      stream);
+}
+
 template<class T>
 void TypedGcnPasses<T>::forward_input(DefaultExec const& exec, runtime::PhaseTimes& phases) {
   ScopedTimer const timer(grid_.world().instruments(), phases, "input");
@@ -256,6 +266,7 @@ auto TypedGcnPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uint64_
     ScopedTimer const timer(instruments, phases, "parameters");
     parameters_->gather(exec);
   }
+  drop_edges(exec, pass);
   forward_input(exec, phases);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     if constexpr (std::is_same_v<T, Sum>)

@@ -75,6 +75,7 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   [[nodiscard]] pmm::DistMatrix<T> const& rounded_logits_gradient() const {
     return head_ ? head_gradient_ : layers_.back().output_gradient();
   }
+  void drop_edges(runtime::DefaultExec const& exec, Pass pass);
   void forward_input(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases);
   void forward_layer(runtime::DefaultExec const& exec, std::size_t l);
   pmm::DistMatrix<T> const& backward_layer(runtime::DefaultExec const& exec, std::size_t l);
@@ -117,6 +118,7 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   std::shared_ptr<GcnParameters<Sum>> parameters_;
   GcnPlan plan_;
   std::shared_ptr<pmm::NeededRows const> needed_rows_;
+  std::vector<pmm::DroppedBlock<Sum>> dropped_;
   GcnInput<T> input_;
 
   // Memory, and what lies in it.

@@ -75,7 +75,7 @@ bool aggregating_first_is_cheaper(GcnShape const& shape, std::size_t layer) {
   auto const in = shape.widths[layer];
   auto const out = shape.widths[layer + 1];
   auto const reads_fixed_features = layer == 0 && !shape.projected_features && !shape.features_need_gradient;
-  auto const forward = reads_fixed_features && !shape.has_input_dropout ? 0 : in;
+  auto const forward = reads_fixed_features && !shape.has_input_dropout && !shape.drops_edges ? 0 : in;
   auto const backward = reads_fixed_features ? 0 : in;
   return forward + backward <= 2 * out;
 }
@@ -153,7 +153,7 @@ bool needs_input_gradient(GcnPlan const& plan, std::size_t l) {
 }
 
 bool keeps_first_aggregate(GcnPlan const& plan) {
-  return plan.layers.front().aggregates_first && !needs_input_gradient(plan, 0);
+  return plan.layers.front().aggregates_first && !needs_input_gradient(plan, 0) && !plan.drops_edges;
 }
 
 bool keeps_features(GcnPlan const& plan) {
@@ -189,6 +189,7 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
   ORTHANT_REQUIRE(!shape.has_perceptrons || shape.head_classes, "the last perceptron ends with a head");
   require_countable(shape);
   GcnPlan plan;
+  plan.drops_edges = shape.drops_edges;
   auto const has_owners = shape.schedule == Schedule::rows;
   OwnerRoles const owners{
       {}, shape.is_symmetric ? pmm::Flow::forward : pmm::Flow::transpose, shape.hidden_axes};

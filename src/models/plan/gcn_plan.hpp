@@ -84,7 +84,8 @@ struct GcnShape {
   std::optional<double> theta{};             // of identity maps, which convolutions have; else none
   std::optional<AttentionShape> attention{}; // weighs neighbours; schedule rows
   bool has_residuals = false;     // around layers that are as wide as what they read, features left out
-  bool has_input_dropout = false; // else A^ F0 is the same every epoch
+  bool has_input_dropout = false; // else A^ F0 is the same every epoch, unless
+  bool drops_edges = false;       // edges of A^ are dropped out
   Schedule schedule = Schedule::pmm3d;
   bool is_symmetric = false;  // the pattern of A: rows go back as they came
   pmm::AxisSet hidden_axes{}; // schedule rows: whose messages travel while products are computed
@@ -172,6 +173,7 @@ struct GcnPlan {
   std::vector<GcnLayerPlan> layers; // at least one
   std::optional<LinearPlan> head;
   std::optional<TeleportPlan> teleport;
+  bool drops_edges = false; // A^ of a step is not that of another
 
   /// Of the features.
   [[nodiscard]] pmm::Placement const& features() const {

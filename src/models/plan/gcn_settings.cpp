@@ -94,6 +94,7 @@ GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
   shape.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
   shape.features_need_gradient = settings.trains_features;
   shape.has_input_dropout = settings.input_dropout() > 0;
+  shape.drops_edges = settings.edge_dropout > 0;
   shape.schedule = settings.schedule;
   shape.is_symmetric = facts.is_symmetric;
   shape.hidden_axes = settings.hidden_axes;
@@ -105,6 +106,10 @@ namespace {
 void require_attention(graph::StoreFacts const& facts, GcnSettings const& settings) {
   auto const name = name_of(settings.model);
   if (!weighs_neighbours(settings)) return;
+  if (settings.edge_dropout > 0)
+    runtime::throw_user(
+        "--edge-dropout goes with models that multiply by A^: give --attention-dropout with --model {}",
+        name);
   if (settings.schedule != Schedule::rows)
     runtime::throw_user(
         "--model {} is trained in the schedule rows: leave out --schedule {}, or give --schedule rows", name,

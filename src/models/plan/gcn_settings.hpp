@@ -33,6 +33,7 @@ struct GcnSettings {
   std::int64_t num_heads = 8;        // of attention: of hidden layers, side by side
   std::int64_t num_output_heads = 1; // of the layer that makes the logits: their mean
   double attention_dropout = 0;      // of its coefficients
+  double edge_dropout = 0;           // of A^'s entries off the diagonal (pmm/edges/edge_dropout.hpp)
   bool has_bias = true;
   bool trains_features = false;
   FeatureNorm feature_norm = FeatureNorm::none;

@@ -10,6 +10,7 @@
 #include "models/propagation/teleport_terms.hpp"
 #include "models/training/parameter_update.hpp"
 #include "pmm/aggregate/row_lists.hpp"
+#include "pmm/edges/edge_dropout.hpp"
 #include "pmm/rows/bias.hpp"
 
 namespace orthant::models {
@@ -34,6 +35,10 @@ class EpochList {
 
   void forward() {
     pmm::plan_flat_gather(step_, num_parameters_);
+    for (auto const& block : traits_.dropped)
+      for (int way = 0; way < traits_.num_dropped_ways; ++way)
+        pmm::plan_drop_entries(step_, traits_.num_nonzeros(block), traits_.has_edge_values,
+                               pass_ == Pass::training);
     if (plan_.projection) {
       step_.begin_layer(projection_layer);
       plan_product(step_, products_of(*plan_.projection, settings_.formats()).product,

@@ -142,6 +142,26 @@ def models_train_in_every_way(ranks):
         require('"bench":"epoch"' in done.stdout, "times no epoch", done)
 
 
+def edges_are_dropped_alike(ranks):
+    """In both schedules, on one rank and on several; a training goes on with the edges that it would have had."""
+    with tempfile.TemporaryDirectory() as scratch:
+        store = store_of(scratch, graph_in(scratch))
+        done = expect_success(1, ["info", store])
+        for model in (["--model", "gcn"], [*SAGE, "mean"], ["--model", "gcn", "--dropout", "0"]):
+            words = ["train", "--graph", store, *model, *MODEL, "--edge-dropout", "0.4"]
+            whole = losses(lines_of(1, scratch, [*words, *MODES["pmm3d"]]))
+            plain = losses(lines_of(1, scratch, [*words[:-2], *MODES["pmm3d"]]))
+            require(all(abs(a - b) > 1e-6 for a, b in zip(whole, plain)), f"drops no edges: {whole}, {plain}", done)
+            for name in ("pmm3d", "rows"):
+                found = losses(lines_of(ranks, scratch, [*words, *MODES[name]]))
+                require(all(abs(a - b) < 1e-10 for a, b in zip(found, whole)), f"{name}: {found}, not {whole}", done)
+        folder = ["--checkpoint", os.path.join(scratch, "c")]
+        lines_of(ranks, scratch, ["2" if word == "4" else word for word in words] + folder)
+        rest = losses(lines_of(ranks, scratch, [*words, *folder, "--resume", "auto"]))
+        require(len(rest) == 4 and all(abs(a - b) < 1e-10 for a, b in zip(rest, whole)), f"goes on as {rest}, not {whole}", done)
+        expect_mistake(ranks, [*words[:-1], "0.5", *folder, "--resume", "auto"], r"its --edge-dropout is 0.4")
+
+
 def several_seeds_have_a_mean(ranks):
     """Each is the training of its seed, on one graph."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -224,6 +244,10 @@ def mistakes(ranks):
             ([*SAGE, "mean", "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
             ([*SAGE, "mean", "--trainable-features"], r"--trainable-features goes with --model gcn, or with --input-projection"),
             ([*SAGE, "mean", "--schedule", "rows", "--prune", "on"], r"--prune on goes with --model gcn"),
+            (["--edge-dropout", "1"], r"--edge-dropout: is 1, but must be at least 0 and at most 0.999"),
+            (["--edge-dropout", "0.1", "--mode", "minibatch"], r"--edge-dropout is of the full graph so far"),
+            (["--edge-dropout", "0.1", "--schedule", "rows", "--prune", "on"], r"--prune on goes with all edges"),
+            (["--edge-dropout", "0.1", "--model", "gat"], r"give --attention-dropout with --model gat"),
             (["--heads", "2"], r"--heads is for --model gat and gatv2"),
             (["--model", "gat", "--hidden", "9"], r"hidden layers of 9 columns cannot be cut in 8 heads"),
             (["--model", "gat", "--schedule", "pmm3d"], r"--model gat is trained in the schedule rows"),
@@ -246,7 +270,7 @@ def mistakes(ranks):
 
 
 def main():
-    both = [mistakes, presets_are_overridden, one_store_serves_every_operator, weights_know_their_operator, weights_know_how_they_propagate, models_train_in_every_way, several_seeds_have_a_mean]
+    both = [mistakes, presets_are_overridden, one_store_serves_every_operator, weights_know_their_operator, weights_know_how_they_propagate, models_train_in_every_way, edges_are_dropped_alike, several_seeds_have_a_mean]
     raise SystemExit(attempt_all([(ranks, (function,)) for ranks in (1, 3) for function in both]))
 
 

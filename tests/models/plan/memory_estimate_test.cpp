@@ -81,6 +81,10 @@ std::vector<Configuration> configurations() {
     set_model(settings, model);
     all.push_back({model == models::Model::gat ? "gat" : "gatv2", settings});
   }
+  auto dropped_edges = model_of(3, 32, 0.5);
+  dropped_edges.edge_dropout = 0.4;
+  all.push_back({"dropped edges", dropped_edges});
+  all.push_back({"dropped edges, directed", dropped_edges, {.is_directed = true}});
   all.push_back(
       {"directed, more vertices", model_of(3, 32, 0.5), {.num_vertices = 5000, .is_directed = true}});
   return all;

@@ -167,6 +167,14 @@ inline std::vector<StepCase> step_cases() {
         "ring:vertices=5,features=1,classes=2";
   }
 
+  add("dropped edges", [](auto& s) { s.edge_dropout = 0.4; });
+  auto& dropped = add("dropped edges of a directed graph with weights, dropout", [](auto& s) {
+    s.edge_dropout = 0.4;
+    s.dropout = 0.4;
+  });
+  dropped.recipe =
+      GraphRecipe{.num_vertices = 203, .num_edges = 900, .is_directed = true, .is_weighted = true};
+
   for (auto const model : {models::Model::sgc, models::Model::appnp, models::Model::gcnii}) {
     add(std::string(name_of(model)), [&](auto& s) {
       set_model(s, model);

@@ -152,6 +152,30 @@ inline std::vector<ReferenceCase> cases_of_norms() {
   return all;
 }
 
+/// Half the edges go in each step; A^ F0 would be kept from step to step otherwise.
+inline std::vector<ReferenceCase> cases_of_dropped_edges() {
+  std::vector<ReferenceCase> all;
+  for (auto const model : {Model::gcn, Model::sage, Model::gin, Model::sgc, Model::appnp, Model::gcnii}) {
+    ReferenceCase next;
+    next.name = fmt::format("{}, dropped edges", name_of(model));
+    next.settings.dropout = 0;
+    next.settings.seed = 5;
+    next.settings.edge_dropout = 0.5;
+    next.settings.num_propagations = 3;
+    set_model(next.settings, model);
+    next.settings.set_layers(model == Model::sgc ? 1 : 3, 7);
+    all.push_back(next);
+    if (model != Model::gcn) continue;
+    next.name += ", directed with weights, projection, one order";
+    next.settings.projected_width = 7;
+    next.settings.order = models::ProductOrder::aggregate_first;
+    next.recipe.is_directed = next.recipe.is_weighted = true;
+    next.recipe.permutation = graph::PermutationKind::single;
+    all.push_back(next);
+  }
+  return all;
+}
+
 inline std::vector<ReferenceCase> cases_of_activations() {
   std::vector<ReferenceCase> all;
   for (auto const activation : {models::Activation::elu, models::Activation::gelu}) {
