@@ -280,9 +280,10 @@ int bench(EpochOptions const& options, Context& context) {
   auto const memory_at_start = runtime::resident_bytes();
   DeviceMemory const device_memory;
   auto model_settings = model_of(options.train);
-  if (models::weighs_neighbours(model_settings))
+  if (models::reads_edges(model_settings))
     runtime::throw_user(
-        "bench epoch has no bare products of attention so far: give --model gcn, sage or gin");
+        "bench epoch has no bare products of attention or of maxima so far: give --model gcn, sage "
+        "(with --aggregator mean or sum) or gin");
   pmm::set_gemm_threads(1); // as training
   require_full_graph_grid(options.train.grid, world.size());
   auto const machine = machine_of(world, options.train.machine);

@@ -17,8 +17,8 @@ void explain_schedule(Context const& context, pmm::ProcessGrid const& grid,
   auto& log = context.log();
   auto const chosen = models::name_of(settings.schedule);
   if (options.schedule != "auto") return log.debug("schedule {}: --schedule asks for it", chosen);
-  if (models::weighs_neighbours(settings))
-    return log.debug("schedule {}: --model {} has no other", chosen, options.model);
+  if (models::reads_edges(settings))
+    return log.debug("schedule {}: layers that read single edges have no other", chosen);
   if (grid.shape().size(pmm::group_axes) == 1)
     return log.debug("schedule {}: a group is one rank, so nothing is communicated", chosen);
   log.debug("schedule {}: an epoch takes {:.3g} s in pmm3d and {:.3g} s in rows, by the constants of {}",

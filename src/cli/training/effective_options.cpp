@@ -81,6 +81,9 @@ std::vector<Idle> idle_options(TrainOptions const& o) {
     idle.push_back(
         {"batch-edges",
          fmt::format("weighs the edges of a batch, which --model {} does itself: leave it out", o.model)});
+  if (o.model == "sage" && o.aggregator == "max" && o.mode == "minibatch")
+    idle.push_back(
+        {"batch-edges", "weighs the edges of a batch, which --aggregator max does not: leave it out"});
   if (o.model != "sage") idle.push_back({"aggregator", "is for --model sage: leave it out, or give that"});
   if (o.schedule == "pmm3d")
     idle.push_back({"gather", "says which rows move in --schedule rows: leave it out with --schedule pmm3d"});

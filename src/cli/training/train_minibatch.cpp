@@ -74,6 +74,7 @@ void describe_kept_neighbours(Context const& context, graph::StoreFacts const& f
 /// How edges of a batch are weighed.
 std::string_view edges_of(TrainOptions const& options, models::MiniBatchSettings const& batches) {
   if (options.model == "gat" || options.model == "gatv2") return "attention";
+  if (options.model == "sage" && options.aggregator == "max") return "maximum";
   return batches.edges == sampling::BatchEdges::renormalize ? "renormalize" : "rescale";
 }
 

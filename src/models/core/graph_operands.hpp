@@ -7,9 +7,9 @@
 #include "graph/store/store_reader.hpp"
 #include "models/core/activation.hpp"
 #include "models/core/vertex_order.hpp"
-#include "pmm/edges/edge_dropout.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/matrix/dist_sparse.hpp"
+#include "pmm/neighbors/edge_dropout.hpp"
 
 #include <functional>
 #include <map>

@@ -7,17 +7,17 @@
 #include "graph/store/store_reader.hpp"
 #include "pmm/aggregate/aggregate.hpp"
 #include "pmm/edges/edge_block.hpp"
-#include "pmm/edges/edge_dropout.hpp"
+#include "pmm/neighbors/edge_dropout.hpp"
 
 #include <memory>
 #include <vector>
 
 namespace orthant::models {
 
-/// The entries of the block as edges, for layers that weigh neighbours by attention.
+/// The entries of the block as edges, for layers that weigh neighbours by attention or take their maximum.
 struct EdgeOperands {
   pmm::EdgeBlock block;
-  runtime::Vector<std::int64_t> row_ids, column_ids; // original ids; empty if no coefficient is dropped
+  runtime::Vector<std::int64_t> row_ids, column_ids; // original ids; empty if nothing asks for them
 };
 
 template<class T>

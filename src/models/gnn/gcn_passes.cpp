@@ -79,9 +79,10 @@ void TypedGcnPasses<T>::reserve_scratch(GcnOperands<Sum> const& operands) {
   pmm::StepPlan const step(grid_.shape(), grid_.coordinates(), sizeof(Sum));
   scratch_.reserve(scratch_of(step, plan_, settings_));
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
-  if (owned != nullptr && owned->edges)
-    scratch_.attention.reserve(
-        attention_scratch_of(step, plan_, owned->sizes, owned->edges->block.num_edges()));
+  if (owned == nullptr || !owned->edges) return;
+  auto const num_edges = owned->edges->block.num_edges();
+  scratch_.attention.reserve(attention_scratch_of(step, plan_, owned->sizes, num_edges));
+  scratch_.maximum.reserve(maximum_scratch_of(step, plan_, owned->sizes, num_edges));
 }
 
 template<class T>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/plan/gcn_step.hpp"
 
+#include "models/aggregation/maximum_step.hpp"
 #include "models/core/activation.hpp"
 #include "models/core/vertex_loss.hpp"
 #include "models/plan/attention_step.hpp"
@@ -10,7 +11,7 @@
 #include "models/propagation/teleport_terms.hpp"
 #include "models/training/parameter_update.hpp"
 #include "pmm/aggregate/row_lists.hpp"
-#include "pmm/edges/edge_dropout.hpp"
+#include "pmm/neighbors/edge_dropout.hpp"
 #include "pmm/rows/bias.hpp"
 
 namespace orthant::models {
@@ -222,12 +223,15 @@ class EpochList {
     return aggregates_of(layer, traits_.cells ? *traits_.cells : cells_of(step_, layer), settings_.formats(),
                          traits_.needed);
   }
-  [[nodiscard]] AttentionSteps attention_steps(GcnLayerPlan const& layer, std::int64_t entries) const {
+  template<class Steps>
+  [[nodiscard]] Steps edge_steps(GcnLayerPlan const& layer, std::int64_t entries) const {
     return {step_.shape(), step_.coordinates(), layer,
             traits_.cells ? *traits_.cells : cells_of(step_, layer), entries};
   }
   void aggregate(GcnLayerPlan const& layer, std::int64_t entries) {
-    if (layer.attention) return plan_attention(step_, attention_steps(layer, entries), drops_coefficients_);
+    if (layer.attention)
+      return plan_attention(step_, edge_steps<AttentionSteps>(layer, entries), drops_coefficients_);
+    if (layer.takes_maximum) return plan_maximum(step_, edge_steps<MaximumSteps>(layer, entries));
     bring_scaled(layer);
     if (layer.owners)
       plan_aggregate(step_, between_owners(layer).forward, entries);
@@ -237,7 +241,8 @@ class EpochList {
     if (layer.teleport_site) plan_add_teleport(step_, layer.aggregate());
   }
   void aggregate_back(GcnLayerPlan const& layer, std::int64_t entries) {
-    if (layer.attention) return plan_attention_backward(step_, attention_steps(layer, entries));
+    if (layer.attention) return plan_attention_backward(step_, edge_steps<AttentionSteps>(layer, entries));
+    if (layer.takes_maximum) return plan_maximum_backward(step_, edge_steps<MaximumSteps>(layer, entries));
     split_gradient(layer);
     bring_scaled_back(layer);
     if (layer.owners)
@@ -343,8 +348,8 @@ class EpochList {
   /// Whether dH's columns travel while dW is computed: the first exchange of an aggregation.
   [[nodiscard]] bool sends_columns_ahead(GcnLayerPlan const& layer) const {
     auto const& owners = layer.owners;
-    return owners && settings_.overlaps && owners->hidden_axes.contains(owners->roles.b) &&
-           step_.shape().size(owners->roles.b) > 1;
+    return owners && !layer.reads_edges() && settings_.overlaps &&
+           owners->hidden_axes.contains(owners->roles.b) && step_.shape().size(owners->roles.b) > 1;
   }
 
   pmm::StepPlan& step_;

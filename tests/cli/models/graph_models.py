@@ -23,7 +23,7 @@ MODES = {"pmm3d": ["--schedule", "pmm3d"], "rows": ["--schedule", "rows"], "batc
 SAGE = ["--model", "sage", "--aggregator"]
 GIN = ["--model", "gin"]
 SGC, APPNP, GCNII = (["--model", name] for name in ("sgc", "appnp", "gcnii"))
-MODELS = {"GraphSAGE (mean)": [*SAGE, "mean"], "GraphSAGE (sum)": [*SAGE, "sum"], "GIN": GIN, "SGC (2 steps)": SGC,
+MODELS = {"GraphSAGE (mean)": [*SAGE, "mean"], "GraphSAGE (sum)": [*SAGE, "sum"], "GraphSAGE (max)": [*SAGE, "max"], "GIN": GIN, "SGC (2 steps)": SGC,
           "APPNP (5 steps)": [*APPNP, "--propagation-steps", "5"], "GCNII": GCNII}
 
 
@@ -87,12 +87,12 @@ def weights_know_how_they_propagate(ranks):
 def weights_know_their_operator(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         store = store_of(scratch, graph_in(scratch))
-        for options in (["--normalize", "row", "--self-loops", "drop"], [*SAGE, "mean"], [*SAGE, "sum", "--norm", "rms", "--residual"],
+        for options in (["--normalize", "row", "--self-loops", "drop"], [*SAGE, "mean"], [*SAGE, "sum", "--norm", "rms", "--residual"], [*SAGE, "max"],
                         ["--activation", "elu"], ["--activation", "gelu", "--residual"], [*GIN, "--norm", "rms"]):
             weights, tensors, back = (os.path.join(scratch, name) for name in ("w.h5", "w.safetensors", "back.h5"))
             trained = lines_of(ranks, scratch, ["train", "--graph", store, *options, *MODEL, "--save-weights", weights])[-2]
             words = ["evaluate", "--graph", store, "--weights", weights, "--compute-dtype", "fp64"]
-            for schedule in ("pmm3d", "rows"):
+            for schedule in ("pmm3d", "rows") if "max" not in options else ("auto", "rows"):
                 found = lines_of(ranks, scratch, [*words, "--schedule", schedule])[-1]
                 done = expect_success(1, ["info", weights])
                 for score in ("val_loss", "test_loss", "val_acc"):
@@ -120,7 +120,7 @@ def models_train_in_every_way(ranks):
         store = store_of(scratch, graph_in(scratch))
         for title, model in MODELS.items():
             for name, mode in MODES.items():
-                if model[1] not in ("sage", "gin", ways[name]):
+                if model[1] not in ("sage", "gin", ways[name]) or (model[-1] == "max" and name == "pmm3d"):
                     continue
                 size = MODEL[2:] if model == SGC else MODEL  # it has no --hidden
                 words = ["train", "--graph", store, *model, *size, *mode]
@@ -239,7 +239,13 @@ def mistakes(ranks):
             ([*APPNP, "--schedule", "rows", "--prune", "on"], r"--prune on goes with --model gcn"),
             ([*SGC, "--layers", "2"], r"--layers is of hidden layers, and --model sgc has none"),
             ([*SGC, "--norm", "rms"], r"--norm is of hidden layers, and --model sgc has none"),
-            ([*SAGE, "max"], r"'max' is none of mean, sum"),
+            ([*SAGE, "least"], r"'least' is none of mean, sum, max"),
+            ([*SAGE, "max", "--schedule", "pmm3d"], r"--aggregator max is trained in the schedule rows: give --schedule rows or auto"),
+            ([*SAGE, "max", "--schedule", "rows", "--gather", "needed"], r"--aggregator max moves all rows: leave out --gather needed"),
+            ([*SAGE, "max", "--comm-dtype", "bf16"], r"--aggregator max sends fp32 or fp64: leave out --comm-dtype"),
+            ([*SAGE, "max", "--order", "transform"], r"--aggregator max comes ahead of the weight: leave out --order transform"),
+            ([*SAGE, "max", "--edge-dropout", "0.1"], r"--aggregator max has no edges to scale: leave out --edge-dropout"),
+            ([*SAGE, "max", "--mode", "minibatch", "--batch-edges", "rescale"], r"--batch-edges weighs the edges of a batch, which --aggregator max does not"),
             ([*SAGE, "mean", "--normalize", "row"], r"--model sage multiplies by an operator of its own: leave out --normalize"),
             ([*SAGE, "mean", "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
             ([*SAGE, "mean", "--trainable-features"], r"--trainable-features goes with --model gcn, or with --input-projection"),

@@ -188,7 +188,7 @@ inline Tape::Number normed(Tape& tape, models::GcnSettings const& settings, mode
 /// Logits of the network of `settings`, without dropout, on features X with the operator A^.
 ///
 ///   GCN (arXiv 1609.02907, equation 2)         Z_l = A^ F_l W_l + b_l
-///   GraphSAGE (arXiv 1706.02216, algorithm 1)  Z_l = A^ F_l W_l + F_l W'_l + b_l
+///   GraphSAGE (arXiv 1706.02216, algorithm 1)  Z_l = A^ F_l W_l + F_l W'_l + b_l, or the maximum of the neighbours in place of A^ F_l
 ///   GIN (arXiv 1810.00826, equation 4.1)       F_{l+1} = relu(MLP_l((1 + epsilon_l) F_l + A^ F_l)), the last without relu
 ///   F_{l+1} = f(Z_l), f(norm(Z_l)) with a norm, and + F_l with a residual where both are equally wide; f is ReLU, ELU or GELU
 ///
@@ -219,7 +219,8 @@ inline Tape::Number logits_of(Tape& tape, models::GcnSettings const& settings, D
       f = adds ? tape.sum(d, f) : d;
       continue;
     }
-    auto h = tape.product(a, f);
+    auto const takes_maximum = models::traits_of(settings.model, settings.aggregator).takes_maximum;
+    auto h = takes_maximum ? tape.maximum(a, f) : tape.product(a, f);
     if (settings.model == models::Model::gin) h = tape.sum(h, tape.scaled(f, p.at(layer + ".epsilon")));
     auto z = tape.product(h, p.at(layer + ".weight"));
     if (settings.model == models::Model::sage) z = tape.sum(z, tape.product(f, p.at(layer + ".self_weight")));

@@ -56,7 +56,7 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
   /// The parameters that set_formula_parameters() gives such a network.
   NamedMatrices formula_parameters(ReferenceCase const& c, graph::GraphStore const& store) {
     auto settings = c.settings;
-    if (!traits_of(settings.model, settings.aggregator).attention) settings.schedule = Schedule::pmm3d;
+    if (!reads_edges(settings)) settings.schedule = Schedule::pmm3d;
     models::GcnParameters<double> parameters(one_, models::plan_gcn(store, settings), settings);
     set_formula_parameters(parameters.list());
     return whole_of(parameters.list());
@@ -226,6 +226,14 @@ TEST_P(Reference, IsRepeatedWithDroppedEdges) {
         c.settings.gather = gather;
         expect_full_graph(c);
       }
+}
+
+TEST_P(Reference, OfMaximaIsRepeated) {
+  for (auto const& c : cases_of_maximum()) {
+    SCOPED_TRACE(c.name);
+    if (grid_.size(pmm::Axis::data) == 1) expect_full_graph(c);
+    expect_mini_batches(c, sampling::BatchEdges::rescale);
+  }
 }
 
 TEST_P(Reference, OfAttentionIsRepeatedOnTheWholeGraph) {

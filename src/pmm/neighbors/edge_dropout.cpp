@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pmm/edges/edge_dropout.hpp"
+#include "pmm/neighbors/edge_dropout.hpp"
 
 namespace orthant::pmm {
 namespace {
