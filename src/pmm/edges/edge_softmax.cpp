@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/edges/edge_softmax.hpp"
 
+#include "pmm/edges/edge_kernels_device.hpp"
+#include "pmm/edges/host_lists.hpp"
 #include "runtime/comm/collectives.hpp"
-
-#include <limits>
 
 namespace orthant::pmm {
 namespace {
@@ -32,95 +32,6 @@ LocalPass pass_of_drop(EdgeCounts const& counts, std::int64_t num_heads, std::in
 }
 
 template<class T>
-struct Maxima {
-  Offset const* offsets;
-  std::int64_t num_heads;
-  T const* values;
-  T* maxima;
-  T lowest = -std::numeric_limits<T>::infinity();
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    T largest = lowest;
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      auto const value = values[e * num_heads + head];
-      largest = largest < value ? value : largest;
-    }
-    maxima[row * num_heads + head] = largest;
-  }
-};
-
-template<class T>
-struct Exponentials {
-  Offset const* offsets;
-  std::int64_t num_heads;
-  T const* maxima;
-  T* values;
-  T* sums;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    auto const largest = maxima[row * num_heads + head];
-    T sum = 0;
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      auto& value = values[e * num_heads + head];
-      value = runtime::compat::exp(value - largest);
-      sum += value;
-    }
-    sums[row * num_heads + head] = sum;
-  }
-};
-
-template<class T>
-struct Shares {
-  Offset const* offsets;
-  std::int64_t num_heads;
-  T const* sums;
-  T* values;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e)
-      values[e * num_heads + head] /= sums[row * num_heads + head];
-  }
-};
-
-template<class T>
-struct GradientSums {
-  Offset const* offsets;
-  std::int64_t num_heads;
-  T const* values;
-  T factor;
-  T const* gradient;
-  T* sums;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    T sum = 0;
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      auto const value = values[e * num_heads + head];
-      if (value > 0) sum += value * factor * gradient[e * num_heads + head];
-    }
-    sums[row * num_heads + head] = sum;
-  }
-};
-
-template<class T>
-struct ScoreGradients {
-  Offset const* offsets;
-  std::int64_t num_heads;
-  T const* values;
-  T factor;
-  T const* sums;
-  T* gradient;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    auto const sum = sums[row * num_heads + head];
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      auto const value = values[e * num_heads + head];
-      auto& g = gradient[e * num_heads + head];
-      g = value > 0 ? value * (factor * g - sum) : value * sum; // of a dropped one: |v| (0 - sum)
-    }
-  }
-};
-
-template<class T>
 struct Drops {
   Offset const* offsets;
   LocalColumn const* columns;
@@ -143,6 +54,62 @@ struct Drops {
   }
 };
 
+/// The parts of a softmax that need this rank's edges alone. On host processors all heads of a row at once.
+template<class T>
+struct SoftmaxParts {
+  DefaultExec const& exec;
+  EdgeBlock const& block;
+  host_edges::HostSoftmax<T> rows;
+
+  void find_maxima() const {
+    run("orthant::pmm::edge_softmax/maxima", &host_edges::HostEdgeKernels<T>::find_maxima,
+        device_edges::Maxima<T>{rows.offsets, rows.num_heads, rows.values, rows.maxima});
+  }
+  void exponentials() const {
+    run("orthant::pmm::edge_softmax/exponentials", &host_edges::HostEdgeKernels<T>::exponentials,
+        device_edges::Exponentials<T>{rows.offsets, rows.num_heads, rows.maxima, rows.values, rows.sums});
+  }
+  void shares() const {
+    run("orthant::pmm::edge_softmax", &host_edges::HostEdgeKernels<T>::shares,
+        device_edges::Shares<T>{rows.offsets, rows.num_heads, rows.sums, rows.values});
+  }
+
+  template<class HostKernel, class DeviceKernel>
+  void run(char const* label, HostKernel kernel, DeviceKernel const& device_kernel) const {
+    if constexpr (runs_on_host)
+      for_each_list(exec, label, block.num_rows, host_edges::best_edge_kernels<T>().*kernel, rows);
+    else
+      for_each_row_and_head(exec, label, block.num_rows, rows.num_heads, device_kernel);
+  }
+};
+
+/// The same of its adjoint.
+template<class T>
+struct SoftmaxBackwardParts {
+  DefaultExec const& exec;
+  EdgeBlock const& block;
+  host_edges::HostSoftmaxBackward<T> rows;
+
+  void find_sums() const {
+    run("orthant::pmm::edge_softmax_backward/sums", &host_edges::HostEdgeKernels<T>::gradient_sums,
+        device_edges::GradientSums<T>{rows.offsets, rows.num_heads, rows.values, rows.factor, rows.gradient,
+                                      rows.sums});
+  }
+  void to_scores() const {
+    run("orthant::pmm::edge_softmax_backward", &host_edges::HostEdgeKernels<T>::score_gradients,
+        device_edges::ScoreGradients<T>{rows.offsets, rows.num_heads, rows.values, rows.factor, rows.sums,
+                                        rows.gradient});
+  }
+
+  template<class HostKernel, class DeviceKernel>
+  void run(char const* label, HostKernel kernel, DeviceKernel const& device_kernel) const {
+    if constexpr (runs_on_host)
+      for_each_list(exec, label, block.num_rows, host_edges::best_edge_kernels<T>().*kernel, rows);
+    else
+      for_each_row_and_head(exec, label, block.num_rows, rows.num_heads, device_kernel);
+  }
+};
+
 } // namespace
 
 template<class T>
@@ -153,15 +120,18 @@ void edge_softmax(DefaultExec const& exec, runtime::Communicator const& axis, ru
   auto const count = block.num_rows * num_heads;
   auto const maxima = work.lend(Slot::left, count);
   auto const sums = work.lend(Slot::right, count);
-  auto const* const offsets = block.row_offsets.data();
-  for_each_row_and_head(exec, "orthant::pmm::edge_softmax/maxima", block.num_rows, num_heads,
-                        Maxima<T>{offsets, num_heads, values.data(), maxima.data()});
+  SoftmaxParts<T> const parts{
+      exec, block, {block.row_offsets.data(), num_heads, values.data(), maxima.data(), sums.data()}};
+  // Rows that lie here as a whole stay in the cache from one part to the next.
+  if constexpr (runs_on_host)
+    if (axis.size() == 1)
+      return for_each_list(exec, "orthant::pmm::edge_softmax", block.num_rows,
+                           host_edges::best_edge_kernels<T>().softmax, parts.rows);
+  parts.find_maxima();
   if (count > 0) runtime::all_reduce(exec, axis, maxima, runtime::Reduction::max);
-  for_each_row_and_head(exec, "orthant::pmm::edge_softmax/exponentials", block.num_rows, num_heads,
-                        Exponentials<T>{offsets, num_heads, maxima.data(), values.data(), sums.data()});
+  parts.exponentials();
   if (count > 0) runtime::all_reduce(exec, axis, sums);
-  for_each_row_and_head(exec, "orthant::pmm::edge_softmax", block.num_rows, num_heads,
-                        Shares<T>{offsets, num_heads, sums.data(), values.data()});
+  parts.shares();
 }
 
 template<class T>
@@ -172,15 +142,17 @@ void edge_softmax_backward(DefaultExec const& exec, runtime::Communicator const&
   passes.add(pass_of_backward(counts_of(block), num_heads, sizeof(T)));
   auto const count = block.num_rows * num_heads;
   auto const sums = work.lend(Slot::left, count);
-  auto const* const offsets = block.row_offsets.data();
-  auto const* const values = weights.values.data();
-  for_each_row_and_head(
-      exec, "orthant::pmm::edge_softmax_backward/sums", block.num_rows, num_heads,
-      GradientSums<T>{offsets, num_heads, values, weights.factor, gradient.data(), sums.data()});
+  SoftmaxBackwardParts<T> const parts{exec,
+                                      block,
+                                      {block.row_offsets.data(), num_heads, weights.values.data(),
+                                       weights.factor, gradient.data(), sums.data()}};
+  if constexpr (runs_on_host)
+    if (axis.size() == 1)
+      return for_each_list(exec, "orthant::pmm::edge_softmax_backward", block.num_rows,
+                           host_edges::best_edge_kernels<T>().softmax_backward, parts.rows);
+  parts.find_sums();
   if (count > 0) runtime::all_reduce(exec, axis, sums);
-  for_each_row_and_head(
-      exec, "orthant::pmm::edge_softmax_backward", block.num_rows, num_heads,
-      ScoreGradients<T>{offsets, num_heads, values, weights.factor, sums.data(), gradient.data()});
+  parts.to_scores();
 }
 
 template<class T>

@@ -109,6 +109,14 @@ struct HostSoftmax {
   T of_classes = 0;
 };
 
+/// ELU of an array of numbers: to := z > 0 ? z : exp(z) - 1; or, with a gradient, gradient (z > 0 ? 1 : exp(z)). May alias.
+template<class T>
+struct HostElu {
+  T const* z = nullptr;
+  T const* gradient = nullptr;
+  T* to = nullptr;
+};
+
 template<class T>
 struct HostRowKernels {
   /// Rows [begin, end).
@@ -130,6 +138,10 @@ struct HostRowKernels {
   void (*sum_exponentials)(Softmax const&, std::int64_t begin, std::int64_t end);
   /// gradient(i, j) := scale (gradient(i, j) / packed(i, 0) - [j = y_i]), 0 in rows that do not count.
   void (*finish_gradient)(Softmax const&, std::int64_t begin, std::int64_t end);
+  /// Numbers [begin, end).
+  using Elu = HostElu<runtime::SumOf<T>>;
+  void (*elu)(Elu const&, std::int64_t begin, std::int64_t end);
+  void (*elu_backward)(Elu const&, std::int64_t begin, std::int64_t end);
 };
 
 template<class T>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/rows/elu.hpp"
 
+#include "pmm/kernels/host_parts.hpp"
+#include "pmm/kernels/row_kernels_host.hpp"
 #include "runtime/device/kokkos_compat.hpp"
 #include "runtime/error.hpp"
 
@@ -24,6 +26,13 @@ LocalPass elu_backward_pass(std::int64_t bytes) {
 }
 
 template<class T>
+struct HostPart {
+  void (*kernel)(host_rows::HostElu<T> const&, std::int64_t, std::int64_t);
+  host_rows::HostElu<T> task;
+  void operator()(std::int64_t begin, std::int64_t end) const { kernel(task, begin, end); }
+};
+
+template<class T>
 void require_alike(Matrix<T> const& x, Matrix<T> const& y) {
   ORTHANT_REQUIRE(x.extent(0) == y.extent(0) && x.extent(1) == y.extent(1), "ELU: arrays of ", x.extent(0),
                   " x ", x.extent(1), " and ", y.extent(0), " x ", y.extent(1), " should be equal in size");
@@ -37,9 +46,13 @@ void elu(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& z, Matrix
   passes.add(elu_pass(array_bytes(z)));
   T const* const from = z.data();
   T* const to = y.data();
+  constexpr auto label = "orthant::pmm::elu";
+  auto const count = static_cast<std::int64_t>(z.size());
+  if constexpr (runs_on_host)
+    return for_each_part(exec, label, count,
+                         HostPart<T>{host_rows::best_row_kernels<T>().elu, {from, nullptr, to}});
   Kokkos::parallel_for(
-      "orthant::pmm::elu", Policy(exec, 0, static_cast<std::int64_t>(z.size())),
-      KOKKOS_LAMBDA(std::int64_t i) {
+      label, Policy(exec, 0, count), KOKKOS_LAMBDA(std::int64_t i) {
         to[i] = from[i] > T{0} ? from[i] : runtime::compat::exp(from[i]) - T{1};
       });
 }
@@ -53,9 +66,13 @@ void elu_backward(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& 
   T const* const from = z.data();
   T const* const gradient = dy.data();
   T* const to = dz.data();
+  constexpr auto label = "orthant::pmm::elu_backward";
+  auto const count = static_cast<std::int64_t>(z.size());
+  if constexpr (runs_on_host)
+    return for_each_part(exec, label, count,
+                         HostPart<T>{host_rows::best_row_kernels<T>().elu_backward, {from, gradient, to}});
   Kokkos::parallel_for(
-      "orthant::pmm::elu_backward", Policy(exec, 0, static_cast<std::int64_t>(z.size())),
-      KOKKOS_LAMBDA(std::int64_t i) {
+      label, Policy(exec, 0, count), KOKKOS_LAMBDA(std::int64_t i) {
         to[i] = from[i] > T{0} ? gradient[i] : gradient[i] * runtime::compat::exp(from[i]);
       });
 }
