@@ -78,7 +78,8 @@ make_maximum_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
   auto const& edges = *adjacency.edges;
   ORTHANT_REQUIRE(static_cast<std::int64_t>(edges.column_ids.extent(0)) == edges.block.num_columns,
                   "the maximum of layer ", plan.index, " needs the ids of columns");
-  MaximumSteps const steps(grid.shape(), grid.coordinates(), plan, adjacency.sizes, edges.block.num_edges());
+  MaximumSteps const steps(grid.shape(), grid.coordinates(), maximum_plan_of(plan), adjacency.sizes,
+                           edges.block.num_edges());
   return std::make_unique<MaximumAggregation<T>>(grid, steps, edges, std::move(workspace), scratch, places);
 }
 

@@ -1,11 +1,11 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The maximum of the neighbours in place of A^ F (maximum_step.hpp). The backward pass reads which neighbours the maxima of the last
+// The maximum of the neighbours in place of A^ F (propagation/maximum_step.hpp). The backward pass reads which neighbours the maxima of the last
 // forward pass are of.
 
 #include "models/aggregation/aggregation.hpp"
-#include "models/aggregation/maximum_step.hpp"
+#include "models/aggregation/maximum_arrays.hpp"
 #include "runtime/arrays/growing_vector.hpp"
 
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/network_arrays.hpp"
 
-#include "models/aggregation/maximum_step.hpp"
+#include "models/aggregation/maximum_arrays.hpp"
 #include "models/gnn/gcn_activation.hpp"
 #include "models/gnn/gcn_linear.hpp"
 #include "models/plan/attention_step.hpp"

@@ -19,7 +19,7 @@ namespace {
 
 void set_dropped(GcnEpochTraits& traits, graph::StoreFacts const& facts, pmm::GridShape const& shape,
                  pmm::Coordinates const& coordinates, GcnPlan const& plan) {
-  traits.has_edge_values = facts.is_weighted;
+  traits.weighs_edges = facts.is_weighted;
   auto const& first = plan.layers.front();
   if (first.owners) { // one block for all layers
     traits.dropped = {first.adjacency};

@@ -28,7 +28,7 @@ struct GcnEpochTraits {
   LinkCounts links{};                  // of this rank's block, if links are predicted
   std::vector<pmm::Placement> dropped; // blocks of A^ whose entries are dropped, each with its transpose
   int num_dropped_ways = 2;            // 1: the transpose shares its values
-  bool has_edge_values = false;        // of A^, whose blocks are else patterns
+  bool weighs_edges = false;           // blocks of A^ have values; else they are patterns
   bool counts_rows = false;            // of a batch, together with its loss
   std::optional<pmm::CellSizes> cells; // of a batch between owners; else contiguous
   CountNonzeros num_nonzeros = [](pmm::Placement const&) { return std::int64_t{0}; };

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/plan/gcn_step.hpp"
 
-#include "models/aggregation/maximum_step.hpp"
 #include "models/core/activation.hpp"
 #include "models/core/vertex_loss.hpp"
 #include "models/plan/attention_step.hpp"
 #include "models/plan/gcn_parameters.hpp"
 #include "models/plan/gcn_products.hpp"
 #include "models/propagation/identity_map.hpp"
+#include "models/propagation/maximum_step.hpp"
 #include "models/propagation/teleport_terms.hpp"
 #include "models/training/parameter_update.hpp"
 #include "pmm/aggregate/row_lists.hpp"
@@ -38,8 +38,7 @@ class EpochList {
     pmm::plan_flat_gather(step_, num_parameters_);
     for (auto const& block : traits_.dropped)
       for (int way = 0; way < traits_.num_dropped_ways; ++way)
-        pmm::plan_drop_entries(step_, traits_.num_nonzeros(block), traits_.has_edge_values,
-                               pass_ == Pass::training);
+        plan_drop_entries(step_, traits_.num_nonzeros(block), traits_.weighs_edges, pass_ == Pass::training);
     if (plan_.projection) {
       step_.begin_layer(projection_layer);
       plan_product(step_, products_of(*plan_.projection, settings_.formats()).product,
@@ -220,18 +219,21 @@ class EpochList {
   [[nodiscard]] GcnLayerAggregates between_owners(GcnLayerPlan const& layer) const {
     if (auto const& kept = layer.owners->kept)
       return aggregates_of(layer, kept->cells, settings_.formats(), kept->needed);
-    return aggregates_of(layer, traits_.cells ? *traits_.cells : cells_of(step_, layer), settings_.formats(),
-                         traits_.needed);
+    return aggregates_of(layer, cells(layer), settings_.formats(), traits_.needed);
   }
-  template<class Steps>
-  [[nodiscard]] Steps edge_steps(GcnLayerPlan const& layer, std::int64_t entries) const {
-    return {step_.shape(), step_.coordinates(), layer,
-            traits_.cells ? *traits_.cells : cells_of(step_, layer), entries};
+  [[nodiscard]] pmm::CellSizes cells(GcnLayerPlan const& layer) const {
+    return traits_.cells ? *traits_.cells : cells_of(step_, layer);
+  }
+  [[nodiscard]] AttentionSteps attention_steps(GcnLayerPlan const& layer, std::int64_t entries) const {
+    return {step_.shape(), step_.coordinates(), layer, cells(layer), entries};
+  }
+  [[nodiscard]] MaximumSteps maximum_steps(GcnLayerPlan const& layer, std::int64_t entries) const {
+    MaximumPlan const plan{layer.owners->roles, layer.adjacency, layer.input.extents.columns};
+    return {step_.shape(), step_.coordinates(), plan, cells(layer), entries};
   }
   void aggregate(GcnLayerPlan const& layer, std::int64_t entries) {
-    if (layer.attention)
-      return plan_attention(step_, edge_steps<AttentionSteps>(layer, entries), drops_coefficients_);
-    if (layer.takes_maximum) return plan_maximum(step_, edge_steps<MaximumSteps>(layer, entries));
+    if (layer.attention) return plan_attention(step_, attention_steps(layer, entries), drops_coefficients_);
+    if (layer.takes_maximum) return plan_maximum(step_, maximum_steps(layer, entries));
     bring_scaled(layer);
     if (layer.owners)
       plan_aggregate(step_, between_owners(layer).forward, entries);
@@ -241,8 +243,8 @@ class EpochList {
     if (layer.teleport_site) plan_add_teleport(step_, layer.aggregate());
   }
   void aggregate_back(GcnLayerPlan const& layer, std::int64_t entries) {
-    if (layer.attention) return plan_attention_backward(step_, edge_steps<AttentionSteps>(layer, entries));
-    if (layer.takes_maximum) return plan_maximum_backward(step_, edge_steps<MaximumSteps>(layer, entries));
+    if (layer.attention) return plan_attention_backward(step_, attention_steps(layer, entries));
+    if (layer.takes_maximum) return plan_maximum_backward(step_, maximum_steps(layer, entries));
     split_gradient(layer);
     bring_scaled_back(layer);
     if (layer.owners)

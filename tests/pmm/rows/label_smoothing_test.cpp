@@ -2,8 +2,7 @@
 //
 // Label smoothing beside the definition of PyTorch's CrossEntropyLoss in serial loops, and its gradient beside finite
 // differences; on every grid.
-#include "row_loss_targets.hpp"
-
+#include "pmm/row_loss_targets.hpp"
 #include "support/grids.hpp"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 //
 // The maximum over stored entries and its adjoint on every grid, beside serial loops, to the last bit: numbers are few small
 // integers, so most maxima are ties. And the ledgers against the list.
-#include "aggregate_fixture.hpp"
+#include "pmm/aggregate_fixture.hpp"
 
 #include "pmm/edges/block_rows.hpp"
 #include "pmm/neighbors/edge_maximum.hpp"
