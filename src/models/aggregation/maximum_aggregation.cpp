@@ -22,7 +22,7 @@ class MaximumAggregation final : public Aggregation<T> {
         result_(grid, steps.result, workspace),
         values_memory_(scratch.values.reserve(0)),
         result_memory_(scratch.result.reserve(0)),
-        memory_{scratch.found.reserve(0), places.reserve(steps.num_results())} {}
+        memory_{scratch.found, places.reserve(steps.num_results())} {}
 
   void forward(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                pmm::DistMatrix<T> const& to) override {
@@ -64,7 +64,12 @@ template<class T>
 void MaximumScratch<T>::reserve(MaximumScratchPlan const& plan) {
   static_cast<void>(values.reserve(plan.values));
   static_cast<void>(result.reserve(plan.result));
-  static_cast<void>(found.reserve(plan.found));
+  auto const wanted = static_cast<std::size_t>(plan.found);
+  if (wanted <= found.extent(0)) return;
+  auto const length = found.extent(0) == 0 ? wanted : wanted + wanted / 8;
+  found = {}; // the old memory goes before the new comes
+  found = runtime::Vector<runtime::ValueIndex<T>>(
+      Kokkos::view_alloc("orthant::models::maximum_found", Kokkos::WithoutInitializing), length);
 }
 
 template<class T>

@@ -17,7 +17,7 @@ template<class T>
 struct MaximumScratch {
   runtime::GrowingVector<T> values{"orthant::models::maximum_values"};
   runtime::GrowingVector<T> result{"orthant::models::maximum_result"};
-  runtime::GrowingVector<runtime::ValueIndex<T>> found{"orthant::models::maximum_found"};
+  runtime::Vector<runtime::ValueIndex<T>> found; // grows likewise
 
   /// Makes it that long: before a layer is made with it.
   void reserve(MaximumScratchPlan const& plan);
