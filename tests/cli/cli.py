@@ -20,6 +20,7 @@ PARTS = {
     "bench": [(spmm, "fp32", 4), (spmm, "fp64", 8), (spmm_graphs,), (machine,), (gemm, "fp32", 4), (gemm, "fp64", 8), (gemm_table,),
               (epoch_of, [], 12), (epoch_of, ["--dropout", "0", "--overlap", "off", "--compute-dtype", "fp64"], 6),
               (epoch_of, ["--trainable-features", "--order", "aggregate", "--device-graph", "off"], 28, 2 * 3 * (6 * 8 + 8 * 3)),
+              (epoch_of, ["--model", "gat", "--heads", "4", "--dropout", "0"], 3 * (8 + 3), 2 * (2 * 6 * 8 + 3 * 8 * 3)),
               (sparse_features,), (bench_store,)],
     "plan": [(plan_of_counts,), (plan_of_options,), (plan_of_store,), (plan_of_times,), (plan_for_machine,), (plan_without_grids,),
              (plan_of_batches,), (measured_grids,), (plan_language_model,)],

@@ -221,7 +221,7 @@ def plain_lines(ranks):
 
 def decisions(ranks):
     """--log-level debug says what was decided, and why."""
-    for extra, patterns in (([], [r"grid \S+: --grid auto takes", r"schedule \w+: (a group is one rank|an epoch takes)"]),
+    for extra, patterns in (([], [r"grid \S+: --grid auto takes", r"schedule \w+: an epoch takes"]),
                             (["--schedule", "rows", "--order", "transform", "--grid", f"1x{ranks}x1x1"],
                              [r"grid 1x\dx1x1: --grid asks", "schedule rows: --schedule asks", r"layer 0 .*--order asks", "gather auto: needed rows"])):
         done = expect_success(ranks, ["train", *DATA, "--epochs", "1", "--log-level", "debug", *extra])

@@ -5,6 +5,7 @@
 // JSON line. The ratio says what the epoch costs beyond its products.
 
 #include "cli/bench/bench.hpp"
+#include "cli/bench/edge_products.hpp"
 #include "cli/bench/epoch_products.hpp"
 #include "cli/bench/gather_roof.hpp"
 #include "cli/bench/roofline.hpp"
@@ -16,6 +17,7 @@
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
+#include "models/aggregation/edge_operands.hpp"
 #include "models/gnn/memory_estimate.hpp"
 #include "models/plan/gcn_step.hpp"
 #include "pmm/kernels/host_parts.hpp"
@@ -39,14 +41,20 @@ class BareEpoch {
   BareEpoch(pmm::ProcessGrid const& grid, graph::GraphStore const& store, models::GcnSettings const& settings,
             models::GcnPlan const& plan, models::OptimizerSettings const& optimizer)
       : world_(grid.world()),
+        features_(plan.features()),
         step_(step_of(grid, store, settings, plan, optimizer)),
         products_(pmm::products_of(step_)),
         operands_(products_),
         seconds_(products_.size()) {
     models::AdjacencyBlocks<T> blocks(grid, store);
     std::optional<models::OwnedAdjacency<T>> owned;
-    if (auto const& owners = plan.layers.front().owners)
-      owned = models::read_owned_adjacency<T>(grid, store, owners->roles);
+    auto const& first = plan.layers.front();
+    if (first.attention) {
+      owned = models::read_edges<T>(grid, store, first.owners->roles, false);
+      edges_.emplace(grid, plan, *owned);
+    } else if (first.owners) {
+      owned = models::read_owned_adjacency<T>(grid, store, first.owners->roles);
+    }
     for (auto const& product : products_)
       kernels_.push_back(kernel_of(grid, store, settings, plan, blocks, owned, product));
   }
@@ -57,7 +65,9 @@ class BareEpoch {
     runtime::barrier(runtime::host, world_);
     for (std::size_t i = 0; i < products_.size(); ++i) {
       auto const begin = clock.now();
-      if (products_[i].is_sparse)
+      if (is_of_edges(products_[i]))
+        edges_->multiply(exec, products_[i]);
+      else if (products_[i].is_sparse)
         operands_.multiply(exec, products_[i], kernels_[i]);
       else
         operands_.multiply(exec, products_[i]);
@@ -86,7 +96,8 @@ class BareEpoch {
                                      LocalProduct const& product) {
     if (!product.is_sparse) return {};
     auto const is_features = product.left == plan.features();
-    if (owned && !is_features) return product.form == pmm::Form::product ? owned->forward : owned->backward;
+    if (owned && !is_features)
+      return owned->edges || product.form == pmm::Form::product ? owned->forward : owned->backward;
     auto const matrix =
         is_features ? models::read_sparse_features<T>(grid, store, product.left, settings.feature_norm)
                     : blocks.get(product.left, plan.layers[static_cast<std::size_t>(product.layer)].is_even);
@@ -96,6 +107,11 @@ class BareEpoch {
     block.csr.values = runtime::Vector<T>("orthant::cli::values", block.csr.columns.extent(0)); // the dropped
     Kokkos::deep_copy(block.csr.values, T{1});
     return pmm::LocalSpmm<T>(block);
+  }
+
+  /// Whether it is a product of attention over stored entries.
+  [[nodiscard]] bool is_of_edges(LocalProduct const& product) const {
+    return edges_ && product.is_sparse && product.left != features_;
   }
 
   /// Sums over ranks. Dense products gather nothing.
@@ -113,7 +129,8 @@ class BareEpoch {
     } else {
       auto const bytes = bytes_of(kernels_[i].block(), p.n, operand_bytes);
       auto const nonzeros = kernels_[i].block().csr.num_nonzeros();
-      sums = {bytes.gathered, bytes.compulsory, 2.0 * static_cast<double>(nonzeros * p.n)};
+      auto const values = is_of_edges(p) ? static_cast<double>(edges_->bytes_of_values(p)) : 0.0;
+      sums = {bytes.gathered, bytes.compulsory + values, 2.0 * static_cast<double>(nonzeros * p.n)};
     }
     runtime::all_reduce(runtime::host, world_, std::span(sums));
     return {{sums[0], sums[1]}, sums[2]};
@@ -129,10 +146,12 @@ class BareEpoch {
   }
 
   runtime::Communicator const& world_;
+  pmm::Placement features_;
   pmm::StepPlan step_;
   std::vector<LocalProduct> products_;
   ProductOperands<T> operands_;
   std::vector<pmm::LocalSpmm<T>> kernels_; // of the sparse ones; others are empty
+  std::optional<EdgeProducts<T>> edges_;   // of attention: the aggregations
   std::vector<std::vector<double>> seconds_;
 };
 
@@ -280,10 +299,8 @@ int bench(EpochOptions const& options, Context& context) {
   auto const memory_at_start = runtime::resident_bytes();
   DeviceMemory const device_memory;
   auto model_settings = model_of(options.train);
-  if (models::reads_edges(model_settings))
-    runtime::throw_user(
-        "bench epoch has no bare products of attention or of maxima so far: give --model gcn, sage "
-        "(with --aggregator mean or sum) or gin");
+  if (models::reads_edges(model_settings) && !models::weighs_neighbours(model_settings))
+    runtime::throw_user("bench epoch has no bare products of maxima so far: leave out --aggregator max");
   pmm::set_gemm_threads(1); // as training
   require_full_graph_grid(options.train.grid, world.size());
   auto const machine = machine_of(world, options.train.machine);
@@ -293,7 +310,8 @@ int bench(EpochOptions const& options, Context& context) {
   auto const [choice, measured] = choose_by_full_graph_steps<T>(
       {context, store, model_settings, settings, hidden_axes_of(options.train), options.train.measure_top,
        options.train.force_memory ? 0 : memory_of_rank(context)},
-      models::rank_grids({world.size(), options.train.grid, options.train.schedule},
+      models::rank_grids({world.size(), options.train.grid,
+                          std::string(models::open_schedules(model_settings, options.train.schedule))},
                          models::full_graph_seconds(store.facts(), model_settings, machine)));
   pmm::ProcessGrid const grid(world, choice.shape);
   model_settings.schedule = choice.schedule;

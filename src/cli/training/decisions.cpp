@@ -19,8 +19,6 @@ void explain_schedule(Context const& context, pmm::ProcessGrid const& grid,
   if (options.schedule != "auto") return log.debug("schedule {}: --schedule asks for it", chosen);
   if (models::reads_edges(settings))
     return log.debug("schedule {}: layers that read single edges have no other", chosen);
-  if (grid.shape().size(pmm::group_axes) == 1)
-    return log.debug("schedule {}: a group is one rank, so nothing is communicated", chosen);
   log.debug("schedule {}: an epoch takes {:.3g} s in pmm3d and {:.3g} s in rows, by the constants of {}",
             chosen, seconds(grid.shape(), models::Schedule::pmm3d).total(),
             seconds(grid.shape(), models::Schedule::rows).total(), machine_text(options));

@@ -4,6 +4,7 @@
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/arrays/number.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace orthant::models {
@@ -20,15 +21,44 @@ struct ProductOfPair {
   }
 };
 
+/// The same of a block of pairs, in partial sums that one processor adds at once.
+template<class T>
+struct ProductOfBlock {
+  static constexpr std::int64_t num_pairs = 4096;
+  static constexpr std::int64_t num_sums = 8;
+  std::int64_t count; // of all blocks
+  T const* x;
+  T const* y;
+
+  void operator()(std::int64_t block, double& sum) const {
+    auto const end = std::min(count, (block + 1) * num_pairs);
+    double sums[num_sums] = {};
+    auto i = block * num_pairs;
+    for (; i + num_sums <= end; i += num_sums)
+      for (std::int64_t k = 0; k < num_sums; ++k)
+        sums[k] += static_cast<double>(x[i + k]) * static_cast<double>(y[i + k]);
+    for (std::int64_t k = 0; i < end; ++i, ++k)
+      sums[k] += static_cast<double>(x[i]) * static_cast<double>(y[i]);
+    for (auto const one : sums)
+      sum += one;
+  }
+};
+
 /// dot := sum_ij x_ij y_ij of this rank's numbers.
 template<class T>
 void dot_numbers(DefaultExec const& exec, pmm::DistMatrix<T> const& x, pmm::DistMatrix<T> const& y,
                  runtime::Vector<double> const& sum, runtime::Vector<T> const& dot) {
   auto const count = x.block().num_stored;
   x.grid().passes().add({"dot_numbers", 2 * count * static_cast<std::int64_t>(sizeof(T)), sizeof(T)});
-  Kokkos::parallel_reduce("orthant::models::dot_numbers",
-                          Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count),
-                          ProductOfPair<T>{x.storage(), y.storage()}, runtime::number_at(sum, 0));
+  constexpr auto label = "orthant::models::dot_numbers";
+  using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
+  using Block = ProductOfBlock<T>;
+  if constexpr (pmm::runs_on_host)
+    Kokkos::parallel_reduce(label, Policy(exec, 0, (count + Block::num_pairs - 1) / Block::num_pairs),
+                            Block{count, x.storage().data(), y.storage().data()}, runtime::number_at(sum, 0));
+  else
+    Kokkos::parallel_reduce(label, Policy(exec, 0, count), ProductOfPair<T>{x.storage(), y.storage()},
+                            runtime::number_at(sum, 0));
   Kokkos::parallel_for(
       "orthant::models::dot_numbers/store", Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, 1),
       KOKKOS_LAMBDA(std::int64_t) { dot(0) = static_cast<T>(sum(0)); });

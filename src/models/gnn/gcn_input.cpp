@@ -2,6 +2,7 @@
 #include "models/gnn/gcn_input.hpp"
 
 #include "pmm/kernels/rounding.hpp"
+#include "pmm/matrix/relayout_sizes.hpp"
 
 #include <type_traits>
 #include <utility>
@@ -44,6 +45,25 @@ InputFeatures<T> read_input_features(pmm::ProcessGrid const& grid, graph::GraphS
   return features;
 }
 
+namespace {
+
+/// Features of a store that has them in another order: first they are read as they lie there, then a relayout brings them here.
+void plan_reordered_features(pmm::StepPlan& step, pmm::Placement const& placement, pmm::Lifetime lifetime) {
+  auto stored = placement;
+  stored.layout.row_order = order_p2;
+  plan_dense_features(step, stored, pmm::Lifetime::operation);
+  pmm::StepPlan relayout(step.shape(), step.coordinates(), step.scalar_bytes(1));
+  plan_relayout_arrays(relayout, pmm::expected_sizes(step.shape(), step.coordinates(), stored, placement,
+                                                     pmm::RowOrders::independent));
+  step.add_array("features in the order of the store", step.scalar_bytes(step.block(stored).size()),
+                 pmm::Lifetime::operation);
+  step.add_array("features on their way", pmm::bytes_held(relayout), pmm::Lifetime::operation);
+  plan_matrix(step, placement, "orthant::models::features", lifetime);
+  step.end_operation();
+}
+
+} // namespace
+
 void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::Placement const& placement,
                          FeatureNorm norm, std::optional<std::int64_t> num_nonzeros,
                          bool keeps_first_aggregate, runtime::Wire format) {
@@ -52,18 +72,15 @@ void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, pm
     return plan_sparse_features(step, placement, *num_nonzeros, facts.features_have_values, norm);
   auto whole = placement;
   whole.layout.storage = pmm::Storage::replicated;
-  if (placement.layout.row_order == order_p1 && facts.has_two_orders()) {
-    auto const bytes = step.scalar_bytes(step.block(whole).size());
-    step.add_array("features in the order of the store", bytes, pmm::Lifetime::operation);
-    step.add_array("features on their way", 2 * bytes, pmm::Lifetime::operation);
-  }
+  auto const is_reordered = placement.layout.row_order == order_p1 && facts.has_two_orders();
+  auto const plan_features = is_reordered ? plan_reordered_features : plan_dense_features;
   if (placement.layout.storage != pmm::Storage::flat_sharded)
-    return plan_dense_features(step, whole,
-                               format != runtime::Wire::native ? pmm::Lifetime::operation
-                               : keeps_first_aggregate         ? pmm::Lifetime::first_step
-                                                               : pmm::Lifetime::training);
+    return plan_features(step, whole,
+                         format != runtime::Wire::native ? pmm::Lifetime::operation
+                         : keeps_first_aggregate         ? pmm::Lifetime::first_step
+                                                         : pmm::Lifetime::training);
   plan_matrix(step, placement, "orthant::models::trained_features");
-  plan_dense_features(step, whole, pmm::Lifetime::operation);
+  plan_features(step, whole, pmm::Lifetime::operation);
 }
 
 void plan_dropped_features(pmm::StepPlan& step, pmm::Placement const& placement,

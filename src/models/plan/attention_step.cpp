@@ -182,7 +182,7 @@ void plan_attention_backward(pmm::StepPlan& step, AttentionSteps const& s) {
   auto const passes = passes_of(s, step.scalar_bytes(1));
   if (s.plan.averages_heads) step.add_pass(passes.spread);
   plan_bring(step, s.result);
-  plan_product_of_edges(step, s, "dalpha = dQ V^T", pmm::Form::product);
+  plan_product_of_edges(step, s, "dalpha = dQ V^T", pmm::Form::left_grad);
   plan_edge_softmax_backward(step, s.softmax_axis, s.counts, s.heads.count);
   plan_product_of_edges(step, s, "dV = alpha^T dQ", pmm::Form::right_grad);
   if (s.plan.is_dynamic()) {

@@ -8,9 +8,8 @@
 namespace orthant::models {
 namespace {
 
-std::vector<Schedule> schedules_of(std::string_view word, pmm::GridShape const& shape) {
+std::vector<Schedule> schedules_of(std::string_view word) {
   if (word != "auto") return {parse_schedule(word)};
-  if (shape.size(pmm::group_axes) == 1) return {Schedule::pmm3d};
   return {Schedule::pmm3d, Schedule::rows};
 }
 
@@ -36,7 +35,7 @@ std::vector<GridChoice> rank_grids(GridQuestion const& question, EpochSeconds co
                           : std::vector{pmm::parse_grid(question.grid, question.num_ranks)};
   std::vector<GridChoice> choices;
   for (auto const& shape : shapes)
-    for (auto const schedule : schedules_of(question.schedule, shape))
+    for (auto const schedule : schedules_of(question.schedule))
       choices.push_back({shape, schedule});
   if (choices.size() == 1) return choices;
   for (auto& choice : choices)

@@ -119,6 +119,19 @@ TEST(ChooseSchedule, TakesWhatSendsLess) {
                runtime::UserError);
 }
 
+TEST(ChooseSchedule, CopiesNothingOnOneRank) {
+  // Rows of the vertex itself, and those to which a layer goes back, are copied in pmm3d, and lie there in rows.
+  auto const facts = products();
+  for (auto const& [model, schedule] : {std::pair(models::Model::gcn, Schedule::pmm3d),
+                                        {models::Model::sage, Schedule::rows},
+                                        {models::Model::gin, Schedule::rows},
+                                        {models::Model::appnp, Schedule::rows}}) {
+    auto settings = three_layers(Schedule::pmm3d);
+    set_model(settings, model);
+    EXPECT_EQ(chosen_schedule(facts, settings, {}), schedule) << models::name_of(model);
+  }
+}
+
 TEST(ChooseGrid, TakesTheLeastOfAllGridsAndSchedules) {
   auto const seconds =
       models::full_graph_seconds(products(), three_layers(Schedule::pmm3d), machine({{1, 1e-10}}));
@@ -126,13 +139,13 @@ TEST(ChooseGrid, TakesTheLeastOfAllGridsAndSchedules) {
     std::vector<double> all;
     for (auto const& shape : pmm::all_shapes(num_ranks))
       for (auto const schedule : {Schedule::pmm3d, Schedule::rows})
-        if (num_ranks > 1 || schedule == Schedule::pmm3d) all.push_back(seconds(shape, schedule).total());
+        all.push_back(seconds(shape, schedule).total());
     std::ranges::sort(all);
 
     auto const choices = models::rank_grids({num_ranks}, seconds);
 
     ASSERT_EQ(choices.size(), all.size()) << num_ranks;
-    for (std::size_t i = 0; i < all.size() && num_ranks > 1; ++i) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
       EXPECT_EQ(choices[i].seconds, all[i]) << num_ranks;
       EXPECT_EQ(seconds(choices[i].shape, choices[i].schedule).total(), all[i]) << num_ranks;
     }
