@@ -139,6 +139,7 @@ def several_classes(ranks):
         for split in ("train", "val", "test"):
             near([last[f"{split}_roc_auc"]], [record[f"{split}_roc_auc"]], f"ROC-AUC of {split} in training")
         expect_mistake(ranks, ["train", "--graph", store, "--class-weights", "balanced"], r"--class-weights balanced needs one class per vertex")
+        expect_mistake(ranks, ["train", "--graph", store, "--label-smoothing", "0.1"], r"--label-smoothing needs one class per vertex")
 
 
 def trained_areas(ranks):
@@ -174,7 +175,19 @@ def trained_areas(ranks):
 
 
 def class_weights(ranks):
-    """Loss and norms of the gradients of the first epoch, from central differences."""
+    first_epoch(ranks, ["--class-weights", "balanced"],
+                lambda logits, label, is_first: 9 / (2 * (7 if is_first else 2)) * -math.log(softmax(logits)[label]))
+
+
+def label_smoothing(ranks):
+    """PyTorch's definition: the targets are (1 - E) [j = y] + E / C."""
+    def loss(logits, label, _):
+        return -sum((0.7 * (j == label) + 0.3 / len(logits)) * math.log(p) for j, p in enumerate(softmax(logits)))
+    first_epoch(ranks, ["--label-smoothing", "0.3"], loss, [["--schedule", "rows", "--grid", f"1x1x{ranks}x1"]])
+
+
+def first_epoch(ranks, options, loss_of, more=()):
+    """Loss and norms of the gradients of the first epoch, from central differences; losses of evaluations are plain."""
     features, edges = table(KARATE, "raw/node-feat.csv"), table(KARATE, "raw/edge.csv", int)
     labels = [row[0] for row in table(KARATE, "raw/node-label.csv", int)]
     # 7 training vertices of one class and 2 of the other.
@@ -182,7 +195,7 @@ def class_weights(ranks):
     tensors = weights_of([34, 2])
     def loss():
         logits = layer_outputs(features, edges, tensors)[-1]
-        return sum(9 / (2 * (7 if labels[v] == labels[0] else 2)) * -math.log(softmax(logits[v])[labels[v]]) for v in trained) / 9
+        return sum(loss_of(logits[v], labels[v], labels[v] == labels[0]) for v in trained) / 9
     def slope(row, column):
         values = []
         for step in (1e-5, -2e-5):
@@ -204,12 +217,15 @@ def class_weights(ranks):
         expect_success(1, ["partition", "--input", graph, "-o", store])
         weights = import_weights(tensors, scratch)
         base = ["train", "--graph", store, "--layers", "1", "--dropout", "0", "--epochs", "1", "--init-from", weights,
-                "--compute-dtype", "fp64", "--class-weights", "balanced", "--metrics", metrics, "--force"]
+                "--compute-dtype", "fp64", *options, "--metrics", metrics, "--lr", "1e-9", "--force"]
+        logits = layer_outputs(features, edges, tensors)[-1]
+        plain = sum(-math.log(softmax(logits[v])[labels[v]]) for v in others[:10]) / 10
         for extra in ([[], ["--schedule", "rows"], ["--mode", "minibatch", "--batch", "34", "--grid", f"1x{ranks}x1x1"],
-                       ["--schedule", "rows", "--prune", "on"]]):
+                       ["--schedule", "rows", "--prune", "on"], *more]):
             expect_success(ranks, base + extra)
             epoch = next(line for line in events_of(metrics) if line["event"] == "epoch")
             near([epoch["loss"]], [loss()], f"loss {extra}")
+            check(abs(epoch["val_loss"] - plain) < 1e-6, f"loss of the evaluation: {epoch['val_loss']}, not {plain}")
             expected = [slopes["convs.0.lin.weight"], slopes["convs.0.bias"]]
             check(max(abs(a - b) for a, b in zip(epoch["grad_norms"], expected)) < 1e-6, f"norms {epoch['grad_norms']}, not {expected}")
 
@@ -279,6 +295,9 @@ def mistakes(ranks):
                 (no_valid + ["--patience", "2"], r"--patience goes by the accuracy of validation vertices"),
                 (few + ["--save-best", path, "--save-weights", path], r"both write"),
                 (few + ["--class-weights", "even"], r"'even' is none of none, balanced"),
+                (few + ["--label-smoothing", "1"], r"--label-smoothing"),
+                (few + ["--label-smoothing", "-0.1"], r"--label-smoothing"),
+                (few + ["--label-smoothing", "0.1", "--class-weights", "balanced"], r"--label-smoothing goes with --class-weights none"),
                 (few + ["--patience", "-1"], r"at least 0"),
                 (few + ["--eval-every", "0", "--roc-auc"], r"--roc-auc is what evaluations find, and --eval-every 0 has none")):
             expect_mistake(ranks, arguments, pattern)
@@ -288,5 +307,5 @@ def mistakes(ranks):
 
 
 if __name__ == "__main__":
-    raise SystemExit(attempt_all([(ranks, (part,)) for ranks in (4, 2, 1) for part in (one_class, several_classes, trained_areas, class_weights, best_epoch)] +
+    raise SystemExit(attempt_all([(ranks, (part,)) for ranks in (4, 2, 1) for part in (one_class, several_classes, trained_areas, class_weights, label_smoothing, best_epoch)] +
                                  [(1, (mistakes,)), (2, (mistakes,))]))

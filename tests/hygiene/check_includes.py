@@ -23,7 +23,7 @@ MAY_INCLUDE = {
 SUB_FOLDERS = {
     "runtime": ". device numbers observe comm backends arrays files report machine job",
     "graph": ". text arrays write generate read store links partition export",
-    "pmm": "grid cost simulate kernels vendor gemm spmm matrix product aggregate edges pairs rows token_rows attention experts",
+    "pmm": "grid cost simulate kernels vendor gemm spmm matrix product aggregate edges neighbors pairs rows token_rows attention experts",
     "models": "core norms training checkpoint links propagation plan aggregation gnn files batches pruning experts lm lm_training",
     "cli": "machine options plan training presets lm plot study report doctor commands bench .",
 }

@@ -160,8 +160,11 @@ TYPED_TEST(DeviceRowsTest, SoftmaxInOnePassAndInThreeFollowTheFormula) {
   using T = TypeParam;
   auto const tolerance = 64 * static_cast<double>(std::numeric_limits<T>::epsilon());
   for (auto const num_columns : class_counts)
-    for (auto const in_one_pass : {true, false}) {
+    for (auto const& [in_one_pass, smoothing] :
+         {std::pair(true, 0.0), std::pair(false, 0.0), std::pair(true, 0.25), std::pair(false, 0.25)}) {
       SoftmaxCase<T> const of(num_columns);
+      auto const of_classes = smoothing / static_cast<double>(num_columns);
+      TargetShares<T> const shares{static_cast<T>(1 - smoothing), static_cast<T>(of_classes)};
       auto const rows = static_cast<std::size_t>(of.num_rows);
       auto const numbers = device_copy(of.logits);
       auto const logits = as_matrix_of(numbers, num_columns);
@@ -171,11 +174,12 @@ TYPED_TEST(DeviceRowsTest, SoftmaxInOnePassAndInThreeFollowTheFormula) {
 
       // In place.
       if (in_one_pass) {
-        detail::softmax_in_one_pass(this->exec_, logits, of.targets, packed, T(0.125), logits);
+        detail::softmax_in_one_pass(this->exec_, logits, of.targets, shares, packed, T(0.125), logits);
       } else {
         detail::find_row_maxima(this->exec_, logits, row_max);
-        detail::sum_exponentials(this->exec_, logits, row_max, of.targets, 0, packed);
-        detail::softmax_gradient(this->exec_, logits, row_max, packed, of.targets, 0, T(0.125), logits);
+        detail::sum_exponentials(this->exec_, logits, row_max, of.targets, 0, shares, packed);
+        detail::softmax_gradient(this->exec_, logits, row_max, packed, of.targets, 0, shares, T(0.125),
+                                 logits);
       }
 
       auto const gradient = to_host(numbers);
@@ -187,11 +191,19 @@ TYPED_TEST(DeviceRowsTest, SoftmaxInOnePassAndInThreeFollowTheFormula) {
         auto const largest = of.largest(i);
         if (carries_loss) {
           EXPECT_NEAR(static_cast<double>(sums[2 * row]), sum, tolerance * sum);
-          EXPECT_EQ(sums[2 * row + 1], of.at(i, of.classes[row]) - largest);
+          auto expected = (1 - smoothing) * static_cast<double>(of.at(i, of.classes[row]) - largest);
+          for (std::int64_t j = 0; smoothing > 0 && j < num_columns; ++j)
+            expected += of_classes * static_cast<double>(of.at(i, j) - largest);
+          if (std::isinf(expected))
+            EXPECT_EQ(static_cast<double>(sums[2 * row + 1]), expected);
+          else
+            EXPECT_NEAR(static_cast<double>(sums[2 * row + 1]), expected,
+                        smoothing * tolerance * (1 + std::abs(expected)));
         }
         for (std::int64_t j = 0; j < num_columns; ++j) {
           auto const share = std::exp(static_cast<double>(of.at(i, j) - largest)) / sum;
-          auto const expected = carries_loss ? 0.125 * (share - (j == of.classes[row] ? 1 : 0)) : 0.0;
+          auto const expected =
+              carries_loss ? 0.125 * (share - (j == of.classes[row] ? 1 - smoothing : 0) - of_classes) : 0.0;
           EXPECT_NEAR(
               static_cast<double>(
                   gradient[row * static_cast<std::size_t>(num_columns) + static_cast<std::size_t>(j)]),
@@ -208,7 +220,7 @@ TYPED_TEST(DeviceRowsTest, WithoutAGradientAllRowsAreSummed) {
   auto const numbers = device_copy(of.logits);
   Vector<T> const packed("orthant::testing::packed", 2 * static_cast<std::size_t>(of.num_rows));
 
-  detail::softmax_in_one_pass(this->exec_, as_matrix_of(numbers, 47), of.targets, as_matrix_of(packed, 2),
+  detail::softmax_in_one_pass(this->exec_, as_matrix_of(numbers, 47), of.targets, {}, as_matrix_of(packed, 2),
                               T{0}, Matrix<T>());
 
   EXPECT_EQ(to_host(numbers), of.logits);

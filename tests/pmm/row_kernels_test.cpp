@@ -35,13 +35,14 @@ TYPED_TEST(RowKernelsTest, EveryInstructionSetGivesTheSameBits) {
     std::vector<std::int8_t> const splits{0, 0, 1, 0, -1, 0, 0};
     std::vector<std::int32_t> const classes{0, -1, 0, 0, 0, static_cast<std::int32_t>(columns) - 1, 2};
     struct Results {
-      std::vector<T> active, gradient, sums, row_max, packed, loss_gradient;
+      std::vector<T> active, gradient, sums, row_max, packed, loss_gradient, smooth_packed, smooth_gradient;
     };
     std::vector<Results> results;
     for (auto const& kernels : all) {
-      Results r{z, numbers<T>(82, num_rows * columns), bias, bias, bias, z};
+      Results r{z, numbers<T>(82, num_rows * columns), bias, bias, bias, z, bias, z};
       r.row_max.resize(num_rows);
       r.packed.resize(2 * num_rows);
+      r.smooth_packed.resize(2 * num_rows);
       kernels.activate(
           {columns, z.data(), r.active.data(), bias.data(), keys.data(), 6, 99, 1U << 30, T(1.5), true}, 0,
           num_rows);
@@ -59,6 +60,13 @@ TYPED_TEST(RowKernelsTest, EveryInstructionSetGivesTheSameBits) {
       kernels.find_maxima(softmax, 0, num_rows);
       kernels.sum_exponentials(softmax, 0, num_rows);
       kernels.finish_gradient(softmax, 0, num_rows);
+      auto smooth = softmax;
+      smooth.packed = r.smooth_packed.data();
+      smooth.gradient = r.smooth_gradient.data();
+      smooth.of_label = T(0.9);
+      smooth.of_classes = T(0.1) / static_cast<T>(columns);
+      kernels.sum_exponentials(smooth, 0, num_rows);
+      kernels.finish_gradient(smooth, 0, num_rows);
       results.push_back(r);
     }
 
@@ -70,6 +78,8 @@ TYPED_TEST(RowKernelsTest, EveryInstructionSetGivesTheSameBits) {
       EXPECT_TRUE(are_equal_bits(r.row_max, baseline.row_max)) << columns;
       EXPECT_TRUE(are_equal_bits(r.packed, baseline.packed)) << columns;
       EXPECT_TRUE(are_equal_bits(r.loss_gradient, baseline.loss_gradient)) << columns;
+      EXPECT_TRUE(are_equal_bits(r.smooth_packed, baseline.smooth_packed)) << columns;
+      EXPECT_TRUE(are_equal_bits(r.smooth_gradient, baseline.smooth_gradient)) << columns;
     }
   }
 }

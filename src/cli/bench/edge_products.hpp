@@ -17,13 +17,13 @@ namespace orthant::cli {
 template<class T>
 class EdgeProducts {
  public:
-  /// Of the layers of a network that all weigh their neighbours.
+  /// For the layers of a network that all weigh their neighbours.
   EdgeProducts(pmm::ProcessGrid const& grid, models::GcnPlan const& plan,
                models::OwnedAdjacency<T> const& adjacency);
 
   /// Enqueues on exec.
   void multiply(runtime::DefaultExec const& exec, pmm::LocalProduct const& product) const;
-  /// Of the numbers of its edges.
+  /// The size of the numbers of its edges.
   [[nodiscard]] std::int64_t bytes_of_values(pmm::LocalProduct const& product) const;
 
  private:

@@ -107,6 +107,7 @@ std::string flags_of_graph(PlanOptions const& o, models::GcnSettings const& sett
 std::vector<models::Schedule> schedules_of(PlanOptions const& o) {
   models::GcnSettings settings;
   settings.model = models::parse_model(o.model);
+  settings.aggregator = models::parse_aggregator(o.aggregator);
   auto const word = models::open_schedules(settings, o.schedule);
   if (word == "all") return {models::Schedule::pmm3d, models::Schedule::rows};
   return {models::parse_schedule(word)};

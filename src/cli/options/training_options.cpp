@@ -18,8 +18,8 @@ void add_model_options(Command& command, GraphModelOptions& o) {
       "a share of the first layer in each, and weights near the identity); gat or gatv2 (attention over the "
       "neighbors)",
       one_of({"gcn", "sage", "gin", "sgc", "appnp", "gcnii", "gat", "gatv2"}));
-  command.option("--aggregator", o.aggregator, "How --model sage puts neighbors together: mean or sum",
-                 one_of({"mean", "sum"}));
+  command.option("--aggregator", o.aggregator, "How --model sage puts neighbors together: mean, sum or max",
+                 one_of({"mean", "sum", "max"}));
   command.option("--activation", o.activation, "What hidden layers do to each number: relu, elu or gelu",
                  one_of({"relu", "elu", "gelu"}));
   command.option("--propagation-steps", o.propagation_steps,

@@ -99,7 +99,7 @@ ChosenGrid choose_by_full_graph_steps(MeasuredTraining const& training,
     if (!fits(training,
               models::estimate_memory<T>(grid, store.facts(), plan, model, training.settings.optimizer)))
       return seconds;
-    auto loss = models::make_vertex_loss<T>(grid, store, plan.logits(), training.settings.class_weights);
+    auto loss = models::make_vertex_loss<T>(grid, store, plan.logits(), training.settings.loss);
     models::Gcn<T> network(grid, store, model);
     models::Trainer<T> trainer(grid, network, loss, training.settings);
     for (std::int64_t epoch = 1; epoch <= num_measured_steps; ++epoch)

@@ -38,7 +38,8 @@ std::vector<Idle> idle_options(TrainOptions const& o) {
   if (o.task == "nodes") idle.push_back({"embedding", "is for --task links: leave it out, or give that"});
   if (o.task == "links") {
     idle.push_back({"roc-auc", "is always found with --task links: leave it out"});
-    idle.push_back({"class-weights", "is of classes of vertices: leave it out with --task links"});
+    for (auto const* const option : {"class-weights", "label-smoothing"})
+      idle.push_back({option, "is of classes of vertices: leave it out with --task links"});
   }
   auto const is_deep = o.model == "gcnii";
   auto const has_head = o.head || o.model == "gin" || is_deep;
@@ -80,6 +81,9 @@ std::vector<Idle> idle_options(TrainOptions const& o) {
     idle.push_back(
         {"batch-edges",
          fmt::format("weighs the edges of a batch, which --model {} does itself: leave it out", o.model)});
+  if (o.model == "sage" && o.aggregator == "max" && o.mode == "minibatch")
+    idle.push_back(
+        {"batch-edges", "weighs the edges of a batch, which --aggregator max does not: leave it out"});
   if (o.model != "sage") idle.push_back({"aggregator", "is for --model sage: leave it out, or give that"});
   if (o.schedule == "pmm3d")
     idle.push_back({"gather", "says which rows move in --schedule rows: leave it out with --schedule pmm3d"});
@@ -101,7 +105,8 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   if (option == "batch" || option == "batch-edges") return value == "auto";
   if (option == "gather")
     return value == "auto" || value == "needed"; // the latter is refused where it is read
-  if (option == "finish-full" || option == "batch-train-fraction") return value == 0;
+  if (option == "finish-full" || option == "batch-train-fraction" || option == "label-smoothing")
+    return value == 0;
   return false;
 }
 
@@ -131,6 +136,8 @@ void require_fitting_task(TrainOptions const& o) {
 
 void require_effective_options(Context const& context, TrainOptions const& options) {
   require_fitting_task(options);
+  if (options.edge_dropout > 0 && options.mode == "minibatch")
+    runtime::throw_user("--edge-dropout is of the full graph so far: leave it out with --mode minibatch");
   refuse(context, idle_options(options));
 }
 

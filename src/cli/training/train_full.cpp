@@ -35,8 +35,9 @@ choose_pruning(Context const& context, TrainOptions const& options, pmm::Process
                graph::GraphStore const& store, models::GcnPlan const& plan, models::GcnSettings const& model,
                models::TrainSettings const& settings, models::MemoryEstimate& estimate) {
   auto const prune = models::parse_prune(options.prune);
-  if (prune == models::Prune::off || model.model != models::Model::gcn || model.norm == models::Norm::batch ||
-      models::predicts_links(model) || model.schedule != models::Schedule::rows)
+  if (prune == models::Prune::off || model.edge_dropout > 0 || model.model != models::Model::gcn ||
+      model.norm == models::Norm::batch || models::predicts_links(model) ||
+      model.schedule != models::Schedule::rows)
     return std::nullopt;
   auto const is_asked_for = prune == models::Prune::on;
   auto rows = models::find_pruned_rows(grid, store, plan);
@@ -72,8 +73,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   auto store = open_graph_of(world, options);
   models::use_operator(store, model_settings);
   judge_by(weight_files, options, store);
-  if (options.task == "nodes")
-    models::require_weighable(store, models::parse_class_weights(options.class_weights));
+  if (options.task == "nodes") models::require_fitting_labels(store, settings.loss);
   auto const seconds = models::full_graph_seconds(store.facts(), model_settings, machine);
   auto const chosen = choose_by_full_graph_steps<T>(
       {context, store, model_settings, settings, hidden_axes_of(options), options.measure_top,
@@ -158,7 +158,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
     models::Trainer<T> trainer(grid, model, loss, batches, settings, update);
     return run(model, trainer, *update, model.needed_rows().get());
   }
-  auto loss = models::make_vertex_loss<T>(grid, store, plan.logits(), settings.class_weights);
+  auto loss = models::make_vertex_loss<T>(grid, store, plan.logits(), settings.loss);
   models::Gcn<T> model(grid, store, model_settings);
   auto const update = std::make_shared<models::ParameterUpdate<T>>(grid, model.parameters(), settings);
   models::Trainer<T> trainer(grid, model, loss, settings, update);

@@ -74,6 +74,7 @@ void describe_kept_neighbours(Context const& context, graph::StoreFacts const& f
 /// How edges of a batch are weighed.
 std::string_view edges_of(TrainOptions const& options, models::MiniBatchSettings const& batches) {
   if (options.model == "gat" || options.model == "gatv2") return "attention";
+  if (options.model == "sage" && options.aggregator == "max") return "maximum";
   return batches.edges == sampling::BatchEdges::renormalize ? "renormalize" : "rescale";
 }
 
@@ -103,8 +104,8 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   auto store = open_graph_of(world, options);
   models::use_operator(store, model_settings);
   judge_by(weight_files, options, store);
-  models::require_weighable(store, models::parse_class_weights(options.class_weights));
   auto const settings = training_of(options);
+  models::require_fitting_labels(store, settings.loss);
   auto const batches = batches_of(options, shape, store.facts());
   auto const has_full_graph = settings.eval_every > 0 || batches.num_full_epochs > 0;
   models::BatchSizes const sizes{batches.batch_size, batches.num_accumulated, has_full_graph,

@@ -31,6 +31,10 @@ void add_model(Command& command, TrainOptions& o) {
   command.option("--dropout", o.dropout, "Probability that an activation is dropped", in_range(0, 0.999));
   command.option("--attention-dropout", o.attention_dropout,
                  "Probability that a coefficient of attention is dropped", in_range(0, 0.999));
+  command.option(
+      "--edge-dropout", o.edge_dropout,
+      "Probability that an edge of A^ is dropped in a step, the other edges being scaled up; self loops stay",
+      in_range(0, 0.999));
   command.flag("--bias,!--no-bias", o.bias, "Add a bias in each layer (default)");
   command.option("--norm", o.norm, "Normalisation in each hidden layer: layer, batch, rms or none",
                  one_of({"layer", "batch", "rms", "none"}));
@@ -155,6 +159,11 @@ void add_options(Command& command, TrainOptions& o) {
       "--class-weights", o.class_weights,
       "Weigh the loss of training vertices: none, or balanced (by the inverse frequency of their classes)",
       one_of({"none", "balanced"}));
+  command.option(
+      "--label-smoothing", o.label_smoothing,
+      "E: a training vertex should have its class with 1 - E, and all C classes with E / C more each; "
+      "losses of evaluations are not smoothed",
+      in_range(0, 0.999));
   add_computing(command, o);
   command.option("--prune", o.prune,
                  "In full-graph steps, skip vertices that no training vertex depends on (schedule rows): on, "

@@ -28,6 +28,7 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   std::int64_t hidden = 128;
   double dropout = 0.5;
   double attention_dropout = 0;
+  double edge_dropout = 0;
   bool bias = true;
   std::string norm = "none";
   bool residual = false;
@@ -42,6 +43,7 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   std::optional<double> weight_decay_first_layer;
   std::optional<double> weight_decay_last_layer;
   std::string class_weights = "none";
+  double label_smoothing = 0;
   std::int64_t epochs = 100;
   std::int64_t seeds = 1;                   // trainings, of --seed and those after it
   std::optional<std::int64_t> dataset_seed; // of --dataset, if it is not --seed

@@ -68,6 +68,7 @@ models::GcnSettings model_of(TrainOptions const& o) {
   settings.set_layers(o.model == "sgc" ? 1 : o.layers, o.hidden);
   settings.dropout = o.dropout;
   settings.attention_dropout = o.attention_dropout;
+  settings.edge_dropout = o.edge_dropout;
   settings.has_bias = o.bias;
   settings.trains_features = o.trainable_features;
   settings.feature_norm = models::parse_feature_norm(o.feature_norm);
@@ -138,7 +139,9 @@ models::TrainSettings training_of(TrainOptions const& o) {
   settings.num_epochs = o.epochs;
   settings.eval_every = o.eval_every;
   settings.patience = o.patience;
-  settings.class_weights = models::parse_class_weights(o.class_weights);
+  settings.loss = {models::parse_class_weights(o.class_weights), o.label_smoothing};
+  if (o.label_smoothing > 0 && settings.loss.class_weights != models::ClassWeights::none)
+    runtime::throw_user("--label-smoothing goes with --class-weights none: leave one of them out");
   settings.finds_roc_auc = o.roc_auc;
   settings.uses_device_graph = o.device_graph == "on";
   return settings;
@@ -294,6 +297,8 @@ void require_fitting_types(TrainOptions const& o) {
 
 void require_prunable(TrainOptions const& o) {
   if (o.prune != "on") return;
+  if (o.edge_dropout > 0)
+    runtime::throw_user("--prune on goes with all edges: leave it out, or --edge-dropout");
   if (o.model != "gcn")
     runtime::throw_user("--prune on goes with --model gcn: leave it out with --model {}", o.model);
   if (o.norm == "batch")

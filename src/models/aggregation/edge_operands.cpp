@@ -6,19 +6,6 @@
 #include "runtime/comm/together.hpp"
 
 namespace orthant::models {
-namespace {
-
-std::vector<std::int64_t> read_ids(graph::GraphStore const& store,
-                                   std::vector<runtime::Range> const& ranges) {
-  std::vector<std::int64_t> all;
-  for (auto const& range : ranges) {
-    auto const ids = store.read_original_ids(graph::Order::p1, range);
-    all.insert(all.end(), ids.begin(), ids.end());
-  }
-  return all;
-}
-
-} // namespace
 
 template<class T>
 OwnedAdjacency<T> read_edges(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
@@ -30,12 +17,12 @@ OwnedAdjacency<T> read_edges(pmm::ProcessGrid const& grid, graph::GraphStore con
     edges.block = pmm::make_edge_block(adjacency.forward.block().csr);
     if (has_keys) {
       auto const n = store.facts().num_vertices;
-      edges.row_ids =
-          to_vector<std::int64_t>("orthant::models::edge_row_ids",
-                                  read_ids(store, block_rows(grid.shape(), grid.coordinates(), roles, n)));
-      edges.column_ids =
-          to_vector<std::int64_t>("orthant::models::edge_column_ids",
-                                  read_ids(store, block_columns(grid.shape(), grid.coordinates(), roles, n)));
+      edges.row_ids = to_vector<std::int64_t>(
+          "orthant::models::edge_row_ids",
+          read_owned_ids(store, block_rows(grid.shape(), grid.coordinates(), roles, n)));
+      edges.column_ids = to_vector<std::int64_t>(
+          "orthant::models::edge_column_ids",
+          read_owned_ids(store, block_columns(grid.shape(), grid.coordinates(), roles, n)));
     }
     adjacency.edges = std::make_shared<EdgeOperands const>(edges);
   });

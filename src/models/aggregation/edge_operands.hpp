@@ -1,14 +1,14 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The edges of this rank's block, for layers that weigh them (attention_aggregation.hpp).
+// The edges of this rank's block, for layers that read them (attention_aggregation.hpp, maximum_aggregation.hpp).
 
 #include "models/core/owned_adjacency.hpp"
 
 namespace orthant::models {
 
 /// Reads this rank's block with its edges, and without a transpose: lists by column take its place. `has_keys`: with the
-/// original ids of its rows and columns, by which coefficients are dropped. Collective over the grid's group.
+/// original ids of its rows and columns, by which coefficients are dropped and ties are broken. Collective over the grid's group.
 template<class T>
 [[nodiscard]] OwnedAdjacency<T> read_edges(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                            pmm::Roles const& roles, bool has_keys);

@@ -127,7 +127,7 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
   auto const& clock = grid_.world().instruments().clock;
   auto const begin = clock.work_seconds();
   builder_.build(epoch, index, batch.sample);
-  if (plan_.layers.front().attention) fill_edges(batch.sample.forward(blocks_.front()), batch.edges);
+  if (plan_.layers.front().reads_edges()) fill_edges(batch.sample.forward(blocks_.front()), batch.edges);
 
   auto const& feature_rows = rows_of(plan_.features().layout, batch.sample).positions;
   if (has_sparse_features_)
@@ -246,7 +246,7 @@ Adjacency<T> BatchMaker<T>::adjacency_of(GcnLayerPlan const& layer, sampling::Bl
                                          HostBatch<T>& batch) const {
   auto& sample = batch.sample;
   auto const sizes = layer.owners ? cells_of(layer, sample) : pmm::CellSizes{};
-  if (layer.attention)
+  if (layer.reads_edges())
     return adjacency_of_edges<T>(sizes, lend_edges(batch.edges, sample.vertices[owned_rows_].original_ids,
                                                    sample.vertices[owned_columns_].original_ids));
   std::shared_ptr<pmm::NeededRows const> needed;

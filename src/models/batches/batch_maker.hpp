@@ -39,7 +39,7 @@ struct HostSparseRows {
 template<class T>
 struct HostBatch {
   sampling::Batch<T> sample;
-  HostEdges edges;               // of its block, if layers weigh neighbors by attention
+  HostEdges edges;               // of its block, if layers read edges
   std::vector<T> dense_features; // [rows x columns of the block], row-major
   HostSparseRows<T> sparse_features;
   std::vector<std::int8_t> splits;    // [rows of the logits], the groups of RowTargets

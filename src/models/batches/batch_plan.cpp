@@ -51,7 +51,7 @@ pmm::NeededCountsOfAxes expected_needed(pmm::GridShape const& shape, pmm::Coordi
 } // namespace
 
 pmm::Gather gather_of(GcnPlan const& plan, pmm::Gather asked) {
-  return plan.layers.front().attention ? pmm::Gather::all : asked;
+  return plan.layers.front().reads_edges() ? pmm::Gather::all : asked;
 }
 
 GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices) {

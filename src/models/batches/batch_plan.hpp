@@ -34,7 +34,7 @@ void for_each_vertex_matrix(Plan& plan, Visit const& visit) {
 /// The plan of a batch of that many vertices, if every part of them is balanced. `plan`: of the whole graph.
 [[nodiscard]] GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices);
 
-/// Which rows of a batch move between owners: all of them for layers that weigh neighbors by attention, else as it is asked.
+/// Which rows of a batch move between owners: all of them for layers that read single edges, else as it is asked.
 [[nodiscard]] pmm::Gather gather_of(GcnPlan const& plan, pmm::Gather asked);
 
 /// How many vertices of a batch the rank has in its part of an order that is cut over these axes.

@@ -42,7 +42,7 @@ MiniBatchGcn<T>::MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore co
                                num_sampled_epochs_ * sampler_->num_steps() + batch_settings.num_full_epochs)),
       plan_(plan_gcn(store, model_settings)),
       parameters_(std::make_shared<GcnParameters<T>>(grid, plan_, model_settings)),
-      full_loss_(make_vertex_loss<T>(grid, store, plan_.logits(), settings.class_weights)),
+      full_loss_(make_vertex_loss<T>(grid, store, plan_.logits(), settings.loss)),
       batch_loss_(full_loss_),
       network_(grid, model_settings, parameters_),
       update_(std::make_shared<ParameterUpdate<T>>(grid, parameters_->list(), settings_)) {

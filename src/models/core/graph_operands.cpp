@@ -66,16 +66,33 @@ pmm::DistSparse<T> AdjacencyBlocks<T>::get(Placement const& placement, bool is_e
     // A_odd[k,r] = A_even[r,k]^T: the stored transpose is this block, and the block its transpose.
     if (auto const known = blocks_.find(key_of(facts, columns, rows, !is_even)); known != blocks_.end()) {
       auto const forward = with_scales(known->second.adjoint().block().csr);
+      auto const contents = dropped_ == nullptr ? pmm::Contents::fixed : pmm::Contents::changing;
       pmm::DistSparse<T> shared(
-          grid_, placement, pmm::LocalSpmm<T>(forward, pmm::Contents::fixed),
-          pmm::LocalSpmm<T>(swapped(forward, known->second.forward().block().csr), pmm::Contents::fixed));
+          grid_, placement, pmm::LocalSpmm<T>(forward, contents),
+          pmm::LocalSpmm<T>(swapped(forward, known->second.forward().block().csr), contents));
       return blocks_.emplace(key, std::move(shared)).first->second;
     }
   }
   auto const csr = runtime::together(
       grid_.group(), [&] { return to_csr<T>(store_.read_block(parity, block.rows, block.columns)); });
-  pmm::DistSparse<T> made(grid_, placement, with_scales(csr), pmm::Adjoint::kept);
+  if (dropped_ == nullptr) {
+    pmm::DistSparse<T> made(grid_, placement, with_scales(csr), pmm::Adjoint::kept);
+    return blocks_.emplace(key, std::move(made)).first->second;
+  }
+  auto const& layout = placement.layout;
+  auto const [row_ids, column_ids] = runtime::together(grid_.group(), [&] {
+    return std::pair(read_ids(store_, order_of(layout.row_order), block.rows),
+                     read_ids(store_, order_of(layout.column_order), block.columns));
+  });
+  auto const whole = with_scales(csr);
+  auto const forward = with_dropped_values(whole, row_ids, column_ids, *dropped_);
+  auto const adjoint = with_dropped_values(transposed(whole), column_ids, row_ids, *dropped_);
+  pmm::DistSparse<T> made(grid_, placement, pmm::LocalSpmm<T>(forward), pmm::LocalSpmm<T>(adjoint));
   return blocks_.emplace(key, std::move(made)).first->second;
+}
+
+runtime::Vector<std::int64_t> read_ids(graph::GraphStore const& store, graph::Order order, Range rows) {
+  return to_vector<std::int64_t>("orthant::models::original_ids", store.read_original_ids(order, rows));
 }
 
 void plan_csr(pmm::StepPlan& step, std::int64_t num_rows, std::int64_t num_nonzeros, bool has_values) {
@@ -87,6 +104,11 @@ void plan_csr(pmm::StepPlan& step, std::int64_t num_rows, std::int64_t num_nonze
   step.add_array("orthant::models::csr/columns", column_bytes);
   step.add_array("orthant::models::csr/values", has_values ? step.scalar_bytes(num_nonzeros) : 0);
   step.end_operation();
+}
+
+void plan_ids(pmm::StepPlan& step, std::int64_t num_rows, std::int64_t num_columns) {
+  for (auto const count : {num_rows, num_columns})
+    step.add_array("orthant::models::original_ids", count * std::int64_t{sizeof(std::int64_t)});
 }
 
 void AdjacencyBlocksPlan::get(pmm::StepPlan& step, Placement const& placement, bool is_even) {
@@ -104,6 +126,11 @@ void AdjacencyBlocksPlan::get(pmm::StepPlan& step, Placement const& placement, b
   auto const num_nonzeros = num_nonzeros_(placement);
   plan_csr(step, block.rows.size(), num_nonzeros, facts_.is_weighted);
   plan_transposed(step, block.columns.size(), num_nonzeros, facts_.is_weighted);
+  read_.push_back(placement);
+  if (!drops_edges_) return;
+  plan_ids(step, block.rows.size(), block.columns.size());
+  for (int way = 0; way < 2; ++way) // the block and its transpose
+    pmm::plan_dropped_values(step, num_nonzeros);
 }
 
 void plan_dense_features(pmm::StepPlan& step, Placement const& placement, pmm::Lifetime lifetime) {

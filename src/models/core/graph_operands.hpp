@@ -9,11 +9,13 @@
 #include "models/core/vertex_order.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/matrix/dist_sparse.hpp"
+#include "pmm/neighbors/edge_dropout.hpp"
 
 #include <functional>
 #include <map>
 #include <set>
 #include <tuple>
+#include <vector>
 
 namespace orthant::models {
 
@@ -31,9 +33,13 @@ using AdjacencyKey = std::tuple<pmm::AxisSet, pmm::AxisSet, bool>; // rows, colu
 template<class T>
 class AdjacencyBlocks {
  public:
-  AdjacencyBlocks(pmm::ProcessGrid const& grid, graph::GraphStore const& store)
+  /// `dropped`, if edges are dropped out: gets the blocks whose values a step fills; the products read these. It must
+  /// outlive this.
+  AdjacencyBlocks(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                  std::vector<pmm::DroppedBlock<T>>* dropped = nullptr)
       : grid_(grid),
-        store_(store) {}
+        store_(store),
+        dropped_(dropped) {}
 
   /// The block of that placement. Collective over the grid's group: may read the store.
   [[nodiscard]] pmm::DistSparse<T> get(pmm::Placement const& placement, bool is_even);
@@ -41,25 +47,34 @@ class AdjacencyBlocks {
  private:
   pmm::ProcessGrid const& grid_;
   graph::GraphStore const& store_;
+  std::vector<pmm::DroppedBlock<T>>* dropped_; // null: nothing is dropped
   std::map<AdjacencyKey, pmm::DistSparse<T>> blocks_;
 };
 
 /// Lists the arrays of to_csr(), and the block that the store hands out beside them.
 void plan_csr(pmm::StepPlan& step, std::int64_t num_rows, std::int64_t num_nonzeros, bool has_values);
 
+/// Lists the original ids of a block's rows and columns.
+void plan_ids(pmm::StepPlan& step, std::int64_t num_rows, std::int64_t num_columns);
+
 /// Lists the arrays that AdjacencyBlocks makes.
 class AdjacencyBlocksPlan {
  public:
-  AdjacencyBlocksPlan(graph::StoreFacts const& facts, CountNonzeros num_nonzeros)
+  AdjacencyBlocksPlan(graph::StoreFacts const& facts, CountNonzeros num_nonzeros, bool drops_edges = false)
       : facts_(facts),
-        num_nonzeros_(std::move(num_nonzeros)) {}
+        num_nonzeros_(std::move(num_nonzeros)),
+        drops_edges_(drops_edges) {}
 
   /// For the block of that placement: nothing if it is there already.
   void get(pmm::StepPlan& step, pmm::Placement const& placement, bool is_even);
+  /// Those that are read; others are the same, or their transposes.
+  [[nodiscard]] std::vector<pmm::Placement> const& read() const { return read_; }
 
  private:
   graph::StoreFacts const& facts_;
   CountNonzeros num_nonzeros_;
+  bool drops_edges_;
+  std::vector<pmm::Placement> read_;
   std::set<AdjacencyKey> blocks_;
 };
 
@@ -85,6 +100,9 @@ void plan_sparse_features(pmm::StepPlan& step, pmm::Placement const& placement, 
 /// What dropout on a block of that placement is keyed by. Collective over the grid's group.
 [[nodiscard]] BlockKeys read_block_keys(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                         pmm::Placement const& placement);
+/// Original ids of the vertices at these places of an order. Not collective. UserError if the store cannot be read.
+[[nodiscard]] runtime::Vector<std::int64_t> read_ids(graph::GraphStore const& store, graph::Order order,
+                                                     runtime::Range rows);
 /// Lists the arrays of read_block_keys().
 void plan_block_keys(pmm::StepPlan& step, pmm::Placement const& placement);
 

@@ -51,10 +51,23 @@ void plan_made_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pm
 }
 
 void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,
-                          std::int64_t num_nonzeros) {
+                          std::int64_t num_nonzeros, bool drops_edges) {
   step.add_array("entries as they are read", num_nonzeros * graph::listed_entry_bytes,
                  pmm::Lifetime::operation);
   plan_made_adjacency(step, facts, sizes, num_nonzeros, backward_flow(facts));
+  if (!drops_edges) return;
+  plan_ids(step, sizes.num_rows(), sizes.num_columns());
+  for (int way = 0; way < num_dropped_blocks(facts); ++way)
+    pmm::plan_dropped_values(step, num_nonzeros);
+}
+
+std::vector<std::int64_t> read_owned_ids(GraphStore const& store, std::vector<runtime::Range> const& ranges) {
+  std::vector<std::int64_t> all;
+  for (auto const& range : ranges) {
+    auto const ids = store.read_original_ids(graph::Order::p1, range);
+    all.insert(all.end(), ids.begin(), ids.end());
+  }
+  return all;
 }
 
 OwnedBlock read_owned_block(pmm::ProcessGrid const& grid, GraphStore const& store, pmm::Roles const& roles) {
@@ -103,16 +116,40 @@ OwnedAdjacency<T> make_owned_adjacency(pmm::ProcessGrid const& grid, pmm::Roles 
 
 template<class T>
 OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid, GraphStore const& store,
-                                       pmm::Roles const& roles, pmm::Gather gather) {
-  return make_owned_adjacency<T>(grid, roles, read_owned_block(grid, store, roles), gather,
-                                 backward_flow(store.facts()));
+                                       pmm::Roles const& roles, pmm::Gather gather,
+                                       std::vector<pmm::DroppedBlock<T>>* dropped) {
+  auto const flow = backward_flow(store.facts());
+  auto made = make_owned_adjacency<T>(grid, roles, read_owned_block(grid, store, roles), gather, flow);
+  if (dropped == nullptr) return made;
+  runtime::together(grid.group(), [&] {
+    auto const n = store.facts().num_vertices;
+    auto const rows = block_rows(grid.shape(), grid.coordinates(), roles, n);
+    auto const columns = block_columns(grid.shape(), grid.coordinates(), roles, n);
+    auto const ids_of = [&](std::optional<pmm::NeededSlabs> const& axis, auto const& ranges) {
+      auto ids = read_owned_ids(store, ranges);
+      if (axis) ids = pmm::at_places(std::move(ids), axis->touched);
+      return to_vector<std::int64_t>("orthant::models::original_ids", ids);
+    };
+    auto const row_ids = ids_of(made.needed->over_a, rows);
+    auto const column_ids = ids_of(made.needed->over_c, columns);
+    auto const forward = with_dropped_values(made.forward.block(), row_ids, column_ids, *dropped);
+    auto backward = made.backward.block();
+    if (flow == pmm::Flow::forward)
+      backward.csr.values = forward.csr.values; // the pattern is symmetric, and so are draws
+    else
+      backward = with_dropped_values(std::move(backward), column_ids, row_ids, *dropped);
+    made.forward = pmm::LocalSpmm<T>(forward);
+    made.backward = pmm::LocalSpmm<T>(backward);
+  });
+  return made;
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template OwnedAdjacency<T> make_owned_adjacency(pmm::ProcessGrid const&, pmm::Roles const&, OwnedBlock,    \
                                                   pmm::Gather, pmm::Flow);                                   \
   template OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const&, GraphStore const&,                \
-                                                  pmm::Roles const&, pmm::Gather);
+                                                  pmm::Roles const&, pmm::Gather,                            \
+                                                  std::vector<pmm::DroppedBlock<T>>*);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

@@ -7,15 +7,17 @@
 #include "graph/store/store_reader.hpp"
 #include "pmm/aggregate/aggregate.hpp"
 #include "pmm/edges/edge_block.hpp"
+#include "pmm/neighbors/edge_dropout.hpp"
 
 #include <memory>
+#include <vector>
 
 namespace orthant::models {
 
-/// The entries of the block as edges, for layers that weigh neighbours by attention.
+/// The entries of the block as edges, for layers that weigh neighbours by attention or take their maximum.
 struct EdgeOperands {
   pmm::EdgeBlock block;
-  runtime::Vector<std::int64_t> row_ids, column_ids; // original ids; empty if no coefficient is dropped
+  runtime::Vector<std::int64_t> row_ids, column_ids; // original ids; empty if nothing asks for them
 };
 
 template<class T>
@@ -30,6 +32,11 @@ struct OwnedAdjacency {
 /// The way of the adjoint: the same one if the pattern is symmetric, else the transposed one.
 [[nodiscard]] inline pmm::Flow backward_flow(graph::StoreFacts const& facts) {
   return facts.is_symmetric ? pmm::Flow::forward : pmm::Flow::transpose;
+}
+
+/// How many blocks have values of their own if edges are dropped out: one if both ways share the pattern.
+[[nodiscard]] inline int num_dropped_blocks(graph::StoreFacts const& facts) {
+  return backward_flow(facts) == pmm::Flow::forward ? 1 : 2;
 }
 
 /// A block as it is read, on the host.
@@ -51,16 +58,20 @@ template<class T>
                                                      OwnedBlock block, pmm::Gather gather,
                                                      pmm::Flow backward);
 
-/// Both for the whole graph.
+/// Both for the whole graph. `dropped`, if edges are dropped out: gets the blocks whose values a step fills.
 template<class T>
 [[nodiscard]] OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid,
                                                      graph::GraphStore const& store, pmm::Roles const& roles,
-                                                     pmm::Gather gather = pmm::Gather::all);
+                                                     pmm::Gather gather = pmm::Gather::all,
+                                                     std::vector<pmm::DroppedBlock<T>>* dropped = nullptr);
 
 /// Lists the arrays of make_owned_adjacency(), for cells of these sizes; and those of both for the whole graph.
 void plan_made_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,
                          std::int64_t num_nonzeros, pmm::Flow backward);
 void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,
-                          std::int64_t num_nonzeros);
+                          std::int64_t num_nonzeros, bool drops_edges = false);
+/// Original ids of the vertices at some ranges of order p1, one range behind the other. Not collective.
+[[nodiscard]] std::vector<std::int64_t> read_owned_ids(graph::GraphStore const& store,
+                                                       std::vector<runtime::Range> const& ranges);
 
 } // namespace orthant::models

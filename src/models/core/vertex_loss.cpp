@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace orthant::models {
 namespace {
@@ -79,10 +80,14 @@ ClassWeights parse_class_weights(std::string_view word) {
   runtime::throw_user("class weights are none or balanced, not '{}'", word);
 }
 
-void require_weighable(graph::GraphStore const& store, ClassWeights weights) {
-  if (weights == ClassWeights::balanced && store.facts().label_kind == graph::LabelKind::multi)
-    runtime::throw_user(
-        "--class-weights balanced needs one class per vertex; vertices of {} may have several", store.name());
+void require_fitting_labels(graph::GraphStore const& store, VertexLossSettings const& settings) {
+  if (store.facts().label_kind != graph::LabelKind::multi) return;
+  for (auto const& [option, is_asked] :
+       {std::pair("--class-weights balanced", settings.class_weights == ClassWeights::balanced),
+        std::pair("--label-smoothing", settings.label_smoothing > 0)})
+    if (is_asked)
+      runtime::throw_user("{} needs one class per vertex; vertices of {} may have several", option,
+                          store.name());
 }
 
 Scores scores_of(std::span<pmm::GroupScore const> groups) {
@@ -118,8 +123,8 @@ pmm::RowTargets read_vertex_targets(pmm::ProcessGrid const& grid, graph::GraphSt
 
 template<class T>
 pmm::RowLoss<T> make_vertex_loss(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                 pmm::Placement const& logits, ClassWeights weights) {
-  require_weighable(store, weights);
+                                 pmm::Placement const& logits, VertexLossSettings const& settings) {
+  require_fitting_labels(store, settings);
   auto const targets = read_vertex_targets(grid, store, logits);
   pmm::RowLoss<T> loss(grid, logits, loss_kind_of(store.facts()), num_splits);
   loss.set_targets(targets);
@@ -128,13 +133,15 @@ pmm::RowLoss<T> make_vertex_loss(pmm::ProcessGrid const& grid, graph::GraphStore
         "{}: the training mask is empty: no training vertex has a label; partition it with another "
         "--split NAME or with --random-split a,b,c",
         store.name());
-  if (weights == ClassWeights::balanced) loss.set_class_weights(balanced_weights<T>(grid, store));
+  if (settings.class_weights == ClassWeights::balanced)
+    loss.set_class_weights(balanced_weights<T>(grid, store));
+  if (settings.label_smoothing > 0) loss.set_label_smoothing(settings.label_smoothing);
   return loss;
 }
 
 template pmm::RowLoss<float> make_vertex_loss(pmm::ProcessGrid const&, graph::GraphStore const&,
-                                              pmm::Placement const&, ClassWeights);
+                                              pmm::Placement const&, VertexLossSettings const&);
 template pmm::RowLoss<double> make_vertex_loss(pmm::ProcessGrid const&, graph::GraphStore const&,
-                                               pmm::Placement const&, ClassWeights);
+                                               pmm::Placement const&, VertexLossSettings const&);
 
 } // namespace orthant::models

@@ -66,15 +66,21 @@ void plan_vertex_loss_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts
 enum class ClassWeights : std::uint8_t { none, balanced };
 /// "none" or "balanced". Throws UserError for another word.
 [[nodiscard]] ClassWeights parse_class_weights(std::string_view word);
-/// Throws UserError if classes are to be weighed and vertices may have several. Not collective.
-void require_weighable(graph::GraphStore const& store, ClassWeights weights);
+/// What the user asks of the loss of training vertices; scores know nothing of it.
+struct VertexLossSettings {
+  ClassWeights class_weights = ClassWeights::none;
+  double label_smoothing = 0; // RowLoss::set_label_smoothing()
+};
+/// Throws UserError if vertices may have several classes, and classes are to be weighed or labels smoothed. Not
+/// collective.
+void require_fitting_labels(graph::GraphStore const& store, VertexLossSettings const& settings);
 
 /// The loss of a store's vertices, for logits of that placement. Reads the targets of this rank's rows.
 /// Collective over the grid's group. Throws UserError if the store has no labels, no split, or no labelled
-/// training vertex, or if classes of vertices that may have several are to be weighed.
+/// training vertex, or as require_fitting_labels().
 template<class T>
 [[nodiscard]] pmm::RowLoss<T> make_vertex_loss(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                                pmm::Placement const& logits,
-                                               ClassWeights weights = ClassWeights::none);
+                                               VertexLossSettings const& settings = {});
 
 } // namespace orthant::models

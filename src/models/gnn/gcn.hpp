@@ -75,7 +75,7 @@ class Gcn final : public Network<T> {
     return settings_.operand_format == fp16 ? fp16 : settings_.wire;
   }
   [[nodiscard]] bool repeats_itself() const override {
-    return settings_.dropout == 0 && settings_.attention_dropout == 0 &&
+    return settings_.dropout == 0 && settings_.attention_dropout == 0 && settings_.edge_dropout == 0 &&
            settings_.wire == runtime::Wire::native && settings_.operand_format == runtime::Wire::native;
   }
   /// The head counts as one more layer.

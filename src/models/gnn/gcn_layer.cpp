@@ -93,7 +93,7 @@ void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, b
   if (layer.transforms())
     for (auto const& product : {products.transform, products.weight_back})
       plan_buffers(workspace, step, product);
-  if (layer.aggregates() && !layer.attention) plan_aggregation_buffers(workspace, step, layer, formats);
+  if (layer.aggregates() && !layer.reads_edges()) plan_aggregation_buffers(workspace, step, layer, formats);
   if (layer.transforms()) plan_buffers(overlapped, step, products.transform_back);
   if (layer.has_self_weight) {
     auto const own = self_products_of(layer, formats);
@@ -152,7 +152,7 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
     : GcnLayer(grid, p, products_of(p, options.formats), std::move(parameters), options, scratch, memory,
                places) {
   // First what makes the workspace grow: its old memory is there beside the new one meanwhile.
-  if (p.aggregates() && !p.attention)
+  if (p.aggregates() && !p.reads_edges())
     aggregation_ =
         make_aggregation<T>(grid, p, options.formats, std::move(graph.adjacency), scratch.workspace);
   // H is kept for dW; U is no longer needed once Q is there, unless coefficients depend on it.
@@ -168,6 +168,9 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
   if constexpr (std::is_same_v<T, Sum>) {
     if (p.teleport_site)
       aggregation_ = make_teleport_aggregation<T>(std::move(aggregation_), graph.teleport, *p.teleport_site);
+    if (p.takes_maximum)
+      aggregation_ = make_maximum_aggregation<T>(grid, p, std::get<OwnedAdjacency<T>>(graph.adjacency),
+                                                 scratch.workspace, scratch.maximum, memory.maximum);
     if (p.attention && !memory.attention) memory.attention = std::make_unique<EdgeAttentionMemory<T>>();
     if (p.attention)
       aggregation_ = make_attention_aggregation<T>(

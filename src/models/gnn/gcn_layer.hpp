@@ -21,6 +21,7 @@
 // Source: Kipf & Welling (arXiv 1609.02907); Plexus (arXiv 2505.04083), algorithms 1 and 2.
 
 #include "models/aggregation/attention_aggregation.hpp"
+#include "models/aggregation/maximum_aggregation.hpp"
 #include "models/aggregation/self_aggregation.hpp"
 #include "models/aggregation/self_term.hpp"
 #include "models/aggregation/teleport.hpp"
@@ -49,12 +50,13 @@ struct GcnScratch {
   GrowingVector<T> middle{"orthant::models::middle"};
   SelfScratch<T> self;
   AttentionScratch<runtime::SumOf<T>> attention;
+  MaximumScratch<runtime::SumOf<T>> maximum;
   using Workspace = pmm::Workspace<runtime::SumOf<T>>;
   std::shared_ptr<Workspace> workspace = std::make_shared<Workspace>();
   std::shared_ptr<Workspace> overlapped =
       std::make_shared<Workspace>(); // of a product beside which others run
 
-  /// Makes it that long, before layers are made with it; workspaces and attention apart.
+  /// Makes it that long, before layers are made with it; workspaces and what reads edges apart.
   void reserve(GcnScratchPlan const& needed);
 };
 
@@ -66,7 +68,8 @@ struct GcnLayerMemory {
   GrowingVector<T> output{"orthant::models::output"};
   GrowingVector<runtime::SumOf<T>> logits{"orthant::models::output"}; // if they are not of T
   GrowingVector<T> weight{"orthant::models::operand_weight"};         // if it is rounded or mapped
-  std::unique_ptr<EdgeAttentionMemory<runtime::SumOf<T>>> attention;  // apart, as few models have it
+  MaximumPlaces maximum{"orthant::models::maximum_places"};
+  std::unique_ptr<EdgeAttentionMemory<runtime::SumOf<T>>> attention; // apart, as few models have it
 };
 
 /// A weight as products read it: the parameter itself, or a copy of numbers T that is rounded in each forward pass, or its

@@ -40,9 +40,10 @@ void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan
                     GcnEpochTraits const& traits) {
   auto const& first = plan.layers.front();
   if (first.owners) // one block for all layers
-    return plan_owned_adjacency(step, first.attention ? without_transpose(facts) : facts,
-                                cells_of(step, first), traits.num_nonzeros(first.adjacency));
-  AdjacencyBlocksPlan blocks(facts, traits.num_nonzeros);
+    return plan_owned_adjacency(step, first.reads_edges() ? without_transpose(facts) : facts,
+                                cells_of(step, first), traits.num_nonzeros(first.adjacency),
+                                plan.drops_edges);
+  AdjacencyBlocksPlan blocks(facts, traits.num_nonzeros, plan.drops_edges);
   for (auto const& layer : plan.layers)
     if (layer.aggregates()) blocks.get(step, layer.adjacency, layer.is_even);
 }
@@ -50,9 +51,8 @@ void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan
 void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                    GcnSettings const& settings, GcnEpochTraits const& traits) {
   plan_adjacency(step, facts, plan, traits);
-  if (auto const& first = plan.layers.front(); first.attention)
-    plan_edges(step, cells_of(step, first), traits.num_nonzeros(first.adjacency),
-               settings.attention_dropout > 0);
+  if (auto const& first = plan.layers.front(); first.reads_edges())
+    plan_edges(step, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings));
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
     if (has_output_keys(plan, settings, l)) plan_block_keys(step, layer.result());
@@ -80,12 +80,14 @@ GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::Gra
   GcnOperands<T> operands;
   operands.plan = plan;
   operands.features = std::move(features);
-  AdjacencyBlocks<T> blocks(grid, store);
+  auto* const dropped = plan.drops_edges ? &operands.dropped : nullptr;
+  ORTHANT_REQUIRE(!owned || dropped == nullptr, "edges of a block that has been read are not dropped");
+  AdjacencyBlocks<T> blocks(grid, store, dropped);
   // One block for all layers.
   if (auto const& owners = plan.layers.front().owners; owners && !owned)
-    owned = plan.layers.front().attention
-                ? read_edges<T>(grid, store, owners->roles, settings.attention_dropout > 0)
-                : read_owned_adjacency<T>(grid, store, owners->roles, settings.gather);
+    owned = plan.layers.front().reads_edges()
+                ? read_edges<T>(grid, store, owners->roles, needs_edge_ids(settings))
+                : read_owned_adjacency<T>(grid, store, owners->roles, settings.gather, dropped);
   for (auto const& layer : plan.layers)
     operands.adjacency.push_back(owned ? Adjacency<T>(*owned)
                                  : layer.aggregates()

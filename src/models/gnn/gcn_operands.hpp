@@ -26,6 +26,8 @@ struct GcnOperands {
   std::vector<ResidualPath<T>> teleport_paths; // [sites of plan.teleport]
   // [layers] of the rows of plan.layers[l].output; empty where nothing is dropped
   std::vector<BlockKeys> output_keys;
+  std::vector<pmm::DroppedBlock<T>>
+      dropped; // what fills the values of `adjacency` in each pass; none: they are fixed
 
   [[nodiscard]] ResidualPath<T> residual(std::size_t l) const {
     return residuals.empty() ? ResidualPath<T>{} : residuals[l];

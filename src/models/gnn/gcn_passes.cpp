@@ -78,13 +78,13 @@ template<class T>
 void TypedGcnPasses<T>::reserve_scratch(GcnOperands<Sum> const& operands) {
   pmm::StepPlan const step(grid_.shape(), grid_.coordinates(), sizeof(Sum));
   scratch_.reserve(scratch_of(step, plan_, settings_));
-  auto const lengths = shared_output_lengths(step, plan_, settings_);
-  for (std::size_t l = 0; l < lengths.size(); ++l)
-    static_cast<void>(memory_[l].output.reserve(lengths[l]));
+  for (std::size_t l = 0; auto const length : shared_output_lengths(step, plan_, settings_))
+    static_cast<void>(memory_[l++].output.reserve(length));
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
-  if (owned != nullptr && owned->edges)
-    scratch_.attention.reserve(
-        attention_scratch_of(step, plan_, owned->sizes, owned->edges->block.num_edges()));
+  if (owned == nullptr || !owned->edges) return;
+  auto const num_edges = owned->edges->block.num_edges();
+  scratch_.attention.reserve(attention_scratch_of(step, plan_, owned->sizes, num_edges));
+  scratch_.maximum.reserve(maximum_scratch_of(step, plan_, owned->sizes, num_edges));
 }
 
 template<class T>
@@ -102,6 +102,7 @@ void TypedGcnPasses<T>::rebind(GcnOperands<Sum> operands) {
   shares_outputs_ = shares_outputs(plan_, settings_);
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
   needed_rows_ = owned != nullptr ? owned->needed : nullptr;
+  dropped_ = operands.dropped;
   input_.bind(std::move(operands.features), settings_.input_dropout());
   reserve_scratch(operands);
   make_layers(operands);
@@ -112,12 +113,10 @@ void TypedGcnPasses<T>::rebind(GcnOperands<Sum> operands) {
 template<class T>
 GcnLayerPlaces<T> TypedGcnPasses<T>::places_of(std::size_t l) {
   if (!shares_outputs_) return separate_places(plan_.layers[l], scratch_, memory_[l]);
-  auto const memory_of = [&](std::size_t k) -> GrowingVector<T>& {
-    return memory_[layer_of_output(plan_, k)].output;
-  };
+  auto const memory_of = [&](std::size_t k) { return &memory_[layer_of_output(plan_, k)].output; };
   auto const is_apart = plan_.layers[l].makes_logits && runtime::is_16_bit<T>;
-  return {memory_of(l), is_apart ? scratch_.gradient : memory_of(l),
-          l == 0 ? scratch_.gradient : memory_of(l - 1)};
+  return {*memory_of(l), is_apart ? scratch_.gradient : *memory_of(l),
+          l == 0 ? scratch_.gradient : *memory_of(l - 1)};
 }
 
 template<class T>
@@ -242,11 +241,8 @@ void TypedGcnPasses<T>::forward_input(DefaultExec const& exec, runtime::PhaseTim
   auto dropout = dropout_of(step_in_use_, 0);
   if (projection_) dropout.probability = 0;
   input_.prepare(exec, dropout);
-  if (!projection_) return;
-  if (input_.is_sparse())
-    projection_->forward(exec, input_.sparse());
-  else
-    projection_->forward(exec, input_.dense());
+  if (projection_ && input_.is_sparse()) projection_->forward(exec, input_.sparse());
+  if (projection_ && !input_.is_sparse()) projection_->forward(exec, input_.dense());
 }
 
 template<class T>
@@ -274,6 +270,9 @@ auto TypedGcnPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uint64_
     ScopedTimer const timer(instruments, phases, "parameters");
     parameters_->gather(exec);
   }
+  for (auto const& block : dropped_) // one draw for all layers of the pass
+    pmm::drop_entries(exec, grid_.passes(), block, pass == Pass::training ? settings_.edge_dropout : 0,
+                      {settings_.seed, runtime::Purpose::edge_dropout, step});
   forward_input(exec, phases);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     if constexpr (std::is_same_v<T, Sum>)

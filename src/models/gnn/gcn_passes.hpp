@@ -123,6 +123,7 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   std::shared_ptr<GcnParameters<Sum>> parameters_;
   GcnPlan plan_;
   std::shared_ptr<pmm::NeededRows const> needed_rows_;
+  std::vector<pmm::DroppedBlock<Sum>> dropped_;
   GcnInput<T> input_;
 
   // Memory, and what lies in it.

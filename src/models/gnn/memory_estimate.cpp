@@ -92,9 +92,11 @@ graph::StoreFacts with_transposes(graph::StoreFacts facts, GcnPlan const& plan) 
 void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                          GcnEpochTraits const& traits) {
   pmm::StepPlan blocks(step.shape(), step.coordinates(), step.scalar_bytes(1));
-  auto aggregates = plan; // attention has no transpose of its own, and needs none here
-  for (auto& layer : aggregates.layers)
+  auto aggregates = plan; // layers that read edges have no transpose of their own, and need none here
+  for (auto& layer : aggregates.layers) {
     layer.attention.reset();
+    layer.takes_maximum = false;
+  }
   plan_adjacency(blocks, with_transposes(facts, plan), aggregates, traits);
   step.add_array("blocks of the sampler", pmm::bytes_held(blocks) / 2);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/network_arrays.hpp"
 
+#include "models/aggregation/maximum_arrays.hpp"
 #include "models/gnn/gcn_activation.hpp"
 #include "models/gnn/gcn_linear.hpp"
 #include "models/plan/attention_step.hpp"
@@ -54,8 +55,10 @@ void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings c
     plan_dropped_features(step, plan.features(), num_feature_nonzeros, formats.operand);
   auto scratch = scratch_of(step, plan, settings);
   reserve_attention(scratch.workspace, step, plan);
+  reserve_maximum(scratch.workspace, step, plan);
   scratch.list(step, formats.operand);
   plan_attention_arrays(step, plan, num_edges);
+  plan_maximum_arrays(step, plan, num_edges);
   if (plan.projection) plan_linear_arrays(step, *plan.projection, "orthant::models::projected", formats);
   if (plan.projection && settings.trains_features && formats.operand != runtime::Wire::native)
     plan_matrix(step, plan.features(), "orthant::models::rounded_feature_gradient", pmm::Lifetime::training,

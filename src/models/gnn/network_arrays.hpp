@@ -21,7 +21,7 @@ namespace orthant::models {
 [[nodiscard]] std::vector<std::int64_t> shared_output_lengths(pmm::StepPlan const& step, GcnPlan const& plan,
                                                               GcnSettings const& settings);
 
-/// Lists the arrays of a network, without its parameters and operands. `num_edges`: of this rank's block, if attention weighs them.
+/// Lists the arrays of a network, without its parameters and operands. `num_edges`: of this rank's block, if layers read them.
 void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
                          std::optional<std::int64_t> num_feature_nonzeros, std::int64_t num_edges = 0);
 

@@ -34,8 +34,7 @@ struct GridChoice {
   double seconds = 0; // of an epoch; 0 if nothing was open
 };
 
-/// All choices that the question leaves, the fastest first: grids of one data group, with each schedule (on groups of one
-/// rank, where nothing is communicated, pmm3d alone). Equally fast ones are in the order of all_shapes(), and pmm3d
+/// All choices that the question leaves, the fastest first: grids of one data group, with each schedule. Equally fast ones are in the order of all_shapes(), and pmm3d
 /// before rows. The same on all ranks. Throws UserError for what is no grid of that many ranks, and for an unknown schedule.
 [[nodiscard]] std::vector<GridChoice> rank_grids(GridQuestion const& question, EpochSeconds const& seconds);
 

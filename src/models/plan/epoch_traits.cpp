@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/plan/epoch_traits.hpp"
 
+#include "models/core/owned_adjacency.hpp"
 #include "models/core/vertex_loss.hpp"
 
 namespace orthant::models {
@@ -14,6 +15,26 @@ LinkPlan link_plan_of(pmm::GridShape const& shape, pmm::Coordinates const& coord
   return make_link_plan(shape, coordinates, plan.layers.front().owners.value().roles, plan.logits());
 }
 
+namespace {
+
+void set_dropped(GcnEpochTraits& traits, graph::StoreFacts const& facts, pmm::GridShape const& shape,
+                 pmm::Coordinates const& coordinates, GcnPlan const& plan) {
+  traits.weighs_edges = facts.is_weighted;
+  auto const& first = plan.layers.front();
+  if (first.owners) { // one block for all layers
+    traits.dropped = {first.adjacency};
+    traits.num_dropped_ways = num_dropped_blocks(facts);
+    return;
+  }
+  pmm::StepPlan unused(shape, coordinates, sizeof(float));
+  AdjacencyBlocksPlan blocks(facts, [](pmm::Placement const&) { return std::int64_t{0}; });
+  for (auto const& layer : plan.layers)
+    if (layer.aggregates()) blocks.get(unused, layer.adjacency, layer.is_even);
+  traits.dropped = blocks.read();
+}
+
+} // namespace
+
 GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& shape,
                          pmm::Coordinates const& coordinates, GcnPlan const& plan,
                          GcnSettings const& settings) {
@@ -23,6 +44,7 @@ GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& s
   traits.keeps_first_aggregate =
       keeps_first_aggregate(plan) && !traits.has_sparse_features && settings.dropout == 0;
   traits.loss = loss_kind_of(facts);
+  if (plan.drops_edges) set_dropped(traits, facts, shape, coordinates, plan);
   if (predicts_links(settings))
     traits.links = mean_link_counts(shape, facts, link_plan_of(shape, coordinates, plan));
   traits.num_nonzeros = [=, in_features = facts.num_feature_entries,

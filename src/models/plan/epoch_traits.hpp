@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 namespace orthant::models {
 
@@ -25,6 +26,9 @@ struct GcnEpochTraits {
   bool keeps_first_aggregate = false; // A^ F0 of an earlier epoch
   pmm::LossKind loss = pmm::LossKind::softmax;
   LinkCounts links{};                  // of this rank's block, if links are predicted
+  std::vector<pmm::Placement> dropped; // blocks of A^ whose entries are dropped, each with its transpose
+  int num_dropped_ways = 2;            // 1: the transpose shares its values
+  bool weighs_edges = false;           // blocks of A^ have values; else they are patterns
   bool counts_rows = false;            // of a batch, together with its loss
   std::optional<pmm::CellSizes> cells; // of a batch between owners; else contiguous
   CountNonzeros num_nonzeros = [](pmm::Placement const&) { return std::int64_t{0}; };

@@ -75,7 +75,7 @@ bool aggregating_first_is_cheaper(GcnShape const& shape, std::size_t layer) {
   auto const in = shape.widths[layer];
   auto const out = shape.widths[layer + 1];
   auto const reads_fixed_features = layer == 0 && !shape.projected_features && !shape.features_need_gradient;
-  auto const forward = reads_fixed_features && !shape.has_input_dropout ? 0 : in;
+  auto const forward = reads_fixed_features && !shape.has_input_dropout && !shape.drops_edges ? 0 : in;
   auto const backward = reads_fixed_features ? 0 : in;
   return forward + backward <= 2 * out;
 }
@@ -153,7 +153,7 @@ bool needs_input_gradient(GcnPlan const& plan, std::size_t l) {
 }
 
 bool keeps_first_aggregate(GcnPlan const& plan) {
-  return plan.layers.front().aggregates_first && !needs_input_gradient(plan, 0);
+  return plan.layers.front().aggregates_first && !needs_input_gradient(plan, 0) && !plan.drops_edges;
 }
 
 bool keeps_features(GcnPlan const& plan) {
@@ -186,9 +186,13 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
   ORTHANT_REQUIRE(shape.widths.size() >= 2, "a GCN needs a layer");
   ORTHANT_REQUIRE(!shape.attention || shape.schedule == Schedule::rows,
                   "attention is between owners of vertices");
+  ORTHANT_REQUIRE(!shape.takes_maximum ||
+                      (shape.schedule == Schedule::rows && order != ProductOrder::transform_first),
+                  "a maximum is between owners of vertices, and comes first");
   ORTHANT_REQUIRE(!shape.has_perceptrons || shape.head_classes, "the last perceptron ends with a head");
   require_countable(shape);
   GcnPlan plan;
+  plan.drops_edges = shape.drops_edges;
   auto const has_owners = shape.schedule == Schedule::rows;
   OwnerRoles const owners{
       {}, shape.is_symmetric ? pmm::Flow::forward : pmm::Flow::transpose, shape.hidden_axes};
@@ -212,12 +216,14 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
     // epsilon has a gradient where the features have none: the one by U serves both.
     auto const must_transform = is_sparse || (l == 0 && shape.has_self_scales && !shape.projected_features);
     auto const is_propagated = layer.kind == LayerKind::propagation || shape.has_teleport;
-    layer.aggregates_first = layer.aggregates() && !must_transform && !shape.attention &&
-                             (is_propagated || order == ProductOrder::aggregate_first ||
-                              (order == ProductOrder::automatic && aggregating_first_is_cheaper(shape, l)));
+    layer.aggregates_first =
+        layer.aggregates() && !must_transform && !shape.attention &&
+        (is_propagated || shape.takes_maximum || order == ProductOrder::aggregate_first ||
+         (order == ProductOrder::automatic && aggregating_first_is_cheaper(shape, l)));
     auto const reads_features = l == 0 && !shape.projected_features;
     auto const gives_logits = l + 2 == shape.widths.size() && !shape.head_classes;
     layer.is_residual = shape.has_residuals && in == out && !reads_features && !gives_logits;
+    layer.takes_maximum = shape.takes_maximum;
     layer.has_self_weight = shape.has_self_weights;
     layer.has_self_scale = shape.has_self_scales;
     layer.drops_output = !shape.has_perceptrons;

@@ -77,14 +77,16 @@ struct GcnShape {
   std::optional<std::int64_t> head_classes;       // C where the logits are F_L W_out
   bool has_sparse_features = false; // the layer that reads them transforms first: A^ X would be dense
   bool features_need_gradient = false;
-  bool has_self_weights = false;             // a second weight for the vertex itself (gnn_model.hpp)
-  bool has_self_scales = false;              // a factor 1 + epsilon for it
-  bool has_perceptrons = false;              // a second linear layer after the activation; with a head
-  bool has_teleport = false;                 // layers that aggregate add what the first of them reads
-  std::optional<double> theta{};             // of identity maps, which convolutions have; else none
+  bool has_self_weights = false; // a second weight for the vertex itself (gnn_model.hpp)
+  bool has_self_scales = false;  // a factor 1 + epsilon for it
+  bool has_perceptrons = false;  // a second linear layer after the activation; with a head
+  bool has_teleport = false;     // layers that aggregate add what the first of them reads
+  std::optional<double> theta{}; // of identity maps, which convolutions have; else none
+  bool takes_maximum = false;    // of neighbours, in place of A^ F; aggregates first; schedule rows
   std::optional<AttentionShape> attention{}; // weighs neighbours; schedule rows
   bool has_residuals = false;     // around layers that are as wide as what they read, features left out
-  bool has_input_dropout = false; // else A^ F0 is the same every epoch
+  bool has_input_dropout = false; // else A^ F0 is the same every epoch, unless
+  bool drops_edges = false;       // edges of A^ are dropped out
   Schedule schedule = Schedule::pmm3d;
   bool is_symmetric = false;  // the pattern of A: rows go back as they came
   pmm::AxisSet hidden_axes{}; // schedule rows: whose messages travel while products are computed
@@ -134,6 +136,7 @@ struct GcnLayerPlan {
   pmm::Placement output;                      // Q
   std::optional<OwnerRoles> owners;           // schedule rows
   Boxed<LinearPlan> second;                   // after the activation, with one of its own
+  bool takes_maximum = false;                 // in place of A^ F; aggregates first
   std::optional<AttentionPlan> attention{};   // A^ is a pattern, whose entries it weighs; transforms first
 
   /// Whether what A^ is multiplied by, or its product, is kept for the backward pass.
@@ -141,6 +144,8 @@ struct GcnLayerPlan {
     return keeps_aggregate() || (attention && !attention->is_dynamic());
   }
 
+  /// Whether it reads single edges, by rows and by columns, and no product A^ F.
+  [[nodiscard]] bool reads_edges() const { return takes_maximum || attention.has_value(); }
   /// Which products it has.
   [[nodiscard]] bool aggregates() const { return kind != LayerKind::dense; }
   [[nodiscard]] bool transforms() const { return kind != LayerKind::propagation; }
@@ -172,6 +177,7 @@ struct GcnPlan {
   std::vector<GcnLayerPlan> layers; // at least one
   std::optional<LinearPlan> head;
   std::optional<TeleportPlan> teleport;
+  bool drops_edges = false; // A^ of a step is not that of another
 
   /// Of the features.
   [[nodiscard]] pmm::Placement const& features() const {

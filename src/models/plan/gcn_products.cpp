@@ -90,6 +90,10 @@ GcnLayerAggregates aggregates_of(GcnLayerPlan const& p, pmm::CellSizes const& ce
           plan(backward_formula, backward, formats.operand)};
 }
 
+MaximumPlan maximum_plan_of(GcnLayerPlan const& plan) {
+  return {plan.owners.value().roles, plan.adjacency, plan.input.extents.columns};
+}
+
 LinearProducts products_of(LinearPlan const& p, NumberFormats const& formats) {
   auto const output = options_of(formats, formats.of_output(p.makes_logits));
   return {.product = {"C = A W", Form::product, p.input, p.weight, p.output, output},

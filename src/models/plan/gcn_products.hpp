@@ -5,6 +5,7 @@
 // gcn_layer.hpp and gcn_linear.hpp.
 
 #include "models/plan/gcn_plan.hpp"
+#include "models/propagation/maximum_step.hpp"
 #include "pmm/product/pmm.hpp"
 
 namespace orthant::models {
@@ -34,6 +35,9 @@ struct GcnLayerAggregates {
 [[nodiscard]] GcnLayerAggregates aggregates_of(GcnLayerPlan const& plan, pmm::CellSizes const& cells,
                                                NumberFormats const& formats,
                                                pmm::NeededCountsOfAxes const& needed = {});
+
+/// Of a layer that takes the maximum of the neighbours.
+[[nodiscard]] MaximumPlan maximum_plan_of(GcnLayerPlan const& plan);
 
 /// Of an input projection or a head.
 struct LinearProducts {

@@ -13,7 +13,7 @@ void set_model(GcnSettings& settings, Model model, Aggregator aggregator) {
   settings.aggregator = aggregator;
   auto const traits = traits_of(model, aggregator);
   if (traits.has_perceptrons || traits.has_identity_maps) settings.has_head = true;
-  if (traits.attention) settings.schedule = Schedule::rows;
+  if (traits.attention || traits.takes_maximum) settings.schedule = Schedule::rows;
   auto const& of_model = traits.graph_operator;
   if (!of_model) return;
   if (settings.normalization || settings.self_loops)
@@ -26,6 +26,14 @@ void set_model(GcnSettings& settings, Model model, Aggregator aggregator) {
 
 bool weighs_neighbours(GcnSettings const& settings) {
   return traits_of(settings.model, settings.aggregator).attention.has_value();
+}
+
+bool reads_edges(GcnSettings const& settings) {
+  return weighs_neighbours(settings) || traits_of(settings.model, settings.aggregator).takes_maximum;
+}
+
+bool needs_edge_ids(GcnSettings const& settings) {
+  return settings.attention_dropout > 0 || traits_of(settings.model, settings.aggregator).takes_maximum;
 }
 
 void choose_operator(GcnSettings& settings, std::string_view normalize, std::string_view self_loops) {
@@ -55,7 +63,7 @@ bool shares_outputs(GcnPlan const& plan, GcnSettings const& settings) {
   return std::ranges::all_of(plan.layers, [](GcnLayerPlan const& layer) {
     return layer.owners && layer.owners->hidden_axes == pmm::AxisSet() &&
            layer.kind == LayerKind::convolution && !layer.is_residual && !layer.reads_itself() &&
-           !layer.map_share && !layer.second && !layer.attention;
+           !layer.map_share && !layer.second && !layer.reads_edges();
   });
 }
 
@@ -111,11 +119,13 @@ GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
   shape.has_self_weights = traits.has_self_weights;
   shape.has_self_scales = traits.has_self_scales;
   shape.has_perceptrons = traits.has_perceptrons;
+  shape.takes_maximum = traits.takes_maximum;
   if (traits.attention)
     shape.attention = AttentionShape{*traits.attention, settings.num_heads, settings.num_output_heads};
   shape.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
   shape.features_need_gradient = settings.trains_features;
   shape.has_input_dropout = settings.input_dropout() > 0;
+  shape.drops_edges = settings.edge_dropout > 0;
   shape.schedule = settings.schedule;
   shape.is_symmetric = facts.is_symmetric;
   shape.hidden_axes = settings.hidden_axes;
@@ -127,6 +137,10 @@ namespace {
 void require_attention(graph::StoreFacts const& facts, GcnSettings const& settings) {
   auto const name = name_of(settings.model);
   if (!weighs_neighbours(settings)) return;
+  if (settings.edge_dropout > 0)
+    runtime::throw_user(
+        "--edge-dropout goes with models that multiply by A^: give --attention-dropout with --model {}",
+        name);
   if (settings.schedule != Schedule::rows)
     runtime::throw_user(
         "--model {} is trained in the schedule rows: leave out --schedule {}, or give --schedule rows", name,
@@ -148,6 +162,24 @@ void require_attention(graph::StoreFacts const& facts, GcnSettings const& settin
       runtime::throw_user(
           "hidden layers of {} columns cannot be cut in {} heads: give a --hidden that --heads divides",
           width, settings.num_heads);
+}
+
+void require_maximum(graph::StoreFacts const& facts, GcnSettings const& settings) {
+  if (!traits_of(settings.model, settings.aggregator).takes_maximum) return;
+  auto const refuse = [](std::string_view what, std::string_view instead) {
+    runtime::throw_user("--aggregator max {}: {}, or give --aggregator mean or sum", what, instead);
+  };
+  if (settings.schedule != Schedule::rows)
+    refuse("is trained in the schedule rows", "give --schedule rows or auto");
+  if (settings.gather == pmm::Gather::needed) refuse("moves all rows", "leave out --gather needed");
+  if (settings.wire != runtime::Wire::native)
+    refuse("sends fp32 or fp64", "leave out --comm-dtype of 16 bits");
+  if (settings.edge_dropout > 0) refuse("has no edges to scale", "leave out --edge-dropout");
+  if (settings.order == ProductOrder::transform_first)
+    refuse("comes ahead of the weight", "leave out --order transform");
+  if (facts.is_weighted) refuse("does not weigh edges", "partition the graph without weights");
+  if (facts.feature_kind == graph::FeatureKind::sparse && settings.projected_width == 0)
+    refuse("of sparse features would be dense", "give --input-projection");
 }
 
 void require_links(GcnSettings const& settings) {
@@ -227,6 +259,7 @@ void require_supported(GcnSettings const& settings) {
 GcnPlan plan_gcn(graph::StoreFacts const& facts, GcnSettings const& settings) {
   require_supported(settings);
   require_attention(facts, settings);
+  require_maximum(facts, settings);
   require_links(settings);
   auto plan = plan_gcn(shape_of(facts, settings), settings.order);
   if (settings.trains_features)

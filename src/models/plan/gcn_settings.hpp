@@ -33,6 +33,7 @@ struct GcnSettings {
   std::int64_t num_heads = 8;        // of attention: of hidden layers, side by side
   std::int64_t num_output_heads = 1; // of the layer that makes the logits: their mean
   double attention_dropout = 0;      // of its coefficients
+  double edge_dropout = 0;           // of A^'s entries off the diagonal (pmm/neighbors/edge_dropout.hpp)
   bool has_bias = true;
   bool trains_features = false;
   FeatureNorm feature_norm = FeatureNorm::none;
@@ -76,6 +77,11 @@ void set_model(GcnSettings& settings, Model model, Aggregator aggregator = Aggre
 
 /// Whether its layers weigh neighbours by attention.
 [[nodiscard]] bool weighs_neighbours(GcnSettings const& settings);
+
+/// Whether its layers read single edges, by attention or for a maximum: schedule rows.
+[[nodiscard]] bool reads_edges(GcnSettings const& settings);
+/// Whether these edges need the original ids of their ends: to drop coefficients, or to break ties.
+[[nodiscard]] bool needs_edge_ids(GcnSettings const& settings);
 
 /// What --normalize and --self-loops ask for: their words, or "auto", which leaves a part open. Throws UserError for other
 /// words.

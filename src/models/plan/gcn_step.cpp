@@ -10,6 +10,7 @@
 #include "models/propagation/teleport_terms.hpp"
 #include "models/training/parameter_update.hpp"
 #include "pmm/aggregate/row_lists.hpp"
+#include "pmm/neighbors/edge_dropout.hpp"
 #include "pmm/rows/bias.hpp"
 
 namespace orthant::models {
@@ -34,6 +35,9 @@ class EpochList {
 
   void forward() {
     pmm::plan_flat_gather(step_, num_parameters_);
+    for (auto const& block : traits_.dropped)
+      for (int way = 0; way < traits_.num_dropped_ways; ++way)
+        plan_drop_entries(step_, traits_.num_nonzeros(block), traits_.weighs_edges, pass_ == Pass::training);
     if (plan_.projection) {
       step_.begin_layer(projection_layer);
       plan_product(step_, products_of(*plan_.projection, settings_.formats()).product,
@@ -214,15 +218,20 @@ class EpochList {
   [[nodiscard]] GcnLayerAggregates between_owners(GcnLayerPlan const& layer) const {
     if (auto const& kept = layer.owners->kept)
       return aggregates_of(layer, kept->cells, settings_.formats(), kept->needed);
-    return aggregates_of(layer, traits_.cells ? *traits_.cells : cells_of(step_, layer), settings_.formats(),
-                         traits_.needed);
+    return aggregates_of(layer, cells(layer), settings_.formats(), traits_.needed);
+  }
+  [[nodiscard]] pmm::CellSizes cells(GcnLayerPlan const& layer) const {
+    return traits_.cells ? *traits_.cells : cells_of(step_, layer);
   }
   [[nodiscard]] AttentionSteps attention_steps(GcnLayerPlan const& layer, std::int64_t entries) const {
-    return {step_.shape(), step_.coordinates(), layer,
-            traits_.cells ? *traits_.cells : cells_of(step_, layer), entries};
+    return {step_.shape(), step_.coordinates(), layer, cells(layer), entries};
+  }
+  [[nodiscard]] MaximumSteps maximum_steps(GcnLayerPlan const& layer, std::int64_t entries) const {
+    return {step_.shape(), step_.coordinates(), maximum_plan_of(layer), cells(layer), entries};
   }
   void aggregate(GcnLayerPlan const& layer, std::int64_t entries) {
     if (layer.attention) return plan_attention(step_, attention_steps(layer, entries), drops_coefficients_);
+    if (layer.takes_maximum) return plan_maximum(step_, maximum_steps(layer, entries));
     bring_scaled(layer);
     if (layer.owners)
       plan_aggregate(step_, between_owners(layer).forward, entries);
@@ -233,6 +242,7 @@ class EpochList {
   }
   void aggregate_back(GcnLayerPlan const& layer, std::int64_t entries) {
     if (layer.attention) return plan_attention_backward(step_, attention_steps(layer, entries));
+    if (layer.takes_maximum) return plan_maximum_backward(step_, maximum_steps(layer, entries));
     split_gradient(layer);
     bring_scaled_back(layer);
     if (layer.owners)
@@ -321,16 +331,13 @@ class EpochList {
                                pmm::ProductPlan const& weight_back,
                                std::optional<std::int64_t> entries = std::nullopt) {
     auto const first = step_.num_operations();
-    if (shares_outputs(plan_, settings_)) {
-      plan_product(step_, weight_back, entries);
-      if (has_input_gradient) plan_product(step_, input_back);
-      return {first, first};
-    }
-    if (has_input_gradient) plan_product(step_, input_back);
+    auto const dw_is_first = shares_outputs(plan_, settings_); // dF takes the place of what dW reads
+    if (has_input_gradient && !dw_is_first) plan_product(step_, input_back);
     auto const place = step_.num_operations();
     plan_product(step_, weight_back, entries);
     runtime::Range const work{place, step_.num_operations()};
-    if (settings_.overlaps && has_input_gradient)
+    if (has_input_gradient && dw_is_first) plan_product(step_, input_back);
+    if (settings_.overlaps && has_input_gradient && !dw_is_first)
       step_.add_overlap({{next_of_kind<pmm::LocalProduct>(first), place}, work});
     return work;
   }
@@ -343,8 +350,8 @@ class EpochList {
   /// Whether dH's columns travel while dW is computed: the first exchange of an aggregation.
   [[nodiscard]] bool sends_columns_ahead(GcnLayerPlan const& layer) const {
     auto const& owners = layer.owners;
-    return owners && settings_.overlaps && owners->hidden_axes.contains(owners->roles.b) &&
-           step_.shape().size(owners->roles.b) > 1;
+    return owners && !layer.reads_edges() && settings_.overlaps &&
+           owners->hidden_axes.contains(owners->roles.b) && step_.shape().size(owners->roles.b) > 1;
   }
 
   pmm::StepPlan& step_;

@@ -29,7 +29,8 @@ Model parse_model(std::string_view word) {
 Aggregator parse_aggregator(std::string_view word) {
   if (word == "mean") return Aggregator::mean;
   if (word == "sum") return Aggregator::sum;
-  runtime::throw_user("--aggregator is mean or sum, not '{}'", word);
+  if (word == "max") return Aggregator::max;
+  runtime::throw_user("--aggregator is mean, sum or max, not '{}'", word);
 }
 
 std::string_view name_of(Model model) {
@@ -39,7 +40,7 @@ std::string_view name_of(Model model) {
 }
 
 std::string_view name_of(Aggregator aggregator) {
-  return aggregator == Aggregator::mean ? "mean" : "sum";
+  return aggregator == Aggregator::mean ? "mean" : aggregator == Aggregator::sum ? "sum" : "max";
 }
 
 ModelTraits traits_of(Model model, Aggregator aggregator) {
@@ -67,6 +68,7 @@ ModelTraits traits_of(Model model, Aggregator aggregator) {
   }
   auto const normalization = aggregator == Aggregator::mean ? Normalization::row : Normalization::none;
   return {.has_self_weights = true,
+          .takes_maximum = aggregator == Aggregator::max,
           .graph_operator = graph::GraphOperator{normalization, graph::SelfLoops::dropped}};
 }
 

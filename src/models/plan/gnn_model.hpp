@@ -7,6 +7,7 @@
 //   gcn        Q = A^ F W                              A^ is that of the store, or as --normalize asks
 //   sage mean  Q = A^ F W + F W'                       A^ = D^-1 A: the mean of the neighbours, 0 if there are none
 //   sage sum   Q = A^ F W + F W'                       A^ = A
+//   sage max   Q = P W + F W'                          P_ic = the maximum of F_jc over the neighbours j, 0 if there are none
 //   gin        Q = (A^ F + (1 + epsilon) F) W          A^ = A; epsilon is learned, and relu(Q + b) W'' + b'' comes after it:
 //              a perceptron of two layers, of which the head is the last one's second
 //   gat        Q = alpha F W, heads side by side       A^ = A with self loops: alpha_ij of its entries is a softmax over j of a
@@ -37,9 +38,9 @@ namespace orthant::models {
 enum class Model : std::uint8_t { gcn, sage, gin, sgc, appnp, gcnii, gat, gatv2 };
 
 /// How GraphSAGE puts neighbours together.
-enum class Aggregator : std::uint8_t { mean, sum };
+enum class Aggregator : std::uint8_t { mean, sum, max };
 
-/// "gcn", "sage", "gin", "sgc", "appnp", "gcnii", "gat" or "gatv2", and "mean" or "sum". Throw UserError for another word.
+/// "gcn", "sage", "gin", "sgc", "appnp", "gcnii", "gat" or "gatv2", and "mean", "sum" or "max". Throw UserError for another word.
 [[nodiscard]] Model parse_model(std::string_view word);
 [[nodiscard]] Aggregator parse_aggregator(std::string_view word);
 [[nodiscard]] std::string_view name_of(Model model);
@@ -51,6 +52,7 @@ struct ModelTraits {
   bool has_perceptrons = false;   // W'' of each layer, the last one's is the head
   bool has_propagations = false;  // K products by A^ without weights, after dense layers
   bool has_teleport = false;      // alpha H0
+  bool takes_maximum = false;     // of neighbours, in place of A^ F; schedule rows
   bool has_identity_maps = false; // (1 - beta) I + beta W, after a dense layer; with a head
   std::optional<graph::GraphOperator> graph_operator{}; // none: that of the store, or of the user
   std::optional<AttentionKind> attention{};             // weighs neighbours; schedule rows

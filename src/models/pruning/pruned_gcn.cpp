@@ -15,7 +15,7 @@ PrunedGcn<T>::PrunedGcn(pmm::ProcessGrid const& grid, graph::GraphStore const& s
       settings_(settings),
       plan_(plan_gcn(store, model_settings)),
       parameters_(std::make_shared<GcnParameters<T>>(grid, plan_, model_settings)),
-      whole_loss_(make_vertex_loss<T>(grid, store, plan_.logits(), settings.class_weights)),
+      whole_loss_(make_vertex_loss<T>(grid, store, plan_.logits(), settings.loss)),
       pruned_loss_(whole_loss_) {
   auto const evaluates = settings.eval_every > 0;
   auto needs_whole_block = evaluates;

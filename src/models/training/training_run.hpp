@@ -35,7 +35,7 @@ struct TrainSettings {
   std::int64_t eval_every = 10; // 0: never; the last epoch is always evaluated otherwise
   BestBy best_by = BestBy::accuracy;
   std::int64_t patience = 0; // stop after so many evaluations in a row without a better one; 0: never
-  ClassWeights class_weights = ClassWeights::none;
+  VertexLossSettings loss;
   bool finds_roc_auc = false;    // in evaluations
   bool uses_device_graph = true; // full graph, on a device: replay the epochs if nothing but numbers changes
   GradientSumSettings gradient_sum;

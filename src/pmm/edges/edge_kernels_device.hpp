@@ -53,7 +53,7 @@ struct WeightedSums {
       sums[c] = 0;
     for (auto entry = offsets[k]; entry < offsets[k + 1]; ++entry) {
       auto const value = values[(places == nullptr ? entry : places[entry]) * heads.count + head];
-      if (!(value > 0)) continue;
+      if (value <= 0) continue;
       auto const weight = value * factor;
       T const* const from = operand + (others[entry] * heads.count + head) * width;
       for (std::int64_t c = 0; c < width; ++c)
@@ -274,7 +274,7 @@ struct GradientSums {
     T sum = 0;
     for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
       auto const value = values[e * num_heads + head];
-      if (value > 0) sum += value * factor * gradient[e * num_heads + head];
+      if (!(value <= 0)) sum += value * factor * gradient[e * num_heads + head];
     }
     sums[row * num_heads + head] = sum;
   }
@@ -294,7 +294,7 @@ struct ScoreGradients {
     for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
       auto const value = values[e * num_heads + head];
       auto& g = gradient[e * num_heads + head];
-      g = value > 0 ? value * (factor * g - sum) : value * sum; // of a dropped one: |v| (0 - sum)
+      g = value <= 0 ? value * sum : value * (factor * g - sum); // of a dropped one: |v| (0 - sum)
     }
   }
 };

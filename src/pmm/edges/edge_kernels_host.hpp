@@ -10,7 +10,7 @@
 
 namespace orthant::pmm::host_edges {
 
-/// Of leaky(z) = z if z > 0, else 0.2 z.
+/// The slope of leaky(z) where z <= 0; elsewhere it is 1.
 inline constexpr double negative_slope = 0.2;
 
 /// The edges of each row of a block, or of each column: list k leads to others[e], offsets[k] <= e < offsets[k + 1]. Numbers of
@@ -46,8 +46,8 @@ struct HostDynamicScores {
   T* values = nullptr;
 };
 
-/// Of the ends that lists belong to, z = own + other: result := factors sum of gradient leaky'(z), and terms := sum of gradient
-/// leaky(z). If terms is null, result is added to.
+/// `own` is the end that a list belongs to, and z = own + other. result := factors sum of gradient leaky'(z), and terms := sum of
+/// gradient leaky(z). If terms is null, the first sum is added to result.
 template<class T>
 struct HostDynamicBackward {
   HostEdges edges;
@@ -75,9 +75,9 @@ struct HostStaticScores {
   HostEdges edges;
   T const* s = nullptr;
   T const* t = nullptr;
-  T* values = nullptr; // leaky(z); backward: times leaky'(z)
-  T* sums = nullptr;   // backward, of each list: the sum of values
-  T* more = nullptr;   // backward by row, where not null: += of columns
+  T* values = nullptr;      // leaky(z); backward: times leaky'(z)
+  T* sums = nullptr;        // backward, of each list: the sum of values
+  T* column_sums = nullptr; // backward: if not null, each value is added to the sum of its column, too
 };
 
 /// A softmax of each row, and its adjoint. `offsets` of rows.
@@ -105,9 +105,10 @@ struct HostEdgeKernels {
   void (*dots)(HostDots<T> const&, std::int64_t begin, std::int64_t end);
   void (*weighted_sums)(HostSums<T> const&, std::int64_t begin, std::int64_t end);
   void (*static_scores)(HostStaticScores<T> const&, std::int64_t begin, std::int64_t end);
-  /// values *= leaky'(z), and sums of rows. With `more`, one thread alone.
+  /// values *= leaky'(z), and the sums of rows; and `column_sums`, by one thread alone.
   void (*static_scores_backward)(HostStaticScores<T> const&, std::int64_t begin, std::int64_t end);
-  /// sums of columns.
+  /// The sums of columns, from lists by column. This, weighted_sums and dynamic_scores_backward follow `places`; the others take lists
+  /// by row.
   void (*sum_edges)(HostStaticScores<T> const&, std::int64_t begin, std::int64_t end);
   void (*dynamic_scores)(HostDynamicScores<T> const&, std::int64_t begin, std::int64_t end);
   void (*dynamic_scores_backward)(HostDynamicBackward<T> const&, std::int64_t begin, std::int64_t end);
@@ -120,7 +121,7 @@ struct HostEdgeKernels {
   void (*softmax)(HostSoftmax<T> const&, std::int64_t begin, std::int64_t end);
   /// sums := sum of w(values) gradient.
   void (*gradient_sums)(HostSoftmaxBackward<T> const&, std::int64_t begin, std::int64_t end);
-  /// gradient := values (factor gradient - sums), of dropped ones values sums.
+  /// gradient := values (factor gradient - sums), for dropped ones values * sums.
   void (*score_gradients)(HostSoftmaxBackward<T> const&, std::int64_t begin, std::int64_t end);
   /// Both of whole rows.
   void (*softmax_backward)(HostSoftmaxBackward<T> const&, std::int64_t begin, std::int64_t end);

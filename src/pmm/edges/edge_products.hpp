@@ -7,7 +7,8 @@
 //
 // X and P are [rows x heads x width], Y and D [columns x heads x width], v [edges x heads], row-major. Each sum runs in the order of
 // the list that it follows. w(v) is v times a factor if v > 0, else 0: coefficients of attention, of which dropout marks those that
-// it drops by a minus sign (edge_softmax.hpp). Enqueue on exec; do not fence. Cost: 2 edges x heads x width flop each.
+// it drops by a minus sign (edge_softmax.hpp). Where an operand is not finite, the result is NaN or infinite. Enqueue on exec; do not
+// fence. Cost: 2 edges x heads x width flop each.
 
 #include "pmm/edges/edge_block.hpp"
 

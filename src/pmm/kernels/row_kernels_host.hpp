@@ -101,12 +101,14 @@ struct HostSoftmax {
   std::size_t num_columns = 0;
   T const* logits = nullptr;
   T* row_max = nullptr;                  // [rows]
-  T* packed = nullptr;                   // [rows x 2] sum_j exp(z_ij - m_i), z_iy - m_i
+  T* packed = nullptr;                   // [rows x 2] sum_j exp(z_ij - m_i), sum_j q_ij (z_ij - m_i)
   T* gradient = nullptr;                 // null: no gradient, and all rows count; may be the logits
   std::int8_t const* groups = nullptr;   // [rows]
   std::int32_t const* classes = nullptr; // [rows]
   std::int64_t first_class = 0;
   T scale = 0;
+  T of_label = 1; // q_ij = of_label [j = y] + of_classes
+  T of_classes = 0;
 };
 
 /// ELU of an array of numbers: to := z > 0 ? z : exp(z) - 1; or, with a gradient, gradient (z > 0 ? 1 : exp(z)). May alias.

@@ -156,6 +156,12 @@ void RowLoss<T>::set_class_weights(Vector<T> const& weights) {
 }
 
 template<class T>
+void RowLoss<T>::set_label_smoothing(double e) {
+  ORTHANT_REQUIRE(kind_ == LossKind::softmax && 0 <= e && e < 1, "label smoothing of ", e);
+  shares_ = {static_cast<T>(1 - e), static_cast<T>(e / static_cast<double>(placement_.extents.columns))};
+}
+
+template<class T>
 std::int64_t RowLoss<T>::num_rows(int group) const {
   ORTHANT_REQUIRE(num_rows_, "the rows of a batch, or of nothing, are not counted over the ranks");
   return num_rows_->at(static_cast<std::size_t>(group));
@@ -181,15 +187,16 @@ void RowLoss<T>::reduce_sums(runtime::Stream const& stream, Buffer const& sums) 
 /// On host processors. If a rank has all classes, a few rows at a time stay in the first cache from the
 /// first pass to the last.
 template<class T>
-void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient,
-                                 T scale) {
+void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits,
+                                 TargetShares<T> const& shares, Matrix<T> const& gradient, T scale) {
   constexpr std::int64_t rows_in_cache = 64;
   static auto const kernels = host_rows::best_row_kernels<T>();
   auto const& class_comm = grid_->over(placement_.layout.columns);
   auto const num_rows = block_.stored_rows.size();
   host_rows::HostSoftmax<T> const task{logits.extent(1),        logits.data(),        row_max_.data(),
                                        sum_and_target_.data(),  gradient.data(),      targets_.groups.data(),
-                                       targets_.classes.data(), block_.columns.begin, scale};
+                                       targets_.classes.data(), block_.columns.begin, scale,
+                                       shares.of_label,         shares.of_classes};
   auto const has_gradient = is_wanted(gradient);
   if (class_comm.size() == 1) {
     for_each_part(exec, "orthant::pmm::softmax", num_rows, [=](std::int64_t begin, std::int64_t end) {
@@ -230,25 +237,25 @@ void RowLoss<T>::count_softmax(Matrix<T> const& logits, Matrix<T> const& gradien
                 array_bytes(gradient)});
 }
 
-/// row_max := max_j z_ij, sum_and_target := {sum_j exp(z_ij - m_i), z_iy - m_i}, over all classes; and the
+/// row_max := max_j z_ij, sum_and_target := {sum_j exp(z_ij - m_i), sum_j q_ij (z_ij - m_i)}, over all classes; and the
 /// gradient if it is not empty: then of the rows of group 0 only.
 template<class T>
-void RowLoss<T>::run_softmax(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient,
-                             T scale) {
+void RowLoss<T>::run_softmax(DefaultExec const& exec, Matrix<T> const& logits, TargetShares<T> const& shares,
+                             Matrix<T> const& gradient, T scale) {
   count_softmax(logits, gradient);
   if constexpr (runs_on_host) {
-    softmax_on_host(exec, logits, gradient, scale);
+    softmax_on_host(exec, logits, shares, gradient, scale);
   } else {
     auto const& class_comm = grid_->over(placement_.layout.columns);
     if (class_comm.size() == 1)
-      return detail::softmax_in_one_pass(exec, logits, targets_, sum_and_target_, scale, gradient);
+      return detail::softmax_in_one_pass(exec, logits, targets_, shares, sum_and_target_, scale, gradient);
     detail::find_row_maxima(exec, logits, row_max_);
     runtime::all_reduce(exec, class_comm, row_max_, Reduction::max);
-    detail::sum_exponentials(exec, logits, row_max_, targets_, block_.columns.begin, sum_and_target_);
+    detail::sum_exponentials(exec, logits, row_max_, targets_, block_.columns.begin, shares, sum_and_target_);
     runtime::all_reduce(exec, class_comm, Vector<T>(sum_and_target_.data(), sum_and_target_.size()));
     if (!is_wanted(gradient)) return;
-    detail::softmax_gradient(exec, logits, row_max_, sum_and_target_, targets_, block_.columns.begin, scale,
-                             gradient);
+    detail::softmax_gradient(exec, logits, row_max_, sum_and_target_, targets_, block_.columns.begin, shares,
+                             scale, gradient);
   }
 }
 
@@ -279,7 +286,7 @@ void RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const&
     grid_->passes().add(
         {"binary_loss_and_gradient", array_bytes(z, targets_.groups, targets_.indicator), array_bytes(dz)});
   } else {
-    run_softmax(exec, z, dz, of_gradient);
+    run_softmax(exec, z, shares_, dz, of_gradient);
     if (class_weights_.extent(0) > 0 || targets_.weights.extent(0) > 0)
       detail::weigh_gradient(exec, targets_, class_weights_, dz);
     detail::softmax_loss(exec, targets_, sum_and_target_, class_weights_, sum);
@@ -318,7 +325,7 @@ std::vector<GroupScore> RowLoss<T>::evaluate(DefaultExec const& exec, DistMatrix
     sums = detail::score_binary(exec, z, targets_);
     grid_->passes().add({"score_binary", array_bytes(z, targets_.groups, targets_.indicator), 0});
   } else {
-    run_softmax(exec, z, {}, T{0});
+    run_softmax(exec, z, {}, {}, T{0});
     detail::find_row_arg_maxima(exec, z, block_.columns.begin, row_arg_max_);
     grid_->passes().add({"find_row_arg_maxima", array_bytes(z), array_bytes(row_arg_max_)});
     runtime::all_reduce_arg_max(exec, grid_->over(placement_.layout.columns), row_arg_max_);

@@ -7,7 +7,9 @@
 // Softmax cross-entropy of row i with label y, m_i = max_j z_ij, s_i = sum_j exp(z_ij - m_i):
 //   loss_i = log s_i - (z_iy - m_i)          dz_ij = (exp(z_ij - m_i) / s_i - [j = y]) / n
 // The max, then {s, z_y - m} packed, are reduced over the class axis; over the row axis go a few sums per
-// group.
+// group. With label smoothing e, C classes and q_ij = (1 - e) [j = y] + e / C (Szegedy et al., arXiv 1512.00567,
+// section 7, as PyTorch's CrossEntropyLoss has it):
+//   loss_i = log s_i - sum_j q_ij (z_ij - m_i)          dz_ij = (exp(z_ij - m_i) / s_i - q_ij) / n
 //
 // Binary cross-entropy with logits, y in {0, 1} an entry, C classes:
 //   loss_i = 1/C sum_j max(z, 0) - z y + log(1 + exp(-|z|))          dz_ij = (sigmoid(z) - y) / (n C)
@@ -49,6 +51,13 @@ struct HostTargets {
 };
 
 enum class LossKind : std::uint8_t { softmax, binary };
+
+/// q_ij = of_label [j = y] + of_classes.
+template<class T>
+struct TargetShares {
+  T of_label = 1;
+  T of_classes = 0;
+};
 
 /// Lists the passes and the collectives of RowLoss::loss_and_gradient, and of RowLoss::evaluate. `counts_rows`: the
 /// rows of a batch are counted over the ranks together with its loss.
@@ -97,6 +106,10 @@ class RowLoss {
   /// unless the loss is softmax and the length fits.
   void set_class_weights(Vector<T> const& weights);
 
+  /// From now on loss_and_gradient(), not evaluate(), smooths labels by e. Copies made later do the same. Throws
+  /// Error unless the loss is softmax and 0 <= e < 1.
+  void set_label_smoothing(double e);
+
   /// Labelled rows of the group on all ranks. Error after set_batch_targets().
   [[nodiscard]] std::int64_t num_rows(int group) const;
 
@@ -137,8 +150,10 @@ class RowLoss {
   void use(RowTargets const& targets, LocalCounts const& local);
   void require_planned(DistMatrix<T> const& matrix) const;
   void count_softmax(Matrix<T> const& logits, Matrix<T> const& gradient) const;
-  void run_softmax(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale);
-  void softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale);
+  void run_softmax(DefaultExec const& exec, Matrix<T> const& logits, TargetShares<T> const& shares,
+                   Matrix<T> const& gradient, T scale);
+  void softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits, TargetShares<T> const& shares,
+                       Matrix<T> const& gradient, T scale);
   /// n, or n C of a binary loss: what the mean is over.
   [[nodiscard]] std::int64_t num_terms(std::int64_t num_counted) const;
   template<class Buffer>
@@ -154,10 +169,11 @@ class RowLoss {
   std::optional<std::vector<std::int64_t>> num_rows_; // of each group on all ranks; none of a batch
   double num_local_loss_rows_ = 0;
   Vector<T> class_weights_;                          // [classes] or empty
+  TargetShares<T> shares_{};                         // of loss_and_gradient()
   Vector<T> row_scalars_;                            // memory of row_max_ and sum_and_target_
   Vector<runtime::ValueIndex<T>> row_value_indices_; // memory of row_arg_max_
   Vector<T> row_max_;                                // [rows]
-  runtime::Matrix<T> sum_and_target_;                // [rows x 2] s_i, z_iy - m_i
+  runtime::Matrix<T> sum_and_target_;                // [rows x 2] s_i, sum_j q_ij (z_ij - m_i)
   Vector<runtime::ValueIndex<T>> row_arg_max_;       // [rows]
 };
 

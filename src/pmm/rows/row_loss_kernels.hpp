@@ -1,9 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels of row_loss.cpp: one pass over a block of logits each. Nothing communicates. They enqueue on exec;
-// those that return a number fence. Those of softmax are for devices (row_teams.hpp; host processors have
-// row_kernels_host.hpp) and run anywhere.
+// Kernels of row_loss.cpp: one pass over a block of logits each. Nothing communicates. They enqueue on exec; those that return a
+// number fence. Those of softmax are for devices (row_teams.hpp; host processors have row_kernels_host.hpp) and run anywhere.
 //
 // A device moves 0.92 GB for softmax_in_one_pass() on 2,450,000 x 47 floats if all rows carry the loss,
 // 0.22 ms at 4.3 TB/s; a row that does not costs its zeros only.
@@ -47,7 +46,6 @@ struct Kokkos::reduction_identity<orthant::pmm::detail::GroupSums> {
 namespace orthant::pmm::detail {
 
 using RowPolicy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
-namespace math = runtime::compat;
 
 KOKKOS_INLINE_FUNCTION std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
@@ -160,11 +158,12 @@ struct RowExponentials {
   }
 };
 
-/// packed(i) := {sum_j exp(z_ij - m_i), z_iy - m_i} over this rank's classes. A NaN reaches the sum.
+/// packed(i) := {sum_j exp(z_ij - m_i), sum_j q_ij (z_ij - m_i)} over this rank's classes. A NaN reaches the sum.
 template<class T>
 void sum_exponentials(DefaultExec const& exec, Matrix<T> const& logits, Vector<T> const& row_max,
-                      RowTargets const& targets, std::int64_t first_class, Matrix<T> const& packed) {
-  SoftmaxRows<T> const rows(logits, targets, first_class);
+                      RowTargets const& targets, std::int64_t first_class, TargetShares<T> const& shares,
+                      Matrix<T> const& packed) {
+  SoftmaxRows<T> const rows(logits, targets, first_class, shares);
   for_each_row(exec, "orthant::pmm::sum_exponentials", num_rows_of(targets), num_items(rows),
                RowExponentials<T>{rows, row_max.data(), packed.data()});
 }
@@ -233,12 +232,12 @@ struct RowGradients {
   }
 };
 
-/// gradient := scale (exp(z - m) / s - [j = y]) in rows of group 0, else 0. May alias the logits.
+/// gradient := scale (exp(z - m) / s - q) in rows of group 0, else 0. May alias the logits.
 template<class T>
 void softmax_gradient(DefaultExec const& exec, Matrix<T> const& logits, Vector<T> const& row_max,
-                      Matrix<T> const& packed, RowTargets const& targets, std::int64_t first_class, T scale,
-                      Matrix<T> const& gradient) {
-  SoftmaxRows<T> const rows(logits, targets, first_class);
+                      Matrix<T> const& packed, RowTargets const& targets, std::int64_t first_class,
+                      TargetShares<T> const& shares, T scale, Matrix<T> const& gradient) {
+  SoftmaxRows<T> const rows(logits, targets, first_class, shares);
   for_each_row(exec, "orthant::pmm::softmax_gradient", num_rows_of(targets), num_items(rows),
                RowGradients<T>{rows, row_max.data(), packed.data(), scale, gradient.data()});
 }
@@ -262,8 +261,9 @@ struct WholeSoftmaxRows {
 /// reads the logits once. With a gradient `packed` is left alone in rows without loss.
 template<class T>
 void softmax_in_one_pass(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets,
-                         Matrix<T> const& packed, T scale, Matrix<T> const& gradient) {
-  SoftmaxRows<T> const rows(logits, targets, 0);
+                         TargetShares<T> const& shares, Matrix<T> const& packed, T scale,
+                         Matrix<T> const& gradient) {
+  SoftmaxRows<T> const rows(logits, targets, 0, shares);
   for_each_row(exec, "orthant::pmm::softmax", num_rows_of(targets), num_items(rows),
                WholeSoftmaxRows<T>{rows, packed.data(), scale, gradient.data()});
 }

@@ -61,7 +61,7 @@ class LargestWithIndex {
   value_type* result_;
 };
 
-/// Rows of logits and what they should be, for one thread with its lanes.
+/// Rows of logits and what they should be, for one thread with its lanes: q_ij = of_label [j = y] + of_classes.
 template<class T>
 struct SoftmaxRows {
   T const* logits;
@@ -69,13 +69,18 @@ struct SoftmaxRows {
   std::int8_t const* groups;
   std::int32_t const* classes;
   std::int64_t first_class;
+  T of_label;
+  T of_classes;
 
-  SoftmaxRows(Matrix<T> const& z, RowTargets const& targets, std::int64_t first)
+  SoftmaxRows(Matrix<T> const& z, RowTargets const& targets, std::int64_t first,
+              TargetShares<T> const& shares = {})
       : logits(z.data()),
         num_columns(static_cast<std::int64_t>(z.extent(1))),
         groups(targets.groups.data()),
         classes(targets.classes.data()),
-        first_class(first) {}
+        first_class(first),
+        of_label(shares.of_label),
+        of_classes(shares.of_classes) {}
 
   [[nodiscard]] KOKKOS_FUNCTION bool carries_loss(std::int64_t row) const {
     return groups[row] == loss_row_group && classes[row] >= 0;
@@ -107,12 +112,19 @@ struct SoftmaxRows {
     return total;
   }
 
-  /// {s_i, z_iy - m_i}; the second is 0 if another rank has the class.
+  /// {s_i, sum_j q_ij (z_ij - m_i)} over this rank's classes.
   KOKKOS_FUNCTION void pack(RowTeam const& team, std::int64_t row, T shift, T sum, T* packed) const {
     auto const column = target(row);
+    T differences = 0;
+    if (of_classes != T{0})
+      Kokkos::parallel_reduce(
+          Kokkos::ThreadVectorRange(team, num_columns),
+          [&](std::int64_t j, T& part) { part += logits[row * num_columns + j] - shift; }, differences);
     Kokkos::single(Kokkos::PerThread(team), [&] {
       packed[2 * row] = sum;
-      packed[2 * row + 1] = column < num_columns ? logits[row * num_columns + column] - shift : T{0};
+      packed[2 * row + 1] =
+          (column < num_columns ? of_label * (logits[row * num_columns + column] - shift) : T{0}) +
+          of_classes * differences;
     });
   }
 
@@ -123,7 +135,8 @@ struct SoftmaxRows {
     auto const inverse_sum = T{1} / sum;
     auto const right = target(row);
     Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, num_columns), [&](std::int64_t j) {
-      dz[j] = (math::exp(z[j] - shift) * inverse_sum - (j == right ? T{1} : T{0})) * scale;
+      dz[j] =
+          (math::exp(z[j] - shift) * inverse_sum - (j == right ? of_label + of_classes : of_classes)) * scale;
     });
   }
 

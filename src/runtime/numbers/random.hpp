@@ -43,6 +43,7 @@ enum class Purpose : std::uint32_t {
   test = 15,
   edge_split = 18,
   negative_links = 19,
+  edge_dropout = 20,
 };
 
 /// 53 bits in [0, 1).

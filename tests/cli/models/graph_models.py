@@ -23,7 +23,7 @@ MODES = {"pmm3d": ["--schedule", "pmm3d"], "rows": ["--schedule", "rows"], "batc
 SAGE = ["--model", "sage", "--aggregator"]
 GIN = ["--model", "gin"]
 SGC, APPNP, GCNII = (["--model", name] for name in ("sgc", "appnp", "gcnii"))
-MODELS = {"GraphSAGE (mean)": [*SAGE, "mean"], "GraphSAGE (sum)": [*SAGE, "sum"], "GIN": GIN, "SGC (2 steps)": SGC,
+MODELS = {"GraphSAGE (mean)": [*SAGE, "mean"], "GraphSAGE (sum)": [*SAGE, "sum"], "GraphSAGE (max)": [*SAGE, "max"], "GIN": GIN, "SGC (2 steps)": SGC,
           "APPNP (5 steps)": [*APPNP, "--propagation-steps", "5"], "GCNII": GCNII}
 
 
@@ -87,12 +87,12 @@ def weights_know_how_they_propagate(ranks):
 def weights_know_their_operator(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         store = store_of(scratch, graph_in(scratch))
-        for options in (["--normalize", "row", "--self-loops", "drop"], [*SAGE, "mean"], [*SAGE, "sum", "--norm", "rms", "--residual"],
+        for options in (["--normalize", "row", "--self-loops", "drop"], [*SAGE, "mean"], [*SAGE, "sum", "--norm", "rms", "--residual"], [*SAGE, "max"],
                         ["--activation", "elu"], ["--activation", "gelu", "--residual"], [*GIN, "--norm", "rms"]):
             weights, tensors, back = (os.path.join(scratch, name) for name in ("w.h5", "w.safetensors", "back.h5"))
             trained = lines_of(ranks, scratch, ["train", "--graph", store, *options, *MODEL, "--save-weights", weights])[-2]
             words = ["evaluate", "--graph", store, "--weights", weights, "--compute-dtype", "fp64"]
-            for schedule in ("pmm3d", "rows"):
+            for schedule in ("pmm3d", "rows") if "max" not in options else ("auto", "rows"):
                 found = lines_of(ranks, scratch, [*words, "--schedule", schedule])[-1]
                 done = expect_success(1, ["info", weights])
                 for score in ("val_loss", "test_loss", "val_acc"):
@@ -120,7 +120,7 @@ def models_train_in_every_way(ranks):
         store = store_of(scratch, graph_in(scratch))
         for title, model in MODELS.items():
             for name, mode in MODES.items():
-                if model[1] not in ("sage", "gin", ways[name]):
+                if model[1] not in ("sage", "gin", ways[name]) or (model[-1] == "max" and name == "pmm3d"):
                     continue
                 size = MODEL[2:] if model == SGC else MODEL  # it has no --hidden
                 words = ["train", "--graph", store, *model, *size, *mode]
@@ -130,7 +130,8 @@ def models_train_in_every_way(ranks):
                 lines_of(ranks, scratch, [*half, *folder])
                 rest = losses(lines_of(ranks, scratch, [*words, *folder, "--resume", "auto"]))
                 done = expect_success(1, ["info", store])
-                require(len(whole) == 4 and min(whole[1:]) < whole[0], f"does not learn: {whole}", done)
+                start = whole[1] if model[-1] == "max" else whole[0]  # maxima go too far in the first step
+                require(len(whole) == 4 and min(whole[1:]) < start, f"does not learn: {whole}", done)
                 require(rest == whole, f"goes on as {rest}, not {whole}", done)  # the file has both parts
                 expect_mistake(ranks, ["train", "--graph", store, *MODEL, *mode, *folder, "--resume", "auto"], r"its (--model|normalization) is")
             done = expect_success(1, ["plan", "--graph", store, *model, "--ranks", "8"])
@@ -140,6 +141,26 @@ def models_train_in_every_way(ranks):
         require(json.loads(done.stdout.splitlines()[0])["nonzeros"] == 8000, "has self loops", done)
         done = expect_success(ranks, ["bench", "epoch", "--graph", store, *SAGE, "mean", "--hidden", "8", "--epochs", "1", "--stream-mib", "4", "--gemm-size", "64"])
         require('"bench":"epoch"' in done.stdout, "times no epoch", done)
+
+
+def edges_are_dropped_alike(ranks):
+    """In both schedules, on one rank and on several; a training goes on with the edges that it would have had."""
+    with tempfile.TemporaryDirectory() as scratch:
+        store = store_of(scratch, graph_in(scratch))
+        done = expect_success(1, ["info", store])
+        for model in (["--model", "gcn"], [*SAGE, "mean"], ["--model", "gcn", "--dropout", "0"]):
+            words = ["train", "--graph", store, *model, *MODEL, "--edge-dropout", "0.4"]
+            whole = losses(lines_of(1, scratch, [*words, *MODES["pmm3d"]]))
+            plain = losses(lines_of(1, scratch, [*words[:-2], *MODES["pmm3d"]]))
+            require(all(abs(a - b) > 1e-6 for a, b in zip(whole, plain)), f"drops no edges: {whole}, {plain}", done)
+            for name in ("pmm3d", "rows"):
+                found = losses(lines_of(ranks, scratch, [*words, *MODES[name]]))
+                require(all(abs(a - b) < 1e-10 for a, b in zip(found, whole)), f"{name}: {found}, not {whole}", done)
+        folder = ["--checkpoint", os.path.join(scratch, "c")]
+        lines_of(ranks, scratch, ["2" if word == "4" else word for word in words] + folder)
+        rest = losses(lines_of(ranks, scratch, [*words, *folder, "--resume", "auto"]))
+        require(len(rest) == 4 and all(abs(a - b) < 1e-10 for a, b in zip(rest, whole)), f"goes on as {rest}, not {whole}", done)
+        expect_mistake(ranks, [*words[:-1], "0.5", *folder, "--resume", "auto"], r"its --edge-dropout is 0.4")
 
 
 def several_seeds_have_a_mean(ranks):
@@ -219,11 +240,21 @@ def mistakes(ranks):
             ([*APPNP, "--schedule", "rows", "--prune", "on"], r"--prune on goes with --model gcn"),
             ([*SGC, "--layers", "2"], r"--layers is of hidden layers, and --model sgc has none"),
             ([*SGC, "--norm", "rms"], r"--norm is of hidden layers, and --model sgc has none"),
-            ([*SAGE, "max"], r"'max' is none of mean, sum"),
+            ([*SAGE, "least"], r"'least' is none of mean, sum, max"),
+            ([*SAGE, "max", "--schedule", "pmm3d"], r"--aggregator max is trained in the schedule rows: give --schedule rows or auto"),
+            ([*SAGE, "max", "--schedule", "rows", "--gather", "needed"], r"--aggregator max moves all rows: leave out --gather needed"),
+            ([*SAGE, "max", "--comm-dtype", "bf16"], r"--aggregator max sends fp32 or fp64: leave out --comm-dtype"),
+            ([*SAGE, "max", "--order", "transform"], r"--aggregator max comes ahead of the weight: leave out --order transform"),
+            ([*SAGE, "max", "--edge-dropout", "0.1"], r"--aggregator max has no edges to scale: leave out --edge-dropout"),
+            ([*SAGE, "max", "--mode", "minibatch", "--batch-edges", "rescale"], r"--batch-edges weighs the edges of a batch, which --aggregator max does not"),
             ([*SAGE, "mean", "--normalize", "row"], r"--model sage multiplies by an operator of its own: leave out --normalize"),
             ([*SAGE, "mean", "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
             ([*SAGE, "mean", "--trainable-features"], r"--trainable-features goes with --model gcn, or with --input-projection"),
             ([*SAGE, "mean", "--schedule", "rows", "--prune", "on"], r"--prune on goes with --model gcn"),
+            (["--edge-dropout", "1"], r"--edge-dropout: is 1, but must be at least 0 and at most 0.999"),
+            (["--edge-dropout", "0.1", "--mode", "minibatch"], r"--edge-dropout is of the full graph so far"),
+            (["--edge-dropout", "0.1", "--schedule", "rows", "--prune", "on"], r"--prune on goes with all edges"),
+            (["--edge-dropout", "0.1", "--model", "gat"], r"give --attention-dropout with --model gat"),
             (["--heads", "2"], r"--heads is for --model gat and gatv2"),
             (["--model", "gat", "--hidden", "9"], r"hidden layers of 9 columns cannot be cut in 8 heads"),
             (["--model", "gat", "--schedule", "pmm3d"], r"--model gat is trained in the schedule rows"),
@@ -246,7 +277,7 @@ def mistakes(ranks):
 
 
 def main():
-    both = [mistakes, presets_are_overridden, one_store_serves_every_operator, weights_know_their_operator, weights_know_how_they_propagate, models_train_in_every_way, several_seeds_have_a_mean]
+    both = [mistakes, presets_are_overridden, one_store_serves_every_operator, weights_know_their_operator, weights_know_how_they_propagate, models_train_in_every_way, edges_are_dropped_alike, several_seeds_have_a_mean]
     raise SystemExit(attempt_all([(ranks, (function,)) for ranks in (1, 3) for function in both]))
 
 

@@ -117,6 +117,7 @@ def mistakes(ranks):
                 (["--comm-dtype", "bf16"], r"--comm-dtype and --operand-dtype of 16 bits go with --task nodes"),
                 (["--operand-dtype", "bf16"], r"--comm-dtype and --operand-dtype of 16 bits go with --task nodes"),
                 (["--class-weights", "balanced"], r"--class-weights is of classes of vertices"),
+                (["--label-smoothing", "0.1"], r"--label-smoothing is of classes of vertices"),
                 (["--roc-auc"], r"--roc-auc is always found with --task links"),
                 (["--embedding", "0"], r"--embedding: is 0, but must be at least 1"),
                 (["--task", "edges"], r"'edges' is none of nodes, links"),

@@ -81,6 +81,13 @@ std::vector<Configuration> configurations() {
     set_model(settings, model);
     all.push_back({model == models::Model::gat ? "gat" : "gatv2", settings});
   }
+  auto maximum = model_of(3, 32, 0.5);
+  set_model(maximum, models::Model::sage, models::Aggregator::max);
+  all.push_back({"sage max", maximum});
+  auto dropped_edges = model_of(3, 32, 0.5);
+  dropped_edges.edge_dropout = 0.4;
+  all.push_back({"dropped edges", dropped_edges});
+  all.push_back({"dropped edges, directed", dropped_edges, {.is_directed = true}});
   all.push_back(
       {"directed, more vertices", model_of(3, 32, 0.5), {.num_vertices = 5000, .is_directed = true}});
   return all;

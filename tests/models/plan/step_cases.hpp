@@ -167,6 +167,14 @@ inline std::vector<StepCase> step_cases() {
         "ring:vertices=5,features=1,classes=2";
   }
 
+  add("dropped edges", [](auto& s) { s.edge_dropout = 0.4; });
+  auto& dropped = add("dropped edges of a directed graph with weights, dropout", [](auto& s) {
+    s.edge_dropout = 0.4;
+    s.dropout = 0.4;
+  });
+  dropped.recipe =
+      GraphRecipe{.num_vertices = 203, .num_edges = 900, .is_directed = true, .is_weighted = true};
+
   for (auto const model : {models::Model::sgc, models::Model::appnp, models::Model::gcnii}) {
     add(std::string(name_of(model)), [&](auto& s) {
       set_model(s, model);
@@ -210,6 +218,18 @@ inline std::vector<StepCase> step_cases() {
                 })
       .dataset += ",directed=1";
   add_attention("gatv2, means of heads", models::Model::gatv2, [](auto& s) { s.num_output_heads = 3; });
+
+  for (auto const has_parts : {false, true}) {
+    auto& next = add(has_parts ? "sage max, directed, all parts, dropout" : "sage max", [&](auto& s) {
+      s.norm = has_parts ? models::Norm::rms : models::Norm::none;
+      s.has_residuals = s.has_head = s.trains_features = has_parts;
+      s.projected_width = has_parts ? 9 : 0;
+      s.dropout = has_parts ? 0.4 : 0;
+      set_model(s, models::Model::sage, models::Aggregator::max);
+      s.hidden_axes = pmm::group_axes;
+    });
+    if (has_parts) next.dataset += ",directed=1";
+  }
 
   auto const waiting = all;
   for (auto next : waiting) {
@@ -312,6 +332,7 @@ inline void CountedWork::expect_counted_kernels() const {
   std::set<std::string> names{
       "spmm",          "edge_dots",
       "edge_spmm",     "edge_spmm_transposed",
+      "edge_maximum",  "edge_maximum_backward",
       "pair_sums",     "pair_sums_transposed",
       "round_numbers", // products, their operands and results, and then single numbers
       "BlockWriter",   "widen_numbers",

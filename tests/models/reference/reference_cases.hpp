@@ -78,6 +78,37 @@ inline std::vector<ReferenceCase> cases_of_operators() {
   return all;
 }
 
+/// GraphSAGE with the maximum of the neighbours. Vertices without neighbours are among them.
+inline std::vector<ReferenceCase> cases_of_maximum() {
+  std::vector<ReferenceCase> all;
+  auto const add = [&](char const* name, auto const& change) -> ReferenceCase& {
+    ReferenceCase next;
+    next.name = std::string("sage max, ") + name;
+    next.settings.dropout = 0;
+    next.settings.seed = 5;
+    change(next.settings);
+    set_model(next.settings, Model::sage, Aggregator::max);
+    next.settings.set_layers(3, 7);
+    all.push_back(next);
+    return all.back();
+  };
+  add("few edges", [](auto&) {}).recipe.num_edges = 40;
+  add("all parts of a directed graph", [](auto& s) {
+    s.norm = models::Norm::rms;
+    s.has_residuals = s.has_head = true;
+    s.projected_width = 7;
+  }).recipe.is_directed = true;
+  auto& sparse = add("sparse features behind a projection, no bias, elu", [](auto& s) {
+    s.has_bias = false;
+    s.activation = models::Activation::elu;
+    s.projected_width = 7;
+  });
+  sparse.recipe.num_features = 24;
+  sparse.recipe.features_per_vertex = 4;
+  sparse.recipe.permutation = graph::PermutationKind::single;
+  return all;
+}
+
 /// Heads that no axis of 2 or 4 ranks divides, and fewer than ranks; one layer's output is the mean of several.
 inline std::vector<ReferenceCase> cases_of_attention() {
   std::vector<ReferenceCase> all;
@@ -148,6 +179,30 @@ inline std::vector<ReferenceCase> cases_of_norms() {
     add(Model::sage, "residuals", [](auto& s) { s.has_residuals = true; });
     add(Model::gin, "plain", [](auto&) {});
     add(Model::gcnii, "elu", [](auto& s) { s.activation = models::Activation::elu; });
+  }
+  return all;
+}
+
+/// Half the edges go in each step; A^ F0 would be kept from step to step otherwise.
+inline std::vector<ReferenceCase> cases_of_dropped_edges() {
+  std::vector<ReferenceCase> all;
+  for (auto const model : {Model::gcn, Model::sage, Model::gin, Model::sgc, Model::appnp, Model::gcnii}) {
+    ReferenceCase next;
+    next.name = fmt::format("{}, dropped edges", name_of(model));
+    next.settings.dropout = 0;
+    next.settings.seed = 5;
+    next.settings.edge_dropout = 0.5;
+    next.settings.num_propagations = 3;
+    set_model(next.settings, model);
+    next.settings.set_layers(model == Model::sgc ? 1 : 3, 7);
+    all.push_back(next);
+    if (model != Model::gcn) continue;
+    next.name += ", directed with weights, projection, one order";
+    next.settings.projected_width = 7;
+    next.settings.order = models::ProductOrder::aggregate_first;
+    next.recipe.is_directed = next.recipe.is_weighted = true;
+    next.recipe.permutation = graph::PermutationKind::single;
+    all.push_back(next);
   }
   return all;
 }

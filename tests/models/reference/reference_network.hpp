@@ -78,6 +78,22 @@ inline Dense operator_of(Dense a, graph::GraphOperator const& by) {
   return a;
 }
 
+/// Entries off the diagonal dropped with a probability, the others scaled: one draw per edge, for both directions.
+inline Dense with_dropped_edges(Dense a, models::GcnSettings const& settings, std::int64_t step) {
+  auto const p = settings.edge_dropout;
+  runtime::RandomStream const stream(settings.seed, runtime::Purpose::edge_dropout,
+                                     static_cast<std::uint64_t>(step));
+  for (std::int64_t i = 0; p > 0 && i < a.rows; ++i)
+    for (std::int64_t j = 0; j < i; ++j) {
+      auto const keep = stream.bernoulli(p, static_cast<std::uint64_t>(j), static_cast<std::uint64_t>(i))
+                            ? 0.0
+                            : 1 / (1 - p);
+      a(i, j) *= keep;
+      a(j, i) *= keep;
+    }
+  return a;
+}
+
 using NamedMatrices = std::map<std::string, Dense>;
 using NamedNumbers = std::map<std::string, Tape::Number>;
 
@@ -172,7 +188,7 @@ inline Tape::Number normed(Tape& tape, models::GcnSettings const& settings, mode
 /// Logits of the network of `settings`, without dropout, on features X with the operator A^.
 ///
 ///   GCN (arXiv 1609.02907, equation 2)         Z_l = A^ F_l W_l + b_l
-///   GraphSAGE (arXiv 1706.02216, algorithm 1)  Z_l = A^ F_l W_l + F_l W'_l + b_l
+///   GraphSAGE (arXiv 1706.02216, algorithm 1)  Z_l = A^ F_l W_l + F_l W'_l + b_l, or the maximum of the neighbours in place of A^ F_l
 ///   GIN (arXiv 1810.00826, equation 4.1)       F_{l+1} = relu(MLP_l((1 + epsilon_l) F_l + A^ F_l)), the last without relu
 ///   F_{l+1} = f(Z_l), f(norm(Z_l)) with a norm, and + F_l with a residual where both are equally wide; f is ReLU, ELU or GELU
 ///
@@ -203,7 +219,8 @@ inline Tape::Number logits_of(Tape& tape, models::GcnSettings const& settings, D
       f = adds ? tape.sum(d, f) : d;
       continue;
     }
-    auto h = tape.product(a, f);
+    auto const takes_maximum = models::traits_of(settings.model, settings.aggregator).takes_maximum;
+    auto h = takes_maximum ? tape.maximum(a, f) : tape.product(a, f);
     if (settings.model == models::Model::gin) h = tape.sum(h, tape.scaled(f, p.at(layer + ".epsilon")));
     auto z = tape.product(h, p.at(layer + ".weight"));
     if (settings.model == models::Model::sage) z = tape.sum(z, tape.product(f, p.at(layer + ".self_weight")));

@@ -56,7 +56,7 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
   /// The parameters that set_formula_parameters() gives such a network.
   NamedMatrices formula_parameters(ReferenceCase const& c, graph::GraphStore const& store) {
     auto settings = c.settings;
-    if (!traits_of(settings.model, settings.aggregator).attention) settings.schedule = Schedule::pmm3d;
+    if (!reads_edges(settings)) settings.schedule = Schedule::pmm3d;
     models::GcnParameters<double> parameters(one_, models::plan_gcn(store, settings), settings);
     set_formula_parameters(parameters.list());
     return whole_of(parameters.list());
@@ -86,8 +86,8 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
   void expect_full_graph(ReferenceCase const& c) {
     auto const alone = store_of_case(self_, c);
     auto const graph = dense_graph_of(alone);
-    ReferencePass const whole{operator_of(graph.adjacency, alone.facts().graph_operator()), graph.features,
-                              graph.classes, graph.trains};
+    auto const whole_operator = operator_of(graph.adjacency, alone.facts().graph_operator());
+    ReferencePass whole{whole_operator, graph.features, graph.classes, graph.trains};
     auto parameters = formula_parameters(c, alone);
     ReferenceAdam adam(rate, weight_decay);
 
@@ -97,6 +97,7 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
     auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().logits());
     models::Trainer<double> trainer(grid_, model, loss, training());
     for (std::int64_t epoch = 1; epoch <= num_steps; ++epoch) {
+      whole.a = with_dropped_edges(whole_operator, c.settings, epoch);
       auto const expected = reference_step(c.settings, parameters, {whole});
       auto const record = trainer.train_epoch(epoch);
       EXPECT_NEAR(record.loss, expected.loss, tolerance) << "step " << epoch;
@@ -107,14 +108,15 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
       adam.step(parameters, expected.gradients);
     }
     expect_near(model.parameters(), parameters, [](auto const& parameter) { return parameter.value(); });
-    if (c.settings.norm != models::Norm::batch) return;
-    static_cast<void>(trainer.evaluate()); // by running statistics
+    if (c.settings.norm != models::Norm::batch && c.settings.edge_dropout == 0) return;
+    static_cast<void>(trainer.evaluate()); // by running statistics, and with all edges
     Tape tape;
     NamedNumbers leaves;
     for (auto const& [name, values] : parameters)
       leaves.emplace(name, tape.leaf(values));
-    expect_logits(model, store,
-                  logits_of(tape, c.settings, whole.a, whole.x, leaves, models::Pass::evaluation)->value);
+    expect_logits(
+        model, store,
+        logits_of(tape, c.settings, whole_operator, whole.x, leaves, models::Pass::evaluation)->value);
   }
 
   /// Those of the last pass.
@@ -211,6 +213,27 @@ TEST_P(Reference, IsRepeatedOnTheWholeGraph) {
                    (aggregates_first ? ", aggregate first" : ", transform first"));
       expect_full_graph(c);
     }
+}
+
+TEST_P(Reference, IsRepeatedWithDroppedEdges) {
+  if (grid_.size(pmm::Axis::data) > 1) GTEST_SKIP() << "full-graph work has no data axis";
+  for (auto c : cases_of_dropped_edges())
+    for (auto const schedule : {Schedule::pmm3d, Schedule::rows})
+      for (auto const gather : {pmm::Gather::all, pmm::Gather::needed}) {
+        if (schedule == Schedule::pmm3d && gather == pmm::Gather::needed) continue;
+        SCOPED_TRACE(c.name + ", " + std::string(name_of(schedule)));
+        c.settings.schedule = schedule;
+        c.settings.gather = gather;
+        expect_full_graph(c);
+      }
+}
+
+TEST_P(Reference, OfMaximaIsRepeated) {
+  for (auto const& c : cases_of_maximum()) {
+    SCOPED_TRACE(c.name);
+    if (grid_.size(pmm::Axis::data) == 1) expect_full_graph(c);
+    expect_mini_batches(c, sampling::BatchEdges::rescale);
+  }
 }
 
 TEST_P(Reference, OfAttentionIsRepeatedOnTheWholeGraph) {

@@ -47,6 +47,26 @@ class Tape {
     c->back = [=] { add_to(b->gradient, testing::product(transposed(a), c->gradient)); };
     return c;
   }
+  /// c_ij = max of b_kj over the k with a_ik != 0, the first of equals; 0 if there are none.
+  [[nodiscard]] Number maximum(Dense const& a, Number b) {
+    auto const c = leaf(Dense(a.rows, b->value.columns));
+    std::vector<std::int64_t> taken;
+    for (std::int64_t i = 0; i < a.rows; ++i)
+      for (std::int64_t j = 0; j < b->value.columns; ++j) {
+        std::int64_t best = -1;
+        for (std::int64_t k = 0; k < a.columns; ++k)
+          if (a(i, k) != 0 && (best < 0 || b->value(k, j) > b->value(best, j))) best = k;
+        if (best >= 0) c->value(i, j) = b->value(best, j);
+        taken.push_back(best);
+      }
+    c->back = [=] {
+      for (std::int64_t i = 0; i < c->value.rows; ++i)
+        for (std::int64_t j = 0; j < c->value.columns; ++j)
+          if (auto const k = taken[static_cast<std::size_t>(i * c->value.columns + j)]; k >= 0)
+            b->gradient(k, j) += c->gradient(i, j);
+    };
+    return c;
+  }
   /// A^T
   [[nodiscard]] Number transpose(Number a) {
     auto const c = leaf(transposed(a->value));

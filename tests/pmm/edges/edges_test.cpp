@@ -2,7 +2,7 @@
 //
 // Attention over stored entries on every grid: rows that come to blocks and go back, to the last bit; scores, softmax, products and
 // all their adjoints against serial loops of the equations; and the ledgers against the list.
-#include "aggregate_fixture.hpp"
+#include "pmm/aggregate_fixture.hpp"
 
 #include "pmm/edges/block_rows.hpp"
 #include "pmm/edges/edge_scores.hpp"

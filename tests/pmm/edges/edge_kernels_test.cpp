@@ -2,10 +2,12 @@
 //
 // Attention's kernels on the edges of a block against serial loops of the equations in double. Heads and widths are such that vectors
 // fit and do not.
-#include "edge_kernels_fixture.hpp"
+#include "pmm/edges/edge_kernels_fixture.hpp"
 
 namespace orthant::testing {
 namespace {
+
+using namespace orthant::pmm;
 
 double leaky(double z) {
   return z > 0 ? z : 0.2 * z;
@@ -226,7 +228,7 @@ TYPED_TEST(EdgeKernelsTest, Softmax) {
       this->expect_near(found_sums, sums, "sums");
       this->run(way, num_rows, device_edges::Shares<T>{offsets, count, found_sums.data(), found.data()},
                 &HostKernels::shares, rows);
-      this->expect_near(found, right, "softmax");
+      this->expect_near(found, right, "softmax", true);
 
       auto kept = found;
       for (std::size_t place = 0; place < kept.size(); ++place)

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pmm/neighbors/edge_maximum.hpp"
+
+#include "runtime/comm/collectives.hpp"
+
+#include <limits>
+
+namespace orthant::pmm {
+namespace {
+
+using runtime::ValueIndex;
+
+/// Columns that one work item takes: it reads the list of a row once for all of them.
+constexpr std::int64_t columns_at_once = 16;
+std::int64_t num_pieces(std::int64_t width) {
+  return (width + columns_at_once - 1) / columns_at_once;
+}
+KOKKOS_INLINE_FUNCTION std::int64_t end_of_piece(std::int64_t first, std::int64_t width) {
+  return first + columns_at_once < width ? first + columns_at_once : width;
+}
+
+LocalPass pass_of_keeping(std::int64_t count, std::int64_t scalar_bytes) {
+  auto const places = count * static_cast<std::int64_t>(sizeof(LocalColumn));
+  return {"keep_maximum", count * static_cast<std::int64_t>(sizeof(ValueIndex<double>)) + places,
+          places + count * scalar_bytes};
+}
+
+/// The largest of this rank's columns, and which it is.
+template<class T>
+struct Maxima {
+  Offset const* offsets;
+  LocalColumn const* columns;
+  std::int64_t const* ids;
+  std::int64_t width;
+  T const* y;
+  ValueIndex<T>* found;
+  LocalColumn* places;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t piece) const {
+    auto const first = piece * columns_at_once;
+    auto const count = end_of_piece(first, width) - first;
+    T best[columns_at_once];
+    LocalColumn place[columns_at_once];
+    for (std::int64_t c = 0; c < count; ++c) {
+      best[c] = 0;
+      place[c] = -1;
+    }
+    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
+      auto const column = columns[e];
+      auto const* const numbers = y + column * width + first;
+      for (std::int64_t c = 0; c < count; ++c) {
+        auto const value = numbers[c];
+        auto const is_first = place[c] < 0 && value == value;
+        auto const is_tie_won = place[c] >= 0 && value == best[c] && ids[column] < ids[place[c]];
+        if (is_first || is_tie_won || (place[c] >= 0 && value > best[c])) {
+          best[c] = value;
+          place[c] = column;
+        }
+      }
+    }
+    for (std::int64_t c = 0; c < count; ++c) {
+      auto const at = row * width + first + c;
+      places[at] = place[c];
+      found[at] = place[c] < 0 ? ValueIndex<T>{-std::numeric_limits<T>::infinity(),
+                                               std::numeric_limits<std::int64_t>::max()}
+                               : ValueIndex<T>{best[c], ids[place[c]]};
+    }
+  }
+};
+
+/// Keeps those that are the largest of all ranks.
+template<class T>
+struct Keep {
+  std::int64_t const* ids;
+  ValueIndex<T> const* found;
+  LocalColumn* places;
+  T* p;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t at) const {
+    auto const is_here = places[at] >= 0 && ids[places[at]] == found[at].index;
+    if (!is_here) places[at] = -1;
+    p[at] = is_here ? found[at].value : T{0};
+  }
+};
+
+template<class T>
+struct Adjoint {
+  Offset const* offsets;
+  LocalColumn const* rows;
+  std::int64_t width;
+  LocalColumn const* places;
+  T const* dp;
+  T* d;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t column, std::int64_t piece) const {
+    auto const first = piece * columns_at_once;
+    auto const count = end_of_piece(first, width) - first;
+    T sum[columns_at_once];
+    for (std::int64_t c = 0; c < count; ++c)
+      sum[c] = 0;
+    for (auto e = offsets[column]; e < offsets[column + 1]; ++e) {
+      auto const at = rows[e] * width + first;
+      for (std::int64_t c = 0; c < count; ++c)
+        sum[c] += places[at + c] == column ? dp[at + c] : T{0};
+    }
+    for (std::int64_t c = 0; c < count; ++c)
+      d[column * width + first + c] = sum[c];
+  }
+};
+
+} // namespace
+
+template<class T>
+void edge_maximum(DefaultExec const& exec, runtime::Communicator const& axis, runtime::PassLedger& passes,
+                  EdgeBlock const& block, Vector<std::int64_t> const& column_ids, std::int64_t width,
+                  Vector<T> const& y, MaximumMemory<T> const& memory, Vector<T> const& p) {
+  auto const count = block.num_rows * width;
+  passes.add(pass_of_keeping(count, sizeof(T)));
+  if (count == 0) return;
+  auto const found =
+      Kokkos::subview(memory.found, std::pair(std::size_t{0}, static_cast<std::size_t>(count)));
+  for_each_row_and_head(exec, "orthant::pmm::edge_maximum", block.num_rows, num_pieces(width),
+                        Maxima<T>{block.row_offsets.data(), block.columns.data(), column_ids.data(), width,
+                                  y.data(), found.data(), memory.places.data()});
+  runtime::all_reduce_arg_max(exec, axis, Vector<ValueIndex<T>>(found));
+  Keep<T> const keep{column_ids.data(), found.data(), memory.places.data(), p.data()};
+  Kokkos::parallel_for("orthant::pmm::keep_maximum",
+                       Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count), keep);
+}
+
+void plan_edge_maximum(StepPlan& step, Axis axis, std::int64_t num_rows, std::int64_t width) {
+  auto const count = num_rows * width;
+  step.add_pass(pass_of_keeping(count, step.scalar_bytes(1)));
+  if (count > 0)
+    step.add_call(runtime::Operation::all_reduce, axis,
+                  count * static_cast<std::int64_t>(sizeof(ValueIndex<double>)));
+}
+
+template<class T>
+void edge_maximum_backward(DefaultExec const& exec, EdgeBlock const& block, std::int64_t width,
+                           Vector<LocalColumn> const& places, Vector<T> const& dp, Vector<T> const& d) {
+  for_each_row_and_head(
+      exec, "orthant::pmm::edge_maximum_backward", block.num_columns, num_pieces(width),
+      Adjoint<T>{block.column_offsets.data(), block.rows.data(), width, places.data(), dp.data(), d.data()});
+}
+
+static_assert(sizeof(ValueIndex<float>) == sizeof(ValueIndex<double>));
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void edge_maximum(DefaultExec const&, runtime::Communicator const&, runtime::PassLedger&,         \
+                             EdgeBlock const&, Vector<std::int64_t> const&, std::int64_t, Vector<T> const&,  \
+                             MaximumMemory<T> const&, Vector<T> const&);                                     \
+  template void edge_maximum_backward(DefaultExec const&, EdgeBlock const&, std::int64_t,                    \
+                                      Vector<LocalColumn> const&, Vector<T> const&, Vector<T> const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::pmm
