@@ -61,7 +61,8 @@ void static_scores(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlo
   passes.add(pass_of_static(counts_of(block), num_heads, sizeof(T)));
   constexpr auto label = "orthant::pmm::static_scores";
   if constexpr (runs_on_host)
-    return for_each_list(exec, label, block.num_rows, host_edges::best_edge_kernels<T>().static_scores,
+    return for_each_list(exec, label, block.num_rows, num_heads,
+                         host_edges::best_edge_kernels<T>().static_scores,
                          host_edges::HostStaticScores<T>{lists_of_rows(block, {num_heads, 1}), s.data(),
                                                          t.data(), values.data(), nullptr, nullptr});
   for_each_row_and_head(exec, label, block.num_rows, num_heads,
@@ -83,11 +84,11 @@ void static_scores_backward(DefaultExec const& exec, runtime::PassLedger& passes
     if (adds_to_columns)
       Kokkos::deep_copy(exec, runtime::part_of(dt, 0, block.num_columns * num_heads), T{0});
     using Scores = host_edges::HostStaticScores<T>;
-    for_each_list(exec, label, block.num_rows, kernels.static_scores_backward,
+    for_each_list(exec, label, block.num_rows, num_heads, kernels.static_scores_backward,
                   Scores{lists_of_rows(block, {num_heads, 1}), s.data(), t.data(), gradient.data(), ds.data(),
                          adds_to_columns ? dt.data() : nullptr});
     if (adds_to_columns) return;
-    return for_each_list(exec, label_of_columns, block.num_columns, kernels.sum_edges,
+    return for_each_list(exec, label_of_columns, block.num_columns, num_heads, kernels.sum_edges,
                          Scores{lists_of_columns(block, {num_heads, 1}), nullptr, nullptr, gradient.data(),
                                 dt.data(), nullptr});
   }
@@ -106,7 +107,8 @@ void dynamic_scores(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBl
   passes.add(pass_of_dynamic(counts_of(block), heads, sizeof(T)));
   constexpr auto label = "orthant::pmm::dynamic_scores";
   if constexpr (runs_on_host)
-    return for_each_list(exec, label, block.num_rows, host_edges::best_edge_kernels<T>().dynamic_scores,
+    return for_each_list(exec, label, block.num_rows, heads.count,
+                         host_edges::best_edge_kernels<T>().dynamic_scores,
                          host_edges::HostDynamicScores<T>{lists_of_rows(block, heads),
                                                           operands.of_rows.data(), operands.of_columns.data(),
                                                           operands.attention.data(), values.data()});
@@ -132,9 +134,9 @@ void dynamic_scores_backward(DefaultExec const& exec, runtime::PassLedger& passe
   if constexpr (runs_on_host) {
     auto const kernel = host_edges::best_edge_kernels<T>().dynamic_scores_backward;
     using Backward = host_edges::HostDynamicBackward<T>;
-    for_each_list(exec, label_of_rows, block.num_rows, kernel,
+    for_each_list(exec, label_of_rows, block.num_rows, heads.count, kernel,
                   Backward{lists_of_rows(block, heads), l, r, a, gradient.data(), dl, terms});
-    return for_each_list(exec, label_of_columns, block.num_columns, kernel,
+    return for_each_list(exec, label_of_columns, block.num_columns, heads.count, kernel,
                          Backward{lists_of_columns(block, heads), r, l, a, gradient.data(), dr, nullptr});
   }
   for_each_row_and_head(exec, label_of_rows, block.num_rows, heads.count,

@@ -77,7 +77,8 @@ struct SoftmaxParts {
   template<class HostKernel, class DeviceKernel>
   void run(char const* label, HostKernel kernel, DeviceKernel const& device_kernel) const {
     if constexpr (runs_on_host)
-      for_each_list(exec, label, block.num_rows, host_edges::best_edge_kernels<T>().*kernel, rows);
+      for_each_list(exec, label, block.num_rows, rows.num_heads, host_edges::best_edge_kernels<T>().*kernel,
+                    rows);
     else
       for_each_row_and_head(exec, label, block.num_rows, rows.num_heads, device_kernel);
   }
@@ -104,7 +105,8 @@ struct SoftmaxBackwardParts {
   template<class HostKernel, class DeviceKernel>
   void run(char const* label, HostKernel kernel, DeviceKernel const& device_kernel) const {
     if constexpr (runs_on_host)
-      for_each_list(exec, label, block.num_rows, host_edges::best_edge_kernels<T>().*kernel, rows);
+      for_each_list(exec, label, block.num_rows, rows.num_heads, host_edges::best_edge_kernels<T>().*kernel,
+                    rows);
     else
       for_each_row_and_head(exec, label, block.num_rows, rows.num_heads, device_kernel);
   }
@@ -125,7 +127,7 @@ void edge_softmax(DefaultExec const& exec, runtime::Communicator const& axis, ru
   // Rows that lie here as a whole stay in the cache from one part to the next.
   if constexpr (runs_on_host)
     if (axis.size() == 1)
-      return for_each_list(exec, "orthant::pmm::edge_softmax", block.num_rows,
+      return for_each_list(exec, "orthant::pmm::edge_softmax", block.num_rows, num_heads,
                            host_edges::best_edge_kernels<T>().softmax, parts.rows);
   parts.find_maxima();
   if (count > 0) runtime::all_reduce(exec, axis, maxima, runtime::Reduction::max);
@@ -148,7 +150,7 @@ void edge_softmax_backward(DefaultExec const& exec, runtime::Communicator const&
                                        weights.factor, gradient.data(), sums.data()}};
   if constexpr (runs_on_host)
     if (axis.size() == 1)
-      return for_each_list(exec, "orthant::pmm::edge_softmax_backward", block.num_rows,
+      return for_each_list(exec, "orthant::pmm::edge_softmax_backward", block.num_rows, num_heads,
                            host_edges::best_edge_kernels<T>().softmax_backward, parts.rows);
   parts.find_sums();
   if (count > 0) runtime::all_reduce(exec, axis, sums);

@@ -16,10 +16,11 @@ namespace orthant::pmm {
   return {block.column_offsets.data(), block.rows.data(), block.places.data(), heads.count, heads.width};
 }
 
-/// kernel(arguments, begin, end) for parts that cover all lists. Enqueues on exec; does not fence.
+/// kernel(arguments, begin, end) for parts that cover all lists; nothing of no heads. Enqueues on exec; does not fence.
 template<class Arguments>
-void for_each_list(DefaultExec const& exec, char const* label, std::int64_t num_lists,
+void for_each_list(DefaultExec const& exec, char const* label, std::int64_t num_lists, std::int64_t num_heads,
                    void (*kernel)(Arguments const&, std::int64_t, std::int64_t), Arguments const& arguments) {
+  if (num_lists * num_heads == 0) return;
   for_each_part(exec, label, num_lists,
                 [=](std::int64_t begin, std::int64_t end) { kernel(arguments, begin, end); });
 }
