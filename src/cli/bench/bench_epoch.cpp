@@ -301,6 +301,8 @@ int bench(EpochOptions const& options, Context& context) {
   auto model_settings = model_of(options.train);
   if (models::reads_edges(model_settings) && !models::weighs_neighbours(model_settings))
     runtime::throw_user("bench epoch has no bare products of maxima so far: leave out --aggregator max");
+  if (model_settings.edge_dropout > 0)
+    runtime::throw_user("bench epoch multiplies by all edges: leave out --edge-dropout");
   pmm::set_gemm_threads(1); // as training
   require_full_graph_grid(options.train.grid, world.size());
   auto const machine = machine_of(world, options.train.machine);

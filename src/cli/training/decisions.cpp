@@ -18,8 +18,7 @@ void explain_schedule(Context const& context, pmm::ProcessGrid const& grid,
   auto const chosen = models::name_of(settings.schedule);
   if (options.schedule != "auto") return log.debug("schedule {}: --schedule asks for it", chosen);
   if (models::open_schedules(settings, options.schedule) != options.schedule)
-    return log.debug("schedule {}: --model {} with --task {} has no other", chosen, options.model,
-                     options.task);
+    return log.debug("schedule {}: this network has no other", chosen);
   log.debug("schedule {}: an epoch takes {:.3g} s in pmm3d and {:.3g} s in rows, by the constants of {}",
             chosen, seconds(grid.shape(), models::Schedule::pmm3d).total(),
             seconds(grid.shape(), models::Schedule::rows).total(), machine_text(options));

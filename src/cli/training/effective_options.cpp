@@ -137,7 +137,8 @@ void require_fitting_task(TrainOptions const& o) {
 void require_effective_options(Context const& context, TrainOptions const& options) {
   require_fitting_task(options);
   if (options.edge_dropout > 0 && options.mode == "minibatch")
-    runtime::throw_user("--edge-dropout is of the full graph so far: leave it out with --mode minibatch");
+    runtime::throw_user(
+        "--edge-dropout works on the full graph only so far: leave it out with --mode minibatch");
   refuse(context, idle_options(options));
 }
 

@@ -59,7 +59,6 @@ template<class T>
 TrainEnd train(TrainOptions const& options, Context& context) {
   auto const& world = context.world();
   MemoryMeter const meter;
-  std::optional<runtime::MappedArrays> mapped(std::in_place); // until all arrays are made
   auto model_settings = model_of(options);
   auto const settings = models::with_num_steps(training_of(options), options.epochs);
   pmm::set_gemm_threads(1);
@@ -81,6 +80,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
       models::rank_grids(
           {world.size(), options.grid, std::string(models::open_schedules(model_settings, options.schedule))},
           seconds));
+  std::optional<runtime::MappedArrays> mapped(std::in_place); // until all arrays are made
   pmm::ProcessGrid const grid(world, chosen.choice.shape);
   model_settings.schedule = chosen.choice.schedule;
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);

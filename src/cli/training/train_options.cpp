@@ -159,11 +159,11 @@ void add_options(Command& command, TrainOptions& o) {
       "--class-weights", o.class_weights,
       "Weigh the loss of training vertices: none, or balanced (by the inverse frequency of their classes)",
       one_of({"none", "balanced"}));
-  command.option(
-      "--label-smoothing", o.label_smoothing,
-      "E: a training vertex should have its class with 1 - E, and all C classes with E / C more each; "
-      "losses of evaluations are not smoothed",
-      in_range(0, 0.999));
+  command.option("--label-smoothing", o.label_smoothing,
+                 "Smooth the labels of training vertices: the target is 1 - E for the class of the vertex "
+                 "plus E / C for "
+                 "each of the C classes; evaluations use the plain labels",
+                 in_range(0, 0.999));
   add_computing(command, o);
   command.option("--prune", o.prune,
                  "In full-graph steps, skip vertices that no training vertex depends on (schedule rows): on, "

@@ -141,7 +141,8 @@ models::TrainSettings training_of(TrainOptions const& o) {
   settings.patience = o.patience;
   settings.loss = {models::parse_class_weights(o.class_weights), o.label_smoothing};
   if (o.label_smoothing > 0 && settings.loss.class_weights != models::ClassWeights::none)
-    runtime::throw_user("--label-smoothing goes with --class-weights none: leave one of them out");
+    runtime::throw_user(
+        "--label-smoothing cannot be combined with --class-weights balanced: leave out one of them");
   settings.finds_roc_auc = o.roc_auc;
   settings.uses_device_graph = o.device_graph == "on";
   return settings;
@@ -298,7 +299,7 @@ void require_fitting_types(TrainOptions const& o) {
 void require_prunable(TrainOptions const& o) {
   if (o.prune != "on") return;
   if (o.edge_dropout > 0)
-    runtime::throw_user("--prune on goes with all edges: leave it out, or --edge-dropout");
+    runtime::throw_user("--prune on cannot be combined with --edge-dropout: leave out one of them");
   if (o.model != "gcn")
     runtime::throw_user("--prune on goes with --model gcn: leave it out with --model {}", o.model);
   if (o.norm == "batch")

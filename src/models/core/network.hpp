@@ -63,8 +63,10 @@ class Network {
   /// Whether training passes differ in nothing but the parameters, from the second one on: nothing is dropped
   /// out, and no message is checked by the host. Such a pass may be recorded and replayed.
   [[nodiscard]] virtual bool repeats_itself() const { return false; }
-  /// The first layer whose output is not finite anywhere, or -1: for the message when a loss is not. Before backward().
-  /// Collective over the group.
+  /// Whether backward() leaves no outputs, and a loss no logits: gradients take their places.
+  [[nodiscard]] virtual bool overwrites_outputs() const { return false; }
+  /// The first layer whose output is not finite anywhere, or -1: for the message when a loss is not. If outputs are overwritten,
+  /// before backward(). Collective over the group.
   [[nodiscard]] virtual std::int64_t first_layer_not_finite(runtime::DefaultExec const& /*exec*/) const {
     return -1;
   }

@@ -76,8 +76,10 @@ class Gcn final : public Network<T> {
   }
   [[nodiscard]] bool repeats_itself() const override {
     return settings_.dropout == 0 && settings_.attention_dropout == 0 && settings_.edge_dropout == 0 &&
-           settings_.wire == runtime::Wire::native && settings_.operand_format == runtime::Wire::native;
+           settings_.wire == runtime::Wire::native && settings_.operand_format == runtime::Wire::native &&
+           !traits_of(settings_.model, settings_.aggregator).takes_maximum; // it is reduced by the host
   }
+  [[nodiscard]] bool overwrites_outputs() const override { return shares_outputs(plan(), settings_); }
   /// The head counts as one more layer.
   [[nodiscard]] std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const override {
     return passes_->first_layer_not_finite(exec);

@@ -171,8 +171,8 @@ class GcnLayer {
   /// The same where H = A^ F of an earlier forward() still holds. Aggregate first only.
   void forward_from_middle(runtime::DefaultExec const& exec);
 
-  /// From dQ = output_gradient() to dW, db and, where needed, dF, which it returns (in the same memory as
-  /// dQ).
+  /// From dQ = output_gradient() to dW, db and, where needed, dF, which it returns (in the memory of
+  /// GcnLayerPlaces::input_gradient).
   template<class Features>
   pmm::DistMatrix<T> const& backward(runtime::DefaultExec const& exec, Features const& features);
 

@@ -373,6 +373,7 @@ std::int64_t TypedGcnPasses<T>::first_layer_not_finite(DefaultExec const& exec) 
                                        : is_finite(exec, layers_[l + 1].middle())))
       first = static_cast<std::int64_t>(l);
   first = runtime::all_reduced(grid_.group(), first, runtime::Reduction::min);
+  if (first == none && shares_outputs_) return num_layers - 1; // a loss has taken its place
   return first == none ? -1 : first;
 }
 

@@ -95,7 +95,7 @@ void relu_backward_by_mask(DefaultExec const& exec, PassLedger& passes, Vector<s
   auto const sums_columns = column_sums.extent(0) > 0;
   passes.add({name_of_backward(sums_columns), array_bytes(gradient) + mask_bytes(gradient),
               array_bytes(gradient, column_sums)});
-  constexpr std::int64_t columns_apart = 32; // no two threads read one word of bits
+  constexpr std::int64_t columns_apart = 16; // whole cache lines of sums
   auto const num_columns = static_cast<std::int64_t>(gradient.extent(1));
   pmm::host_rows::HostActivationBackward<T> const task{.num_rows =
                                                            static_cast<std::int64_t>(gradient.extent(0)),

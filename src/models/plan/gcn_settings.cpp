@@ -60,6 +60,9 @@ bool shares_outputs(GcnPlan const& plan, GcnSettings const& settings) {
   if (!pmm::runs_on_host || settings.keeps_outputs || predicts_links(settings)) return false;
   if (settings.norm != Norm::none || settings.activation != Activation::relu) return false;
   if (plan.projection || plan.head || plan.teleport) return false;
+  // Both gradients of a layer that is alone would lie in one place.
+  if (plan.layers.size() == 1 && settings.trains_features && settings.operand_format != runtime::Wire::native)
+    return false;
   return std::ranges::all_of(plan.layers, [](GcnLayerPlan const& layer) {
     return layer.owners && layer.owners->hidden_axes == pmm::AxisSet() &&
            layer.kind == LayerKind::convolution && !layer.is_residual && !layer.reads_itself() &&
@@ -167,19 +170,19 @@ void require_attention(graph::StoreFacts const& facts, GcnSettings const& settin
 void require_maximum(graph::StoreFacts const& facts, GcnSettings const& settings) {
   if (!traits_of(settings.model, settings.aggregator).takes_maximum) return;
   auto const refuse = [](std::string_view what, std::string_view instead) {
-    runtime::throw_user("--aggregator max {}: {}, or give --aggregator mean or sum", what, instead);
+    runtime::throw_user("--aggregator max {}: {}", what, instead);
   };
   if (settings.schedule != Schedule::rows)
     refuse("is trained in the schedule rows", "give --schedule rows or auto");
-  if (settings.gather == pmm::Gather::needed) refuse("moves all rows", "leave out --gather needed");
+  if (settings.gather == pmm::Gather::needed) refuse("needs all rows", "leave out --gather needed");
   if (settings.wire != runtime::Wire::native)
     refuse("sends fp32 or fp64", "leave out --comm-dtype of 16 bits");
-  if (settings.edge_dropout > 0) refuse("has no edges to scale", "leave out --edge-dropout");
+  if (settings.edge_dropout > 0) refuse("does not support --edge-dropout", "leave out one of them");
   if (settings.order == ProductOrder::transform_first)
-    refuse("comes ahead of the weight", "leave out --order transform");
-  if (facts.is_weighted) refuse("does not weigh edges", "partition the graph without weights");
+    refuse("aggregates before it multiplies by the weight", "leave out --order transform");
+  if (facts.is_weighted) refuse("does not weigh edges", "partition the graph with --weights ignore");
   if (facts.feature_kind == graph::FeatureKind::sparse && settings.projected_width == 0)
-    refuse("of sparse features would be dense", "give --input-projection");
+    refuse("would make sparse features dense", "give --input-projection");
 }
 
 void require_links(GcnSettings const& settings) {

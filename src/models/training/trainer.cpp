@@ -92,10 +92,11 @@ double Trainer<T>::enqueue_batch(std::int64_t epoch, std::int64_t k, runtime::Ph
     auto const& numbers = update_->numbers();
     objective_.loss_and_gradient(exec_, logits, network_.logits_gradient(), divisor,
                                  has_one_batch() ? numbers.loss() : numbers.loss_and_count(), scale);
-    // A device is not waited for; there, outputs stay.
-    if constexpr (pmm::runs_on_host)
-      if (!first_not_finite_ && !std::isfinite(numbers.loss()(0)))
-        first_not_finite_ = network_.first_layer_not_finite(exec_);
+    if constexpr (pmm::runs_on_host) // a device is not waited for; there, outputs stay
+      if (network_.overwrites_outputs() && !first_not_finite_) {
+        runtime::compat::fence(exec_, "orthant::models::enqueue_batch/the loss is read");
+        if (!std::isfinite(numbers.loss()(0))) first_not_finite_ = network_.first_layer_not_finite(exec_);
+      }
     if (!has_one_batch()) numbers.add_to_sums(exec_, k, static_cast<double>(divisor));
   }
   if (gradient_sum_ && gradient_sum_->starts_early(k))
@@ -152,7 +153,8 @@ void Trainer<T>::require_finite(typename ParameterUpdate<T>::Result const& resul
   if (batches_.num_steps() > 1) where += fmt::format(", step {}", step + 1);
   if (!is_finite)
     throw_loss_not_finite(where, result.sum,
-                          first_not_finite_ ? *first_not_finite_ : network_.first_layer_not_finite(exec_));
+                          network_.overwrites_outputs() ? first_not_finite_.value_or(-1)
+                                                        : network_.first_layer_not_finite(exec_));
   throw_diverged(fmt::format("{}: the gradient of {} is not finite", where, result.diverged));
 }
 

@@ -82,7 +82,8 @@ class Trainer {
           BatchSource* batches);
 
   typename ParameterUpdate<T>::Result train_step(std::int64_t epoch, std::int64_t step);
-  /// Forward and backward passes of all batches of a step, and the update, on exec_. Waits for nothing.
+  /// Forward and backward passes of all batches of a step, and the update, on exec_. Waits for nothing,
+  /// but for each loss if the network overwrites its outputs.
   void enqueue_step(std::int64_t epoch, runtime::PhaseTimes& phases);
   /// Returns what the gradients were multiplied by.
   double enqueue_batch(std::int64_t epoch, std::int64_t k, runtime::PhaseTimes& phases);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/machine/process_memory.hpp"
 
+#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -25,9 +26,20 @@ std::int64_t status_bytes(std::string const& name) {
   return 0;
 }
 
+#ifdef __GLIBC__
+/// Whether the user has chosen how memory is allocated.
+bool has_own_settings() {
+  for (auto const* const name : {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"})
+    if (std::getenv(name) != nullptr) return true;
+  auto const* const tunables = std::getenv("GLIBC_TUNABLES");
+  return tunables != nullptr && std::string(tunables).find("malloc") != std::string::npos;
+}
+#endif
+
 /// The size from which arrays are mapped, and how much freed memory at its end the heap keeps.
 void set_thresholds([[maybe_unused]] int mapped_bytes, [[maybe_unused]] int kept_bytes) {
 #ifdef __GLIBC__
+  if (has_own_settings()) return;
   mallopt(M_MMAP_THRESHOLD, mapped_bytes);
   mallopt(M_TRIM_THRESHOLD, kept_bytes);
 #endif

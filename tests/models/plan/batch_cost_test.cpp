@@ -59,6 +59,7 @@ class BatchCost : public ::testing::TestWithParam<std::array<int, 4>> {
     SCOPED_TRACE(the_case.name);
     auto settings = the_case.settings;
     settings.trains_features = false; // batches do not
+    settings.edge_dropout = 0;
     settings.gather = gather;
     models::MiniBatchSettings batches;
     batches.batch_size = 41;
@@ -150,7 +151,7 @@ TEST_P(BatchCost, IsExactOfTheBatchesThatAreDrawn) {
   for (auto const& the_case : step_cases()) {
     if (!has_other_messages(the_case.name)) continue;
     auto const is_rows = the_case.settings.schedule == models::Schedule::rows;
-    auto const moves_needed = is_rows && !weighs_neighbours(the_case.settings);
+    auto const moves_needed = is_rows && !reads_edges(the_case.settings);
     expect_exact(the_case, moves_needed ? Gather::needed : Gather::automatic);
     if (is_rows && the_case.name.starts_with("dropout")) {
       expect_exact(the_case, Gather::automatic);

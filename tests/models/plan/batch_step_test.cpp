@@ -65,6 +65,7 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
     batches.batch_size = 41;
     auto settings = the_case.settings;
     settings.trains_features = false; // batches do not
+    settings.edge_dropout = 0;
     settings.gather = gather;
     auto const store = the_case.store(world_);
     if (store.facts().num_vertices < batches.batch_size) return;
@@ -92,7 +93,7 @@ TEST_P(BatchStep, ListsWhatAnEpochOfBatchesCommunicatesAndMultiplies) {
 
 TEST_P(BatchStep, ListsTheRowsThatOwnersNeed) {
   for (auto const& the_case : step_cases())
-    if (the_case.settings.schedule == models::Schedule::rows && !weighs_neighbours(the_case.settings))
+    if (the_case.settings.schedule == models::Schedule::rows && !reads_edges(the_case.settings))
       for (auto const gather : {pmm::Gather::needed, pmm::Gather::automatic})
         expect_listed_epoch(the_case, gather);
 }
@@ -106,9 +107,10 @@ TEST_P(BatchStep, NeededRowsGiveTheLossesOfAllRows) {
   batches.batch_size = 37;
   for (auto const& the_case : step_cases()) {
     auto settings = the_case.settings;
-    if (settings.schedule != models::Schedule::rows || weighs_neighbours(settings)) continue;
+    if (settings.schedule != models::Schedule::rows || reads_edges(settings)) continue;
     SCOPED_TRACE(the_case.name);
     settings.trains_features = false;
+    settings.edge_dropout = 0;
     settings.wire = settings.operand_format = runtime::Wire::native; // the others are for fp32
     auto const store = the_case.store(world_);
     if (store.facts().num_vertices < batches.batch_size) continue;

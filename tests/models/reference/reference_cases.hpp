@@ -183,7 +183,7 @@ inline std::vector<ReferenceCase> cases_of_norms() {
   return all;
 }
 
-/// Half the edges go in each step; A^ F0 would be kept from step to step otherwise.
+/// A part of the edges goes in each step; A^ F0 would be kept from step to step otherwise.
 inline std::vector<ReferenceCase> cases_of_dropped_edges() {
   std::vector<ReferenceCase> all;
   for (auto const model : {Model::gcn, Model::sage, Model::gin, Model::sgc, Model::appnp, Model::gcnii}) {
@@ -191,7 +191,7 @@ inline std::vector<ReferenceCase> cases_of_dropped_edges() {
     next.name = fmt::format("{}, dropped edges", name_of(model));
     next.settings.dropout = 0;
     next.settings.seed = 5;
-    next.settings.edge_dropout = 0.5;
+    next.settings.edge_dropout = 0.3;
     next.settings.num_propagations = 3;
     set_model(next.settings, model);
     next.settings.set_layers(model == Model::sgc ? 1 : 3, 7);

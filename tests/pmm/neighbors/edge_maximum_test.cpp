@@ -116,6 +116,29 @@ TEST_P(EdgeMaximumTest, EqualsSerialLoopsAndTiesGoToTheFirst) {
     }
 }
 
+// Stores may keep edges that were listed twice.
+TEST_P(EdgeMaximumTest, TakesRepeatedEdgesOnce) {
+  CsrMatrix<double> csr;
+  csr.num_rows = 1;
+  csr.num_columns = 2;
+  csr.row_offsets = device_copy(std::vector<Offset>{0, 3});
+  csr.columns = device_copy(std::vector<LocalColumn>{0, 0, 1});
+  auto const block = make_edge_block(csr);
+  MaximumMemory<double> const memory{Vector<runtime::ValueIndex<double>>("orthant::testing::found", 1),
+                                     Vector<runtime::LocalColumn>("orthant::testing::places", 1)};
+  auto const p = zeros(1);
+  auto const d = zeros(2);
+
+  edge_maximum(exec_, grid_.over(Axis::x), grid_.passes(), block,
+               device_copy(std::vector<std::int64_t>{7, 8}), 1, device_copy(std::vector<double>{5, 3}),
+               memory, p);
+  edge_maximum_backward(exec_, block, 1, memory.places, device_copy(std::vector<double>{2}), d);
+
+  EXPECT_EQ(host_copy(p)(0), 5);
+  EXPECT_EQ(host_copy(d)(0), 2);
+  EXPECT_EQ(host_copy(d)(1), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(AllGrids, EdgeMaximumTest, ::testing::ValuesIn(grids_3d(world_size())), GridName());
 
 } // namespace
