@@ -297,7 +297,7 @@ def mistakes(ranks):
                 (few + ["--class-weights", "even"], r"'even' is none of none, balanced"),
                 (few + ["--label-smoothing", "1"], r"--label-smoothing"),
                 (few + ["--label-smoothing", "-0.1"], r"--label-smoothing"),
-                (few + ["--label-smoothing", "0.1", "--class-weights", "balanced"], r"--label-smoothing goes with --class-weights none"),
+                (few + ["--label-smoothing", "0.1", "--class-weights", "balanced"], r"--label-smoothing cannot be combined with --class-weights balanced"),
                 (few + ["--patience", "-1"], r"at least 0"),
                 (few + ["--eval-every", "0", "--roc-auc"], r"--roc-auc is what evaluations find, and --eval-every 0 has none")):
             expect_mistake(ranks, arguments, pattern)

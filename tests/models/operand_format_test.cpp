@@ -71,6 +71,33 @@ TEST_P(OperandFormat, LossesAndGradientsAreThoseOfFp64ToTheBound) {
     }
 }
 
+// dQ and dF of the only layer are there at once.
+TEST_P(OperandFormat, OneLayerTrainsItsFeatures) {
+  models::TrainSettings training;
+  training.num_epochs = 4;
+  for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first}) {
+    auto settings = settings_of(models::Schedule::rows, Wire::native);
+    settings.set_layers(1, 9);
+    settings.dropout = 0;
+    settings.order = order;
+    settings.trains_features = true;
+    auto const expected = train<double>(grid_, store_, settings, training);
+    for (auto const format : {Wire::bf16, Wire::fp16}) {
+      settings.operand_format = format;
+
+      auto const found = train<float>(grid_, store_, settings, training);
+
+      for (std::size_t e = 0; e < expected.size(); ++e) {
+        EXPECT_NEAR(found[e].loss, expected[e].loss, loss_slack * unit_of(format) * expected[e].loss);
+        for (std::size_t l = 0; l < expected[e].grad_norms.size(); ++l)
+          EXPECT_NEAR(found[e].grad_norms[l], expected[e].grad_norms[l],
+                      gradient_slack * unit_of(format) * expected[e].grad_norms[l])
+              << "epoch " << e + 1 << ", parameter " << l;
+      }
+    }
+  }
+}
+
 // Operands are rounded element by element, wherever they lie. On two grids they are equal but for the rounding of fp32
 // sums, which now and then decides between two neighbours in 16 bits.
 TEST_P(OperandFormat, TheGridChangesTheLossWithinTheBound) {

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The maximum of the neighbours in place of A^ F (propagation/maximum_step.hpp). The backward pass reads which neighbours the maxima of the last
-// forward pass are of.
+// The maximum of the neighbours in place of A^ F (propagation/maximum_step.hpp). The backward pass reads which neighbours the
+// maxima of the last forward pass are of.
 
 #include "models/aggregation/aggregation.hpp"
 #include "models/aggregation/maximum_arrays.hpp"

@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The edges of a batch as layers read them that weigh neighbours by attention or take their maximum: the entries of this rank's block of the sampled subgraph, self loops
-// among them, by rows and by columns (pmm/edges/edge_block.hpp). Scales of the block are left out: a softmax over the edges of
-// the subgraph replaces them, and a maximum has none.
+// The edges of a batch as layers read them that weigh neighbours by attention or take their maximum: the entries of this
+// rank's block of the sampled subgraph, self loops among them, by rows and by columns (pmm/edges/edge_block.hpp). Scales of
+// the block are left out: a softmax over the edges of the subgraph replaces them, and a maximum has none.
 
 #include "models/core/owned_adjacency.hpp"
 #include "sampling/block_sampler.hpp"

@@ -2,8 +2,7 @@
 #include "models/core/activation.hpp"
 
 #include "models/core/activation_kernels.hpp"
-#include "pmm/kernels/host_parts.hpp"
-#include "pmm/kernels/row_kernels_host.hpp"
+#include "pmm/kernels/row_activation_host.hpp"
 #include "pmm/kernels/row_teams.hpp"
 #include "pmm/rows/bias.hpp"
 #include "pmm/rows/elu.hpp"
@@ -33,32 +32,11 @@ SumOf<T> keep_scale(double probability) {
   ORTHANT_REQUIRE(false, "activations are held in 16 bits on host processors only, and dropped out in part");
 }
 
-using pmm::host_rows::best_row_kernels; // they draw many blocks of random bits at once
-
 /// Whether some elements, but not all, are dropped: what those kernels can do. They also keep all of 16-bit numbers.
 template<class T>
 bool is_drawn_on_host(double probability) {
   auto const threshold = runtime::bernoulli_threshold(probability);
   return pmm::runs_on_host && (0 < threshold || runtime::is_16_bit<T>)&&threshold <= 0xFFFFFFFFu;
-}
-
-/// The mask on rows that begin at `first_column`; everything else as for a pass without one.
-template<class T>
-void set_mask(pmm::host_rows::HostActivation<T>& task, Dropout const& dropout, std::int64_t const* row_keys,
-              std::int64_t first_column) {
-  task.row_keys = row_keys;
-  task.first_column = static_cast<std::uint64_t>(first_column);
-  task.key = dropout.stream.key();
-  task.threshold = static_cast<std::uint32_t>(runtime::bernoulli_threshold(dropout.probability));
-  task.scale = keep_scale<T>(dropout.probability);
-}
-
-template<class T>
-void activate_on_host(DefaultExec const& exec, char const* label, std::int64_t num_rows,
-                      pmm::host_rows::HostActivation<T> const& task) {
-  auto const kernel = best_row_kernels<T>().activate;
-  pmm::for_each_part(exec, label, num_rows,
-                     [=](std::int64_t begin, std::int64_t end) { kernel(task, begin, end); });
 }
 
 /// As its kernel is labelled.
@@ -92,8 +70,8 @@ void mask_rows(DefaultExec const& exec, char const* label, Matrix<T> const& from
                                            .to = to.data(),
                                            .bias = bias.extent(0) == 0 ? nullptr : bias.data(),
                                            .has_relu = is_relu};
-    set_mask(task, dropout, keys.original_ids.data(), keys.first_column);
-    return activate_on_host(exec, label, num_rows, task);
+    set_dropout(task, dropout.probability, dropout.stream, keys.original_ids.data(), keys.first_column);
+    return activate_rows(exec, label, num_rows, task);
   }
   // Any execution space.
   if constexpr (runtime::is_16_bit<T>) {
@@ -115,12 +93,12 @@ template<class T>
 void relu(DefaultExec const& exec, Matrix<T> const& z, Vector<SumOf<T>> const& bias) {
   auto const num_columns = static_cast<std::int64_t>(z.extent(1));
   if constexpr (pmm::runs_on_host) {
-    activate_on_host<T>(exec, "orthant::models::relu", static_cast<std::int64_t>(z.extent(0)),
-                        {.num_columns = num_columns,
-                         .from = z.data(),
-                         .to = z.data(),
-                         .bias = bias.extent(0) == 0 ? nullptr : bias.data(),
-                         .has_relu = true});
+    pmm::host_rows::activate_rows<T>(exec, "orthant::models::relu", static_cast<std::int64_t>(z.extent(0)),
+                                     {.num_columns = num_columns,
+                                      .from = z.data(),
+                                      .to = z.data(),
+                                      .bias = bias.extent(0) == 0 ? nullptr : bias.data(),
+                                      .has_relu = true});
   } else if constexpr (runtime::is_16_bit<T>) {
     require_host();
   } else {
@@ -142,20 +120,14 @@ detail::BackwardPack<T> backward_pack(Matrix<T> const& activation, double probab
 template<class T>
 void backward_on_host(DefaultExec const& exec, char const* label, Matrix<T> const& activation,
                       double probability, Matrix<T> const& gradient, Vector<SumOf<T>> const& column_sums) {
-  constexpr std::int64_t columns_apart = 16; // no two threads write in one cache line's worth of sums
-  auto const kernel = best_row_kernels<T>().activate_backward;
-  auto const num_columns = static_cast<std::int64_t>(gradient.extent(1));
   pmm::host_rows::HostActivationBackward<T> const task{static_cast<std::int64_t>(gradient.extent(0)),
-                                                       num_columns,
+                                                       static_cast<std::int64_t>(gradient.extent(1)),
                                                        activation.data(),
                                                        gradient.data(),
                                                        column_sums.extent(0) == 0 ? nullptr
                                                                                   : column_sums.data(),
                                                        keep_scale<T>(probability)};
-  pmm::for_each_part(exec, label, (num_columns + columns_apart - 1) / columns_apart,
-                     [=](std::int64_t begin, std::int64_t end) {
-                       kernel(task, begin * columns_apart, std::min(num_columns, end * columns_apart));
-                     });
+  activate_columns_backward(exec, label, task);
 }
 
 /// A flat piece is the end of a row, whole rows and the beginning of one.
@@ -172,8 +144,9 @@ void apply_dropout_to_piece_on_host(DefaultExec const& exec, Vector<T> const& fr
     auto const width = is_whole ? num_columns : std::min(end - place, num_columns - column);
     pmm::host_rows::HostActivation<T> task{
         .num_columns = width, .from = from.data() + (place - first), .to = to.data() + (place - first)};
-    set_mask(task, dropout, keys.original_ids.data() + row, keys.first_column + column);
-    activate_on_host(exec, "orthant::models::apply_dropout_to_piece", num_rows, task);
+    set_dropout(task, dropout.probability, dropout.stream, keys.original_ids.data() + row,
+                keys.first_column + column);
+    activate_rows(exec, "orthant::models::apply_dropout_to_piece", num_rows, task);
     place += num_rows * width;
   }
 }

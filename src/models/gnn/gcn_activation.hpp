@@ -6,9 +6,11 @@
 //
 //   N = norm(Z)      D = dropout(f(N))      F' = D + F, F what the layer read, f ReLU, ELU or GELU
 //
-// With both absent, and f = ReLU, F' takes Z's place; if outputs share memory, a bit an element tells what passed. With a norm, or another f, Z is kept for the backward pass; with a
-// residual alone D. LayerNorm and BatchNorm make N again in the place of F', which nothing reads any more. F is added by the kernel that writes F', if f = ReLU. Backward, dZ takes the place of dF', except for a residual within the rank: then
-// dF' stays where it is, until dF is added to it, and dZ has memory of its own.
+// With both absent, and f = ReLU, F' takes Z's place; if outputs share memory, a bit per element tells what passed. With a
+// norm, or another f, Z is kept for the backward pass; with a residual alone D. LayerNorm and BatchNorm make N again in the
+// place of F', which nothing reads any more. F is added by the kernel that writes F', if f = ReLU. Backward, dZ takes the
+// place of dF', except for a residual within the rank: then dF' stays where it is, until dF is added to it, and dZ has memory
+// of its own.
 
 #include "models/aggregation/residual.hpp"
 #include "models/core/rms_norm.hpp"

@@ -28,8 +28,8 @@ bool has_own_logits(GcnLayerPlan const& plan) {
 bool copies_gradient(GcnLayerPlan const& plan, bool needs_input_gradient) {
   return plan.kind != LayerKind::convolution && needs_input_gradient;
 }
-/// Of a layer that transforms first and shares memory: whether U lies where its product will, and dU where dQ lay. The
-/// aggregation must read copies of them alone, forward and backward.
+/// Of a layer that transforms first and shares memory: whether U lies where its product will, and dU where dQ lay. That is so if
+/// the aggregation reads only copies that messages made of its operand, forward and backward.
 bool has_middle_in_place(pmm::GridShape const& shape, GcnLayerPlan const& plan) {
   auto const& owners = plan.owners.value();
   if (owners.kept) return false; // U has other rows
@@ -38,11 +38,10 @@ bool has_middle_in_place(pmm::GridShape const& shape, GcnLayerPlan const& plan) 
   return shape.size(b) > 1 || (shape.size(c) > 1 && gathers_back);
 }
 /// Whether U, dU or dH lies in the scratch.
-bool has_middle(pmm::GridShape const& shape, GcnLayerPlan const& plan, bool needs_input_gradient,
-                bool shares_outputs) {
-  if (shares_outputs) // dH takes the place of H
+bool has_middle(pmm::GridShape const& shape, GcnLayerPlan const& plan, GcnLayerOptions const& options) {
+  if (options.shares_outputs) // dH takes the place of H
     return !plan.aggregates_first && !has_middle_in_place(shape, plan);
-  return plan.kind == LayerKind::convolution || copies_gradient(plan, needs_input_gradient);
+  return plan.kind == LayerKind::convolution || copies_gradient(plan, options.needs_input_gradient);
 }
 
 } // namespace
@@ -80,14 +79,15 @@ void plan_operand_weight(pmm::StepPlan& step, pmm::Placement const& weight, Numb
     plan_matrix(step, weight, "orthant::models::operand_weight", pmm::Lifetime::training, formats.operand);
 }
 
-void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient,
-                         NumberFormats const& formats, bool shares_outputs) {
+void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer,
+                         GcnLayerOptions const& options) {
+  auto const& formats = options.formats;
   auto const output = step.block(layer.output);
-  if (!shares_outputs || (layer.makes_logits && formats.operand != runtime::Wire::native))
+  if (!options.shares_outputs || (layer.makes_logits && formats.operand != runtime::Wire::native))
     gradient = std::max(gradient, output.num_padded);
-  if (needs_input_gradient && (!shares_outputs || layer.index == 0))
+  if (options.needs_input_gradient && (!options.shares_outputs || layer.index == 0))
     gradient = std::max(gradient, step.block(layer.input).num_padded);
-  if (has_middle(step.shape(), layer, needs_input_gradient, shares_outputs))
+  if (has_middle(step.shape(), layer, options))
     middle = std::max(middle, step.block(layer.middle).num_padded);
   auto const products = products_of(layer, formats);
   if (layer.transforms())
@@ -100,7 +100,7 @@ void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, b
     for (auto const& product : {own.transform, own.weight_back, own.transform_back})
       plan_buffers(workspace, step, product);
   }
-  self.add(step, layer, needs_input_gradient);
+  self.add(step, layer, options.needs_input_gradient);
   pmm::reserve_column_sums(workspace, output.stored_rows.size(), output.columns.size());
 }
 
@@ -125,12 +125,12 @@ void GcnScratchPlan::list(pmm::StepPlan& step, runtime::Wire format) const {
   overlapped.list(step);
 }
 
-void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, NumberFormats const& formats,
-                       bool shares_outputs) {
+void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, GcnLayerOptions const& options) {
+  auto const& formats = options.formats;
   using enum pmm::Lifetime;
   if (layer.keeps_middle())
     plan_matrix(step, layer.middle, "orthant::models::aggregated", training, formats.operand);
-  if (!shares_outputs || layer.makes_logits)
+  if (!options.shares_outputs || layer.makes_logits)
     plan_matrix(step, layer.output, "orthant::models::output", training,
                 formats.of_output(layer.makes_logits));
   if (layer.transforms()) plan_operand_weight(step, layer.weight, formats, layer.map_share.has_value());
@@ -162,7 +162,7 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
     middle_ = {grid, p.middle, lent(grid, p.middle, p.keeps_middle() ? memory.middle : scratch.middle)};
   if (options.shares_outputs && p.aggregates_first)
     middle_gradient_ = middle_;
-  else if (has_middle(grid.shape(), p, options.needs_input_gradient, options.shares_outputs))
+  else if (has_middle(grid.shape(), p, options))
     middle_gradient_ = {grid, p.middle, lent(grid, p.middle, scratch.middle)};
   if (!p.aggregates()) return;
   if constexpr (std::is_same_v<T, Sum>) {

@@ -36,12 +36,23 @@ namespace orthant::models {
 
 using runtime::GrowingVector;
 
+struct GcnLayerOptions {
+  bool has_bias = true;
+  bool needs_input_gradient = true;
+  bool overlaps = true;
+  /// The caller adds the bias, and leaves the local column sums of dQ in bias_gradient() before backward():
+  /// its activation does so in passing.
+  bool is_activated = false;
+  bool shares_outputs = false;
+  NumberFormats formats{}; // of activations and their gradients; weights and theirs: native
+};
+
 struct GcnScratchPlan;
 
-/// Memory that all layers use in turn, as long as the largest needs. `gradient`: what comes from the layer above, then
-/// dQ, then dF. `middle`: U, dU or dH. If outputs share memory (GcnLayerPlaces), `gradient` is of 16-bit logits or of trained
-/// features, and `middle` is U or dU, if these are not in place. The activations use `residual_gradient` and `row_sums`; but if a layer has a
-/// residual within the rank, dQ and then dF lie in `residual_gradient`, and what comes from above stays.
+/// Memory that all layers use in turn, as long as the largest needs. `gradient`: what comes from the layer above, then dQ,
+/// then dF. `middle`: U, dU or dH. If outputs share memory (GcnLayerPlaces), `gradient` is of 16-bit logits or of trained
+/// features, and `middle` is U or dU, if these are not in place. The activations use `residual_gradient` and `row_sums`; but
+/// if a layer has a residual within the rank, dQ and then dF lie in `residual_gradient`, and what comes from above stays.
 template<class T>
 struct GcnScratch {
   GrowingVector<T> gradient{"orthant::models::gradient"};
@@ -108,15 +119,13 @@ struct GcnScratchPlan {
   pmm::WorkspacePlan overlapped;
 
   /// Adds what a layer needs.
-  void add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient,
-           NumberFormats const& formats, bool shares_outputs);
+  void add(pmm::StepPlan const& step, GcnLayerPlan const& layer, GcnLayerOptions const& options);
   /// Lists the arrays. `format`: of activations.
   void list(pmm::StepPlan& step, runtime::Wire format) const;
 };
 
 /// Lists the memory that a layer has to itself, but for outputs of hidden layers if they share memory.
-void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, NumberFormats const& formats,
-                       bool shares_outputs);
+void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, GcnLayerOptions const& options);
 
 /// Where Q, dQ and dF of a layer lie, in memory that is long enough; plan/gcn_settings says when outputs share it.
 template<class T>
@@ -124,17 +133,6 @@ struct GcnLayerPlaces {
   GrowingVector<T>& output; // unless these are logits of Sum
   GrowingVector<T>& output_gradient;
   GrowingVector<T>& input_gradient;
-};
-
-struct GcnLayerOptions {
-  bool has_bias = true;
-  bool needs_input_gradient = true;
-  bool overlaps = true;
-  /// The caller adds the bias, and leaves the local column sums of dQ in bias_gradient() before backward():
-  /// its activation does so in passing.
-  bool is_activated = false;
-  bool shares_outputs = false;
-  NumberFormats formats{}; // of activations and their gradients; weights and theirs: native
 };
 
 /// What a layer has of its graph. `self_path`: of a layer with a self weight; `teleport`: of one with a site.

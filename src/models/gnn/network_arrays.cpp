@@ -22,12 +22,22 @@ std::vector<std::int64_t> shared_output_lengths(pmm::StepPlan const& step, GcnPl
   return lengths;
 }
 
+namespace {
+
+/// As far as arrays depend on them.
+GcnLayerOptions options_of(GcnPlan const& plan, GcnSettings const& settings, std::size_t l) {
+  return {.needs_input_gradient = needs_input_gradient(plan, l),
+          .shares_outputs = shares_outputs(plan, settings),
+          .formats = settings.formats()};
+}
+
+} // namespace
+
 GcnScratchPlan scratch_of(pmm::StepPlan const& step, GcnPlan const& plan, GcnSettings const& settings) {
   GcnScratchPlan scratch;
   if (plan.projection) plan_linear_buffers(scratch, step, *plan.projection, settings.formats());
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    scratch.add(step, plan.layers[l], needs_input_gradient(plan, l), settings.formats(),
-                shares_outputs(plan, settings));
+    scratch.add(step, plan.layers[l], options_of(plan, settings, l));
     plan_activation_scratch(scratch, step, plan.layers[l], activation_of(plan, settings, l));
     if (auto const& second = plan.layers[l].second) {
       plan_linear_buffers(scratch, step, *second, settings.formats());
@@ -63,11 +73,10 @@ void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings c
   if (plan.projection && settings.trains_features && formats.operand != runtime::Wire::native)
     plan_matrix(step, plan.features(), "orthant::models::rounded_feature_gradient", pmm::Lifetime::training,
                 formats.operand);
-  auto const shares = shares_outputs(plan, settings);
   for (auto const length : shared_output_lengths(step, plan, settings))
     step.add_array("orthant::models::output", step.wire_bytes(length, formats.operand));
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    plan_layer_arrays(step, plan.layers[l], formats, shares);
+    plan_layer_arrays(step, plan.layers[l], options_of(plan, settings, l));
     plan_activation_arrays(step, plan.layers[l], activation_of(plan, settings, l), formats.operand);
     if (plan.layers[l].second)
       plan_linear_arrays(step, *plan.layers[l].second, "orthant::models::second", formats);

@@ -2,6 +2,7 @@
 #include "models/links/link_step.hpp"
 
 #include "models/links/negative_links.hpp"
+#include "pmm/edges/edge_products.hpp"
 #include "pmm/pairs/pair_kernels.hpp"
 #include "pmm/pairs/pair_lists.hpp"
 
@@ -18,17 +19,8 @@ pmm::BlockRowsSteps steps_of(pmm::StepPlan const& step, LinkPlan const& plan, Bl
 
 void plan_product_of_links(pmm::StepPlan& step, LinkPlan const& plan, char const* formula, pmm::Form form,
                            std::int64_t num_links) {
-  pmm::LocalProduct product;
-  product.formula = formula;
-  product.form = form;
-  product.is_sparse = true;
-  auto const is_transposed = form == pmm::Form::right_grad;
-  auto const num_rows = plan.cells.num_rows(), num_columns = plan.cells.num_columns();
-  product.m = is_transposed ? num_columns : num_rows;
-  product.k = is_transposed ? num_rows : num_columns;
-  product.n = steps_of(step, plan, BlockSide::rows).part.columns();
-  product.num_nonzeros = num_links;
-  step.add_product(std::move(product));
+  plan_edge_product(step, formula, form, {plan.cells.num_rows(), plan.cells.num_columns(), num_links},
+                    steps_of(step, plan, BlockSide::rows).part.columns());
 }
 
 /// Rows to the block, and scores of so many links.

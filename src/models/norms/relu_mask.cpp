@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/norms/relu_mask.hpp"
 
-#include "pmm/kernels/host_parts.hpp"
-#include "pmm/kernels/row_kernels_host.hpp"
+#include "pmm/kernels/row_activation_host.hpp"
 #include "runtime/error.hpp"
-
-#include <algorithm>
 
 namespace orthant::models {
 namespace {
 
-using pmm::host_rows::best_row_kernels;
 using runtime::array_bytes;
 using runtime::DefaultExec;
 using runtime::Matrix;
@@ -71,20 +67,14 @@ void relu_with_mask(DefaultExec const& exec, PassLedger& passes, Matrix<T> const
                                          .has_relu = true,
                                          .passed = passed.data()};
   if (draws_mask) {
-    auto const threshold = runtime::bernoulli_threshold(dropout.probability);
-    if (threshold > 0xFFFFFFFFu) { // a word of 32 bits is always below it: all are dropped
+    if (runtime::bernoulli_threshold(dropout.probability) >
+        0xFFFFFFFFu) { // a word of 32 bits is always below it: all are dropped
       Kokkos::deep_copy(exec, z, T{});
       return Kokkos::deep_copy(exec, passed, std::uint32_t{0});
     }
-    task.row_keys = keys.original_ids.data();
-    task.first_column = static_cast<std::uint64_t>(keys.first_column);
-    task.key = dropout.stream.key();
-    task.threshold = static_cast<std::uint32_t>(threshold);
-    task.scale = static_cast<SumOf<T>>(1 / (1 - dropout.probability));
+    set_dropout(task, dropout.probability, dropout.stream, keys.original_ids.data(), keys.first_column);
   }
-  auto const kernel = best_row_kernels<T>().activate;
-  pmm::for_each_part(exec, draws_mask ? "orthant::models::relu_dropout" : "orthant::models::relu", num_rows,
-                     [=](std::int64_t begin, std::int64_t end) { kernel(task, begin, end); });
+  activate_rows(exec, draws_mask ? "orthant::models::relu_dropout" : "orthant::models::relu", num_rows, task);
 }
 
 template<class T>
@@ -95,22 +85,17 @@ void relu_backward_by_mask(DefaultExec const& exec, PassLedger& passes, Vector<s
   auto const sums_columns = column_sums.extent(0) > 0;
   passes.add({name_of_backward(sums_columns), array_bytes(gradient) + mask_bytes(gradient),
               array_bytes(gradient, column_sums)});
-  constexpr std::int64_t columns_apart = 16; // whole cache lines of sums
-  auto const num_columns = static_cast<std::int64_t>(gradient.extent(1));
-  pmm::host_rows::HostActivationBackward<T> const task{.num_rows =
-                                                           static_cast<std::int64_t>(gradient.extent(0)),
-                                                       .num_columns = num_columns,
-                                                       .gradient = gradient.data(),
-                                                       .sums = sums_columns ? column_sums.data() : nullptr,
-                                                       .scale = static_cast<SumOf<T>>(1 / (1 - probability)),
-                                                       .passed = passed.data()};
-  auto const kernel = best_row_kernels<T>().activate_backward;
-  pmm::for_each_part(
-      exec,
-      sums_columns ? "orthant::models::relu_dropout_backward_sum" : "orthant::models::relu_dropout_backward",
-      (num_columns + columns_apart - 1) / columns_apart, [=](std::int64_t begin, std::int64_t end) {
-        kernel(task, begin * columns_apart, std::min(num_columns, end * columns_apart));
-      });
+  pmm::host_rows::HostActivationBackward<T> const task{
+      .num_rows = static_cast<std::int64_t>(gradient.extent(0)),
+      .num_columns = static_cast<std::int64_t>(gradient.extent(1)),
+      .gradient = gradient.data(),
+      .sums = sums_columns ? column_sums.data() : nullptr,
+      .scale = static_cast<SumOf<T>>(1 / (1 - probability)),
+      .passed = passed.data()};
+  activate_columns_backward(exec,
+                            sums_columns ? "orthant::models::relu_dropout_backward_sum"
+                                         : "orthant::models::relu_dropout_backward",
+                            task);
 }
 
 void plan_relu_with_mask(pmm::StepPlan& step, pmm::Placement const& z, bool has_bias, bool draws_mask,

@@ -13,7 +13,7 @@ namespace orthant::models {
   return num_rows * ((num_columns + 31) / 32);
 }
 
-/// As bias_relu_dropout(), to the bit; and passed := whether z > 0 then. passed [num_mask_words]. Enqueues on exec; does
+/// As bias_relu_dropout(), to the bit; bit (i, j) of `passed` := whether the result is positive. passed [num_mask_words]. Enqueues on exec; does
 /// not fence. Throws Error on a device.
 template<class T>
 void relu_with_mask(runtime::DefaultExec const& exec, runtime::PassLedger& passes,

@@ -16,22 +16,6 @@ pmm::BlockRowsPlan moves(AttentionPlan const& plan, pmm::Roles const& roles, pmm
   return {roles, cells, side, {plan.num_heads, is_of_ends ? 1 : plan.head_width}, stride, first_column};
 }
 
-/// The sparse products of a rank: sums over edges of as many columns as its heads have.
-void plan_product_of_edges(pmm::StepPlan& step, AttentionSteps const& s, char const* formula,
-                           pmm::Form form) {
-  pmm::LocalProduct product;
-  product.formula = formula;
-  product.form = form;
-  product.left = s.adjacency;
-  product.is_sparse = true;
-  auto const is_transposed = form == pmm::Form::right_grad;
-  product.m = is_transposed ? s.counts.columns : s.counts.rows;
-  product.k = is_transposed ? s.counts.rows : s.counts.columns;
-  product.n = s.heads.columns();
-  product.num_nonzeros = s.counts.edges;
-  step.add_product(std::move(product));
-}
-
 } // namespace
 
 AttentionPlan attention_of(AttentionShape const& shape, std::int64_t num_columns, bool makes_logits) {
@@ -173,7 +157,7 @@ void plan_attention(pmm::StepPlan& step, AttentionSteps const& s, bool drops_coe
     plan_static_scores(step, s.counts, s.heads.count);
   plan_edge_softmax(step, s.softmax_axis, s.counts, s.heads.count);
   if (drops_coefficients) plan_drop_edges(step, s.counts, s.heads.count);
-  plan_product_of_edges(step, s, "Q = alpha V", pmm::Form::product);
+  plan_edge_product(step, "Q = alpha V", pmm::Form::product, s.counts, s.heads.columns(), s.adjacency);
   plan_bring_back(step, s.result);
   if (s.plan.averages_heads) step.add_pass(passes.average);
 }
@@ -182,9 +166,9 @@ void plan_attention_backward(pmm::StepPlan& step, AttentionSteps const& s) {
   auto const passes = passes_of(s, step.scalar_bytes(1));
   if (s.plan.averages_heads) step.add_pass(passes.spread);
   plan_bring(step, s.result);
-  plan_product_of_edges(step, s, "dalpha = dQ V^T", pmm::Form::left_grad);
+  plan_edge_product(step, "dalpha = dQ V^T", pmm::Form::left_grad, s.counts, s.heads.columns(), s.adjacency);
   plan_edge_softmax_backward(step, s.softmax_axis, s.counts, s.heads.count);
-  plan_product_of_edges(step, s, "dV = alpha^T dQ", pmm::Form::right_grad);
+  plan_edge_product(step, "dV = alpha^T dQ", pmm::Form::right_grad, s.counts, s.heads.columns(), s.adjacency);
   if (s.plan.is_dynamic()) {
     plan_dynamic_scores_backward(step, s.counts, s.heads);
     plan_bring_back(step, s.of_rows);

@@ -4,6 +4,8 @@
 #include "pmm/edges/edge_kernels_device.hpp"
 #include "pmm/edges/host_lists.hpp"
 
+#include <utility>
+
 namespace orthant::pmm {
 
 template<class T>
@@ -47,6 +49,21 @@ void edge_spmm_transposed(DefaultExec const& exec, EdgeBlock const& block, Heads
                         device_edges::WeightedSums<T>{block.column_offsets.data(), block.rows.data(),
                                                       block.places.data(), heads, weights.values.data(),
                                                       weights.factor, x.data(), d.data()});
+}
+
+void plan_edge_product(StepPlan& step, std::string formula, Form form, EdgeCounts const& counts,
+                       std::int64_t width, Placement const& matrix) {
+  LocalProduct product;
+  product.formula = std::move(formula);
+  product.form = form;
+  product.left = matrix;
+  product.is_sparse = true;
+  auto const is_transposed = form == Form::right_grad;
+  product.m = is_transposed ? counts.columns : counts.rows;
+  product.k = is_transposed ? counts.rows : counts.columns;
+  product.n = width;
+  product.num_nonzeros = counts.edges;
+  step.add_product(std::move(product));
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

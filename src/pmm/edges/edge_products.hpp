@@ -12,6 +12,8 @@
 
 #include "pmm/edges/edge_block.hpp"
 
+#include <string>
+
 namespace orthant::pmm {
 
 /// Coefficients of attention.
@@ -30,5 +32,9 @@ void edge_spmm(DefaultExec const& exec, EdgeBlock const& block, Heads const& hea
 template<class T>
 void edge_spmm_transposed(DefaultExec const& exec, EdgeBlock const& block, Heads const& heads,
                           EdgeWeights<T> const& weights, Vector<T> const& x, Vector<T> const& d);
+
+/// Lists one of them, or another product of as much work on edges. `width`: of all heads; `form`: right_grad is the transposed one.
+void plan_edge_product(StepPlan& step, std::string formula, Form form, EdgeCounts const& counts,
+                       std::int64_t width, Placement const& matrix = {});
 
 } // namespace orthant::pmm

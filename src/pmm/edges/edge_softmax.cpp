@@ -54,7 +54,19 @@ struct Drops {
   }
 };
 
-/// The parts of a softmax that need this rank's edges alone. On host processors all heads of a row at once.
+/// On host processors all heads of a row at once.
+template<class T, class Rows, class DeviceKernel>
+void run_part(DefaultExec const& exec, EdgeBlock const& block, Rows const& rows, char const* label,
+              void (*host_edges::HostEdgeKernels<T>::*host_kernel)(Rows const&, std::int64_t, std::int64_t),
+              DeviceKernel const& device_kernel) {
+  if constexpr (runs_on_host)
+    for_each_list(exec, label, block.num_rows, rows.num_heads,
+                  host_edges::best_edge_kernels<T>().*host_kernel, rows);
+  else
+    for_each_row_and_head(exec, label, block.num_rows, rows.num_heads, device_kernel);
+}
+
+/// The parts of a softmax that need this rank's edges alone.
 template<class T>
 struct SoftmaxParts {
   DefaultExec const& exec;
@@ -62,25 +74,19 @@ struct SoftmaxParts {
   host_edges::HostSoftmax<T> rows;
 
   void find_maxima() const {
-    run("orthant::pmm::edge_softmax/maxima", &host_edges::HostEdgeKernels<T>::find_maxima,
-        device_edges::Maxima<T>{rows.offsets, rows.num_heads, rows.values, rows.maxima});
+    run_part(exec, block, rows, "orthant::pmm::edge_softmax/maxima",
+             &host_edges::HostEdgeKernels<T>::find_maxima,
+             device_edges::Maxima<T>{rows.offsets, rows.num_heads, rows.values, rows.maxima});
   }
   void exponentials() const {
-    run("orthant::pmm::edge_softmax/exponentials", &host_edges::HostEdgeKernels<T>::exponentials,
+    run_part(
+        exec, block, rows, "orthant::pmm::edge_softmax/exponentials",
+        &host_edges::HostEdgeKernels<T>::exponentials,
         device_edges::Exponentials<T>{rows.offsets, rows.num_heads, rows.maxima, rows.values, rows.sums});
   }
   void shares() const {
-    run("orthant::pmm::edge_softmax", &host_edges::HostEdgeKernels<T>::shares,
-        device_edges::Shares<T>{rows.offsets, rows.num_heads, rows.sums, rows.values});
-  }
-
-  template<class HostKernel, class DeviceKernel>
-  void run(char const* label, HostKernel kernel, DeviceKernel const& device_kernel) const {
-    if constexpr (runs_on_host)
-      for_each_list(exec, label, block.num_rows, rows.num_heads, host_edges::best_edge_kernels<T>().*kernel,
-                    rows);
-    else
-      for_each_row_and_head(exec, label, block.num_rows, rows.num_heads, device_kernel);
+    run_part(exec, block, rows, "orthant::pmm::edge_softmax", &host_edges::HostEdgeKernels<T>::shares,
+             device_edges::Shares<T>{rows.offsets, rows.num_heads, rows.sums, rows.values});
   }
 };
 
@@ -92,23 +98,16 @@ struct SoftmaxBackwardParts {
   host_edges::HostSoftmaxBackward<T> rows;
 
   void find_sums() const {
-    run("orthant::pmm::edge_softmax_backward/sums", &host_edges::HostEdgeKernels<T>::gradient_sums,
-        device_edges::GradientSums<T>{rows.offsets, rows.num_heads, rows.values, rows.factor, rows.gradient,
-                                      rows.sums});
+    run_part(exec, block, rows, "orthant::pmm::edge_softmax_backward/sums",
+             &host_edges::HostEdgeKernels<T>::gradient_sums,
+             device_edges::GradientSums<T>{rows.offsets, rows.num_heads, rows.values, rows.factor,
+                                           rows.gradient, rows.sums});
   }
   void to_scores() const {
-    run("orthant::pmm::edge_softmax_backward", &host_edges::HostEdgeKernels<T>::score_gradients,
-        device_edges::ScoreGradients<T>{rows.offsets, rows.num_heads, rows.values, rows.factor, rows.sums,
-                                        rows.gradient});
-  }
-
-  template<class HostKernel, class DeviceKernel>
-  void run(char const* label, HostKernel kernel, DeviceKernel const& device_kernel) const {
-    if constexpr (runs_on_host)
-      for_each_list(exec, label, block.num_rows, rows.num_heads, host_edges::best_edge_kernels<T>().*kernel,
-                    rows);
-    else
-      for_each_row_and_head(exec, label, block.num_rows, rows.num_heads, device_kernel);
+    run_part(exec, block, rows, "orthant::pmm::edge_softmax_backward",
+             &host_edges::HostEdgeKernels<T>::score_gradients,
+             device_edges::ScoreGradients<T>{rows.offsets, rows.num_heads, rows.values, rows.factor,
+                                             rows.sums, rows.gradient});
   }
 };
 
