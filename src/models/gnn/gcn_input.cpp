@@ -65,8 +65,7 @@ void plan_reordered_features(pmm::StepPlan& step, pmm::Placement const& placemen
 } // namespace
 
 void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::Placement const& placement,
-                         FeatureNorm norm, std::optional<std::int64_t> num_nonzeros,
-                         bool keeps_first_aggregate, runtime::Wire format) {
+                         FeatureNorm norm, std::optional<std::int64_t> num_nonzeros, pmm::Lifetime lifetime) {
   plan_block_keys(step, placement);
   if (num_nonzeros)
     return plan_sparse_features(step, placement, *num_nonzeros, facts.features_have_values, norm);
@@ -74,11 +73,7 @@ void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, pm
   whole.layout.storage = pmm::Storage::replicated;
   auto const is_reordered = placement.layout.row_order == order_p1 && facts.has_two_orders();
   auto const plan_features = is_reordered ? plan_reordered_features : plan_dense_features;
-  if (placement.layout.storage != pmm::Storage::flat_sharded)
-    return plan_features(step, whole,
-                         format != runtime::Wire::native ? pmm::Lifetime::operation
-                         : keeps_first_aggregate         ? pmm::Lifetime::first_step
-                                                         : pmm::Lifetime::training);
+  if (placement.layout.storage != pmm::Storage::flat_sharded) return plan_features(step, whole, lifetime);
   plan_matrix(step, placement, "orthant::models::trained_features");
   plan_features(step, whole, pmm::Lifetime::operation);
 }
@@ -103,12 +98,18 @@ bool GcnInput<T>::is_trained() const {
 }
 
 template<class T>
-void GcnInput<T>::bind_dense() {
+void GcnInput<T>::bind_dense(runtime::Vector<T> const& room) {
   auto& features = features_.dense;
+  auto const has_room = room.extent(0) > 0;
   if constexpr (std::is_same_v<T, Sum>) {
     dense_ = features;
+    if (!has_room || features.storage().use_count() != 2) return; // of these two
+    dense_ = {features.grid(), features.placement(), room};
+    Kokkos::deep_copy(room, features.storage());
+    features = {};
   } else {
-    dense_ = {features.grid(), features.placement(), rounded_numbers_.reserve(features.block().num_padded)};
+    auto const& rounded = has_room ? room : rounded_numbers_.reserve(features.block().num_padded);
+    dense_ = {features.grid(), features.placement(), rounded};
     if (is_trained()) return;
     pmm::round_numbers(runtime::DefaultExec(), features.storage(), dense_.storage());
     features = {};
@@ -123,13 +124,14 @@ void GcnInput<T>::release() {
 }
 
 template<class T>
-void GcnInput<T>::bind(InputFeatures<Sum> features, double dropout_probability) {
+void GcnInput<T>::bind(InputFeatures<Sum> features, double dropout_probability,
+                       runtime::Vector<T> const& room) {
   features_ = std::move(features);
   uses_dropped_ = false;
   dense_ = {};
   dropped_dense_ = {};
   dropped_sparse_ = {};
-  if (!features_.is_sparse) bind_dense();
+  if (!features_.is_sparse) bind_dense(room);
   if (dropout_probability == 0) return;
   if (features_.is_sparse) {
     auto const& sparse = features_.sparse;

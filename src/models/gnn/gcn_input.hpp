@@ -35,11 +35,9 @@ template<class T>
                                                    pmm::Placement const& placement, FeatureNorm norm);
 
 /// Lists the arrays of read_input_features(); and those of a GcnInput that drops features out.
-/// `num_nonzeros`: of sparse features. If A^ F0 is kept, dense features are let go after the first step; if `format`, of
-/// activations, has 16 bits, when they are bound.
+/// `num_nonzeros`: of sparse features. `lifetime`: of dense ones that are not trained (gnn/network_arrays).
 void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::Placement const& placement,
-                         FeatureNorm norm, std::optional<std::int64_t> num_nonzeros,
-                         bool keeps_first_aggregate, runtime::Wire format = runtime::Wire::native);
+                         FeatureNorm norm, std::optional<std::int64_t> num_nonzeros, pmm::Lifetime lifetime);
 void plan_dropped_features(pmm::StepPlan& step, pmm::Placement const& placement,
                            std::optional<std::int64_t> num_nonzeros, runtime::Wire format);
 /// Lists those of rounded dense features, let go after the first step if A^ F0 is kept.
@@ -53,8 +51,9 @@ class GcnInput {
   using Sum = runtime::SumOf<T>;
 
   /// Takes other features in place of the last ones. `dropout_probability` above 0 keeps a second copy, in
-  /// memory that grows only. Not collective. Throws Error if a finite number does not fit fp16.
-  void bind(InputFeatures<Sum> features, double dropout_probability);
+  /// memory that grows only. `room`: as long as dense features, which lie there until release() if they are rounded, or nobody else
+  /// holds them; or none. Not collective. Throws Error if a finite number does not fit fp16.
+  void bind(InputFeatures<Sum> features, double dropout_probability, runtime::Vector<T> const& room);
 
   [[nodiscard]] bool is_sparse() const { return features_.is_sparse; }
 
@@ -74,7 +73,7 @@ class GcnInput {
   void release();
 
  private:
-  void bind_dense();
+  void bind_dense(runtime::Vector<T> const& room);
   [[nodiscard]] bool is_trained() const;
 
   InputFeatures<Sum> features_;

@@ -49,7 +49,7 @@ void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan
 }
 
 void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                   GcnSettings const& settings, GcnEpochTraits const& traits) {
+                   GcnSettings const& settings, GcnEpochTraits const& traits, pmm::Lifetime features) {
   plan_adjacency(step, facts, plan, traits);
   if (auto const& first = plan.layers.front(); first.reads_edges())
     plan_edges(step, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings));
@@ -61,7 +61,7 @@ void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan 
   }
   plan_teleport_path_arrays(step, plan, traits);
   plan_input_features(step, facts, plan.features(), settings.feature_norm, traits.num_feature_nonzeros(plan),
-                      traits.keeps_first_aggregate && !keeps_features(plan), settings.operand_format);
+                      features);
 }
 
 template<class T>

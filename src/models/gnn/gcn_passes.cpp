@@ -103,7 +103,8 @@ void TypedGcnPasses<T>::rebind(GcnOperands<Sum> operands) {
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
   needed_rows_ = owned != nullptr ? owned->needed : nullptr;
   dropped_ = operands.dropped;
-  input_.bind(std::move(operands.features), settings_.input_dropout());
+  input_.bind(std::move(operands.features), settings_.input_dropout(),
+              room_for_features<T>(grid_, plan_, settings_, memory_));
   reserve_scratch(operands);
   make_layers(operands);
   keeps_first_aggregate_ = keeps_first_aggregate(plan_) && !input_.is_sparse();

@@ -168,7 +168,7 @@ void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
                             GcnSettings const& settings, GcnEpochTraits const& traits,
                             OptimizerSettings const& optimizer) {
   plan_targets_and_parameters(step, facts, plan, settings, traits.links);
-  plan_operands(step, facts, plan, settings, traits);
+  plan_operands(step, facts, plan, settings, traits, lifetime_of_features(step, plan, settings, traits));
   plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan),
                       traits.num_nonzeros(plan.layers.front().adjacency));
   plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);
@@ -199,23 +199,22 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   auto const batch_traits = traits_of(of_batch, shape, coordinates, batch_plan, settings);
   auto const lengths = lengths_of(step, parameters_of(plan, settings));
   // The features that batches are cut from, and those of a batch, stay as they are beside rounded ones.
-  auto unrounded = settings;
-  unrounded.operand_format = runtime::Wire::native;
+  constexpr auto stays = pmm::Lifetime::training;
   plan_targets_and_parameters(step, facts, plan, settings, traits.links);
   plan_gradient_sum_array(step, lengths, batches.num_accumulated);
   plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);
   if (batches.has_full_graph) {
-    plan_operands(step, facts, plan, unrounded, traits);
+    plan_operands(step, facts, plan, settings, traits, stays);
     plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan),
                         traits.num_nonzeros(plan.layers.front().adjacency));
   } else {
     plan_input_features(step, facts, plan.features(), settings.feature_norm,
-                        traits.num_feature_nonzeros(plan), false);
+                        traits.num_feature_nonzeros(plan), stays);
   }
   if constexpr (pmm::runs_on_host) plan_sampled_blocks(step, facts, plan, traits);
   if (batches.renormalizes) plan_neighbour_lists(step, facts, plan);
   // The batch has as many numbers.
-  plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, unrounded, batch_traits);
+  plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, settings, batch_traits, stays);
   plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan),
                       batch_traits.num_nonzeros(batch_plan.layers.front().adjacency));
 }

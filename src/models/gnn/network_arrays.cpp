@@ -5,6 +5,7 @@
 #include "models/gnn/gcn_activation.hpp"
 #include "models/gnn/gcn_linear.hpp"
 #include "models/plan/attention_step.hpp"
+#include "runtime/arrays/part_of.hpp"
 
 #include <algorithm>
 
@@ -20,6 +21,39 @@ std::vector<std::int64_t> shared_output_lengths(pmm::StepPlan const& step, GcnPl
       length = std::max(length, step.block(matrix).num_padded);
     }
   return lengths;
+}
+
+std::optional<std::size_t> layer_with_features(pmm::StepPlan const& step, GcnPlan const& plan,
+                                               GcnSettings const& settings) {
+  auto const& first = plan.layers.front();
+  auto const goes = keeps_first_aggregate(plan) && settings.dropout == 0;
+  if (!goes || !first.keeps_aggregate() || first.reads_itself() || first.reads_edges() || plan.teleport)
+    return std::nullopt;
+  auto const needed = step.block(plan.features()).num_padded;
+  for (std::size_t l = 1; l < plan.layers.size(); ++l) {
+    auto const& layer = plan.layers[l];
+    if (layer.aggregates_first && layer.keeps_middle() && step.block(layer.middle).num_padded >= needed)
+      return l;
+  }
+  return std::nullopt;
+}
+
+template<class T>
+runtime::Vector<T> room_for_features(pmm::ProcessGrid const& grid, GcnPlan const& plan,
+                                     GcnSettings const& settings, std::vector<GcnLayerMemory<T>>& memory) {
+  pmm::StepPlan const step(grid.shape(), grid.coordinates(), sizeof(runtime::SumOf<T>));
+  auto const layer = layer_with_features(step, plan, settings);
+  if (!layer) return {};
+  auto const& numbers = memory[*layer].middle.reserve(step.block(plan.layers[*layer].middle).num_padded);
+  return runtime::part_of(numbers, 0, step.block(plan.features()).num_padded);
+}
+
+pmm::Lifetime lifetime_of_features(pmm::StepPlan const& step, GcnPlan const& plan,
+                                   GcnSettings const& settings, GcnEpochTraits const& traits) {
+  using enum pmm::Lifetime;
+  if (settings.operand_format != runtime::Wire::native) return operation; // rounded when they are bound
+  if (!traits.keeps_first_aggregate || keeps_features(plan)) return training;
+  return layer_with_features(step, plan, settings) ? operation : first_step;
 }
 
 namespace {
@@ -58,7 +92,8 @@ GcnScratchPlan scratch_of(pmm::StepPlan const& step, GcnPlan const& plan, GcnSet
 void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
                          std::optional<std::int64_t> num_feature_nonzeros, std::int64_t num_edges) {
   auto const formats = settings.formats();
-  if (formats.operand != runtime::Wire::native && !num_feature_nonzeros)
+  if (formats.operand != runtime::Wire::native && !num_feature_nonzeros &&
+      !layer_with_features(step, plan, settings))
     plan_rounded_features(step, plan.features(), formats.operand,
                           keeps_first_aggregate(plan) && settings.dropout == 0);
   if (settings.input_dropout() > 0)
@@ -84,5 +119,14 @@ void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings c
   plan_teleport_arrays(step, plan, settings.dropout > 0);
   if (plan.head) plan_linear_arrays(step, *plan.head, "orthant::models::logits", formats);
 }
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template runtime::Vector<T> room_for_features<T>(pmm::ProcessGrid const&, GcnPlan const&,                  \
+                                                   GcnSettings const&, std::vector<GcnLayerMemory<T>>&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+ORTHANT_INSTANTIATE(runtime::Bf16Number)
+ORTHANT_INSTANTIATE(runtime::Fp16Number)
+#undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::models

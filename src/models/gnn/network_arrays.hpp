@@ -5,6 +5,7 @@
 
 #include "models/gnn/gcn_input.hpp"
 #include "models/gnn/gcn_layer.hpp"
+#include "models/plan/epoch_traits.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -20,6 +21,22 @@ namespace orthant::models {
 /// empty.
 [[nodiscard]] std::vector<std::int64_t> shared_output_lengths(pmm::StepPlan const& step, GcnPlan const& plan,
                                                               GcnSettings const& settings);
+
+/// Features of which A^ F0 alone is kept (keeps_first_aggregate(), without dropout) need no memory once it is there: they lie in that
+/// of H of the first later layer that is large enough, which is written after A^ F0. None: there is no such layer, or layer 0
+/// reads the features themselves, too.
+[[nodiscard]] std::optional<std::size_t> layer_with_features(pmm::StepPlan const& step, GcnPlan const& plan,
+                                                             GcnSettings const& settings);
+
+/// As many numbers in that memory as features have, or none.
+template<class T>
+[[nodiscard]] runtime::Vector<T> room_for_features(pmm::ProcessGrid const& grid, GcnPlan const& plan,
+                                                   GcnSettings const& settings,
+                                                   std::vector<GcnLayerMemory<T>>& memory);
+
+/// How long the dense features of a full graph are held.
+[[nodiscard]] pmm::Lifetime lifetime_of_features(pmm::StepPlan const& step, GcnPlan const& plan,
+                                                 GcnSettings const& settings, GcnEpochTraits const& traits);
 
 /// Lists the arrays of a network, without its parameters and operands. `num_edges`: of this rank's block, if layers read them.
 void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,

@@ -19,10 +19,7 @@ void plan_pruned_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, G
       plan_sparse_features(step, features, *num_nonzeros, facts.features_have_values, settings.feature_norm);
     else
       plan_matrix(step, features, "orthant::models::features",
-                  settings.operand_format != runtime::Wire::native
-                      ? pmm::Lifetime::operation // rounded, and let go
-                  : traits.keeps_first_aggregate ? pmm::Lifetime::first_step
-                                                 : pmm::Lifetime::training);
+                  lifetime_of_features(step, plan, settings, traits));
   }
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
@@ -53,8 +50,8 @@ void plan_without_evaluation(pmm::StepPlan& step, graph::StoreFacts const& facts
   plan_parameter_arrays(step, parameters);
   pmm::StepPlan features(step.shape(), step.coordinates(), step.scalar_bytes(1));
   plan_input_features(features, facts, plan.features(), settings.feature_norm,
-                      plans.whole_traits.num_feature_nonzeros(plan), plans.whole_traits.keeps_first_aggregate,
-                      settings.operand_format);
+                      plans.whole_traits.num_feature_nonzeros(plan),
+                      lifetime_of_features(step, plan, settings, plans.whole_traits));
   for (auto const& array : features.arrays()) // let go unless all of them are kept
     step.add_array(array.label, array.bytes,
                    plans.pruned.features().own_rows ? pmm::Lifetime::operation : array.lifetime);

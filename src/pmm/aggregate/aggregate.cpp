@@ -32,7 +32,7 @@ void reserve_buffers(Work& work, AggregateSteps const& steps) {
   if (from.must_exchange || gather.must_run) work.reserve(Slot::right, held(steps.num_operand()));
   if (gather.moves_needed) {
     work.reserve(Slot::left, held(gather.num_of_slab()));
-    work.reserve(Slot::result, held(steps.num_in_slab(from)));
+    if (steps.num_parts > 1) work.reserve(Slot::result, held(steps.num_in_slab(from)));
   }
   if (sum.in_chunks) {
     work.reserve(Slot::left, std::max(sum.num_of_slab(), num_rounded));
@@ -141,9 +141,16 @@ void Aggregate<T>::gather(DefaultExec const& exec, Vector<T> const& own_slab, Ve
   auto const& over = grid_->over(gather.axis);
   auto const received = as_message(operand);
   if (gather.moves_needed) {
-    auto const picked = workspace_->template lend_as<T>(Slot::left, gather.num_of_slab());
-    pick_rows(exec, grid_->passes(), own_slab, needed_over(gather.axis).asked, steps_.part, picked);
-    runtime::all_to_allv(exec, over, as_message(picked), of_slab_, received, of_block_, operand_wire_);
+    auto const sent = workspace_->template lend_as<T>(Slot::left, gather.num_of_slab());
+    auto const& asked = needed_over(gather.axis).asked;
+    auto num_sent = std::int64_t{0};
+    for (auto const& rows : steps_.picked) {
+      auto const count = rows.asked.size() * steps_.part;
+      auto const picked = rows.stays ? part_of(operand, steps_.own_part) : part_of(sent, num_sent, count);
+      pick_rows(exec, grid_->passes(), own_slab, part_of(asked, rows.asked), steps_.part, picked);
+      if (!rows.stays) num_sent += count;
+    }
+    runtime::all_to_allv(exec, over, as_message(sent), of_slab_, received, of_block_, operand_wire_);
   } else {
     runtime::all_gatherv(exec, over, as_message(own_slab), received, of_block_, operand_wire_);
   }

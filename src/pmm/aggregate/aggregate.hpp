@@ -29,8 +29,8 @@
 // sum is split: results differ from those of a reduce_scatter by its order of addition alone, which MPI and NCCL
 // choose; if only two numbers are added, or on a 16-bit wire, or if only needed rows move, they do not differ.
 //
-// Steps 2 and 4 may move only the rows that blocks touch (needed_rows.hpp): as exchanges over their axes, of
-// which step 4 adds what it receives in the order of the ranks. On a 16-bit wire each addend is rounded once,
+// Steps 2 and 4 may move only the rows that blocks touch (needed_rows.hpp): as exchanges over their axes. A rank picks its own
+// rows where the operand wants them; step 4 adds what it receives in the order of the ranks. On a 16-bit wire each addend is rounded once,
 // this rank's own one, too, and the sum is in fp32 until step 5.
 //
 // F may hold 16-bit numbers. Steps 1 and 2 then send them as they are, whatever the wire, and step 3 widens them in

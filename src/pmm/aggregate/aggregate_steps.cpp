@@ -102,6 +102,23 @@ AggregateSteps::AggregateSteps(GridShape const& shape, Coordinates const& coordi
   hides_exchange = from.must_exchange && plan.hidden_axes.contains(roles.b);
   sum.in_chunks = sum.must_run && plan.hidden_axes.contains(sum.axis);
   if (sum.in_chunks && !sum.moves_needed) sum.of_slab = Counts(sum.of_block.size(), num_in_slab(to));
+  if (gather.must_run && gather.moves_needed) {
+    // A 16-bit wire rounds a rank's own rows, too, so there they travel.
+    auto const stays = has_16_bits || plan.wire == Wire::native;
+    auto const rank = coordinates.along(gather.axis);
+    auto const num_asked = gather.num_of_slab() / part;
+    auto const own = stays ? range_of(gather.of_slab, rank) : Range{};
+    auto const add = [&](Range const& asked, bool is_own) {
+      if (asked.size() > 0) picked.push_back({asked, is_own});
+    };
+    add({0, own.begin / part}, false);
+    add({own.begin / part, own.end / part}, true);
+    add({own.end / part, num_asked}, false);
+    if (own.size() > 0) {
+      own_part = range_of(gather.of_block, rank);
+      gather.of_slab[static_cast<std::size_t>(rank)] = 0;
+    }
+  }
   // Step 5 would round the sum anyway; and what is held in 16 bits is rounded in any case.
   rounds_sum =
       sum.in_chunks && !sum.moves_needed && num_parts == 1 && plan.wire != Wire::native && !rounds_result;
@@ -136,7 +153,8 @@ void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_
     exchange(plan.roles.b, steps.from.columns, operand_wire);
   }
   if (gather.must_run && gather.moves_needed) {
-    plan_pick_rows(step, gather.num_of_slab() / steps.part, steps.part, plan.operand_format);
+    for (auto const& rows : steps.picked)
+      plan_pick_rows(step, rows.asked.size(), steps.part, plan.operand_format);
     exchange(gather.axis, gather.of_slab, operand_wire);
   } else if (gather.must_run)
     step.add_call(Operation::all_gather, gather.axis, step.wire_bytes(steps.num_operand(), operand_wire));

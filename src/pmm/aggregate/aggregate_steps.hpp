@@ -30,6 +30,13 @@ struct SlabExchange {
 /// The part of a rank, if the parts of ranks lie one after the other.
 [[nodiscard]] Range range_of(std::vector<std::int64_t> const& counts, int rank);
 
+/// Step 2 picks these of the rows that ranks ask for (NeededSlabs::asked): others' into a message, a rank's own where the
+/// operand wants them.
+struct PickedRows {
+  Range asked;
+  bool stays = false;
+};
+
 /// An aggregation by name, without its block: what a list of a step holds.
 struct AggregatePlan {
   std::string formula; // "H = A F"
@@ -76,6 +83,8 @@ struct AggregateSteps {
   bool rounds_result = false;  // to 16 bits, after step 4
   std::int64_t slab_begin = 0; // row of a whole operand where the own slab begins
   SlabExchange gather, sum;
+  std::vector<PickedRows> picked; // none is empty
+  Range own_part;                 // of the operand's elements: what stays
 };
 
 /// Throws Error if the formats do not fit one another, or a scalar of training of so many bytes.

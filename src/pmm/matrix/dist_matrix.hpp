@@ -50,6 +50,19 @@ class DistMatrix {
                                std::pair(std::size_t{0}, static_cast<std::size_t>(block_.num_padded)));
   }
 
+  DistMatrix(DistMatrix const&) = default;
+  DistMatrix& operator=(DistMatrix const&) = default;
+  // Moved from, it holds no memory: a View that was moved from still does.
+  DistMatrix(DistMatrix&& other) noexcept { *this = std::move(other); }
+  DistMatrix& operator=(DistMatrix&& other) noexcept {
+    grid_ = other.grid_;
+    placement_ = other.placement_;
+    block_ = other.block_;
+    storage_ = std::exchange(other.storage_, {});
+    return *this;
+  }
+  ~DistMatrix() = default;
+
   [[nodiscard]] ProcessGrid const& grid() const { return *grid_; }
   [[nodiscard]] Placement const& placement() const { return placement_; }
   [[nodiscard]] Layout const& layout() const { return placement_.layout; }

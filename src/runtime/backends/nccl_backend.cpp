@@ -208,7 +208,9 @@ class NcclBackend final : public Backend {
         auto const num_sent = part(call.send_counts, call.send_count / size_, r);
         auto const num_received = part(call.receive_counts, call.receive_count / size_, r);
         if (num_sent > 0) ORTHANT_NCCL(ncclSend(send, num_sent, type, r, comm_.get(), stream));
-        if (num_received > 0) ORTHANT_NCCL(ncclRecv(receive, num_received, type, r, comm_.get(), stream));
+        auto const stays = r == rank_ && keeps_own_part(call, r);
+        if (num_received > 0 && !stays)
+          ORTHANT_NCCL(ncclRecv(receive, num_received, type, r, comm_.get(), stream));
         send += num_sent * element_bytes;
         receive += num_received * element_bytes;
       }

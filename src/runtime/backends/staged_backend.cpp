@@ -30,7 +30,8 @@ class StagedExchange final : public Exchange {
     }
     if (call_.receive != nullptr) {
       receive_ = lend_pinned(receive_bytes());
-      if (call_.send == nullptr && call_.send_count > 0) // in place
+      auto const is_in_place = call_.send == nullptr && call_.send_count > 0;
+      if (is_in_place || keeps_own_part(call_, comm.rank()))
         call_.stream.copy(receive_.data(), call_.receive, receive_bytes(), CopyDirection::to_host);
       host_call.receive = receive_.data();
     }

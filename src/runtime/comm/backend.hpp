@@ -83,6 +83,13 @@ class Backend {
   [[nodiscard]] virtual int* overflow_flag() { return nullptr; }
 };
 
+/// An all_to_all that finds in the receive buffer what `rank` would send to itself.
+[[nodiscard]] inline bool keeps_own_part(Call const& call, int rank) {
+  auto const own = static_cast<std::size_t>(rank);
+  return call.operation == Operation::all_to_all && !call.send_counts.empty() && call.send_counts[own] == 0 &&
+         call.receive_counts[own] > 0;
+}
+
 /// For host memory; for device memory if MPI is aware of it and no processor of the host reduces there.
 /// `progress`: of the communicator that this one is split from; null: one of its own.
 [[nodiscard]] std::unique_ptr<Backend> make_mpi_backend(std::shared_ptr<Progress> progress = nullptr);

@@ -291,8 +291,8 @@ Request start_all_to_all(Stream const& stream, Communicator const& comm, In cons
                          Wire wire = Wire::native, Here where = Here::current()) {
   return detail::start(comm, detail::exchange_call(stream, Operation::all_to_all, in, out, wire, where));
 }
-/// The same with parts of any length, one after the other in both buffers: send_counts[r] to and
-/// receive_counts[r] from rank r.
+/// The same with parts of any length, one after the other in both buffers: send_counts[r] to and receive_counts[r] from rank r.
+/// On the native wire a rank may send itself nothing where it receives a part: what lies there stays.
 template<class In, class Out>
 void all_to_allv(Stream const& stream, Communicator const& comm, In const& in, Counts send_counts, Out&& out,
                  Counts receive_counts, Wire wire = Wire::native, Here where = Here::current()) {

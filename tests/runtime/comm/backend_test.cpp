@@ -191,5 +191,24 @@ TEST_F(Backends, StageWhatLiesOnADevice) {
   EXPECT_EQ(counts.copies, 4 * (2 + 2 + 2));
 }
 
+/// The own part of an exchange, which a rank need not send to itself.
+TEST_F(Backends, StageWhatStays) {
+  if (mpi_is_device_aware()) GTEST_SKIP() << "MPI would take the buffers as they are";
+  auto const size = static_cast<std::size_t>(world.size());
+  auto const rank = static_cast<std::size_t>(world.rank());
+  std::vector<std::int64_t> send_counts(size, 1);
+  send_counts[rank] = 0;
+  std::vector<std::int64_t> const receive_counts(size, 1);
+  FakeDeviceVector<float> const source{Floats(size - 1, static_cast<float>(rank))};
+  FakeDeviceVector<float> out{Floats(size, -1.0F)};
+
+  all_to_allv(device, world, source, send_counts, out, receive_counts);
+
+  Floats expected(size);
+  std::iota(expected.begin(), expected.end(), 0.0F);
+  expected[rank] = -1.0F;
+  EXPECT_EQ(out.values, expected);
+}
+
 } // namespace
 } // namespace orthant::testing
