@@ -42,6 +42,9 @@ def plan_of_options(ranks):
     base, done = first() # with dropout, as train
     without, done = first("--dropout", "0")
     require(without["sent_bytes"] < base["sent_bytes"], "keeps no A^ F0 without dropout", done)
+    dropped, done = first("--dropout", "0", "--edge-dropout", "0.3")
+    require(dropped["sent_bytes"] > without["sent_bytes"], "keeps A^ F0 of other edges", done)
+    require(dropped["array_bytes"] > without["array_bytes"], "has no values of dropped edges", done)
     for arguments, key, grows in ((["--trainable-features"], "sent_bytes", True), (["--comm-dtype", "bf16"], "sent_bytes", False),
                                   (["--operand-dtype", "bf16"], "sent_bytes", False),
                                   (["--operand-dtype", "bf16"], "array_bytes", False),

@@ -164,11 +164,13 @@ void evaluate(EvaluateOptions const& options, Context& context) {
   models::Gcn<T> model(grid, store, settings);
   std::optional<pmm::RowLoss<T>> loss;
   std::optional<models::LinkLoss<T>> link_loss;
-  if (models::predicts_links(settings))
+  if (models::predicts_links(settings)) {
     link_loss.emplace(grid, store, model.plan().layers.front().owners.value().roles, model.plan().logits(),
                       settings.seed);
-  else
+    if (settings.decoder_width > 0) link_loss->use_decoder(model.shared_parameters()->decoder());
+  } else {
     loss.emplace(models::make_vertex_loss<T>(grid, store, model.plan().logits()));
+  }
   models::load_weights(grid, options.weights, model.parameters());
   runtime::PhaseTimes phases;
   runtime::DefaultExec const exec;

@@ -282,6 +282,8 @@ std::unique_ptr<Command> make_plan() {
   command->flag("--residual", o->residual,
                 "Add each layer's input to its output where they are equally wide");
   command->option("--dropout", o->dropout, "Probability that an activation is dropped", in_range(0, 0.999));
+  command->option("--edge-dropout", o->edge_dropout, "Probability that an edge of A^ is dropped in a step",
+                  in_range(0, 0.999));
   command->flag("--trainable-features", o->trainable_features, "Learn the input features, too");
   add_options(*command, *o);
   command->begin_group("Planning");

@@ -70,6 +70,7 @@ models::GcnSettings settings_of(std::vector<std::int64_t> const& widths, PlanOpt
   settings.norm = models::parse_norm(o.norm);
   settings.has_residuals = o.residual;
   settings.dropout = o.dropout;
+  settings.edge_dropout = o.edge_dropout;
   settings.trains_features = o.trainable_features;
   settings.wire = wire_of(o.comm_dtype);
   settings.operand_format = wire_of(o.operand_dtype);
@@ -96,6 +97,7 @@ std::string flags_of_graph(PlanOptions const& o, models::GcnSettings const& sett
   if (o.residual) flags += " --residual";
   if (o.trainable_features) flags += " --trainable-features";
   if (o.dropout != default_dropout) flags += fmt::format(" --dropout {}", o.dropout);
+  if (o.edge_dropout > 0) flags += fmt::format(" --edge-dropout {}", o.edge_dropout);
   auto const& hidden = settings.hidden_widths;
   auto const is_even = std::ranges::adjacent_find(hidden, std::ranges::not_equal_to{}) == hidden.end();
   if (!is_even) return flags + " ...   (train takes one --hidden for all layers)";

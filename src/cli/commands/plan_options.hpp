@@ -23,6 +23,7 @@ struct PlanOptions : BatchPlanOptions, GraphModelOptions {
   std::string norm = "none";
   bool residual = false;
   double dropout = default_dropout;
+  double edge_dropout = 0;
   bool trainable_features = false;
   std::string schedule = "all";
   std::string comm_dtype = "fp32";

@@ -35,7 +35,11 @@ std::vector<Idle> idle_options(TrainOptions const& o) {
   if (o.eval_every == 0)
     idle.push_back(
         {"roc-auc", "is what evaluations find, and --eval-every 0 has none: leave one of them out"});
-  if (o.task == "nodes") idle.push_back({"embedding", "is for --task links: leave it out, or give that"});
+  if (o.task == "nodes")
+    for (auto const* const option : {"embedding", "decoder", "decoder-hidden"})
+      idle.push_back({option, "is for --task links: leave it out, or give that"});
+  else if (o.decoder == "dot")
+    idle.push_back({"decoder-hidden", "is for --decoder mlp: leave it out, or give that"});
   if (o.task == "links") {
     idle.push_back({"roc-auc", "is always found with --task links: leave it out"});
     for (auto const* const option : {"class-weights", "label-smoothing"})
@@ -99,6 +103,7 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   if (option == "device-graph") return value == "off";
   if (option == "norm" || option == "class-weights") return value == "none";
   if (option == "activation") return value == "relu";
+  if (option == "decoder") return value == "dot";
   if (option == "order") return value == "auto";
   if (option == "residual" || option == "roc-auc" || option == "head") return value == false;
   if (option == "sampler") return value == "uniform";
@@ -136,9 +141,6 @@ void require_fitting_task(TrainOptions const& o) {
 
 void require_effective_options(Context const& context, TrainOptions const& options) {
   require_fitting_task(options);
-  if (options.edge_dropout > 0 && options.mode == "minibatch")
-    runtime::throw_user(
-        "--edge-dropout works on the full graph only so far: leave it out with --mode minibatch");
   refuse(context, idle_options(options));
 }
 

@@ -154,6 +154,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
                              model_settings.seed);
     models::LinkBatches<T> batches(loss);
     models::Gcn<T> model(grid, store, model_settings);
+    if (model_settings.decoder_width > 0) loss.use_decoder(model.shared_parameters()->decoder());
     auto const update = std::make_shared<models::ParameterUpdate<T>>(grid, model.parameters(), settings);
     models::Trainer<T> trainer(grid, model, loss, batches, settings, update);
     return run(model, trainer, *update, model.needed_rows().get());

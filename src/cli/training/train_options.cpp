@@ -28,6 +28,14 @@ void add_model(Command& command, TrainOptions& o) {
   command.option("--hidden", o.hidden, "Width of the hidden layers", whole_number(1, most_hidden));
   command.option("--embedding", o.embedding, "Width of the outputs with --task links",
                  whole_number(1, most_hidden));
+  command.option(
+      "--decoder", o.decoder,
+      "What scores a pair of outputs with --task links: dot (their dot product) or mlp (a perceptron with "
+      "one hidden layer, of their product number by number)",
+      one_of({"dot", "mlp"}));
+  command.option("--decoder-hidden", o.decoder_hidden,
+                 "Width of the hidden layer of --decoder mlp; by default that of --embedding",
+                 whole_number(1, most_hidden));
   command.option("--dropout", o.dropout, "Probability that an activation is dropped", in_range(0, 0.999));
   command.option("--attention-dropout", o.attention_dropout,
                  "Probability that a coefficient of attention is dropped", in_range(0, 0.999));
@@ -57,7 +65,7 @@ void add_optimiser(Command& command, TrainOptions& o) {
   command.option("--weight-decay-first-layer", o.weight_decay_first_layer, "Another one for layer 0",
                  in_range(0));
   command.option("--weight-decay-last-layer", o.weight_decay_last_layer,
-                 "Another one for the last layer, or the head", in_range(0));
+                 "Another one for the last layer, or the head, or a --decoder mlp", in_range(0));
   command.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm", above(0));
   command.option("--epochs", o.epochs, "Number of epochs", whole_number(0, most_epochs));
   command.option("--seed", o.seed, "Seed of all randomness", whole_number(0));
@@ -128,7 +136,7 @@ void add_options(Command& command, TrainOptions& o) {
   command.option(
       "--task", o.task,
       "nodes: the classes of vertices; or links: the edges that partition --edge-split held out, by "
-      "dot products of the outputs",
+      "pairs of outputs (--decoder)",
       one_of({"nodes", "links"}));
   add_grid(command, o);
   add_model(command, o);

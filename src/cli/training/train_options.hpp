@@ -20,7 +20,9 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   std::string dataset; // or an embedded one: "karate", "sbm:vertices=1000,..", ..
   std::string mode = "full";
   std::string task = "nodes";
-  std::int64_t embedding = 64; // width of the outputs, by which links are predicted
+  std::int64_t embedding = 64;                // width of the outputs, by which links are predicted
+  std::string decoder = "dot";                // what scores pairs of them
+  std::optional<std::int64_t> decoder_hidden; // of its hidden layer; none: --embedding
   std::string preset = "none";
 
   // model

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <numeric>
 #include <span>
 
@@ -57,6 +58,7 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
       num_vertices_(store.facts().num_vertices),
       plan_(plan),
       gather_(gather_of(plan, gather)),
+      dropped_(plan.drops_edges ? std::make_unique<DroppedBatch<T>>() : nullptr),
       builder_(grid.group(), store, sampler, edges),
       has_sparse_features_(features.is_sparse),
       num_feature_columns_(pmm::block_of(grid, plan.features()).columns.size()),
@@ -242,8 +244,32 @@ pmm::CellSizes BatchMaker<T>::cells_of(GcnLayerPlan const& layer, sampling::Batc
 }
 
 template<class T>
+BlockIds BatchMaker<T>::ids_of(GcnLayerPlan const& layer, pmm::NeededRows const* needed,
+                               HostBatch<T>& batch) const {
+  auto& vertices = batch.sample.vertices;
+  auto const lend = [](std::vector<std::int64_t>& rows, std::vector<std::int64_t>& columns) -> BlockIds {
+    return {lent("orthant::models::batch/row_ids", rows), lent("orthant::models::batch/column_ids", columns)};
+  };
+  if (!layer.owners) {
+    auto const& layout = layer.adjacency.layout;
+    return lend(vertices[range_of(layout.rows, layout.row_order)].original_ids,
+                vertices[range_of(layout.columns, layout.column_order)].original_ids);
+  }
+  auto& rows = vertices[owned_rows_].original_ids;
+  auto& columns = vertices[owned_columns_].original_ids;
+  if (needed == nullptr) return lend(rows, columns);
+  auto const touched = [](std::vector<std::int64_t> ids, std::optional<pmm::NeededSlabs> const& axis) {
+    return axis ? pmm::at_places(std::move(ids), axis->touched) : ids;
+  };
+  batch.row_ids = touched(rows, needed->over_a);
+  batch.column_ids = touched(columns, needed->over_c);
+  return lend(batch.row_ids, batch.column_ids);
+}
+
+template<class T>
 Adjacency<T> BatchMaker<T>::adjacency_of(GcnLayerPlan const& layer, sampling::BlockHandle block,
-                                         HostBatch<T>& batch) const {
+                                         HostBatch<T>& batch,
+                                         std::vector<pmm::DroppedBlock<T>>& dropped) const {
   auto& sample = batch.sample;
   auto const sizes = layer.owners ? cells_of(layer, sample) : pmm::CellSizes{};
   if (layer.reads_edges())
@@ -252,8 +278,12 @@ Adjacency<T> BatchMaker<T>::adjacency_of(GcnLayerPlan const& layer, sampling::Bl
   std::shared_ptr<pmm::NeededRows const> needed;
   if (layer.owners && gather_ != pmm::Gather::all)
     needed = keep_needed_rows(grid_, layer.owners->roles, sizes, sample.blocks[block.index], gather_);
-  pmm::LocalSpmm<T> forward(to_sparse_block(sample.forward(block)));
-  pmm::LocalSpmm<T> adjoint(to_sparse_block(sample.adjoint(block)));
+  BatchBlocks<T> blocks{to_sparse_block(sample.forward(block)), to_sparse_block(sample.adjoint(block))};
+  if (dropped_)
+    blocks = dropped_->with_values(block.index, block.is_transposed, std::move(blocks),
+                                   ids_of(layer, needed.get(), batch), dropped);
+  pmm::LocalSpmm<T> forward(blocks.forward);
+  pmm::LocalSpmm<T> adjoint(blocks.adjoint);
   if (layer.owners)
     return OwnedAdjacency<T>{sizes, std::move(forward), std::move(adjoint), std::move(needed)};
   return pmm::DistSparse<T>{grid_, layer.adjacency, std::move(forward), std::move(adjoint)};
@@ -309,13 +339,14 @@ GcnOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
   GcnOperands<T> operands;
   operands.plan = plan_of(batch.sample);
   operands.features = features_of(operands.plan.features(), batch);
+  if (dropped_) dropped_->begin();
   for (std::size_t l = 0; l < blocks_.size(); ++l) {
     auto const& layer = operands.plan.layers[l];
     // Between owners all layers have the same block.
     auto const has_block = layer.owners || layer.aggregates();
     operands.adjacency.push_back(l > 0 && layer.owners ? operands.adjacency.front()
-                                 : has_block           ? adjacency_of(layer, blocks_[l], batch)
-                                                       : Adjacency<T>());
+                                 : has_block ? adjacency_of(layer, blocks_[l], batch, operands.dropped)
+                                             : Adjacency<T>());
     operands.output_keys.push_back(keys_of(layer.result(), batch));
     operands.residuals.push_back(layer.is_residual ? path_of(layer.input, layer.output, batch.sample)
                                                    : ResidualPath<T>{});

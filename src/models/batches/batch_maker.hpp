@@ -11,6 +11,7 @@
 //   loss.set_batch_targets(maker.targets(batch), {batch.splits, batch.classes});
 
 #include "models/batches/batch_edges.hpp"
+#include "models/batches/dropped_batch.hpp"
 #include "models/core/device_copy.hpp"
 #include "models/gnn/gcn_operands.hpp"
 #include "pmm/rows/row_loss.hpp"
@@ -39,7 +40,9 @@ struct HostSparseRows {
 template<class T>
 struct HostBatch {
   sampling::Batch<T> sample;
-  HostEdges edges;               // of its block, if layers read edges
+  HostEdges edges; // of its block, if layers read edges
+  std::vector<std::int64_t> row_ids,
+      column_ids;                // of its block between owners, if needed rows move and edges are dropped
   std::vector<T> dense_features; // [rows x columns of the block], row-major
   HostSparseRows<T> sparse_features;
   std::vector<std::int8_t> splits;    // [rows of the logits], the groups of RowTargets
@@ -92,8 +95,13 @@ class BatchMaker {
                                                        sampling::Batch<T> const& sample) const;
   /// Sizes of the cells of a batch.
   [[nodiscard]] pmm::CellSizes cells_of(GcnLayerPlan const& layer, sampling::Batch<T> const& sample) const;
+  /// `dropped`: gets the blocks whose values a pass fills.
   [[nodiscard]] Adjacency<T> adjacency_of(GcnLayerPlan const& layer, sampling::BlockHandle block,
-                                          HostBatch<T>& batch) const;
+                                          HostBatch<T>& batch,
+                                          std::vector<pmm::DroppedBlock<T>>& dropped) const;
+  /// Of what the layer's block has after needed rows were picked.
+  [[nodiscard]] BlockIds ids_of(GcnLayerPlan const& layer, pmm::NeededRows const* needed,
+                                HostBatch<T>& batch) const;
   [[nodiscard]] ResidualPath<T> path_of(pmm::Placement const& input, pmm::Placement const& output,
                                         sampling::Batch<T> const& sample) const;
   [[nodiscard]] InputFeatures<T> features_of(pmm::Placement const& placement, HostBatch<T>& batch) const;
@@ -103,6 +111,7 @@ class BatchMaker {
   std::int64_t num_vertices_;
   GcnPlan plan_;
   pmm::Gather gather_;
+  std::unique_ptr<DroppedBatch<T>> dropped_; // null: no edges are dropped
   sampling::BatchBuilder<T> builder_;
   std::map<RangeKey, std::size_t> ranges_;         // of the builder
   std::vector<sampling::BlockHandle> blocks_;      // [layers]

@@ -76,13 +76,26 @@ GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices, pmm::GridS
   return of_batch;
 }
 
+GcnEpochTraits traits_of_batch(graph::StoreFacts const& of_batch, pmm::GridShape const& shape,
+                               pmm::Coordinates const& coordinates, GcnPlan const& plan,
+                               GcnSettings const& settings, bool shares_transposes) {
+  auto traits = traits_of(of_batch, shape, coordinates, plan, settings);
+  traits.keeps_first_aggregate = false; // every batch has another A~
+  if (!plan.drops_edges) return traits;
+  auto apart = of_batch; // as the sampler shares blocks (sampling/batch_builder.hpp)
+  apart.is_symmetric =
+      of_batch.is_symmetric && shares_transposes && of_batch.normalization != graph::Normalization::row;
+  traits.dropped = traits_of(apart, shape, coordinates, plan, settings).dropped;
+  traits.num_dropped_ways = 2; // a transpose lies apart from its block
+  return traits;
+}
+
 PlannedBatch expected_batch(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                             graph::StoreFacts const& facts, GcnPlan const& plan, GcnSettings const& settings,
                             std::int64_t num_vertices) {
   auto const of_batch = facts_of_batch(facts, num_vertices);
   auto batch_plan = plan_of_batch(plan, of_batch.num_vertices);
-  auto traits = traits_of(of_batch, shape, coordinates, batch_plan, settings);
-  traits.keeps_first_aggregate = false; // every batch has another A~
+  auto traits = traits_of_batch(of_batch, shape, coordinates, batch_plan, settings, true);
   traits.needed = expected_needed(shape, coordinates, of_batch, batch_plan, settings.gather);
   return {std::move(batch_plan), std::move(traits)};
 }

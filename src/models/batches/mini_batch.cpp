@@ -14,9 +14,6 @@ void require_trainable(pmm::ProcessGrid const& grid, GcnSettings const& model, T
     runtime::throw_user(
         "--batch-edges renormalize weighs the edges of a batch, which --model {} does itself: leave it out",
         name_of(model.model));
-  if (model.edge_dropout > 0)
-    runtime::throw_user(
-        "--edge-dropout works on the full graph only so far: leave it out with --mode minibatch");
   if (model.trains_features)
     runtime::throw_user(
         "--trainable-features trains every vertex in every step, which mini-batches do not; leave "

@@ -199,9 +199,8 @@ PlannedBatch SampledBatch::planned(pmm::GridShape const& shape, pmm::Coordinates
     return count(order, part_of(shape, coordinates, axes, facts.num_vertices));
   };
   PlannedBatch batch{plan_of_batch(plan, std::ssize(in_p1_), shape, coordinates, own_rows), {}};
-  batch.traits =
-      traits_of(facts_of_batch(facts, std::ssize(in_p1_)), shape, coordinates, batch.plan, settings);
-  batch.traits.keeps_first_aggregate = false; // every batch has another A~
+  batch.traits = traits_of_batch(facts_of_batch(facts, std::ssize(in_p1_)), shape, coordinates, batch.plan,
+                                 settings, builder_.sampler().has_symmetric_factors());
 
   using Sizes = std::array<pmm::RelayoutSizes, 2>; // forward and backward
   auto const between = [&](pmm::Placement const& from, pmm::Placement const& to) {

@@ -31,7 +31,10 @@ Architecture architecture_of(GcnSettings const& settings) {
                             {"bias", yes_or_no(settings.has_bias)},
                             {"trained_features", yes_or_no(settings.trains_features)}};
   parts.insert(parts.end(), others.begin(), others.end());
-  if (predicts_links(settings)) parts.emplace_back("task", "links");
+  if (predicts_links(settings)) {
+    parts.emplace_back("task", "links");
+    parts.emplace_back("decoder", settings.decoder_width > 0 ? "mlp" : "dot");
+  }
   return parts;
 }
 
@@ -69,6 +72,7 @@ GcnSettings settings_of(WeightsFacts const& facts) {
   settings.has_residuals = facts.has_residuals;
   if (facts.predicts_links) {
     settings.embedding_width = facts.num_classes();
+    settings.decoder_width = facts.decoder_width;
     settings.schedule = Schedule::rows;
   }
   settings.norm = facts.norm;
@@ -178,6 +182,8 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     if (file.contains_attribute("/", "residual"))
       facts.has_residuals = file.read_text("/", "residual") == "yes";
     if (file.contains_attribute("/", "task")) facts.predicts_links = file.read_text("/", "task") == "links";
+    if (auto const decoder = weight_extents(file, path, "decoder.weight"); decoder && facts.predicts_links)
+      facts.decoder_width = (*decoder)[1];
     return facts;
   });
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a weights file (models/core/weights_file.hpp) says of a graph network: layer0.weight, layer0.bias, layer1.weight,
-// ..; layerN.self_weight of GraphSAGE; layerN.epsilon, layerN.second.weight and layerN.second.bias of GIN; layerN.attention of GAT; layerN.norm, .norm_shift, .norm_mean and .norm_variance, input.weight, input.bias, head.weight, head.bias and features if the model has them.
+// ..; layerN.self_weight of GraphSAGE; layerN.epsilon, layerN.second.weight and layerN.second.bias of GIN; layerN.attention of GAT; layerN.norm, .norm_shift, .norm_mean and .norm_variance, input.weight, input.bias, head.weight, head.bias, decoder.weight, decoder.bias, decoder.second.weight, decoder.second.bias and features if the model has them.
 
 #include "models/core/weights_file.hpp"
 #include "models/plan/gcn_settings.hpp"
@@ -12,7 +12,7 @@
 namespace orthant::models {
 
 /// The parts that must be those of the model: model, aggregator of GraphSAGE, propagation_steps, teleport and theta, layers, norm, activation, residual, input_projection, head, bias,
-/// trained_features, and task if links are predicted.
+/// trained_features, and task and decoder if links are predicted.
 [[nodiscard]] Architecture architecture_of(GcnSettings const& settings);
 /// What a file records: the same, feature_norm, and the operator if it is known; of a training on a store also the order of the rows of
 /// trained features.
@@ -36,8 +36,9 @@ struct WeightsFacts {
   std::optional<std::int64_t> head_classes;       // where there is a head
   bool has_bias = false;
   bool has_residuals = false;
-  bool predicts_links = false; // its outputs are embeddings
-  bool has_features = false;   // trained ones, in the order of rows of the store that they were trained on
+  bool predicts_links = false;    // its outputs are embeddings
+  std::int64_t decoder_width = 0; // of the perceptron that scores links; 0: dot products
+  bool has_features = false;      // trained ones, in the order of rows of the store that they were trained on
   Norm norm = Norm::none;
   Activation activation = Activation::relu;
   std::optional<FeatureNorm> feature_norm;

@@ -76,7 +76,7 @@ std::int64_t message_bytes(pmm::StepPlan step, GcnPlan const& plan, GcnSettings 
 void plan_targets_and_parameters(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                                  GcnSettings const& settings, LinkCounts const& links) {
   if (predicts_links(settings))
-    plan_link_arrays(step, facts, link_plan_of(step.shape(), step.coordinates(), plan), links);
+    plan_link_arrays(step, facts, link_plan_of(step.shape(), step.coordinates(), plan, settings), links);
   else
     plan_vertex_loss_arrays(step, facts, plan.logits());
   plan_parameter_arrays(step, parameters_of(plan, settings));
@@ -92,7 +92,8 @@ graph::StoreFacts with_transposes(graph::StoreFacts facts, GcnPlan const& plan) 
 void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                          GcnEpochTraits const& traits) {
   pmm::StepPlan blocks(step.shape(), step.coordinates(), step.scalar_bytes(1));
-  auto aggregates = plan; // layers that read edges have no transpose of their own, and need none here
+  auto aggregates = plan;         // layers that read edges have no transpose of their own, and need none here
+  aggregates.drops_edges = false; // a batch has the values
   for (auto& layer : aggregates.layers) {
     layer.attention.reset();
     layer.takes_maximum = false;

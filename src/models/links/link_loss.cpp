@@ -81,6 +81,15 @@ LinkLoss<T>::LinkLoss(pmm::ProcessGrid const& grid, graph::GraphStore const& sto
 }
 
 template<class T>
+void LinkLoss<T>::use_decoder(DecoderParameters<T> parameters) {
+  plan_.decoder = DecoderShape{parameters.hidden_width(), parameters.has_bias()};
+  decoder_.emplace(grid_, plan_, positives_->size(), std::move(parameters));
+  if (columns_.steps().has_copy())
+    column_gradient_memory_ =
+        zeros<T>("orthant::models::link_column_gradient", columns_.steps().num_in_block());
+}
+
+template<class T>
 LinkCounts LinkLoss<T>::counts() const {
   LinkCounts counts{positives_->size(), negatives_->size(), {}, num_entries_};
   for (std::size_t i = 0; i < held_out_.size(); ++i)
@@ -103,19 +112,52 @@ void LinkLoss<T>::bring(DefaultExec const& exec, pmm::DistMatrix<T> const& outpu
 template<class T>
 std::int64_t LinkLoss<T>::score(DefaultExec const& exec, pmm::EdgeBlock const& block,
                                 std::int64_t begin) const {
-  count_product(block.num_edges());
-  edge_dots(exec, block, part(), x_, y_, part_of(scores_, begin, block.num_edges()));
+  auto const scores = part_of(scores_, begin, block.num_edges());
+  if (decoder_) {
+    decoder_->score(exec, block, x_, y_, scores);
+  } else {
+    count_product(block.num_edges());
+    edge_dots(exec, block, part(), x_, y_, scores);
+  }
   return begin + block.num_edges();
 }
 
 template<class T>
 void LinkLoss<T>::sum_scores(DefaultExec const& exec, std::int64_t count) const {
-  if (count > 0) runtime::all_reduce(exec, grid_.over(plan_.roles.b), part_of(scores_, 0, count));
+  if (count > 0 && !decoder_)
+    runtime::all_reduce(exec, grid_.over(plan_.roles.b), part_of(scores_, 0, count));
 }
 
 template<class T>
 void LinkLoss<T>::count_product(std::int64_t num_links) const {
   grid_.world().instruments().flops.sparse += 2 * num_links * part().columns();
+}
+
+template<class T>
+void LinkLoss<T>::find_loss(DefaultExec const& exec, std::int64_t num_links, double scale,
+                            double gradient_scale, Vector<double> const& loss) const {
+  pmm::pair_loss_and_gradient(exec, grid_.passes(), part_of(scores_, 0, num_links), positives_->size(), scale,
+                              gradient_scale, runtime::number_at(loss, 0));
+  runtime::all_reduce(exec, grid_.over(plan_.block_axes()), loss);
+}
+
+template<class T>
+void LinkLoss<T>::decode_loss_and_gradient(DefaultExec const& exec, Vector<T> const& dh, double scale,
+                                           double gradient_scale, Vector<double> const& loss) const {
+  auto const num_positive = positives_->size(), num_negative = negatives_->size();
+  auto const dx = rows_.steps().has_copy() ? gradient_memory_ : dh;
+  auto const dy = columns_.steps().has_copy() ? column_gradient_memory_ : second_gradient_;
+  for (auto const& gradient : {dx, dy})
+    Kokkos::deep_copy(exec, gradient, T{0});
+  decoder_->clear_gradients(exec);
+  auto const weight = scale * gradient_scale;
+  decoder_->score_and_differentiate(exec, {positives_->block(), true, weight}, x_, y_,
+                                    part_of(scores_, 0, num_positive), dx, dy);
+  decoder_->score_and_differentiate(exec, {negatives_->block(), false, weight}, x_, y_,
+                                    part_of(scores_, num_positive, num_negative), dx, dy);
+  find_loss(exec, num_positive + num_negative, scale, gradient_scale, loss);
+  rows_.bring_back(exec, dx, dh);
+  columns_.bring_back(exec, dy, second_gradient_);
 }
 
 template<class T>
@@ -125,22 +167,28 @@ void LinkLoss<T>::loss_and_gradient(DefaultExec const& exec, pmm::DistMatrix<T> 
   ORTHANT_REQUIRE(loss.extent(0) == 1 && (outputs.storage().extent(0) == 0 ||
                                           outputs.storage().data() != gradient.storage().data()),
                   "a loss of links gives one number, and a gradient beside the outputs");
+  auto const scale = 1 / static_cast<double>(num_counted);
+  auto const& dh = gradient.storage();
+  auto const add_second = [&] {
+    pmm::add_numbers(exec, grid_.passes(), second_gradient_,
+                     part_of(dh, 0, rows_.steps().num_own * plan_.width));
+  };
+  bring(exec, outputs);
+  if (decoder_) {
+    decode_loss_and_gradient(exec, dh, scale, gradient_scale, loss);
+    return add_second();
+  }
   auto const& positives = positives_->block();
   auto const& negatives = negatives_->block();
-  bring(exec, outputs);
   auto const num_positive = score(exec, positives, 0);
   auto const num_links = score(exec, negatives, num_positive);
   sum_scores(exec, num_links);
-  auto const scale = 1 / static_cast<double>(num_counted);
-  pmm::pair_loss_and_gradient(exec, grid_.passes(), part_of(scores_, 0, num_links), num_positive, scale,
-                              gradient_scale, runtime::number_at(loss, 0));
-  runtime::all_reduce(exec, grid_.over(plan_.block_axes()), loss);
+  find_loss(exec, num_links, scale, gradient_scale, loss);
 
   // dH := rows^T(dz Y) + columns^T(dz^T X)
   auto const width = part().columns();
   auto const dz = part_of(scores_, 0, num_positive);
   auto const dz_of_negatives = part_of(scores_, num_positive, negatives.num_edges());
-  auto const& dh = gradient.storage();
   auto const dx = rows_.steps().has_copy() ? gradient_memory_ : dh;
   count_product(num_links);
   pair_sums(exec, positives, width, dz, y_, dx, Update::assign);
@@ -151,8 +199,7 @@ void LinkLoss<T>::loss_and_gradient(DefaultExec const& exec, pmm::DistMatrix<T> 
   pair_sums_transposed(exec, positives, width, dz, x_, dy, Update::assign);
   pair_sums_transposed(exec, negatives, width, dz_of_negatives, x_, dy, Update::add);
   columns_.bring_back(exec, dy, second_gradient_);
-  pmm::add_numbers(exec, grid_.passes(), second_gradient_,
-                   part_of(dh, 0, rows_.steps().num_own * plan_.width));
+  add_second();
 }
 
 template<class T>

@@ -7,8 +7,10 @@
 //   z_uv := <H_u, H_v>
 //   loss := 1 / (2 E) ( sum_{edges uv} softplus(-z_uv) + sum_{negatives uw} softplus(z_uw) )
 //
-// A negative that happens to be an edge of A counts 0. link_step.hpp says what moves.
+// A negative that happens to be an edge of A counts 0. link_step.hpp says what moves. A perceptron may give z_uv instead
+// (link_decoder.hpp).
 
+#include "models/links/link_decoder.hpp"
 #include "models/links/link_step.hpp"
 #include "models/links/negative_links.hpp"
 #include "models/training/batch_source.hpp"
@@ -28,6 +30,9 @@ class LinkLoss final : public Objective<T> {
   /// group. Throws UserError if the store has no held-out edges or no edge to train on.
   LinkLoss(pmm::ProcessGrid const& grid, graph::GraphStore const& store, pmm::Roles const& roles,
            pmm::Placement const& outputs, std::uint64_t seed);
+
+  /// Scores by this perceptron from now on, in place of dot products. Before anything is scored. Not collective.
+  void use_decoder(DecoderParameters<T> parameters);
 
   /// Draws the negatives of an epoch; before its loss. What was enqueued on the last ones must be done. Not collective.
   void draw(std::uint64_t epoch);
@@ -54,6 +59,12 @@ class LinkLoss final : public Objective<T> {
   std::int64_t score(runtime::DefaultExec const& exec, pmm::EdgeBlock const& block, std::int64_t begin) const;
   void sum_scores(runtime::DefaultExec const& exec, std::int64_t count) const;
   void count_product(std::int64_t num_links) const;
+  /// loss(0) := the loss, and its scores := its derivatives by them.
+  void find_loss(runtime::DefaultExec const& exec, std::int64_t num_links, double scale,
+                 double gradient_scale, runtime::Vector<double> const& loss) const;
+  /// Both, by the perceptron.
+  void decode_loss_and_gradient(runtime::DefaultExec const& exec, runtime::Vector<T> const& dh, double scale,
+                                double gradient_scale, runtime::Vector<double> const& loss) const;
 
   pmm::ProcessGrid const& grid_;
   LinkPlan plan_;
@@ -66,8 +77,10 @@ class LinkLoss final : public Objective<T> {
   pmm::BlockRows<T> rows_, columns_;
   runtime::Vector<T> x_memory_, y_memory_, gradient_memory_, second_gradient_;
   runtime::GrowingVector<T> scores_memory_;
-  runtime::Vector<T> scores_; // of its memory
-  runtime::Vector<T> x_, y_;  // what the block reads, since bring()
+  runtime::Vector<T> scores_;                 // of its memory
+  runtime::Vector<T> x_, y_;                  // what the block reads, since bring()
+  std::optional<LinkDecoder<T>> decoder_;     // none: dot products
+  runtime::Vector<T> column_gradient_memory_; // of its
 };
 
 /// The whole graph with the negatives of one epoch after the other: an epoch is one step.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/links/link_step.hpp"
 
+#include "models/links/decoder_step.hpp"
 #include "models/links/negative_links.hpp"
 #include "pmm/edges/edge_products.hpp"
 #include "pmm/pairs/pair_kernels.hpp"
@@ -23,13 +24,22 @@ void plan_product_of_links(pmm::StepPlan& step, LinkPlan const& plan, char const
                     steps_of(step, plan, BlockSide::rows).part.columns());
 }
 
-/// Rows to the block, and scores of so many links.
-void plan_scoring(pmm::StepPlan& step, LinkPlan const& plan, std::int64_t num_links) {
+void plan_bring_ends(pmm::StepPlan& step, LinkPlan const& plan) {
   plan_bring(step, plan.of(BlockSide::rows));
   plan_bring(step, plan.of(BlockSide::columns));
+}
+
+/// Rows to the block, and scores of so many links by dot products.
+void plan_scoring(pmm::StepPlan& step, LinkPlan const& plan, std::int64_t num_links) {
+  plan_bring_ends(step, plan);
   plan_product_of_links(step, plan, "z = X Y^T", pmm::Form::product, num_links);
   if (num_links > 0)
     step.add_call(runtime::Operation::all_reduce, plan.roles.b, step.scalar_bytes(num_links));
+}
+
+void plan_loss_of_links(pmm::StepPlan& step, LinkPlan const& plan, std::int64_t num_links) {
+  pmm::plan_pair_loss(step, num_links);
+  step.add_call(runtime::Operation::all_reduce, plan.block_axes(), static_cast<std::int64_t>(sizeof(double)));
 }
 
 } // namespace
@@ -57,9 +67,18 @@ LinkCounts mean_link_counts(pmm::GridShape const& shape, graph::StoreFacts const
 
 void plan_link_loss(pmm::StepPlan& step, LinkPlan const& plan, LinkCounts const& counts) {
   auto const num_links = counts.positives + counts.negatives;
+  if (plan.decoder) {
+    plan_bring_ends(step, plan);
+    for (auto const count : {counts.positives, counts.negatives})
+      plan_decoded_links(step, plan, counts.positives, count, true);
+    plan_loss_of_links(step, plan, num_links);
+    for (auto const side : {BlockSide::rows, BlockSide::columns})
+      plan_bring_back(step, plan.of(side));
+    pmm::plan_add_numbers(step, steps_of(step, plan, BlockSide::rows).num_own * plan.width);
+    return;
+  }
   plan_scoring(step, plan, num_links);
-  pmm::plan_pair_loss(step, num_links);
-  step.add_call(runtime::Operation::all_reduce, plan.block_axes(), static_cast<std::int64_t>(sizeof(double)));
+  plan_loss_of_links(step, plan, num_links);
   plan_product_of_links(step, plan, "dX = dz Y", pmm::Form::product, num_links);
   plan_bring_back(step, plan.of(BlockSide::rows));
   plan_product_of_links(step, plan, "dY = dz^T X", pmm::Form::right_grad, num_links);
@@ -68,7 +87,10 @@ void plan_link_loss(pmm::StepPlan& step, LinkPlan const& plan, LinkCounts const&
 }
 
 void plan_link_scores(pmm::StepPlan& step, LinkPlan const& plan, LinkCounts const& counts) {
-  plan_scoring(step, plan, counts.num_held_out());
+  if (!plan.decoder) return plan_scoring(step, plan, counts.num_held_out());
+  plan_bring_ends(step, plan);
+  for (auto const count : counts.held_out)
+    plan_decoded_links(step, plan, counts.positives, count, false);
 }
 
 void plan_link_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, LinkPlan const& plan,
@@ -96,6 +118,9 @@ void plan_link_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, LinkP
         {"orthant::models::link_second_gradient", rows.num_own * plan.width},
         {"orthant::models::link_scores", std::max(counts.positives + capacity, counts.num_held_out())}})
     step.add_array(label, step.scalar_bytes(count));
+  if (!plan.decoder) return;
+  step.add_array("orthant::models::link_column_gradient", step.scalar_bytes(copied(columns)));
+  plan_decoder_arrays(step, plan, counts.positives);
 }
 
 } // namespace orthant::models

@@ -10,21 +10,29 @@
 //   dH := rows^T(sum_e dz_e Y_j) + columns^T(sum_e dz_e X_i)
 //
 // So what is sent for rows does not grow with the links: as much as for two aggregations of H. For scores a rank sends 2 (G_b - 1) /
-// G_b numbers per link of its block.
+// G_b numbers per link of its block, and K times as many if a perceptron with a hidden layer of K scores them (link_decoder.hpp).
 
 #include "graph/store/store_format.hpp"
 #include "pmm/edges/block_rows.hpp"
 
 #include <array>
+#include <optional>
 #include <utility>
 
 namespace orthant::models {
+
+/// A perceptron that scores links in place of dot products (link_decoder.hpp).
+struct DecoderShape {
+  std::int64_t hidden_width = 0;
+  bool has_bias = true;
+};
 
 /// Where H lies, and the rows and columns of a rank's block.
 struct LinkPlan {
   pmm::Roles roles;
   pmm::CellSizes cells;
   std::int64_t width = 0; // of H
+  std::optional<DecoderShape> decoder{};
 
   [[nodiscard]] pmm::BlockRowsPlan of(pmm::BlockSide side) const {
     return {roles, cells, side, {width, 1}, width, 0};

@@ -11,8 +11,11 @@ std::int64_t even_share(std::int64_t count, pmm::GridShape const& shape, pmm::La
   return (count + blocks - 1) / blocks;
 }
 
-LinkPlan link_plan_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, GcnPlan const& plan) {
-  return make_link_plan(shape, coordinates, plan.layers.front().owners.value().roles, plan.logits());
+LinkPlan link_plan_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, GcnPlan const& plan,
+                      GcnSettings const& settings) {
+  auto links = make_link_plan(shape, coordinates, plan.layers.front().owners.value().roles, plan.logits());
+  if (settings.decoder_width > 0) links.decoder = DecoderShape{settings.decoder_width, settings.has_bias};
+  return links;
 }
 
 namespace {
@@ -46,7 +49,7 @@ GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& s
   traits.loss = loss_kind_of(facts);
   if (plan.drops_edges) set_dropped(traits, facts, shape, coordinates, plan);
   if (predicts_links(settings))
-    traits.links = mean_link_counts(shape, facts, link_plan_of(shape, coordinates, plan));
+    traits.links = mean_link_counts(shape, facts, link_plan_of(shape, coordinates, plan, settings));
   traits.num_nonzeros = [=, in_features = facts.num_feature_entries,
                          in_adjacency = facts.num_operator_entries(),
                          features = plan.features()](pmm::Placement const& placement) {

@@ -50,9 +50,9 @@ struct GcnEpochTraits {
   }
 };
 
-/// Where the outputs of a network that predicts links lie.
+/// Where the outputs of a network that predicts links lie, and what scores them.
 [[nodiscard]] LinkPlan link_plan_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                                    GcnPlan const& plan);
+                                    GcnPlan const& plan, GcnSettings const& settings);
 
 /// Those of an epoch after the first on one rank, if non-zeros fall evenly on blocks, rows at random on the
 /// two orders, and all rows move between owners.

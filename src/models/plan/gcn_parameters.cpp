@@ -69,6 +69,10 @@ std::vector<PlannedParameter> parameters_of(GcnPlan const& plan, GcnSettings con
     if (auto const& second = plan.layers[l].second) add(second->weight, second->output);
   }
   if (plan.head) add(plan.head->weight, plan.head->output);
+  if (settings.decoder_width > 0)
+    for (auto const& extents :
+         {pmm::Extents{settings.embedding_width, settings.decoder_width}, {settings.decoder_width, 1}})
+      add({{{}, {}}, extents}, {{{}, {}}, extents});
   if (plan.layers.front().owners) {
     std::int64_t place = 0;
     for (auto& parameter : all) {
@@ -183,7 +187,20 @@ GcnParameters<T>::GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& pla
                            ? make("layer" + std::to_string(l) + ".second", index, settings, 1)
                            : GcnLayerParameters<T>());
   }
-  if (plan.head) head_ = make("head", static_cast<std::int64_t>(plan.layers.size()), settings);
+  auto const num_layers = static_cast<std::int64_t>(plan.layers.size());
+  if (plan.head) head_ = make("head", num_layers, settings);
+  if (settings.decoder_width == 0) return;
+  decoder_ = make("decoder", num_layers + 1, settings);
+  decoder_second_ = make("decoder.second", num_layers + 1, settings, 1);
+}
+
+template<class T>
+DecoderParameters<T> GcnParameters<T>::decoder() const {
+  auto const layer = [](GcnLayerParameters<T> const& from) {
+    return typename DecoderParameters<T>::Layer{from.weight.storage(), from.weight_gradient.storage(),
+                                                from.bias.local(), from.bias_gradient.local()};
+  };
+  return {layer(decoder_), layer(decoder_second_)};
 }
 
 template<class T>

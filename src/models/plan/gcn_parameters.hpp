@@ -10,6 +10,7 @@
 
 #include "models/core/boxed.hpp"
 #include "models/core/parameter.hpp"
+#include "models/links/decoder_parameters.hpp"
 #include "models/norms/centered_norm.hpp"
 #include "models/plan/gcn_settings.hpp"
 #include "pmm/matrix/flat_array.hpp"
@@ -106,11 +107,13 @@ class GcnParameters {
   /// Empty where the plan has none.
   [[nodiscard]] GcnLayerParameters<T> const& projection() const { return projection_; }
   [[nodiscard]] GcnLayerParameters<T> const& head() const { return head_; }
+  /// Of the perceptron that scores links; empty unless there is one.
+  [[nodiscard]] DecoderParameters<T> decoder() const;
   /// Empty unless they are trained.
   [[nodiscard]] pmm::DistMatrix<T> const& features_gradient() const { return features_gradient_; }
 
   /// All of them, for the optimiser and for files: "input.weight", "layer0.weight", "layer0.bias",
-  /// "layer0.self_weight", "layer0.norm", "layer0.norm_shift", "layer0.norm_mean", "layer0.norm_variance", "layer0.epsilon", "layer0.attention", "layer0.second.weight", .., "head.weight", "features". Copies share the numbers.
+  /// "layer0.self_weight", "layer0.norm", "layer0.norm_shift", "layer0.norm_mean", "layer0.norm_variance", "layer0.epsilon", "layer0.attention", "layer0.second.weight", .., "head.weight", "decoder.weight", "decoder.second.weight", "features". Copies share the numbers.
   [[nodiscard]] std::vector<Parameter<T>>& list() { return list_; }
   [[nodiscard]] std::vector<Parameter<T>> const& list() const { return list_; }
   /// Trained numbers over the whole grid.
@@ -138,6 +141,7 @@ class GcnParameters {
   std::vector<GcnLayerParameters<T>> layers_;
   std::vector<GcnLayerParameters<T>> seconds_; // [layers]
   GcnLayerParameters<T> head_;
+  GcnLayerParameters<T> decoder_, decoder_second_; // empty without a perceptron that scores links
   pmm::DistMatrix<T> features_gradient_;
   std::vector<Parameter<T>> list_;
 };

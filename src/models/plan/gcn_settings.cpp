@@ -186,7 +186,10 @@ void require_maximum(graph::StoreFacts const& facts, GcnSettings const& settings
 }
 
 void require_links(GcnSettings const& settings) {
-  if (!predicts_links(settings)) return;
+  if (!predicts_links(settings)) {
+    ORTHANT_REQUIRE(settings.decoder_width == 0, "a decoder of links without --task links");
+    return;
+  }
   if (settings.schedule != Schedule::rows)
     runtime::throw_user(
         "--task links is trained in the schedule rows: leave out --schedule {}, or give --schedule rows",

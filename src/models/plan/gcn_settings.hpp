@@ -26,6 +26,7 @@ struct GcnSettings {
   std::int64_t projected_width = 0;                  // of layer 0's input X W_in; 0: layer 0 reads X itself
   bool has_head = false;                             // logits = F_L W_out, else the last layer's
   std::int64_t embedding_width = 0; // of the outputs, by which links are predicted; 0: classes
+  std::int64_t decoder_width = 0;   // of the hidden layer of a perceptron that scores links; 0: dot products
   bool has_residuals = false;       // where a layer's input and output are equally wide
   Norm norm = Norm::none;
   Activation activation = Activation::relu; // of hidden layers

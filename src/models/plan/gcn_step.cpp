@@ -374,7 +374,7 @@ void plan_pass(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& sett
   EpochList list(step, plan, settings, traits, true);
   list.forward();
   if (predicts_links(settings))
-    plan_link_loss(step, link_plan_of(step.shape(), step.coordinates(), plan), traits.links);
+    plan_link_loss(step, link_plan_of(step.shape(), step.coordinates(), plan, settings), traits.links);
   else
     pmm::plan_loss(step, plan.logits(), traits.loss, traits.counts_rows);
   list.backward();
@@ -392,7 +392,7 @@ void plan_evaluation(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const
                      GcnEpochTraits const& traits) {
   EpochList(step, plan, settings, traits, false).forward();
   if (predicts_links(settings))
-    plan_link_scores(step, link_plan_of(step.shape(), step.coordinates(), plan), traits.links);
+    plan_link_scores(step, link_plan_of(step.shape(), step.coordinates(), plan, settings), traits.links);
   else
     pmm::plan_scores(step, plan.logits(), traits.loss, num_splits);
 }

@@ -28,7 +28,7 @@ struct TrainSettings {
   std::optional<double>
       weight_decay_first_layer; // in place of weight_decay, for layer 0; biases are never decayed
   std::optional<double>
-      weight_decay_last_layer;     // the same, for the layer with the highest number, or the head
+      weight_decay_last_layer; // the same, for the layer with the highest number: the last one, the head or the decoder
   std::optional<double> clip_norm; // of all gradients together
   std::int64_t num_epochs = 100;
   std::string unit = "epoch";   // what messages call one: language models count steps

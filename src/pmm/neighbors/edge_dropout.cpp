@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/neighbors/edge_dropout.hpp"
 
+#include <utility>
+
 namespace orthant::pmm {
 namespace {
 
@@ -44,6 +46,13 @@ SparseBlock<T> with_dropped_values(SparseBlock<T> block, Vector<std::int64_t> co
                                    Vector<std::int64_t> const& column_ids,
                                    std::vector<DroppedBlock<T>>& all) {
   Vector<T> const values("orthant::pmm::dropped_values", block.csr.columns.extent(0));
+  return with_dropped_values(std::move(block), values, row_ids, column_ids, all);
+}
+
+template<class T>
+SparseBlock<T>
+with_dropped_values(SparseBlock<T> block, Vector<T> const& values, Vector<std::int64_t> const& row_ids,
+                    Vector<std::int64_t> const& column_ids, std::vector<DroppedBlock<T>>& all) {
   all.push_back({block.csr, values, row_ids, column_ids});
   block.csr.values = values;
   return block;
@@ -72,6 +81,8 @@ void plan_drop_entries(StepPlan& step, std::int64_t num_nonzeros, bool has_value
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template SparseBlock<T> with_dropped_values(SparseBlock<T>, Vector<std::int64_t> const&,                   \
+                                              Vector<std::int64_t> const&, std::vector<DroppedBlock<T>>&);   \
+  template SparseBlock<T> with_dropped_values(SparseBlock<T>, Vector<T> const&, Vector<std::int64_t> const&, \
                                               Vector<std::int64_t> const&, std::vector<DroppedBlock<T>>&);   \
   template void drop_entries(DefaultExec const&, runtime::PassLedger&, DroppedBlock<T> const&, double,       \
                              runtime::RandomStream const&);

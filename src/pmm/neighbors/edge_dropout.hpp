@@ -33,6 +33,11 @@ template<class T>
 [[nodiscard]] SparseBlock<T> with_dropped_values(SparseBlock<T> block, Vector<std::int64_t> const& row_ids,
                                                  Vector<std::int64_t> const& column_ids,
                                                  std::vector<DroppedBlock<T>>& all);
+/// The same in lent memory: a number per non-zero.
+template<class T>
+[[nodiscard]] SparseBlock<T>
+with_dropped_values(SparseBlock<T> block, Vector<T> const& values, Vector<std::int64_t> const& row_ids,
+                    Vector<std::int64_t> const& column_ids, std::vector<DroppedBlock<T>>& all);
 /// Lists its array.
 void plan_dropped_values(StepPlan& step, std::int64_t num_nonzeros);
 

@@ -25,6 +25,23 @@ LocalPass pass_of_keeping(std::int64_t count, std::int64_t scalar_bytes) {
           places + count * scalar_bytes};
 }
 
+/// What stands for a NaN while ranks are compared: it is taken before all numbers, infinity too, and of several that of the smallest
+/// id. Ids of columns are less than the shift.
+constexpr std::int64_t shift_of_nan = std::int64_t{1} << 62;
+template<class T>
+KOKKOS_INLINE_FUNCTION ValueIndex<T> candidate(T value, std::int64_t id) {
+  if (value == value) return {value, id};
+  return {std::numeric_limits<T>::infinity(), id - shift_of_nan};
+}
+template<class T>
+KOKKOS_INLINE_FUNCTION std::int64_t id_of(ValueIndex<T> const& found) {
+  return found.index < 0 ? found.index + shift_of_nan : found.index;
+}
+template<class T>
+KOKKOS_INLINE_FUNCTION T value_of(ValueIndex<T> const& found) {
+  return found.index < 0 ? std::numeric_limits<T>::quiet_NaN() : found.value;
+}
+
 /// The largest of this rank's columns, and which it is.
 template<class T>
 struct Maxima {
@@ -50,9 +67,10 @@ struct Maxima {
       auto const* const numbers = y + column * width + first;
       for (std::int64_t c = 0; c < count; ++c) {
         auto const value = numbers[c];
-        auto const is_first = place[c] < 0 && value == value;
-        auto const is_tie_won = place[c] >= 0 && value == best[c] && ids[column] < ids[place[c]];
-        if (is_first || is_tie_won || (place[c] >= 0 && value > best[c])) {
+        auto const is_nan = value != value, best_is_nan = best[c] != best[c];
+        auto const is_tie = is_nan ? best_is_nan : value == best[c];
+        auto const is_larger = is_nan ? !best_is_nan : value > best[c];
+        if (place[c] < 0 || is_larger || (is_tie && ids[column] < ids[place[c]])) {
           best[c] = value;
           place[c] = column;
         }
@@ -63,7 +81,7 @@ struct Maxima {
       places[at] = place[c];
       found[at] = place[c] < 0 ? ValueIndex<T>{-std::numeric_limits<T>::infinity(),
                                                std::numeric_limits<std::int64_t>::max()}
-                               : ValueIndex<T>{best[c], ids[place[c]]};
+                               : candidate(best[c], ids[place[c]]);
     }
   }
 };
@@ -77,9 +95,9 @@ struct Keep {
   T* p;
 
   KOKKOS_FUNCTION void operator()(std::int64_t at) const {
-    auto const is_here = places[at] >= 0 && ids[places[at]] == found[at].index;
+    auto const is_here = places[at] >= 0 && ids[places[at]] == id_of(found[at]);
     if (!is_here) places[at] = -1;
-    p[at] = is_here ? found[at].value : T{0};
+    p[at] = is_here ? value_of(found[at]) : T{0};
   }
 };
 

@@ -6,8 +6,8 @@
 //   P_ic := max_j Y_jc over all edges (i, j)          k_ic := the j it is of          D_jc := sum over i with k_ic = j of dP_ic
 //
 // Edges in the blocks of other ranks of an axis are included. Of equal numbers that of the smallest id is taken, so the grid does
-// not matter. A row without edges has P = 0 and no k. A NaN is no maximum. Y and D are [columns x width], P [rows x width],
-// row-major. Source: GraphSAGE's element-wise maximum (Hamilton, Ying & Leskovec, arXiv 1706.02216, section 3.3) without the layer
+// not matter. A row without edges has P = 0 and no k. With a NaN among them the maximum is NaN, as in PyTorch, and k its
+// column. Y and D are [columns x width], P [rows x width], row-major. Source: GraphSAGE's element-wise maximum (Hamilton, Ying & Leskovec, arXiv 1706.02216, section 3.3) without the layer
 // ahead of it; the subgradient follows the maximum.
 
 #include "pmm/edges/edge_block.hpp"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/pairs/pair_kernels.hpp"
 
+#include "pmm/pairs/pair_slope.hpp"
+
 namespace orthant::pmm {
 namespace {
 
@@ -46,8 +48,7 @@ struct LossOfPairs {
                      : wrong < 0 ? 0.0
                                  : wrong) +
                     ::log1p(power)); // the last one: nan stays
-    auto const sigmoid = z >= 0 ? 1 / (1 + power) : power / (1 + power);
-    scores[e] = static_cast<T>(factor * scale * (sigmoid - (is_positive ? 1.0 : 0.0)));
+    scores[e] = static_cast<T>(factor * scale * pair_slope(z, is_positive));
   }
 };
 

@@ -156,6 +156,12 @@ def edges_are_dropped_alike(ranks):
             for name in ("pmm3d", "rows"):
                 found = losses(lines_of(ranks, scratch, [*words, *MODES[name]]))
                 require(all(abs(a - b) < 1e-10 for a, b in zip(found, whole)), f"{name}: {found}, not {whole}", done)
+            batches = losses(lines_of(1, scratch, [*words, *MODES["batches"]]))
+            plain = losses(lines_of(1, scratch, [*words[:-2], *MODES["batches"]]))
+            require(all(abs(a - b) > 1e-6 for a, b in zip(batches, plain)), f"drops no edges of batches: {batches}, {plain}", done)
+            for name in ("pmm3d", "rows"):
+                found = losses(lines_of(ranks, scratch, [*words, *MODES["batches"], *MODES[name]]))
+                require(all(abs(a - b) < 1e-10 for a, b in zip(found, batches)), f"batches, {name}: {found}, not {batches}", done)
         folder = ["--checkpoint", os.path.join(scratch, "c")]
         lines_of(ranks, scratch, ["2" if word == "4" else word for word in words] + folder)
         rest = losses(lines_of(ranks, scratch, [*words, *folder, "--resume", "auto"]))
@@ -252,7 +258,7 @@ def mistakes(ranks):
             ([*SAGE, "mean", "--trainable-features"], r"--trainable-features goes with --model gcn, or with --input-projection"),
             ([*SAGE, "mean", "--schedule", "rows", "--prune", "on"], r"--prune on goes with --model gcn"),
             (["--edge-dropout", "1"], r"--edge-dropout: is 1, but must be at least 0 and at most 0.999"),
-            (["--edge-dropout", "0.1", "--mode", "minibatch"], r"--edge-dropout works on the full graph only so far"),
+            (["--edge-dropout", "0.1", "--mode", "minibatch", "--model", "gat"], r"give --attention-dropout with --model gat"),
             (["--edge-dropout", "0.1", "--schedule", "rows", "--prune", "on"], r"--prune on cannot be combined with --edge-dropout"),
             (["--edge-dropout", "0.1", "--model", "gat"], r"give --attention-dropout with --model gat"),
             (["--heads", "2"], r"--heads is for --model gat and gatv2"),

@@ -80,6 +80,35 @@ def trainings_are_judged(ranks):
         expect_mistake(ranks, ["evaluate", "--graph", store, "--weights", weights, "--schedule", "pmm3d"], r"--task links is trained in the schedule rows")
 
 
+def perceptrons_score_links(ranks):
+    """It learns and is judged as it trained; a stopped training goes on; only weights of the same decoder are a start."""
+    with tempfile.TemporaryDirectory() as scratch:
+        store = store_in(scratch, 1, *SPLIT)
+        weights, plain, folder = (os.path.join(scratch, name) for name in ("w.h5", "p.h5", "c"))
+        words = ["train", "--graph", store, *TRAIN, "--decoder", "mlp", "--decoder-hidden", "5"]
+        lines, done = lines_and_answer(ranks, scratch, [*words, "--epochs", "30", "--save-weights", weights])
+        last = lines[-1]["last"]
+        require(last["test_roc_auc"] > 0.6 and losses(lines)[-1] < losses(lines)[0], f"does not learn: {last}", done)
+        shapes = subprocess.run(["h5ls", "-r", weights], capture_output=True, text=True, check=True).stdout.replace("\\", "")
+        for name, shape in (("weight", "{6, 5}"), ("bias", "{5}"), ("second.weight", "{5, 1}"), ("second.bias", "{1}")):
+            require(any(line.split()[0] == f"/parameters/decoder.{name}" and line.endswith(shape) for line in shapes.splitlines()), shapes, done)
+        found, done = lines_and_answer(1, scratch, ["evaluate", "--graph", store, "--weights", weights, "--compute-dtype", "fp64"])
+        require(all(abs(found[-1][name] - last[name]) < 1e-10 for name in SCORES), f"{found[-1]}, {last}", done)
+
+        alone, _ = lines_and_answer(1, scratch, [*words, "--epochs", "8"])
+        lines_and_answer(ranks, scratch, [*words, "--epochs", "4", "--checkpoint", folder])
+        rest, done = lines_and_answer(ranks, scratch, [*words, "--epochs", "8", "--checkpoint", folder, "--resume", "auto"])
+        require(all(abs(a - b) < 1e-10 for a, b in zip(losses(rest)[-4:], losses(alone)[-4:])), f"{losses(rest)}, {losses(alone)}", done)
+        expect_mistake(ranks, [*words[:-4], "--epochs", "8", "--checkpoint", folder, "--resume", "auto"], r"its --decoder is mlp, here it is dot")
+
+        expect_success(ranks, [*words, "--epochs", "1", "--init-from", weights])
+        expect_success(ranks, [*words[:-4], "--epochs", "1", "--save-weights", plain])
+        expect_mistake(ranks, [*words, "--epochs", "1", "--init-from", plain], r"its decoder is dot, that of the model mlp")
+        expect_mistake(ranks, [*words[:-4], "--epochs", "1", "--init-from", weights], r"its decoder is mlp, that of the model dot")
+        expect_mistake(ranks, [*words[:-1], "4", "--epochs", "1", "--init-from", weights], r"decoder.weight has shape .*but the model needs")
+        expect_success(ranks, [*words[:-2], "--no-bias", "--epochs", "2"])
+
+
 def seeds_and_models(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         store = store_in(scratch, 1, *SPLIT)
@@ -120,10 +149,14 @@ def mistakes(ranks):
                 (["--label-smoothing", "0.1"], r"--label-smoothing is of classes of vertices"),
                 (["--roc-auc"], r"--roc-auc is always found with --task links"),
                 (["--embedding", "0"], r"--embedding: is 0, but must be at least 1"),
+                (["--decoder", "bilinear"], r"'bilinear' is none of dot, mlp"),
+                (["--decoder-hidden", "8"], r"--decoder-hidden is for --decoder mlp"),
+                (["--decoder", "mlp", "--decoder-hidden", "0"], r"--decoder-hidden: is 0, but must be at least 1"),
                 (["--task", "edges"], r"'edges' is none of nodes, links"),
         ):
             expect_mistake(ranks, [*train, *words], message)
         expect_mistake(ranks, ["train", "--graph", store, "--epochs", "1", "--embedding", "8"], r"--embedding is for --task links")
+        expect_mistake(ranks, ["train", "--graph", store, "--epochs", "1", "--decoder", "mlp"], r"--decoder is for --task links")
         expect_mistake(ranks, ["train", "--graph", plain, "--epochs", "1", "--task", "links"],
                        r"has no held-out edges to predict; partition it with --edge-split")
         weights = os.path.join(scratch, "w.h5")
@@ -142,7 +175,7 @@ def mistakes(ranks):
 
 
 def main():
-    parts = [stores_know_their_links, trainings_are_judged, seeds_and_models, mistakes]
+    parts = [stores_know_their_links, trainings_are_judged, perceptrons_score_links, seeds_and_models, mistakes]
     raise SystemExit(attempt_all([(ranks, (function,)) for ranks in (1, 3) for function in parts]))
 
 

@@ -3,12 +3,10 @@
 // The loss of links and its gradient in double, beside the definition on dense matrices and finite differences, on every grid; the
 // negatives of epochs; and training with them: 20 steps of Adam beside equations, on every grid the same.
 #include "models/files/gcn_weights.hpp"
-#include "models/formula_parameters.hpp"
 #include "models/gnn/memory_estimate.hpp"
-#include "models/links/link_loss.hpp"
+#include "models/links/link_fixture.hpp"
 #include "models/links/link_reference.hpp"
 #include "models/links/link_scores.hpp"
-#include "models/models_fixture.hpp"
 #include "models/plan/step_cases.hpp"
 #include "models/reference/reference_network.hpp"
 #include "support/grids.hpp"
@@ -22,78 +20,6 @@ namespace orthant::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Numbers of size 1; 20 steps of Adam amplify roundings to about 1e-13.
-constexpr auto tolerance = 1e-10;
-
-GraphRecipe recipe_of(graph::PermutationKind permutation = graph::PermutationKind::twofold) {
-  GraphRecipe recipe{.num_vertices = 61, .num_edges = 260, .num_features = 11};
-  recipe.permutation = permutation;
-  recipe.edge_split = graph::EdgeSplit{0.1, 0.15, 3};
-  return recipe;
-}
-
-models::GcnSettings settings_of(std::int64_t width) {
-  models::GcnSettings settings;
-  settings.schedule = models::Schedule::rows;
-  settings.embedding_width = width;
-  settings.dropout = 0;
-  settings.seed = 5;
-  settings.set_layers(2, 7);
-  return settings;
-}
-
-class LinkTraining : public ::testing::TestWithParam<std::array<int, 3>> {
- protected:
-  LinkTraining()
-      : world_(MPI_COMM_WORLD, "world"),
-        self_(MPI_COMM_SELF, "self"),
-        grid_(world_, {1, GetParam()[0], GetParam()[1], GetParam()[2]}),
-        one_(self_, {1, 1, 1, 1}) {}
-
-  /// A loss on outputs that are no network's.
-  struct Fixed {
-    Fixed(pmm::ProcessGrid const& grid, graph::GraphStore const& store, std::int64_t width)
-        : plan(models::plan_gcn(store, settings_of(width))),
-          loss(grid, store, plan.layers.front().owners.value().roles, plan.logits(), 5),
-          outputs(grid, plan.logits(), "outputs"),
-          gradient(grid, plan.logits(), "gradient"),
-          ids(store.read_original_ids(graph::Order::p1, outputs.block().rows)) {}
-
-    /// Outputs by original id.
-    void set(Dense const& h) {
-      auto const mirror = Kokkos::create_mirror_view(outputs.storage());
-      for_each([&](std::int64_t id, std::int64_t c, std::size_t place) { mirror(place) = h(id, c); });
-      Kokkos::deep_copy(outputs.storage(), mirror);
-    }
-    double find() {
-      runtime::Vector<double> const result("loss", 1);
-      loss.loss_and_gradient(runtime::DefaultExec(), outputs, gradient, loss.num_terms(), result, 1);
-      runtime::compat::fence(runtime::DefaultExec(), "orthant::testing::Fixed/the loss is read");
-      return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), result)(0);
-    }
-    template<class Work>
-    void for_each(Work const& work) const {
-      auto const width = outputs.extents().columns;
-      for (std::size_t i = 0; i < ids.size(); ++i)
-        for (std::int64_t c = 0; c < width; ++c)
-          work(ids[i], c, i * static_cast<std::size_t>(width) + static_cast<std::size_t>(c));
-    }
-
-    models::GcnPlan plan;
-    models::LinkLoss<double> loss;
-    pmm::DistMatrix<double> outputs, gradient;
-    std::vector<std::int64_t> ids;
-  };
-
-  static Dense outputs_of(std::int64_t num_vertices, std::int64_t width) {
-    return make_dense(num_vertices, width,
-                      [](std::int64_t i, std::int64_t c) { return small_real(11, i, c); });
-  }
-
-  runtime::Communicator world_, self_;
-  pmm::ProcessGrid grid_, one_;
-};
 
 // Widths of more and of fewer columns than there are ranks along an axis, and every order of the vertices.
 TEST_P(LinkTraining, HasTheLossAndTheGradientOfTheDefinition) {
@@ -203,29 +129,6 @@ TEST_P(LinkTraining, JudgesTheHeldOutLinksOfTheStore) {
     EXPECT_NEAR(scores[s].loss, expected.loss, 1e-12);
     EXPECT_NEAR(on_one[s].loss, expected.loss, 1e-12);
   }
-}
-
-/// A network that trains to predict links.
-struct Trained {
-  Trained(pmm::ProcessGrid const& grid, graph::GraphStore const& store, models::GcnSettings const& settings,
-          models::TrainSettings const& training)
-      : model(grid, store, settings),
-        loss(grid, store, model.plan().layers.front().owners.value().roles, model.plan().logits(),
-             settings.seed),
-        batches(loss),
-        trainer(grid, model, loss, batches, training) {}
-
-  models::Gcn<double> model;
-  models::LinkLoss<double> loss;
-  models::LinkBatches<double> batches;
-  models::Trainer<double> trainer;
-};
-
-models::TrainSettings training() {
-  models::TrainSettings settings;
-  settings.optimizer.learning_rate = 0.01;
-  settings.weight_decay = 1e-3;
-  return settings;
 }
 
 // The network and Adam of reference/, on dense matrices.

@@ -65,7 +65,6 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
     batches.batch_size = 41;
     auto settings = the_case.settings;
     settings.trains_features = false; // batches do not
-    settings.edge_dropout = 0;
     settings.gather = gather;
     auto const store = the_case.store(world_);
     if (store.facts().num_vertices < batches.batch_size) return;
@@ -110,7 +109,6 @@ TEST_P(BatchStep, NeededRowsGiveTheLossesOfAllRows) {
     if (settings.schedule != models::Schedule::rows || reads_edges(settings)) continue;
     SCOPED_TRACE(the_case.name);
     settings.trains_features = false;
-    settings.edge_dropout = 0;
     settings.wire = settings.operand_format = runtime::Wire::native; // the others are for fp32
     auto const store = the_case.store(world_);
     if (store.facts().num_vertices < batches.batch_size) continue;

@@ -208,6 +208,12 @@ TEST_P(MemoryEstimates, IsWhatMiniBatchTrainingTakesAtLeast) {
   set_model(attention, models::Model::gat);
   for (auto const has_full_graph : {false, true})
     expect_least<double>(attention, has_full_graph);
+  for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows}) {
+    auto dropped_edges = model_of(3, 48, 0.5);
+    dropped_edges.edge_dropout = 0.4;
+    dropped_edges.schedule = schedule;
+    expect_least<double>(dropped_edges, true);
+  }
 }
 
 /// One rank, double, 2 layers, no dropout; every number worked out by hand.

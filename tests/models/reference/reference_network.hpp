@@ -78,16 +78,18 @@ inline Dense operator_of(Dense a, graph::GraphOperator const& by) {
   return a;
 }
 
-/// Entries off the diagonal dropped with a probability, the others scaled: one draw per edge, for both directions.
-inline Dense with_dropped_edges(Dense a, models::GcnSettings const& settings, std::int64_t step) {
+/// Entries off the diagonal dropped with a probability, the others scaled: one draw per edge, for both directions, keyed by `step` and
+/// the ids of the rows.
+inline Dense with_dropped_edges(Dense a, models::GcnSettings const& settings, std::uint64_t step,
+                                std::vector<std::int64_t> const& ids) {
   auto const p = settings.edge_dropout;
-  runtime::RandomStream const stream(settings.seed, runtime::Purpose::edge_dropout,
-                                     static_cast<std::uint64_t>(step));
+  runtime::RandomStream const stream(settings.seed, runtime::Purpose::edge_dropout, step);
   for (std::int64_t i = 0; p > 0 && i < a.rows; ++i)
     for (std::int64_t j = 0; j < i; ++j) {
-      auto const keep = stream.bernoulli(p, static_cast<std::uint64_t>(j), static_cast<std::uint64_t>(i))
-                            ? 0.0
-                            : 1 / (1 - p);
+      auto const [smaller, larger] = std::minmax(ids[position(i)], ids[position(j)]);
+      auto const is_dropped =
+          stream.bernoulli(p, static_cast<std::uint64_t>(smaller), static_cast<std::uint64_t>(larger));
+      auto const keep = is_dropped ? 0.0 : 1 / (1 - p);
       a(i, j) *= keep;
       a(j, i) *= keep;
     }

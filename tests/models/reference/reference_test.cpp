@@ -98,7 +98,8 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
     models::Trainer<double> trainer(grid_, model, loss, training());
     auto const overwrites = model.overwrites_outputs(); // a step leaves no logits
     for (std::int64_t epoch = 1; epoch <= num_steps; ++epoch) {
-      whole.a = with_dropped_edges(whole_operator, c.settings, epoch);
+      whole.a = with_dropped_edges(whole_operator, c.settings, static_cast<std::uint64_t>(epoch),
+                                   first_numbers(whole_operator.rows));
       auto const expected = reference_step(c.settings, parameters, {whole});
       auto const record = trainer.train_epoch(epoch);
       EXPECT_NEAR(record.loss, expected.loss, tolerance) << "step " << epoch;
@@ -184,7 +185,15 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
         for (std::int64_t group = 0; group < num_groups; ++group)
           sampler.draw(record.epoch, sampler.batch_of(static_cast<std::int64_t>(s), group),
                        drawn[position(group)]);
-        auto const expected = reference_step(c.settings, parameters, passes_of(drawn, graph, by, edges));
+        auto passes = passes_of(drawn, graph, by, edges);
+        for (std::int64_t group = 0; group < num_groups; ++group) {
+          // The key of a batch's dropout: its number of the epoch's batches, and the epoch.
+          auto const number = sampler.batch_of(static_cast<std::int64_t>(s), group);
+          auto const key = static_cast<std::uint64_t>((number + 1) << 32 | record.epoch);
+          auto& pass = passes[position(group)];
+          pass.a = with_dropped_edges(pass.a, c.settings, key, drawn[position(group)].keys);
+        }
+        auto const expected = reference_step(c.settings, parameters, passes);
         EXPECT_NEAR(trainer.step_losses()[s], expected.loss, tolerance) << "step " << num_taken;
         adam.step(parameters, expected.gradients, num_groups);
       }
@@ -226,6 +235,22 @@ TEST_P(Reference, IsRepeatedWithDroppedEdges) {
         c.settings.schedule = schedule;
         c.settings.gather = gather;
         expect_full_graph(c);
+      }
+}
+
+TEST_P(Reference, IsRepeatedWithDroppedEdgesInMiniBatches) {
+  using sampling::BatchEdges;
+  auto const cases = cases_of_dropped_edges();
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    for (auto const schedule : {Schedule::pmm3d, Schedule::rows})
+      for (auto const gather : {pmm::Gather::all, pmm::Gather::needed}) {
+        if (schedule == Schedule::pmm3d && gather == pmm::Gather::needed) continue;
+        auto c = cases[i];
+        SCOPED_TRACE(c.name + ", " + std::string(name_of(schedule)));
+        c.settings.schedule = schedule;
+        c.settings.gather = gather;
+        auto const renormalizes = c.settings.model == Model::gcn && i % 2 == 0 && schedule == Schedule::rows;
+        expect_mini_batches(c, renormalizes ? BatchEdges::renormalize : BatchEdges::rescale);
       }
 }
 
