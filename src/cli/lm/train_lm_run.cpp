@@ -81,7 +81,7 @@ void describe_experts(Context const& context, std::vector<models::ExpertLoad> co
         "experts of layer {:<4}  imbalance {:.3f}, entropy {:.3f} of {:.3f} nats, {:.2f} % of the choices "
         "dropped\n",
         load.layer, load.imbalance(), load.entropy(), std::log(static_cast<double>(load.chosen.size())),
-        100 * static_cast<double>(load.num_dropped()) / static_cast<double>(num_choices));
+        100 * static_cast<double>(load.num_dropped) / static_cast<double>(num_choices));
   }
 }
 

@@ -45,6 +45,13 @@ std::vector<NamedCase> expert_lm_cases() {
     s.experts.top_k = 2;
     s.experts.capacity = 1.5;
   });
+  add("every second layer, two shared experts, layers computed again", [](auto& s) {
+    s.activation = models::FeedForward::swiglu;
+    s.checkpoint_every = 1;
+    s.experts.every = 2;
+    s.experts.top_k = 2;
+    s.experts.num_shared = 2;
+  });
   return all;
 }
 
@@ -107,18 +114,22 @@ Trained train(pmm::ProcessGrid const& grid, LmCase const& the_case) {
 
 // Norms of gradients, clipping, weight decay and the sums over data of what some ranks have and others do not.
 TEST_P(ExpertTransformer, TrainsAsOnOneRank) {
-  auto const the_case = expert_lm_cases()[1].lm;
-  auto const found = train(grid_, the_case), expected = train(one_, the_case);
-  ASSERT_EQ(found.losses.size(), 6U);
-  for (std::size_t s = 0; s < found.losses.size(); ++s)
-    EXPECT_NEAR(found.losses[s], expected.losses[s], 1e-10 * expected.losses[s]) << "step " << s;
-  EXPECT_NE(found.losses.back(), found.losses.front());
-  for (std::size_t p = 0; p < found.norms.size(); ++p)
-    EXPECT_NEAR(found.norms[p], expected.norms[p], 1e-9 * expected.norms[p]) << p;
-  // Adam divides a gradient that is zero but for rounding by its epsilon, as that of a key's bias is: absolutely, then.
-  for (std::size_t p = 0; p < found.parameters.size(); ++p)
-    for (std::size_t k = 0; k < found.parameters[p].numbers.size(); ++k)
-      EXPECT_NEAR(found.parameters[p].numbers[k], expected.parameters[p].numbers[k], 1e-8) << p << ", " << k;
+  for (auto const which : {std::size_t{1}, std::size_t{3}}) {
+    auto const [name, the_case] = expert_lm_cases()[which];
+    SCOPED_TRACE(name);
+    auto const found = train(grid_, the_case), expected = train(one_, the_case);
+    ASSERT_EQ(found.losses.size(), 6U);
+    for (std::size_t s = 0; s < found.losses.size(); ++s)
+      EXPECT_NEAR(found.losses[s], expected.losses[s], 1e-10 * expected.losses[s]) << "step " << s;
+    EXPECT_NE(found.losses.back(), found.losses.front());
+    for (std::size_t p = 0; p < found.norms.size(); ++p)
+      EXPECT_NEAR(found.norms[p], expected.norms[p], 1e-9 * expected.norms[p]) << p;
+    // Adam divides a gradient that is zero but for rounding by its epsilon, as that of a key's bias is: absolutely, then.
+    for (std::size_t p = 0; p < found.parameters.size(); ++p)
+      for (std::size_t k = 0; k < found.parameters[p].numbers.size(); ++k)
+        EXPECT_NEAR(found.parameters[p].numbers[k], expected.parameters[p].numbers[k], 1e-8)
+            << p << ", " << k;
+  }
 }
 
 TEST_P(ExpertTransformer, InitialWeightsAreThoseOfOneRankToTheBit) {
@@ -136,8 +147,8 @@ TEST_P(ExpertTransformer, InitialWeightsAreThoseOfOneRankToTheBit) {
 
 // One layer with experts, so that what grows has met one request: that of the list.
 TEST_P(ExpertTransformer, DoesWhatIsListed) {
-  auto the_case = expert_lm_cases()[1].lm;
-  for (auto const checkpoint_every : {0, 1}) {
+  for (auto const& [which, checkpoint_every] : {std::pair{1, 0}, {1, 1}, {3, 0}, {3, 1}}) {
+    auto the_case = expert_lm_cases()[static_cast<std::size_t>(which)].lm;
     the_case.settings.checkpoint_every = checkpoint_every;
     auto plan = plan_transformer(grid_.shape(), grid_.coordinates(), the_case.settings,
                                  the_case.num_sequences, the_case.sequence);
