@@ -377,6 +377,7 @@ std::int64_t Transformer<T>::first_layer_not_finite(DefaultExec const& exec) con
   for (std::size_t l = 0; l < blocks.size(); ++l)
     pmm::local_squared_norm(exec, blocks[l]->output, squares, l);
   pmm::sum_over_group(exec, parts_->grid, squares);
+  runtime::all_reduce(exec, parts_->grid.over(pmm::Axis::data), squares); // all ranks say the same
   runtime::compat::fence(exec, "orthant::models::Transformer/the norms are read");
   auto const on_host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), squares);
   std::size_t first = 0;

@@ -8,6 +8,9 @@
 #include "models/plan/step_cases.hpp"
 #include "support/live_arrays.hpp"
 
+#include <fmt/format.h>
+#include <limits>
+
 namespace orthant::testing {
 namespace {
 
@@ -185,6 +188,38 @@ TEST_P(ExpertTransformer, DoesWhatIsListed) {
     EXPECT_EQ(counted.passes(), passes_of(list));
     if (world_.size() <= 4) counted.expect_counted_kernels();
   }
+}
+
+// Whoever chooses by numbers that are none: every rank still sends what the others wait for, and all of them end with an error.
+TEST_P(ExpertTransformer, EndsOnAllRanksIfARouterOrAnExpertIsNotFinite) {
+  struct Broken {
+    std::size_t of_case;
+    std::string parameter;
+    std::int64_t layer;
+  };
+  for (auto const& [of_case, name, layer] :
+       {Broken{0, "h.0.mlp.router.weight", 0}, Broken{1, "h.1.mlp.router.weight", 1},
+        Broken{2, "h.1.mlp.router.weight", 1}, Broken{0, "h.1.mlp.experts.3.c_fc.weight", 1},
+        Broken{3, "h.1.mlp.shared.c_proj.weight", 1}})
+    for (auto const number :
+         {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+      SCOPED_TRACE(::testing::Message() << name << " of case " << of_case << ": " << number);
+      LmTrainer training(grid_, expert_lm_cases()[of_case].lm, 2, 1, {});
+      for (auto const& parameter : training.network().parameters())
+        if (parameter.name == name) Kokkos::deep_copy(parameter.value(), number);
+
+      std::string text = "no error";
+      try {
+        training.trainer().run([](auto const&) {});
+      } catch (runtime::Error const& error) {
+        text = error.what();
+      }
+
+      EXPECT_EQ(text, fmt::format(
+                          "epoch 1, step 1: the loss is nan; the output of layer {} is the first that is not "
+                          "finite (a smaller --lr or --clip-norm may help)",
+                          layer));
+    }
 }
 
 // With the balanced loads that plan-lm assumes: all-to-all bytes of a dispatch fall with the ranks along x.
