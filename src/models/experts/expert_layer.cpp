@@ -172,7 +172,8 @@ void ExpertLayer<T>::compute(DefaultExec const& exec, RouterPass const& pass, Di
 
   // Y_e[-,y] := A_e W_down,e[x,y], partial over x
   auto const down = gather(exec, down_, parameters_.down);
-  auto const results = reserve(scratch_.rows, sizes.num_arrived, hidden);
+  auto const results = travels(grid_.shape(), plan_.axes) ? reserve(scratch_.rows, sizes.num_arrived, hidden)
+                                                          : returned_; // in the order of what was sent
   for_each_expert([&](std::size_t i, pmm::Range rows) {
     pmm::local_gemm<T>(exec, T{1}, Transpose::no, Panel<T>(activated_).rows(rows), Transpose::no,
                        block_of_expert(down_, down, i), T{0}, Panel<T>(results).rows(rows));
@@ -229,7 +230,8 @@ void ExpertLayer<T>::backward(DefaultExec const& exec, DistMatrix<T> const& norm
                        Panel<T>(expanded_gradient).rows(rows), T{0}, block_of_expert(up_, up_addends, i));
   });
   reduce(exec, up_, up_addends, parameters_.up_gradient);
-  auto const returned_gradient = reserve(scratch_.returned, sizes.num_sent, hidden);
+  auto const returned_gradient =
+      travels(grid_.shape(), plan_.axes) ? reserve(scratch_.returned, sizes.num_sent, hidden) : rows_gradient;
   dispatch.give_back(exec, rows_gradient, returned_gradient);
   dispatch.combine(exec, returned_gradient, {}, normed_gradient.local(), update);
 

@@ -169,11 +169,6 @@ LocalPass dot_pass(DispatchSizes const& sizes, std::int64_t columns, std::int64_
           sizes.num_rows * sizes.num_choices * scalar};
 }
 
-/// Whether rows travel at all, and so have two orders.
-bool travels(GridShape const& shape, DispatchAxes const& axes) {
-  return shape.size(axes.owners) > 1 || shape.size(axes.copies) > 1;
-}
-
 std::int64_t most_rows(DispatchSizes const& sizes) {
   return std::max({sizes.num_sent, sizes.num_received, sizes.num_arrived});
 }
@@ -227,6 +222,7 @@ void Dispatch<T>::send(DefaultExec const& exec, Matrix<T> const& x, Vector<T> co
 
 template<class T>
 void Dispatch<T>::give_back(DefaultExec const& exec, Matrix<T> const& y, Matrix<T> const& s) {
+  if (y.data() == s.data() && !travels(grid_.shape(), lists_.axes())) return;
   auto const& sizes = this->sizes();
   auto const& axes = lists_.axes();
   auto const columns = static_cast<std::int64_t>(y.extent(1));
@@ -302,7 +298,7 @@ void plan_send(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& si
 
 void plan_give_back(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes,
                     std::int64_t columns) {
-  step.add_pass(permute_pass(sizes, columns, step.scalar_bytes(1)));
+  if (travels(step.shape(), axes)) step.add_pass(permute_pass(sizes, columns, step.scalar_bytes(1)));
   step.add_call(runtime::Operation::reduce_scatter, axes.copies,
                 step.scalar_bytes(sizes.num_arrived * columns));
   step.add_call(runtime::Operation::all_to_all, axes.owners,

@@ -51,7 +51,8 @@ class Dispatch {
   /// of them.
   void send(runtime::DefaultExec const& exec, runtime::Matrix<T> const& x, runtime::Vector<T> const& weights,
             runtime::Matrix<T> const& y);
-  /// S := the rows of Y, which is partial over copies. S [num_sent x columns].
+  /// S := the rows of Y, which is partial over copies. S [num_sent x columns]; it may be Y's memory if nothing travels(), and then
+  /// nothing is done, as lists have it.
   void give_back(runtime::DefaultExec const& exec, runtime::Matrix<T> const& y, runtime::Matrix<T> const& s);
   /// X := sums of the rows of S; 0 if a row was not sent. Or X := X + these, if X is the same on all ranks along copies. The same
   /// bits on all of them.
