@@ -58,8 +58,10 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
     runtime::throw_user("--expert-axis {}: the model of '{}' has no experts to deal to ranks; leave it out",
                         expert_axis, options.weights);
   auto const shape =
-      options.grid == "auto" && expert_axis == 1
-          ? rank_language_grids<T>(context, {options.grid, "", model, sequences, optimizer}).front().shape
+      options.grid == "auto"
+          ? rank_language_grids<T>(context, {options.grid, "", model, sequences, optimizer, 0, expert_axis})
+                .front()
+                .shape
           : models::parse_grid(options.grid, world.size(), model, sequences, expert_axis);
   pmm::ProcessGrid const grid(world, shape);
   if (options.global_batch == 0)

@@ -142,7 +142,7 @@ int train(TrainLmOptions const& options, Context& context) {
   auto const expert_axis = static_cast<int>(options.expert_axis);
   // Before files are opened.
   std::ignore = models::parse_grid(options.grid, world.size(), model, sequences, expert_axis);
-  require_choice(options, options.grid == "auto" && expert_axis == 1, "--grid auto without --expert-axis");
+  require_choice(options, options.grid == "auto", "--grid auto");
   WeightFiles const weight_files(context, options,
                                  {"step",
                                   options.eval_every,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An update works in place. DeepSpeed-TED (arXiv 2303.06318, section 6) updates experts in tiles of 1.8M parameters, because
-// there a copy of all gradients in another format would stand in memory beside their states: 4 bytes per parameter of a rank. Here
-// there is no such copy, so no tile has a size.
+// An update works in place. DeepSpeed-TED (arXiv 2303.06318) updates experts in tiles of 1.8M parameters, because
+// there an update copies all gradients to another format: 4 bytes per parameter of a rank. Here it copies none.
 #include "models/lm/transformer.hpp"
 #include "models/plan/counted_memory.hpp"
 #include "models/training/parameter_update.hpp"
