@@ -160,6 +160,7 @@ def files(_):
     evaluate = ["evaluate-lm", "--tokens", place.tokens, "--weights", weights]
     expect_mistake(2, [*evaluate, "--global-batch", "100000000"], r"evaluate-lm needs .*--force-memory")
     expect_mistake(1, [*evaluate, "--global-batch", "9223372036854775807"], r"is more than any machine holds")
+    expect_mistake(2, [*evaluate, "--grid", "2x1x1x1", "--expert-axis", "2"], r"--expert-axis 2: the model of '.*w\.h5' has no experts")
     # Positions beyond the trained sequences are not evaluated unless asked for.
     longer = place.file("longer.h5")
     trained = place.train(1, "--positions", "40", "--save-weights", longer, "--clip-norm", "0", steps=5)
@@ -207,8 +208,8 @@ def files(_):
 def experts(_):
     """Losses, loads and evaluations with experts are those of one rank on every grid and expert axis, and after resumes onto other ones."""
     place = Place()
-    model = ["--experts", "8", "--top-k", "2", "--moe-every", "2", "--capacity", "1.2", "--router-noise", "0.1", "--z-loss", "0.001",
-             "--global-batch", "8", "--eval-every", "6"]
+    model = ["--experts", "8", "--top-k", "2", "--moe-every", "2", "--shared-experts", "2", "--capacity", "1.2", "--router-noise", "0.1",
+             "--z-loss", "0.001", "--global-batch", "8", "--eval-every", "6"]
     weights = place.file("w.h5")
     whole = place.train(1, *model, "--grid", "1x1x1x1", "--save-weights", weights, steps=12)
     check(whole["step"][-1]["loss"] < whole["step"][0]["loss"] - 0.1, "it does not learn")
@@ -228,12 +229,20 @@ def experts(_):
         check([line["experts"] for line in found["step"]] == [line["experts"] for line in whole["step"]], f"loads on {grid}, {axis}")
         check(abs(found["eval"][-1]["val_loss"] - whole["eval"][-1]["val_loss"]) <= 1e-10, f"validation loss on {grid}, {axis}")
         check(abs(found["step"][-1]["grad_norm"] - whole["step"][-1]["grad_norm"]) <= 1e-9, f"norm on {grid}, {axis}")
+    evaluate = ["evaluate-lm", "--tokens", place.tokens, "--weights", weights, "--compute-dtype", "fp64"]
     metrics = place.file("e.jsonl")
-    expect_success(2, ["evaluate-lm", "--tokens", place.tokens, "--weights", weights, "--compute-dtype", "fp64", "--metrics", metrics,
-                       "--global-batch", "5", "--grid", "1x2x1x1"])
-    with open(metrics, encoding="utf-8") as file:
-        loss = [json.loads(each) for each in file][-1]["val_loss"]
-    check(abs(loss - whole["eval"][-1]["val_loss"]) <= 1e-10, f"evaluated {loss}")
+    for ranks, grid in ((2, ["1x2x1x1"]), (2, ["2x1x1x1", "--expert-axis", "2"]), (4, ["2x2x1x1", "--expert-axis", "2"]),
+                        (4, ["4x1x1x1", "--expert-axis", "4"]), (4, ["auto", "--expert-axis", "2"])):
+        expect_success(ranks, [*evaluate, "--metrics", metrics, "--force", "--global-batch", "5", "--grid", *grid])
+        with open(metrics, encoding="utf-8") as file:
+            loss = [json.loads(each) for each in file][-1]["val_loss"]
+        check(abs(loss - whole["eval"][-1]["val_loss"]) <= 1e-10, f"evaluated {loss} on {grid}")
+    expect_success(4, [*evaluate, "--grid", "4x1x1x1", "--expert-axis", "4"])  # its own number of windows
+    for ranks, arguments, pattern in ((3, ["--grid", "3x1x1x1", "--expert-axis", "3"], r"--experts 8 cannot be dealt to the 3 ranks"),
+                                      (2, ["--grid", "1x2x1x1", "--expert-axis", "2"], r"--expert-axis 2 does not divide the 1 data groups"),
+                                      (2, ["--expert-axis", "3"], r"--expert-axis 3 does not divide the 2 ranks"),
+                                      (1, ["--expert-axis", "0"], r"--expert-axis")):
+        expect_mistake(ranks, [*evaluate, *arguments], pattern)
 
     unlimited = [place.train(1, "--experts", "4", "--top-k", "2", "--capacity", capacity, "--accumulate", "2", steps=6) for capacity in ("none", "100")]
     require_equal(losses_of(unlimited[1]), losses_of(unlimited[0]), "a capacity that nobody reaches")
@@ -248,6 +257,53 @@ def experts(_):
         found = place.train(ranks, *writing, "--grid", f"{ranks}x1x1x1", "--expert-axis", str(ranks), "--resume", "auto", steps=12)
         check(found["run"][-1]["resumed"]["epoch"] == 4 * left + 1, "does not go on behind the checkpoint")
         require_equal(losses_of(found), losses_of(whole), f"a resume onto {ranks} ranks of the expert axis")
+
+
+def capacity_groups(_):
+    """With --capacity-group rank, losses and loads are those of as many ranks along data, whatever the other axes and the expert axis."""
+    place = Place()
+    model = ["--experts", "8", "--top-k", "2", "--moe-every", "2", "--capacity", "0.9", "--global-batch", "8", "--eval-every", "0"]
+
+    def train(grid, *more, group="rank"):
+        ranks = math.prod(map(int, grid.split("x")))
+        return place.train(ranks, *model, "--capacity-group", group, "--grid", grid, *more, steps=8)
+
+    def require_same(found, expected, what):
+        require_equal(losses_of(found), losses_of(expected), what)
+        check([line["experts"] for line in found["step"]] == [line["experts"] for line in expected["step"]], f"loads of {what}")
+
+    of_step = train("1x1x1x1", group="step")
+    require_same(train("1x1x1x1"), of_step, "one rank is all of a step")
+    require_same(train("2x1x1x1", group="step"), of_step, "the grid does not matter to step")
+    two = train("2x1x1x1")
+    check(losses_of(two) != losses_of(of_step), "two ranks have no slots of their own")
+    check(sum(line["experts"][0]["dropped"] for line in two["step"]) > 0, "nothing is dropped")
+    for grid, axis in (("2x1x1x1", "2"), ("2x2x1x1", "1"), ("2x1x2x1", "2"), ("2x1x1x2", "1"), ("2x1x1x2", "2")):
+        require_same(train(grid, "--expert-axis", axis), two, f"{grid}, expert axis {axis}")
+
+
+def presets(_):
+    """Mixtral's shape: its numbers, and the small one learns on grids."""
+    large = ["plan-lm", "--preset", "mixtral-8x7b", "--vocabulary", "32000", "--ranks", "256", "--sequence", "4096",
+             "--activation-checkpointing", "full", "--machine", "perlmutter", "--top", "1", "--json"]
+    # 46,702,792,704 parameters (arXiv 2401.04088: 47B), and Adam two moments of each.
+    found = json.loads(expect_success(1, large).stdout)["checkpoint_bytes"]
+    check(abs(found / (12 * 46702792704) - 1) < 1e-5, f"Mixtral has {found / 12} parameters")
+    place = Place()
+    model = ["--preset", "mixtral-cpu", "--hidden", "32", "--sequence", "16", "--compute-dtype", "fp64", "--steps", "12", "--warmup-steps", "2",
+             "--eval-every", "0"]
+
+    def train(ranks, *grid):
+        metrics = place.file("p.jsonl")
+        expect_success(ranks, ["train-lm", "--tokens", place.tokens, *model, "--force", "--metrics", metrics, *grid])
+        with open(metrics, encoding="utf-8") as file:
+            return [line for line in map(json.loads, file) if line["event"] == "step"]
+
+    whole = train(1)
+    check(whole[-1]["loss"] < whole[0]["loss"] - 0.3, "it does not learn")
+    check(len(whole[0]["experts"]) == 4 and sum(whole[0]["experts"][0]["tokens"]) == 2 * 12 * 16, f"experts {whole[0]['experts']}")
+    for one, other in zip(train(4, "--grid", "2x2x1x1", "--expert-axis", "2"), whole, strict=True):
+        check(abs(one["loss"] - other["loss"]) <= 1e-10, f"loss {one['loss']}, not {other['loss']}")
 
 
 def overwrite(path, found, offset, byte):
@@ -278,6 +334,12 @@ def mistakes(_):
             (2, train + small("--experts", "3", "--grid", "2x1x1x1", "--expert-axis", "2"), r"--experts 3 cannot be dealt to the 2 ranks"),
             (2, train + small("--experts", "8", "--grid", "2x1x1x1", "--expert-axis", "4"), r"--expert-axis 4 does not divide the 2 data groups of --grid 2x1x1x1"),
             (2, train + small("--experts", "8", "--expert-axis", "3"), r"--expert-axis 3 does not divide the 2 ranks"),
+            (1, train + small("--experts", "4", "--shared-experts", "-1"), r"--shared-experts"),
+            (1, train + small("--experts", "4", "--shared-experts", "16384", "--feed-forward", "1048576", "--hidden", "1048576", "--layers", "10000"),
+             r"--shared-experts 16384 .*more than any machine holds"),
+            (1, train + small("--shared-experts", "2"), r"--shared-experts is for layers with experts; give --experts"),
+            (2, train + small("--experts", "4", "--capacity-group", "rank"), r"--capacity-group rank without a limit .*give --capacity R"),
+            (1, train + small("--experts", "4", "--capacity", "1", "--capacity-group", "all"), r"'all' is none of step, rank"),
             (1, train + small("--top-k", "2"), r"--top-k is for layers with experts; give --experts"),
             (1, train + small("--sequence", "5000"), r"--sequence 5000 needs 5001 training tokens"),
             (1, train + small("--steps", "4"), r"--warmup-steps 4 of a training of 4 steps"),
@@ -320,7 +382,7 @@ def mistakes(_):
 
 
 def main():
-    parts = {part.__name__: part for part in (on_grids, goes_on, files, experts, mistakes)}
+    parts = {part.__name__: part for part in (on_grids, goes_on, files, experts, capacity_groups, presets, mistakes)}
     try:
         parts[sys.argv[2]](None)
     except Failure as failure:

@@ -287,6 +287,16 @@ def plan_language_model(ranks):
         command, = re.findall(r"^orthant (train-lm .*?) +# on", done.stdout, re.M)
         require("--no-bias" in command and "--hidden 32" in command, "forgets options", done)
         expect_success(ranks, [*command.split(), "--steps", "1", "--eval-every", "0"])
+        experts = ["--experts", "4", "--expert-axis", "2", "--shared-experts", "1"]
+        done = expect_success(1, ["plan-lm", "--tokens", tokens, "--ranks", "4", *small, *experts])
+        command, = re.findall(r"^orthant (train-lm .*?) +# on", done.stdout, re.M)
+        require("--expert-axis 2" in command and "--shared-experts 1" in command, "forgets the experts", done)
+        expect_success(4, [*command.split(), "--steps", "1", "--eval-every", "0"])
+    done = expect_success(1, ["plan-lm", "--vocabulary", "65", "--ranks", "8", "--top", "100", "--json", "--simulate", "--machine", "perlmutter", *small, *experts])
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    require(lines and all(line["expert_axis"] == 2 and int(line["grid"].split("x")[0]) % 2 == 0 for line in lines), "no expert axis", done)
+    expect_mistake(ranks, ["plan-lm", "--vocabulary", "65", "--ranks", "9", *small, *experts], r"--expert-axis 2 does not divide the 9 ranks")
+    expect_mistake(ranks, ["plan-lm", "--vocabulary", "65", "--ranks", "8", *small, "--expert-axis", "2"], r"give --experts, too")
     large = ["plan-lm", "--preset", "llama-7b", "--vocabulary", "32000"]
     expect_mistake(ranks, [*large, "--ranks", "2", "--machine", "perlmutter"], r"plan-lm: \d+ grids need more than the 40.0 GB .* the least is [0-9.]+ GB: take more ranks")
     # Llama has 6,738,415,616 parameters, and Adam two moments of each.

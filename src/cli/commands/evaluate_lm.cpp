@@ -5,6 +5,7 @@
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/lm_files.hpp"
 #include "cli/lm/lm_grid.hpp"
+#include "cli/lm/train_lm_options.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_run.hpp"
@@ -23,6 +24,7 @@ struct EvaluateLmOptions {
   std::string tokens;
   std::string weights;
   std::string grid = "auto";
+  std::int64_t expert_axis = 1;
   std::int64_t sequence = 0;
   std::int64_t global_batch = 0;
   std::string compute_dtype = "fp32";
@@ -51,14 +53,20 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   models::OptimizerSettings optimizer; // without moments: nothing is trained
   optimizer.kind = models::OptimizerKind::sgd;
   optimizer.momentum = 0;
+  auto const expert_axis = static_cast<int>(options.expert_axis);
+  if (expert_axis > 1 && !model.experts.is_on())
+    runtime::throw_user("--expert-axis {}: the model of '{}' has no experts to deal to ranks; leave it out",
+                        expert_axis, options.weights);
   auto const shape =
       options.grid == "auto"
-          ? rank_language_grids<T>(context, {options.grid, "", model, sequences, optimizer}).front().shape
-          : pmm::parse_grid(options.grid, world.size());
+          ? rank_language_grids<T>(context, {options.grid, "", model, sequences, optimizer, 0, expert_axis})
+                .front()
+                .shape
+          : models::parse_grid(options.grid, world.size(), model, sequences, expert_axis);
   pmm::ProcessGrid const grid(world, shape);
   if (options.global_batch == 0)
     sequences.global_batch =
-        std::max(usual_batch, std::int64_t{grid.shape().size({pmm::Axis::data, pmm::Axis::z})});
+        std::max(usual_batch, std::int64_t{shape.size(pmm::batch_axes(shape).with(pmm::Axis::z))});
   auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
   if (!options.force_memory)
     require_memory(context, "evaluate-lm", models::estimate_memory<T>(grid, plan, sequences, optimizer));
@@ -111,6 +119,7 @@ std::unique_ptr<Command> make_evaluate_lm() {
   command->input("--tokens", options->tokens, "Token file");
   command->input("--weights", options->weights, "Weights or checkpoint of train-lm");
   command->option("--grid", options->grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
+  add_expert_axis_option(*command, options->expert_axis);
   command->option("--sequence", options->sequence,
                   "Tokens per window, each predicted from those before it; 0: as in training",
                   whole_number(0));

@@ -39,7 +39,8 @@ Json json_of(models::TransformerSettings const& s) {
           {"rotary_base", s.rotary_base},
           {"experts", s.experts.num_experts},
           {"top_k", s.experts.top_k},
-          {"moe_every", s.experts.every}};
+          {"moe_every", s.experts.every},
+          {"shared_experts", s.experts.num_shared}};
 }
 
 models::TransformerSettings settings_of(Json const& json) {
@@ -61,6 +62,7 @@ models::TransformerSettings settings_of(Json const& json) {
   s.experts.num_experts = json.at("experts");
   s.experts.top_k = json.at("top_k");
   s.experts.every = json.at("moe_every");
+  s.experts.num_shared = json.at("shared_experts");
   return s;
 }
 
@@ -107,8 +109,8 @@ RecordedModel read_model(runtime::Communicator const& comm, std::string const& p
                           path);
     auto json = json_of({});
     for (auto& [part, value] : json.items()) {
-      // Files of before there were experts have none.
-      if (part == "experts" && !file.contains_attribute("/", part)) break;
+      // Files of before there were experts, or shared ones, have none.
+      if ((part == "experts" || part == "shared_experts") && !file.contains_attribute("/", part)) break;
       auto const recorded = file.read_text("/", part);
       value = value.is_string() ? Json(recorded) : Json::parse(recorded, nullptr, false);
     }

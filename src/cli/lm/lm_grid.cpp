@@ -19,6 +19,7 @@ std::vector<models::LanguageModelCost> rank_language_grids(Context const& contex
   models::GridLimits limits;
   limits.bytes = static_cast<double>(memory_of_rank(context));
   if constexpr (pmm::runs_on_host) limits.other_bytes = models::library_bytes<T>();
+  limits.expert_axis = question.expert_axis;
   limits.num_grids = static_cast<std::size_t>(std::max<std::int64_t>(1, question.num_candidates));
   auto const fastest = [&] {
     return models::fastest_grids(num_ranks, question.model, question.sequences, question.optimizer, machine,
@@ -27,14 +28,14 @@ std::vector<models::LanguageModelCost> rank_language_grids(Context const& contex
   };
   auto costs = fastest();
   if (!costs.empty()) return costs;
-  limits = {};
+  limits = {.expert_axis = question.expert_axis};
   return fastest();
 }
 
 template<class T>
 ChosenLanguageGrid choose_language_grid(Context const& context, LanguageGridQuestion const& question,
                                         models::TrainSettings const& settings, tokens::TokenFile& file) {
-  if (question.grid != "auto" || question.expert_axis > 1)
+  if (question.grid != "auto")
     return {models::parse_grid(question.grid, context.world().size(), question.model, question.sequences,
                                question.expert_axis),
             nullptr};

@@ -19,7 +19,7 @@ struct LanguageGridQuestion {
   models::SequenceSettings const& sequences;
   models::OptimizerSettings const& optimizer;
   std::int64_t num_candidates = 0; // --measure-top
-  int expert_axis = 1;             // above 1: "auto" has as many data groups, and is not ranked
+  int expert_axis = 1;             // its ranks: a factor of the data groups
 };
 
 /// The fastest grids, as many as are to be measured, at least one; if none fits, the fastest one of all, which a check of memory will

@@ -10,7 +10,8 @@ ModelFlops model_flops(models::TransformerSettings const& settings, std::int64_t
   auto const of_attention = hidden * (2 * hidden + 2 * key_width);
   auto const of_feed_forward = hidden * (num_up + 1) * settings.feed_forward;
   auto const& experts = settings.experts;
-  auto const of_experts = experts.top_k * of_feed_forward + hidden * experts.num_experts;
+  auto const of_experts =
+      (experts.top_k + experts.num_shared) * of_feed_forward + hidden * experts.num_experts;
   auto multiplied = settings.num_layers * of_attention + settings.vocabulary * hidden;
   for (std::int64_t l = 0; l < settings.num_layers; ++l)
     multiplied += experts.has_layer(l) ? of_experts : of_feed_forward;

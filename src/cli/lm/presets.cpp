@@ -6,7 +6,8 @@ namespace orthant::cli {
 using Json = nlohmann::ordered_json;
 
 /// Sizes: Radford et al. 2019 (gpt2), Touvron et al. 2023 (arXiv 2302.13971), Dubey et al. 2024 (arXiv 2407.21783).
-/// Batches and rates of GPT-2: those with which nanoGPT reproduces it. nanogpt-cpu: its small model for characters.
+/// Jiang et al. 2024 (arXiv 2401.04088; batches and rates of Mixtral are not published: these are ours). Batches and rates of GPT-2:
+/// those with which nanoGPT reproduces it. nanogpt-cpu: its small model for characters.
 std::span<Preset const> language_model_presets() {
   static std::vector<Preset> const all{{"none", Json::object()},
                                        {"nanogpt-cpu",
@@ -93,7 +94,40 @@ std::span<Preset const> language_model_presets() {
                                          {"lr", 3e-4},
                                          {"lr-schedule", "cosine"},
                                          {"warmup-steps", 8000},
-                                         {"min-lr", 3e-6}}}};
+                                         {"min-lr", 3e-6}}},
+                                       {"mixtral-cpu",
+                                        {{"arch", "llama"},
+                                         {"layers", 4},
+                                         {"hidden", 128},
+                                         {"heads", 4},
+                                         {"kv-heads", 2},
+                                         {"experts", 8},
+                                         {"top-k", 2},
+                                         {"sequence", 64},
+                                         {"global-batch", 12},
+                                         {"steps", 2000},
+                                         {"lr", 1e-3},
+                                         {"lr-schedule", "cosine"},
+                                         {"warmup-steps", 100},
+                                         {"min-lr", 1e-4},
+                                         {"betas", {0.9, 0.99}}}},
+                                       {"mixtral-8x7b",
+                                        {{"arch", "llama"},
+                                         {"layers", 32},
+                                         {"hidden", 4096},
+                                         {"heads", 32},
+                                         {"kv-heads", 8},
+                                         {"feed-forward", 14336},
+                                         {"rotary-base", 1e6},
+                                         {"experts", 8},
+                                         {"top-k", 2},
+                                         {"sequence", 32768},
+                                         {"global-batch", 128},
+                                         {"steps", 500000},
+                                         {"lr", 3e-4},
+                                         {"lr-schedule", "cosine"},
+                                         {"warmup-steps", 2000},
+                                         {"min-lr", 3e-5}}}};
   return all;
 }
 

@@ -30,7 +30,7 @@ void StepLines::write(runtime::EpochRecord const& step, std::vector<models::Expe
     for (auto const& load : loads)
       line["experts"].push_back({{"layer", load.layer},
                                  {"tokens", load.chosen},
-                                 {"dropped", load.num_dropped()},
+                                 {"dropped", load.num_dropped},
                                  {"imbalance", load.imbalance()},
                                  {"entropy", load.entropy()}});
     context_.metrics.write("step", line);

@@ -59,11 +59,19 @@ void add_experts(Command& command, TrainLmOptions& o) {
   command.option("--top-k", o.top_k, "Experts of a token", whole_number(1, most_experts));
   command.option("--moe-every", o.moe_every, "The last layer of every N has experts, the others have none",
                  whole_number(1, most_layers_of_model));
+  command.option("--shared-experts", o.shared_experts,
+                 "Experts beside them that every token passes through, in layers with experts",
+                 whole_number(0, most_experts));
   command.number_or_word(
       "--capacity", o.capacity,
       "Tokens that an expert takes in a training pass, in mean loads over all ranks; later ones in the "
       "order of tokens are dropped; none: no limit",
       {"none"}, above(0, largest_number), runtime::ValueKind::number_or_word);
+  command.option(
+      "--capacity-group", o.capacity_group,
+      "Whose tokens --capacity counts: of all ranks in a pass (step), or of each rank along data by "
+      "itself (rank), so that the number of these changes who is dropped",
+      one_of({"step", "rank"}));
   command.option("--balance-loss", o.balance_loss,
                  "Coefficient of the loss that keeps the load of experts even", in_range(0));
   command.option("--z-loss", o.z_loss, "Coefficient of the loss that keeps the logits of the router small",
@@ -140,7 +148,9 @@ void set(TrainLmOptions& o, std::string const& name, nlohmann::ordered_json cons
       {"sequence", &Options::sequence},
       {"global-batch", &Options::global_batch},
       {"steps", &Options::steps},
-      {"warmup-steps", &Options::warmup_steps}};
+      {"warmup-steps", &Options::warmup_steps},
+      {"experts", &Options::experts},
+      {"top-k", &Options::top_k}};
   static std::map<std::string_view, double Options::*> const numbers{{"dropout", &Options::dropout},
                                                                      {"lr", &Options::lr},
                                                                      {"min-lr", &Options::min_lr},
@@ -190,7 +200,9 @@ models::ExpertSettings experts_of(TrainLmOptions const& o) {
   experts.num_experts = o.experts;
   experts.top_k = o.top_k;
   experts.every = o.moe_every;
+  experts.num_shared = o.shared_experts;
   if (o.capacity != "none") experts.capacity = std::stod(o.capacity);
+  if (o.capacity_group == "rank") experts.capacity_group = models::CapacityGroup::rank;
   experts.balance_loss = o.balance_loss;
   experts.z_loss = o.z_loss;
   experts.noise = o.router_noise;
@@ -208,12 +220,16 @@ TrainLmOptions::TrainLmOptions() {
   clip_norm = 1;
 }
 
+void add_expert_axis_option(Command& command, std::int64_t& expert_axis) {
+  command.option("--expert-axis", expert_axis,
+                 "Ranks along data that the experts are dealt to; divides the data axis and --experts",
+                 whole_number(1, most_experts_axis));
+}
+
 void add_options(Command& command, TrainLmOptions& o) {
   command.input("--tokens", o.tokens, "Token file to train on (orthant tokenize writes it)");
   add_grid_options(command, o, "--grid auto");
-  command.option("--expert-axis", o.expert_axis,
-                 "Ranks along data that the experts are dealt to; divides the data axis and --experts",
-                 whole_number(1, most_experts_axis));
+  add_expert_axis_option(command, o.expert_axis);
   add_model(command, o);
   add_experts(command, o);
   add_training(command, o);
@@ -256,12 +272,20 @@ void apply_preset(Context& context, TrainLmOptions& options) {
 }
 
 void require_effective_expert_options(Context const& context, TrainLmOptions const& o) {
-  if (o.experts > 0) return;
   auto const& sources = context.run_record.at("sources");
-  for (auto const* const name :
-       {"expert-axis", "top-k", "moe-every", "capacity", "balance-loss", "z-loss", "router-noise"})
-    if (sources.value(name, std::string("default")) != "default")
-      runtime::throw_user("--{} is for layers with experts; give --experts, too", name);
+  auto const is_given = [&](char const* name) {
+    auto const source = sources.value(name, std::string("default"));
+    return source != "default" && source != "preset";
+  };
+  if (o.experts > 0) {
+    if (is_given("capacity-group") && o.capacity == "none")
+      runtime::throw_user("--capacity-group {} without a limit to count for; give --capacity R, too",
+                          o.capacity_group);
+    return;
+  }
+  for (auto const* const name : {"expert-axis", "top-k", "moe-every", "shared-experts", "capacity",
+                                 "capacity-group", "balance-loss", "z-loss", "router-noise"})
+    if (is_given(name)) runtime::throw_user("--{} is for layers with experts; give --experts, too", name);
 }
 
 models::TransformerSettings model_of(TrainLmOptions const& o) {

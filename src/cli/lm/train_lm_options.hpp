@@ -37,7 +37,9 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::int64_t expert_axis = 1;
   std::int64_t top_k = 1;
   std::int64_t moe_every = 1;
+  std::int64_t shared_experts = 0;
   std::string capacity = "none"; // or mean loads
+  std::string capacity_group = "step";
   double balance_loss = 0.01;
   double z_loss = 0;
   double router_noise = 0;
@@ -60,6 +62,8 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
 };
 
 void add_options(Command& command, TrainLmOptions& options);
+/// --expert-axis
+void add_expert_axis_option(Command& command, std::int64_t& expert_axis);
 /// Those of them that decide what a step does and holds.
 void add_planned_options(Command& command, TrainLmOptions& options);
 

@@ -81,7 +81,7 @@ void describe_experts(Context const& context, std::vector<models::ExpertLoad> co
         "experts of layer {:<4}  imbalance {:.3f}, entropy {:.3f} of {:.3f} nats, {:.2f} % of the choices "
         "dropped\n",
         load.layer, load.imbalance(), load.entropy(), std::log(static_cast<double>(load.chosen.size())),
-        100 * static_cast<double>(load.num_dropped()) / static_cast<double>(num_choices));
+        100 * static_cast<double>(load.num_dropped) / static_cast<double>(num_choices));
   }
 }
 
@@ -142,7 +142,7 @@ int train(TrainLmOptions const& options, Context& context) {
   auto const expert_axis = static_cast<int>(options.expert_axis);
   // Before files are opened.
   std::ignore = models::parse_grid(options.grid, world.size(), model, sequences, expert_axis);
-  require_choice(options, options.grid == "auto" && expert_axis == 1, "--grid auto without --expert-axis");
+  require_choice(options, options.grid == "auto", "--grid auto");
   WeightFiles const weight_files(context, options,
                                  {"step",
                                   options.eval_every,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/experts/expert_layer.hpp"
 
-#include "pmm/experts/capacity.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/token_rows/feed_forward.hpp"
 #include "runtime/device/kokkos_compat_device.hpp"
@@ -39,7 +38,7 @@ Panel<T> block_of_expert(ExpertArray const& array, Vector<T> const& whole, std::
 /// Choices that a capacity allows.
 std::optional<std::int64_t> capacity_in(ExpertPlan const& plan, RouterPass const& pass) {
   if (!pass.trains || !plan.settings.capacity) return std::nullopt;
-  return pmm::capacity_of(*plan.settings.capacity, plan.num_tokens, plan.settings.top_k,
+  return pmm::capacity_of(*plan.settings.capacity, plan.num_counted, plan.settings.top_k,
                           plan.settings.num_experts);
 }
 
@@ -78,23 +77,36 @@ void ExpertLayer<T>::route(DefaultExec const& exec, RouterPass const& pass, Dist
   HostNumbers<std::int32_t> const on_host(experts.data(), experts.size());
   Kokkos::deep_copy(on_host, routing.experts);
   auto const capacity = capacity_in(plan_, pass);
-  auto const counts = pmm::count_choices(grid_.over(plan_.token_axes), experts, settings.top_k,
+  auto const counts = pmm::count_choices(grid_.over(plan_.counted_axes), experts, settings.top_k,
                                          settings.num_experts, capacity.has_value());
   if (capacity) {
     pmm::drop_beyond(*capacity, counts, experts, settings.top_k);
     Kokkos::deep_copy(routing.experts, on_host);
   }
-  ExpertLoad load{layer_, {}, capacity};
+  auto load = load_of(counts, capacity);
   std::vector<T> shares;
   auto const num_choices = static_cast<double>(plan_.num_tokens * settings.top_k);
-  for (std::int64_t e = 0; e < settings.num_experts; ++e) {
-    load.chosen.push_back(counts.chosen(e));
-    shares.push_back(static_cast<T>(static_cast<double>(counts.chosen(e)) / num_choices));
-  }
+  for (auto const count : load.chosen)
+    shares.push_back(static_cast<T>(static_cast<double>(count) / num_choices));
   Kokkos::deep_copy(memory_->shares, HostNumbers<T>(shares.data(), shares.size()));
   if (pass.trains) load_ = std::move(load);
   pmm::weigh_experts(exec, passes, routing);
   memory_->dispatch.set_groups(experts, settings.top_k);
+}
+
+/// Of all ranks: if counts are those of one rank along data and expert, one more sum.
+template<class T>
+ExpertLoad ExpertLayer<T>::load_of(pmm::ExpertCounts const& counts,
+                                   std::optional<std::int64_t> capacity) const {
+  ExpertLoad load{layer_, {}, capacity ? counts.num_beyond(*capacity) : 0};
+  for (std::int64_t e = 0; e < counts.num_experts; ++e)
+    load.chosen.push_back(counts.chosen(e));
+  if (plan_.counted_axes == plan_.token_axes) return load;
+  load.chosen.push_back(load.num_dropped);
+  runtime::all_reduce(runtime::host, grid_.over(batch_axes(grid_.shape())), load.chosen);
+  load.num_dropped = load.chosen.back();
+  load.chosen.pop_back();
+  return load;
 }
 
 template<class T>
@@ -160,7 +172,8 @@ void ExpertLayer<T>::compute(DefaultExec const& exec, RouterPass const& pass, Di
 
   // Y_e[-,y] := A_e W_down,e[x,y], partial over x
   auto const down = gather(exec, down_, parameters_.down);
-  auto const results = reserve(scratch_.rows, sizes.num_arrived, hidden);
+  auto const results = travels(grid_.shape(), plan_.axes) ? reserve(scratch_.rows, sizes.num_arrived, hidden)
+                                                          : returned_; // in the order of what was sent
   for_each_expert([&](std::size_t i, pmm::Range rows) {
     pmm::local_gemm<T>(exec, T{1}, Transpose::no, Panel<T>(activated_).rows(rows), Transpose::no,
                        block_of_expert(down_, down, i), T{0}, Panel<T>(results).rows(rows));
@@ -169,13 +182,14 @@ void ExpertLayer<T>::compute(DefaultExec const& exec, RouterPass const& pass, Di
 }
 
 template<class T>
-void ExpertLayer<T>::combine(DefaultExec const& exec, DistMatrix<T> const& branch) {
-  memory_->dispatch.combine(exec, returned_, memory_->routing.weights, branch.local());
+void ExpertLayer<T>::combine(DefaultExec const& exec, DistMatrix<T> const& branch, pmm::Update update) {
+  memory_->dispatch.combine(exec, returned_, memory_->routing.weights, branch.local(), update);
 }
 
 template<class T>
 void ExpertLayer<T>::backward(DefaultExec const& exec, DistMatrix<T> const& normed,
-                              DistMatrix<T> const& branch_gradient, DistMatrix<T> const& normed_gradient) {
+                              DistMatrix<T> const& branch_gradient, DistMatrix<T> const& normed_gradient,
+                              pmm::Update update) {
   auto& passes = grid_.passes();
   auto& dispatch = memory_->dispatch;
   auto const& sizes = this->sizes();
@@ -216,9 +230,10 @@ void ExpertLayer<T>::backward(DefaultExec const& exec, DistMatrix<T> const& norm
                        Panel<T>(expanded_gradient).rows(rows), T{0}, block_of_expert(up_, up_addends, i));
   });
   reduce(exec, up_, up_addends, parameters_.up_gradient);
-  auto const returned_gradient = reserve(scratch_.returned, sizes.num_sent, hidden);
+  auto const returned_gradient =
+      travels(grid_.shape(), plan_.axes) ? reserve(scratch_.returned, sizes.num_sent, hidden) : rows_gradient;
   dispatch.give_back(exec, rows_gradient, returned_gradient);
-  dispatch.combine(exec, returned_gradient, {}, normed_gradient.local());
+  dispatch.combine(exec, returned_gradient, {}, normed_gradient.local(), update);
 
   // dH += dl W_r^T      dW_r := H^T dl
   auto const& settings = plan_.settings;

@@ -18,9 +18,11 @@
 
 #include "models/experts/expert_load.hpp"
 #include "models/experts/expert_memory.hpp"
+#include "pmm/experts/capacity.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 
 #include <memory>
+#include <optional>
 
 namespace orthant::models {
 
@@ -50,17 +52,21 @@ class ExpertLayer {
   /// All that backward() reads: as above up to return(Y). Collective over the grid's world. Waits for the router's kernels; enqueues
   /// the others on exec.
   void compute(runtime::DefaultExec const& exec, RouterPass const& pass, pmm::DistMatrix<T> const& normed);
-  /// And then branch. Collective over x.
-  void combine(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& branch);
-  /// Gradients of the parameters, the router's of this rank's rows; and normed_gradient := that by H.
+  /// And then branch, which is assigned or added to. Collective over x.
+  void combine(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& branch,
+               pmm::Update update = pmm::Update::assign);
+  /// Gradients of the parameters, the router's of this rank's rows; and normed_gradient := that by H, or plus it.
   void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& normed,
-                pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& normed_gradient);
+                pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& normed_gradient,
+                pmm::Update update = pmm::Update::assign);
 
   /// Of the last training pass.
   [[nodiscard]] ExpertLoad const& load() const { return load_; }
   [[nodiscard]] pmm::DispatchSizes const& sizes() const { return memory_->dispatch.sizes(); }
 
  private:
+  [[nodiscard]] ExpertLoad load_of(pmm::ExpertCounts const& counts,
+                                   std::optional<std::int64_t> capacity) const;
   void route(runtime::DefaultExec const& exec, RouterPass const& pass, pmm::DistMatrix<T> const& normed);
   [[nodiscard]] runtime::Vector<T> gather(runtime::DefaultExec const& exec, ExpertArray const& array,
                                           runtime::Vector<T> const& piece);
@@ -84,8 +90,10 @@ class ExpertLayer {
 
 /// List what the functions do in that layer.
 void plan_compute_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer, bool is_training);
-void plan_combine_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer);
-void plan_expert_layer_backward(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer);
+void plan_combine_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer,
+                          pmm::Update update = pmm::Update::assign);
+void plan_expert_layer_backward(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer,
+                                pmm::Update update = pmm::Update::assign);
 
 extern template class ExpertLayer<float>;
 extern template class ExpertLayer<double>;

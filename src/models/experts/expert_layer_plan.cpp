@@ -28,8 +28,11 @@ class Lister {
     pmm::plan_choose_experts(step_, sizes_.num_rows, num_experts_, settings.top_k);
     auto const count_bytes = settings.top_k * num_experts_ * static_cast<std::int64_t>(sizeof(std::int64_t));
     if (is_training && settings.capacity)
-      step_.add_call(Operation::exclusive_scan, plan_.token_axes, count_bytes);
-    step_.add_call(Operation::all_reduce, plan_.token_axes, count_bytes);
+      step_.add_call(Operation::exclusive_scan, plan_.counted_axes, count_bytes);
+    step_.add_call(Operation::all_reduce, plan_.counted_axes, count_bytes);
+    if (plan_.counted_axes != plan_.token_axes)
+      step_.add_call(Operation::all_reduce, batch_axes(step_.shape()),
+                     (num_experts_ + 1) * static_cast<std::int64_t>(sizeof(std::int64_t)));
     pmm::plan_weigh_experts(step_, sizes_.num_rows, settings.top_k);
     pmm::plan_dispatch_lists(step_, plan_.axes, num_experts_);
     pmm::plan_send(step_, plan_.axes, sizes_, hidden_, false);
@@ -45,9 +48,11 @@ class Lister {
     pmm::plan_give_back(step_, plan_.axes, sizes_, hidden_);
   }
 
-  void combine(bool has_weights) { pmm::plan_combine(step_, plan_.axes, sizes_, hidden_, has_weights); }
+  void combine(bool has_weights, pmm::Update update) {
+    pmm::plan_combine(step_, plan_.axes, sizes_, hidden_, has_weights, update);
+  }
 
-  void backward() {
+  void backward(pmm::Update update) {
     auto const arrived = sizes_.num_arrived;
     pmm::plan_dot(step_, sizes_, hidden_);
     step_.add_call(Operation::all_reduce, plan_.axes.copies.with(plan_.stream.layout.columns),
@@ -67,7 +72,7 @@ class Lister {
     multiply("dW_up = Y^T dU", Form::right_grad, {hidden_, up_.num_columns, arrived});
     reduce(up_);
     pmm::plan_give_back(step_, plan_.axes, sizes_, hidden_);
-    combine(false);
+    combine(false, update);
     pmm::plan_router_backward(step_, sizes_.num_rows, num_experts_, plan_.settings.top_k);
     multiply("dH = dl W_r^T", Form::left_grad, {sizes_.num_rows, hidden_, num_experts_});
     multiply("dW_r = H^T dl", Form::right_grad, {hidden_, num_experts_, sizes_.num_rows});
@@ -110,12 +115,14 @@ void plan_compute_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int6
   Lister(step, plan, layer).compute(is_training);
 }
 
-void plan_combine_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer) {
-  Lister(step, plan, layer).combine(true);
+void plan_combine_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer,
+                          pmm::Update update) {
+  Lister(step, plan, layer).combine(true, update);
 }
 
-void plan_expert_layer_backward(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer) {
-  Lister(step, plan, layer).backward();
+void plan_expert_layer_backward(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer,
+                                pmm::Update update) {
+  Lister(step, plan, layer).backward(update);
 }
 
 } // namespace orthant::models

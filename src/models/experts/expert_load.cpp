@@ -14,13 +14,6 @@ double sum_of(std::vector<std::int64_t> const& counts) {
 
 } // namespace
 
-std::int64_t ExpertLoad::num_dropped() const {
-  std::int64_t sum = 0;
-  for (auto const count : chosen)
-    sum += capacity ? std::max(count - *capacity, std::int64_t{0}) : 0;
-  return sum;
-}
-
 double ExpertLoad::imbalance() const {
   auto const sum = sum_of(chosen);
   if (sum == 0) return 1;

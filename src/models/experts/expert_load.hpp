@@ -4,18 +4,15 @@
 // How evenly the experts of a layer are chosen in a pass.
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 namespace orthant::models {
 
 struct ExpertLoad {
   std::int64_t layer = 0;
-  std::vector<std::int64_t> chosen;     // [experts] choices of all ranks
-  std::optional<std::int64_t> capacity; // of an expert
+  std::vector<std::int64_t> chosen; // [experts] choices of all ranks
+  std::int64_t num_dropped = 0;     // of them, those that had no slot
 
-  /// Choices that had no slot.
-  [[nodiscard]] std::int64_t num_dropped() const;
   /// The largest over the mean: 1 is even.
   [[nodiscard]] double imbalance() const;
   /// Of the shares of the choices, in nats: log(experts) is even.

@@ -64,7 +64,7 @@ void plan_expert_scratch(pmm::StepPlan& step, ExpertPlan const& plan) {
   add("rows", sizes.num_arrived * hidden);
   add("inner", sizes.num_arrived * step.block(plan.down).rows.size());
   add("outer", sizes.num_arrived * step.block(plan.up).columns.size());
-  add("returned", sizes.num_sent * hidden);
+  if (travels(step.shape(), plan.axes)) add("returned", sizes.num_sent * hidden);
   plan_dispatch_buffers(step, plan.axes, sizes, hidden);
 }
 

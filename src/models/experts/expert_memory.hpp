@@ -22,10 +22,11 @@ struct ExpertScratch {
   runtime::Vector<T> weight_gradient; // [rows x choices]
   runtime::Vector<T> gathered;        // the longer array of weights, if z has ranks
   runtime::Vector<T> addends;         // of its gradient
-  runtime::GrowingVector<T> rows{"orthant::models::ExpertScratch/rows"};         // [arrived x hidden]
-  runtime::GrowingVector<T> inner{"orthant::models::ExpertScratch/inner"};       // [arrived x width]
-  runtime::GrowingVector<T> outer{"orthant::models::ExpertScratch/outer"};       // [arrived x width of up]
-  runtime::GrowingVector<T> returned{"orthant::models::ExpertScratch/returned"}; // [sent x hidden]
+  runtime::GrowingVector<T> rows{"orthant::models::ExpertScratch/rows"};   // [arrived x hidden]
+  runtime::GrowingVector<T> inner{"orthant::models::ExpertScratch/inner"}; // [arrived x width]
+  runtime::GrowingVector<T> outer{"orthant::models::ExpertScratch/outer"}; // [arrived x width of up]
+  runtime::GrowingVector<T> returned{
+      "orthant::models::ExpertScratch/returned"}; // [sent x hidden], if rows travel
 };
 
 template<class T>

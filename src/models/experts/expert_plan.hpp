@@ -24,6 +24,8 @@ struct ExpertPlan {
   pmm::AxisSet token_axes;      // along which tokens differ, in their order
   std::int64_t num_tokens = 0;  // of a pass, over all ranks
   std::int64_t first_token = 0; // of this rank
+  pmm::AxisSet counted_axes;    // of them, those along which a capacity is counted: all, or z
+  std::int64_t num_counted = 0; // tokens of a pass over these
   pmm::Range own;               // experts of this rank
   pmm::Placement stream;        // [z,y] tokens of the batch x hidden
   pmm::Placement router;

@@ -69,8 +69,13 @@ void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::in
     plan_matrix(step, plan.up.output, "orthant::models::FeedForwardMemory/expanded");
     plan_matrix(step, plan.down.input, "orthant::models::FeedForwardMemory/activated");
   }
-  if (auto const layer = first_layer_at(plan.settings, place, true); layer >= 0)
+  if (auto const layer = first_layer_at(plan.settings, place, true); layer >= 0) {
     plan_expert_memory(step, plan.experts, layer);
+    if (plan.settings.experts.has_shared()) {
+      plan_matrix(step, plan.shared_up.output, "orthant::models::FeedForwardMemory/shared_expanded");
+      plan_matrix(step, plan.shared_down.input, "orthant::models::FeedForwardMemory/shared_activated");
+    }
+  }
   plan_matrix(step, plan.stream, "orthant::models::stream");
 }
 
@@ -94,8 +99,11 @@ FeedForwardMemory<T>::FeedForwardMemory(pmm::ProcessGrid const& grid, Transforme
     expanded = {grid, plan.up.output, "orthant::models::FeedForwardMemory/expanded"};
     activated = {grid, plan.down.input, "orthant::models::FeedForwardMemory/activated"};
   }
-  if (first_layer_at(plan.settings, place, true) >= 0)
-    experts = std::make_shared<ExpertMemory<T>>(grid, plan.experts, scratch);
+  if (first_layer_at(plan.settings, place, true) < 0) return;
+  experts = std::make_shared<ExpertMemory<T>>(grid, plan.experts, scratch);
+  if (!plan.settings.experts.has_shared()) return;
+  shared_expanded = {grid, plan.shared_up.output, "orthant::models::FeedForwardMemory/shared_expanded"};
+  shared_activated = {grid, plan.shared_down.input, "orthant::models::FeedForwardMemory/shared_activated"};
 }
 
 template<class T>
@@ -119,6 +127,10 @@ ScratchLengths::ScratchLengths(pmm::GridShape const& shape, pmm::Coordinates con
   branch = length(plan.stream);
   wide = std::max(length(plan.qkv.output), length(plan.up.output));
   narrow = std::max(length(plan.projection.input), length(plan.down.input));
+  if (plan.settings.experts.has_shared()) {
+    wide = std::max(wide, length(plan.shared_up.output));
+    narrow = std::max(narrow, length(plan.shared_down.input));
+  }
   row_sums = num_rows * pmm::sums_per_row(row_norm_of(plan.settings).kind);
   row_terms = num_rows * heads;
 }

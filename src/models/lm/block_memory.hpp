@@ -30,8 +30,9 @@ struct FeedForwardMemory {
                     ExpertScratch<T> const& scratch);
   pmm::RowNormState<T> norm;
   pmm::DistMatrix<T> normed;
-  pmm::DistMatrix<T> expanded, activated;   // if a layer without experts has this place
-  std::shared_ptr<ExpertMemory<T>> experts; // if a layer with experts has it
+  pmm::DistMatrix<T> expanded, activated;               // if a layer without experts has this place
+  pmm::DistMatrix<T> shared_expanded, shared_activated; // of shared experts, if a layer with experts has it
+  std::shared_ptr<ExpertMemory<T>> experts;
 };
 
 /// A copy shares the numbers.
@@ -83,8 +84,8 @@ struct ScratchLengths {
   ScratchLengths(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                  TransformerPlan const& plan);
   std::int64_t branch = 0;    // [z,y]
-  std::int64_t wide = 0;      // the longer of the outputs of qkv and up
-  std::int64_t narrow = 0;    // the longer of the inputs of projection and down
+  std::int64_t wide = 0;      // the longest of the outputs of qkv, up and shared_up
+  std::int64_t narrow = 0;    // the longest of the inputs of projection, down and shared_down
   std::int64_t row_sums = 0;  // two numbers per row, or one
   std::int64_t row_terms = 0; // one number per row and head
 };

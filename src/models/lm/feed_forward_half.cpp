@@ -7,51 +7,78 @@ namespace orthant::models {
 
 using runtime::DefaultExec;
 
+namespace {
+
+/// The products of a layer, and whether they have biases.
+struct HalfLinears {
+  LinearPlan3d const* up = nullptr; // null: there are none
+  LinearPlan3d const* down = nullptr;
+  bool has_bias = false;
+};
+
+HalfLinears linears_of(TransformerPlan const& plan, bool has_experts) {
+  if (!has_experts) return {&plan.up, &plan.down, plan.settings.has_bias};
+  if (plan.settings.experts.has_shared()) return {&plan.shared_up, &plan.shared_down, false};
+  return {};
+}
+
+pmm::Update update_beside(HalfLinears const& linears) {
+  return linears.up == nullptr ? pmm::Update::assign : pmm::Update::add;
+}
+
+} // namespace
+
 void plan_feed_forward_half_again(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer,
                                   bool is_training) {
+  auto const has_experts = plan.settings.experts.has_layer(layer);
+  auto const linears = linears_of(plan, has_experts);
   plan_norm(step, plan);
-  if (plan.settings.experts.has_layer(layer)) {
-    plan_compute_experts(step, plan.experts, layer, is_training);
-    return;
+  if (linears.up != nullptr) {
+    auto const count = step.block(linears.down->input).num_stored;
+    plan_linear(step, *linears.up, linears.has_bias);
+    if (plan.settings.activation == FeedForward::gelu)
+      pmm::plan_gelu(step, count);
+    else
+      pmm::plan_swiglu(step, count);
   }
-  auto const count = step.block(plan.down.input).num_stored;
-  plan_linear(step, plan.up, plan.settings.has_bias);
-  if (plan.settings.activation == FeedForward::gelu)
-    pmm::plan_gelu(step, count);
-  else
-    pmm::plan_swiglu(step, count);
+  if (has_experts) plan_compute_experts(step, plan.experts, layer, is_training);
 }
 
 void plan_feed_forward_half(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer,
                             bool is_training) {
+  auto const has_experts = plan.settings.experts.has_layer(layer);
+  auto const linears = linears_of(plan, has_experts);
   plan_feed_forward_half_again(step, plan, layer, is_training);
-  if (plan.settings.experts.has_layer(layer))
-    plan_combine_experts(step, plan.experts, layer);
-  else
-    plan_linear(step, plan.down, plan.settings.has_bias);
+  if (linears.down != nullptr) plan_linear(step, *linears.down, linears.has_bias);
+  if (has_experts) plan_combine_experts(step, plan.experts, layer, update_beside(linears));
 }
 
 void plan_feed_forward_half_backward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer) {
-  if (plan.settings.experts.has_layer(layer)) {
-    plan_expert_layer_backward(step, plan.experts, layer);
-    plan_norm_backward(step, plan, pmm::Residual::added);
-    return;
+  auto const has_experts = plan.settings.experts.has_layer(layer);
+  auto const linears = linears_of(plan, has_experts);
+  if (linears.up != nullptr) {
+    auto const count = step.block(linears.down->input).num_stored;
+    plan_linear_backward(step, *linears.down, linears.has_bias);
+    if (plan.settings.activation == FeedForward::gelu)
+      pmm::plan_gelu_backward(step, count);
+    else
+      pmm::plan_swiglu_backward(step, count);
+    plan_linear_backward(step, *linears.up, linears.has_bias);
   }
-  auto const count = step.block(plan.down.input).num_stored;
-  plan_linear_backward(step, plan.down, plan.settings.has_bias);
-  if (plan.settings.activation == FeedForward::gelu)
-    pmm::plan_gelu_backward(step, count);
-  else
-    pmm::plan_swiglu_backward(step, count);
-  plan_linear_backward(step, plan.up, plan.settings.has_bias);
+  if (has_experts) plan_expert_layer_backward(step, plan.experts, layer, update_beside(linears));
   plan_norm_backward(step, plan, pmm::Residual::added);
 }
 
 void plan_feed_forward_half_buffers(LinearWorkPlan& work, pmm::StepPlan const& step,
                                     TransformerPlan const& plan) {
-  if (plan.settings.experts.has_all_layers()) return;
-  plan_linear_buffers(work, 0, step, plan.up, plan.settings.has_bias);
-  plan_linear_buffers(work, 1, step, plan.down, plan.settings.has_bias);
+  auto const& experts = plan.settings.experts;
+  for (auto const has_experts : {false, true}) {
+    if (has_experts ? !experts.is_on() : experts.has_all_layers()) continue;
+    auto const linears = linears_of(plan, has_experts);
+    if (linears.up == nullptr) continue;
+    plan_linear_buffers(work, 0, step, *linears.up, linears.has_bias);
+    plan_linear_buffers(work, 1, step, *linears.down, linears.has_bias);
+  }
 }
 
 template<class T>
@@ -63,64 +90,68 @@ FeedForwardHalf<T>::FeedForwardHalf(pmm::ProcessGrid const& grid, TransformerPla
       memory_(std::move(memory)),
       norm_(grid, plan, parameters.feed_forward_norm, memory_.norm, scratch.row_sums,
             scratch.work.buffers(0)),
-      normed_gradient_(grid, plan.stream, scratch.normed_gradient),
-      expanded_gradient_(grid, plan.up.output, scratch.wide_gradient),
-      activated_gradient_(grid, plan.down.input, scratch.narrow_gradient) {
-  if (plan.settings.experts.has_layer(layer)) {
+      normed_gradient_(grid, plan.stream, scratch.normed_gradient) {
+  auto const has_experts = plan.settings.experts.has_layer(layer);
+  if (has_experts)
     experts_.emplace(grid, plan.experts, parameters.experts, layer, memory_.experts, scratch.experts);
-    return;
-  }
-  up_.emplace(grid, plan.up, parameters.up, scratch.work, 0);
-  down_.emplace(grid, plan.down, parameters.down, scratch.work, 1);
+  auto const linears = linears_of(plan, has_experts);
+  if (linears.up == nullptr) return;
+  up_.emplace(grid, *linears.up, parameters.up, scratch.work, 0);
+  down_.emplace(grid, *linears.down, parameters.down, scratch.work, 1);
+  expanded_ = has_experts ? memory_.shared_expanded : memory_.expanded;
+  activated_ = has_experts ? memory_.shared_activated : memory_.activated;
+  expanded_gradient_ = {grid, linears.up->output, scratch.wide_gradient};
+  activated_gradient_ = {grid, linears.down->input, scratch.narrow_gradient};
 }
 
 template<class T>
 std::vector<ParallelLinear<T>*> FeedForwardHalf<T>::linears() {
-  if (experts_) return {};
+  if (!has_linears()) return {};
   return {&*up_, &*down_};
+}
+
+template<class T>
+pmm::Update FeedForwardHalf<T>::update_by_experts() const {
+  return has_linears() ? pmm::Update::add : pmm::Update::assign;
 }
 
 template<class T>
 void FeedForwardHalf<T>::recompute(DefaultExec const& exec, RouterPass const& pass,
                                    pmm::DistMatrix<T> const& x) {
   norm_.forward(exec, x, memory_.normed);
-  if (experts_) {
-    experts_->compute(exec, pass, memory_.normed);
-    return;
+  if (up_) {
+    up_->forward(exec, memory_.normed, expanded_);
+    if (kind_ == FeedForward::gelu)
+      pmm::gelu<T>(exec, grid_.passes(), expanded_.local(), activated_.local());
+    else
+      pmm::swiglu<T>(exec, grid_.passes(), expanded_.local(), activated_.local());
   }
-  up_->forward(exec, memory_.normed, memory_.expanded);
-  if (kind_ == FeedForward::gelu)
-    pmm::gelu<T>(exec, grid_.passes(), memory_.expanded.local(), memory_.activated.local());
-  else
-    pmm::swiglu<T>(exec, grid_.passes(), memory_.expanded.local(), memory_.activated.local());
+  if (experts_) experts_->compute(exec, pass, memory_.normed);
 }
 
 template<class T>
 void FeedForwardHalf<T>::forward(DefaultExec const& exec, RouterPass const& pass, pmm::DistMatrix<T> const& x,
                                  pmm::DistMatrix<T> const& branch) {
   recompute(exec, pass, x);
-  if (experts_)
-    experts_->combine(exec, branch);
-  else
-    down_->forward(exec, memory_.activated, branch);
+  if (down_) down_->forward(exec, activated_, branch);
+  if (experts_) experts_->combine(exec, branch, update_by_experts());
 }
 
 template<class T>
 void FeedForwardHalf<T>::backward(DefaultExec const& exec, pmm::DistMatrix<T> const& x,
                                   pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& dx) {
-  if (experts_) {
-    experts_->backward(exec, memory_.normed, branch_gradient, normed_gradient_);
-    norm_.backward(exec, x, normed_gradient_, pmm::Residual::added, dx);
-    return;
-  }
-  down_->backward(exec, memory_.activated, branch_gradient, activated_gradient_);
-  if (kind_ == FeedForward::gelu)
-    pmm::gelu_backward<T>(exec, grid_.passes(), memory_.expanded.local(), activated_gradient_.local(),
-                          expanded_gradient_.local());
-  else
-    pmm::swiglu_backward<T>(exec, grid_.passes(), memory_.expanded.local(), activated_gradient_.local(),
+  if (down_) {
+    down_->backward(exec, activated_, branch_gradient, activated_gradient_);
+    if (kind_ == FeedForward::gelu)
+      pmm::gelu_backward<T>(exec, grid_.passes(), expanded_.local(), activated_gradient_.local(),
                             expanded_gradient_.local());
-  up_->backward(exec, memory_.normed, expanded_gradient_, normed_gradient_);
+    else
+      pmm::swiglu_backward<T>(exec, grid_.passes(), expanded_.local(), activated_gradient_.local(),
+                              expanded_gradient_.local());
+    up_->backward(exec, memory_.normed, expanded_gradient_, normed_gradient_);
+  }
+  if (experts_)
+    experts_->backward(exec, memory_.normed, branch_gradient, normed_gradient_, update_by_experts());
   norm_.backward(exec, x, normed_gradient_, pmm::Residual::added, dx);
 }
 

@@ -8,7 +8,10 @@
 //   A[z,x]      := GELU(U), or SwiGLU of the pairs of U
 //   branch[z,y] := sum_x A[z,x] W_down[x,y] + b
 //
-// or, if the layer has experts, what they make of H (experts/expert_layer.hpp).
+// or, if the layer has experts, what they make of H (experts/expert_layer.hpp). Shared experts, through which every token passes, are
+// such products, too, as wide as all of them together and without biases; their branch is added to that of the others.
+//
+// Source of shared experts: DeepSeekMoE (arXiv 2401.06066), section 3.2.
 
 #include "models/experts/expert_layer.hpp"
 #include "models/lm/block_memory.hpp"
@@ -26,8 +29,9 @@ class FeedForwardHalf {
                   BlockParameters<T> const& parameters, std::int64_t layer, FeedForwardMemory<T> memory,
                   TransformerScratch<T>& scratch);
 
-  /// Up and down, or nothing.
+  /// Up and down, of shared experts if there are experts; or nothing.
   [[nodiscard]] std::vector<ParallelLinear<T>*> linears();
+  [[nodiscard]] bool has_linears() const { return up_.has_value(); }
   /// Null if the layer has none.
   [[nodiscard]] ExpertLayer<T> const* experts() const { return experts_ ? &*experts_ : nullptr; }
 
@@ -42,12 +46,16 @@ class FeedForwardHalf {
                 pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& dx);
 
  private:
+  /// Whether the branch and its gradient begin with those of linears.
+  [[nodiscard]] pmm::Update update_by_experts() const;
+
   pmm::ProcessGrid const& grid_;
   FeedForward kind_;
   FeedForwardMemory<T> memory_;
   ParallelNorm<T> norm_;
   std::optional<ParallelLinear<T>> up_, down_;
-  std::optional<ExpertLayer<T>> experts_;                                       // in place of them
+  std::optional<ExpertLayer<T>> experts_;
+  pmm::DistMatrix<T> expanded_, activated_;                                     // in memory_
   pmm::DistMatrix<T> normed_gradient_, expanded_gradient_, activated_gradient_; // lent
 };
 

@@ -164,8 +164,9 @@ void Transformer<T>::Parts::make_blocks() {
     if (segment.end < settings.num_layers) {
       for (auto l = segment.begin; l < segment.end; ++l)
         blocks[static_cast<std::size_t>(l)]->add_forward_uses(backward_uses);
-      // The last product of the last layer is not computed again; that of experts is, and is not among these.
-      if (!settings.experts.has_layer(segment.end - 1)) backward_uses.pop_back();
+      // The last product of the last layer is not computed again; that of its experts is, and is not among these.
+      auto const& last = *blocks[static_cast<std::size_t>(segment.end - 1)];
+      if (last.feed_forward.has_linears()) backward_uses.pop_back();
     }
     for (auto l = segment.end; l-- > segment.begin;)
       blocks[static_cast<std::size_t>(l)]->add_backward_uses(backward_uses);
@@ -376,6 +377,7 @@ std::int64_t Transformer<T>::first_layer_not_finite(DefaultExec const& exec) con
   for (std::size_t l = 0; l < blocks.size(); ++l)
     pmm::local_squared_norm(exec, blocks[l]->output, squares, l);
   pmm::sum_over_group(exec, parts_->grid, squares);
+  runtime::all_reduce(exec, parts_->grid.over(pmm::Axis::data), squares); // all ranks say the same
   runtime::compat::fence(exec, "orthant::models::Transformer/the norms are read");
   auto const on_host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), squares);
   std::size_t first = 0;

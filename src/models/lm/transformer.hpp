@@ -65,7 +65,8 @@ class Transformer final : public Network<T> {
                         GradientObserver const& on_complete) override;
   [[nodiscard]] std::vector<Parameter<T>>& parameters() override;
   [[nodiscard]] std::vector<std::size_t> gradient_order() override;
-  /// Blocks are counted from 0, the head last; if none of them is to blame, it is the head.
+  /// Blocks are counted from 0, the head last; if none of them is to blame, it is the head. Collective over the grid's world, which
+  /// all says the same.
   [[nodiscard]] std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const override;
 
  private:

@@ -103,6 +103,11 @@ parameters_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, 
       auto const experts = prefix + "mlp.experts.";
       planner.add_experts(experts, ".c_fc.weight", plan.experts, plan.experts.up, weight_deviation);
       planner.add_experts(experts, ".c_proj.weight", plan.experts, plan.experts.down, branch_deviation);
+      if (!settings.experts.has_shared()) continue;
+      planner.add(prefix + "mlp.shared.c_fc.weight", ParameterRole::weight, plan.shared_up.weight,
+                  weight_deviation);
+      planner.add(prefix + "mlp.shared.c_proj.weight", ParameterRole::weight, plan.shared_down.weight,
+                  branch_deviation);
       continue;
     }
     planner.add_linear(prefix + "mlp.c_fc", plan.up, weight_deviation);
@@ -253,6 +258,9 @@ TransformerParameters<T>::TransformerParameters(pmm::ProcessGrid const& grid, Tr
       block.experts = {list_[next].matrix, list_[next].matrix_gradient, up.numbers, up.gradient, down.numbers,
                        down.gradient};
       next += 1 + 2 * static_cast<std::size_t>(settings.experts.num_experts);
+      if (!settings.experts.has_shared()) continue;
+      take_matrix(block.up);
+      take_matrix(block.down);
       continue;
     }
     take_linear(block.up);

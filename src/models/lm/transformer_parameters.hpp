@@ -5,7 +5,8 @@
 // "h.0.attn.c_attn.weight", "h.0.attn.c_proj.weight", "h.0.ln_2.weight", "h.0.mlp.c_fc.weight",
 // "h.0.mlp.c_proj.weight", .., "ln_f.weight", "lm_head.weight"; with ".bias" beside them if there are biases.
 // Weights are [in x out]. Layers with experts have "h.1.mlp.router.weight", "h.1.mlp.experts.0.c_fc.weight",
-// "h.1.mlp.experts.0.c_proj.weight", .. in place of mlp.c_fc and mlp.c_proj; of experts of other ranks along the expert axis a rank
+// "h.1.mlp.experts.0.c_proj.weight", .. in place of mlp.c_fc and mlp.c_proj, and for shared experts "h.1.mlp.shared.c_fc.weight" and
+// "h.1.mlp.shared.c_proj.weight"; of experts of other ranks along the expert axis a rank
 // has empty pieces.
 //
 // Gradients that are replicated over z (of biases, norms and positions) lie in one array, one after the other, each
@@ -76,8 +77,8 @@ struct BlockParameters {
   NormParameters<T> attention_norm;
   LinearParameters<T> qkv, projection;
   NormParameters<T> feed_forward_norm;
-  LinearParameters<T> up, down;
-  ExpertParameters<T> experts; // in place of them
+  LinearParameters<T> up, down; // of shared experts if the layer has experts
+  ExpertParameters<T> experts;
 };
 
 template<class T>

@@ -63,6 +63,9 @@ ExpertPlan plan_experts(pmm::GridShape const& shape, pmm::Coordinates const& coo
   experts.activation = plan.settings.activation;
   experts.token_axes = batch_axes(shape).with(Axis::z);
   experts.num_tokens = plan.num_sequences * plan.sequence;
+  auto const is_of_step = experts.settings.capacity_group == CapacityGroup::step;
+  experts.counted_axes = is_of_step ? experts.token_axes : pmm::AxisSet{Axis::z};
+  experts.num_counted = is_of_step ? experts.num_tokens : plan.stream.extents.rows;
   experts.first_token = plan.sequences.begin * plan.sequence;
   experts.own = own_experts(shape, coordinates, experts.settings);
   experts.stream = plan.stream;
@@ -97,8 +100,12 @@ TransformerPlan plan_transformer(pmm::GridShape const& shape, pmm::Coordinates c
   Cut const stream{Axis::y, settings.hidden};
   Cut const qkv{Axis::x, num_groups * plan.group_width(), {plan.group_width(), 2 * head_dim}};
   Cut const heads{Axis::x, settings.hidden, plan.local_heads_per_group() * head_dim};
-  Cut const expanded{Axis::x, inner * settings.feed_forward, inner};
-  Cut const activated{Axis::x, settings.feed_forward};
+  auto const expanded = [&](std::int64_t num_parts) {
+    return Cut{Axis::x, inner * num_parts * settings.feed_forward, inner};
+  };
+  auto const activated = [&](std::int64_t num_parts) {
+    return Cut{Axis::x, num_parts * settings.feed_forward};
+  };
   Cut const vocabulary{Axis::x, settings.vocabulary};
   auto const matrix = [&](Cut const& columns) { return activation(num_tokens, sequence, columns); };
   auto const linear = [&](Cut const& from, Cut const& to) {
@@ -111,8 +118,12 @@ TransformerPlan plan_transformer(pmm::GridShape const& shape, pmm::Coordinates c
   plan.positions = {{pmm::AxisSet{}, Axis::y}, {settings.max_sequence, settings.hidden}};
   plan.qkv = linear(stream, qkv);
   plan.projection = linear(heads, stream);
-  plan.up = linear(stream, expanded);
-  plan.down = linear(activated, stream);
+  plan.up = linear(stream, expanded(1));
+  plan.down = linear(activated(1), stream);
+  if (settings.experts.has_shared()) {
+    plan.shared_up = linear(stream, expanded(settings.experts.num_shared));
+    plan.shared_down = linear(activated(settings.experts.num_shared), stream);
+  }
   plan.experts = plan_experts(shape, coordinates, plan);
   return plan;
 }

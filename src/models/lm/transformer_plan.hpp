@@ -39,8 +39,9 @@ struct TransformerPlan {
   pmm::Placement table;           // [x,y] vocabulary x hidden, of the embedding and of the head
   pmm::Placement positions;       // [-,y] max_sequence x hidden, replicated
   LinearPlan3d qkv, projection, up, down;
-  ExpertPlan experts;      // in place of up and down in some layers
-  int ranks_per_group = 1; // along x, that share a key-value head
+  ExpertPlan experts;                  // in place of up and down in some layers
+  LinearPlan3d shared_up, shared_down; // of all shared experts of such a layer side by side, if there are any
+  int ranks_per_group = 1;             // along x, that share a key-value head
 
   [[nodiscard]] bool shares_heads() const { return ranks_per_group > 1; }
   /// Query heads of one key-value head on one rank.

@@ -72,7 +72,7 @@ FastestGrids fastest_grids(int num_ranks, TransformerSettings const& model, Sequ
                            OptimizerSettings const& optimizer, pmm::Machine const& machine,
                            GridLimits const& limits, std::int64_t scalar_bytes) {
   Estimator const estimator(model, sequences, optimizer, machine, scalar_bytes);
-  auto const shapes = shapes_of_language_model(num_ranks, model, sequences);
+  auto const shapes = shapes_of_language_model(num_ranks, model, sequences, limits.expert_axis);
   auto const num_listed = estimator.is_listed_in_full() ? shapes.size() : limits.num_grids + num_more_listed;
   std::vector<Estimate> estimates;
   for (auto const& shape : shapes)

@@ -22,6 +22,7 @@ struct GridLimits {
   double bytes = 0;             // that a rank can hold; 0: any number
   std::int64_t other_bytes = 0; // that it holds beside arrays and messages
   std::size_t num_grids = 1;    // how many are asked for
+  int expert_axis = 1;          // its ranks
 };
 
 /// Arguments as of costs_of_language_model(). `costs` is empty if no grid fits. The same on all ranks if `limits` is.

@@ -23,11 +23,14 @@ void require_countable(TransformerSettings const& model, SequenceSettings const&
   auto const of = [](std::int64_t number) { return static_cast<double>(number); };
   auto const& experts = model.experts;
   if (experts.is_on() &&
-      (3 * of(model.num_layers) * of(experts.num_experts) * of(model.hidden) * of(model.feed_forward) >
+      (3 * of(model.num_layers) * of(experts.num_experts + experts.num_shared) * of(model.hidden) *
+               of(model.feed_forward) >
            most_numbers ||
-       num_tokens * of(experts.num_experts) > most_numbers))
-    runtime::throw_user("--experts {} of --hidden {} and --feed-forward {} are more than any machine holds",
-                        experts.num_experts, model.hidden, model.feed_forward);
+       num_tokens * (of(experts.num_experts) + of(experts.num_shared) * of(model.feed_forward)) >
+           most_numbers))
+    runtime::throw_user("--experts {} and --shared-experts {} of --hidden {} and --feed-forward {} are more "
+                        "than any machine holds",
+                        experts.num_experts, experts.num_shared, model.hidden, model.feed_forward);
   if (static_cast<double>(model.max_sequence) * static_cast<double>(model.hidden) > most_numbers)
     runtime::throw_user("--positions {}: their table is more than any machine holds", model.max_sequence);
 }

@@ -6,6 +6,7 @@
 #include "models/lm_training/language_model.hpp"
 #include "models/training/parameter_update.hpp"
 #include "pmm/kernels/host_parts.hpp"
+#include "runtime/error.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -14,13 +15,24 @@
 namespace orthant::models {
 
 std::vector<pmm::GridShape> shapes_of_language_model(int num_ranks, TransformerSettings const& model,
-                                                     SequenceSettings const& sequences) {
+                                                     SequenceSettings const& sequences, int expert_axis) {
   std::ignore = plan_sequences({1, 1, 1, 1}, {}, model, sequences); // refuses what no grid can train
+  if (num_ranks % expert_axis != 0)
+    runtime::throw_user("--expert-axis {} does not divide the {} ranks of the job; take a divisor of them",
+                        expert_axis, num_ranks);
   std::vector<pmm::GridShape> shapes;
-  for (int data = 1; data <= num_ranks; ++data)
-    for (auto const& shape : pmm::all_shapes(num_ranks, data))
-      if (can_cut_heads(shape, model) && std::int64_t{shape.data} * shape.z <= sequences.num_sequences())
-        shapes.push_back(shape);
+  for (int data = expert_axis; data <= num_ranks; data += expert_axis)
+    for (auto shape : pmm::all_shapes(num_ranks, data)) {
+      if (!can_cut_heads(shape, model) || std::int64_t{shape.data} * shape.z > sequences.num_sequences())
+        continue;
+      shape.data /= expert_axis;
+      shape.expert = expert_axis;
+      shapes.push_back(shape);
+    }
+  if (shapes.empty())
+    runtime::throw_user("{} sequences per pass are fewer than the {} ranks of --expert-axis: give a larger "
+                        "--global-batch, or fewer of these",
+                        sequences.num_sequences(), expert_axis);
   return shapes;
 }
 

@@ -24,9 +24,11 @@ struct LanguageModelCost {
 };
 
 /// The grids over which the model and its batches can be cut, with any number of data groups. There is at least one, because y may
-/// be any number.
-[[nodiscard]] std::vector<pmm::GridShape>
-shapes_of_language_model(int num_ranks, TransformerSettings const& model, SequenceSettings const& sequences);
+/// be any number. `expert_axis`: a factor of the data groups. Throws UserError if no grid has it.
+[[nodiscard]] std::vector<pmm::GridShape> shapes_of_language_model(int num_ranks,
+                                                                   TransformerSettings const& model,
+                                                                   SequenceSettings const& sequences,
+                                                                   int expert_axis = 1);
 
 /// What a checkpoint of the training holds, nearly: weights and the optimiser's moments, in fp32.
 [[nodiscard]] std::int64_t bytes_of_checkpoint(TransformerSettings const& model,

@@ -27,7 +27,7 @@ std::int64_t rounded_up(std::int64_t size, std::int64_t multiple) {
 
 std::vector<std::string> advice_on_shapes(pmm::GridShape const& shape, TransformerSettings const& model,
                                           SequenceSettings const& sequences) {
-  auto const num_batch_parts = std::int64_t{shape.data} * shape.z;
+  auto const num_batch_parts = std::int64_t{shape.size(pmm::batch_axes(shape).with(pmm::Axis::z))};
   std::vector<std::string> advice;
   for (auto const& [name, size, axes, num_parts, multiple] :
        {CutSize{"the vocabulary", model.vocabulary, "x", shape.x, tile},

@@ -13,6 +13,7 @@ void require_valid(ExpertSettings const& s, std::int64_t num_layers) {
   if (s.top_k < 1 || s.top_k > s.num_experts)
     runtime::throw_user("--top-k {}: a token takes at least 1 of the {} experts, and at most all of them",
                         s.top_k, s.num_experts);
+  if (s.num_shared < 0) runtime::throw_user("--shared-experts {}; 0 is none", s.num_shared);
   if (s.every < 1 || s.every > num_layers)
     runtime::throw_user("--moe-every {}: no layer of {} would have experts; take 1 to {}", s.every,
                         num_layers, num_layers);

@@ -25,6 +25,13 @@ std::int64_t ExpertCounts::chosen(std::int64_t expert) const {
   return sum;
 }
 
+std::int64_t ExpertCounts::num_beyond(std::int64_t capacity) const {
+  std::int64_t sum = 0;
+  for (std::int64_t e = 0; e < num_experts; ++e)
+    sum += std::max(chosen(e) - capacity, std::int64_t{0});
+  return sum;
+}
+
 ExpertCounts count_choices(runtime::Communicator const& ranks, std::span<std::int32_t const> experts,
                            std::int64_t num_choices, std::int64_t num_experts, bool needs_order) {
   ExpertCounts counts;

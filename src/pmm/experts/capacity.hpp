@@ -32,6 +32,8 @@ struct ExpertCounts {
 
   /// Of an expert, first choices and others.
   [[nodiscard]] std::int64_t chosen(std::int64_t expert) const;
+  /// Choices of all ranks that have no slot.
+  [[nodiscard]] std::int64_t num_beyond(std::int64_t capacity) const;
 };
 
 /// `experts` [tokens x num_choices] of this rank. `ranks`: all that have tokens of the pass, in the order of the tokens. `needs_order`:

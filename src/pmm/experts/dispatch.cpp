@@ -84,7 +84,7 @@ struct Permute {
   }
 };
 
-/// x_i := sum_k w_ik s_{place of (i, k)}, k in order.
+/// x_i := sum_k w_ik s_{place of (i, k)}, k in order; or x_i += that.
 template<class T>
 struct Combine {
   T const* s;
@@ -93,6 +93,7 @@ struct Combine {
   std::int64_t num_choices;
   std::int64_t first_row; // of own rows
   std::int64_t columns;
+  bool adds;
   T* x;
   KOKKOS_FUNCTION void operator()(std::int64_t i, std::int64_t j) const {
     auto const row = first_row + i;
@@ -103,7 +104,8 @@ struct Combine {
       auto const number = s[place * columns + j];
       sum += weights == nullptr ? number : weights[row * num_choices + k] * number;
     }
-    x[row * columns + j] = sum;
+    auto& number = x[row * columns + j];
+    number = adds ? number + sum : sum;
   }
 };
 
@@ -153,22 +155,18 @@ LocalPass permute_pass(DispatchSizes const& sizes, std::int64_t columns, std::in
   auto const numbers = sizes.num_arrived * columns * scalar;
   return {"dispatch/permute", numbers + sizes.num_arrived * index_bytes, numbers};
 }
-LocalPass combine_pass(DispatchSizes const& sizes, std::int64_t columns, bool has_weights,
+LocalPass combine_pass(DispatchSizes const& sizes, std::int64_t columns, bool has_weights, Update update,
                        std::int64_t scalar) {
+  auto const written = sizes.num_own_rows * columns * scalar;
   return {"dispatch/combine",
           sizes.num_sent * (columns + (has_weights ? 1 : 0)) * scalar +
-              sizes.num_own_rows * sizes.num_choices * index_bytes,
-          sizes.num_own_rows * columns * scalar};
+              sizes.num_own_rows * sizes.num_choices * index_bytes + (update == Update::add ? written : 0),
+          written};
 }
 LocalPass dot_pass(DispatchSizes const& sizes, std::int64_t columns, std::int64_t scalar) {
   return {"dispatch/dot",
           2 * sizes.num_sent * columns * scalar + sizes.num_own_rows * sizes.num_choices * index_bytes,
           sizes.num_rows * sizes.num_choices * scalar};
-}
-
-/// Whether rows travel at all, and so have two orders.
-bool travels(GridShape const& shape, DispatchAxes const& axes) {
-  return shape.size(axes.owners) > 1 || shape.size(axes.copies) > 1;
 }
 
 std::int64_t most_rows(DispatchSizes const& sizes) {
@@ -224,6 +222,7 @@ void Dispatch<T>::send(DefaultExec const& exec, Matrix<T> const& x, Vector<T> co
 
 template<class T>
 void Dispatch<T>::give_back(DefaultExec const& exec, Matrix<T> const& y, Matrix<T> const& s) {
+  if (y.data() == s.data() && !travels(grid_.shape(), lists_.axes())) return;
   auto const& sizes = this->sizes();
   auto const& axes = lists_.axes();
   auto const columns = static_cast<std::int64_t>(y.extent(1));
@@ -250,14 +249,14 @@ void Dispatch<T>::give_back(DefaultExec const& exec, Matrix<T> const& y, Matrix<
 
 template<class T>
 void Dispatch<T>::combine(DefaultExec const& exec, Matrix<T> const& s, Vector<T> const& weights,
-                          Matrix<T> const& x) {
+                          Matrix<T> const& x, Update update) {
   auto const& sizes = this->sizes();
   auto const columns = static_cast<std::int64_t>(x.extent(1));
   auto const own = lists_.own_rows();
-  grid_.passes().add(combine_pass(sizes, columns, weights.extent(0) > 0, sizeof(T)));
+  grid_.passes().add(combine_pass(sizes, columns, weights.extent(0) > 0, update, sizeof(T)));
   for_each_number(exec, "orthant::pmm::dispatch/combine", own.size(), columns,
                   Combine<T>{s.data(), weights.extent(0) > 0 ? weights.data() : nullptr, place_.data(),
-                             sizes.num_choices, own.begin, columns, x.data()});
+                             sizes.num_choices, own.begin, columns, update == Update::add, x.data()});
   auto const& copies = grid_.over(lists_.axes().copies);
   if (copies.size() == 1) return;
   std::vector<std::int64_t> counts;
@@ -299,7 +298,7 @@ void plan_send(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& si
 
 void plan_give_back(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes,
                     std::int64_t columns) {
-  step.add_pass(permute_pass(sizes, columns, step.scalar_bytes(1)));
+  if (travels(step.shape(), axes)) step.add_pass(permute_pass(sizes, columns, step.scalar_bytes(1)));
   step.add_call(runtime::Operation::reduce_scatter, axes.copies,
                 step.scalar_bytes(sizes.num_arrived * columns));
   step.add_call(runtime::Operation::all_to_all, axes.owners,
@@ -307,8 +306,8 @@ void plan_give_back(StepPlan& step, DispatchAxes const& axes, DispatchSizes cons
 }
 
 void plan_combine(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes, std::int64_t columns,
-                  bool has_weights) {
-  step.add_pass(combine_pass(sizes, columns, has_weights, step.scalar_bytes(1)));
+                  bool has_weights, Update update) {
+  step.add_pass(combine_pass(sizes, columns, has_weights, update, step.scalar_bytes(1)));
   step.add_call(runtime::Operation::all_gather, axes.copies, step.scalar_bytes(sizes.num_rows * columns));
 }
 

@@ -17,6 +17,7 @@
 // Source: Singh et al., DeepSpeed-TED (arXiv 2303.06318), sections 4 and 5.
 
 #include "pmm/experts/dispatch_lists.hpp"
+#include "pmm/product/product_options.hpp"
 #include "runtime/arrays/growing_vector.hpp"
 #include "runtime/arrays/views.hpp"
 
@@ -50,11 +51,14 @@ class Dispatch {
   /// of them.
   void send(runtime::DefaultExec const& exec, runtime::Matrix<T> const& x, runtime::Vector<T> const& weights,
             runtime::Matrix<T> const& y);
-  /// S := the rows of Y, which is partial over copies. S [num_sent x columns].
+  /// S := the rows of Y, which is partial over copies. S [num_sent x columns]; it may be Y's memory if nothing travels(), and then
+  /// nothing is done, as lists have it.
   void give_back(runtime::DefaultExec const& exec, runtime::Matrix<T> const& y, runtime::Matrix<T> const& s);
-  /// X := sums of the rows of S; 0 if a row was not sent. The same bits on all ranks along copies.
+  /// X := sums of the rows of S; 0 if a row was not sent. Or X := X + these, if X is the same on all ranks along copies. The same
+  /// bits on all of them.
   void combine(runtime::DefaultExec const& exec, runtime::Matrix<T> const& s,
-               runtime::Vector<T> const& weights, runtime::Matrix<T> const& x);
+               runtime::Vector<T> const& weights, runtime::Matrix<T> const& x,
+               Update update = Update::assign);
   /// products [rows x choices] := S_c . X_i of this rank's columns and own rows, 0 elsewhere: addends of a sum over copies and
   /// over the axes of the columns. Local.
   void dot(runtime::DefaultExec const& exec, runtime::Matrix<T> const& s, runtime::Matrix<T> const& x,
@@ -76,7 +80,7 @@ void plan_send(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& si
 void plan_give_back(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes,
                     std::int64_t columns);
 void plan_combine(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes, std::int64_t columns,
-                  bool has_weights);
+                  bool has_weights, Update update = Update::assign);
 void plan_dot(StepPlan& step, DispatchSizes const& sizes, std::int64_t columns);
 /// Lists the arrays of a Dispatch, and of buffers that it uses.
 void plan_dispatch_arrays(StepPlan& step, DispatchSizes const& sizes);

@@ -106,6 +106,10 @@ void DispatchLists::list_arrivals(std::span<std::int64_t const> counts) {
   }
 }
 
+bool travels(GridShape const& shape, DispatchAxes const& axes) {
+  return shape.size(axes.owners) > 1 || shape.size(axes.copies) > 1;
+}
+
 void plan_dispatch_lists(StepPlan& step, DispatchAxes const& axes, std::int64_t num_groups) {
   auto const num_owners = std::int64_t{step.shape().size(axes.owners)};
   constexpr std::int64_t count_bytes = sizeof(std::int64_t);

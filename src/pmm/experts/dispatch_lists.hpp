@@ -26,6 +26,9 @@ struct DispatchAxes {
   AxisSet copies = Axis::x;
 };
 
+/// Whether rows travel at all. If not, Y has the order of what is sent.
+[[nodiscard]] bool travels(GridShape const& shape, DispatchAxes const& axes);
+
 /// Rows that a rank moves in a step.
 struct DispatchSizes {
   std::int64_t num_rows = 0;     // of X

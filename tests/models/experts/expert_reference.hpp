@@ -70,9 +70,10 @@ inline std::vector<double> through_activation(std::vector<double> const& u, std:
 
 } // namespace detail
 
-/// `g`: the gradient by the branch.
+/// `g`: the gradient by the branch. `groups`: of so many tokens each, in their order, each with slots of its own; none: one of all tokens.
 inline ExpertReference expert_reference(Dense const& h, Dense const& g, ExpertWeights const& weights,
-                                        models::ExpertSettings const& settings, bool is_swiglu) {
+                                        models::ExpertSettings const& settings, bool is_swiglu,
+                                        std::vector<std::int64_t> const& groups = {}) {
   auto const num_tokens = h.rows, hidden = h.columns, num_experts = weights.router.columns;
   auto const tokens = static_cast<double>(num_tokens);
   ExpertReference result{detail::zero_like(h), detail::zero_like(h), weights, 0, {}, {}};
@@ -105,19 +106,27 @@ inline ExpertReference expert_reference(Dense const& h, Dense const& g, ExpertWe
       ++result.chosen[static_cast<std::size_t>(best)];
     }
   }
-  auto const limit =
-      settings.capacity
-          ? std::max(1.0, std::ceil(*settings.capacity * tokens * static_cast<double>(settings.top_k) /
-                                    static_cast<double>(num_experts)))
-          : HUGE_VAL;
-  for (std::int64_t k = 0; k < settings.top_k; ++k)
-    for (std::int64_t i = 0; i < num_tokens; ++i) {
-      auto& full = result.kept[static_cast<std::size_t>(choice(i, k))];
-      if (static_cast<double>(full) < limit)
-        ++full;
-      else
-        choice(i, k) = -1;
-    }
+  auto const limit_of = [&](std::int64_t of_tokens) {
+    return settings.capacity ? std::max(1.0, std::ceil(*settings.capacity * static_cast<double>(of_tokens) *
+                                                       static_cast<double>(settings.top_k) /
+                                                       static_cast<double>(num_experts)))
+                             : HUGE_VAL;
+  };
+  std::int64_t first = 0;
+  for (auto const size : groups.empty() ? std::vector{num_tokens} : groups) {
+    std::vector<std::int64_t> full(result.kept.size());
+    for (std::int64_t k = 0; k < settings.top_k; ++k)
+      for (std::int64_t i = first; i < first + size; ++i) {
+        auto& slots = full[static_cast<std::size_t>(choice(i, k))];
+        if (static_cast<double>(slots) < limit_of(size))
+          ++slots;
+        else
+          choice(i, k) = -1;
+      }
+    for (std::size_t e = 0; e < full.size(); ++e)
+      result.kept[e] += full[e];
+    first += size;
+  }
 
   for (std::int64_t i = 0; i < num_tokens; ++i) {
     std::vector<double> dp(static_cast<std::size_t>(num_experts));

@@ -8,6 +8,9 @@
 #include "models/plan/step_cases.hpp"
 #include "support/live_arrays.hpp"
 
+#include <fmt/format.h>
+#include <limits>
+
 namespace orthant::testing {
 namespace {
 
@@ -44,6 +47,13 @@ std::vector<NamedCase> expert_lm_cases() {
     s.checkpoint_every = 1;
     s.experts.top_k = 2;
     s.experts.capacity = 1.5;
+  });
+  add("every second layer, two shared experts, layers computed again", [](auto& s) {
+    s.activation = models::FeedForward::swiglu;
+    s.checkpoint_every = 1;
+    s.experts.every = 2;
+    s.experts.top_k = 2;
+    s.experts.num_shared = 2;
   });
   return all;
 }
@@ -107,18 +117,22 @@ Trained train(pmm::ProcessGrid const& grid, LmCase const& the_case) {
 
 // Norms of gradients, clipping, weight decay and the sums over data of what some ranks have and others do not.
 TEST_P(ExpertTransformer, TrainsAsOnOneRank) {
-  auto const the_case = expert_lm_cases()[1].lm;
-  auto const found = train(grid_, the_case), expected = train(one_, the_case);
-  ASSERT_EQ(found.losses.size(), 6U);
-  for (std::size_t s = 0; s < found.losses.size(); ++s)
-    EXPECT_NEAR(found.losses[s], expected.losses[s], 1e-10 * expected.losses[s]) << "step " << s;
-  EXPECT_NE(found.losses.back(), found.losses.front());
-  for (std::size_t p = 0; p < found.norms.size(); ++p)
-    EXPECT_NEAR(found.norms[p], expected.norms[p], 1e-9 * expected.norms[p]) << p;
-  // Adam divides a gradient that is zero but for rounding by its epsilon, as that of a key's bias is: absolutely, then.
-  for (std::size_t p = 0; p < found.parameters.size(); ++p)
-    for (std::size_t k = 0; k < found.parameters[p].numbers.size(); ++k)
-      EXPECT_NEAR(found.parameters[p].numbers[k], expected.parameters[p].numbers[k], 1e-8) << p << ", " << k;
+  for (auto const which : {std::size_t{1}, std::size_t{3}}) {
+    auto const [name, the_case] = expert_lm_cases()[which];
+    SCOPED_TRACE(name);
+    auto const found = train(grid_, the_case), expected = train(one_, the_case);
+    ASSERT_EQ(found.losses.size(), 6U);
+    for (std::size_t s = 0; s < found.losses.size(); ++s)
+      EXPECT_NEAR(found.losses[s], expected.losses[s], 1e-10 * expected.losses[s]) << "step " << s;
+    EXPECT_NE(found.losses.back(), found.losses.front());
+    for (std::size_t p = 0; p < found.norms.size(); ++p)
+      EXPECT_NEAR(found.norms[p], expected.norms[p], 1e-9 * expected.norms[p]) << p;
+    // Adam divides a gradient that is zero but for rounding by its epsilon, as that of a key's bias is: absolutely, then.
+    for (std::size_t p = 0; p < found.parameters.size(); ++p)
+      for (std::size_t k = 0; k < found.parameters[p].numbers.size(); ++k)
+        EXPECT_NEAR(found.parameters[p].numbers[k], expected.parameters[p].numbers[k], 1e-8)
+            << p << ", " << k;
+  }
 }
 
 TEST_P(ExpertTransformer, InitialWeightsAreThoseOfOneRankToTheBit) {
@@ -136,8 +150,8 @@ TEST_P(ExpertTransformer, InitialWeightsAreThoseOfOneRankToTheBit) {
 
 // One layer with experts, so that what grows has met one request: that of the list.
 TEST_P(ExpertTransformer, DoesWhatIsListed) {
-  auto the_case = expert_lm_cases()[1].lm;
-  for (auto const checkpoint_every : {0, 1}) {
+  for (auto const& [which, checkpoint_every] : {std::pair{1, 0}, {1, 1}, {3, 0}, {3, 1}}) {
+    auto the_case = expert_lm_cases()[static_cast<std::size_t>(which)].lm;
     the_case.settings.checkpoint_every = checkpoint_every;
     auto plan = plan_transformer(grid_.shape(), grid_.coordinates(), the_case.settings,
                                  the_case.num_sequences, the_case.sequence);
@@ -174,6 +188,38 @@ TEST_P(ExpertTransformer, DoesWhatIsListed) {
     EXPECT_EQ(counted.passes(), passes_of(list));
     if (world_.size() <= 4) counted.expect_counted_kernels();
   }
+}
+
+// Whoever chooses by numbers that are none: every rank still sends what the others wait for, and all of them end with an error.
+TEST_P(ExpertTransformer, EndsOnAllRanksIfARouterOrAnExpertIsNotFinite) {
+  struct Broken {
+    std::size_t of_case;
+    std::string parameter;
+    std::int64_t layer;
+  };
+  for (auto const& [of_case, name, layer] :
+       {Broken{0, "h.0.mlp.router.weight", 0}, Broken{1, "h.1.mlp.router.weight", 1},
+        Broken{2, "h.1.mlp.router.weight", 1}, Broken{0, "h.1.mlp.experts.3.c_fc.weight", 1},
+        Broken{3, "h.1.mlp.shared.c_proj.weight", 1}})
+    for (auto const number :
+         {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+      SCOPED_TRACE(::testing::Message() << name << " of case " << of_case << ": " << number);
+      LmTrainer training(grid_, expert_lm_cases()[of_case].lm, 2, 1, {});
+      for (auto const& parameter : training.network().parameters())
+        if (parameter.name == name) Kokkos::deep_copy(parameter.value(), number);
+
+      std::string text = "no error";
+      try {
+        training.trainer().run([](auto const&) {});
+      } catch (runtime::Error const& error) {
+        text = error.what();
+      }
+
+      EXPECT_EQ(text, fmt::format(
+                          "epoch 1, step 1: the loss is nan; the output of layer {} is the first that is not "
+                          "finite (a smaller --lr or --clip-norm may help)",
+                          layer));
+    }
 }
 
 // With the balanced loads that plan-lm assumes: all-to-all bytes of a dispatch fall with the ranks along x.

@@ -143,6 +143,48 @@ TEST(FastestGrids, FitIntoTheMemoryOfARank) {
   EXPECT_EQ(nothing.left_out.least_bytes, least);
 }
 
+// Of expert parameters a rank then holds what its share of the expert axis has.
+TEST(FastestGrids, HaveTheExpertAxisThatIsAskedFor) {
+  auto model = models::llama_settings(2, 64, 4, 2, 100, 16);
+  model.feed_forward = 4096; // experts outweigh what 256 tokens make of them
+  model.experts.num_experts = 8;
+  SequenceSettings const sequences{16, 16, 1, 0};
+  auto const machine = network(8, 2e-5);
+  auto const with_axis = [&](int expert_axis) {
+    return models::fastest_grids(8, model, sequences, {}, machine,
+                                 {.num_grids = 100, .expert_axis = expert_axis})
+        .costs;
+  };
+
+  for (auto const expert_axis : {1, 2, 4, 8}) {
+    auto const fastest = with_axis(expert_axis);
+    EXPECT_FALSE(fastest.empty());
+    for (auto const& cost : fastest) {
+      EXPECT_EQ(cost.shape.expert, expert_axis) << cost.shape.to_string();
+      EXPECT_EQ(cost.shape.num_ranks(), 8);
+      if (cost.shape.z > 1) continue; // gathered weights are fewer, too
+      auto whole = cost.shape;
+      whole.data *= whole.expert;
+      whole.expert = 1;
+      auto const held = models::cost_of_language_model(whole, model, sequences, {}, machine).array_bytes;
+      auto const num_arrays = 5; // value, gradient, their sum over batches, two moments
+      auto const of_experts =
+          2LL * 8 * 3 * 64 * model.feed_forward / (cost.shape.x * cost.shape.y * cost.shape.z);
+      auto const saved =
+          num_arrays * of_experts * (expert_axis - 1) / expert_axis * std::int64_t{sizeof(float)};
+      EXPECT_NEAR(static_cast<double>(held - cost.array_bytes), static_cast<double>(saved),
+                  0.1 * static_cast<double>(held))
+          << cost.shape.to_string();
+    }
+  }
+  EXPECT_THROW(with_axis(3), runtime::UserError);
+  EXPECT_THROW(
+      static_cast<void>(models::fastest_grids(16, model, {16, 4, 1, 0}, {}, machine, {.expert_axis = 8})),
+      runtime::UserError);
+  model.experts.num_experts = 4;
+  EXPECT_THROW(with_axis(8), runtime::UserError);
+}
+
 TEST(ShapeAdvice, NamesWhatWastesWork) {
   auto model = models::gpt2_settings(2, 768, 12, 50304, 1024);
   EXPECT_TRUE(advice_on_shapes({2, 2, 2, 2}, model, {1024, 64, 2, 0}).empty());
