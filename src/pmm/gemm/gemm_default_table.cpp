@@ -82,13 +82,13 @@ constexpr std::string_view text = R"({
     {"numbers": "bf16", "transposes": "NT", "shape": "other", "library": "onednn"},
     {"numbers": "bf16", "transposes": "TN", "shape": "other", "library": "onednn"}
   ]},
-  {"vendor": "AuthenticAMD", "family": 26, "vectors": "AVX-512", "date": "2026-11-23", "choices": [
+  {"vendor": "AuthenticAMD", "family": 26, "vectors": "AVX-512", "date": "2026-11-25", "choices": [
     {"numbers": "fp32", "transposes": "NN", "shape": "tall", "library": "onednn"},
-    {"numbers": "fp32", "transposes": "NN", "shape": "tall_narrow", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "NN", "shape": "tall_narrow", "library": "libxsmm"},
     {"numbers": "fp32", "transposes": "NT", "shape": "tall", "library": "onednn"},
-    {"numbers": "fp32", "transposes": "NT", "shape": "tall_narrow", "library": "onednn"},
-    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum", "library": "onednn"},
-    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum_narrow", "library": "onednn"},
+    {"numbers": "fp32", "transposes": "NT", "shape": "tall_narrow", "library": "libxsmm"},
+    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum", "library": "libxsmm"},
+    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum_narrow", "library": "libxsmm"},
     {"numbers": "fp32", "transposes": "NN", "shape": "other", "library": "onednn"},
     {"numbers": "fp32", "transposes": "NT", "shape": "other", "library": "onednn"},
     {"numbers": "fp32", "transposes": "TN", "shape": "other", "library": "onednn"},
