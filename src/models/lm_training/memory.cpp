@@ -30,12 +30,13 @@ std::int64_t numbers_of_experts(pmm::StepPlan const& step,
 
 void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan,
                                 SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
-  auto const lengths = lengths_of(step, parameters_of(step.shape(), step.coordinates(), plan));
+  auto const parameters = parameters_of(step.shape(), step.coordinates(), plan);
+  auto const lengths = lengths_of(step, parameters);
   plan_transformer_arrays(step, plan);
   pmm::plan_loss_arrays(step, plan.logits, pmm::LossKind::softmax);
   plan_sequence_rows_arrays(step, plan.sequences.size() * plan.sequence, sequences.num_accumulated);
   plan_update_arrays(step, optimizer, lengths);
-  plan_gradient_sum_array(step, lengths, sequences.num_accumulated);
+  plan_gradient_sum_array(step, lengths, sequences.num_accumulated, numbers_of_experts(step, parameters));
 }
 
 void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
@@ -43,17 +44,17 @@ void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
                               std::int64_t bucket_bytes) {
   auto const parameters = parameters_of(step.shape(), step.coordinates(), plan);
   auto const lengths = lengths_of(step, parameters);
+  auto const num_of_experts = numbers_of_experts(step, parameters);
   for (std::int64_t k = 0; k < sequences.num_accumulated; ++k) {
     plan_transformer_forward(step, plan);
     pmm::plan_loss(step, plan.logits, pmm::LossKind::softmax, true);
     plan_transformer_backward(step, plan);
-    plan_add_gradients(step, lengths, k, sequences.num_accumulated);
+    plan_add_gradients(step, lengths, k, sequences.num_accumulated, num_of_experts);
   }
   constexpr std::int64_t loss_and_count = 2;
   step.add_call(runtime::Operation::all_reduce, pmm::batch_axes(step.shape()),
                 loss_and_count * std::int64_t{sizeof(double)});
-  plan_gradient_sum(step, lengths, sequences.num_accumulated, bucket_bytes,
-                    numbers_of_experts(step, parameters));
+  plan_gradient_sum(step, lengths, sequences.num_accumulated, bucket_bytes, num_of_experts);
   plan_update(step, optimizer, lengths, normed_lengths_of(step, parameters));
 }
 

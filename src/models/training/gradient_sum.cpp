@@ -29,8 +29,20 @@ bool has_several_batches(pmm::GridShape const& shape, std::int64_t num_accumulat
   return num_accumulated > 1 || shape.size(pmm::batch_axes(shape)) > 1;
 }
 
+/// Whether gradients of experts have addends elsewhere.
+bool sums_experts(pmm::GridShape const& shape, std::int64_t num_accumulated) {
+  return num_accumulated > 1 || shape.data > 1;
+}
+
 std::int64_t sum_of(std::vector<std::int64_t> const& lengths) {
   return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+}
+
+/// Numbers of the array; 0: there is none.
+std::int64_t length_of_array(pmm::GridShape const& shape, std::vector<std::int64_t> const& lengths,
+                             std::int64_t num_accumulated, std::int64_t num_of_experts) {
+  if (!has_several_batches(shape, num_accumulated)) return 0;
+  return sum_of(lengths) - (sums_experts(shape, num_accumulated) ? 0 : num_of_experts);
 }
 
 /// A group of one has nothing to start.
@@ -42,29 +54,30 @@ bool can_start_early(pmm::ProcessGrid const& grid) {
 } // namespace
 
 void plan_gradient_sum_array(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
-                             std::int64_t num_accumulated) {
-  if (has_several_batches(step.shape(), num_accumulated))
-    step.add_array("orthant::models::gradient_sum", step.scalar_bytes(sum_of(lengths)));
+                             std::int64_t num_accumulated, std::int64_t num_of_experts) {
+  if (auto const length = length_of_array(step.shape(), lengths, num_accumulated, num_of_experts); length > 0)
+    step.add_array("orthant::models::gradient_sum", step.scalar_bytes(length));
 }
 
 void plan_add_gradients(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths, std::int64_t k,
-                        std::int64_t num_accumulated) {
-  auto const bytes = step.scalar_bytes(sum_of(lengths));
-  if (has_several_batches(step.shape(), num_accumulated))
-    step.add_pass({"GradientSum/add", k == 0 ? bytes : 2 * bytes, bytes});
+                        std::int64_t num_accumulated, std::int64_t num_of_experts) {
+  auto const bytes =
+      step.scalar_bytes(length_of_array(step.shape(), lengths, num_accumulated, num_of_experts));
+  if (bytes > 0) step.add_pass({"GradientSum/add", k == 0 ? bytes : 2 * bytes, bytes});
 }
 
 void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
                        std::int64_t num_accumulated, std::int64_t bucket_bytes, std::int64_t num_of_experts) {
-  auto const bytes = step.scalar_bytes(sum_of(lengths));
   auto const bucket = step.scalar_bytes(bucket_bytes / step.scalar_bytes(1));
   auto const add_buckets = [&](pmm::AxisSet axes, std::int64_t length) {
     for (std::int64_t begin = 0; begin < length; begin += bucket)
       step.add_call(runtime::Operation::all_reduce, axes, std::min(bucket, length - begin));
   };
-  add_buckets(pmm::batch_axes(step.shape()), bytes - step.scalar_bytes(num_of_experts));
+  add_buckets(pmm::batch_axes(step.shape()), step.scalar_bytes(sum_of(lengths) - num_of_experts));
   add_buckets(pmm::Axis::data, step.scalar_bytes(num_of_experts));
-  if (has_several_batches(step.shape(), num_accumulated)) step.add_pass({"GradientSum/copy", bytes, bytes});
+  auto const bytes =
+      step.scalar_bytes(length_of_array(step.shape(), lengths, num_accumulated, num_of_experts));
+  if (bytes > 0) step.add_pass({"GradientSum/copy", bytes, bytes});
 }
 
 std::int64_t bytes_of_early_sums(pmm::ProcessGrid const& grid, pmm::StepPlan const& step,
@@ -89,6 +102,7 @@ GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<
     auto const& parameter = parameters[place];
     ORTHANT_REQUIRE(parameter.is_of_expert || length == length_of_all_, parameter.name,
                     " comes after the gradients of experts");
+    if (parameter.is_of_expert && !sums_experts(grid.shape(), num_accumulated)) continue;
     gradients_.push_back(parameter.gradient());
     length += gradients_.back().extent(0);
     if (!parameter.is_of_expert) length_of_all_ = length;

@@ -11,7 +11,8 @@
 // backward pass of the last batch has completed its gradients, and goes on behind the rest of the pass.
 //
 // Batches differ along the axes {expert, data}, over which gradients are summed. Those of experts come last in the order: only the
-// ranks along data have the same ones, so their buckets are summed over data alone, when the pass ends.
+// ranks along data have the same ones, so their buckets are summed over data alone, when the pass ends. If neither data nor the step
+// has several of them, they are sums already: they stay where they are, and have no place in the array.
 //
 // Source: PyTorch Distributed (arXiv 2006.15704), section 3.2.
 
@@ -39,9 +40,9 @@ struct GradientSumSettings {
 /// Lists the array of a GradientSum, for parameters of which this rank has that many numbers each; and the
 /// pass of its add(), and what finish() has done: the all_reduces and the pass. `num_of_experts`: of these numbers.
 void plan_gradient_sum_array(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
-                             std::int64_t num_accumulated);
+                             std::int64_t num_accumulated, std::int64_t num_of_experts = 0);
 void plan_add_gradients(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths, std::int64_t k,
-                        std::int64_t num_accumulated);
+                        std::int64_t num_accumulated, std::int64_t num_of_experts = 0);
 void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
                        std::int64_t num_accumulated, std::int64_t bucket_bytes = default_bucket_bytes,
                        std::int64_t num_of_experts = 0);
@@ -86,9 +87,9 @@ class GradientSum {
   std::int64_t num_accumulated_;
   std::size_t bucket_length_;
   bool starts_early_;
-  std::vector<runtime::Vector<T>> gradients_; // in the order of their completion
+  std::vector<runtime::Vector<T>> gradients_; // that are summed, in the order of their completion
   std::size_t length_of_all_ = 0;             // numbers of the gradients that are no expert's
-  runtime::Vector<T> sum_;                    // of all gradients; empty if a step is one batch
+  runtime::Vector<T> sum_;                    // of these gradients; empty if a step is one batch
   std::size_t num_taken_ = 0;                 // gradients of this batch,
   std::size_t length_taken_ = 0;              // and their numbers
   std::vector<runtime::Request> started_;     // the sums of the first buckets

@@ -167,11 +167,15 @@ TEST_P(ExpertTransformer, DoesWhatIsListed) {
     if (pmm::runs_on_host) {
       plan.experts.loads = trainer.network().dispatch_sizes();
       auto arrays = step_of<double>(grid_);
-      auto const lengths = lengths_of(arrays, parameters_of(grid_.shape(), grid_.coordinates(), plan));
+      auto const parameters = parameters_of(grid_.shape(), grid_.coordinates(), plan);
+      auto const lengths = lengths_of(arrays, parameters);
+      std::int64_t num_of_experts = 0;
+      for (std::size_t p = 0; p < lengths.size(); ++p)
+        num_of_experts += parameters[p].of_expert ? lengths[p] : 0;
       plan_transformer_arrays(arrays, plan);
       plan_loss_arrays(arrays, plan.logits, pmm::LossKind::softmax);
       models::plan_update_arrays(arrays, optimizer, lengths);
-      models::plan_gradient_sum_array(arrays, lengths, 1);
+      models::plan_gradient_sum_array(arrays, lengths, 1, num_of_experts);
       auto found = live.by_label();
       auto expected = live.planned(arrays, {pmm::Lifetime::training, pmm::Lifetime::first_step});
       for (auto const* const of_batch : {"orthant::testing::device_copy"})
