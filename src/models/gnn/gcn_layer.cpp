@@ -3,6 +3,7 @@
 
 #include "models/propagation/identity_map.hpp"
 #include "pmm/kernels/rounding.hpp"
+#include "pmm/kernels/thread_memory.hpp"
 #include "pmm/rows/bias.hpp"
 #include "pmm/rows/column_sums.hpp"
 
@@ -42,6 +43,15 @@ bool has_middle(pmm::GridShape const& shape, GcnLayerPlan const& plan, GcnLayerO
   if (options.shares_outputs) // dH takes the place of H
     return !plan.aggregates_first && !has_middle_in_place(shape, plan);
   return plan.kind == LayerKind::convolution || copies_gradient(plan, options.needs_input_gradient);
+}
+
+/// Outputs that share memory are free while a later layer multiplies what it gathered of them.
+template<class T>
+pmm::LentMemory room_in(pmm::DistMatrix<T> const& operand, GcnLayerPlan const& plan,
+                        GcnLayerOptions const& options) {
+  auto const& shape = operand.grid().shape();
+  auto const is_free = options.shares_outputs && plan.index > 0 && has_middle_in_place(shape, plan);
+  return {operand.storage().data(), is_free ? operand.storage().extent(0) * sizeof(T) : 0};
 }
 
 } // namespace
@@ -127,11 +137,10 @@ void GcnScratchPlan::list(pmm::StepPlan& step, runtime::Wire format) const {
 
 void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, GcnLayerOptions const& options) {
   auto const& formats = options.formats;
-  using enum pmm::Lifetime;
   if (layer.keeps_middle())
-    plan_matrix(step, layer.middle, "orthant::models::aggregated", training, formats.operand);
+    plan_matrix(step, layer.middle, "orthant::models::aggregated", pmm::Lifetime::training, formats.operand);
   if (!options.shares_outputs || layer.makes_logits)
-    plan_matrix(step, layer.output, "orthant::models::output", training,
+    plan_matrix(step, layer.output, "orthant::models::output", pmm::Lifetime::training,
                 formats.of_output(layer.makes_logits));
   if (layer.transforms()) plan_operand_weight(step, layer.weight, formats, layer.map_share.has_value());
   plan_self_arrays(step, layer);
@@ -247,8 +256,10 @@ void GcnLayer<T>::forward(runtime::DefaultExec const& exec, Features const& feat
   }
   if (plan_.aggregates_first) {
     // H[c,b] := sum_a A^[c,a] F[a,b], which is a propagation's Q
-    if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>)
+    if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>) {
+      auto const room = room_in(features, plan_, options_);
       aggregation_->forward(exec, features, plan_.keeps_aggregate() ? middle_ : output_);
+    }
     return plan_.keeps_aggregate() ? forward_from_middle(exec) : finish_forward(exec);
   }
   // U[a,c] := sum_b F[a,b] W[b,c];  Q[b,c] := sum_a A^[b,a] U[a,c]
@@ -316,6 +327,7 @@ void GcnLayer<T>::backward_in_place(runtime::DefaultExec const& exec, Features c
     weight_back_->run(exec, middle_, output_gradient_, parameters_.weight_gradient);
     if (!options_.needs_input_gradient) return;
     transform_back_->run(exec, output_gradient_, weight_.matrix(), middle_gradient_);
+    auto const room = room_in(middle_gradient_, plan_, options_);
     return aggregation_->backward(exec, middle_gradient_, input_gradient_);
   }
   // dU := A^^T dQ, if possible in the place of dQ;  dW := F^T dU;  dF := dU W^T in the place of F

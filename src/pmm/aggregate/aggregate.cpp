@@ -4,6 +4,7 @@
 #include "pmm/aggregate/column_parts.hpp"
 #include "pmm/aggregate/row_lists.hpp"
 #include "pmm/kernels/rounding.hpp"
+#include "pmm/kernels/thread_memory.hpp"
 #include "pmm/matrix/messages.hpp"
 #include "runtime/arrays/part_of.hpp"
 #include "runtime/comm/collectives.hpp"
@@ -29,7 +30,7 @@ void reserve_buffers(Work& work, AggregateSteps const& steps) {
   auto const num_rounded = steps.rounds_result ? held_result(steps.num_in_slab(to)) : 0;
   if (from.must_exchange) work.reserve(Slot::left, held(from.num_own * steps.width));
   if (to.must_exchange) work.reserve(Slot::right, held_result(to.num_own * steps.width));
-  if (from.must_exchange || gather.must_run) work.reserve(Slot::right, held(steps.num_operand()));
+  if (steps.copies_operand()) work.reserve(Slot::right, held(steps.num_operand()));
   if (gather.moves_needed) {
     work.reserve(Slot::left, held(gather.num_of_slab()));
     if (steps.num_parts > 1) work.reserve(Slot::result, held(steps.num_in_slab(from)));
@@ -100,7 +101,7 @@ void Aggregate<T>::require_own(DistMatrix<Number> const& matrix, OwnRows const& 
 
 template<class T>
 Vector<T> Aggregate<T>::operand_of(Vector<T> const& from) const {
-  if (!steps_.from.must_exchange && !steps_.gather.must_run) return from;
+  if (!steps_.copies_operand()) return from;
   return workspace_->template lend_as<T>(Slot::right, steps_.num_operand());
 }
 
@@ -167,6 +168,12 @@ void Aggregate<T>::multiply(DefaultExec const& exec, Range rows, Vector<T> const
   Matrix<Number> const all_rows(product.data() - rows.begin * steps_.part,
                                 static_cast<std::size_t>(steps_.num_outer),
                                 static_cast<std::size_t>(steps_.part));
+  // What the slot has behind the operand is free.
+  auto const num_held = workspace_->num_elements(Slot::right);
+  auto const num_used =
+      steps_.copies_operand() ? num_holding(steps_.num_operand(), sizeof(T), sizeof(Sum)) : num_held;
+  auto const rest = part_of(workspace_->lend(Slot::right, num_held), {num_used, num_held});
+  LentMemory const room(rest.data(), rest.extent(0) * sizeof(Sum));
   block_.apply(exec, rows, as_matrix(operand, steps_.num_inner, steps_.part), all_rows);
 }
 

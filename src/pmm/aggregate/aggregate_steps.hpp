@@ -68,6 +68,8 @@ struct AggregateSteps {
   [[nodiscard]] std::int64_t num_operand() const { return num_inner * part; } // elements after step 2
   [[nodiscard]] std::int64_t num_partial() const { return num_outer * part; } // elements after step 3
   [[nodiscard]] std::int64_t num_in_slab(OwnRows const& own) const { return own.num_slab * part; }
+  /// Whether F is not where step 3 reads it.
+  [[nodiscard]] bool copies_operand() const { return from.must_exchange || gather.must_run; }
   /// Elements of the largest chunk of step 4.
   [[nodiscard]] std::int64_t num_in_chunk() const;
 

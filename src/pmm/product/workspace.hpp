@@ -56,6 +56,10 @@ class Workspace {
     return runtime::Vector<U>(reinterpret_cast<U*>(numbers.data()), static_cast<std::size_t>(num_elements));
   }
 
+  /// How long the slot is.
+  [[nodiscard]] std::int64_t num_elements(Slot slot) const {
+    return static_cast<std::int64_t>(buffers_[static_cast<std::size_t>(slot)].extent(0));
+  }
   [[nodiscard]] std::int64_t num_bytes() const {
     std::size_t count = 0;
     for (auto const& buffer : buffers_)
