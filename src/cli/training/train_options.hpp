@@ -75,6 +75,11 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   std::string prune = "off";
   std::string device_graph = "on";
   bool force_memory = false;
+
+  /// Of the hidden layer of a perceptron that scores links; 0: there is none.
+  [[nodiscard]] std::int64_t decoder_width() const {
+    return task == "links" && decoder == "mlp" ? decoder_hidden.value_or(embedding) : 0;
+  }
 };
 
 void add_options(Command& command, TrainOptions& options);

@@ -62,8 +62,7 @@ models::GcnSettings model_of(TrainOptions const& o) {
   models::choose_operator(settings, o.normalize, o.self_loops);
   set_model(settings, o);
   settings.embedding_width = o.task == "links" ? o.embedding : 0;
-  if (o.task == "links" && o.decoder == "mlp")
-    settings.decoder_width = o.decoder_hidden.value_or(o.embedding);
+  settings.decoder_width = o.decoder_width();
   settings.has_residuals = o.residual;
   settings.norm = models::parse_norm(o.norm);
   settings.projected_width = o.input_projection ? o.hidden : 0;

@@ -4,6 +4,9 @@
 #include "models/gnn/memory_estimate.hpp"
 
 #include <cmath>
+#include <set>
+#include <tuple>
+#include <utility>
 
 namespace orthant::models {
 namespace {
@@ -76,16 +79,42 @@ GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices, pmm::GridS
   return of_batch;
 }
 
+namespace {
+
+/// The different blocks of the layers as the sampler has them (sampling/batch_builder.hpp): by their ranges of rows and columns, and one
+/// for both ways if `shares_transposes`.
+std::vector<pmm::Placement> sampled_blocks(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                                           graph::StoreFacts const& facts, GcnPlan const& plan,
+                                           bool shares_transposes) {
+  using Part = std::pair<int, int>; // parts, and which one
+  std::set<std::tuple<bool, Part, Part>> known;
+  std::vector<pmm::Placement> blocks;
+  auto const part = [&](pmm::AxisSet axes) {
+    return Part(shape.size(axes), rank_within(shape, coordinates, axes));
+  };
+  for (auto const& layer : plan.layers) {
+    if (!layer.aggregates()) continue;
+    auto const is_even = !facts.has_two_orders() || layer.is_even;
+    auto const is_transpose_even = !facts.has_two_orders() || !layer.is_even;
+    auto const rows = part(layer.adjacency.layout.rows), columns = part(layer.adjacency.layout.columns);
+    if (shares_transposes && known.contains({is_transpose_even, columns, rows})) continue;
+    if (known.insert({is_even, rows, columns}).second) blocks.push_back(layer.adjacency);
+  }
+  return blocks;
+}
+
+} // namespace
+
 GcnEpochTraits traits_of_batch(graph::StoreFacts const& of_batch, pmm::GridShape const& shape,
                                pmm::Coordinates const& coordinates, GcnPlan const& plan,
                                GcnSettings const& settings, bool shares_transposes) {
   auto traits = traits_of(of_batch, shape, coordinates, plan, settings);
   traits.keeps_first_aggregate = false; // every batch has another A~
   if (!plan.drops_edges) return traits;
-  auto apart = of_batch; // as the sampler shares blocks (sampling/batch_builder.hpp)
-  apart.is_symmetric =
+  auto const are_shared =
       of_batch.is_symmetric && shares_transposes && of_batch.normalization != graph::Normalization::row;
-  traits.dropped = traits_of(apart, shape, coordinates, plan, settings).dropped;
+  if (!plan.layers.front().owners)
+    traits.dropped = sampled_blocks(shape, coordinates, of_batch, plan, are_shared);
   traits.num_dropped_ways = 2; // a transpose lies apart from its block
   return traits;
 }

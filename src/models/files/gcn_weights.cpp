@@ -34,6 +34,8 @@ Architecture architecture_of(GcnSettings const& settings) {
   if (predicts_links(settings)) {
     parts.emplace_back("task", "links");
     parts.emplace_back("decoder", settings.decoder_width > 0 ? "mlp" : "dot");
+    if (settings.decoder_width > 0)
+      parts.emplace_back("decoder_hidden", std::to_string(settings.decoder_width));
   }
   return parts;
 }

@@ -12,7 +12,7 @@
 namespace orthant::models {
 
 /// The parts that must be those of the model: model, aggregator of GraphSAGE, propagation_steps, teleport and theta, layers, norm, activation, residual, input_projection, head, bias,
-/// trained_features, and task and decoder if links are predicted.
+/// trained_features, and task, decoder and decoder_hidden if links are predicted.
 [[nodiscard]] Architecture architecture_of(GcnSettings const& settings);
 /// What a file records: the same, feature_norm, and the operator if it is known; of a training on a store also the order of the rows of
 /// trained features.

@@ -105,7 +105,7 @@ def perceptrons_score_links(ranks):
         expect_success(ranks, [*words[:-4], "--epochs", "1", "--save-weights", plain])
         expect_mistake(ranks, [*words, "--epochs", "1", "--init-from", plain], r"its decoder is dot, that of the model mlp")
         expect_mistake(ranks, [*words[:-4], "--epochs", "1", "--init-from", weights], r"its decoder is mlp, that of the model dot")
-        expect_mistake(ranks, [*words[:-1], "4", "--epochs", "1", "--init-from", weights], r"decoder.weight has shape .*but the model needs")
+        expect_mistake(ranks, [*words[:-1], "4", "--epochs", "1", "--init-from", weights], r"its decoder_hidden is 5, that of the model 4")
         expect_success(ranks, [*words[:-2], "--no-bias", "--epochs", "2"])
 
 

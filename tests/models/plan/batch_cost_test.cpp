@@ -59,7 +59,6 @@ class BatchCost : public ::testing::TestWithParam<std::array<int, 4>> {
     SCOPED_TRACE(the_case.name);
     auto settings = the_case.settings;
     settings.trains_features = false; // batches do not
-    settings.edge_dropout = 0;
     settings.gather = gather;
     models::MiniBatchSettings batches;
     batches.batch_size = 41;

@@ -4,6 +4,7 @@
 // groups.
 #include "models/batches/batch_step.hpp"
 
+#include "models/batches/batch_plan.hpp"
 #include "models/batches/mini_batch.hpp"
 #include "models/plan/gcn_parameters.hpp"
 #include "models/plan/step_cases.hpp"
@@ -41,8 +42,14 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
         operands.push_back(source.operands(sampled[k]));
       }
       std::vector<models::PlannedBatch> planned;
-      for (auto const& of_batch : operands)
-        planned.push_back({of_batch.plan, first_pass_on(store, settings, of_batch)});
+      for (auto const& of_batch : operands) {
+        auto traits = first_pass_on(store, settings, of_batch);
+        auto const shared = models::traits_of_batch(store.facts(), grid_.shape(), grid_.coordinates(),
+                                                    of_batch.plan, settings, sampler.has_symmetric_factors());
+        traits.dropped = shared.dropped;
+        traits.num_dropped_ways = shared.num_dropped_ways;
+        planned.push_back({of_batch.plan, std::move(traits)});
+      }
       plan_batch_step(list, planned, settings);
     }
     plan_evaluation(list, plan, settings, first_pass_on(store, settings, full));
