@@ -29,7 +29,7 @@ struct Messages {
   std::int64_t copied = 0;
   std::int64_t fragments = 0;
 };
-Messages messages_of(pmm::StepPlan const& step) {
+Messages messages_of(pmm::StepPlan const& step, pmm::AxisSet within_node) {
   auto const& shape = step.shape();
   auto largest = std::int64_t{0};
   auto copied = std::int64_t{0};
@@ -38,7 +38,7 @@ Messages messages_of(pmm::StepPlan const& step) {
     num_neighbours += std::min(shape.size(axis) - 1, 2);
     for (auto const& call : calls_of(step)) {
       if (call.axis != name_of(axis)) continue;
-      if (call.operation == runtime::Operation::reduce_scatter)
+      if (call.operation == runtime::Operation::reduce_scatter && !within_node.contains(axis))
         copied = std::max(copied, call.bytes + 2 * call.bytes / shape.size(axis));
       if (call.operation != runtime::Operation::all_reduce) continue;
       largest = std::max(largest, call.bytes);
@@ -57,12 +57,20 @@ std::int64_t library_bytes_of() {
   return common_library_bytes;
 }
 
-std::int64_t message_bytes(pmm::StepPlan step, GcnPlan const& plan, GcnSettings settings,
-                           GcnEpochTraits const& traits) {
+/// Axes whose groups share memory.
+pmm::AxisSet axes_within_node(pmm::ProcessGrid const& grid) {
+  pmm::AxisSet axes;
+  for (auto const axis : pmm::spatial_axes)
+    if (grid.over(axis).shares_memory()) axes = axes.with(axis);
+  return axes;
+}
+
+std::int64_t message_bytes(pmm::ProcessGrid const& grid, pmm::StepPlan step, GcnPlan const& plan,
+                           GcnSettings settings, GcnEpochTraits const& traits) {
   auto const& shape = step.shape();
   settings.wire = runtime::Wire::native;
   plan_epoch(step, plan, settings, traits);
-  auto [copied, fragments] = messages_of(step);
+  auto [copied, fragments] = messages_of(step, axes_within_node(grid));
   for (std::size_t l = 0; settings.overlaps && l < plan.layers.size(); ++l) {
     if (!plan.layers[l].transforms()) continue;
     auto const hidden = products_of(plan.layers[l], {}).transform_back.result;
@@ -152,7 +160,7 @@ graph::StoreFacts facts_of_batch(graph::StoreFacts facts, std::int64_t num_verti
 }
 
 std::int64_t message_bytes(pmm::StepPlan const& step) {
-  auto const [copied, fragments] = messages_of(step);
+  auto const [copied, fragments] = messages_of(step, {});
   return copied + fragments;
 }
 
@@ -181,7 +189,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
                                OptimizerSettings const& optimizer) {
   pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
   auto const traits = traits_of(facts, grid.shape(), grid.coordinates(), plan, settings);
-  auto const messages = message_bytes(step, plan, settings, traits);
+  auto const messages = message_bytes(grid, step, plan, settings, traits);
   plan_full_graph_arrays(step, facts, plan, settings, traits, optimizer);
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),
@@ -228,7 +236,7 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
   auto const passes_on = batches.has_full_graph ? facts : facts_of_batch(facts, batches.num_vertices);
   auto const plan_of_pass = with_num_vertices(plan, passes_on.num_vertices);
   auto const messages =
-      message_bytes(step, plan_of_pass, settings,
+      message_bytes(grid, step, plan_of_pass, settings,
                     traits_of(passes_on, grid.shape(), grid.coordinates(), plan_of_pass, settings));
   plan_mini_batch_arrays(step, facts, plan, settings, optimizer, batches);
   return {.arrays = bytes_held(step),
