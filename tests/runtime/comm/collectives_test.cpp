@@ -146,38 +146,6 @@ TEST(Collectives, ArgMaxTakesSmallestIndexOfLargestValue) {
   }
 }
 
-/// Rank s sends r + 1 numbers 100 s + r to rank r.
-TEST(Collectives, AllToAllLeavesWhatARankDoesNotSendToItself) {
-  Communicator const world(MPI_COMM_WORLD, "world");
-  auto const size = static_cast<std::size_t>(world.size());
-  auto const rank = static_cast<std::size_t>(world.rank());
-  for (auto const mode : both_modes) {
-    std::vector<float> in;
-    std::vector<float> expected;
-    std::vector<std::int64_t> send_counts(size);
-    std::vector<std::int64_t> const receive_counts(size, world.rank() + 1);
-    for (std::size_t r = 0; r < size; ++r) {
-      if (r != rank) in.insert(in.end(), r + 1, static_cast<float>(100 * rank + r));
-      send_counts[r] = r == rank ? 0 : static_cast<std::int64_t>(r) + 1;
-      expected.insert(expected.end(), rank + 1, r == rank ? -1.0F : static_cast<float>(100 * r + rank));
-    }
-    std::vector<float> out(expected.size(), -1.0F);
-    auto const before = world.ledger()[Operation::all_to_all].bytes;
-    if (mode == Mode::blocking)
-      all_to_allv(host, world, in, send_counts, out, receive_counts);
-    else
-      start_all_to_allv(host, world, in, send_counts, out, receive_counts).wait();
-    EXPECT_EQ(out, expected);
-    if (size > 1) {
-      EXPECT_EQ(world.ledger()[Operation::all_to_all].bytes - before,
-                static_cast<std::int64_t>(in.size() * sizeof(float)));
-      EXPECT_THAT(
-          message_of([&] { all_to_allv(host, world, in, send_counts, out, receive_counts, Wire::bf16); }),
-          HasSubstr("all_to_all")); // would decode what was never sent
-    }
-  }
-}
-
 TEST(Collectives, BarrierHoldsUntilEveryRankHasCome) {
   Communicator const world(MPI_COMM_WORLD, "world");
   std::int64_t* counter = nullptr; // on rank 0: how many ranks have come, over all rounds
@@ -346,6 +314,38 @@ TEST(Collectives, GatherBytesOfUnequalParts) {
 
   EXPECT_EQ(whole, expected);
   EXPECT_EQ(world.ledger().total().bytes, size == 1 ? 0 : std::ssize(expected));
+}
+
+/// Rank s sends r + 1 numbers 100 s + r to rank r.
+TEST(Collectives, AllToAllLeavesWhatARankDoesNotSendToItself) {
+  Communicator const world(MPI_COMM_WORLD, "world");
+  auto const size = static_cast<std::size_t>(world.size());
+  auto const rank = static_cast<std::size_t>(world.rank());
+  for (auto const mode : both_modes) {
+    std::vector<float> in;
+    std::vector<float> expected;
+    std::vector<std::int64_t> send_counts(size);
+    std::vector<std::int64_t> const receive_counts(size, world.rank() + 1);
+    for (std::size_t r = 0; r < size; ++r) {
+      if (r != rank) in.insert(in.end(), r + 1, static_cast<float>(100 * rank + r));
+      send_counts[r] = r == rank ? 0 : static_cast<std::int64_t>(r) + 1;
+      expected.insert(expected.end(), rank + 1, r == rank ? -1.0F : static_cast<float>(100 * r + rank));
+    }
+    std::vector<float> out(expected.size(), -1.0F);
+    auto const before = world.ledger()[Operation::all_to_all].bytes;
+    if (mode == Mode::blocking)
+      all_to_allv(host, world, in, send_counts, out, receive_counts);
+    else
+      start_all_to_allv(host, world, in, send_counts, out, receive_counts).wait();
+    EXPECT_EQ(out, expected);
+    if (size > 1) {
+      EXPECT_EQ(world.ledger()[Operation::all_to_all].bytes - before,
+                static_cast<std::int64_t>(in.size() * sizeof(float)));
+      EXPECT_THAT(
+          message_of([&] { all_to_allv(host, world, in, send_counts, out, receive_counts, Wire::bf16); }),
+          HasSubstr("all_to_all")); // would decode what was never sent
+    }
+  }
 }
 
 } // namespace
