@@ -226,6 +226,7 @@ def experts(_):
                               (4, "auto", "2")):
         found = place.train(ranks, *model, "--grid", grid, "--expert-axis", axis, steps=12)
         require_equal(losses_of(found), losses_of(whole), f"{grid}, expert axis {axis}")
+        check(grid in ("auto", found["run"][0]["grid"]), f"{grid} is recorded as {found['run'][0]['grid']}")
         check([line["experts"] for line in found["step"]] == [line["experts"] for line in whole["step"]], f"loads on {grid}, {axis}")
         check(abs(found["eval"][-1]["val_loss"] - whole["eval"][-1]["val_loss"]) <= 1e-10, f"validation loss on {grid}, {axis}")
         check(abs(found["step"][-1]["grad_norm"] - whole["step"][-1]["grad_norm"]) <= 1e-9, f"norm on {grid}, {axis}")

@@ -275,6 +275,7 @@ def plan_language_model(ranks):
     # data x z is at most 4 sequences and x at most 2 heads: of the 20 grids of 2^3 ranks 12 are left.
     require(len(lines) == 12, f"{len(lines)} grids", done)
     require(all(a["seconds"] <= b["seconds"] for a, b in zip(lines, lines[1:])), "is not in order", done)
+    require(all(line["expert_axis"] == 1 for line in lines), "names an expert axis", done)
     for line in lines:
         terms = line["dense_seconds"] + line["pass_seconds"] + sum(line["call_seconds"].values()) - line["hidden_seconds"]
         require(abs(terms - line["seconds"]) < 1e-9 * line["seconds"], "terms do not add up", done)

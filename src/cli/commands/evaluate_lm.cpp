@@ -87,7 +87,7 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   auto const bytes_per_token = static_cast<double>(facts.num_bytes) / static_cast<double>(facts.num_tokens);
   auto const bits_per_byte = score.loss / std::numbers::ln2 / bytes_per_token;
   auto record = context.run_record;
-  record["grid"] = grid.shape().to_string();
+  record["grid"] = models::grid_text(grid.shape());
   context.metrics.write("run", record);
   say(context, "{}", describe(file));
   say(context, "loss              {:.6f} nats per token, of {} predicted\n", score.loss, score.num_counted);

@@ -35,13 +35,6 @@ struct PlanLmOptions : TrainLmOptions {
 
 using Cost = models::LanguageModelCost;
 
-/// As --grid takes it: the expert axis is a factor of data there.
-std::string grid_text(pmm::GridShape shape) {
-  shape.data *= shape.expert;
-  shape.expert = 1;
-  return shape.to_string();
-}
-
 std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   if (o.tokens.empty() == (o.vocabulary == 0))
     runtime::throw_user("plan-lm: give either --tokens FILE or --vocabulary N");
@@ -51,11 +44,14 @@ std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
 std::string json_of(Cost const& cost, PlanLmOptions const& o, pmm::Machine const& machine,
                     std::int64_t checkpoint_bytes, std::optional<pmm::SimulatedSeconds> const& simulated,
                     std::vector<std::string> const& advice) {
-  nlohmann::ordered_json line{{"grid", grid_text(cost.shape)},   {"ranks", o.ranks},
-                              {"sent_bytes", cost.sent_bytes},   {"calls", cost.num_calls},
-                              {"array_bytes", cost.array_bytes}, {"machine", machine.name}};
+  nlohmann::ordered_json line{{"grid", models::grid_text(cost.shape)},
+                              {"expert_axis", cost.shape.expert},
+                              {"ranks", o.ranks},
+                              {"sent_bytes", cost.sent_bytes},
+                              {"calls", cost.num_calls},
+                              {"array_bytes", cost.array_bytes},
+                              {"machine", machine.name}};
   add_seconds(line, cost.seconds, Network::language_model);
-  if (cost.shape.expert > 1) line["expert_axis"] = cost.shape.expert;
   line["checkpoint_bytes"] = checkpoint_bytes;
   if (machine.storage_bytes_per_second > 0)
     line["checkpoint_seconds"] = static_cast<double>(checkpoint_bytes) / machine.storage_bytes_per_second;
@@ -76,7 +72,7 @@ std::string line_of_checkpoint(std::int64_t num_bytes, pmm::Machine const& machi
 }
 
 std::string line_of(Cost const& cost) {
-  return fmt::format("{:<14}{:>12.1f}{:>8}{:>11.3f}{}\n", grid_text(cost.shape),
+  return fmt::format("{:<14}{:>12.1f}{:>8}{:>11.3f}{}\n", models::grid_text(cost.shape),
                      static_cast<double>(cost.sent_bytes) / mega, cost.num_calls,
                      static_cast<double>(cost.array_bytes) / giga,
                      cells_of_seconds(cost.seconds, Network::language_model));
@@ -156,14 +152,14 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
   for (auto const& cost : costs)
     text += line_of(cost);
   if (!note.empty()) text += note + "\n";
-  if (simulated) text += grid_text(best.shape) + " " + text_of(*simulated, best.seconds.total());
+  if (simulated) text += models::grid_text(best.shape) + " " + text_of(*simulated, best.seconds.total());
   text += line_of_checkpoint(checkpoint_bytes, machine);
   auto const advice = models::advice_on_shapes(costs.front().shape, model, sequences);
   if (!advice.empty())
     text += fmt::format("\nsizes that waste work on {}, by tiles of devices and by parts of ranks:\n  {}\n",
-                        grid_text(costs.front().shape), fmt::join(advice, "\n  "));
+                        models::grid_text(costs.front().shape), fmt::join(advice, "\n  "));
   return text + fmt::format("\northant train-lm --tokens {} --grid {}{}     # on {} rank{}\n",
-                            o.tokens.empty() ? "TOKENS.h5" : o.tokens, grid_text(costs.front().shape),
+                            o.tokens.empty() ? "TOKENS.h5" : o.tokens, models::grid_text(costs.front().shape),
                             given_flags(context), o.ranks, o.ranks == 1 ? "" : "s");
 }
 

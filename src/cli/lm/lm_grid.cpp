@@ -43,7 +43,7 @@ ChosenLanguageGrid choose_language_grid(Context const& context, LanguageGridQues
   if (costs.size() == 1) return {costs.front().shape, nullptr};
   std::vector<Candidate> candidates;
   for (auto const& cost : costs)
-    candidates.push_back({{{"grid", cost.shape.to_string()}}, cost.seconds.total()});
+    candidates.push_back({{{"grid", models::grid_text(cost.shape)}}, cost.seconds.total()});
   auto few_steps = settings;
   few_steps.num_epochs = num_measured_steps;
   few_steps.eval_every = 0;

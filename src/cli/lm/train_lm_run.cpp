@@ -187,8 +187,8 @@ int train(TrainLmOptions const& options, Context& context) {
   models::LanguageModel<T> training(grid, model, sequences, settings, file);
   if (!options.init_from.empty()) models::load_weights(grid, options.init_from, training.parameters());
   say(context, "{}", describe(file));
-  say(context, "grid      {} (data x X x Y x Z) on {} rank{}\n", grid.shape().to_string(), world.size(),
-      world.size() == 1 ? "" : "s");
+  say(context, "grid      {} (data x X x Y x Z) on {} rank{}\n", models::grid_text(grid.shape()),
+      world.size(), world.size() == 1 ? "" : "s");
   describe_model(context, options, model, training.num_parameters(), flops);
   say(context, "memory    {} per rank predicted\n\n", bytes_text(predicted));
 
@@ -197,7 +197,7 @@ int train(TrainLmOptions const& options, Context& context) {
                       weight_files.keeps_best());
   // Nothing can be refused from here on.
   auto record = context.run_record;
-  record["grid"] = grid.shape().to_string();
+  record["grid"] = models::grid_text(grid.shape());
   record["seed"] = options.seed;
   if (!measured.is_null()) record["measured"] = measured;
   checkpoints.prepare_metrics(record);

@@ -12,12 +12,12 @@ namespace orthant::cli {
 namespace {
 
 /// Options that such a training may change when it goes on: how fast it runs. What the data set is, the fingerprint
-/// says; of batches see parts_of().
-constexpr std::array<std::string_view, 19> free_options{
-    "graph",   "dataset",     "mode",   "epochs", "finish-full", "overlap",
-    "order",   "schedule",    "gather", "batch",  "accumulate",  "batch-train-fraction",
-    "sampler", "batch-edges", "prune",  "trace",  "normalize",   "self-loops",
-    "preset"};
+/// says; of batches and of the decoder see parts_of().
+constexpr std::array<std::string_view, 20> free_options{
+    "graph",   "dataset",       "mode",   "epochs", "finish-full", "overlap",
+    "order",   "schedule",      "gather", "batch",  "accumulate",  "batch-train-fraction",
+    "sampler", "batch-edges",   "prune",  "trace",  "normalize",   "self-loops",
+    "preset",  "decoder-hidden"};
 
 models::Identity parts_of(TrainOptions const& o, nlohmann::ordered_json const& run_record,
                           pmm::ProcessGrid const& grid, graph::GraphStore const& store) {
@@ -30,6 +30,8 @@ models::Identity parts_of(TrainOptions const& o, nlohmann::ordered_json const& r
       {"fingerprint of the data set", graph::fingerprint_of(grid.world(), store)}};
   auto const of_options = identity_of_options(run_record, free_options);
   identity.insert(identity.end(), of_options.begin(), of_options.end());
+  if (auto const width = o.decoder_width(); width > 0) // given, or that of --embedding
+    identity.push_back({"--decoder-hidden", fmt::format("{}", width), {}, width == o.embedding});
   if (o.lr_schedule == "linear" || o.lr_schedule == "cosine") // which end with the last step
     for (auto const& [name, value] :
          {std::pair(std::string("--mode"), o.mode),

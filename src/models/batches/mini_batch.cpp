@@ -52,6 +52,7 @@ MiniBatchGcn<T>::MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore co
   InputFeatures<T> features;
   if (settings.eval_every > 0 || batch_settings.num_full_epochs > 0) {
     auto operands = make_full_graph_operands<T>(grid, store, plan_, model_settings);
+    operands.features.is_only = false; // batches are cut from them, too
     features = operands.features;
     full_ = std::make_unique<TrainedGcn<T>>(grid, model_settings, parameters_, std::move(operands),
                                             full_loss_, settings, update_);

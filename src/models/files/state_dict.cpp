@@ -155,6 +155,11 @@ std::vector<std::string> parameters_in(Hdf5File const& file, std::filesystem::pa
       throw_user("{} has features that were trained: their rows are in the order of a store, so they are not "
                  "exported",
                  path.string());
+    if (name.starts_with("decoder."))
+      throw_user(
+          "{} has a perceptron that scores links, which has no names in PyTorch Geometric, so it is not "
+          "exported",
+          path.string());
     auto const num_dimensions = file.extents(array).size();
     if (!names.of(name) || num_dimensions < 1 || num_dimensions > 2)
       throw_user("{}: {} is no parameter of a graph network", path.string(), full);

@@ -73,9 +73,10 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   void make_layers(GcnOperands<Sum> const& operands);
   /// Where the output and the gradients of layer l lie.
   [[nodiscard]] GcnLayerPlaces<T> places_of(std::size_t l);
-  /// Whether the output of layer l stays until the next pass.
+  /// Whether the output of layer l stays until the next pass. A later layer that gathers it may write copies there.
   [[nodiscard]] bool keeps_output(std::size_t l) const {
-    return l >= activations_.size() || !shares_outputs_ || layer_of_output(plan_, l) == l;
+    return l >= activations_.size() || !shares_outputs_ ||
+           (layer_of_output(plan_, l) == l && !plan_.layers[l + 1].aggregates_first);
   }
   /// Where the backward pass reads the gradient of the logits.
   [[nodiscard]] pmm::DistMatrix<T> const& rounded_logits_gradient() const {

@@ -22,7 +22,7 @@ constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
 constexpr std::int64_t onednn_bytes = std::int64_t{8} << 20;
 
 /// Of the reductions of an epoch, beside those that work waits behind. An asynchronous one keeps a copy of its
-/// message, a blocking one (a ring over P ranks) a P-th of it, a reduce_scatter of MPI (not within a node) a copy and
+/// message, a blocking one (a ring over P ranks) a P-th of it, a reduce_scatter of MPI (not a blocking one within a node) a copy and
 /// two P-ths, never several at once; every large one passes through fragments shared with at most two neighbours an
 /// axis.
 struct Messages {
@@ -70,7 +70,7 @@ std::int64_t message_bytes(pmm::ProcessGrid const& grid, pmm::StepPlan step, Gcn
   auto const& shape = step.shape();
   settings.wire = runtime::Wire::native;
   plan_epoch(step, plan, settings, traits);
-  auto [copied, fragments] = messages_of(step, axes_within_node(grid));
+  auto [copied, fragments] = messages_of(step, settings.overlaps ? pmm::AxisSet() : axes_within_node(grid));
   for (std::size_t l = 0; settings.overlaps && l < plan.layers.size(); ++l) {
     if (!plan.layers[l].transforms()) continue;
     auto const hidden = products_of(plan.layers[l], {}).transform_back.result;
@@ -175,9 +175,10 @@ std::int64_t MemoryEstimate::peak() const {
 
 void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                             GcnSettings const& settings, GcnEpochTraits const& traits,
-                            OptimizerSettings const& optimizer) {
+                            OptimizerSettings const& optimizer, bool features_are_only) {
   plan_targets_and_parameters(step, facts, plan, settings, traits.links);
-  plan_operands(step, facts, plan, settings, traits, lifetime_of_features(step, plan, settings, traits));
+  plan_operands(step, facts, plan, settings, traits,
+                lifetime_of_features(step, plan, settings, traits, features_are_only));
   plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan),
                       traits.num_nonzeros(plan.layers.front().adjacency));
   plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);

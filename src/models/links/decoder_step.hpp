@@ -9,7 +9,7 @@
 namespace orthant::models {
 
 /// Links of a piece, but for the last one: as many as the block has rows and columns, so that a piece's arrays are not larger than
-/// the rows that links are made of; at least 4,096, and not more than there are edges.
+/// the rows that links are made of, and not more than there are edges; but at least 4,096, even if there are fewer edges.
 [[nodiscard]] std::int64_t links_at_once(LinkPlan const& plan, std::int64_t num_positives);
 
 /// Lists the scores of a list of that many links, in pieces; with the gradients, if `differentiates`.

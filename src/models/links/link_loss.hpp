@@ -47,6 +47,7 @@ class LinkLoss final : public Objective<T> {
   [[nodiscard]] Scores evaluate(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& outputs) override;
   [[nodiscard]] double scale_to_one(std::int64_t num_counted) const override;
   [[nodiscard]] bool repeats_itself() const override { return false; }
+  [[nodiscard]] bool has_decoder() const override { return decoder_.has_value(); }
 
   [[nodiscard]] LinkPlan const& plan() const { return plan_; }
   /// Links of this rank's block: of the epoch that was drawn last.

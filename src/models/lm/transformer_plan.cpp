@@ -39,7 +39,7 @@ void require_cuts(pmm::GridShape const& shape, TransformerSettings const& s, std
   if (!can_cut_heads(shape, s))
     runtime::throw_user("{} heads with {} key-value heads cannot be cut over x = {} of the grid {}: x must "
                         "divide the key-value heads, or be a multiple of them that divides the heads",
-                        s.num_heads, s.num_kv_heads, shape.x, shape.to_string());
+                        s.num_heads, s.num_kv_heads, shape.x, grid_text(shape));
   ORTHANT_REQUIRE(sequence >= 1, "sequences of ", sequence, " tokens");
   if (sequence > s.max_sequence)
     runtime::throw_user("--sequence {} is longer than the {} positions of the model", sequence,
@@ -48,7 +48,7 @@ void require_cuts(pmm::GridShape const& shape, TransformerSettings const& s, std
     runtime::throw_user(
         "{} sequences per pass are fewer than the {} ranks along data and z of --grid {}: give a "
         "larger --global-batch, or fewer ranks along these axes",
-        num_sequences, num_parts, shape.to_string());
+        num_sequences, num_parts, grid_text(shape));
 }
 
 /// Of the layers with experts: each expert is up and down of a block.
@@ -76,6 +76,22 @@ ExpertPlan plan_experts(pmm::GridShape const& shape, pmm::Coordinates const& coo
 }
 
 } // namespace
+
+pmm::GridShape with_expert_axis(pmm::GridShape shape, int expert_axis) {
+  if (shape.data % expert_axis != 0)
+    runtime::throw_user("--expert-axis {} does not divide the {} data groups of --grid {}; take a divisor of "
+                        "them",
+                        expert_axis, shape.data, shape.to_string());
+  shape.data /= expert_axis;
+  shape.expert = expert_axis;
+  return shape;
+}
+
+std::string grid_text(pmm::GridShape shape) {
+  shape.data *= shape.expert;
+  shape.expert = 1;
+  return shape.to_string();
+}
 
 bool can_cut_heads(pmm::GridShape const& shape, TransformerSettings const& settings) {
   return settings.num_kv_heads % shape.x == 0 ||

@@ -21,6 +21,7 @@
 #include "pmm/cost/step_plan.hpp"
 
 #include <cstdint>
+#include <string>
 
 namespace orthant::models {
 
@@ -52,6 +53,11 @@ struct TransformerPlan {
   /// Columns of queries, keys and values that belong to one key-value head.
   [[nodiscard]] std::int64_t group_width() const { return (heads_per_group() + 2) * settings.head_dim(); }
 };
+
+/// The grid that --grid asks for, with the expert axis as a factor of its data axis. Throws UserError if it does not divide that.
+[[nodiscard]] pmm::GridShape with_expert_axis(pmm::GridShape shape, int expert_axis);
+/// The inverse: the grid as --grid takes it, whose data axis includes the expert axis. Messages, logs and records name a grid so.
+[[nodiscard]] std::string grid_text(pmm::GridShape shape);
 
 /// Whether x divides the key-value heads, or is a multiple of them that divides the heads.
 [[nodiscard]] bool can_cut_heads(pmm::GridShape const& shape, TransformerSettings const& settings);

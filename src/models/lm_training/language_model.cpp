@@ -42,17 +42,6 @@ TransformerSettings with_losses_of_a_pass(TransformerSettings model, std::int64_
   return model;
 }
 
-/// With the expert axis as a factor of data.
-pmm::GridShape with_expert_axis(pmm::GridShape shape, int expert_axis) {
-  if (shape.data % expert_axis != 0)
-    runtime::throw_user("--expert-axis {} does not divide the {} data groups of --grid {}; take a divisor of "
-                        "them",
-                        expert_axis, shape.data, shape.to_string());
-  shape.data /= expert_axis;
-  shape.expert = expert_axis;
-  return shape;
-}
-
 } // namespace
 
 TransformerPlan plan_sequences(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,

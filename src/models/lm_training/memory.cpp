@@ -65,10 +65,12 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan con
   plan_language_model_arrays(arrays, plan, sequences, optimizer);
   pmm::StepPlan work(grid.shape(), grid.coordinates(), sizeof(T));
   plan_language_model_step(work, plan, sequences, optimizer);
-  auto const lengths = lengths_of(arrays, parameters_of(grid.shape(), grid.coordinates(), plan));
+  auto const parameters = parameters_of(grid.shape(), grid.coordinates(), plan);
+  auto const lengths = lengths_of(arrays, parameters);
   return {.arrays = bytes_held(arrays),
           .loading = peak_bytes(arrays),
-          .messages = message_bytes(work) + bytes_of_early_sums(grid, arrays, lengths),
+          .messages = message_bytes(work) +
+                      bytes_of_early_sums(grid, arrays, lengths, numbers_of_experts(arrays, parameters)),
           .libraries = library_bytes<T>()};
 }
 

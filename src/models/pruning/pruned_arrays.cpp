@@ -19,7 +19,7 @@ void plan_pruned_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, G
       plan_sparse_features(step, features, *num_nonzeros, facts.features_have_values, settings.feature_norm);
     else
       plan_matrix(step, features, "orthant::models::features",
-                  lifetime_of_features(step, plan, settings, traits));
+                  lifetime_of_features(step, plan, settings, traits, false));
   }
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
@@ -51,7 +51,7 @@ void plan_without_evaluation(pmm::StepPlan& step, graph::StoreFacts const& facts
   pmm::StepPlan features(step.shape(), step.coordinates(), step.scalar_bytes(1));
   plan_input_features(features, facts, plan.features(), settings.feature_norm,
                       plans.whole_traits.num_feature_nonzeros(plan),
-                      lifetime_of_features(step, plan, settings, plans.whole_traits));
+                      lifetime_of_features(step, plan, settings, plans.whole_traits, false));
   for (auto const& array : features.arrays()) // let go unless all of them are kept
     step.add_array(array.label, array.bytes,
                    plans.pruned.features().own_rows ? pmm::Lifetime::operation : array.lifetime);
@@ -67,7 +67,7 @@ void plan_without_evaluation(pmm::StepPlan& step, graph::StoreFacts const& facts
 void plan_pruned_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, PrunedPlans const& plans,
                         GcnSettings const& settings, OptimizerSettings const& optimizer, bool evaluates) {
   if (evaluates)
-    plan_full_graph_arrays(step, facts, plans.whole, settings, plans.whole_traits, optimizer);
+    plan_full_graph_arrays(step, facts, plans.whole, settings, plans.whole_traits, optimizer, false);
   else
     plan_without_evaluation(step, facts, plans, settings, optimizer);
   plan_pruned_targets(step, facts, plans.pruned.logits());

@@ -81,9 +81,9 @@ void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& len
 }
 
 std::int64_t bytes_of_early_sums(pmm::ProcessGrid const& grid, pmm::StepPlan const& step,
-                                 std::vector<std::int64_t> const& lengths) {
+                                 std::vector<std::int64_t> const& lengths, std::int64_t num_of_experts) {
   if (!pmm::runs_on_host || !can_start_early(grid)) return 0;
-  return std::min(step.scalar_bytes(sum_of(lengths)),
+  return std::min(step.scalar_bytes(sum_of(lengths) - num_of_experts),
                   static_cast<std::int64_t>(max_open_sums) * default_bucket_bytes);
 }
 
@@ -98,10 +98,12 @@ GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<
   ORTHANT_REQUIRE(order.size() == parameters.size() && bucket_length_ > 0, "an order of ", order.size(),
                   " gradients of ", parameters.size(), " parameters, in buckets of ", bucket_length_);
   std::size_t length = 0;
+  bool has_seen_expert = false;
   for (auto const place : order) {
     auto const& parameter = parameters[place];
-    ORTHANT_REQUIRE(parameter.is_of_expert || length == length_of_all_, parameter.name,
+    ORTHANT_REQUIRE(parameter.is_of_expert || !has_seen_expert, parameter.name,
                     " comes after the gradients of experts");
+    has_seen_expert = parameter.is_of_expert;
     if (parameter.is_of_expert && !sums_experts(grid.shape(), num_accumulated)) continue;
     gradients_.push_back(parameter.gradient());
     length += gradients_.back().extent(0);

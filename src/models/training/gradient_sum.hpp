@@ -47,9 +47,11 @@ void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& len
                        std::int64_t num_accumulated, std::int64_t bucket_bytes = default_bucket_bytes,
                        std::int64_t num_of_experts = 0);
 
-/// What MPI copies of the sums that are under way at once, on the host, with buckets of the default size.
+/// What MPI copies of the sums that are under way at once, on the host, with buckets of the default size. `num_of_experts`: as
+/// above; their sums do not start early.
 [[nodiscard]] std::int64_t bytes_of_early_sums(pmm::ProcessGrid const& grid, pmm::StepPlan const& step,
-                                               std::vector<std::int64_t> const& lengths);
+                                               std::vector<std::int64_t> const& lengths,
+                                               std::int64_t num_of_experts = 0);
 
 template<class T>
 class GradientSum {

@@ -27,6 +27,8 @@ class Objective {
   [[nodiscard]] virtual double scale_to_one(std::int64_t num_counted) const = 0;
   /// Whether steps differ in nothing but the parameters: such a step may be recorded and replayed.
   [[nodiscard]] virtual bool repeats_itself() const { return true; }
+  /// Whether a decoder with parameters of its own scores the outputs.
+  [[nodiscard]] virtual bool has_decoder() const { return false; }
 };
 
 /// A loss of rows, which must outlive it.

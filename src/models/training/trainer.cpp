@@ -154,7 +154,8 @@ void Trainer<T>::require_finite(typename ParameterUpdate<T>::Result const& resul
   if (!is_finite)
     throw_loss_not_finite(where, result.sum,
                           network_.overwrites_outputs() ? first_not_finite_.value_or(-1)
-                                                        : network_.first_layer_not_finite(exec_));
+                                                        : network_.first_layer_not_finite(exec_),
+                          objective_.has_decoder());
   throw_diverged(fmt::format("{}: the gradient of {} is not finite", where, result.diverged));
 }
 

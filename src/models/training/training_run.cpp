@@ -160,8 +160,9 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
   return result;
 }
 
-void throw_loss_not_finite(std::string const& what, double loss, std::int64_t layer) {
-  auto const where = layer < 0 ? std::string("all layers' outputs are finite")
+void throw_loss_not_finite(std::string const& what, double loss, std::int64_t layer, bool has_decoder) {
+  auto const where = layer < 0 ? fmt::format("all layers' outputs are finite{}",
+                                             has_decoder ? "; the decoder's scores are not" : "")
                                : fmt::format("the output of layer {} is the first that is not finite", layer);
   throw runtime::Error(fmt::format("{}: the loss is {}; {} (a smaller --lr or --clip-norm may help)", what,
                                    text_of_not_finite(loss), where));

@@ -124,8 +124,10 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
                        std::function<void(runtime::EpochRecord const&)> const& on_epoch,
                        TrainProgress const& start = {}, StopRequest const& should_stop = {});
 
-/// Throws Error: `what` is the epoch (and step), `layer` the first whose output is not finite, or -1.
-[[noreturn]] void throw_loss_not_finite(std::string const& what, double loss, std::int64_t layer);
+/// Throws Error: `what` is the epoch (and step), `layer` the first whose output is not finite, or -1; then a decoder is to
+/// blame, if there is one.
+[[noreturn]] void throw_loss_not_finite(std::string const& what, double loss, std::int64_t layer,
+                                        bool has_decoder);
 /// Throws Error: the training has diverged, as `sign` shows.
 [[noreturn]] void throw_diverged(std::string const& sign);
 /// Empty, or what is predicted for all vertices of the splits, which have several classes: one class. `dead`

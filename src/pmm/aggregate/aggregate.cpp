@@ -3,6 +3,7 @@
 
 #include "pmm/aggregate/column_parts.hpp"
 #include "pmm/aggregate/row_lists.hpp"
+#include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/rounding.hpp"
 #include "pmm/kernels/thread_memory.hpp"
 #include "pmm/matrix/messages.hpp"
@@ -168,10 +169,11 @@ void Aggregate<T>::multiply(DefaultExec const& exec, Range rows, Vector<T> const
   Matrix<Number> const all_rows(product.data() - rows.begin * steps_.part,
                                 static_cast<std::size_t>(steps_.num_outer),
                                 static_cast<std::size_t>(steps_.part));
-  // What the slot has behind the operand is free.
+  // What the slot has behind the operand is free for copies of host processors.
   auto const num_held = workspace_->num_elements(Slot::right);
-  auto const num_used =
-      steps_.copies_operand() ? num_holding(steps_.num_operand(), sizeof(T), sizeof(Sum)) : num_held;
+  auto const num_used = runs_on_host && steps_.copies_operand()
+                            ? num_holding(steps_.num_operand(), sizeof(T), sizeof(Sum))
+                            : num_held;
   auto const rest = part_of(workspace_->lend(Slot::right, num_held), {num_used, num_held});
   LentMemory const room(rest.data(), rest.extent(0) * sizeof(Sum));
   block_.apply(exec, rows, as_matrix(operand, steps_.num_inner, steps_.part), all_rows);

@@ -2,6 +2,7 @@
 #include "pmm/aggregate/aggregate_steps.hpp"
 
 #include "pmm/aggregate/row_lists.hpp"
+#include "pmm/kernels/host_parts.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -103,8 +104,8 @@ AggregateSteps::AggregateSteps(GridShape const& shape, Coordinates const& coordi
   sum.in_chunks = sum.must_run && plan.hidden_axes.contains(sum.axis);
   if (sum.in_chunks && !sum.moves_needed) sum.of_slab = Counts(sum.of_block.size(), num_in_slab(to));
   if (gather.must_run && gather.moves_needed) {
-    // A 16-bit wire rounds a rank's own rows, too, so there they travel.
-    auto const stays = has_16_bits || plan.wire == Wire::native;
+    // A 16-bit wire rounds a rank's own rows, too, so there they travel; and on a device one launch is worth a copy.
+    auto const stays = runs_on_host && (has_16_bits || plan.wire == Wire::native);
     auto const rank = coordinates.along(gather.axis);
     auto const num_asked = gather.num_of_slab() / part;
     auto const own = stays ? range_of(gather.of_slab, rank) : Range{};

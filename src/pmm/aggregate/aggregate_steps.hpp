@@ -30,7 +30,7 @@ struct SlabExchange {
 /// The part of a rank, if the parts of ranks lie one after the other.
 [[nodiscard]] Range range_of(std::vector<std::int64_t> const& counts, int rank);
 
-/// Step 2 picks these of the rows that ranks ask for (NeededSlabs::asked): others' into a message, a rank's own where the
+/// Step 2 picks these of the rows that ranks ask for (NeededSlabs::asked): into a message, or, of a rank's own on a host, where the
 /// operand wants them.
 struct PickedRows {
   Range asked;

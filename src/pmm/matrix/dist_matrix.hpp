@@ -74,7 +74,7 @@ class DistMatrix {
     return layout().storage != Storage::replicated || grid_->coordinate(layout().third()) == 0;
   }
 
-  /// This rank's piece, [num_padded], padding (zero) at its end.
+  /// This rank's piece, [num_padded], padding at its end: zero, in lent memory any value.
   [[nodiscard]] Vector<T> const& storage() const { return storage_; }
   /// The piece as a matrix, [stored_rows x columns of the block]. A flat shard must be the whole block (Error).
   /// Shares the memory, and does not keep it alive.

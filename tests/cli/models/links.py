@@ -101,6 +101,14 @@ def perceptrons_score_links(ranks):
         require(all(abs(a - b) < 1e-10 for a, b in zip(losses(rest)[-4:], losses(alone)[-4:])), f"{losses(rest)}, {losses(alone)}", done)
         expect_mistake(ranks, [*words[:-4], "--epochs", "8", "--checkpoint", folder, "--resume", "auto"], r"its --decoder is mlp, here it is dot")
 
+        # TRAIN has --embedding 6: a width that is given is compared with the one that is not.
+        as_given, as_default = os.path.join(scratch, "g"), [*words[:-2], "--epochs"]
+        expect_success(ranks, [*as_default, "1", "--checkpoint", as_given])
+        expect_success(ranks, [*as_default, "2", "--decoder-hidden", "6", "--checkpoint", as_given, "--resume", "auto"])
+        expect_success(ranks, [*as_default, "3", "--checkpoint", as_given, "--resume", "auto"])
+        expect_mistake(ranks, [*words, "--epochs", "4", "--checkpoint", as_given, "--resume", "auto"], r"its --decoder-hidden is 6, here it is 5")
+        expect_mistake(1, ["export-weights", weights, "-o", os.path.join(scratch, "w.safetensors")], r"has a perceptron that scores links")
+
         expect_success(ranks, [*words, "--epochs", "1", "--init-from", weights])
         expect_success(ranks, [*words[:-4], "--epochs", "1", "--save-weights", plain])
         expect_mistake(ranks, [*words, "--epochs", "1", "--init-from", plain], r"its decoder is dot, that of the model mlp")

@@ -58,6 +58,12 @@ inline std::vector<StepCase> step_cases() {
   };
   add("plain", as_it_is);
   add("dropout", [](auto& s) { s.dropout = 0.4; });
+  // Narrower than H of later layers, in whose place they lie until A^ F0 is there.
+  for (auto const format : {runtime::Wire::native, runtime::Wire::bf16})
+    add(format == runtime::Wire::native ? "few features" : "few features, 16-bit operands", [&](auto& s) {
+      s.order = models::ProductOrder::aggregate_first;
+      s.operand_format = format;
+    }).dataset = "sbm:vertices=203,edges=900,features=7,classes=5";
   add("no bias, no overlap", [](auto& s) { s.has_bias = s.overlaps = false; });
   add("transform first", [](auto& s) { s.order = models::ProductOrder::transform_first; });
   add("trained features", [](auto& s) { s.trains_features = true; });
