@@ -46,7 +46,9 @@ void RowLoss<T>::rebind(Placement const& logits) {
   auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
   if (row_value_indices_.extent(0) < num_rows) {
     row_scalars_ = Vector<T>("orthant::pmm::RowLoss/row_scalars", 3 * num_rows);
-    row_value_indices_ = Vector<runtime::ValueIndex<T>>("orthant::pmm::RowLoss/row_arg_max", num_rows);
+    // Written before it is read, and that by scores alone: until then no page of it is taken.
+    row_value_indices_ = Vector<runtime::ValueIndex<T>>(
+        Kokkos::view_alloc("orthant::pmm::RowLoss/row_arg_max", Kokkos::WithoutInitializing), num_rows);
   }
   row_max_ = Vector<T>(row_scalars_.data(), num_rows);
   sum_and_target_ = Matrix<T>(row_scalars_.data() + num_rows, num_rows, 2);
