@@ -22,14 +22,14 @@ constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
 constexpr std::int64_t onednn_bytes = std::int64_t{8} << 20;
 
 /// Of the reductions of an epoch, beside those that work waits behind. An asynchronous one keeps a copy of its
-/// message, a blocking one (a ring over P ranks) a P-th of it, a reduce_scatter of MPI (not a blocking one within a node) a copy and
-/// two P-ths, never several at once; every large one passes through fragments shared with at most two neighbours an
+/// message, a blocking one (a ring over P ranks) a P-th of it, a reduce_scatter of MPI a copy and two P-ths
+/// (but a blocking one within a node, which MPI does not do: that of an aggregation), never several at once; every large one passes through fragments shared with at most two neighbours an
 /// axis.
 struct Messages {
   std::int64_t copied = 0;
   std::int64_t fragments = 0;
 };
-Messages messages_of(pmm::StepPlan const& step, pmm::AxisSet within_node) {
+Messages messages_of(pmm::StepPlan const& step, pmm::AxisSet adds_by_pairs) {
   auto const& shape = step.shape();
   auto largest = std::int64_t{0};
   auto copied = std::int64_t{0};
@@ -38,7 +38,7 @@ Messages messages_of(pmm::StepPlan const& step, pmm::AxisSet within_node) {
     num_neighbours += std::min(shape.size(axis) - 1, 2);
     for (auto const& call : calls_of(step)) {
       if (call.axis != name_of(axis)) continue;
-      if (call.operation == runtime::Operation::reduce_scatter && !within_node.contains(axis))
+      if (call.operation == runtime::Operation::reduce_scatter && !adds_by_pairs.contains(axis))
         copied = std::max(copied, call.bytes + 2 * call.bytes / shape.size(axis));
       if (call.operation != runtime::Operation::all_reduce) continue;
       largest = std::max(largest, call.bytes);
@@ -70,7 +70,8 @@ std::int64_t message_bytes(pmm::ProcessGrid const& grid, pmm::StepPlan step, Gcn
   auto const& shape = step.shape();
   settings.wire = runtime::Wire::native;
   plan_epoch(step, plan, settings, traits);
-  auto [copied, fragments] = messages_of(step, settings.overlaps ? pmm::AxisSet() : axes_within_node(grid));
+  auto [copied, fragments] =
+      messages_of(step, plan.layers.front().owners ? axes_within_node(grid) : pmm::AxisSet());
   for (std::size_t l = 0; settings.overlaps && l < plan.layers.size(); ++l) {
     if (!plan.layers[l].transforms()) continue;
     auto const hidden = products_of(plan.layers[l], {}).transform_back.result;
