@@ -22,9 +22,9 @@ constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
 constexpr std::int64_t onednn_bytes = std::int64_t{8} << 20;
 
 /// Of the reductions of an epoch, beside those that work waits behind. An asynchronous one keeps a copy of its
-/// message, a blocking one (a ring over P ranks) a P-th of it, a reduce_scatter of MPI a copy and two P-ths
-/// (but a blocking one within a node, which MPI does not do: that of an aggregation), never several at once; every large one passes through fragments shared with at most two neighbours an
-/// axis.
+/// message, a blocking one (a ring over P ranks) a P-th of it, a reduce_scatter of MPI a copy and two P-ths, never several at
+/// once; every large one passes through fragments shared with at most two neighbours an axis. `adds_by_pairs`: axes within a
+/// node whose reduce_scatters, of aggregations, block: MPI does not do these (runtime/backends/mpi_reduce_scatter).
 struct Messages {
   std::int64_t copied = 0;
   std::int64_t fragments = 0;
