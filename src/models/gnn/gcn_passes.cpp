@@ -303,8 +303,7 @@ auto TypedGcnPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uint64_
     ScopedTimer const timer(instruments, phases, "forward");
     head_->forward(exec, hidden(layers_.size()));
   }
-  if (has_first_aggregate_ && settings_.dropout == 0)
-    input_.release(); // A^ F0 is all that layer 0 reads from now on
+  if (has_first_aggregate_ && settings_.dropout == 0) input_.release(); // layer 0 reads A^ F0 from now on
   return logits();
 }
 
