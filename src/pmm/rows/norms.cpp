@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/rows/norms.hpp"
 
+#include "pmm/kernels/host_parts.hpp"
 #include "runtime/arrays/number.hpp"
+
+#include <algorithm>
+#include <array>
 
 namespace orthant::pmm {
 namespace {
@@ -15,13 +19,45 @@ struct Square {
   }
 };
 
+/// The squares of a block of numbers, in several sums side by side: one after the other, each addition would wait for the last.
+template<class T>
+struct BlockOfSquares {
+  static constexpr std::int64_t length = 4096;
+
+  T const* numbers;
+  std::int64_t count;
+
+  void operator()(std::int64_t block, double& sum) const {
+    constexpr std::size_t num_sums = 16;
+    auto const begin = block * length;
+    auto const end = std::min(begin + length, count);
+    std::array<double, num_sums> sums{};
+    auto i = begin;
+    for (; i + static_cast<std::int64_t>(num_sums) <= end; i += num_sums)
+      for (std::size_t j = 0; j < num_sums; ++j) {
+        auto const number = static_cast<double>(numbers[i + static_cast<std::int64_t>(j)]);
+        sums[j] += number * number;
+      }
+    for (; i < end; ++i)
+      sums[0] += static_cast<double>(numbers[i]) * static_cast<double>(numbers[i]);
+    for (auto const part : sums)
+      sum += part;
+  }
+};
+
 template<class T>
 void sum_squares(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& numbers,
                  std::int64_t count, runtime::Number<double> const& sum) {
   passes.add({"local_squared_norm", count * static_cast<std::int64_t>(sizeof(T)), 0});
-  Kokkos::parallel_reduce("orthant::pmm::local_squared_norm",
-                          Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count), Square<T>{numbers},
-                          sum);
+  constexpr auto label = "orthant::pmm::local_squared_norm";
+  using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
+  if constexpr (runs_on_host) {
+    BlockOfSquares<T> const squares{numbers.data(), count};
+    auto const num_blocks = (count + squares.length - 1) / squares.length;
+    Kokkos::parallel_reduce(label, Policy(exec, 0, num_blocks), squares, sum);
+  } else {
+    Kokkos::parallel_reduce(label, Policy(exec, 0, count), Square<T>{numbers}, sum);
+  }
 }
 
 } // namespace
