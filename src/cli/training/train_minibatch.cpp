@@ -109,7 +109,8 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   auto const batches = batches_of(options, shape, store.facts());
   auto const has_full_graph = settings.eval_every > 0 || batches.num_full_epochs > 0;
   models::BatchSizes const sizes{batches.batch_size, batches.num_accumulated, has_full_graph,
-                                 batches.edges == sampling::BatchEdges::renormalize};
+                                 batches.edges == sampling::BatchEdges::renormalize,
+                                 batches.num_full_epochs > 0};
   auto const seconds = models::mini_batch_seconds(store.facts(), model_settings, sizes, machine);
   auto const [choice, measured] = choose_by_mini_batch_steps<T>(
       {context, store, model_settings, settings, hidden_axes_of(options), options.measure_top,

@@ -51,7 +51,9 @@ MiniBatchGcn<T>::MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore co
   ORTHANT_ASSERT_SAME(grid.world(), num_parameters());
   InputFeatures<T> features;
   if (settings.eval_every > 0 || batch_settings.num_full_epochs > 0) {
-    auto operands = make_full_graph_operands<T>(grid, store, plan_, model_settings);
+    auto whole = plan_;
+    whole.drops_edges = plan_.drops_edges && batch_settings.num_full_epochs > 0; // an evaluation drops none
+    auto operands = make_full_graph_operands<T>(grid, store, whole, model_settings);
     operands.features.is_only = false; // batches are cut from them, too
     features = operands.features;
     full_ = std::make_unique<TrainedGcn<T>>(grid, model_settings, parameters_, std::move(operands),

@@ -215,8 +215,10 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   plan_gradient_sum_array(step, lengths, batches.num_accumulated);
   plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);
   if (batches.has_full_graph) {
-    plan_operands(step, facts, plan, settings, traits, stays);
-    plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan),
+    auto whole = plan;
+    whole.drops_edges = plan.drops_edges && batches.trains_full_graph;
+    plan_operands(step, facts, whole, settings, traits, stays);
+    plan_network_arrays(step, whole, settings, traits.num_feature_nonzeros(plan),
                         traits.num_nonzeros(plan.layers.front().adjacency));
   } else {
     plan_input_features(step, facts, plan.features(), settings.feature_norm,

@@ -51,6 +51,7 @@ struct BatchSizes {
   std::int64_t num_accumulated = 1; // batches of a group in a step
   bool has_full_graph = false;      // the whole graph is evaluated or trained on, too
   bool renormalizes = false;        // edges by degrees within the batch: neighbors are kept by id
+  bool trains_full_graph = false;   // else it is evaluated alone, which drops no edges
 };
 
 /// Lists the arrays of training on batches that are sure to be held, without batches that wait and the sampler's tables.
