@@ -179,7 +179,8 @@ def weights(_):
         expect_success(1, train + ["--save-weights", at("w.h5"), "--model", "gat", "--heads", "1"])
         expect_success(1, ["partition", "--input", graph, "-o", at("l.h5"), "--edge-split", "0.1,0.1"])
         expect_success(1, ["train", "--task", "links", "--graph", at("l.h5"), *FEW, "--save-weights", at("lw.h5")])
-        paths = [at(name) for name in ("a.h5", "b.h5", "s.h5", "i.h5", "appnp.h5", "gcnii.h5", "w.h5", "lw.h5")]
+        expect_success(1, ["train", "--task", "links", "--graph", at("l.h5"), *FEW, "--save-weights", at("lm.h5"), "--decoder", "mlp"])
+        paths = [at(name) for name in ("a.h5", "b.h5", "s.h5", "i.h5", "appnp.h5", "gcnii.h5", "w.h5", "lw.h5", "lm.h5")]
         checkpoints = [os.path.join(at(folder), "latest") for folder in "cd"]
         written = {re.sub(r"layer\d+", "layerN", name) for path in paths for name in arrays(path)}
         require_same(written, documented["Arrays of weights"], "arrays of weights")
