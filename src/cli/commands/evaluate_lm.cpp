@@ -62,7 +62,7 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
           ? rank_language_grids<T>(context, {options.grid, "", model, sequences, optimizer, 0, expert_axis})
                 .front()
                 .shape
-          : models::parse_grid(options.grid, world.size(), model, sequences, expert_axis);
+          : models::parse_grid(options.grid, world.size(), expert_axis);
   pmm::ProcessGrid const grid(world, shape);
   if (options.global_batch == 0)
     sequences.global_batch =

@@ -36,9 +36,7 @@ template<class T>
 ChosenLanguageGrid choose_language_grid(Context const& context, LanguageGridQuestion const& question,
                                         models::TrainSettings const& settings, tokens::TokenFile& file) {
   if (question.grid != "auto")
-    return {models::parse_grid(question.grid, context.world().size(), question.model, question.sequences,
-                               question.expert_axis),
-            nullptr};
+    return {models::parse_grid(question.grid, context.world().size(), question.expert_axis), nullptr};
   auto const costs = rank_language_grids<T>(context, question);
   if (costs.size() == 1) return {costs.front().shape, nullptr};
   std::vector<Candidate> candidates;

@@ -11,6 +11,7 @@
 #include "cli/training/train_run.hpp"
 #include "models/lm/transformer_parameters.hpp"
 #include "models/lm_training/language_model.hpp"
+#include "models/lm_training/language_model_cost.hpp"
 #include "models/lm_training/memory.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 
@@ -141,7 +142,10 @@ int train(TrainLmOptions const& options, Context& context) {
   auto model = model_of(options);
   auto const expert_axis = static_cast<int>(options.expert_axis);
   // Before files are opened.
-  std::ignore = models::parse_grid(options.grid, world.size(), model, sequences, expert_axis);
+  if (options.grid == "auto")
+    std::ignore = models::shapes_of_language_model(world.size(), model, sequences, expert_axis);
+  else
+    std::ignore = models::parse_grid(options.grid, world.size(), expert_axis);
   require_choice(options, options.grid == "auto", "--grid auto");
   WeightFiles const weight_files(context, options,
                                  {"step",

@@ -77,7 +77,8 @@ ExpertPlan plan_experts(pmm::GridShape const& shape, pmm::Coordinates const& coo
 
 } // namespace
 
-pmm::GridShape with_expert_axis(pmm::GridShape shape, int expert_axis) {
+pmm::GridShape parse_grid(std::string_view text, int num_ranks, int expert_axis) {
+  auto shape = pmm::parse_grid(text, num_ranks);
   if (shape.data % expert_axis != 0)
     runtime::throw_user("--expert-axis {} does not divide the {} data groups of --grid {}; take a divisor of "
                         "them",

@@ -22,6 +22,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace orthant::models {
 
@@ -54,8 +55,9 @@ struct TransformerPlan {
   [[nodiscard]] std::int64_t group_width() const { return (heads_per_group() + 2) * settings.head_dim(); }
 };
 
-/// The grid that --grid asks for, with the expert axis as a factor of its data axis. Throws UserError if it does not divide that.
-[[nodiscard]] pmm::GridShape with_expert_axis(pmm::GridShape shape, int expert_axis);
+/// The grid that --grid asks for, not "auto", with the expert axis as a factor of its data axis. Throws UserError if it is no grid of that
+/// many ranks, or if the expert axis does not divide data.
+[[nodiscard]] pmm::GridShape parse_grid(std::string_view text, int num_ranks, int expert_axis);
 /// The inverse: the grid as --grid takes it, whose data axis includes the expert axis. Messages, logs and records name a grid so.
 [[nodiscard]] std::string grid_text(pmm::GridShape shape);
 

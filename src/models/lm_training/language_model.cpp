@@ -2,8 +2,6 @@
 #include "models/lm_training/language_model.hpp"
 
 #include <algorithm>
-#include <optional>
-#include <tuple>
 
 namespace orthant::models {
 namespace {
@@ -51,23 +49,6 @@ TransformerPlan plan_sequences(pmm::GridShape const& shape, pmm::Coordinates con
                         sequences.num_accumulated, sequences.global_batch);
   require_countable(model, sequences);
   return plan_transformer(shape, coordinates, model, sequences.num_sequences(), sequences.sequence);
-}
-
-pmm::GridShape parse_grid(std::string_view text, int num_ranks, TransformerSettings const& model,
-                          SequenceSettings const& sequences, int expert_axis) {
-  if (text != "auto") return with_expert_axis(pmm::parse_grid(text, num_ranks), expert_axis);
-  if (num_ranks % expert_axis != 0)
-    runtime::throw_user("--expert-axis {} does not divide the {} ranks of the job; take a divisor of them",
-                        expert_axis, num_ranks);
-  auto const cost = [](pmm::GridShape const& s) { return std::tuple(s.x + s.y + s.z, -s.x, -s.y); };
-  std::optional<pmm::GridShape> best;
-  for (auto const& shape : pmm::all_shapes(num_ranks, expert_axis))
-    if (can_cut_heads(shape, model) && shape.data * shape.z <= sequences.num_sequences() &&
-        (!best || cost(shape) < cost(*best)))
-      best = shape;
-  auto shape = best.value_or(pmm::near_cubic(num_ranks / expert_axis));
-  shape.data = expert_axis;
-  return with_expert_axis(shape, expert_axis);
 }
 
 template<class T>

@@ -54,13 +54,6 @@ class LanguageModel {
                                              TransformerSettings const& model,
                                              SequenceSettings const& sequences);
 
-/// What --grid says. "auto": of the shapes without a data axis over which heads and sequences can be cut, the one
-/// nearest to a cube; if there is none, near_cubic(). `expert_axis`: the ranks of the expert axis, a factor of those of the data axis,
-/// which "auto" makes as long. Throws UserError if it is no grid of that many ranks, or if the expert axis does not divide data.
-[[nodiscard]] pmm::GridShape parse_grid(std::string_view text, int num_ranks,
-                                        TransformerSettings const& model, SequenceSettings const& sequences,
-                                        int expert_axis = 1);
-
 extern template class LanguageModel<float>;
 extern template class LanguageModel<double>;
 
