@@ -2,6 +2,7 @@
 #include "models/links/link_decoder.hpp"
 
 #include "models/links/decoder_step.hpp"
+#include "runtime/arrays/huge_pages.hpp"
 #include "runtime/arrays/part_of.hpp"
 #include "runtime/comm/collectives.hpp"
 
@@ -16,11 +17,6 @@ using pmm::Transpose;
 using runtime::DefaultExec;
 using runtime::part_of;
 using runtime::Vector;
-
-template<class T>
-Vector<T> zeros(std::string const& label, std::int64_t count) {
-  return Vector<T>(label, static_cast<std::size_t>(count));
-}
 
 template<class T>
 Panel<T> panel_of(Vector<T> const& numbers, std::int64_t num_rows, std::int64_t num_columns) {
@@ -50,11 +46,12 @@ LinkDecoder<T>::LinkDecoder(pmm::ProcessGrid const& grid, LinkPlan const& plan, 
           static_cast<std::int64_t>(parameters_.hidden.weight.extent(0)) == plan.width * hidden_width_,
       "a hidden layer of ", parameters_.hidden_width(), " numbers and ", parameters_.hidden.weight.extent(0),
       " weights for embeddings of ", plan.width, " numbers and a plan of ", hidden_width_);
-  products_ = zeros<T>("orthant::models::link_products", at_once_ * width_);
-  hidden_ = zeros<T>("orthant::models::link_hidden", at_once_ * hidden_width_);
-  hidden_gradient_ = zeros<T>("orthant::models::link_hidden_gradient", at_once_ * hidden_width_);
-  slopes_ = zeros<T>("orthant::models::link_slopes", at_once_);
-  ones_ = zeros<T>("orthant::models::link_ones", at_once_);
+  products_ = runtime::make_zeros<T>("orthant::models::link_products", at_once_ * width_);
+  hidden_ = runtime::make_zeros<T>("orthant::models::link_hidden", at_once_ * hidden_width_);
+  hidden_gradient_ =
+      runtime::make_zeros<T>("orthant::models::link_hidden_gradient", at_once_ * hidden_width_);
+  slopes_ = runtime::make_zeros<T>("orthant::models::link_slopes", at_once_);
+  ones_ = runtime::make_zeros<T>("orthant::models::link_ones", at_once_);
   Kokkos::deep_copy(ones_, T{1});
 }
 

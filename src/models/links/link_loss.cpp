@@ -4,6 +4,7 @@
 #include "models/core/owned_adjacency.hpp"
 #include "models/links/link_scores.hpp"
 #include "pmm/pairs/pair_kernels.hpp"
+#include "runtime/arrays/huge_pages.hpp"
 #include "runtime/arrays/part_of.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
@@ -19,11 +20,6 @@ using pmm::Update;
 using runtime::DefaultExec;
 using runtime::part_of;
 using runtime::Vector;
-
-template<class T>
-Vector<T> zeros(std::string const& label, std::int64_t count) {
-  return Vector<T>(label, static_cast<std::size_t>(count));
-}
 
 void set(pmm::PairLists& lists, LinkLists const& links) {
   lists.set(links.offsets, links.columns);
@@ -73,10 +69,11 @@ LinkLoss<T>::LinkLoss(pmm::ProcessGrid const& grid, graph::GraphStore const& sto
     return steps.has_copy() ? steps.num_in_block() : std::int64_t{0};
   };
   auto const of_rows = copied(rows_.steps()), of_columns = copied(columns_.steps());
-  x_memory_ = zeros<T>("orthant::models::link_rows", of_rows);
-  y_memory_ = zeros<T>("orthant::models::link_columns", of_columns);
-  gradient_memory_ = zeros<T>("orthant::models::link_gradient", std::max(of_rows, of_columns));
-  second_gradient_ = zeros<T>("orthant::models::link_second_gradient", rows_.steps().num_own * plan_.width);
+  x_memory_ = runtime::make_zeros<T>("orthant::models::link_rows", of_rows);
+  y_memory_ = runtime::make_zeros<T>("orthant::models::link_columns", of_columns);
+  gradient_memory_ = runtime::make_zeros<T>("orthant::models::link_gradient", std::max(of_rows, of_columns));
+  second_gradient_ =
+      runtime::make_zeros<T>("orthant::models::link_second_gradient", rows_.steps().num_own * plan_.width);
   scores_ = scores_memory_.reserve(std::max(positives_->size() + capacity, counts().num_held_out()));
 }
 
@@ -86,7 +83,7 @@ void LinkLoss<T>::use_decoder(DecoderParameters<T> parameters) {
   decoder_.emplace(grid_, plan_, positives_->size(), std::move(parameters));
   if (columns_.steps().has_copy())
     column_gradient_memory_ =
-        zeros<T>("orthant::models::link_column_gradient", columns_.steps().num_in_block());
+        runtime::make_zeros<T>("orthant::models::link_column_gradient", columns_.steps().num_in_block());
 }
 
 template<class T>

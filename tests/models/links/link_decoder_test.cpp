@@ -195,15 +195,7 @@ TEST_P(LinkDecoding, TakesTheStepsOfItsEquations) {
   auto const edges = edges_of(store);
   Trained on_one(one_, store, settings, training());
   set_formula_parameters(on_one.model.parameters());
-  NamedMatrices parameters;
-  for (auto const& parameter : on_one.model.parameters()) {
-    Dense values(parameter.is_vector() ? 1 : parameter.matrix.extents().rows,
-                 parameter.is_vector() ? parameter.vector.length() : parameter.matrix.extents().columns);
-    auto const numbers = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), parameter.value());
-    for_each_element(
-        parameter, [&](std::int64_t i, std::int64_t j, std::size_t place) { values(i, j) = numbers(place); });
-    parameters.emplace(parameter.name, values);
-  }
+  auto parameters = matrices_of(on_one.model.parameters());
   ReferenceAdam adam(0.01, 1e-3);
   Trained trained(grid_, store, settings, training());
   set_formula_parameters(trained.model.parameters());

@@ -8,6 +8,7 @@
 #include "models/links/link_loss.hpp"
 #include "models/models_fixture.hpp"
 #include "models/plan/graph_recipe.hpp"
+#include "models/reference/reference_network.hpp"
 #include "models/training/trainer.hpp"
 #include "support/reference.hpp"
 
@@ -104,6 +105,20 @@ struct Trained {
   models::LinkBatches<double> batches;
   models::Trainer<double> trainer;
 };
+
+/// Parameters on one rank, by name; a vector is a row.
+inline NamedMatrices matrices_of(std::vector<models::Parameter<double>> const& parameters) {
+  NamedMatrices matrices;
+  for (auto const& parameter : parameters) {
+    Dense values(parameter.is_vector() ? 1 : parameter.matrix.extents().rows,
+                 parameter.is_vector() ? parameter.vector.length() : parameter.matrix.extents().columns);
+    auto const numbers = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), parameter.value());
+    for_each_element(
+        parameter, [&](std::int64_t i, std::int64_t j, std::size_t place) { values(i, j) = numbers(place); });
+    matrices.emplace(parameter.name, values);
+  }
+  return matrices;
+}
 
 inline models::TrainSettings training() {
   models::TrainSettings settings;
