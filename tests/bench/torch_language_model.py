@@ -115,14 +115,19 @@ def settings_of(metrics: pathlib.Path) -> tuple[dict, list[dict]]:
     return o, lines
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(description: str) -> argparse.ArgumentParser:
+    """What a program that repeats a run of train-lm is asked for."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("tokens", "weights", "metrics"):
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
     parser.add_argument("--steps", type=int, help="stop there; default: all of the run")
     parser.add_argument("--dtype", choices=("fp32", "fp64"), default="fp32")
     parser.add_argument("--threads", type=int, default=1)
-    asked = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    asked = parser_of(__doc__).parse_args()
     torch.set_num_threads(asked.threads)
     o, lines = settings_of(asked.metrics)
     dtype = torch.float32 if asked.dtype == "fp32" else torch.float64

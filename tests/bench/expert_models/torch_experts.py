@@ -17,7 +17,6 @@ Exit status: 0 done, 1 a mistake of yours.
 
 from __future__ import annotations
 
-import argparse
 import json
 import pathlib
 import sys
@@ -171,12 +170,7 @@ def train(model: ExpertGpt, part: np.ndarray, o: dict, num_steps: int, compiled:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("tokens", "weights", "metrics"):
-        parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
-    parser.add_argument("--steps", type=int, help="stop there; default: all of the run")
-    parser.add_argument("--dtype", choices=("fp32", "fp64"), default="fp32")
-    parser.add_argument("--threads", type=int, default=1)
+    parser = language_model.parser_of(__doc__)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--compile", action="store_true", help="through torch.compile")
     how.add_argument("--onednn", action="store_true", help="products by oneDNN, in fp32")
