@@ -54,7 +54,7 @@ MiniBatchGcn<T>::MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore co
     auto whole = plan_;
     whole.drops_edges = plan_.drops_edges && batch_settings.num_full_epochs > 0; // an evaluation drops none
     auto operands = make_full_graph_operands<T>(grid, store, whole, model_settings);
-    operands.features.is_only = false; // batches are cut from them, too
+    operands.features.may_move = false; // batches are cut from them, too
     features = operands.features;
     full_ = std::make_unique<TrainedGcn<T>>(grid, model_settings, parameters_, std::move(operands),
                                             full_loss_, settings, update_);

@@ -103,7 +103,7 @@ void GcnInput<T>::bind_dense(runtime::Vector<T> const& room) {
   auto const has_room = room.extent(0) > 0;
   if constexpr (std::is_same_v<T, Sum>) {
     dense_ = features;
-    if (!has_room || !features_.is_only) return;
+    if (!has_room || !features_.may_move) return;
     dense_ = {features.grid(), features.placement(), room};
     Kokkos::deep_copy(room, features.storage());
     features = {};

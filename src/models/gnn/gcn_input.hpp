@@ -20,8 +20,8 @@ struct InputFeatures {
   bool is_sparse = false;
   pmm::DistMatrix<T> dense;
   pmm::DistSparse<T> sparse;
-  BlockKeys keys;       // what their dropout is keyed by
-  bool is_only = false; // nobody else reads these dense features: a network may move them
+  BlockKeys keys;        // what their dropout is keyed by
+  bool may_move = false; // by a network, to memory of its own: nobody else reads these dense features
 
   [[nodiscard]] pmm::Placement const& placement() const {
     return is_sparse ? sparse.placement() : dense.placement();
@@ -52,8 +52,8 @@ class GcnInput {
   using Sum = runtime::SumOf<T>;
 
   /// Takes other features in place of the last ones. `dropout_probability` above 0 keeps a second copy, in
-  /// memory that grows only. `room`: as long as dense features, which lie there until release() if they are rounded, or nobody
-  /// else reads them; or none. Not collective. Throws Error if a finite number does not fit fp16.
+  /// memory that grows only. `room`: memory for dense features, or none. They lie there until
+  /// release() if they are rounded to 16 bits or may move. Not collective. Throws Error if a finite number does not fit fp16.
   void bind(InputFeatures<Sum> features, double dropout_probability, runtime::Vector<T> const& room);
 
   [[nodiscard]] bool is_sparse() const { return features_.is_sparse; }

@@ -70,7 +70,7 @@ GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::Gra
   // Features last: if they are rounded, they are there only until they are bound.
   auto operands = make_full_graph_operands<T>(grid, store, plan, settings, InputFeatures<T>{}, std::nullopt);
   operands.features = read_input_features<T>(grid, store, plan.features(), settings.feature_norm);
-  operands.features.is_only = true;
+  operands.features.may_move = true;
   return operands;
 }
 

@@ -176,10 +176,10 @@ std::int64_t MemoryEstimate::peak() const {
 
 void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                             GcnSettings const& settings, GcnEpochTraits const& traits,
-                            OptimizerSettings const& optimizer, bool features_are_only) {
+                            OptimizerSettings const& optimizer, bool features_may_move) {
   plan_targets_and_parameters(step, facts, plan, settings, traits.links);
   plan_operands(step, facts, plan, settings, traits,
-                lifetime_of_features(step, plan, settings, traits, features_are_only));
+                lifetime_of_features(step, plan, settings, traits, features_may_move));
   plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan),
                       traits.num_nonzeros(plan.layers.front().adjacency));
   plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);

@@ -30,10 +30,10 @@ template<class T>
 [[nodiscard]] std::int64_t library_bytes();
 
 /// Lists the arrays of full-graph training, in the order in which they are allocated: network, loss,
-/// optimiser. `features_are_only`: InputFeatures::is_only. On a device not those of the vendor's libraries and of sparse kernels.
+/// optimiser. `features_may_move`: InputFeatures::may_move. On a device not those of the vendor's libraries and of sparse kernels.
 void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                             GcnSettings const& settings, GcnEpochTraits const& traits,
-                            OptimizerSettings const& optimizer, bool features_are_only = true);
+                            OptimizerSettings const& optimizer, bool features_may_move = true);
 
 /// For the rank of `grid` that calls, if non-zeros fall evenly on blocks and rows at random on the two
 /// orders. T is the scalar of training. Small objects (about 100 KiB) are not counted.

@@ -49,11 +49,11 @@ runtime::Vector<T> room_for_features(pmm::ProcessGrid const& grid, GcnPlan const
 }
 
 pmm::Lifetime lifetime_of_features(pmm::StepPlan const& step, GcnPlan const& plan,
-                                   GcnSettings const& settings, GcnEpochTraits const& traits, bool are_only) {
+                                   GcnSettings const& settings, GcnEpochTraits const& traits, bool may_move) {
   using enum pmm::Lifetime;
   if (settings.operand_format != runtime::Wire::native) return operation; // rounded when they are bound
   if (!traits.keeps_first_aggregate || keeps_features(plan)) return training;
-  return are_only && layer_with_features(step, plan, settings) ? operation : first_step;
+  return may_move && layer_with_features(step, plan, settings) ? operation : first_step;
 }
 
 namespace {

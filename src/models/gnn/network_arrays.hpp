@@ -34,10 +34,10 @@ template<class T>
                                                    GcnSettings const& settings,
                                                    std::vector<GcnLayerMemory<T>>& memory);
 
-/// How long the dense features of a full graph are held. `are_only`: InputFeatures::is_only.
+/// How long the dense features of a full graph are held. `may_move`: InputFeatures::may_move.
 [[nodiscard]] pmm::Lifetime lifetime_of_features(pmm::StepPlan const& step, GcnPlan const& plan,
                                                  GcnSettings const& settings, GcnEpochTraits const& traits,
-                                                 bool are_only);
+                                                 bool may_move);
 
 /// Lists the arrays of a network, without its parameters and operands. `num_edges`: of this rank's block, if layers read them.
 void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,

@@ -51,6 +51,16 @@ void reserve_buffers(Work& work, AggregateSteps const& steps) {
   if (sum.moves_needed) work.reserve(Slot::right, sum.num_of_slab());
 }
 
+/// Where kernels of a host may copy operands: what Slot::right has behind that of step 3.
+template<class T, class Sum>
+LentMemory room_behind_operand(Workspace<Sum> const& work, AggregateSteps const& steps) {
+  auto const num_held = work.num_elements(Slot::right);
+  auto const is_there = runs_on_host && steps.copies_operand();
+  auto const num_used = is_there ? num_holding(steps.num_operand(), sizeof(T), sizeof(Sum)) : num_held;
+  auto const rest = part_of(work.lend(Slot::right, num_held), {num_used, num_held});
+  return {rest.data(), rest.extent(0) * sizeof(Sum)};
+}
+
 } // namespace
 
 void plan_buffers(WorkspacePlan& work, StepPlan const& step, AggregatePlan const& plan) {
@@ -169,13 +179,7 @@ void Aggregate<T>::multiply(DefaultExec const& exec, Range rows, Vector<T> const
   Matrix<Number> const all_rows(product.data() - rows.begin * steps_.part,
                                 static_cast<std::size_t>(steps_.num_outer),
                                 static_cast<std::size_t>(steps_.part));
-  // What the slot has behind the operand is free for copies of host processors.
-  auto const num_held = workspace_->num_elements(Slot::right);
-  auto const num_used = runs_on_host && steps_.copies_operand()
-                            ? num_holding(steps_.num_operand(), sizeof(T), sizeof(Sum))
-                            : num_held;
-  auto const rest = part_of(workspace_->lend(Slot::right, num_held), {num_used, num_held});
-  LentMemory const room(rest.data(), rest.extent(0) * sizeof(Sum));
+  auto const room = room_behind_operand<T>(*workspace_, steps_);
   block_.apply(exec, rows, as_matrix(operand, steps_.num_inner, steps_.part), all_rows);
 }
 

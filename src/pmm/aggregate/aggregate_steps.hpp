@@ -30,8 +30,8 @@ struct SlabExchange {
 /// The part of a rank, if the parts of ranks lie one after the other.
 [[nodiscard]] Range range_of(std::vector<std::int64_t> const& counts, int rank);
 
-/// Step 2 picks these of the rows that ranks ask for (NeededSlabs::asked): into a message, or, of a rank's own on a host, where the
-/// operand wants them.
+/// Rows that step 2 picks, as a range of NeededSlabs::asked. Those of other ranks go into a message; on a host, this rank's own ones
+/// stay: they go into the operand at once.
 struct PickedRows {
   Range asked;
   bool stays = false;

@@ -83,7 +83,7 @@ class Backend {
   [[nodiscard]] virtual int* overflow_flag() { return nullptr; }
 };
 
-/// An all_to_all that finds in the receive buffer what `rank` would send to itself.
+/// Whether, in this all_to_all, `rank` sends nothing to itself because its own part is in the receive buffer already.
 [[nodiscard]] inline bool keeps_own_part(Call const& call, int rank) {
   auto const own = static_cast<std::size_t>(rank);
   return call.operation == Operation::all_to_all && !call.send_counts.empty() && call.send_counts[own] == 0 &&
