@@ -11,7 +11,6 @@
 #include "cli/training/train_run.hpp"
 #include "models/lm/transformer_parameters.hpp"
 #include "models/lm_training/language_model.hpp"
-#include "models/lm_training/language_model_cost.hpp"
 #include "models/lm_training/memory.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 
@@ -142,10 +141,7 @@ int train(TrainLmOptions const& options, Context& context) {
   auto model = model_of(options);
   auto const expert_axis = static_cast<int>(options.expert_axis);
   // Before files are opened.
-  if (options.grid == "auto")
-    std::ignore = models::shapes_of_language_model(world.size(), model, sequences, expert_axis);
-  else
-    std::ignore = models::parse_grid(options.grid, world.size(), expert_axis);
+  if (options.grid != "auto") std::ignore = models::parse_grid(options.grid, world.size(), expert_axis);
   require_choice(options, options.grid == "auto", "--grid auto");
   WeightFiles const weight_files(context, options,
                                  {"step",
