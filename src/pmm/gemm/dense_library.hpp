@@ -6,6 +6,7 @@
 //   openblas   OpenBLAS, or another BLAS in its place          fp32, fp64      always there
 //   onednn     oneDNN, if CMake found it                       fp32, bf16
 //   libxsmm    LIBXSMM, if CMake found it                      fp32 times small matrices, sums into small ones
+//   orthant    kernels of our own (pmm/tall_gemm), on x86-64   the same
 //
 // local_gemm() takes the one that gemm_choice.hpp names for a product. Host only.
 
@@ -66,6 +67,8 @@ void multiply_in_one_call(DenseProduct<T> const& product);
 /// Null if this build does not have it.
 [[nodiscard]] DenseLibrary const* onednn_library();
 [[nodiscard]] DenseLibrary const* libxsmm_library();
+/// Null if the processor has no vectors that it was written for.
+[[nodiscard]] DenseLibrary const* orthant_library();
 
 void set_openblas_threads(int num_threads);
 

@@ -15,8 +15,11 @@
 // There oneDNN multiplies narrow matrices too, 8 % slower than the best OpenBLAS: it does not depend on the core type, which
 // some sites set for all their processors. On Zen 3 (core type Zen) OpenBLAS keeps the other shapes, which it multiplies up to 4 %
 // faster. On Zen 4, where the operands come from memory as in training, OpenBLAS is at 75 to 100 and LIBXSMM 1.17 at 81 to 112 on each of
-// two cores. On Zen 5 it multiplies narrow matrices 15 to 26 % faster than oneDNN, and wide ones at 0.64 to 0.70 of its rate: 1.7 % of an
-// epoch for 3.5 MiB a rank, so oneDNN does it all. LIBXSMM was not measured elsewhere. Older processors keep OpenBLAS: oneDNN was not measured there.
+// two cores. LIBXSMM was not measured elsewhere but on Zen 5. Older processors keep OpenBLAS: oneDNN was not measured there.
+//
+// Our own kernels (pmm/tall_gemm) were measured on Zen 5 alone, two cores at once, whose multiply-adds reach 540; beside them oneDNN, LIBXSMM
+// and OpenBLAS: A B 518 (473 303 372), narrow 484 (379 485 392); A B^T 501 (468 306 380), narrow 477 (393 477 390); sums 447 (367 381 311),
+// narrow 443 (354 438 340).
 #include "pmm/gemm/gemm_choice.hpp"
 
 namespace orthant::pmm {
@@ -83,13 +86,13 @@ constexpr std::string_view text = R"({
     {"numbers": "bf16", "transposes": "NT", "shape": "other", "library": "onednn"},
     {"numbers": "bf16", "transposes": "TN", "shape": "other", "library": "onednn"}
   ]},
-  {"vendor": "AuthenticAMD", "family": 26, "vectors": "AVX-512", "date": "2026-11-23", "choices": [
-    {"numbers": "fp32", "transposes": "NN", "shape": "tall", "library": "onednn"},
-    {"numbers": "fp32", "transposes": "NN", "shape": "tall_narrow", "library": "onednn"},
-    {"numbers": "fp32", "transposes": "NT", "shape": "tall", "library": "onednn"},
-    {"numbers": "fp32", "transposes": "NT", "shape": "tall_narrow", "library": "onednn"},
-    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum", "library": "onednn"},
-    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum_narrow", "library": "onednn"},
+  {"vendor": "AuthenticAMD", "family": 26, "vectors": "AVX-512", "date": "2026-11-25", "choices": [
+    {"numbers": "fp32", "transposes": "NN", "shape": "tall", "library": "orthant"},
+    {"numbers": "fp32", "transposes": "NN", "shape": "tall_narrow", "library": "orthant"},
+    {"numbers": "fp32", "transposes": "NT", "shape": "tall", "library": "orthant"},
+    {"numbers": "fp32", "transposes": "NT", "shape": "tall_narrow", "library": "orthant"},
+    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum", "library": "orthant"},
+    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum_narrow", "library": "orthant"},
     {"numbers": "fp32", "transposes": "NN", "shape": "other", "library": "onednn"},
     {"numbers": "fp32", "transposes": "NT", "shape": "other", "library": "onednn"},
     {"numbers": "fp32", "transposes": "TN", "shape": "other", "library": "onednn"},

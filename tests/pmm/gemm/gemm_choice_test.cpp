@@ -89,7 +89,7 @@ TEST(GemmChoice, TheBuiltInTableKeepsOpenBlasWhereNothingWasMeasured) {
   EXPECT_EQ(library_of(table, alder_lake, tall), "openblas");
   EXPECT_EQ(library_of(table, graviton, tall), "openblas");
   EXPECT_EQ(library_of(table, sapphire_rapids, tall), "onednn");
-  EXPECT_EQ(library_of(table, zen_5, tall), "onednn");
+  EXPECT_EQ(library_of(table, zen_5, tall), "orthant");
   auto doubles = tall;
   doubles.numbers = GemmNumbers::fp64;
   EXPECT_EQ(library_of(table, sapphire_rapids, doubles), "openblas");
