@@ -29,11 +29,13 @@ inline constexpr std::size_t num_slots = 4;
 template<class T>
 class Workspace {
  public:
-  /// Makes the slot at least that long. At set-up only: grows by a new allocation.
+  /// Makes the slot at least that long. At set-up only: its numbers, and what was lent of it, are gone if it grows.
   void reserve(Slot slot, std::int64_t num_elements) {
     auto& buffer = buffers_[static_cast<std::size_t>(slot)];
     auto const length = static_cast<std::size_t>(num_elements);
-    if (buffer.extent(0) < length) buffer = runtime::make_zeros<T>("orthant::pmm::workspace", length);
+    if (buffer.extent(0) >= length) return;
+    buffer = {}; // never both at once
+    buffer = runtime::make_zeros<T>("orthant::pmm::workspace", length);
   }
 
   /// The first numbers of the slot. Shares the memory, and does not keep it alive.
