@@ -174,17 +174,6 @@ std::string times_text(graph::PartitionReport const& report, double opening, dou
                      static_cast<double>(report.input.num_edges_read) / total / 1e6);
 }
 
-/// For the schedule rows the order of pieces, if owners then need so few rows of each other that --gather auto moves
-/// only those (measured on the grid 8x8); else balanced blocks.
-graph::PermutationKind best_order(graph::GraphStatistics const& statistics, bool is_any_rows) {
-  constexpr auto least_gain = 0.72;
-  for (auto const& [kind, grids] : statistics.permutations)
-    if (is_any_rows && kind == graph::PermutationKind::pieces &&
-        (grids[2].gather_coverage + grids[2].sum_coverage) / 2 < least_gain)
-      return kind;
-  return graph::PermutationKind::twofold;
-}
-
 /// What train takes by itself, for numbers of ranks: --grid auto and --schedule auto with its other defaults.
 std::string recommendation(graph::PartitionReport const& report) {
   auto const& facts = report.facts;
@@ -200,14 +189,28 @@ std::string recommendation(graph::PartitionReport const& report) {
     text += fmt::format("  {:>4} rank{} --grid {} --schedule {}\n", num_ranks,
                         num_ranks == 1 ? ": " : "s:", shape.to_string(), models::name_of(schedule));
   }
-  auto const order = best_order(*report.statistics, is_any_rows);
+  auto const order = graph::choose_order(report.statistics->permutations, facts.num_vertices, is_any_rows);
   if (facts.permutation != order)
     text += fmt::format("  by these tables --permute {} fits better than {}\n", graph::name_of(order),
                         graph::name_of(facts.permutation));
   return text;
 }
 
-void summarize(graph::PartitionReport const& report, std::string const& output, std::string const& times) {
+/// Which order --permute auto took, and by what: of sparse products, and of messages of the schedule rows.
+std::string choice_text(graph::PartitionReport const& report) {
+  auto const& facts = report.facts;
+  auto const cost_of = [&](graph::PermutationKind kind) {
+    auto const order =
+        std::ranges::find(report.statistics->permutations, kind, &graph::PermutationStatistics::kind);
+    return graph::gather_cost(*order, facts.num_vertices);
+  };
+  auto const balanced = cost_of(graph::PermutationKind::twofold);
+  return fmt::format("order        {}; the cost of gathers is expected to be {:.2f} of that of double\n",
+                     graph::name_of(facts.permutation), cost_of(facts.permutation) / balanced);
+}
+
+void summarize(graph::PartitionReport const& report, PartitionOptions const& options,
+               std::string const& times) {
   auto const& facts = report.facts;
   print(graph::format_summary(report.input, facts));
   if (report.metis)
@@ -222,7 +225,8 @@ void summarize(graph::PartitionReport const& report, std::string const& output, 
                       report.clusters->balance));
   if (report.has_pieces_by_id)
     print("order        pieces are cut from the order of the ids: the graph is too large for METIS\n");
-  if (report.statistics) print(graph::format_statistics(*report.statistics, facts));
+  if (options.permute == "auto") print(choice_text(report));
+  if (options.stats) print(graph::format_statistics(*report.statistics, facts));
   if (facts.has_links())
     print(
         fmt::format("links        held out of the matrix: valid {}, test {}, and as many negatives of each\n",
@@ -232,8 +236,8 @@ void summarize(graph::PartitionReport const& report, std::string const& output, 
   print(times);
   print(fmt::format("memory       {} over all ranks, at its peak\n",
                     graph::bytes_text(report.peak_memory_bytes)));
-  print(fmt::format("store        {}: {}\n", output, graph::bytes_text(report.store_bytes)));
-  if (report.statistics) print(recommendation(report));
+  print(fmt::format("store        {}: {}\n", options.output, graph::bytes_text(report.store_bytes)));
+  if (options.stats) print(recommendation(report));
 }
 
 int run(PartitionOptions const& options, Context& context) {
@@ -241,7 +245,8 @@ int run(PartitionOptions const& options, Context& context) {
   if (options.output.empty()) runtime::throw_user("partition: name the store to write with -o graph.h5");
   auto const& world = context.world();
   graph::PartitionOptions how;
-  how.permutation = graph::parse_permutation(options.permute);
+  how.chooses_permutation = options.permute == "auto";
+  if (!how.chooses_permutation) how.permutation = graph::parse_permutation(options.permute);
   how.normalization = graph::parse_normalization(options.normalize);
   using Rules = graph::EdgeRules;
   how.rules.repeats = options.duplicates == "drop" ? Rules::Repeats::drop : Rules::Repeats::keep;
@@ -287,7 +292,7 @@ int run(PartitionOptions const& options, Context& context) {
   };
   auto const report = graph::partition(world, *source, options.output, how);
   bar.reset();
-  if (world.is_root()) summarize(report, options.output, times_text(report, opening, MPI_Wtime() - begin));
+  if (world.is_root()) summarize(report, options, times_text(report, opening, MPI_Wtime() - begin));
   return runtime::exit_done;
 }
 
@@ -305,11 +310,12 @@ std::unique_ptr<Command> make_partition() {
   command->option("--format", options->format, "Format of the input: auto, ogb, edgelist, mtx or npy",
                   one_of({"auto", "ogb", "edgelist", "mtx", "npy"}));
   command->output("-o,--output", options->output, "Store to write (HDF5)");
-  command->option("--permute", options->permute,
-                  "Order of the vertices: double (balanced blocks), single, none, cluster (balanced and "
-                  "local), or pieces "
-                  "(the same for train --schedule rows)",
-                  one_of({"double", "single", "none", "cluster", "pieces"}));
+  command->option(
+      "--permute", options->permute,
+      "Order of the vertices: double (balanced blocks), single, none, cluster (balanced and "
+      "local), pieces (the same for train --schedule rows), or auto (the best of double, cluster and pieces, "
+      "by what --stats measures)",
+      one_of({"double", "single", "none", "cluster", "pieces", "auto"}));
   command->option("--normalize", options->normalize, "sym: D^-1/2 (A+I) D^-1/2; row: D^-1 (A+I); none: A",
                   one_of({"sym", "row", "none"}));
   command->flag("--directed", options->directed,

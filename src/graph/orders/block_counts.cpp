@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/partition/block_counts.hpp"
+#include "graph/orders/block_counts.hpp"
 
 #include "graph/store/vertex_owners.hpp"
 #include "runtime/comm/collectives.hpp"

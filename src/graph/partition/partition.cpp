@@ -3,6 +3,7 @@
 
 #include "graph/largest_graph.hpp"
 #include "graph/links/link_sets.hpp"
+#include "graph/orders/row_reuse.hpp"
 #include "graph/partition/attributes.hpp"
 #include "graph/partition/edge_store.hpp"
 #include "graph/partition/metis.hpp"
@@ -102,8 +103,10 @@ class Partitioner {
 
     if (options_.metis_parts > 0) write_metis(output);
     auto const clusters = find_clusters(); // before the edges are drained
-    if (options_.measures_statistics) report_.statistics = measure(degrees);
-    auto const placement = place(options_.permutation, degrees);
+    if (options_.measures_statistics || options_.chooses_permutation) report_.statistics = measure(degrees);
+    if (options_.chooses_permutation)
+      facts.permutation = choose_order(report_.statistics->permutations, facts.num_vertices, true);
+    auto const placement = place(facts.permutation, degrees);
     edges_.set_placement(placement);
     report_.order_seconds = steps_.lap();
     write_topology(placement);
@@ -143,7 +146,7 @@ class Partitioner {
       auto const size = vertices_per_cluster(n);
       auto const num_clusters = (n + size - 1) / size;
       if (kind == PermutationKind::pieces && !fits_metis()) {
-        report_.has_pieces_by_id = options_.permutation == PermutationKind::pieces;
+        report_.has_pieces_by_id = report_.facts.permutation == PermutationKind::pieces;
         clusters = clusters_by_id(comm_, n, num_clusters);
       } else {
         auto const method = kind == PermutationKind::cluster ? MetisMethod::kway : MetisMethod::bisections;
@@ -273,12 +276,14 @@ class Partitioner {
     for (auto const kind : {PermutationKind::natural, PermutationKind::single, PermutationKind::twofold,
                             PermutationKind::cluster, PermutationKind::pieces}) {
       if (kind == PermutationKind::cluster && !fits_metis()) continue;
+      auto const is_choice = kind != PermutationKind::natural && kind != PermutationKind::single;
+      if (!is_choice && !options_.measures_statistics) continue;
       auto const placement = place(kind, degrees);
       edges_.set_placement(placement);
       steps_.begin("measuring permutation " + std::string(name_of(kind)));
-      statistics.permutations.push_back({kind, count_blocks(placement)});
+      statistics.permutations.push_back(count_blocks(kind, placement));
     }
-    if (!fits_metis()) return statistics;
+    if (!options_.measures_statistics || !fits_metis()) return statistics;
 
     steps_.begin("measuring METIS");
     auto const graph = gather_adjacency(comm_, edges_, n);
@@ -292,8 +297,17 @@ class Partitioner {
     return statistics;
   }
 
-  std::array<GridStatistics, 4> count_blocks(Placement const& placement) {
+  PermutationStatistics count_blocks(PermutationKind kind, Placement const& placement) {
     BlockCounts counts(comm_, placement.num_vertices);
+    RowReuse reuse(comm_, placement.num_vertices, report_.facts.num_entries + placement.num_vertices);
+    auto const count = [&](BlockCounts::Positions const& row, BlockCounts::Positions const& column) {
+      counts.add(row, column);
+      reuse.add(row.p1, column.p1);
+    };
+    auto const deliver = [&] {
+      counts.deliver();
+      reuse.deliver();
+    };
     auto const positions = [](std::array<Id, 2> const& of) {
       return BlockCounts::Positions{static_cast<std::int64_t>(of[0]), static_cast<std::int64_t>(of[1])};
     };
@@ -301,15 +315,16 @@ class Partitioner {
         false,
         [&](Placed const& edge) {
           if (edge.local[0] == edge.other[0]) return; // counted with the added ones
-          counts.add(positions(edge.local), positions(edge.other));
-          if (report_.facts.is_symmetric) counts.add(positions(edge.other), positions(edge.local));
+          count(positions(edge.local), positions(edge.other));
+          if (report_.facts.is_symmetric) count(positions(edge.other), positions(edge.local));
         },
-        [&] { counts.deliver(); }, steps_.reporter());
+        deliver, steps_.reporter());
     for (std::size_t i = 0; i < placement.positions[0].size(); ++i) {
       BlockCounts::Positions const at{placement.of(Order::p1)[i], placement.of(Order::p2)[i]};
-      counts.add(at, at);
+      count(at, at);
     }
-    return counts.finish();
+    deliver();
+    return {kind, counts.finish(), reuse.finish()};
   }
 
   StoreWriter& writer_;

@@ -36,6 +36,7 @@ namespace orthant::graph {
 
 struct PartitionOptions {
   PermutationKind permutation = PermutationKind::twofold;
+  bool chooses_permutation = false; // in place of that one: choose_order() of twofold, cluster and pieces
   Normalization normalization = Normalization::symmetric;
   EdgeRules rules;
   std::uint64_t seed = 0;

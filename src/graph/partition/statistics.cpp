@@ -8,8 +8,15 @@
 #include <bit>
 #include <fmt/format.h>
 #include <iterator>
+#include <limits>
 
 namespace orthant::graph {
+namespace {
+
+constexpr std::size_t grid_of_choice = 2; // 8x8
+static_assert(statistics_grids[grid_of_choice] == 8);
+
+} // namespace
 
 using runtime::host;
 
@@ -46,6 +53,37 @@ DegreeStatistics measure_degrees(runtime::Communicator const& comm, std::span<st
   return result;
 }
 
+double gather_cost(PermutationStatistics const& order, std::int64_t num_vertices) {
+  constexpr std::int64_t most_cached = std::int64_t{1} << 16; // vertices of 512 bytes
+  auto const cost_of_fresh = num_vertices <= most_cached ? 0.4 : 2.0;
+  auto const& grid = order.grids[grid_of_choice];
+  return (1 + cost_of_fresh * order.fresh_share) * std::min(grid.rows_balance, grid.pmm3d_balance);
+}
+
+PermutationKind choose_order(std::span<PermutationStatistics const> orders, std::int64_t num_vertices,
+                             bool may_use_rows) {
+  constexpr auto most_coverage = 0.72;
+  constexpr auto most_loss = 0.1;
+  constexpr auto least_gain = 0.05;
+  auto const find = [orders](PermutationKind kind) {
+    auto const found = std::ranges::find(orders, kind, &PermutationStatistics::kind);
+    return found == orders.end() ? nullptr : &*found;
+  };
+  auto const cost_of = [num_vertices](PermutationStatistics const* order) {
+    return order == nullptr ? std::numeric_limits<double>::infinity() : gather_cost(*order, num_vertices);
+  };
+  auto const* const pieces = find(PermutationKind::pieces);
+  auto const twofold = cost_of(find(PermutationKind::twofold));
+  auto const cluster = cost_of(find(PermutationKind::cluster));
+  if (may_use_rows && pieces != nullptr) {
+    auto const& grid = pieces->grids[grid_of_choice];
+    if ((grid.gather_coverage + grid.sum_coverage) / 2 < most_coverage &&
+        cost_of(pieces) <= (1 + most_loss) * std::min(twofold, cluster))
+      return PermutationKind::pieces;
+  }
+  return cluster <= (1 - least_gain) * twofold ? PermutationKind::cluster : PermutationKind::twofold;
+}
+
 std::string format_statistics(GraphStatistics const& statistics, StoreFacts const& facts) {
   std::string text;
   auto const out = std::back_inserter(text);
@@ -79,6 +117,12 @@ std::string format_statistics(GraphStatistics const& statistics, StoreFacts cons
                      grid.sum_coverage);
     text += '\n';
   }
+
+  text += "sparse products of one core: rows of the operand that are gathered anew / non-zeros, and the cost "
+          "of gathers\n";
+  for (auto const& row : statistics.permutations)
+    fmt::format_to(out, "  {:<11}{:>9.3f}{:>9.2f}\n", name_of(row.kind), row.fresh_share,
+                   gather_cost(row, facts.num_vertices));
 
   if (statistics.metis.empty()) return text;
   fmt::format_to(out, "METIS k-way\n  {:>6} {:>14} {:>14} {:>12} {:>9}\n", "parts", "cut edges",

@@ -7,6 +7,7 @@ partition_driver.py ORTHANT PART, where PART is
   killed               SIGKILL at ten moments: the old file or none is there, never a half one
   full_disk            a small file system: one clear line, status 2, nothing left behind
   mistakes             options and files that are wrong
+  chosen_order         --permute auto takes pieces of a mesh, leaves hubs in balanced blocks, and tells the gain
   metis                the assignment file, its cut and volume
   balance SEEDS        max/mean of the blocks, as --stats prints them, keep their bounds
   cells                balance and needed rows of the schedule rows, as --stats prints them, are the published ones
@@ -311,6 +312,26 @@ def cells(scratch):
                 sys.exit(f"{name}: {share} along {axis} is not in:\n{text}")
 
 
+def chosen_order(scratch):
+    store = os.path.join(scratch, "graph.h5")
+    meshes = ["--generate", "grid2d", "--vertices", 10000]
+    hubs = ["--generate", "rmat", "--vertices", 4096, "--edges", 120000]
+    for graph, order in ((meshes, "pieces"), (hubs, "double")):
+        for ranks in (1, 3):
+            text = run(ranks, "partition", *graph, "-o", store, "--force", "--permute", "auto")
+            if f"order        {order};" not in text or "non-zeros of A+I" in text:
+                sys.exit(f"{graph} on {ranks} ranks: {order} was not chosen, or tables are printed:\n{text}")
+            if f"permutation {order}," not in run(1, "info", store):
+                sys.exit(f"{graph} on {ranks} ranks: the store does not have the order {order}")
+    text = run(1, "partition", *meshes, "-o", store, "--force", "--permute", "auto", "--stats")
+    costs = {line.split()[0]: line.split()[1:] for line in text[text.index("gathered anew"):].splitlines()[1:6]}
+    if set(costs) != {"none", "single", "double", "cluster", "pieces"}:
+        sys.exit(f"costs of {set(costs)}:\n{text}")
+    gain = float(costs["pieces"][1]) / float(costs["double"][1])
+    if f"expected to be {gain:.2f} of that of double" not in text or not 0.5 < gain < 0.9:
+        sys.exit(f"{gain} is not told:\n{text}")
+
+
 def metis(scratch):
     store = os.path.join(scratch, "cora.h5")
     folder = data_set("cora")
@@ -337,7 +358,7 @@ def main():
         if part == "round_trip":
             round_trip(names, scratch)
         else:
-            {"killed": killed, "full_disk": full_disk, "mistakes": mistakes, "metis": metis, "cells": cells,
+            {"killed": killed, "full_disk": full_disk, "mistakes": mistakes, "metis": metis, "cells": cells, "chosen_order": chosen_order,
              "balance": lambda folder: balance(folder, int(names[0]))}[part](scratch)
 
 
