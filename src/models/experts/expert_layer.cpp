@@ -91,7 +91,10 @@ void ExpertLayer<T>::route(DefaultExec const& exec, RouterPass const& pass, Dist
   Kokkos::deep_copy(memory_->shares, HostNumbers<T>(shares.data(), shares.size()));
   if (pass.trains) load_ = std::move(load);
   pmm::weigh_experts(exec, passes, routing);
+  for (auto& expert : experts)
+    if (expert >= 0) expert = static_cast<std::int32_t>(plan_.place_of_expert(layer_, expert));
   memory_->dispatch.set_groups(experts, settings.top_k);
+  largest_ = largest_of(largest_, sizes());
 }
 
 /// Of all ranks: if counts are those of one rank along data and expert, one more sum.

@@ -63,6 +63,8 @@ class ExpertLayer {
   /// Of the last training pass.
   [[nodiscard]] ExpertLoad const& load() const { return load_; }
   [[nodiscard]] pmm::DispatchSizes const& sizes() const { return memory_->dispatch.sizes(); }
+  /// The largest so far.
+  [[nodiscard]] pmm::DispatchSizes const& largest_sizes() const { return largest_; }
 
  private:
   [[nodiscard]] ExpertLoad load_of(pmm::ExpertCounts const& counts,
@@ -85,6 +87,7 @@ class ExpertLayer {
   ExpertScratch<T>& scratch_;
   ExpertArray up_, down_;
   ExpertLoad load_;
+  pmm::DispatchSizes largest_;
   runtime::Matrix<T> arrived_, expanded_, activated_, returned_; // in memory_
 };
 

@@ -28,8 +28,8 @@ pmm::Update update_beside(HalfLinears const& linears) {
 
 } // namespace
 
-void plan_feed_forward_half_again(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer,
-                                  bool is_training) {
+void plan_compute_feed_forward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer,
+                               bool is_training) {
   auto const has_experts = plan.settings.experts.has_layer(layer);
   auto const linears = linears_of(plan, has_experts);
   plan_norm(step, plan);
@@ -44,11 +44,9 @@ void plan_feed_forward_half_again(pmm::StepPlan& step, TransformerPlan const& pl
   if (has_experts) plan_compute_experts(step, plan.experts, layer, is_training);
 }
 
-void plan_feed_forward_half(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer,
-                            bool is_training) {
+void plan_combine_feed_forward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer) {
   auto const has_experts = plan.settings.experts.has_layer(layer);
   auto const linears = linears_of(plan, has_experts);
-  plan_feed_forward_half_again(step, plan, layer, is_training);
   if (linears.down != nullptr) plan_linear(step, *linears.down, linears.has_bias);
   if (has_experts) plan_combine_experts(step, plan.experts, layer, update_beside(linears));
 }
@@ -116,8 +114,8 @@ pmm::Update FeedForwardHalf<T>::update_by_experts() const {
 }
 
 template<class T>
-void FeedForwardHalf<T>::recompute(DefaultExec const& exec, RouterPass const& pass,
-                                   pmm::DistMatrix<T> const& x) {
+void FeedForwardHalf<T>::compute(DefaultExec const& exec, RouterPass const& pass,
+                                 pmm::DistMatrix<T> const& x) {
   norm_.forward(exec, x, memory_.normed);
   if (up_) {
     up_->forward(exec, memory_.normed, expanded_);
@@ -130,9 +128,7 @@ void FeedForwardHalf<T>::recompute(DefaultExec const& exec, RouterPass const& pa
 }
 
 template<class T>
-void FeedForwardHalf<T>::forward(DefaultExec const& exec, RouterPass const& pass, pmm::DistMatrix<T> const& x,
-                                 pmm::DistMatrix<T> const& branch) {
-  recompute(exec, pass, x);
+void FeedForwardHalf<T>::combine(DefaultExec const& exec, pmm::DistMatrix<T> const& branch) {
   if (down_) down_->forward(exec, activated_, branch);
   if (experts_) experts_->combine(exec, branch, update_by_experts());
 }

@@ -51,6 +51,8 @@ class Transformer final : public Network<T> {
   /// the last pass, of layers that have memory of their own.
   [[nodiscard]] std::vector<ExpertLoad> expert_loads() const;
   [[nodiscard]] std::vector<pmm::DispatchSizes> dispatch_sizes() const;
+  /// The largest of all passes so far, layer by layer of those with experts.
+  [[nodiscard]] std::vector<pmm::DispatchSizes> largest_dispatch_sizes() const;
   /// Placement of the logits, for the loss: rows of this data group's tokens.
   [[nodiscard]] pmm::Placement const& logits_placement() const;
 

@@ -290,8 +290,8 @@ void Dispatch<T>::dot(DefaultExec const& exec, Matrix<T> const& s, Matrix<T> con
 void plan_send(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes, std::int64_t columns,
                bool has_weights) {
   step.add_pass(pack_pass(sizes, columns, has_weights, step.scalar_bytes(1)));
-  step.add_call(runtime::Operation::all_to_all, axes.owners,
-                step.scalar_bytes(sizes.num_sent_away * columns));
+  step.add_call(runtime::Operation::all_to_all, axes.owners, step.scalar_bytes(sizes.num_sent_away * columns),
+                step.scalar_bytes(sizes.num_received * columns));
   step.add_call(runtime::Operation::all_gather, axes.copies, step.scalar_bytes(sizes.num_arrived * columns));
   if (travels(step.shape(), axes)) step.add_pass(permute_pass(sizes, columns, step.scalar_bytes(1)));
 }
@@ -300,9 +300,11 @@ void plan_give_back(StepPlan& step, DispatchAxes const& axes, DispatchSizes cons
                     std::int64_t columns) {
   if (travels(step.shape(), axes)) step.add_pass(permute_pass(sizes, columns, step.scalar_bytes(1)));
   step.add_call(runtime::Operation::reduce_scatter, axes.copies,
-                step.scalar_bytes(sizes.num_arrived * columns));
+                step.scalar_bytes(sizes.num_arrived * columns),
+                step.scalar_bytes(sizes.num_received * columns));
   step.add_call(runtime::Operation::all_to_all, axes.owners,
-                step.scalar_bytes(sizes.num_received_away * columns));
+                step.scalar_bytes(sizes.num_received_away * columns),
+                step.scalar_bytes(sizes.num_sent * columns));
 }
 
 void plan_combine(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes, std::int64_t columns,
