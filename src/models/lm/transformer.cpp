@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm/transformer.hpp"
 
-#include "models/lm/blocks/transformer_block.hpp"
 #include "models/lm/token_embedding.hpp"
-#include "models/lm/transformer_step.hpp"
+#include "models/lm/transformer_block.hpp"
 #include "models/lm/vocabulary_table.hpp"
 #include "pmm/rows/norms.hpp"
 #include "pmm/token_rows/residual.hpp"

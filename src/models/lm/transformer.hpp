@@ -11,9 +11,9 @@
 
 #include "models/core/network.hpp"
 #include "models/experts/expert_load.hpp"
-#include "models/plan/transformer_settings.hpp"
+#include "models/lm/transformer_plan.hpp"
 #include "pmm/experts/dispatch_lists.hpp"
-#include "pmm/product/workspace.hpp"
+#include "pmm/product/pmm.hpp"
 #include "runtime/range.hpp"
 
 #include <memory>
@@ -75,6 +75,19 @@ class Transformer final : public Network<T> {
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };
+
+/// The products of the head with its table E[x,y]. Forward it is the adjoint of a product:
+///
+///   logits[z,x] := sum_y X[z,y] E[x,y]^T      dX[z,y] := sum_x dlogits[z,x] E[x,y]      dE[x,y] := dlogits[z,x]^T X[z,y]
+struct HeadProducts {
+  pmm::ProductPlan product, input_back, weight_back;
+};
+[[nodiscard]] HeadProducts head_products(TransformerPlan const& plan);
+
+/// Lists a forward pass; a backward pass; and the arrays of a Transformer.
+void plan_transformer_forward(pmm::StepPlan& step, TransformerPlan const& plan, bool is_training = true);
+void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan);
+void plan_transformer_arrays(pmm::StepPlan& step, TransformerPlan const& plan);
 
 extern template class Transformer<float>;
 extern template class Transformer<double>;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/lm/transformer_step.hpp"
+//
+// The list of a pass, and the arrays of a Transformer.
+#include "models/lm/transformer.hpp"
 
 #include "models/lm/attention_half.hpp"
 #include "models/lm/feed_forward_half.hpp"

@@ -30,24 +30,21 @@ void copy(Call const& call, void* to, void const* from) {
 
 } // namespace
 
-void* KeptResult::memory(Call const& call) {
-  constexpr auto kernels_run_on_host =
-      Kokkos::SpaceAccessibility<Kokkos::HostSpace, DefaultExec::memory_space>::accessible;
-  if (call.on_device || kernels_run_on_host) return numbers.reserve(num_bytes).data();
-  if (std::ssize(on_host) < num_bytes) on_host.resize(static_cast<std::size_t>(num_bytes));
-  return on_host.data();
-}
-
 void KeptResult::take(PassLedger& passes, Call const& call) {
   operation = call.operation;
   num_bytes = bytes_of_result(call);
+  if (num_bytes > capacity) {
+    capacity = bytes ? num_bytes + num_bytes / 8 : num_bytes;
+    bytes.reset(); // the old memory goes before the new comes
+    bytes = make("orthant::runtime::CallTape/result", capacity, call.on_device);
+  }
   passes.add(pass_of_kept(num_bytes));
-  copy(call, memory(call), call.receive);
+  copy(call, bytes.get(), call.receive);
 }
 
-void KeptResult::hand_out(PassLedger& passes, Call const& call) {
+void KeptResult::hand_out(PassLedger& passes, Call const& call) const {
   passes.add(pass_of_replayed(num_bytes));
-  copy(call, call.receive, memory(call));
+  copy(call, call.receive, bytes.get());
 }
 
 } // namespace detail
@@ -61,7 +58,7 @@ void CallTape::begin(State state) {
 detail::KeptResult* CallTape::record(Communicator const& comm, detail::Call const& call) {
   if (state_ != State::recording || !detail::has_result(call)) return nullptr;
   auto& track = tracks_[&comm];
-  if (track.next == track.results.size()) track.results.emplace_back();
+  if (track.next == track.results.size()) track.results.emplace_back(make_bytes_);
   return &track.results[track.next++];
 }
 
@@ -70,7 +67,7 @@ bool CallTape::replay(Communicator const& comm, detail::Call const& call) {
   auto& track = tracks_[&comm];
   ORTHANT_REQUIRE(track.next < track.results.size(), "call ", track.next, " along ", comm.axis(),
                   " is replayed, and was not recorded");
-  auto& kept = track.results[track.next++];
+  auto const& kept = track.results[track.next++];
   ORTHANT_REQUIRE(kept.operation == call.operation && kept.num_bytes == detail::bytes_of_result(call),
                   "call ", track.next - 1, " along ", comm.axis(), " is replayed as ",
                   name_of(call.operation), " with ", detail::bytes_of_result(call),

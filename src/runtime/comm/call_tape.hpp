@@ -4,7 +4,7 @@
 // Results of collectives that are kept, and handed out when the same calls are made again: nothing is communicated then, and no ledger
 // counts them.
 //
-//   CallTape tape;
+//   CallTape tape(make_bytes); // runtime/arrays/bytes.hpp
 //   tape.begin(CallTape::State::recording);
 //   { TapeScope const scope(world.instruments(), &tape); forward(); }
 //   tape.begin(CallTape::State::replaying);
@@ -12,33 +12,38 @@
 //
 // Source: communication-aware checkpointing of DeepSpeed-TED (arXiv 2303.06318), section 5.
 
-#include "runtime/arrays/growing_vector.hpp"
 #include "runtime/comm/call.hpp"
 #include "runtime/comm/communicator.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
-#include <vector>
+#include <memory>
+#include <utility>
 
 namespace orthant::runtime {
 
 namespace detail {
 
+/// Memory of that many bytes, of a device or of the host.
+using MakeBytes =
+    std::function<std::shared_ptr<std::byte>(char const* label, std::int64_t num_bytes, bool on_device)>;
+
 /// The result of one call.
 struct KeptResult {
+  explicit KeptResult(MakeBytes const& make_bytes) : make(make_bytes) {}
+
+  MakeBytes const& make;
   Operation operation{};
   std::int64_t num_bytes = 0;
-  GrowingVector<char> numbers{"orthant::runtime::CallTape/result"};
-  std::vector<char> on_host; // of host buffers, if kernels do not work on the host
+  std::int64_t capacity = 0;
+  std::shared_ptr<std::byte> bytes;
 
-  /// Copies the call's result, which is complete, in the order of its stream. And back.
+  /// Copies the call's result, which is complete, in the order of its stream. Memory grows as that of a GrowingVector. And back.
   void take(PassLedger& passes, Call const& call);
-  void hand_out(PassLedger& passes, Call const& call);
-
- private:
-  void* memory(Call const& call);
+  void hand_out(PassLedger& passes, Call const& call) const;
 };
 
 } // namespace detail
@@ -48,7 +53,7 @@ class CallTape {
  public:
   enum class State : std::uint8_t { off, recording, replaying };
 
-  CallTape() = default;
+  explicit CallTape(detail::MakeBytes make_bytes) : make_bytes_(std::move(make_bytes)) {}
   CallTape(CallTape const&) = delete;
   CallTape& operator=(CallTape const&) = delete;
 
@@ -67,6 +72,7 @@ class CallTape {
     std::size_t next = 0;
   };
 
+  detail::MakeBytes make_bytes_;
   State state_ = State::off;
   std::map<Communicator const*, Track>
       tracks_; // calls of one communicator have the same order in both passes

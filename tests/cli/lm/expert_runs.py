@@ -37,10 +37,14 @@ def kept(_):
     os.remove(os.path.join(folder, "checkpoint-000002.h5"))
     found = place.train(4, *writing, "--activation-checkpointing", "1", "--keep-collectives", "--resume", "auto", steps=6)
     require_equal(losses_of(found), losses_of(whole), "after a resume")
-    plan = ["plan-lm", "--vocabulary", "100", "--ranks", "4", "--top", "1", "--json", "--activation-checkpointing", "full", "--layers", "8"]
-    without, with_kept = (json.loads(expect_success(1, [*plan, *more]).stdout) for more in ([], ["--keep-collectives"]))
-    if without["grid"] == with_kept["grid"]:
-        check(with_kept["calls"] < without["calls"] and with_kept["array_bytes"] > without["array_bytes"], f"{without}, {with_kept}")
+    plan = ["plan-lm", "--vocabulary", "100", "--ranks", "4", "--top", "20", "--json", "--layers", "8", "--experts", "8", "--expert-axis", "2"]
+    plan += ["--activation-checkpointing", "full"]
+    without, kept_too = ({line["grid"]: line for line in map(json.loads, expect_success(1, [*plan, *more]).stdout.splitlines())}
+                         for more in ([], ["--keep-collectives"]))
+    check(len(kept_too) > 1 and sorted(without) == sorted(kept_too), f"grids {sorted(without)}, {sorted(kept_too)}")
+    for grid, line in kept_too.items():
+        check(line["calls"] < without[grid]["calls"] and line["sent_bytes"] < without[grid]["sent_bytes"], f"{grid}: calls {line['calls']}")
+        check(line["array_bytes"] > without[grid]["array_bytes"], f"{grid}: {line['array_bytes']} bytes")
 
 
 def placed(_):
@@ -102,7 +106,7 @@ def uneven(_):
 def deepseek(_):
     """DeepSeekMoE's shape: its numbers, and the small one learns on grids."""
     large = ["plan-lm", "--preset", "deepseek-moe-16b", "--vocabulary", "102400", "--ranks", "64", "--activation-checkpointing", "full",
-             "--machine", "perlmutter", "--top", "1", "--json"]
+             "--accumulate", "72", "--machine", "perlmutter", "--top", "1", "--json"]
     # Attention, router, 64 + 2 experts and norms of 28 layers, two tables and the last norm. The paper's 16.4B has a dense first layer.
     hidden, width, layers = 2048, 1408, 28
     expected = layers * (4 * hidden * hidden + hidden * 64 + 66 * 3 * hidden * width + 2 * hidden) + 2 * 102400 * hidden + hidden
@@ -120,7 +124,7 @@ def deepseek(_):
             return [line for line in map(json.loads, file) if line["event"] == "step"]
 
     whole = train(1)
-    check(whole[-1]["loss"] < whole[0]["loss"] - 0.3, "it does not learn")
+    check(whole[-1]["loss"] < whole[0]["loss"] - 0.1, f"it does not learn: {whole[0]}, {whole[-1]}")
     check(len(whole[0]["experts"]) == 4 and sum(whole[0]["experts"][0]["tokens"]) == 3 * 12 * 16, f"experts {whole[0]['experts']}")
     for one, other in zip(train(4, "--grid", "2x2x1x1", "--expert-axis", "2"), whole, strict=True):
         check(abs(one["loss"] - other["loss"]) <= 1e-10, f"loss {one['loss']}, not {other['loss']}")
@@ -152,7 +156,7 @@ def mistakes(_):
             (2, train + small(*on_two, "--expert-loads", broken), r"line 2 is no record of train-lm --metrics"),
             (2, train + small(*on_two, "--expert-loads", other), r"the tokens of layer 1 are not 8 counts"),
             (2, train + small(*on_two, "--layers", "3", "--expert-loads", loads), r"has no step with tokens of 8 experts in layer 2; give the metrics"),
-            (2, train + small(*on_two, "--experts", "4", "--expert-loads", loads), r"has no step with tokens of 4 experts in layer 0")):
+            (2, train + small("--experts", "4", *on_two[2:], "--expert-loads", loads), r"has no step with tokens of 4 experts in layer 0")):
         expect_mistake(ranks, arguments, pattern)
 
 

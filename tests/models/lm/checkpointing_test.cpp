@@ -3,7 +3,6 @@
 // Activations that are computed again, with or without the calls of the first time, and weights that are gathered ahead, change no bit; and
 // what is kept.
 #include "models/lm/lm_cases.hpp"
-#include "models/lm/transformer_step.hpp"
 
 namespace orthant::testing {
 namespace {

@@ -3,6 +3,7 @@
 // Results of collectives that are kept: handed out to the bit, in any length, without a call; and what a tape refuses.
 #include "runtime/comm/call_tape.hpp"
 
+#include "runtime/arrays/bytes.hpp"
 #include "runtime/comm/collectives.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ class CallTapes : public ::testing::Test {
  protected:
   Communicator world_{MPI_COMM_WORLD, "world"};
   Communicator other_{world_.split(0, world_.rank(), "other")};
-  CallTape tape_;
+  CallTape tape_{make_bytes};
 
   /// Collectives of all kinds on numbers that depend on `salt`, and what they leave.
   std::vector<double> collect(double salt) const {
