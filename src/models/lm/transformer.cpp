@@ -265,6 +265,7 @@ pmm::DistMatrix<T> const& Transformer<T>::logits_gradient() const {
 template<class T>
 void Transformer<T>::set_gathers_ahead(bool gathers_ahead) {
   parts_->scratch.work.set_gathers_ahead(gathers_ahead);
+  parts_->scratch.experts.messages->travels_behind_work = gathers_ahead;
 }
 
 template<class T>

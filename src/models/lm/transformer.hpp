@@ -42,8 +42,8 @@ class Transformer final : public Network<T> {
   /// one is not in the vocabulary.
   void set_tokens(std::span<std::int32_t const> ids);
 
-  /// Whether weights are gathered while the product before theirs runs; by default if that can be hidden. The results are
-  /// the same to the bit.
+  /// Whether weights are gathered while the product before theirs runs, and tokens travel to their experts while shared ones are computed; by
+  /// default if that can be hidden. The results are the same to the bit.
   void set_gathers_ahead(bool gathers_ahead);
 
   [[nodiscard]] TransformerSettings const& settings() const;

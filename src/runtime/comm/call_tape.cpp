@@ -34,7 +34,7 @@ void KeptResult::take(PassLedger& passes, Call const& call) {
   operation = call.operation;
   num_bytes = bytes_of_result(call);
   if (num_bytes > capacity) {
-    capacity = bytes ? num_bytes + num_bytes / 8 : num_bytes;
+    capacity = bytes ? num_bytes + num_bytes / 32 : num_bytes;
     bytes.reset(); // the old memory goes before the new comes
     bytes = make("orthant::runtime::CallTape/result", capacity, call.on_device);
   }

@@ -41,7 +41,7 @@ struct KeptResult {
   std::int64_t capacity = 0;
   std::shared_ptr<std::byte> bytes;
 
-  /// Copies the call's result, which is complete, in the order of its stream. Memory grows as that of a GrowingVector. And back.
+  /// Copies the call's result, which is complete, in the order of its stream. Memory grows with a thirty-second more. And back.
   void take(PassLedger& passes, Call const& call);
   void hand_out(PassLedger& passes, Call const& call) const;
 };

@@ -106,7 +106,7 @@ def uneven(_):
 def deepseek(_):
     """DeepSeekMoE's shape: its numbers, and the small one learns on grids."""
     large = ["plan-lm", "--preset", "deepseek-moe-16b", "--vocabulary", "102400", "--ranks", "64", "--activation-checkpointing", "full",
-             "--accumulate", "72", "--machine", "perlmutter", "--top", "1", "--json"]
+             "--global-batch", "64", "--machine", "perlmutter", "--top", "1", "--json"]
     # Attention, router, 64 + 2 experts and norms of 28 layers, two tables and the last norm. The paper's 16.4B has a dense first layer.
     hidden, width, layers = 2048, 1408, 28
     expected = layers * (4 * hidden * hidden + hidden * 64 + 66 * 3 * hidden * width + 2 * hidden) + 2 * 102400 * hidden + hidden

@@ -296,6 +296,22 @@ TEST_P(ExpertTransformer, KeptCollectivesGiveTheSameBitsWithoutACall) {
     }
 }
 
+// Tokens on their way while shared experts are computed, forward and back, and weights that are gathered ahead.
+TEST_P(ExpertTransformer, TokensThatTravelBehindWorkGiveTheSameBits) {
+  for (auto const& [name, the_case] : expert_lm_cases()) {
+    SCOPED_TRACE(name);
+    clear_ledgers(grid_);
+    auto const expected = lm_gradients(grid_, the_case, false);
+    auto const expected_calls = counted_calls(grid_);
+    clear_ledgers(grid_);
+    auto const found = lm_gradients(grid_, the_case, true);
+    EXPECT_EQ(counted_calls(grid_), expected_calls);
+    EXPECT_EQ(found.loss, expected.loss);
+    for (std::size_t p = 0; p < expected.names.size(); ++p)
+      EXPECT_EQ(found.gradients[p].numbers, expected.gradients[p].numbers) << expected.names[p];
+  }
+}
+
 // A placement moves experts between ranks, and nothing else.
 TEST_P(ExpertTransformer, PlacedExpertsTrainAsInOrder) {
   for (auto const which : {std::size_t{1}, std::size_t{2}}) {
