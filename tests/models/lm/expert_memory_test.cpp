@@ -88,10 +88,10 @@ TEST(ExpertMemory, IsPredictedAtEveryImbalance) {
       plan.experts.loads.clear();
       plan.experts.settings.planned_imbalance = imbalance;
       auto const by_imbalance = predicted();
-      // With several experts per rank, all of them are that full at worst.
+      // The worst case: all layers in all steps are that full, and with several experts per rank all of them.
       EXPECT_LE(static_cast<double>(num_found), 1.1 * static_cast<double>(by_imbalance));
       if (world.size() == num_experts) {
-        EXPECT_GE(static_cast<double>(num_found), 0.9 * static_cast<double>(by_imbalance));
+        EXPECT_GE(static_cast<double>(num_found), 0.8 * static_cast<double>(by_imbalance));
       }
       least = std::min(least, imbalance);
       most = std::max(most, imbalance);
