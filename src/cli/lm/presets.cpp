@@ -6,7 +6,9 @@ namespace orthant::cli {
 using Json = nlohmann::ordered_json;
 
 /// Sizes: Radford et al. 2019 (gpt2), Touvron et al. 2023 (arXiv 2302.13971), Dubey et al. 2024 (arXiv 2407.21783).
-/// Jiang et al. 2024 (arXiv 2401.04088; batches and rates of Mixtral are not published: these are ours). Batches and rates of GPT-2:
+/// Jiang et al. 2024 (arXiv 2401.04088; batches and rates of Mixtral are not published: these are ours). Dai et al. 2024 (DeepSeekMoE 16B,
+/// arXiv 2401.06066, sections 4.1.1 and 5.1; but for its first layer, which is dense, weights of choices that do not add up to 1, and a
+/// learning rate that falls in two steps). Batches and rates of GPT-2:
 /// those with which nanoGPT reproduces it. nanogpt-cpu: its small model for characters.
 std::span<Preset const> language_model_presets() {
   static std::vector<Preset> const all{{"none", Json::object()},
@@ -127,7 +129,43 @@ std::span<Preset const> language_model_presets() {
                                          {"lr", 3e-4},
                                          {"lr-schedule", "cosine"},
                                          {"warmup-steps", 2000},
-                                         {"min-lr", 3e-5}}}};
+                                         {"min-lr", 3e-5}}},
+                                       {"deepseek-cpu",
+                                        {{"arch", "llama"},
+                                         {"layers", 4},
+                                         {"hidden", 128},
+                                         {"heads", 4},
+                                         {"feed-forward", 88},
+                                         {"experts", 16},
+                                         {"top-k", 3},
+                                         {"shared-experts", 1},
+                                         {"balance-loss", 0.001},
+                                         {"sequence", 64},
+                                         {"global-batch", 12},
+                                         {"steps", 2000},
+                                         {"lr", 1e-3},
+                                         {"lr-schedule", "cosine"},
+                                         {"warmup-steps", 100},
+                                         {"min-lr", 1e-4},
+                                         {"betas", {0.9, 0.99}}}},
+                                       {"deepseek-moe-16b",
+                                        {{"arch", "llama"},
+                                         {"layers", 28},
+                                         {"hidden", 2048},
+                                         {"heads", 16},
+                                         {"feed-forward", 1408},
+                                         {"norm-epsilon", 1e-6},
+                                         {"experts", 64},
+                                         {"top-k", 6},
+                                         {"shared-experts", 2},
+                                         {"balance-loss", 0.001},
+                                         {"sequence", 4096},
+                                         {"global-batch", 4608},
+                                         {"steps", 106449},
+                                         {"lr", 4.2e-4},
+                                         {"lr-schedule", "cosine"},
+                                         {"warmup-steps", 2000},
+                                         {"min-lr", 4.2e-5}}}};
   return all;
 }
 

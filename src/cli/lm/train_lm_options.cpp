@@ -79,6 +79,19 @@ void add_experts(Command& command, TrainLmOptions& o) {
   command.option("--router-noise", o.router_noise,
                  "Deviation of what is added to the logits of the router in training, for the choice alone",
                  in_range(0));
+  command.option("--expert-imbalance", o.expert_imbalance,
+                 "Predict memory and seconds for the rank whose experts are all chosen so often, over the "
+                 "mean (`imbalance` in the metrics)",
+                 in_range(1, largest_number));
+}
+
+void add_expert_placement(Command& command, TrainLmOptions& o) {
+  command.option("--expert-placement", o.expert_placement,
+                 "Which ranks of --expert-axis have which experts: in order of their numbers (order), or so "
+                 "that their ranks have equal loads by --expert-loads (balanced)",
+                 one_of({"order", "balanced"}));
+  command.input("--expert-loads", o.expert_loads,
+                "Metrics of an earlier run, whose tokens per expert are the loads");
 }
 
 void add_batches(Command& command, TrainLmOptions& o) {
@@ -99,6 +112,9 @@ void add_checkpointing_option(Command& command, TrainLmOptions& o) {
       "Keep the inputs of every N-th layer alone and compute the rest again: none, full (every "
       "layer's) or N",
       {"none", "full"}, whole_number(1, most_layers_of_model));
+  command.flag("--keep-collectives", o.keep_collectives,
+               "Keep the results of the collectives of these layers, too, so that computing them again sends "
+               "nothing (communication-aware checkpointing)");
 }
 
 void add_training(Command& command, TrainLmOptions& o) {
@@ -150,11 +166,13 @@ void set(TrainLmOptions& o, std::string const& name, nlohmann::ordered_json cons
       {"steps", &Options::steps},
       {"warmup-steps", &Options::warmup_steps},
       {"experts", &Options::experts},
-      {"top-k", &Options::top_k}};
+      {"top-k", &Options::top_k},
+      {"shared-experts", &Options::shared_experts}};
   static std::map<std::string_view, double Options::*> const numbers{{"dropout", &Options::dropout},
                                                                      {"lr", &Options::lr},
                                                                      {"min-lr", &Options::min_lr},
                                                                      {"weight-decay", &Options::weight_decay},
+                                                                     {"balance-loss", &Options::balance_loss},
                                                                      {"norm-epsilon", &Options::norm_epsilon},
                                                                      {"rotary-base", &Options::rotary_base}};
   if (auto const found = integers.find(name); found != integers.end())
@@ -206,6 +224,7 @@ models::ExpertSettings experts_of(TrainLmOptions const& o) {
   experts.balance_loss = o.balance_loss;
   experts.z_loss = o.z_loss;
   experts.noise = o.router_noise;
+  experts.planned_imbalance = o.expert_imbalance;
   return experts;
 }
 
@@ -232,6 +251,7 @@ void add_options(Command& command, TrainLmOptions& o) {
   add_expert_axis_option(command, o.expert_axis);
   add_model(command, o);
   add_experts(command, o);
+  add_expert_placement(command, o);
   add_training(command, o);
   add_running(command, o);
   add_weight_options(command, o, "step", "step with the lowest validation loss");
@@ -281,10 +301,20 @@ void require_effective_expert_options(Context const& context, TrainLmOptions con
     if (is_given("capacity-group") && o.capacity == "none")
       runtime::throw_user("--capacity-group {} without a limit to count for; give --capacity R, too",
                           o.capacity_group);
+    auto const is_balanced = o.expert_placement == "balanced";
+    if (is_balanced && o.expert_loads.empty())
+      runtime::throw_user("--expert-placement balanced needs the loads of an earlier run; give its metrics "
+                          "with --expert-loads FILE");
+    if (is_balanced && o.expert_axis == 1)
+      runtime::throw_user("--expert-placement balanced places experts on the ranks of --expert-axis, which "
+                          "is 1; give a larger one");
+    if (!is_balanced && !o.expert_loads.empty())
+      runtime::throw_user("--expert-loads is for --expert-placement balanced; give that, too");
     return;
   }
-  for (auto const* const name : {"expert-axis", "top-k", "moe-every", "shared-experts", "capacity",
-                                 "capacity-group", "balance-loss", "z-loss", "router-noise"})
+  for (auto const* const name :
+       {"expert-axis", "top-k", "moe-every", "shared-experts", "capacity", "capacity-group", "balance-loss",
+        "z-loss", "router-noise", "expert-imbalance", "expert-placement", "expert-loads"})
     if (is_given(name)) runtime::throw_user("--{} is for layers with experts; give --experts, too", name);
 }
 
@@ -304,6 +334,7 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
   settings.norm_epsilon = o.norm_epsilon;
   settings.rotary_base = o.rotary_base;
   settings.checkpoint_every = kept_every(o.activation_checkpointing);
+  settings.keeps_collectives = o.keep_collectives;
   settings.experts = experts_of(o);
   models::require_valid(settings);
   return settings;

@@ -43,6 +43,9 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   double balance_loss = 0.01;
   double z_loss = 0;
   double router_noise = 0;
+  double expert_imbalance = 1;
+  std::string expert_placement = "order";
+  std::string expert_loads; // metrics of an earlier run
 
   // batches
   std::int64_t sequence = 64;
@@ -55,6 +58,7 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::int64_t patience = 0;
   std::int64_t log_every = 10;
   std::string activation_checkpointing = "none"; // full, or a number of layers
+  bool keep_collectives = false;
   std::string compute_dtype = "fp32";
   std::string gemm_math = "fp32";
   std::string gemm_table;
@@ -70,7 +74,7 @@ void add_planned_options(Command& command, TrainLmOptions& options);
 /// Options that nobody gave := those of the preset, and then those that --arch implies; the run's record says so.
 void apply_preset(Context& context, TrainLmOptions& options);
 
-/// Throws UserError if an option of experts is given and --experts is not.
+/// Throws UserError if an option of experts is given and --experts is not, or another option without which it has no effect.
 void require_effective_expert_options(Context const& context, TrainLmOptions const& options);
 
 /// What the options ask for, with a vocabulary of one: that of the tokens is not known yet. Throws UserError if they

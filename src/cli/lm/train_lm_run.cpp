@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/lm/train_lm_run.hpp"
 
+#include "cli/lm/expert_report.hpp"
 #include "cli/lm/lm_files.hpp"
 #include "cli/lm/lm_grid.hpp"
 #include "cli/lm/step_lines.hpp"
@@ -14,9 +15,10 @@
 #include "models/lm_training/memory.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
+#include <optional>
 
 namespace orthant::cli {
 namespace {
@@ -38,8 +40,10 @@ models::TrainSettings training_of(TrainLmOptions const& o) {
 
 /// Which training it is. Where the file of tokens lies does not matter, and what it holds does.
 TrainingIdentity identity_of(Context const& context, TrainLmOptions const& o, tokens::TokenFile const& file) {
-  static constexpr std::array<std::string_view, 6> free_options{
-      "tokens", "preset", "steps", "activation-checkpointing", "trace", "expert-axis"};
+  static constexpr std::array<std::string_view, 10> free_options{
+      "tokens",           "preset",      "steps",       "activation-checkpointing",
+      "keep-collectives", "trace",       "expert-axis", "expert-imbalance",
+      "expert-placement", "expert-loads"};
   auto parts = identity_of_options(context.run_record, free_options);
   for (auto const part : tokens::all_parts)
     parts.push_back({fmt::format("checksum of the {} tokens", tokens::name_of(part)),
@@ -72,19 +76,6 @@ void describe_model(Context const& context, TrainLmOptions const& o, models::Tra
       flops.per_token() / mega, flops.products / mega, flops.attention / mega);
 }
 
-/// The load of the experts in the last pass.
-void describe_experts(Context const& context, std::vector<models::ExpertLoad> const& loads) {
-  for (auto const& load : loads) {
-    auto const num_choices = std::accumulate(load.chosen.begin(), load.chosen.end(), std::int64_t{0});
-    if (num_choices == 0) continue; // no pass
-    say(context,
-        "experts of layer {:<4}  imbalance {:.3f}, entropy {:.3f} of {:.3f} nats, {:.2f} % of the choices "
-        "dropped\n",
-        load.layer, load.imbalance(), load.entropy(), std::log(static_cast<double>(load.chosen.size())),
-        100 * static_cast<double>(load.num_dropped) / static_cast<double>(num_choices));
-  }
-}
-
 void report(Context const& context, models::TrainResult const& result, StepSpeed const& speed) {
   auto const& progress = result.progress;
   if (result.has_stopped_early)
@@ -111,7 +102,8 @@ void report(Context const& context, models::TrainResult const& result, StepSpeed
 }
 
 nlohmann::ordered_json done_record(models::TrainResult const& result, StepSpeed const& speed,
-                                   MemoryMeter::Taken const& memory, std::int64_t predicted) {
+                                   MemoryMeter::Taken const& memory, std::int64_t predicted,
+                                   std::optional<std::int64_t> predicted_by_loads) {
   auto const seconds = result.median_epoch_seconds;
   nlohmann::ordered_json record{{"loss", result.progress.last_loss}, {"median_step_seconds", seconds}};
   if (seconds > 0) {
@@ -122,6 +114,7 @@ nlohmann::ordered_json done_record(models::TrainResult const& result, StepSpeed 
   record["gemm_flop_per_second"] = speed.peak_flop_per_s;
   record_memory(record, memory);
   record["predicted_memory_bytes"] = predicted;
+  if (predicted_by_loads) record["predicted_memory_bytes_by_loads"] = *predicted_by_loads;
   if (result.has_stopped_early) record["stopped_early"] = true;
   if (auto const& progress = result.progress; progress.last) {
     record["val_loss"] = (*progress.last)[valid].loss;
@@ -143,6 +136,8 @@ int train(TrainLmOptions const& options, Context& context) {
   // Before files are opened.
   if (options.grid != "auto") std::ignore = models::parse_grid(options.grid, world.size(), expert_axis);
   require_choice(options, options.grid == "auto", "--grid auto");
+  if (options.expert_placement == "balanced")
+    model.experts.past_loads = read_expert_loads(world, options.expert_loads, model);
   WeightFiles const weight_files(context, options,
                                  {"step",
                                   options.eval_every,
@@ -167,15 +162,27 @@ int train(TrainLmOptions const& options, Context& context) {
   auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
   if (checkpoints.is_on()) checkpoints.identify(identity_of(context, options, file));
 
-  auto estimate = models::estimate_memory<T>(grid, plan, sequences, settings.optimizer);
+  std::int64_t copies = 0;
   if (checkpoints.is_on() || weight_files.keeps_best()) {
     pmm::StepPlan const step(grid.shape(), grid.coordinates(), sizeof(T));
     auto const lengths =
         models::lengths_of(step, models::parameters_of(grid.shape(), grid.coordinates(), plan));
-    estimate.checkpoints = host_copy_bytes(step, lengths, checkpoints.is_on());
+    copies = host_copy_bytes(step, lengths, checkpoints.is_on());
   }
+  auto const estimate_of = [&](models::TransformerPlan const& of_plan) {
+    auto of_rank = models::estimate_memory<T>(grid, of_plan, sequences, settings.optimizer);
+    of_rank.checkpoints = copies;
+    return of_rank;
+  };
+  auto const estimate = estimate_of(plan);
   if (!options.force_memory) require_memory(context, "train-lm", estimate);
-  auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
+  auto const most_of_ranks = [&](models::MemoryEstimate const& of_rank) {
+    return runtime::all_reduced(world, of_rank.peak(), runtime::Reduction::max);
+  };
+  auto const predicted = most_of_ranks(estimate);
+  auto worst = plan;
+  worst.experts.settings.planned_imbalance = static_cast<double>(std::max<std::int64_t>(1, options.experts));
+  auto const predicted_at_worst = most_of_ranks(estimate_of(worst));
 
   auto const flops = model_flops(model, sequences.sequence);
   // Before the model takes its memory: the squares are no part of what is predicted.
@@ -190,7 +197,13 @@ int train(TrainLmOptions const& options, Context& context) {
   say(context, "grid      {} (data x X x Y x Z) on {} rank{}\n", models::grid_text(grid.shape()),
       world.size(), world.size() == 1 ? "" : "s");
   describe_model(context, options, model, training.num_parameters(), flops);
-  say(context, "memory    {} per rank predicted\n\n", bytes_text(predicted));
+  describe_placement(context, model, shape.expert);
+  say(context, "memory    {} per rank predicted{}\n\n", bytes_text(predicted),
+      predicted_at_worst == predicted
+          ? std::string()
+          : fmt::format(
+                " for an imbalance of experts of {:.3g}, and {} if all tokens choose those of one rank",
+                options.expert_imbalance, bytes_text(predicted_at_worst)));
 
   auto const no_other_order = [](pmm::IndexOrder, runtime::Range) { return std::vector<std::int64_t>(); };
   ResumableRun<T> run(checkpoints, grid, no_other_order, training.parameters(), training.update(),
@@ -200,6 +213,8 @@ int train(TrainLmOptions const& options, Context& context) {
   record["grid"] = models::grid_text(grid.shape());
   record["seed"] = options.seed;
   if (!measured.is_null()) record["measured"] = measured;
+  if (auto placement = record_of_placement(model, shape.expert); !placement.is_null())
+    record["expert_placement"] = std::move(placement);
   checkpoints.prepare_metrics(record);
   context.metrics.write("run", record);
   StepLines lines(context, options.steps, options.log_every, speed);
@@ -223,8 +238,17 @@ int train(TrainLmOptions const& options, Context& context) {
   report(context, result, speed);
   describe_experts(context, training.expert_loads());
   auto const taken = meter.taken(world);
-  describe_memory(context, taken, {predicted, estimate.arrays});
-  context.metrics.write("done", done_record(result, speed, taken, predicted));
+  // The loads are known now.
+  auto by_loads = estimate;
+  std::optional<std::int64_t> predicted_by_loads;
+  if (model.experts.is_on()) {
+    auto plan_by_loads = plan;
+    plan_by_loads.experts.loads = training.largest_dispatch_sizes();
+    by_loads = estimate_of(plan_by_loads);
+    predicted_by_loads = most_of_ranks(by_loads);
+  }
+  describe_memory(context, taken, {predicted_by_loads.value_or(predicted), by_loads.arrays});
+  context.metrics.write("done", done_record(result, speed, taken, predicted, predicted_by_loads));
   return runtime::exit_done;
 }
 

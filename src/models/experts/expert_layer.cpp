@@ -4,6 +4,7 @@
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/token_rows/feed_forward.hpp"
 #include "runtime/device/kokkos_compat_device.hpp"
+#include "runtime/machine/mapped_memory.hpp"
 
 #include <span>
 #include <utility>
@@ -25,7 +26,7 @@ Vector<T> numbers_of(Matrix<T> const& matrix) {
 
 template<class T>
 Matrix<T> reserve(runtime::GrowingVector<T>& memory, std::int64_t num_rows, std::int64_t num_columns) {
-  return pmm::as_matrix(memory.reserve(num_rows * num_columns), num_rows, num_columns);
+  return pmm::as_matrix(runtime::reserve_closely(memory, num_rows * num_columns), num_rows, num_columns);
 }
 
 /// The block of the i-th expert of this rank.
@@ -91,7 +92,10 @@ void ExpertLayer<T>::route(DefaultExec const& exec, RouterPass const& pass, Dist
   Kokkos::deep_copy(memory_->shares, HostNumbers<T>(shares.data(), shares.size()));
   if (pass.trains) load_ = std::move(load);
   pmm::weigh_experts(exec, passes, routing);
+  for (auto& expert : experts)
+    if (expert >= 0) expert = static_cast<std::int32_t>(plan_.place_of_expert(layer_, expert));
   memory_->dispatch.set_groups(experts, settings.top_k);
+  largest_ = largest_of(largest_, sizes());
 }
 
 /// Of all ranks: if counts are those of one rank along data and expert, one more sum.
@@ -148,7 +152,7 @@ void ExpertLayer<T>::for_each_expert(Product const& product) const {
 }
 
 template<class T>
-void ExpertLayer<T>::compute(DefaultExec const& exec, RouterPass const& pass, DistMatrix<T> const& normed) {
+void ExpertLayer<T>::start(DefaultExec const& exec, RouterPass const& pass, DistMatrix<T> const& normed) {
   route(exec, pass, normed);
   auto const& sizes = this->sizes();
   auto const hidden = normed.block().columns.size();
@@ -156,7 +160,14 @@ void ExpertLayer<T>::compute(DefaultExec const& exec, RouterPass const& pass, Di
   expanded_ = reserve(memory_->expanded, sizes.num_arrived, up_.num_columns);
   activated_ = reserve(memory_->activated, sizes.num_arrived, down_.num_rows);
   returned_ = reserve(memory_->returned, sizes.num_sent, hidden);
-  memory_->dispatch.send(exec, normed.local(), {}, arrived_);
+  memory_->dispatch.start_send(exec, normed.local(), {}, arrived_);
+}
+
+template<class T>
+void ExpertLayer<T>::compute(DefaultExec const& exec) {
+  auto const& sizes = this->sizes();
+  auto const hidden = static_cast<std::int64_t>(arrived_.extent(1));
+  memory_->dispatch.finish_send(exec, arrived_);
 
   // U_e[-,x] := sum_y Y_e[-,y] W_up,e[y,x]
   auto const up = gather(exec, up_, parameters_.up);
@@ -187,19 +198,25 @@ void ExpertLayer<T>::combine(DefaultExec const& exec, DistMatrix<T> const& branc
 }
 
 template<class T>
-void ExpertLayer<T>::backward(DefaultExec const& exec, DistMatrix<T> const& normed,
-                              DistMatrix<T> const& branch_gradient, DistMatrix<T> const& normed_gradient,
-                              pmm::Update update) {
-  auto& passes = grid_.passes();
+void ExpertLayer<T>::start_backward(DefaultExec const& exec, DistMatrix<T> const& branch_gradient) {
   auto& dispatch = memory_->dispatch;
-  auto const& sizes = this->sizes();
-  auto const hidden = normed.block().columns.size();
   // dw := S . dbranch, summed over y, and over x because each rank along x has a part of the rows
   dispatch.dot(exec, returned_, branch_gradient.local(), scratch_.weight_gradient);
   auto const of_row = plan_.axes.copies.with(plan_.stream.layout.columns);
   runtime::all_reduce(exec, grid_.over(of_row), scratch_.weight_gradient);
-  auto const rows_gradient = reserve(scratch_.rows, sizes.num_arrived, hidden);
-  dispatch.send(exec, branch_gradient.local(), memory_->routing.weights, rows_gradient);
+  rows_gradient_ = reserve(scratch_.rows, sizes().num_arrived, branch_gradient.block().columns.size());
+  dispatch.start_send(exec, branch_gradient.local(), memory_->routing.weights, rows_gradient_);
+}
+
+template<class T>
+void ExpertLayer<T>::backward(DefaultExec const& exec, DistMatrix<T> const& normed,
+                              DistMatrix<T> const& normed_gradient, pmm::Update update) {
+  auto& passes = grid_.passes();
+  auto& dispatch = memory_->dispatch;
+  auto const& sizes = this->sizes();
+  auto const hidden = normed.block().columns.size();
+  auto const& rows_gradient = rows_gradient_;
+  dispatch.finish_send(exec, rows_gradient);
 
   // dA_e[-,x] := sum_y dY_e[-,y] W_down,e[x,y]^T      dW_down,e[x,y] := A_e^T dY_e
   auto const activated_gradient = reserve(scratch_.inner, sizes.num_arrived, down_.num_rows);

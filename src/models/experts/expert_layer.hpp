@@ -49,20 +49,26 @@ class ExpertLayer {
   ExpertLayer(pmm::ProcessGrid const& grid, ExpertPlan const& plan, ExpertParameters<T> parameters,
               std::int64_t layer, std::shared_ptr<ExpertMemory<T>> memory, ExpertScratch<T>& scratch);
 
-  /// All that backward() reads: as above up to return(Y). Collective over the grid's world. Waits for the router's kernels; enqueues
-  /// the others on exec.
-  void compute(runtime::DefaultExec const& exec, RouterPass const& pass, pmm::DistMatrix<T> const& normed);
+  /// As above up to send(H), which may be on its way when this returns. Collective over the grid's world. Waits for the router's kernels;
+  /// enqueues the others on exec, as the other functions do.
+  void start(runtime::DefaultExec const& exec, RouterPass const& pass, pmm::DistMatrix<T> const& normed);
+  /// All that backward() reads: up to return(Y). Collective over the grid's world.
+  void compute(runtime::DefaultExec const& exec);
   /// And then branch, which is assigned or added to. Collective over x.
   void combine(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& branch,
                pmm::Update update = pmm::Update::assign);
-  /// Gradients of the parameters, the router's of this rank's rows; and normed_gradient := that by H, or plus it.
+  /// The gradient by the weights of the router; and that of the branch may be on its way when this returns. Collective over the grid's world.
+  void start_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& branch_gradient);
+  /// Gradients of the parameters, the router's of this rank's rows; and normed_gradient := that by H, or plus it. Collective over the grid's
+  /// world.
   void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& normed,
-                pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& normed_gradient,
-                pmm::Update update = pmm::Update::assign);
+                pmm::DistMatrix<T> const& normed_gradient, pmm::Update update = pmm::Update::assign);
 
   /// Of the last training pass.
   [[nodiscard]] ExpertLoad const& load() const { return load_; }
   [[nodiscard]] pmm::DispatchSizes const& sizes() const { return memory_->dispatch.sizes(); }
+  /// The largest so far.
+  [[nodiscard]] pmm::DispatchSizes const& largest_sizes() const { return largest_; }
 
  private:
   [[nodiscard]] ExpertLoad load_of(pmm::ExpertCounts const& counts,
@@ -85,13 +91,17 @@ class ExpertLayer {
   ExpertScratch<T>& scratch_;
   ExpertArray up_, down_;
   ExpertLoad load_;
+  pmm::DispatchSizes largest_;
   runtime::Matrix<T> arrived_, expanded_, activated_, returned_; // in memory_
+  runtime::Matrix<T> rows_gradient_;                             // in scratch_
 };
 
 /// List what the functions do in that layer.
-void plan_compute_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer, bool is_training);
+void plan_start_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer, bool is_training);
+void plan_compute_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer);
 void plan_combine_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer,
                           pmm::Update update = pmm::Update::assign);
+void plan_start_expert_layer_backward(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer);
 void plan_expert_layer_backward(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer,
                                 pmm::Update update = pmm::Update::assign);
 

@@ -21,7 +21,7 @@ class Lister {
         up_(step.shape(), step.coordinates(), plan, plan.up),
         down_(step.shape(), step.coordinates(), plan, plan.down) {}
 
-  void compute(bool is_training) {
+  void start(bool is_training) {
     auto const& settings = plan_.settings;
     multiply("l = H W_r", Form::product, {sizes_.num_rows, num_experts_, hidden_});
     sum_over_y(sizes_.num_rows * num_experts_);
@@ -35,7 +35,11 @@ class Lister {
                      (num_experts_ + 1) * static_cast<std::int64_t>(sizeof(std::int64_t)));
     pmm::plan_weigh_experts(step_, sizes_.num_rows, settings.top_k);
     pmm::plan_dispatch_lists(step_, plan_.axes, num_experts_);
-    pmm::plan_send(step_, plan_.axes, sizes_, hidden_, false);
+    pmm::plan_start_send(step_, plan_.axes, sizes_, hidden_, false);
+  }
+
+  void compute() {
+    pmm::plan_finish_send(step_, plan_.axes, sizes_, hidden_);
     gather(up_);
     multiply("U = Y W_up", Form::product, {sizes_.num_arrived, up_.num_columns, hidden_});
     sum_over_y(sizes_.num_arrived * up_.num_columns);
@@ -52,12 +56,16 @@ class Lister {
     pmm::plan_combine(step_, plan_.axes, sizes_, hidden_, has_weights, update);
   }
 
-  void backward(pmm::Update update) {
-    auto const arrived = sizes_.num_arrived;
+  void start_backward() {
     pmm::plan_dot(step_, sizes_, hidden_);
     step_.add_call(Operation::all_reduce, plan_.axes.copies.with(plan_.stream.layout.columns),
                    step_.scalar_bytes(sizes_.num_rows * plan_.settings.top_k));
-    pmm::plan_send(step_, plan_.axes, sizes_, hidden_, true);
+    pmm::plan_start_send(step_, plan_.axes, sizes_, hidden_, true);
+  }
+
+  void backward(pmm::Update update) {
+    auto const arrived = sizes_.num_arrived;
+    pmm::plan_finish_send(step_, plan_.axes, sizes_, hidden_);
     gather(down_);
     multiply("dA = dY W_down^T", Form::left_grad, {arrived, down_.num_rows, hidden_});
     multiply("dW_down = A^T dY", Form::right_grad, {down_.num_rows, hidden_, arrived});
@@ -111,13 +119,21 @@ class Lister {
 
 } // namespace
 
-void plan_compute_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer, bool is_training) {
-  Lister(step, plan, layer).compute(is_training);
+void plan_start_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer, bool is_training) {
+  Lister(step, plan, layer).start(is_training);
+}
+
+void plan_compute_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer) {
+  Lister(step, plan, layer).compute();
 }
 
 void plan_combine_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer,
                           pmm::Update update) {
   Lister(step, plan, layer).combine(true, update);
+}
+
+void plan_start_expert_layer_backward(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer) {
+  Lister(step, plan, layer).start_backward();
 }
 
 void plan_expert_layer_backward(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer,

@@ -21,6 +21,14 @@ struct FixedLengths {
   std::int64_t num_rows, num_experts, num_choices, gathered = 0;
 };
 
+pmm::DispatchSizes largest_sizes_of(pmm::StepPlan const& step, ExpertPlan const& plan,
+                                    std::vector<std::int64_t> const& layers) {
+  pmm::DispatchSizes largest;
+  for (auto const layer : layers)
+    largest = largest_of(largest, sizes_of(step, plan, layer));
+  return largest;
+}
+
 template<class T>
 runtime::Vector<T> make(std::string const& label, std::int64_t length) {
   return runtime::Vector<T>(label, static_cast<std::size_t>(length));
@@ -48,7 +56,8 @@ ExpertMemory<T>::ExpertMemory(pmm::ProcessGrid const& grid, ExpertPlan const& pl
       shares(make<T>("orthant::models::ExpertMemory/shares", plan.settings.num_experts)),
       dispatch(grid, plan.axes, plan.settings.num_experts, scratch.messages) {}
 
-void plan_expert_scratch(pmm::StepPlan& step, ExpertPlan const& plan) {
+void plan_expert_scratch(pmm::StepPlan& step, ExpertPlan const& plan,
+                         std::vector<std::int64_t> const& layers) {
   if (!plan.settings.is_on()) return;
   FixedLengths const lengths(step.shape(), step.coordinates(), plan);
   auto const add = [&](char const* label, std::int64_t length) {
@@ -58,8 +67,7 @@ void plan_expert_scratch(pmm::StepPlan& step, ExpertPlan const& plan) {
   add("weight_gradient", lengths.num_choices);
   add("gathered", lengths.gathered);
   add("addends", lengths.gathered);
-  // What grows has the size of the first layer with experts, if they are all alike.
-  auto const sizes = sizes_of(step, plan, plan.settings.every - 1);
+  auto const sizes = largest_sizes_of(step, plan, layers);
   auto const hidden = step.block(plan.stream).columns.size();
   add("rows", sizes.num_arrived * hidden);
   add("inner", sizes.num_arrived * step.block(plan.down).rows.size());
@@ -68,8 +76,9 @@ void plan_expert_scratch(pmm::StepPlan& step, ExpertPlan const& plan) {
   plan_dispatch_buffers(step, plan.axes, sizes, hidden);
 }
 
-void plan_expert_memory(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer) {
-  auto const sizes = sizes_of(step, plan, layer);
+void plan_expert_memory(pmm::StepPlan& step, ExpertPlan const& plan,
+                        std::vector<std::int64_t> const& layers) {
+  auto const sizes = largest_sizes_of(step, plan, layers);
   auto const hidden = step.block(plan.stream).columns.size();
   auto const add = [&](char const* label, std::int64_t length) {
     step.add_array(std::string("orthant::models::ExpertMemory/") + label, step.scalar_bytes(length));

@@ -9,6 +9,7 @@
 #include "pmm/experts/routing.hpp"
 
 #include <memory>
+#include <vector>
 
 namespace orthant::models {
 
@@ -43,9 +44,10 @@ struct ExpertMemory {
   runtime::GrowingVector<T> returned{"orthant::models::ExpertMemory/returned"};
 };
 
-/// List their arrays. `layer`: whose memory it is first.
-void plan_expert_scratch(pmm::StepPlan& step, ExpertPlan const& plan);
-void plan_expert_memory(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer);
+/// List their arrays. What grows has the largest size of the layers that use it.
+void plan_expert_scratch(pmm::StepPlan& step, ExpertPlan const& plan,
+                         std::vector<std::int64_t> const& layers);
+void plan_expert_memory(pmm::StepPlan& step, ExpertPlan const& plan, std::vector<std::int64_t> const& layers);
 
 extern template struct ExpertScratch<float>;
 extern template struct ExpertScratch<double>;

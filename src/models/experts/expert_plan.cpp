@@ -29,27 +29,35 @@ ExpertArray::ExpertArray(pmm::GridShape const& shape, pmm::Coordinates const& co
   piece = {coordinates.z * size, (coordinates.z + 1) * size};
 }
 
-pmm::Range ExpertArray::own_piece(std::int64_t expert) const {
-  if (expert < own.begin || expert >= own.end) return {0, 0};
-  auto const begin = (expert - own.begin) * block_size();
+pmm::Range ExpertArray::own_piece(std::int64_t place) const {
+  if (place < own.begin || place >= own.end) return {0, 0};
+  auto const begin = (place - own.begin) * block_size();
   auto const first = std::clamp(piece.begin - begin, std::int64_t{0}, block_size());
   return {first, std::clamp(piece.end - begin, first, block_size())};
 }
 
-std::int64_t ExpertArray::begin_of(std::int64_t expert) const {
-  if (expert < own.begin || expert >= own.end) return 0;
-  return std::clamp((expert - own.begin) * block_size() - piece.begin, std::int64_t{0}, piece.size());
+std::int64_t ExpertArray::begin_of(std::int64_t place) const {
+  if (place < own.begin || place >= own.end) return 0;
+  return std::clamp((place - own.begin) * block_size() - piece.begin, std::int64_t{0}, piece.size());
 }
 
-pmm::Placement placement_of(ExpertArray const& array, pmm::Placement of_expert, std::int64_t expert) {
-  of_expert.own_piece = array.own_piece(expert);
+pmm::Placement placement_of(ExpertArray const& array, pmm::Placement of_expert, std::int64_t place) {
+  of_expert.own_piece = array.own_piece(place);
   return of_expert;
 }
 
 pmm::DispatchSizes sizes_of(pmm::StepPlan const& step, ExpertPlan const& plan, std::int64_t layer) {
   if (!plan.loads.empty()) return plan.loads.at(plan.place_of(layer));
-  return balanced_sizes(step.shape(), step.coordinates(), plan.axes, step.block(plan.stream).rows.size(),
-                        plan.settings.top_k);
+  auto const& settings = plan.settings;
+  auto const num_owners = step.shape().size(plan.axes.owners);
+  auto const balanced = balanced_sizes(step.shape(), step.coordinates(), plan.axes,
+                                       step.block(plan.stream).rows.size(), settings.top_k);
+  // A rank has at most all first choices of its experts, all second ones, ..
+  auto const num_of_rank = static_cast<double>(settings.num_experts) / num_owners;
+  auto const most = std::min({settings.planned_imbalance, static_cast<double>(num_owners),
+                              num_owners * num_of_rank / static_cast<double>(settings.top_k),
+                              std::max(1.0, settings.capacity.value_or(settings.planned_imbalance))});
+  return fullest_sizes(balanced, num_owners, std::max(1.0, most));
 }
 
 } // namespace orthant::models

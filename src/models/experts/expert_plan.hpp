@@ -26,20 +26,26 @@ struct ExpertPlan {
   std::int64_t first_token = 0; // of this rank
   pmm::AxisSet counted_axes;    // of them, those along which a capacity is counted: all, or z
   std::int64_t num_counted = 0; // tokens of a pass over these
-  pmm::Range own;               // experts of this rank
+  pmm::Range own;               // places of this rank's experts
   pmm::Placement stream;        // [z,y] tokens of the batch x hidden
   pmm::Placement router;
   pmm::Placement up, down; // of one expert
   /// What the layers with experts move in a pass, if it is known; else lists assume that experts are chosen equally often.
   std::vector<pmm::DispatchSizes> loads;
+  /// By layers with experts: the place of each expert when the ranks along the expert axis take them one after the other, equally many each.
+  /// Empty: that of its number.
+  std::vector<std::vector<std::int64_t>> places;
 
   /// Layers with experts before this layer.
   [[nodiscard]] std::size_t place_of(std::int64_t layer) const {
     return static_cast<std::size_t>(layer / settings.every);
   }
+  [[nodiscard]] std::int64_t place_of_expert(std::int64_t layer, std::int64_t expert) const {
+    return places.empty() ? expert : places[place_of(layer)][static_cast<std::size_t>(expert)];
+  }
 };
 
-/// The experts of the rank at `coordinates`. Throws UserError if the expert axis does not divide them.
+/// The places of the experts of the rank at `coordinates`. Throws UserError if the expert axis does not divide them.
 [[nodiscard]] pmm::Range own_experts(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                      ExpertSettings const& settings);
 
@@ -48,12 +54,12 @@ struct ExpertArray {
   ExpertArray(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, ExpertPlan const& plan,
               pmm::Placement const& of_expert);
 
-  /// Of an expert's block, what this rank stores: nothing of those of others.
-  [[nodiscard]] pmm::Range own_piece(std::int64_t expert) const;
+  /// Of the block of the expert at that place, what this rank stores: nothing of those of others.
+  [[nodiscard]] pmm::Range own_piece(std::int64_t place) const;
   /// Where that begins in this rank's piece of the array.
-  [[nodiscard]] std::int64_t begin_of(std::int64_t expert) const;
+  [[nodiscard]] std::int64_t begin_of(std::int64_t place) const;
 
-  pmm::Range own;                // experts
+  pmm::Range own;                // places of experts
   std::int64_t num_rows = 0;     // of an expert's block
   std::int64_t num_columns = 0;  //
   std::int64_t num_gathered = 0; // numbers of the array, with padding
@@ -62,11 +68,12 @@ struct ExpertArray {
   [[nodiscard]] std::int64_t block_size() const { return num_rows * num_columns; }
 };
 
-/// The placement of the matrix of that expert, of which this rank stores a part or nothing.
+/// The placement of the matrix of the expert at that place, of which this rank stores a part or nothing.
 [[nodiscard]] pmm::Placement placement_of(ExpertArray const& array, pmm::Placement of_expert,
-                                          std::int64_t expert);
+                                          std::int64_t place);
 
-/// What this rank moves in a layer: as the plan knows it, or if experts are chosen equally often.
+/// What this rank moves in a layer: as the plan knows it; or if it is the fullest rank at ExpertSettings::planned_imbalance, with 1 if
+/// experts are chosen equally often.
 [[nodiscard]] pmm::DispatchSizes sizes_of(pmm::StepPlan const& step, ExpertPlan const& plan,
                                           std::int64_t layer);
 

@@ -21,11 +21,13 @@ struct Number {
   KOKKOS_FUNCTION void operator()(std::int64_t i) const { ids[i] = first + i; }
 };
 
-/// The first layer of that place in the segments that has experts, or that has none; -1: there is none.
-std::int64_t first_layer_at(TransformerSettings const& settings, std::int64_t place, bool has_experts) {
+/// The layers of that place in the segments that have experts, or that have none.
+std::vector<std::int64_t> layers_at(TransformerSettings const& settings, std::int64_t place,
+                                    bool has_experts) {
+  std::vector<std::int64_t> layers;
   for (auto l = place; l < settings.num_layers; l += layers_per_segment(settings))
-    if (settings.experts.has_layer(l) == has_experts) return l;
-  return -1;
+    if (settings.experts.has_layer(l) == has_experts) layers.push_back(l);
+  return layers;
 }
 
 } // namespace
@@ -49,9 +51,17 @@ std::vector<runtime::Range> segments(TransformerSettings const& settings) {
   return all;
 }
 
+bool is_computed_again(TransformerSettings const& settings, std::int64_t layer) {
+  auto const length = layers_per_segment(settings);
+  return layer / length < (settings.num_layers - 1) / length;
+}
+
+bool ends_segment(TransformerSettings const& settings, std::int64_t layer) {
+  return (layer + 1) % layers_per_segment(settings) == 0 || layer + 1 == settings.num_layers;
+}
+
 bool keeps_output(TransformerSettings const& settings, std::int64_t layer) {
-  return settings.checkpoint_every == 0 || (layer + 1) % settings.checkpoint_every == 0 ||
-         layer + 1 == settings.num_layers;
+  return settings.checkpoint_every == 0 || ends_segment(settings, layer);
 }
 
 void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t place) {
@@ -65,12 +75,12 @@ void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::in
   step.add_array("orthant::models::AttentionMemory/key_values", step.scalar_bytes(num_shared_numbers(plan)));
   plan_norm_arrays(step, plan);
   plan_matrix(step, plan.stream, "orthant::models::FeedForwardMemory/normed");
-  if (first_layer_at(plan.settings, place, false) >= 0) {
+  if (!layers_at(plan.settings, place, false).empty()) {
     plan_matrix(step, plan.up.output, "orthant::models::FeedForwardMemory/expanded");
     plan_matrix(step, plan.down.input, "orthant::models::FeedForwardMemory/activated");
   }
-  if (auto const layer = first_layer_at(plan.settings, place, true); layer >= 0) {
-    plan_expert_memory(step, plan.experts, layer);
+  if (auto const layers = layers_at(plan.settings, place, true); !layers.empty()) {
+    plan_expert_memory(step, plan.experts, layers);
     if (plan.settings.experts.has_shared()) {
       plan_matrix(step, plan.shared_up.output, "orthant::models::FeedForwardMemory/shared_expanded");
       plan_matrix(step, plan.shared_down.input, "orthant::models::FeedForwardMemory/shared_activated");
@@ -95,11 +105,11 @@ FeedForwardMemory<T>::FeedForwardMemory(pmm::ProcessGrid const& grid, Transforme
                                         std::int64_t place, ExpertScratch<T> const& scratch)
     : norm(make_norm_state<T>(grid, plan)),
       normed(grid, plan.stream, "orthant::models::FeedForwardMemory/normed") {
-  if (first_layer_at(plan.settings, place, false) >= 0) {
+  if (!layers_at(plan.settings, place, false).empty()) {
     expanded = {grid, plan.up.output, "orthant::models::FeedForwardMemory/expanded"};
     activated = {grid, plan.down.input, "orthant::models::FeedForwardMemory/activated"};
   }
-  if (first_layer_at(plan.settings, place, true) < 0) return;
+  if (layers_at(plan.settings, place, true).empty()) return;
   experts = std::make_shared<ExpertMemory<T>>(grid, plan.experts, scratch);
   if (!plan.settings.experts.has_shared()) return;
   shared_expanded = {grid, plan.shared_up.output, "orthant::models::FeedForwardMemory/shared_expanded"};

@@ -56,6 +56,10 @@ void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::in
 [[nodiscard]] std::int64_t layers_per_segment(TransformerSettings const& settings);
 /// The segments in the order of a backward pass: the last one, whose forward pass is still there, first.
 [[nodiscard]] std::vector<runtime::Range> segments(TransformerSettings const& settings);
+/// Whether the backward pass computes that layer again: all but those of the last segment.
+[[nodiscard]] bool is_computed_again(TransformerSettings const& settings, std::int64_t layer);
+/// Whether that layer is the last of a segment. Its last product is not computed again.
+[[nodiscard]] bool ends_segment(TransformerSettings const& settings, std::int64_t layer);
 /// Whether the stream behind that layer has memory of its own.
 [[nodiscard]] bool keeps_output(TransformerSettings const& settings, std::int64_t layer);
 

@@ -28,11 +28,12 @@ pmm::Update update_beside(HalfLinears const& linears) {
 
 } // namespace
 
-void plan_feed_forward_half_again(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer,
-                                  bool is_training) {
+void plan_compute_feed_forward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer,
+                               bool is_training) {
   auto const has_experts = plan.settings.experts.has_layer(layer);
   auto const linears = linears_of(plan, has_experts);
   plan_norm(step, plan);
+  if (has_experts) plan_start_experts(step, plan.experts, layer, is_training);
   if (linears.up != nullptr) {
     auto const count = step.block(linears.down->input).num_stored;
     plan_linear(step, *linears.up, linears.has_bias);
@@ -41,14 +42,12 @@ void plan_feed_forward_half_again(pmm::StepPlan& step, TransformerPlan const& pl
     else
       pmm::plan_swiglu(step, count);
   }
-  if (has_experts) plan_compute_experts(step, plan.experts, layer, is_training);
+  if (has_experts) plan_compute_experts(step, plan.experts, layer);
 }
 
-void plan_feed_forward_half(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer,
-                            bool is_training) {
+void plan_combine_feed_forward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer) {
   auto const has_experts = plan.settings.experts.has_layer(layer);
   auto const linears = linears_of(plan, has_experts);
-  plan_feed_forward_half_again(step, plan, layer, is_training);
   if (linears.down != nullptr) plan_linear(step, *linears.down, linears.has_bias);
   if (has_experts) plan_combine_experts(step, plan.experts, layer, update_beside(linears));
 }
@@ -56,6 +55,7 @@ void plan_feed_forward_half(pmm::StepPlan& step, TransformerPlan const& plan, st
 void plan_feed_forward_half_backward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer) {
   auto const has_experts = plan.settings.experts.has_layer(layer);
   auto const linears = linears_of(plan, has_experts);
+  if (has_experts) plan_start_expert_layer_backward(step, plan.experts, layer);
   if (linears.up != nullptr) {
     auto const count = step.block(linears.down->input).num_stored;
     plan_linear_backward(step, *linears.down, linears.has_bias);
@@ -116,9 +116,10 @@ pmm::Update FeedForwardHalf<T>::update_by_experts() const {
 }
 
 template<class T>
-void FeedForwardHalf<T>::recompute(DefaultExec const& exec, RouterPass const& pass,
-                                   pmm::DistMatrix<T> const& x) {
+void FeedForwardHalf<T>::compute(DefaultExec const& exec, RouterPass const& pass,
+                                 pmm::DistMatrix<T> const& x) {
   norm_.forward(exec, x, memory_.normed);
+  if (experts_) experts_->start(exec, pass, memory_.normed); // on their way while shared experts are computed
   if (up_) {
     up_->forward(exec, memory_.normed, expanded_);
     if (kind_ == FeedForward::gelu)
@@ -126,13 +127,11 @@ void FeedForwardHalf<T>::recompute(DefaultExec const& exec, RouterPass const& pa
     else
       pmm::swiglu<T>(exec, grid_.passes(), expanded_.local(), activated_.local());
   }
-  if (experts_) experts_->compute(exec, pass, memory_.normed);
+  if (experts_) experts_->compute(exec);
 }
 
 template<class T>
-void FeedForwardHalf<T>::forward(DefaultExec const& exec, RouterPass const& pass, pmm::DistMatrix<T> const& x,
-                                 pmm::DistMatrix<T> const& branch) {
-  recompute(exec, pass, x);
+void FeedForwardHalf<T>::combine(DefaultExec const& exec, pmm::DistMatrix<T> const& branch) {
   if (down_) down_->forward(exec, activated_, branch);
   if (experts_) experts_->combine(exec, branch, update_by_experts());
 }
@@ -140,6 +139,7 @@ void FeedForwardHalf<T>::forward(DefaultExec const& exec, RouterPass const& pass
 template<class T>
 void FeedForwardHalf<T>::backward(DefaultExec const& exec, pmm::DistMatrix<T> const& x,
                                   pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& dx) {
+  if (experts_) experts_->start_backward(exec, branch_gradient);
   if (down_) {
     down_->backward(exec, activated_, branch_gradient, activated_gradient_);
     if (kind_ == FeedForward::gelu)
@@ -150,8 +150,7 @@ void FeedForwardHalf<T>::backward(DefaultExec const& exec, pmm::DistMatrix<T> co
                               expanded_gradient_.local());
     up_->backward(exec, memory_.normed, expanded_gradient_, normed_gradient_);
   }
-  if (experts_)
-    experts_->backward(exec, memory_.normed, branch_gradient, normed_gradient_, update_by_experts());
+  if (experts_) experts_->backward(exec, memory_.normed, normed_gradient_, update_by_experts());
   norm_.backward(exec, x, normed_gradient_, pmm::Residual::added, dx);
 }
 

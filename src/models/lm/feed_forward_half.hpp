@@ -35,12 +35,11 @@ class FeedForwardHalf {
   /// Null if the layer has none.
   [[nodiscard]] ExpertLayer<T> const* experts() const { return experts_ ? &*experts_ : nullptr; }
 
-  /// branch := as above. Collective over x, y and z, and with experts over the grid's world. Enqueues on exec.
-  void forward(runtime::DefaultExec const& exec, RouterPass const& pass, pmm::DistMatrix<T> const& x,
-               pmm::DistMatrix<T> const& branch);
-  /// What backward() reads, again: all but the last product, or with experts all but the last sum. Collective over y and z, and with
-  /// experts over the grid's world.
-  void recompute(runtime::DefaultExec const& exec, RouterPass const& pass, pmm::DistMatrix<T> const& x);
+  /// All that backward() reads: as above but for the last product, or with experts but for the last sum. Collective over y and z, and
+  /// with experts over the grid's world. Enqueues on exec.
+  void compute(runtime::DefaultExec const& exec, RouterPass const& pass, pmm::DistMatrix<T> const& x);
+  /// And then the branch. Collective over x and z.
+  void combine(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& branch);
   /// dx := dx + the gradient by x, from that by the branch, which is not dx's memory, or is if nothing is dropped.
   void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x,
                 pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& dx);
@@ -59,11 +58,10 @@ class FeedForwardHalf {
   pmm::DistMatrix<T> normed_gradient_, expanded_gradient_, activated_gradient_; // lent
 };
 
-/// List what forward(), recompute() and backward() do in that layer, and the buffers.
-void plan_feed_forward_half(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer,
-                            bool is_training);
-void plan_feed_forward_half_again(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer,
-                                  bool is_training);
+/// List what compute(), combine() and backward() do in that layer, and the buffers.
+void plan_compute_feed_forward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer,
+                               bool is_training);
+void plan_combine_feed_forward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer);
 void plan_feed_forward_half_backward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer);
 void plan_feed_forward_half_buffers(LinearWorkPlan& work, pmm::StepPlan const& step,
                                     TransformerPlan const& plan);

@@ -45,7 +45,8 @@ void plan_linear_buffers(LinearWorkPlan& work, std::size_t turn, pmm::StepPlan c
 
 template<class T>
 LinearWork<T>::LinearWork(pmm::ProcessGrid const& grid)
-    : gathers_ahead_(pmm::can_hide_messages(grid.over(pmm::Axis::z))) {
+    : instruments_(grid.world().instruments()),
+      gathers_ahead_(pmm::can_hide_messages(grid.over(pmm::Axis::z))) {
   for (auto& buffer : buffers_)
     buffer = std::make_shared<pmm::Workspace<T>>();
 }
@@ -54,6 +55,7 @@ template<class T>
 void LinearWork<T>::begin_pass(std::vector<WeightUse<T>> const& uses) {
   uses_ = &uses;
   next_ = 0;
+  is_gathered_ahead_ = false;
   num_finished_ = 0;
 }
 
@@ -63,9 +65,15 @@ void LinearWork<T>::begin_use(runtime::DefaultExec const& exec, WeightUse<T> con
                       (*uses_)[next_].direction == use.direction,
                   "weight ", next_, " of a pass is used out of turn");
   ++next_;
-  if (!gathers_ahead_ || next_ == uses_->size()) return;
+  if (!gathers_ahead_) return;
+  // Gathers start in the order of their uses, so that a tape has them in one order.
+  if (!std::exchange(is_gathered_ahead_, false)) use.linear->prefetch(exec, use.direction);
+  if (next_ == uses_->size()) return;
   auto const& following = (*uses_)[next_];
-  if (following.linear->turn() != use.linear->turn()) following.linear->prefetch(exec, following.direction);
+  if (following.linear->turn() == use.linear->turn()) return;
+  runtime::TapeScope const scope(instruments_, following.tape);
+  following.linear->prefetch(exec, following.direction);
+  is_gathered_ahead_ = true;
 }
 
 template<class T>

@@ -17,6 +17,7 @@
 #include "models/lm/transformer_parameters.hpp"
 #include "pmm/product/pmm.hpp"
 #include "pmm/rows/bias.hpp"
+#include "runtime/comm/call_tape.hpp"
 
 #include <array>
 #include <memory>
@@ -34,6 +35,7 @@ template<class T>
 struct WeightUse {
   ParallelLinear<T>* linear = nullptr;
   Direction direction = Direction::forward;
+  runtime::CallTape* tape = nullptr; // through which it is gathered, if ahead
 };
 
 inline constexpr std::size_t num_turns = 2;
@@ -68,11 +70,13 @@ class LinearWork {
   [[nodiscard]] std::size_t num_finished() const { return num_finished_; }
 
  private:
+  runtime::Instruments& instruments_;
   std::array<std::shared_ptr<pmm::Workspace<T>>, num_turns> buffers_;
   std::array<pmm::Product<T>*, num_turns> unfinished_{};
   bool gathers_ahead_;
   std::vector<WeightUse<T>> const* uses_ = nullptr;
   std::size_t next_ = 0;
+  bool is_gathered_ahead_ = false; // the weight of the next use
   std::size_t num_finished_ = 0;
 };
 

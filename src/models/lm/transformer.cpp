@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm/transformer.hpp"
 
-#include "models/lm/attention_half.hpp"
-#include "models/lm/feed_forward_half.hpp"
 #include "models/lm/token_embedding.hpp"
-#include "models/lm/transformer_step.hpp"
+#include "models/lm/transformer_block.hpp"
 #include "models/lm/vocabulary_table.hpp"
 #include "pmm/rows/norms.hpp"
 #include "pmm/token_rows/residual.hpp"
@@ -12,7 +10,6 @@
 
 #include <cmath>
 #include <optional>
-#include <ranges>
 
 namespace orthant::models {
 namespace {
@@ -28,37 +25,6 @@ std::shared_ptr<pmm::RotaryTable<T> const> make_rotary(TransformerPlan const& pl
 }
 
 } // namespace
-
-/// One block, and the stream behind each of its halves.
-template<class T>
-struct TransformerBlock {
-  TransformerBlock(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
-                   BlockParameters<T> const& parameters, std::int64_t layer, BlockMemory<T> const& memory,
-                   pmm::DistMatrix<T> of_output, TransformerScratch<T>& scratch,
-                   std::shared_ptr<pmm::RotaryTable<T> const> rotary)
-      : attention(grid, plan, parameters, layer, memory.attention, scratch, std::move(rotary)),
-        feed_forward(grid, plan, parameters, layer, memory.feed_forward, scratch),
-        middle(memory.middle),
-        output(std::move(of_output)) {}
-
-  void add_forward_uses(std::vector<WeightUse<T>>& uses) {
-    uses.push_back({&attention.qkv(), Direction::forward});
-    uses.push_back({&attention.projection(), Direction::forward});
-    for (auto* const linear : feed_forward.linears())
-      uses.push_back({linear, Direction::forward});
-  }
-  void add_backward_uses(std::vector<WeightUse<T>>& uses) {
-    auto const linears = feed_forward.linears();
-    for (auto const& linear : linears | std::views::reverse)
-      uses.push_back({linear, Direction::backward});
-    uses.push_back({&attention.projection(), Direction::backward});
-    uses.push_back({&attention.qkv(), Direction::backward});
-  }
-
-  AttentionHalf<T> attention;
-  FeedForwardHalf<T> feed_forward;
-  pmm::DistMatrix<T> middle, output;
-};
 
 template<class T>
 struct Transformer<T>::Parts {
@@ -102,11 +68,16 @@ struct Transformer<T>::Parts {
     return branch;
   }
   void make_blocks();
+  void begin_tapes(runtime::CallTape::State state) {
+    for (auto const& block : blocks)
+      block->begin_tape(state);
+  }
   [[nodiscard]] pmm::DistMatrix<T> const& input_of(std::int64_t layer) const {
     return layer == 0 ? stream : blocks[static_cast<std::size_t>(layer - 1)]->output;
   }
   void attend(DefaultExec const& exec, std::int64_t layer);
-  void feed_forward(DefaultExec const& exec, std::int64_t layer);
+  void compute_feed_forward(DefaultExec const& exec, std::int64_t layer);
+  void combine_feed_forward(DefaultExec const& exec, std::int64_t layer);
   void recompute(DefaultExec const& exec, runtime::Range layers);
   void backward(DefaultExec const& exec, std::int64_t layer, PhaseTimes& phases,
                 GradientObserver const& on_complete);
@@ -159,15 +130,10 @@ void Transformer<T>::Parts::make_blocks() {
   }
 
   for (auto& block : blocks)
-    block->add_forward_uses(forward_uses);
+    block->add_forward_uses(forward_uses, false);
   for (auto const& segment : segments(settings)) {
-    if (segment.end < settings.num_layers) {
-      for (auto l = segment.begin; l < segment.end; ++l)
-        blocks[static_cast<std::size_t>(l)]->add_forward_uses(backward_uses);
-      // The last product of the last layer is not computed again; that of its experts is, and is not among these.
-      auto const& last = *blocks[static_cast<std::size_t>(segment.end - 1)];
-      if (last.feed_forward.has_linears()) backward_uses.pop_back();
-    }
+    for (auto l = segment.begin; l < segment.end && is_computed_again(settings, l); ++l)
+      blocks[static_cast<std::size_t>(l)]->add_forward_uses(backward_uses, true);
     for (auto l = segment.end; l-- > segment.begin;)
       blocks[static_cast<std::size_t>(l)]->add_backward_uses(backward_uses);
   }
@@ -176,14 +142,23 @@ void Transformer<T>::Parts::make_blocks() {
 template<class T>
 void Transformer<T>::Parts::attend(DefaultExec const& exec, std::int64_t layer) {
   auto& block = *blocks[static_cast<std::size_t>(layer)];
+  runtime::TapeScope const scope(grid.world().instruments(), block.tape());
   block.attention.forward(exec, dropout, input_of(layer), branch);
   add_branch(exec, dropout_stream(layer, DropoutPlace::attention), input_of(layer), block.middle);
 }
 
 template<class T>
-void Transformer<T>::Parts::feed_forward(DefaultExec const& exec, std::int64_t layer) {
+void Transformer<T>::Parts::compute_feed_forward(DefaultExec const& exec, std::int64_t layer) {
   auto& block = *blocks[static_cast<std::size_t>(layer)];
-  block.feed_forward.forward(exec, router, block.middle, branch);
+  runtime::TapeScope const scope(grid.world().instruments(), block.tape());
+  block.feed_forward.compute(exec, router, block.middle);
+}
+
+template<class T>
+void Transformer<T>::Parts::combine_feed_forward(DefaultExec const& exec, std::int64_t layer) {
+  auto& block = *blocks[static_cast<std::size_t>(layer)];
+  runtime::TapeScope const scope(grid.world().instruments(), block.tape_of_combine());
+  block.feed_forward.combine(exec, branch);
   add_branch(exec, dropout_stream(layer, DropoutPlace::feed_forward), block.middle, block.output);
 }
 
@@ -191,11 +166,8 @@ template<class T>
 void Transformer<T>::Parts::recompute(DefaultExec const& exec, runtime::Range layers) {
   for (auto l = layers.begin; l < layers.end; ++l) {
     attend(exec, l);
-    auto& block = *blocks[static_cast<std::size_t>(l)];
-    if (l + 1 < layers.end)
-      feed_forward(exec, l);
-    else
-      block.feed_forward.recompute(exec, router, block.middle);
+    compute_feed_forward(exec, l);
+    if (l + 1 < layers.end) combine_feed_forward(exec, l);
   }
 }
 
@@ -293,6 +265,7 @@ pmm::DistMatrix<T> const& Transformer<T>::logits_gradient() const {
 template<class T>
 void Transformer<T>::set_gathers_ahead(bool gathers_ahead) {
   parts_->scratch.work.set_gathers_ahead(gathers_ahead);
+  parts_->scratch.experts.messages->travels_behind_work = gathers_ahead;
 }
 
 template<class T>
@@ -307,6 +280,7 @@ pmm::DistMatrix<T> const& Transformer<T>::forward(DefaultExec const& exec, Pass 
     ScopedTimer const timer(instruments, phases, "embedding");
     p.embed(exec);
   }
+  p.begin_tapes(trains ? runtime::CallTape::State::recording : runtime::CallTape::State::off);
   p.scratch.work.begin_pass(p.forward_uses);
   for (std::int64_t l = 0; l < p.plan.settings.num_layers; ++l) {
     {
@@ -314,7 +288,8 @@ pmm::DistMatrix<T> const& Transformer<T>::forward(DefaultExec const& exec, Pass 
       p.attend(exec, l);
     }
     ScopedTimer const timer(instruments, phases, "feed_forward");
-    p.feed_forward(exec, l);
+    p.compute_feed_forward(exec, l);
+    p.combine_feed_forward(exec, l);
   }
   ScopedTimer const timer(instruments, phases, "head");
   p.final_norm.forward(exec, p.input_of(p.plan.settings.num_layers), p.normed);
@@ -338,6 +313,7 @@ void Transformer<T>::backward_telling(DefaultExec const& exec, PhaseTimes& phase
     ScopedTimer const timer(instruments, phases, "head_backward");
     p.head_backward(exec);
   }
+  p.begin_tapes(runtime::CallTape::State::replaying);
   p.scratch.work.begin_pass(p.backward_uses);
   for (auto const& segment : segments(p.plan.settings)) {
     if (segment.end < p.plan.settings.num_layers) {
@@ -366,6 +342,14 @@ std::vector<pmm::DispatchSizes> Transformer<T>::dispatch_sizes() const {
   std::vector<pmm::DispatchSizes> sizes;
   for (auto const& block : parts_->blocks)
     if (auto const* const experts = block->feed_forward.experts()) sizes.push_back(experts->sizes());
+  return sizes;
+}
+
+template<class T>
+std::vector<pmm::DispatchSizes> Transformer<T>::largest_dispatch_sizes() const {
+  std::vector<pmm::DispatchSizes> sizes;
+  for (auto const& block : parts_->blocks)
+    if (auto const* const experts = block->feed_forward.experts()) sizes.push_back(experts->largest_sizes());
   return sizes;
 }
 

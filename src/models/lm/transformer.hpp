@@ -11,9 +11,9 @@
 
 #include "models/core/network.hpp"
 #include "models/experts/expert_load.hpp"
-#include "models/plan/transformer_settings.hpp"
+#include "models/lm/transformer_plan.hpp"
 #include "pmm/experts/dispatch_lists.hpp"
-#include "pmm/product/workspace.hpp"
+#include "pmm/product/pmm.hpp"
 #include "runtime/range.hpp"
 
 #include <memory>
@@ -42,8 +42,8 @@ class Transformer final : public Network<T> {
   /// one is not in the vocabulary.
   void set_tokens(std::span<std::int32_t const> ids);
 
-  /// Whether weights are gathered while the product before theirs runs; by default if that can be hidden. The results are
-  /// the same to the bit.
+  /// Whether weights are gathered while the product before theirs runs, and tokens travel to their experts while shared ones are computed; by
+  /// default if that can be hidden. The results are the same to the bit.
   void set_gathers_ahead(bool gathers_ahead);
 
   [[nodiscard]] TransformerSettings const& settings() const;
@@ -51,6 +51,8 @@ class Transformer final : public Network<T> {
   /// the last pass, of layers that have memory of their own.
   [[nodiscard]] std::vector<ExpertLoad> expert_loads() const;
   [[nodiscard]] std::vector<pmm::DispatchSizes> dispatch_sizes() const;
+  /// The largest of all passes so far, layer by layer of those with experts.
+  [[nodiscard]] std::vector<pmm::DispatchSizes> largest_dispatch_sizes() const;
   /// Placement of the logits, for the loss: rows of this data group's tokens.
   [[nodiscard]] pmm::Placement const& logits_placement() const;
 
@@ -73,6 +75,19 @@ class Transformer final : public Network<T> {
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };
+
+/// The products of the head with its table E[x,y]. Forward it is the adjoint of a product:
+///
+///   logits[z,x] := sum_y X[z,y] E[x,y]^T      dX[z,y] := sum_x dlogits[z,x] E[x,y]      dE[x,y] := dlogits[z,x]^T X[z,y]
+struct HeadProducts {
+  pmm::ProductPlan product, input_back, weight_back;
+};
+[[nodiscard]] HeadProducts head_products(TransformerPlan const& plan);
+
+/// Lists a forward pass; a backward pass; and the arrays of a Transformer.
+void plan_transformer_forward(pmm::StepPlan& step, TransformerPlan const& plan, bool is_training = true);
+void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan);
+void plan_transformer_arrays(pmm::StepPlan& step, TransformerPlan const& plan);
 
 extern template class Transformer<float>;
 extern template class Transformer<double>;

@@ -61,13 +61,15 @@ class Planner {
   void add_experts(std::string const& prefix, std::string const& suffix, ExpertPlan const& plan,
                    pmm::Placement const& of_expert, double deviation) {
     ExpertArray const array(shape_, coordinates_, plan, of_expert);
-    for (std::int64_t e = 0; e < plan.settings.num_experts; ++e)
-      all_.push_back(
-          {.name = prefix + std::to_string(e) + suffix,
-           .layer = layer_,
-           .placement = placement_of(array, of_expert, e),
-           .deviation = deviation,
-           .of_expert = ExpertPiece{prefix + "all" + suffix, array.begin_of(e), array.piece.size(), e == 0}});
+    for (std::int64_t e = 0; e < plan.settings.num_experts; ++e) {
+      auto const place = plan.place_of_expert(layer_ - 1, e);
+      all_.push_back({.name = prefix + std::to_string(e) + suffix,
+                      .layer = layer_,
+                      .placement = placement_of(array, of_expert, place),
+                      .deviation = deviation,
+                      .of_expert = ExpertPiece{prefix + "all" + suffix, array.begin_of(place),
+                                               array.piece.size(), e == 0}});
+    }
   }
   void begin_layer(std::int64_t layer) { layer_ = layer; }
   [[nodiscard]] std::vector<PlannedTransformerParameter> take() { return std::move(all_); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm/transformer_plan.hpp"
 
+#include "models/experts/expert_placement.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -68,6 +69,8 @@ ExpertPlan plan_experts(pmm::GridShape const& shape, pmm::Coordinates const& coo
   experts.num_counted = is_of_step ? experts.num_tokens : plan.stream.extents.rows;
   experts.first_token = plan.sequences.begin * plan.sequence;
   experts.own = own_experts(shape, coordinates, experts.settings);
+  for (auto const& loads : experts.settings.past_loads)
+    experts.places.push_back(balanced_places(loads, shape.expert));
   experts.stream = plan.stream;
   experts.router = {{Axis::y, pmm::AxisSet{}}, {plan.settings.hidden, experts.settings.num_experts}};
   experts.up = plan.up.weight;

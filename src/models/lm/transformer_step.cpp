@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/lm/transformer_step.hpp"
+//
+// The list of a pass, and the arrays of a Transformer.
+#include "models/lm/transformer.hpp"
 
 #include "models/lm/attention_half.hpp"
 #include "models/lm/feed_forward_half.hpp"
@@ -9,7 +11,44 @@
 
 namespace orthant::models {
 
-using pmm::Form;
+using pmm::Calls, pmm::Form;
+
+namespace {
+
+/// A block of a forward pass, or of one that computes it again, which ends before the last product of a segment. `calls`: what becomes of
+/// those that are made again.
+void plan_block(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer, bool is_training,
+                bool is_again, Calls calls) {
+  auto const& settings = plan.settings;
+  auto const drops = is_training && settings.dropout > 0;
+  auto const rows = step.block(plan.stream).rows.size();
+  auto const columns = step.block(plan.stream).columns.size();
+  auto const is_last = ends_segment(settings, layer);
+  step.begin_layer(layer + 1);
+  step.set_calls(calls);
+  plan_attention_half(step, plan, drops);
+  plan_add_dropped(step, rows, columns, drops);
+  plan_compute_feed_forward(step, plan, layer, is_training);
+  if (is_last) step.set_calls(Calls::made);
+  if (!is_last || !is_again) {
+    plan_combine_feed_forward(step, plan, layer);
+    plan_add_dropped(step, rows, columns, drops);
+  }
+  step.set_calls(Calls::made);
+}
+
+/// What the tapes of all blocks keep, as calls of blocks that are computed again.
+void plan_kept_results(pmm::StepPlan& step, TransformerPlan const& plan) {
+  if (!plan.settings.keeps_collectives) return;
+  pmm::StepPlan again(step.shape(), step.coordinates(), step.scalar_bytes(1));
+  for (std::int64_t l = 0; l < plan.settings.num_layers; ++l)
+    if (is_computed_again(plan.settings, l)) plan_block(again, plan, l, true, true, Calls::replayed);
+  for (auto const& pass : passes_of(again))
+    if (pass.name == runtime::pass_of_replayed(0).name)
+      step.add_array("orthant::runtime::CallTape/result", pass.bytes_written);
+}
+
+} // namespace
 
 HeadProducts head_products(TransformerPlan const& plan) {
   auto const whole = whole_table(plan.table);
@@ -25,12 +64,10 @@ void plan_transformer_forward(pmm::StepPlan& step, TransformerPlan const& plan, 
   plan_gather_table(step, plan.table);
   plan_embedding(step, plan);
   if (drops) plan_drop_rows(step, rows, columns, true);
-  for (std::int64_t l = 0; l < plan.settings.num_layers; ++l) {
-    step.begin_layer(l + 1);
-    plan_attention_half(step, plan, drops);
-    plan_add_dropped(step, rows, columns, drops);
-    plan_feed_forward_half(step, plan, l, is_training);
-    plan_add_dropped(step, rows, columns, drops);
+  auto const& settings = plan.settings;
+  for (std::int64_t l = 0; l < settings.num_layers; ++l) {
+    auto const keeps = is_training && settings.keeps_collectives && is_computed_again(settings, l);
+    plan_block(step, plan, l, is_training, false, keeps ? Calls::kept : Calls::made);
   }
   step.begin_layer(plan.settings.num_layers + 1);
   plan_norm(step, plan);
@@ -52,17 +89,8 @@ void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan)
   if (!plan.settings.tied_head) plan_reduce_table(step, plan.table);
   plan_norm_backward(step, plan, pmm::Residual::none);
   for (auto const& segment : segments(plan.settings)) {
-    for (auto l = segment.begin; l < segment.end && segment.end < plan.settings.num_layers; ++l) {
-      step.begin_layer(l + 1);
-      plan_attention_half(step, plan, drops);
-      plan_add_dropped(step, rows, columns, drops);
-      if (l + 1 == segment.end) {
-        plan_feed_forward_half_again(step, plan, l, true);
-      } else {
-        plan_feed_forward_half(step, plan, l, true);
-        plan_add_dropped(step, rows, columns, drops);
-      }
-    }
+    for (auto l = segment.begin; l < segment.end && is_computed_again(plan.settings, l); ++l)
+      plan_block(step, plan, l, true, true, plan.settings.keeps_collectives ? Calls::replayed : Calls::made);
     for (auto l = segment.end; l-- > segment.begin;) {
       step.begin_layer(l + 1);
       drop();
@@ -84,7 +112,10 @@ void plan_transformer_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
   auto const& settings = plan.settings;
   plan_parameter_arrays(step, parameters_of(step.shape(), step.coordinates(), plan));
   plan_scratch_arrays(step, plan);
-  plan_expert_scratch(step, plan.experts);
+  std::vector<std::int64_t> with_experts;
+  for (std::int64_t l = 0; l < settings.num_layers; ++l)
+    if (settings.experts.has_layer(l)) with_experts.push_back(l);
+  plan_expert_scratch(step, plan.experts, with_experts);
   plan_embedding_arrays(step, plan);
   plan_table_arrays(step, plan.table);
   plan_matrix(step, plan.stream, "orthant::models::stream");
@@ -109,6 +140,7 @@ void plan_transformer_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
        ++l) // those that are not kept: one per place in a segment
     if (keeps_output(settings, l) || l < length) plan_matrix(step, plan.stream, "orthant::models::stream");
   if (!settings.tied_head) plan_table_arrays(step, plan.table);
+  plan_kept_results(step, plan);
   for (auto const& buffers : work)
     buffers.list(step);
 }

@@ -33,6 +33,10 @@ class LanguageModel {
   [[nodiscard]] std::int64_t num_parameters();
   /// Of the last pass of the last step, layer by layer of those with experts.
   [[nodiscard]] std::vector<ExpertLoad> expert_loads() const { return network_.expert_loads(); }
+  /// What this rank moved at most in a pass so far, layer by layer of those with experts.
+  [[nodiscard]] std::vector<pmm::DispatchSizes> largest_dispatch_sizes() const {
+    return network_.largest_dispatch_sizes();
+  }
 
  private:
   pmm::ProcessGrid const& grid_;

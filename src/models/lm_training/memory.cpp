@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm_training/memory.hpp"
 
+#include "models/lm/transformer.hpp"
 #include "models/lm/transformer_parameters.hpp"
-#include "models/lm/transformer_step.hpp"
 #include "models/training/parameter_update.hpp"
 
 namespace orthant::models {

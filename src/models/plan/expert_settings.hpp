@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace orthant::models {
 
@@ -23,6 +24,10 @@ struct ExpertSettings {
   double balance_loss = 0; // coefficients of the losses of the router (pmm/experts/routing.hpp)
   double z_loss = 0;
   double noise = 0; // deviation of what is added to the logits for the choice, in training
+  /// Of predictions that do not know the loads: the most chosen expert over the mean.
+  double planned_imbalance = 1;
+  /// How often each expert was chosen in an earlier run, by layers with experts: they are placed by it. Empty: in order.
+  std::vector<std::vector<std::int64_t>> past_loads = {};
 
   [[nodiscard]] bool is_on() const { return num_experts > 0; }
   [[nodiscard]] bool has_layer(std::int64_t layer) const { return is_on() && (layer + 1) % every == 0; }

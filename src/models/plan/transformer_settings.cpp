@@ -53,6 +53,9 @@ void require_valid(TransformerSettings const& s) {
   if (!(s.dropout >= 0 && s.dropout < 1)) runtime::throw_user("a dropout of {} is not in [0, 1)", s.dropout);
   if (s.checkpoint_every < 0)
     runtime::throw_user("checkpoints every {} layers; 0 is none", s.checkpoint_every);
+  if (s.keeps_collectives && s.checkpoint_every == 0)
+    runtime::throw_user("--keep-collectives is for layers that are computed again; give "
+                        "--activation-checkpointing full or N, too");
   require_valid(s.experts, s.num_layers);
 }
 

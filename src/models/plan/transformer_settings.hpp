@@ -34,6 +34,8 @@ struct TransformerSettings {
   double rotary_base = 10000;
   ExpertSettings experts;
   std::int64_t checkpoint_every = 0; // layers per kept input; 0 keeps all activations
+  bool keeps_collectives =
+      false; // their results, too, so that layers are computed again without communication
 
   [[nodiscard]] std::int64_t head_dim() const { return hidden / num_heads; }
   friend bool operator==(TransformerSettings const&, TransformerSettings const&) = default;

@@ -2,6 +2,7 @@
 #include "pmm/cost/step_plan.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace orthant::pmm {
 
@@ -15,11 +16,23 @@ GroupSpan span_of(GridShape const& shape, AxisSet axes) {
   return {num_ranks, num_ranks == 1 ? 1 : stride};
 }
 
+void StepPlan::add(PlannedCall call, std::int64_t result_bytes) {
+  if (calls_ != Calls::replayed) operations_.emplace_back(std::move(call));
+  if (calls_ == Calls::kept) add_pass(runtime::pass_of_kept(result_bytes));
+  if (calls_ == Calls::replayed) add_pass(runtime::pass_of_replayed(result_bytes));
+}
+
 void StepPlan::add_call(runtime::Operation operation, AxisSet axes, std::int64_t bytes) {
+  add_call(operation, axes, bytes,
+           operation == runtime::Operation::reduce_scatter ? bytes / shape_.size(axes) : bytes);
+}
+
+void StepPlan::add_call(runtime::Operation operation, AxisSet axes, std::int64_t bytes,
+                        std::int64_t result_bytes) {
   auto const size = shape_.size(axes);
   if (size == 1) return;
   auto const sent = runtime::sent_bytes(operation, bytes, rank_within(shape_, coordinates_, axes), size);
-  operations_.emplace_back(PlannedCall{operation, name_of(axes), span_of(shape_, axes), bytes, sent});
+  add({operation, name_of(axes), span_of(shape_, axes), bytes, sent}, result_bytes);
 }
 
 void StepPlan::add_run_call(runtime::Operation operation, Axis axis, int run_length, std::int64_t bytes) {
@@ -27,7 +40,7 @@ void StepPlan::add_run_call(runtime::Operation operation, Axis axis, int run_len
   auto const place = coordinates_.along(axis) % run_length;
   auto const sent = runtime::sent_bytes(operation, bytes, place, run_length);
   GroupSpan const span{run_length, span_of(shape_, axis).stride};
-  operations_.emplace_back(PlannedCall{operation, name_of_run(shape_, axis, run_length), span, bytes, sent});
+  add({operation, name_of_run(shape_, axis, run_length), span, bytes, sent}, bytes);
 }
 
 namespace {

@@ -59,6 +59,10 @@ struct LocalProduct {
 
 using PlannedOperation = std::variant<LocalProduct, LocalPass, PlannedCall>;
 
+/// What becomes of the calls that are listed: they are made; or made, and their results kept; or not made, because their results were kept
+/// (runtime/comm/call_tape.hpp). A result that is kept or handed out is a pass.
+enum class Calls : std::uint8_t { made, kept, replayed };
+
 /// Calls that are under way while other operations of the list are computed. Both are ranges of places in the list.
 struct Overlap {
   runtime::Range calls; // in which calls alone count
@@ -91,8 +95,13 @@ class StepPlan {
   /// Products that are listed from now on belong to this layer.
   void begin_layer(std::int64_t layer) { layer_ = layer; }
 
+  /// Of all calls from now on.
+  void set_calls(Calls calls) { calls_ = calls; }
+
   /// A call of the group over these axes. Not listed if that is one rank: nothing is communicated then.
   void add_call(runtime::Operation operation, AxisSet axes, std::int64_t bytes);
+  /// The same if the result of this rank is not the buffer, nor an equal part of it behind a reduce_scatter.
+  void add_call(runtime::Operation operation, AxisSet axes, std::int64_t bytes, std::int64_t result_bytes);
   /// The same of a run of ranks along an axis (ProcessGrid::over_run).
   void add_run_call(runtime::Operation operation, Axis axis, int run_length, std::int64_t bytes);
   void add_product(LocalProduct product) {
@@ -123,6 +132,8 @@ class StepPlan {
   [[nodiscard]] std::vector<PlannedArray> const& arrays() const { return arrays_; }
 
  private:
+  void add(PlannedCall call, std::int64_t result_bytes);
+
   GridShape shape_;
   Coordinates coordinates_;
   std::int64_t scalar_bytes_;
@@ -131,6 +142,7 @@ class StepPlan {
   std::vector<PlannedOperation> operations_;
   std::vector<Overlap> overlaps_;
   std::vector<PlannedArray> arrays_;
+  Calls calls_ = Calls::made;
 };
 
 /// The products of a list, in order; its passes; and its calls.

@@ -3,6 +3,7 @@
 
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/row_teams.hpp"
+#include "runtime/machine/mapped_memory.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -22,7 +23,7 @@ Vector<T> part_of(Vector<T> const& numbers, std::int64_t count) {
 
 Vector<std::int64_t> to_kernels(runtime::GrowingVector<std::int64_t>& memory,
                                 std::vector<std::int64_t> const& values) {
-  auto const view = part_of(memory.reserve(std::ssize(values)), std::ssize(values));
+  auto const view = part_of(runtime::reserve_closely(memory, std::ssize(values)), std::ssize(values));
   Kokkos::deep_copy(view, Kokkos::View<std::int64_t const*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
                               values.data(), values.size()));
   return view;
@@ -191,25 +192,41 @@ void Dispatch<T>::set_groups(std::span<std::int32_t const> groups, std::int64_t 
 }
 
 template<class T>
-void Dispatch<T>::send(DefaultExec const& exec, Matrix<T> const& x, Vector<T> const& weights,
-                       Matrix<T> const& y) {
+void Dispatch<T>::start_send(DefaultExec const& exec, Matrix<T> const& x, Vector<T> const& weights,
+                             Matrix<T> const& y) {
   auto const& sizes = this->sizes();
   auto const& axes = lists_.axes();
   auto const columns = static_cast<std::int64_t>(x.extent(1));
   auto const moves = travels(grid_.shape(), axes);
-  auto here = moves ? buffers_->sent.reserve(most_rows(sizes) * columns) : Vector<T>(y.data(), y.size());
-  auto there = moves ? buffers_->received.reserve(most_rows(sizes) * columns) : Vector<T>();
+  auto const most = most_rows(sizes) * columns;
+  auto const packed = moves ? runtime::reserve_closely(buffers_->sent, most) : Vector<T>(y.data(), y.size());
   grid_.passes().add(pack_pass(sizes, columns, weights.extent(0) > 0, sizeof(T)));
   for_each_number(exec, "orthant::pmm::dispatch/pack", sizes.num_sent, columns,
                   Pack<T>{x.data(), weights.extent(0) > 0 ? weights.data() : nullptr, sent_choice_.data(),
-                          sizes.num_choices, columns, here.data()});
-  if (!moves) return;
-  if (grid_.size(axes.owners) > 1) {
-    runtime::all_to_allv(exec, grid_.over(axes.owners), part_of(here, sizes.num_sent * columns),
-                         times(lists_.send_counts(), columns), part_of(there, sizes.num_received * columns),
-                         times(lists_.receive_counts(), columns));
-    std::swap(here, there);
-  }
+                          sizes.num_choices, columns, packed.data()});
+  if (grid_.size(axes.owners) == 1) return;
+  auto const& owners = grid_.over(axes.owners);
+  auto const from = part_of(packed, sizes.num_sent * columns);
+  auto const to = part_of(runtime::reserve_closely(buffers_->received, most), sizes.num_received * columns);
+  sent_numbers_ = times(lists_.send_counts(), columns);
+  received_numbers_ = times(lists_.receive_counts(), columns);
+  if (buffers_->travels_behind_work.value_or(can_hide_messages(owners)))
+    under_way_ = runtime::start_all_to_allv(exec, owners, from, sent_numbers_, to, received_numbers_);
+  else
+    runtime::all_to_allv(exec, owners, from, sent_numbers_, to, received_numbers_);
+}
+
+template<class T>
+void Dispatch<T>::finish_send(DefaultExec const& exec, Matrix<T> const& y) {
+  auto const& sizes = this->sizes();
+  auto const& axes = lists_.axes();
+  if (!travels(grid_.shape(), axes)) return;
+  under_way_.wait();
+  auto const columns = static_cast<std::int64_t>(y.extent(1));
+  auto const most = most_rows(sizes) * columns;
+  auto here = runtime::reserve_closely(buffers_->sent, most);
+  auto there = runtime::reserve_closely(buffers_->received, most);
+  if (grid_.size(axes.owners) > 1) std::swap(here, there);
   if (grid_.size(axes.copies) > 1) {
     runtime::all_gatherv(exec, grid_.over(axes.copies), part_of(here, sizes.num_received * columns),
                          part_of(there, sizes.num_arrived * columns), times(lists_.gather_counts(), columns));
@@ -230,13 +247,13 @@ void Dispatch<T>::give_back(DefaultExec const& exec, Matrix<T> const& y, Matrix<
   auto const has_copies = grid_.size(axes.copies) > 1;
   auto const target = Vector<T>(s.data(), s.size());
   auto const most = most_rows(sizes) * columns;
-  auto const permuted = has_owners || has_copies ? buffers_->sent.reserve(most) : target;
+  auto const permuted = has_owners || has_copies ? runtime::reserve_closely(buffers_->sent, most) : target;
   grid_.passes().add(permute_pass(sizes, columns, sizeof(T)));
   for_each_number(exec, "orthant::pmm::dispatch/permute", sizes.num_arrived, columns,
                   Permute<T>{y.data(), arrival_.data(), false, columns, permuted.data()});
   auto received = permuted;
   if (has_copies) {
-    received = has_owners ? buffers_->received.reserve(most) : target;
+    received = has_owners ? runtime::reserve_closely(buffers_->received, most) : target;
     runtime::reduce_scatterv(exec, grid_.over(axes.copies), part_of(permuted, sizes.num_arrived * columns),
                              part_of(received, sizes.num_received * columns),
                              times(lists_.gather_counts(), columns));
@@ -289,9 +306,19 @@ void Dispatch<T>::dot(DefaultExec const& exec, Matrix<T> const& s, Matrix<T> con
 
 void plan_send(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes, std::int64_t columns,
                bool has_weights) {
+  plan_start_send(step, axes, sizes, columns, has_weights);
+  plan_finish_send(step, axes, sizes, columns);
+}
+
+void plan_start_send(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes,
+                     std::int64_t columns, bool has_weights) {
   step.add_pass(pack_pass(sizes, columns, has_weights, step.scalar_bytes(1)));
-  step.add_call(runtime::Operation::all_to_all, axes.owners,
-                step.scalar_bytes(sizes.num_sent_away * columns));
+  step.add_call(runtime::Operation::all_to_all, axes.owners, step.scalar_bytes(sizes.num_sent_away * columns),
+                step.scalar_bytes(sizes.num_received * columns));
+}
+
+void plan_finish_send(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes,
+                      std::int64_t columns) {
   step.add_call(runtime::Operation::all_gather, axes.copies, step.scalar_bytes(sizes.num_arrived * columns));
   if (travels(step.shape(), axes)) step.add_pass(permute_pass(sizes, columns, step.scalar_bytes(1)));
 }
@@ -300,9 +327,11 @@ void plan_give_back(StepPlan& step, DispatchAxes const& axes, DispatchSizes cons
                     std::int64_t columns) {
   if (travels(step.shape(), axes)) step.add_pass(permute_pass(sizes, columns, step.scalar_bytes(1)));
   step.add_call(runtime::Operation::reduce_scatter, axes.copies,
-                step.scalar_bytes(sizes.num_arrived * columns));
+                step.scalar_bytes(sizes.num_arrived * columns),
+                step.scalar_bytes(sizes.num_received * columns));
   step.add_call(runtime::Operation::all_to_all, axes.owners,
-                step.scalar_bytes(sizes.num_received_away * columns));
+                step.scalar_bytes(sizes.num_received_away * columns),
+                step.scalar_bytes(sizes.num_sent * columns));
 }
 
 void plan_combine(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes, std::int64_t columns,

@@ -22,13 +22,18 @@
 #include "runtime/arrays/views.hpp"
 
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
 namespace orthant::pmm {
 
 /// Messages, which dispatches that do not overlap in time share.
 template<class T>
 struct DispatchBuffers {
+  /// Whether rows travel behind other work between start_send() and finish_send(); by default if messages between owners can be hidden. The
+  /// results are the same to the bit.
+  std::optional<bool> travels_behind_work;
   runtime::GrowingVector<T> sent{"orthant::pmm::Dispatch/sent"};
   runtime::GrowingVector<T> received{"orthant::pmm::Dispatch/received"};
 };
@@ -50,7 +55,14 @@ class Dispatch {
   /// here enqueue on exec, do not fence, count their passes, and are collective over owners and copies, in the same order on all
   /// of them.
   void send(runtime::DefaultExec const& exec, runtime::Matrix<T> const& x, runtime::Vector<T> const& weights,
-            runtime::Matrix<T> const& y);
+            runtime::Matrix<T> const& y) {
+    start_send(exec, x, weights, y);
+    finish_send(exec, y);
+  }
+  /// The same in two parts, between which the rows are on their way to their owners. Y and the messages are lent until the second one.
+  void start_send(runtime::DefaultExec const& exec, runtime::Matrix<T> const& x,
+                  runtime::Vector<T> const& weights, runtime::Matrix<T> const& y);
+  void finish_send(runtime::DefaultExec const& exec, runtime::Matrix<T> const& y);
   /// S := the rows of Y, which is partial over copies. S [num_sent x columns]; it may be Y's memory if nothing travels(), and then
   /// nothing is done, as lists have it.
   void give_back(runtime::DefaultExec const& exec, runtime::Matrix<T> const& y, runtime::Matrix<T> const& s);
@@ -72,11 +84,17 @@ class Dispatch {
   runtime::GrowingVector<std::int64_t> places_{"orthant::pmm::Dispatch/places"};
   runtime::GrowingVector<std::int64_t> arrivals_{"orthant::pmm::Dispatch/arrivals"};
   runtime::Vector<std::int64_t> sent_choice_, place_, arrival_; // of this step
+  std::vector<std::int64_t> sent_numbers_, received_numbers_; // to and from each owner, of what is on its way
+  runtime::Request under_way_;
 };
 
 /// List what the functions do with rows of that many columns on this rank.
 void plan_send(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes, std::int64_t columns,
                bool has_weights);
+void plan_start_send(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes,
+                     std::int64_t columns, bool has_weights);
+void plan_finish_send(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes,
+                      std::int64_t columns);
 void plan_give_back(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes,
                     std::int64_t columns);
 void plan_combine(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes, std::int64_t columns,

@@ -4,6 +4,8 @@
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace orthant::pmm {
@@ -106,6 +108,17 @@ void DispatchLists::list_arrivals(std::span<std::int64_t const> counts) {
   }
 }
 
+DispatchSizes largest_of(DispatchSizes const& a, DispatchSizes const& b) {
+  return {.num_rows = std::max(a.num_rows, b.num_rows),
+          .num_own_rows = std::max(a.num_own_rows, b.num_own_rows),
+          .num_choices = std::max(a.num_choices, b.num_choices),
+          .num_sent = std::max(a.num_sent, b.num_sent),
+          .num_sent_away = std::max(a.num_sent_away, b.num_sent_away),
+          .num_received = std::max(a.num_received, b.num_received),
+          .num_received_away = std::max(a.num_received_away, b.num_received_away),
+          .num_arrived = std::max(a.num_arrived, b.num_arrived)};
+}
+
 bool travels(GridShape const& shape, DispatchAxes const& axes) {
   return shape.size(axes.owners) > 1 || shape.size(axes.copies) > 1;
 }
@@ -114,7 +127,7 @@ void plan_dispatch_lists(StepPlan& step, DispatchAxes const& axes, std::int64_t 
   auto const num_owners = std::int64_t{step.shape().size(axes.owners)};
   constexpr std::int64_t count_bytes = sizeof(std::int64_t);
   step.add_call(runtime::Operation::all_to_all, axes.owners,
-                num_groups / num_owners * (num_owners - 1) * count_bytes);
+                num_groups / num_owners * (num_owners - 1) * count_bytes, num_groups * count_bytes);
   step.add_call(runtime::Operation::all_gather, axes.copies,
                 num_groups * step.shape().size(axes.copies) * count_bytes);
 }
@@ -130,6 +143,20 @@ DispatchSizes balanced_sizes(GridShape const& shape, Coordinates const& coordina
   sizes.num_sent_away = sizes.num_received_away = sizes.num_sent - sizes.num_sent / num_owners;
   sizes.num_arrived = num_rows * num_choices;
   return sizes;
+}
+
+DispatchSizes fullest_sizes(DispatchSizes balanced, int num_owners, double imbalance) {
+  ORTHANT_REQUIRE(imbalance >= 1 && imbalance <= num_owners, "an imbalance of ", imbalance, " between ",
+                  num_owners, " ranks");
+  auto const times = [&](std::int64_t count) {
+    return static_cast<std::int64_t>(std::ceil(static_cast<double>(count) * imbalance));
+  };
+  auto const to_itself = times(balanced.num_sent / num_owners);
+  balanced.num_sent_away = balanced.num_sent - to_itself;
+  balanced.num_received = times(balanced.num_received);
+  balanced.num_received_away = balanced.num_received - to_itself;
+  balanced.num_arrived = times(balanced.num_arrived);
+  return balanced;
 }
 
 } // namespace orthant::pmm

@@ -43,6 +43,9 @@ struct DispatchSizes {
   friend bool operator==(DispatchSizes const&, DispatchSizes const&) = default;
 };
 
+/// The larger of each number.
+[[nodiscard]] DispatchSizes largest_of(DispatchSizes const& a, DispatchSizes const& b);
+
 class DispatchLists {
  public:
   /// `grid` must outlive it. Throws Error if the owners do not divide the groups. Not collective.
@@ -93,5 +96,8 @@ void plan_dispatch_lists(StepPlan& step, DispatchAxes const& axes, std::int64_t 
 [[nodiscard]] DispatchSizes balanced_sizes(GridShape const& shape, Coordinates const& coordinates,
                                            DispatchAxes const& axes, std::int64_t num_rows,
                                            std::int64_t num_choices);
+/// What the fullest rank moves then if its groups are chosen `imbalance` times as often as the mean, and all ranks along owners choose alike.
+/// At least 1, and at most the number of owners (Error).
+[[nodiscard]] DispatchSizes fullest_sizes(DispatchSizes balanced, int num_owners, double imbalance);
 
 } // namespace orthant::pmm

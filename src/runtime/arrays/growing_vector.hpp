@@ -12,18 +12,19 @@
 
 namespace orthant::runtime {
 
-/// Grows, never shrinks. The first request is met exactly, later growth with an eighth more, so that batches
+/// Grows, never shrinks. The first request is met exactly, later growth with an eighth more or another share, so that batches
 /// of nearly equal sizes soon ask for nothing.
 template<class T>
 class GrowingVector {
  public:
   explicit GrowingVector(std::string label) : label_(std::move(label)) {}
 
-  /// At least that many numbers, of any value; what was reserved before must be in use no more.
-  [[nodiscard]] Vector<T> const& reserve(std::int64_t num_elements) {
+  /// At least that many numbers, of any value; what was reserved before must be in use no more. Later growth with one part in
+  /// `parts` more.
+  [[nodiscard]] Vector<T> const& reserve(std::int64_t num_elements, std::size_t parts = 8) {
     auto const wanted = static_cast<std::size_t>(num_elements);
     if (wanted > numbers_.extent(0)) {
-      auto const length = numbers_.extent(0) == 0 ? wanted : wanted + wanted / 8;
+      auto const length = numbers_.extent(0) == 0 ? wanted : wanted + wanted / parts;
       numbers_ = {}; // the old memory goes before the new comes
       numbers_ = make_zeros<T>(label_, length);
     }

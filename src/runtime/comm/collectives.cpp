@@ -3,6 +3,7 @@
 // What a rank can find wrong before it communicates; groups of one; requests.
 #include "runtime/comm/collectives.hpp"
 
+#include "runtime/comm/call_tape.hpp"
 #include "runtime/comm/pending.hpp"
 
 #include <algorithm>
@@ -93,11 +94,18 @@ void copy_locally(Call const& call) {
     std::memmove(call.receive, call.send, num_bytes);
 }
 
+/// Whether the result was kept, and is there again.
+bool is_replayed(Communicator const& comm, Call const& call) {
+  auto* const tape = comm.instruments().tape;
+  return tape != nullptr && tape->replay(comm, call);
+}
+
 } // namespace
 
 void run(Communicator const& comm, Call const& call) {
   check(comm, call);
   if (comm.size() == 1) return copy_locally(call);
+  if (is_replayed(comm, call)) return;
   Pending pending(comm, call, Mode::blocking);
   pending.begin();
   pending.finish(call.where);
@@ -109,6 +117,7 @@ Request start(Communicator const& comm, Call const& call) {
     copy_locally(call);
     return {};
   }
+  if (is_replayed(comm, call)) return {};
   auto pending = std::make_unique<Pending>(comm, call, Mode::asynchronous);
   pending->begin();
   return Request(std::move(pending));

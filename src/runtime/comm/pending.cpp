@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/comm/pending.hpp"
 
+#include "runtime/comm/call_tape.hpp"
 #include "runtime/comm/encoded_exchange.hpp"
 #include "runtime/comm/progress.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/encoding.hpp"
+
+#include <utility>
 
 namespace orthant::runtime::detail {
 namespace {
@@ -62,6 +65,7 @@ std::int64_t Pending::logical_bytes() const {
 
 void Pending::begin() {
   auto const bytes = logical_bytes();
+  if (auto* const tape = comm_.instruments().tape) kept_ = tape->record(comm_, call_);
   auto& clock = comm_.instruments().clock;
   comm_.ledger().add(call_.operation, bytes, sent_bytes(call_.operation, bytes, comm_.rank(), comm_.size()));
   RunClock::Paused const paused(clock);
@@ -80,7 +84,11 @@ void Pending::begin() {
 }
 
 void Pending::finish(std::source_location where) {
-  if (is_done_) return;
+  if (!is_done_) wait(where);
+  if (auto* const kept = std::exchange(kept_, nullptr)) kept->take(comm_.instruments().passes, call_);
+}
+
+void Pending::wait(std::source_location where) {
   auto& instruments = comm_.instruments();
   RunClock::Paused const paused(instruments.clock);
   auto const entered = instruments.clock.now();

@@ -12,6 +12,8 @@
 
 namespace orthant::runtime::detail {
 
+struct KeptResult;
+
 class Pending {
  public:
   Pending(Communicator const& comm, Call const& call, Mode mode)
@@ -32,6 +34,7 @@ class Pending {
 
  private:
   [[nodiscard]] std::int64_t logical_bytes() const;
+  void wait(std::source_location where);
 
   Communicator const& comm_;
   Call call_;
@@ -41,6 +44,7 @@ class Pending {
   Backend* backend_ = nullptr;
   std::unique_ptr<Exchange> exchange_;   // null: nothing to wait for
   std::shared_ptr<VirtualCall> virtual_; // null: the clock is real
+  KeptResult* kept_ = nullptr;           // where a tape wants the result
   double virtual_began_ = 0;
   std::chrono::steady_clock::time_point began_;
 };

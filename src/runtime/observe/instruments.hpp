@@ -14,6 +14,8 @@
 
 namespace orthant::runtime {
 
+class CallTape;
+
 /// Floating-point operations of the products that this process has run; a multiplication and an addition are
 /// two.
 struct FlopCount {
@@ -33,6 +35,7 @@ struct Instruments {
   Log log;
   FlopCount flops;
   PassLedger passes;
+  CallTape* tape = nullptr; // if set, collectives go through it (comm/call_tape.hpp)
 };
 
 } // namespace orthant::runtime

@@ -29,6 +29,14 @@ struct LocalPass {
   friend bool operator==(LocalPass const&, LocalPass const&) = default;
 };
 
+/// The result of a call is kept, or handed out in place of the call (comm/call_tape.hpp).
+[[nodiscard]] constexpr LocalPass pass_of_kept(std::int64_t num_bytes) {
+  return {"keep_result", num_bytes, num_bytes};
+}
+[[nodiscard]] constexpr LocalPass pass_of_replayed(std::int64_t num_bytes) {
+  return {"replay_result", num_bytes, num_bytes};
+}
+
 /// Of the passes that a process has enqueued.
 struct PassCount {
   std::int64_t passes = 0;

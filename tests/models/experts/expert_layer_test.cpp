@@ -205,9 +205,11 @@ TEST_P(ExpertLayerOnGrid, AddsAndHasTheGradientsOfOneRank) {
     Kokkos::deep_copy(run.branch_gradient.storage(),
                       distributed<double>(grid_, plan.stream, of_batch(g)).storage());
 
-    run.layer.compute(exec_, {.trains = true}, run.normed);
+    run.layer.start(exec_, {.trains = true}, run.normed);
+    run.layer.compute(exec_);
     run.layer.combine(exec_, run.branch);
-    run.layer.backward(exec_, run.normed, run.branch_gradient, run.normed_gradient);
+    run.layer.start_backward(exec_, run.branch_gradient);
+    run.layer.backward(exec_, run.normed, run.normed_gradient);
     Kokkos::fence();
 
     EXPECT_LE(largest_error(run.branch, of_batch(expected.branch)), 1e-12 * largest(expected.branch));
@@ -242,7 +244,8 @@ TEST_P(ExpertLayerOnGrid, RoutesAlikeOnAllRanksOfATensorGroup) {
   auto const batch = part_of(grid_.shape(), grid_.coordinates(), batch_axes(grid_.shape()), num_sequences);
   auto const h = rows_of(tokens_of(Taste::mixed), batch.begin * sequence, batch.size() * sequence);
   Kokkos::deep_copy(run.normed.storage(), distributed<double>(grid_, plan.stream, h).storage());
-  run.layer.compute(exec_, {.trains = true}, run.normed);
+  run.layer.start(exec_, {.trains = true}, run.normed);
+  run.layer.compute(exec_);
   run.layer.combine(exec_, run.branch);
   Kokkos::fence();
   auto const expect_alike = [&](pmm::AxisSet axes, double const* numbers, std::size_t count) {
@@ -267,15 +270,19 @@ TEST_P(ExpertLayerOnGrid, DoesWhatIsListed) {
     Kokkos::deep_copy(run.normed.storage(), distributed<double>(grid_, plan.stream, h).storage());
     clear_ledgers(grid_);
     CountedPasses const passes(grid_);
-    run.layer.compute(exec_, {.trains = true}, run.normed);
+    run.layer.start(exec_, {.trains = true}, run.normed);
+    run.layer.compute(exec_);
     run.layer.combine(exec_, run.branch);
-    run.layer.backward(exec_, run.normed, run.branch, run.normed_gradient);
+    run.layer.start_backward(exec_, run.branch);
+    run.layer.backward(exec_, run.normed, run.normed_gradient);
     Kokkos::fence();
 
     plan.experts.loads = {run.layer.sizes()};
     auto list = step_of<double>(grid_);
-    plan_compute_experts(list, plan.experts, 0, true);
+    plan_start_experts(list, plan.experts, 0, true);
+    plan_compute_experts(list, plan.experts, 0);
     plan_combine_experts(list, plan.experts, 0);
+    plan_start_expert_layer_backward(list, plan.experts, 0);
     plan_expert_layer_backward(list, plan.experts, 0);
     EXPECT_EQ(counted_calls(grid_), planned_calls(list));
     EXPECT_EQ(passes.list(), passes_of(list));

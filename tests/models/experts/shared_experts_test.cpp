@@ -194,7 +194,8 @@ struct RunningHalf {
            pmm::DistMatrix<double> const& branch, pmm::DistMatrix<double> const& branch_gradient,
            pmm::DistMatrix<double> const& dx) {
     scratch.work.begin_pass(forward_uses);
-    half.forward(exec, {.trains = true}, x, branch);
+    half.compute(exec, {.trains = true}, x);
+    half.combine(exec, branch);
     scratch.work.begin_pass(backward_uses);
     half.backward(exec, x, branch_gradient, dx);
     scratch.work.finish_all();
@@ -265,7 +266,8 @@ TEST_P(SharedExperts, DoWhatIsListed) {
 
     plan.experts.loads = {run.half.experts()->sizes()};
     auto list = step_of<double>(grid_);
-    plan_feed_forward_half(list, plan, 0, true);
+    plan_compute_feed_forward(list, plan, 0, true);
+    plan_combine_feed_forward(list, plan, 0);
     plan_feed_forward_half_backward(list, plan, 0);
     EXPECT_EQ(counted_calls(grid_), planned_calls(list));
     EXPECT_EQ(passes.list(), passes_of(list));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Activations that are computed again, and weights that are gathered ahead, change no bit; and what is kept.
+// Activations that are computed again, with or without the calls of the first time, and weights that are gathered ahead, change no bit; and
+// what is kept.
 #include "models/lm/lm_cases.hpp"
-#include "models/lm/transformer_step.hpp"
 
 namespace orthant::testing {
 namespace {
@@ -65,13 +65,37 @@ TEST_P(LmCheckpointing, GathersAheadGiveTheSameBits) {
     }
 }
 
+// With results that are kept, layers are computed again without a call: a pass makes those of a pass that keeps all activations.
+TEST_P(LmCheckpointing, KeptCollectivesAreNotMadeAgain) {
+  for (auto const& settings : shapes())
+    for (auto const gathers_ahead : {false, true}) {
+      if (!fits(with(settings, 0), grid_.shape())) continue;
+      clear_ledgers(grid_);
+      auto const expected = lm_gradients(grid_, with(settings, 0), gathers_ahead);
+      auto const expected_calls = counted_calls(grid_);
+      for (auto const every : {1, 2, 3}) {
+        SCOPED_TRACE(every);
+        auto the_case = with(settings, every);
+        the_case.settings.keeps_collectives = true;
+        clear_ledgers(grid_);
+
+        auto const found = lm_gradients(grid_, the_case, gathers_ahead);
+
+        EXPECT_EQ(counted_calls(grid_), expected_calls);
+        expect_same_bits(found, expected);
+      }
+    }
+}
+
 // The calls of a pass forward and back, with those of the layers that are computed again.
 TEST_P(LmCheckpointing, CommunicatesWhatIsListed) {
   for (auto const& settings : shapes())
-    for (auto const every : {1, 2, 3}) {
-      auto const the_case = with(settings, every);
+    for (auto const& [every, keeps] :
+         {std::pair{1, false}, {2, false}, {3, false}, {1, true}, {2, true}, {3, true}}) {
+      auto the_case = with(settings, every);
+      the_case.settings.keeps_collectives = keeps;
       if (!fits(the_case, grid_.shape())) continue;
-      SCOPED_TRACE(every);
+      SCOPED_TRACE(::testing::Message() << every << ", keeps " << keeps);
       auto list = step_of<double>(grid_);
       auto const plan = plan_transformer(grid_.shape(), grid_.coordinates(), the_case.settings, 8, 6);
       plan_transformer_forward(list, plan);

@@ -3,7 +3,6 @@
 // Transformers with experts on every grid and expert degree beside one rank: losses, gradients, trainings, and what a step does.
 #include "models/lm/formula_batches.hpp"
 #include "models/lm/transformer_parameters.hpp"
-#include "models/lm/transformer_step.hpp"
 #include "models/lm_training/memory.hpp"
 #include "models/plan/step_cases.hpp"
 #include "support/live_arrays.hpp"
@@ -148,11 +147,27 @@ TEST_P(ExpertTransformer, InitialWeightsAreThoseOfOneRankToTheBit) {
   EXPECT_EQ(weights(grid_), weights(one_));
 }
 
-// One layer with experts, so that what grows has met one request: that of the list.
+// One layer with experts, so that what grows has met one request: that of the list. If collectives are kept, it is not the last one, which
+// is not computed again.
 TEST_P(ExpertTransformer, DoesWhatIsListed) {
-  for (auto const& [which, checkpoint_every] : {std::pair{1, 0}, {1, 1}, {3, 0}, {3, 1}}) {
-    auto the_case = expert_lm_cases()[static_cast<std::size_t>(which)].lm;
+  struct Checkpointed {
+    std::size_t of_case;
+    std::int64_t every;
+    bool keeps;
+  };
+  for (auto const& [of_case, checkpoint_every, keeps] : {Checkpointed{1, 0, false},
+                                                         {1, 1, false},
+                                                         {3, 0, false},
+                                                         {3, 1, false},
+                                                         {1, 1, true},
+                                                         {3, 1, true},
+                                                         {1, 2, true}}) {
+    SCOPED_TRACE(::testing::Message()
+                 << "case " << of_case << ", every " << checkpoint_every << ", keeps " << keeps);
+    auto the_case = expert_lm_cases()[of_case].lm;
     the_case.settings.checkpoint_every = checkpoint_every;
+    the_case.settings.keeps_collectives = keeps;
+    if (keeps) the_case.settings.num_layers = 3;
     auto plan = plan_transformer(grid_.shape(), grid_.coordinates(), the_case.settings,
                                  the_case.num_sequences, the_case.sequence);
     models::OptimizerSettings optimizer;
@@ -249,6 +264,72 @@ TEST_P(ExpertTransformer, SendsEachTokenOncePerChoice) {
 
 INSTANTIATE_TEST_SUITE_P(AllGrids, ExpertTransformer, ::testing::ValuesIn(factorisations<5>(world_size())),
                          GridName());
+
+// Recomputation makes no call if results are kept: a pass makes those of a pass that keeps all activations. With segments of one layer and
+// of two, and layers with and without experts in them.
+TEST_P(ExpertTransformer, KeptCollectivesGiveTheSameBitsWithoutACall) {
+  for (auto const& [name, lm] : expert_lm_cases())
+    for (auto const gathers_ahead : {false, true}) {
+      auto the_case = lm;
+      the_case.settings.num_layers = 4;
+      the_case.settings.checkpoint_every = 0;
+      clear_ledgers(grid_);
+      auto const expected = lm_gradients(grid_, the_case, gathers_ahead);
+      auto const expected_calls = counted_calls(grid_);
+      for (std::int64_t const every : {1, 2})
+        for (auto const keeps : {false, true}) {
+          SCOPED_TRACE(::testing::Message() << name << ", every " << every << ", keeps " << keeps);
+          the_case.settings.checkpoint_every = every;
+          the_case.settings.keeps_collectives = keeps;
+          clear_ledgers(grid_);
+
+          auto const found = lm_gradients(grid_, the_case, gathers_ahead);
+
+          if (keeps || world_.size() == 1)
+            EXPECT_EQ(counted_calls(grid_), expected_calls);
+          else
+            EXPECT_NE(counted_calls(grid_), expected_calls);
+          EXPECT_EQ(found.loss, expected.loss);
+          for (std::size_t p = 0; p < expected.names.size(); ++p)
+            EXPECT_EQ(found.gradients[p].numbers, expected.gradients[p].numbers) << expected.names[p];
+        }
+    }
+}
+
+// Tokens on their way while shared experts are computed, forward and back, and weights that are gathered ahead.
+TEST_P(ExpertTransformer, TokensThatTravelBehindWorkGiveTheSameBits) {
+  for (auto const& [name, the_case] : expert_lm_cases()) {
+    SCOPED_TRACE(name);
+    clear_ledgers(grid_);
+    auto const expected = lm_gradients(grid_, the_case, false);
+    auto const expected_calls = counted_calls(grid_);
+    clear_ledgers(grid_);
+    auto const found = lm_gradients(grid_, the_case, true);
+    EXPECT_EQ(counted_calls(grid_), expected_calls);
+    EXPECT_EQ(found.loss, expected.loss);
+    for (std::size_t p = 0; p < expected.names.size(); ++p)
+      EXPECT_EQ(found.gradients[p].numbers, expected.gradients[p].numbers) << expected.names[p];
+  }
+}
+
+// A placement moves experts between ranks, and nothing else.
+TEST_P(ExpertTransformer, PlacedExpertsTrainAsInOrder) {
+  for (auto const which : {std::size_t{1}, std::size_t{2}}) {
+    auto const [name, lm] = expert_lm_cases()[which];
+    SCOPED_TRACE(name);
+    auto the_case = lm;
+    auto const num_layers =
+        static_cast<std::size_t>(the_case.settings.num_layers / the_case.settings.experts.every);
+    the_case.settings.experts.past_loads.assign(num_layers, {5, 100, 40, 7, 7, 90, 60, 1});
+    auto const found = train(grid_, the_case), expected = train(grid_, lm);
+    for (std::size_t s = 0; s < found.losses.size(); ++s)
+      EXPECT_NEAR(found.losses[s], expected.losses[s], 1e-12 * expected.losses[s]) << "step " << s;
+    for (std::size_t p = 0; p < found.parameters.size(); ++p)
+      for (std::size_t k = 0; k < expected.parameters[p].numbers.size(); ++k)
+        EXPECT_NEAR(found.parameters[p].numbers[k], expected.parameters[p].numbers[k], 1e-8)
+            << p << ", " << k;
+  }
+}
 
 // Layers that are computed again route and sum alike.
 TEST(ExpertCheckpointing, GradientsAreTheSameToTheBit) {

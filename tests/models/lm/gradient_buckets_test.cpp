@@ -4,7 +4,6 @@
 // each call is made.
 #include "models/lm/formula_batches.hpp"
 #include "models/lm/transformer_parameters.hpp"
-#include "models/lm/transformer_step.hpp"
 #include "models/plan/step_cases.hpp"
 #include "runtime/comm/backend.hpp"
 

@@ -2,7 +2,6 @@
 //
 // What a step of a transformer communicates, multiplies, passes over and holds, beside its list; and the list beside the
 // closed forms of AxoNN's placement.
-#include "models/lm/transformer_step.hpp"
 
 #include "models/lm/formula_batches.hpp"
 #include "models/lm/transformer_parameters.hpp"

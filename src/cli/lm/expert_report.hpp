@@ -1,0 +1,30 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Loads of experts: what a run says of them, and how an earlier run's place the experts of this one.
+
+#include "cli/options/command.hpp"
+#include "models/experts/expert_load.hpp"
+#include "models/plan/transformer_settings.hpp"
+
+#include <string>
+#include <vector>
+
+namespace orthant::cli {
+
+/// How often each expert was chosen in all steps of the run whose metrics these are, by layers with experts. Collective. Throws UserError if
+/// the file cannot be read, is no record of a run, or is one of a model with other layers of experts.
+[[nodiscard]] std::vector<std::vector<std::int64_t>>
+read_expert_loads(runtime::Communicator const& world, std::string const& path,
+                  models::TransformerSettings const& model);
+
+/// The load of the fullest rank over the mean, with experts in order and as placed, per layer: says it, and as a record of the metrics. Nothing
+/// (null) if experts are in order.
+void describe_placement(Context const& context, models::TransformerSettings const& model, int num_ranks);
+[[nodiscard]] nlohmann::ordered_json record_of_placement(models::TransformerSettings const& model,
+                                                         int num_ranks);
+
+/// The load of the experts in the last pass.
+void describe_experts(Context const& context, std::vector<models::ExpertLoad> const& loads);
+
+} // namespace orthant::cli

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/comm/call_tape.hpp"
+
+#include "runtime/error.hpp"
+
+#include <cstring>
+
+namespace orthant::runtime {
+namespace detail {
+namespace {
+
+std::int64_t bytes_of_result(Call const& call) {
+  return call.receive_count * static_cast<std::int64_t>(size_of(call.type));
+}
+
+/// Messages and barriers have no result that all ranks know of.
+bool has_result(Call const& call) {
+  return call.operation != Operation::send && call.operation != Operation::receive &&
+         call.operation != Operation::barrier;
+}
+
+void copy(Call const& call, void* to, void const* from) {
+  auto const num_bytes = static_cast<std::size_t>(bytes_of_result(call));
+  if (num_bytes == 0) return;
+  if (call.on_device)
+    call.stream.copy(to, from, num_bytes, CopyDirection::within_device);
+  else
+    std::memcpy(to, from, num_bytes);
+}
+
+} // namespace
+
+void KeptResult::take(PassLedger& passes, Call const& call) {
+  operation = call.operation;
+  num_bytes = bytes_of_result(call);
+  if (num_bytes > capacity) {
+    capacity = bytes ? num_bytes + num_bytes / 32 : num_bytes;
+    bytes.reset(); // the old memory goes before the new comes
+    bytes = make("orthant::runtime::CallTape/result", capacity, call.on_device);
+  }
+  passes.add(pass_of_kept(num_bytes));
+  copy(call, bytes.get(), call.receive);
+}
+
+void KeptResult::hand_out(PassLedger& passes, Call const& call) const {
+  passes.add(pass_of_replayed(num_bytes));
+  copy(call, call.receive, bytes.get());
+}
+
+} // namespace detail
+
+void CallTape::begin(State state) {
+  state_ = state;
+  for (auto& [comm, track] : tracks_)
+    track.next = 0;
+}
+
+detail::KeptResult* CallTape::record(Communicator const& comm, detail::Call const& call) {
+  if (state_ != State::recording || !detail::has_result(call)) return nullptr;
+  auto& track = tracks_[&comm];
+  if (track.next == track.results.size()) track.results.emplace_back(make_bytes_);
+  return &track.results[track.next++];
+}
+
+bool CallTape::replay(Communicator const& comm, detail::Call const& call) {
+  if (state_ != State::replaying || !detail::has_result(call)) return false;
+  auto& track = tracks_[&comm];
+  ORTHANT_REQUIRE(track.next < track.results.size(), "call ", track.next, " along ", comm.axis(),
+                  " is replayed, and was not recorded");
+  auto const& kept = track.results[track.next++];
+  ORTHANT_REQUIRE(kept.operation == call.operation && kept.num_bytes == detail::bytes_of_result(call),
+                  "call ", track.next - 1, " along ", comm.axis(), " is replayed as ",
+                  name_of(call.operation), " with ", detail::bytes_of_result(call),
+                  " bytes, and was recorded as ", name_of(kept.operation), " with ", kept.num_bytes);
+  kept.hand_out(comm.instruments().passes, call);
+  return true;
+}
+
+} // namespace orthant::runtime

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Experts through the program: expert_runs.py PROGRAM PART
+
+Collectives that are kept, experts that are placed by past loads, what uneven loads take, and DeepSeek's shape.
+"""
+
+import json
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from language_models import Place, check, losses_of, require_equal, small  # noqa: E402
+from program import Failure, expect_mistake, expect_success  # noqa: E402
+
+EXPERTS = ["--experts", "8", "--top-k", "2", "--moe-every", "1", "--layers", "3"]
+
+
+def kept(_):
+    """Layers that are computed again without a call: losses to the bit, and the bytes of a training that keeps all activations."""
+    place = Place()
+    for ranks, grid, axis in ((1, "1x1x1x1", "1"), (2, "2x1x1x1", "2"), (4, "2x2x1x1", "2"), (4, "1x1x2x2", "1")):
+        model = [*EXPERTS, "--capacity", "1.2", "--dropout", "0.1", "--grid", grid, "--expert-axis", axis]
+        whole = place.train(ranks, *model, steps=6)
+        again = place.train(ranks, *model, "--activation-checkpointing", "full", steps=6)
+        found = place.train(ranks, *model, "--activation-checkpointing", "full", "--keep-collectives", steps=6)
+        for lines in (again, found):
+            check(losses_of(lines) == losses_of(whole), f"{grid}: losses {losses_of(lines)}, not {losses_of(whole)}")
+        sent = [[line["sent_bytes"] for line in lines["step"]] for lines in (whole, again, found)]
+        check(sent[2] == sent[0] and (ranks == 1 or sent[1][0] > sent[0][0]), f"{grid}: bytes {sent}")
+    # A checkpoint goes on with it.
+    folder = place.file("kept")
+    writing = [*model, "--checkpoint", folder, "--checkpoint-every", "3"]
+    place.train(4, *writing, steps=6)
+    os.remove(os.path.join(folder, "latest"))
+    os.remove(os.path.join(folder, "checkpoint-000002.h5"))
+    found = place.train(4, *writing, "--activation-checkpointing", "1", "--keep-collectives", "--resume", "auto", steps=6)
+    require_equal(losses_of(found), losses_of(whole), "after a resume")
+    plan = ["plan-lm", "--vocabulary", "100", "--ranks", "4", "--top", "20", "--json", "--layers", "8", "--experts", "8", "--expert-axis", "2"]
+    plan += ["--activation-checkpointing", "full"]
+    without, kept_too = ({line["grid"]: line for line in map(json.loads, expect_success(1, [*plan, *more]).stdout.splitlines())}
+                         for more in ([], ["--keep-collectives"]))
+    check(len(kept_too) > 1 and sorted(without) == sorted(kept_too), f"grids {sorted(without)}, {sorted(kept_too)}")
+    for grid, line in kept_too.items():
+        check(line["calls"] < without[grid]["calls"] and line["sent_bytes"] < without[grid]["sent_bytes"], f"{grid}: calls {line['calls']}")
+        check(line["array_bytes"] > without[grid]["array_bytes"], f"{grid}: {line['array_bytes']} bytes")
+
+
+def placed(_):
+    """Balanced by the metrics of an earlier run: the same losses, a fuller rank before than after; checkpoints have experts in order."""
+    place = Place()
+    first = place.file("first.jsonl")
+    model = [*EXPERTS, "--eval-every", "0"]
+    whole = place.train(2, *model, "--grid", "2x1x1x1", "--expert-axis", "2")
+    os.rename(place.file("metrics.jsonl"), first)
+    balanced = ["--expert-placement", "balanced", "--expert-loads", first]
+    for ranks, grid, axis in ((2, "2x1x1x1", "2"), (4, "4x1x1x1", "4"), (4, "2x2x1x1", "2"), (4, "2x1x1x2", "2")):
+        found = place.train(ranks, *model, "--grid", grid, "--expert-axis", axis, *balanced)
+        for step, loss in losses_of(whole).items():
+            check(abs(losses_of(found)[step] - loss) <= 1e-12 * loss, f"{grid}, step {step}: {losses_of(found)[step]}, not {loss}")
+        gains = found["run"][0]["expert_placement"]
+        check([gain["layer"] for gain in gains] == [0, 1, 2], f"{gains}")
+        check(all(1 <= gain["rank_imbalance"] <= gain["rank_imbalance_in_order"] for gain in gains), f"{gains}")
+        check(any(gain["rank_imbalance"] < gain["rank_imbalance_in_order"] for gain in gains), f"nothing is gained: {gains}")
+        said = re.findall(rf"fullest rank of {axis} by past loads: (\d\.\d+) times the mean in order, (\d\.\d+) as placed", found["output"])
+        check([[f"{g['rank_imbalance_in_order']:.3f}", f"{g['rank_imbalance']:.3f}"] for g in gains] == [list(s) for s in said], found["output"])
+    # By hand: of each layer, the sums over the steps, and the fuller half of the experts.
+    sums = [[sum(line["experts"][layer]["tokens"][e] for line in whole["step"]) for e in range(8)] for layer in range(3)]
+    two = place.train(2, *model, "--grid", "2x1x1x1", "--expert-axis", "2", *balanced)["run"][0]["expert_placement"]
+    for loads, gain in zip(sums, two, strict=True):
+        expected = 2 * max(sum(loads[:4]), sum(loads[4:])) / sum(loads)
+        check(abs(gain["rank_imbalance_in_order"] - expected) < 1e-12, f"{gain}, not {expected}")
+    # 8 ranks' worth of steps in order, then balanced on another degree, then in order again.
+    folder = place.file("checkpoints")
+    writing = [*model, "--checkpoint", folder, "--checkpoint-every", "7", "--checkpoint-keep", "9"]
+    place.train(2, *writing, "--grid", "2x1x1x1", "--expert-axis", "2", *balanced)
+    for name in ("checkpoint-000003.h5", "checkpoint-000002.h5", "latest"):
+        os.remove(os.path.join(folder, name))
+    place.train(4, *writing, "--grid", "4x1x1x1", "--expert-axis", "4", *balanced, "--resume", "auto")
+    for name in ("checkpoint-000003.h5", "latest"):
+        os.remove(os.path.join(folder, name))
+    found = place.train(1, *writing, "--resume", "auto")
+    require_equal(losses_of(found), losses_of(whole), "after resumes onto other placements")
+
+
+def uneven(_):
+    """Memory is predicted for an imbalance, and by the loads of the run at its end."""
+    place = Place()
+    model = [*EXPERTS, "--grid", "4x1x1x1", "--expert-axis", "4"]
+    lines = place.train(4, *model, steps=5)
+    even = lines["done"][0]["predicted_memory_bytes"]
+    check(lines["done"][0]["predicted_memory_bytes_by_loads"] > 0, "no prediction by loads")
+    check(re.search(r"predicted for an imbalance of experts of 1, and .* if all tokens choose those of one rank", lines["output"]), lines["output"])
+    skewed = place.train(4, *model, "--expert-imbalance", "3", steps=5)
+    check(skewed["done"][0]["predicted_memory_bytes"] > even, "an imbalance takes no memory")
+    check(losses_of(skewed) == losses_of(lines), "a prediction changes losses")
+    check("all tokens choose" not in place.train(1, *EXPERTS, steps=5)["output"], "one rank has all experts")
+    plan = ["plan-lm", "--vocabulary", "100", "--ranks", "4", "--expert-axis", "4", "--experts", "8", "--json", "--top", "1"]
+    bytes_at = [json.loads(expect_success(1, [*plan, "--expert-imbalance", x]).stdout)["array_bytes"] for x in ("1", "2", "4", "8")]
+    check(bytes_at[0] < bytes_at[1] < bytes_at[2] == bytes_at[3], f"{bytes_at}: four ranks, so at most four times the mean")
+    capped = json.loads(expect_success(1, [*plan, "--expert-imbalance", "4", "--capacity", "2"]).stdout)["array_bytes"]
+    check(capped == bytes_at[1], "an expert takes no more than its capacity")
+
+
+def deepseek(_):
+    """DeepSeekMoE's shape: its numbers, and the small one learns on grids."""
+    large = ["plan-lm", "--preset", "deepseek-moe-16b", "--vocabulary", "102400", "--ranks", "64", "--activation-checkpointing", "full",
+             "--global-batch", "64", "--machine", "perlmutter", "--top", "1", "--json"]
+    # Attention, router, 64 + 2 experts and norms of 28 layers, two tables and the last norm. The paper's 16.4B has a dense first layer.
+    hidden, width, layers = 2048, 1408, 28
+    expected = layers * (4 * hidden * hidden + hidden * 64 + 66 * 3 * hidden * width + 2 * hidden) + 2 * 102400 * hidden + hidden
+    found = json.loads(expect_success(1, large).stdout)["checkpoint_bytes"]
+    check(abs(found / (12 * expected) - 1) < 1e-5, f"{found / 12} parameters, not {expected}")
+    check(abs((expected - 65 * 3 * hidden * width + 3 * hidden * (10944 - width)) / 16.4e9 - 1) < 0.01, "not the paper's but for its first layer")
+    place = Place()
+    model = ["--preset", "deepseek-cpu", "--hidden", "32", "--feed-forward", "8", "--sequence", "16", "--compute-dtype", "fp64", "--steps", "12",
+             "--warmup-steps", "2", "--eval-every", "0"]
+
+    def train(ranks, *grid):
+        metrics = place.file("p.jsonl")
+        expect_success(ranks, ["train-lm", "--tokens", place.tokens, *model, "--force", "--metrics", metrics, *grid])
+        with open(metrics, encoding="utf-8") as file:
+            return [line for line in map(json.loads, file) if line["event"] == "step"]
+
+    whole = train(1)
+    check(whole[-1]["loss"] < whole[0]["loss"] - 0.1, f"it does not learn: {whole[0]}, {whole[-1]}")
+    check(len(whole[0]["experts"]) == 4 and sum(whole[0]["experts"][0]["tokens"]) == 3 * 12 * 16, f"experts {whole[0]['experts']}")
+    for one, other in zip(train(4, "--grid", "2x2x1x1", "--expert-axis", "2"), whole, strict=True):
+        check(abs(one["loss"] - other["loss"]) <= 1e-10, f"loss {one['loss']}, not {other['loss']}")
+
+
+def mistakes(_):
+    place = Place()
+    train = ["train-lm", "--tokens", place.tokens]
+    on_two = ["--experts", "8", "--grid", "2x1x1x1", "--expert-axis", "2", "--expert-placement", "balanced"]
+    loads, other, broken = place.file("loads.jsonl"), place.file("other.jsonl"), place.file("broken.jsonl")
+    step = {"event": "step", "experts": [{"layer": 0, "tokens": [1] * 8}, {"layer": 1, "tokens": [2] * 8}]}
+    with open(loads, "w", encoding="utf-8") as file:
+        file.write(json.dumps({"event": "run"}) + "\n" + json.dumps(step) + "\n")
+    with open(broken, "w", encoding="utf-8") as file:
+        file.write(json.dumps(step) + "\n{]\n")
+    step["experts"][1]["tokens"] = [1, -1] * 4
+    with open(other, "w", encoding="utf-8") as file:
+        file.write(json.dumps(step) + "\n")
+    for ranks, arguments, pattern in (
+            (1, train + small("--keep-collectives"), r"--keep-collectives is for layers that are computed again; give --activation-checkpointing"),
+            (1, ["plan-lm", "--vocabulary", "9", "--keep-collectives"], r"--keep-collectives is for layers that are computed again"),
+            (1, train + small("--expert-imbalance", "2"), r"--expert-imbalance is for layers with experts; give --experts"),
+            (1, train + small("--experts", "4", "--expert-imbalance", "0.5"), r"--expert-imbalance"),
+            (1, train + small("--expert-placement", "balanced"), r"--expert-placement is for layers with experts; give --experts"),
+            (2, train + small(*on_two), r"--expert-placement balanced needs the loads of an earlier run; .*--expert-loads FILE"),
+            (2, train + small("--experts", "8", "--expert-loads", loads), r"--expert-loads is for --expert-placement balanced"),
+            (1, train + small("--experts", "8", "--expert-placement", "balanced", "--expert-loads", loads), r"ranks of --expert-axis, which is 1"),
+            (2, train + small(*on_two, "--expert-loads", place.file("nowhere.jsonl")), r"nowhere\.jsonl.*no such file"),
+            (2, train + small(*on_two, "--expert-loads", broken), r"line 2 is no record of train-lm --metrics"),
+            (2, train + small(*on_two, "--expert-loads", other), r"the tokens of layer 1 are not 8 counts"),
+            (2, train + small(*on_two, "--layers", "3", "--expert-loads", loads), r"has no step with tokens of 8 experts in layer 2; give the metrics"),
+            (2, train + small("--experts", "4", *on_two[2:], "--expert-loads", loads), r"has no step with tokens of 4 experts in layer 0")):
+        expect_mistake(ranks, arguments, pattern)
+
+
+def main():
+    parts = {part.__name__: part for part in (kept, placed, uneven, deepseek, mistakes)}
+    try:
+        parts[sys.argv[2]](None)
+    except Failure as failure:
+        print(f"FAIL {sys.argv[2]}: {failure}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
