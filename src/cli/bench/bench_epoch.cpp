@@ -2,7 +2,8 @@
 //
 // orthant bench epoch: epochs of full-graph training, and after each the products of an epoch by themselves:
 // the same kernels on the same blocks and shapes, without communication, activations, loss and update. One
-// JSON line. The ratio says what the epoch costs beyond its products.
+// JSON line. The ratio says what the epoch costs beyond its products. Attention has its scores, their softmax and the adjoints of both
+// among them, because they make the sparse factor of its products.
 
 #include "cli/bench/bench.hpp"
 #include "cli/bench/edge_products.hpp"
@@ -109,7 +110,7 @@ class BareEpoch {
     return pmm::LocalSpmm<T>(block);
   }
 
-  /// Whether it is a product of attention over stored entries.
+  /// Whether it is a product of attention over stored entries: with scores and softmax.
   [[nodiscard]] bool is_of_edges(LocalProduct const& product) const {
     return edges_ && product.is_sparse && product.left != features_;
   }
@@ -129,7 +130,7 @@ class BareEpoch {
     } else {
       auto const bytes = bytes_of(kernels_[i].block(), p.n, operand_bytes);
       auto const nonzeros = kernels_[i].block().csr.num_nonzeros();
-      auto const values = is_of_edges(p) ? static_cast<double>(edges_->bytes_of_values(p)) : 0.0;
+      auto const values = is_of_edges(p) ? static_cast<double>(edges_->bytes_of_numbers(p)) : 0.0;
       sums = {bytes.gathered, bytes.compulsory + values, 2.0 * static_cast<double>(nonzeros * p.n)};
     }
     runtime::all_reduce(runtime::host, world_, std::span(sums));
@@ -179,7 +180,7 @@ void BareEpoch<T>::describe(nlohmann::ordered_json& line, double epoch_seconds,
     auto const seconds = summarise(world_, seconds_[i]).median;
     auto const least = roofline.seconds(work.bytes.compulsory, work.flops);
     nlohmann::ordered_json row{{"layer", p.layer},
-                               {"product", p.formula},
+                               {"product", is_of_edges(p) ? edges_->formula_of(p) : p.formula},
                                {"kind", p.is_sparse ? "spmm" : "gemm"},
                                {"m", p.m},
                                {"n", p.n},

@@ -25,7 +25,8 @@ Json with(Json base, Json const& more) {
 ///            weight decay, is that program's default.
 /// appnp-*    arXiv 1810.05997, section 5 (alpha, K, rate, decay of the first layer, patience). Without dropout of edges.
 /// gcnii-*    arXiv 2007.02133, table 6: lambda is --theta, L2_c is --weight-decay, L2_d that of the first and the last layer.
-///            All of its 1500 epochs: the paper stops by the validation loss, which falls long after the accuracy has stopped to grow.
+///            Its first and its last layer have biases, its convolutions none, as in the authors' program. All of its 1500 epochs: the
+///            paper stops by the validation loss, which falls long after the accuracy has stopped to grow.
 std::span<Preset const> presets() {
   static Json const kipf{
       {"model", "gcn"}, {"layers", 2},           {"hidden", 16}, {"dropout", 0.5},
@@ -48,7 +49,6 @@ std::span<Preset const> presets() {
                           {"teleport", 0.1},
                           {"theta", 0.5},
                           {"dropout", 0.6},
-                          {"bias", false},
                           {"feature-norm", "row"},
                           {"lr", 0.01},
                           {"weight-decay", 0.01},

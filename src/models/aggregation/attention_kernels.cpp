@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/aggregation/attention_kernels.hpp"
 
+#include "pmm/kernels/host_parts.hpp"
+
+#include <algorithm>
+
 namespace orthant::models {
 namespace {
 
@@ -66,6 +70,19 @@ struct EndsTerms {
     auto const gradient = ends_gradient[((is_of_row ? 0 : num_rows) + row) * heads.count + head];
     return gradient * z[(row * heads.count + head) * heads.width + (is_of_row ? place : place - heads.width)];
   }
+  /// Those of all columns at once.
+  void add_row(std::int64_t row, T* sums) const {
+    for (std::int64_t head = 0; head < heads.count; ++head, sums += 2 * heads.width) {
+      T const* const numbers = z + (row * heads.count + head) * heads.width;
+      auto const ds = ends_gradient[row * heads.count + head];
+      auto const dt = ends_gradient[(num_rows + row) * heads.count + head];
+#pragma GCC ivdep
+      for (std::int64_t c = 0; c < heads.width; ++c) {
+        sums[c] += ds * numbers[c];
+        sums[heads.width + c] += dt * numbers[c];
+      }
+    }
+  }
 };
 
 template<class T>
@@ -75,6 +92,12 @@ struct PlainTerms {
   KOKKOS_FUNCTION T operator()(std::int64_t row, std::int64_t column) const {
     return terms[row * num_columns + column];
   }
+  void add_row(std::int64_t row, T* sums) const {
+    T const* const numbers = terms + row * num_columns;
+#pragma GCC ivdep
+    for (std::int64_t c = 0; c < num_columns; ++c)
+      sums[c] += numbers[c];
+  }
 };
 
 template<class T, class Terms>
@@ -83,16 +106,26 @@ void sum_rows(DefaultExec const& exec, RowSums<T> const& sums, Terms const& term
       std::tuple(sums.num_rows, sums.num_columns, sums.rows_of_block);
   auto const num_blocks = (num_rows + rows_of_block - 1) / rows_of_block;
   T* const partial = sums.partial.data();
-  for_each_number(
-      exec, "orthant::models::sum_attention_vectors/blocks", num_blocks * num_columns,
-      KOKKOS_LAMBDA(std::int64_t k) {
-        auto const begin = k / num_columns * rows_of_block;
-        auto const end = begin + rows_of_block < num_rows ? begin + rows_of_block : num_rows;
-        T sum = 0;
-        for (auto row = begin; row < end; ++row)
-          sum += terms(row, k % num_columns);
-        partial[k] = sum;
-      });
+  constexpr auto label_of_blocks = "orthant::models::sum_attention_vectors/blocks";
+  if constexpr (pmm::runs_on_host)
+    pmm::for_each_part(exec, label_of_blocks, num_blocks, [=](std::int64_t first, std::int64_t last) {
+      for (auto block = first; block < last; ++block) {
+        T* const sums_of_block = partial + block * num_columns;
+        std::fill_n(sums_of_block, num_columns, T{0});
+        for (auto row = block * rows_of_block; row < std::min(num_rows, (block + 1) * rows_of_block); ++row)
+          terms.add_row(row, sums_of_block);
+      }
+    });
+  else
+    for_each_number(
+        exec, label_of_blocks, num_blocks * num_columns, KOKKOS_LAMBDA(std::int64_t k) {
+          auto const begin = k / num_columns * rows_of_block;
+          auto const end = begin + rows_of_block < num_rows ? begin + rows_of_block : num_rows;
+          T sum = 0;
+          for (auto row = begin; row < end; ++row)
+            sum += terms(row, k % num_columns);
+          partial[k] = sum;
+        });
   for_each_number(
       exec, "orthant::models::sum_attention_vectors", num_columns, KOKKOS_LAMBDA(std::int64_t column) {
         double sum = 0;

@@ -14,17 +14,18 @@ namespace {
 using pmm::NeededCounts;
 
 /// Along an axis, if a vertex has `degree` neighbors in the batch, which lie at random. `own`: this rank's place; the rows
-/// of its own slab have self loops, or do not move. Few rows are rounded so that their sums are right.
+/// of its own slab have self loops, or do not move. Few rows are rounded so that their sums are right: over a rank's counts, and, as each
+/// rank of the grid begins with another `remainder`, over ranks that expect the same.
 std::optional<NeededCounts> expected_counts(std::vector<std::int64_t> const& slab_rows, int own,
-                                            double degree, pmm::Gather gather) {
+                                            double degree, double remainder, pmm::Gather gather) {
   auto const num_ranks = slab_rows.size();
   auto const coverage = 1 - std::exp(-degree / static_cast<double>(num_ranks));
   if (num_ranks < 2 || (gather == pmm::Gather::automatic && coverage >= pmm::most_coverage)) return {};
   auto const place = static_cast<std::size_t>(own);
   auto const own_rows = slab_rows[place];
   NeededCounts counts;
-  auto left_of_touched = 0.0; // by rounding
-  auto left_of_asked = 0.0;
+  auto left_of_touched = remainder; // by rounding
+  auto left_of_asked = remainder;
   auto const take = [&](std::int64_t rows, double& left) {
     left += coverage * static_cast<double>(rows);
     auto const whole = std::llround(left);
@@ -38,6 +39,12 @@ std::optional<NeededCounts> expected_counts(std::vector<std::int64_t> const& sla
   return counts;
 }
 
+/// At least -1/2 and less than 1/2, 0 of rank 0; spread evenly over any number of ranks (multiples of the golden ratio, modulo 1).
+double remainder_of(int rank) {
+  auto const multiple = 0.6180339887498949 * rank + 0.5;
+  return multiple - std::floor(multiple) - 0.5;
+}
+
 pmm::NeededCountsOfAxes expected_needed(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                         graph::StoreFacts const& of_batch, GcnPlan const& plan,
                                         pmm::Gather gather) {
@@ -47,8 +54,9 @@ pmm::NeededCountsOfAxes expected_needed(pmm::GridShape const& shape, pmm::Coordi
   auto const cells = pmm::contiguous_cells(shape, coordinates, roles, of_batch.num_vertices);
   auto const degree = static_cast<double>(of_batch.num_entries - of_batch.num_self_loops) /
                       static_cast<double>(of_batch.num_vertices);
-  return {expected_counts(cells.over_c, coordinates.along(roles.c), degree, gather),
-          expected_counts(cells.over_a, coordinates.along(roles.a), degree, gather)};
+  auto const remainder = remainder_of(rank_within(shape, coordinates, pmm::group_axes));
+  return {expected_counts(cells.over_c, coordinates.along(roles.c), degree, remainder, gather),
+          expected_counts(cells.over_a, coordinates.along(roles.a), degree, remainder, gather)};
 }
 
 } // namespace

@@ -147,14 +147,6 @@ void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, GcnLayerO
 }
 
 template<class T>
-GcnLayerPlaces<T> separate_places(GcnLayerPlan const& plan, GcnScratch<T>& scratch,
-                                  GcnLayerMemory<T>& memory) {
-  auto const is_local = plan.is_residual && plan.owners && !plan.owners->kept;
-  auto& gradient = is_local ? scratch.residual_gradient : scratch.gradient;
-  return {memory.output, gradient, gradient};
-}
-
-template<class T>
 GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLayerGraph<Sum> graph,
                       GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options,
                       GcnScratch<T>& scratch, GcnLayerMemory<T>& memory, GcnLayerPlaces<T> const& places)
@@ -172,7 +164,7 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
   if (options.shares_outputs && p.aggregates_first)
     middle_gradient_ = middle_;
   else if (has_middle(grid.shape(), p, options))
-    middle_gradient_ = {grid, p.middle, lent(grid, p.middle, scratch.middle)};
+    middle_gradient_ = {grid, p.middle, lent(grid, p.middle, places.middle_gradient)};
   if (!p.aggregates()) return;
   if constexpr (std::is_same_v<T, Sum>) {
     if (p.teleport_site)
@@ -382,7 +374,6 @@ void GcnLayer<T>::backward_products(runtime::DefaultExec const& exec, Features c
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template struct GcnScratch<T>;                                                                             \
-  template GcnLayerPlaces<T> separate_places(GcnLayerPlan const&, GcnScratch<T>&, GcnLayerMemory<T>&);       \
   template class GcnLayer<T>;                                                                                \
   template class OperandWeight<T>;                                                                           \
   ORTHANT_INSTANTIATE_FOR(T, pmm::DistMatrix<T>)                                                             \

@@ -52,7 +52,8 @@ struct GcnScratchPlan;
 /// Memory that all layers use in turn, as long as the largest needs. `gradient`: what comes from the layer above, then dQ,
 /// then dF. `middle`: U, dU or dH. If outputs share memory (GcnLayerPlaces), `gradient` is of 16-bit logits or of trained
 /// features, and `middle` is U or dU, if these are not in place. The activations use `residual_gradient` and `row_sums`; but
-/// if a layer has a residual within the rank, dQ and then dF lie in `residual_gradient`, and what comes from above stays.
+/// if a layer has a residual within the rank, dQ and then dF lie in `residual_gradient`, and what comes from above stays. With
+/// perceptrons `gradient` and `middle` take turns (network_arrays.hpp).
 template<class T>
 struct GcnScratch {
   GrowingVector<T> gradient{"orthant::models::gradient"};
@@ -127,12 +128,13 @@ struct GcnScratchPlan {
 /// Lists the memory that a layer has to itself, but for outputs of hidden layers if they share memory.
 void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, GcnLayerOptions const& options);
 
-/// Where Q, dQ and dF of a layer lie, in memory that is long enough; plan/gcn_settings says when outputs share it.
+/// Where Q, dQ, dF, and dH or dU of a layer lie, in memory that is long enough; plan/gcn_settings says when outputs share it.
 template<class T>
 struct GcnLayerPlaces {
   GrowingVector<T>& output; // unless these are logits of Sum
   GrowingVector<T>& output_gradient;
   GrowingVector<T>& input_gradient;
+  GrowingVector<T>& middle_gradient;
 };
 
 /// What a layer has of its graph. `self_path`: of a layer with a self weight; `teleport`: of one with a site.
@@ -142,11 +144,6 @@ struct GcnLayerGraph {
   ResidualPath<T> self_path;
   std::shared_ptr<Teleport<T>> teleport;
 };
-
-/// Those of a layer whose output and gradients have memory of their own.
-template<class T>
-[[nodiscard]] GcnLayerPlaces<T> separate_places(GcnLayerPlan const& plan, GcnScratch<T>& scratch,
-                                                GcnLayerMemory<T>& memory);
 
 template<class T>
 class GcnLayer {

@@ -47,7 +47,7 @@ pmm::DistMatrix<Result> const& GcnLinear<T, Result>::forward(runtime::DefaultExe
   // C[r,c] := sum_k A[r,k] W[k,c]
   weight_.update(exec);
   product_.run(exec, a, weight_.matrix(), output_);
-  if (options_.has_bias) pmm::add_bias(exec, output_, parameters_.bias);
+  if (options_.has_bias && !options_.is_activated) pmm::add_bias(exec, output_, parameters_.bias);
   return output_;
 }
 
@@ -56,10 +56,9 @@ template<class Features>
 void GcnLinear<T, Result>::backward(runtime::DefaultExec const& exec, Features const& a,
                                     pmm::DistMatrix<T> const& gradient,
                                     pmm::DistMatrix<T> const& a_gradient) {
-  if (options_.has_bias) {
+  if (options_.has_bias && !options_.is_activated)
     pmm::sum_columns(exec, gradient, parameters_.bias_gradient, *workspace_);
-    parameters_.reduce(exec, gradient, parameters_.bias_gradient);
-  }
+  if (options_.has_bias) parameters_.reduce(exec, gradient, parameters_.bias_gradient);
   // dA[r,k] := sum_c dC[r,c] W[k,c]^T is reduced while dW[k,c] := sum_r A[r,k]^T dC[r,c] is computed.
   if (options_.needs_input_gradient) {
     input_back_.start(exec, gradient, weight_.matrix(), a_gradient);

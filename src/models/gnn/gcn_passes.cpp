@@ -112,15 +112,6 @@ void TypedGcnPasses<T>::rebind(GcnOperands<Sum> operands) {
 }
 
 template<class T>
-GcnLayerPlaces<T> TypedGcnPasses<T>::places_of(std::size_t l) {
-  if (!shares_outputs_) return separate_places(plan_.layers[l], scratch_, memory_[l]);
-  auto const memory_of = [&](std::size_t k) { return &memory_[layer_of_output(plan_, k)].output; };
-  auto const is_apart = plan_.layers[l].makes_logits && runtime::is_16_bit<T>;
-  return {*memory_of(l), is_apart ? scratch_.gradient : *memory_of(l),
-          l == 0 ? scratch_.gradient : *memory_of(l - 1)};
-}
-
-template<class T>
 void TypedGcnPasses<T>::make_layers(GcnOperands<Sum> const& operands) {
   GcnLayerOptions options{.has_bias = settings_.has_bias,
                           .needs_input_gradient = settings_.trains_features,
@@ -147,7 +138,7 @@ void TypedGcnPasses<T>::make_layers(GcnOperands<Sum> const& operands) {
     options.is_activated = is_activated(plan_, l) && activation_of(plan_, settings_, l).is_fused();
     GcnLayerGraph<Sum> graph{operands.adjacency[l], operands.self_path(l), teleport_};
     layers_.emplace_back(grid_, plan_.layers[l], std::move(graph), parameters_->layer(l), options, scratch_,
-                         memory_[l], places_of(l));
+                         memory_[l], places_of(plan_, shares_outputs_, l, scratch_, memory_));
     if (is_activated(plan_, l))
       activations_.emplace_back(layers_[l], activation_of(plan_, settings_, l), parameters_->layer(l),
                                 operands.output_keys[l], operands.residual(l), scratch_,
@@ -157,6 +148,7 @@ void TypedGcnPasses<T>::make_layers(GcnOperands<Sum> const& operands) {
   if (!plan_.head) return;
   options.needs_input_gradient = true;
   options.has_bias = settings_.has_bias;
+  options.is_activated = false;
   head_.emplace(grid_, *plan_.head, parameters_->head(), options, scratch_, logits_, head_weight_);
   auto const& logits = plan_.head->output;
   head_gradient_ =
@@ -182,13 +174,15 @@ void TypedGcnPasses<T>::make_second(GcnOperands<Sum> const& operands, std::size_
   seconds_.emplace_back();
   auto const& plan = plan_.layers[l].second;
   if (!plan) return;
-  options.needs_input_gradient = true;
+  options.has_bias = settings_.has_bias;
+  options.needs_input_gradient = options.is_activated = true;
   auto& memory = second_memory_[l];
+  auto& gradient = gets_gradient_in_middle(plan_, l) ? scratch_.middle : scratch_.gradient;
   auto const count = pmm::block_of(grid_, plan->output).num_padded;
   seconds_.back() = std::make_unique<Second>(Second{
       GcnLinear<T>(grid_, *plan, parameters_->second(l), options, scratch_, memory.output, memory.weight),
-      operands.output_keys[l], pmm::DistMatrix<T>(grid_, plan->output, scratch_.gradient.reserve(count)),
-      pmm::DistMatrix<T>(grid_, plan->output, scratch_.middle.reserve(count))});
+      operands.output_keys[l], parameters_->second(l),
+      pmm::DistMatrix<T>(grid_, plan->output, gradient.reserve(count))});
 }
 
 template<class T>
@@ -196,17 +190,22 @@ void TypedGcnPasses<T>::forward_second(DefaultExec const& exec, std::size_t l, D
   if (!seconds_[l]) return;
   auto& second = *seconds_[l];
   auto const& output = second.linear.forward(exec, activations_[l].output());
-  bias_relu_dropout(exec, grid_.passes(), output.local(), runtime::Vector<Sum>(), dropout, second.keys);
+  bias_relu_dropout(exec, grid_.passes(), output.local(), second.parameters.bias.local(), dropout,
+                    second.keys);
 }
 
 template<class T>
 void TypedGcnPasses<T>::backward_second(DefaultExec const& exec, std::size_t l, double probability) {
   if (!seconds_[l]) return;
   auto& second = *seconds_[l];
-  relu_dropout_backward(exec, grid_.passes(), second.linear.output().local(), probability,
-                        second.gradient.local());
-  copy_numbers(exec, second.gradient, second.moved_gradient);
-  second.linear.backward(exec, activations_[l].output(), second.moved_gradient, activations_[l].gradient());
+  auto const active = second.linear.output().local();
+  auto const& bias_gradient = second.parameters.bias_gradient;
+  if (settings_.has_bias)
+    relu_dropout_backward_sum(exec, grid_.passes(), active, probability, second.gradient.local(),
+                              bias_gradient.local(), *scratch_.workspace);
+  else
+    relu_dropout_backward(exec, grid_.passes(), active, probability, second.gradient.local());
+  second.linear.backward(exec, activations_[l].output(), second.gradient, activations_[l].gradient());
 }
 
 /// In place of the logits if activations have 16 bits, or if outputs share memory: a loss may write it there.

@@ -72,7 +72,6 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   void reserve_scratch(GcnOperands<Sum> const& operands);
   void make_layers(GcnOperands<Sum> const& operands);
   /// Where the output and the gradients of layer l lie.
-  [[nodiscard]] GcnLayerPlaces<T> places_of(std::size_t l);
   /// Whether the output of layer l stays until the next pass. A later layer that gathers it may write copies there.
   [[nodiscard]] bool keeps_output(std::size_t l) const {
     return l >= activations_.size() || !shares_outputs_ ||
@@ -111,8 +110,8 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   struct Second {
     GcnLinear<T> linear;
     BlockKeys keys;
-    pmm::DistMatrix<T> gradient;       // of its output, from the layer above, in place
-    pmm::DistMatrix<T> moved_gradient; // the same where the backward pass reads it: dD takes its place
+    GcnLayerParameters<Sum> const& parameters;
+    pmm::DistMatrix<T> gradient; // of its output, from the layer above
   };
   struct SecondMemory {
     GrowingVector<T> output{"orthant::models::second"};

@@ -8,6 +8,7 @@
 #include "runtime/arrays/part_of.hpp"
 
 #include <algorithm>
+#include <span>
 
 namespace orthant::models {
 
@@ -48,6 +49,31 @@ runtime::Vector<T> room_for_features(pmm::ProcessGrid const& grid, GcnPlan const
   return runtime::part_of(numbers, 0, step.block(plan.features()).num_padded);
 }
 
+bool gets_gradient_in_middle(GcnPlan const& plan, std::size_t l) {
+  auto is_in_middle = false;
+  for (auto const& layer : std::span(plan.layers).subspan(l + 1))
+    is_in_middle = is_in_middle != static_cast<bool>(layer.second);
+  return is_in_middle;
+}
+
+template<class T>
+GcnLayerPlaces<T> places_of(GcnPlan const& plan, bool shares_outputs, std::size_t l, GcnScratch<T>& scratch,
+                            std::vector<GcnLayerMemory<T>>& memory) {
+  auto const& layer = plan.layers[l];
+  if (!shares_outputs) {
+    auto const is_swapped = gets_gradient_in_middle(plan, l) != static_cast<bool>(layer.second);
+    auto const has_local_residual = layer.is_residual && layer.owners && !layer.owners->kept;
+    auto& gradient = has_local_residual ? scratch.residual_gradient
+                     : is_swapped       ? scratch.middle
+                                        : scratch.gradient;
+    return {memory[l].output, gradient, gradient, is_swapped ? scratch.gradient : scratch.middle};
+  }
+  auto const memory_of = [&](std::size_t k) { return &memory[layer_of_output(plan, k)].output; };
+  auto const is_apart = layer.makes_logits && runtime::is_16_bit<T>;
+  return {*memory_of(l), is_apart ? scratch.gradient : *memory_of(l),
+          l == 0 ? scratch.gradient : *memory_of(l - 1), scratch.middle};
+}
+
 pmm::Lifetime lifetime_of_features(pmm::StepPlan const& step, GcnPlan const& plan,
                                    GcnSettings const& settings, GcnEpochTraits const& traits, bool may_move) {
   using enum pmm::Lifetime;
@@ -75,9 +101,9 @@ GcnScratchPlan scratch_of(pmm::StepPlan const& step, GcnPlan const& plan, GcnSet
     plan_activation_scratch(scratch, step, plan.layers[l], activation_of(plan, settings, l));
     if (auto const& second = plan.layers[l].second) {
       plan_linear_buffers(scratch, step, *second, settings.formats());
-      auto const count = step.block(second->output).num_padded;
-      scratch.gradient = std::max(scratch.gradient, count);
-      scratch.middle = std::max(scratch.middle, count);
+      // Both hold every gradient of a perceptron in turn.
+      scratch.gradient = std::max({scratch.gradient, scratch.middle, step.block(second->output).num_padded});
+      scratch.middle = scratch.gradient;
     }
   }
   // What the teleport brings back to H0.
@@ -122,7 +148,9 @@ void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings c
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template runtime::Vector<T> room_for_features<T>(pmm::ProcessGrid const&, GcnPlan const&,                  \
-                                                   GcnSettings const&, std::vector<GcnLayerMemory<T>>&);
+                                                   GcnSettings const&, std::vector<GcnLayerMemory<T>>&);     \
+  template GcnLayerPlaces<T> places_of(GcnPlan const&, bool, std::size_t, GcnScratch<T>&,                    \
+                                       std::vector<GcnLayerMemory<T>>&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 ORTHANT_INSTANTIATE(runtime::Bf16Number)

@@ -28,6 +28,15 @@ namespace orthant::models {
 [[nodiscard]] std::optional<std::size_t> layer_with_features(pmm::StepPlan const& step, GcnPlan const& plan,
                                                              GcnSettings const& settings);
 
+/// Whether what layer l gets from above lies in `middle` of the scratch, not in `gradient`. A perceptron ends there: its dC gives way to
+/// dQ in the other of the two, dQ to dH, and dH to dF, which therefore takes the other place with each of them.
+[[nodiscard]] bool gets_gradient_in_middle(GcnPlan const& plan, std::size_t l);
+
+/// Where a layer's output and gradients lie. `scratch` and `memory` have their full size already.
+template<class T>
+[[nodiscard]] GcnLayerPlaces<T> places_of(GcnPlan const& plan, bool shares_outputs, std::size_t l,
+                                          GcnScratch<T>& scratch, std::vector<GcnLayerMemory<T>>& memory);
+
 /// As many numbers in that memory as features have, or none.
 template<class T>
 [[nodiscard]] runtime::Vector<T> room_for_features(pmm::ProcessGrid const& grid, GcnPlan const& plan,

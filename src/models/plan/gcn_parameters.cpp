@@ -45,21 +45,31 @@ runtime::Vector<T> part_of(runtime::Vector<T> const& array, std::int64_t begin, 
                          std::pair(static_cast<std::size_t>(begin), static_cast<std::size_t>(begin + count)));
 }
 
+/// The settings of one layer: a map near the identity is all that its convolution has (arXiv 2007.02133, equation 5).
+GcnSettings settings_of(GcnLayerPlan const& layer, GcnSettings settings) {
+  if (layer.map_share) settings.has_bias = false;
+  return settings;
+}
+
 } // namespace
 
 std::vector<PlannedParameter> parameters_of(GcnPlan const& plan, GcnSettings const& settings) {
   std::vector<PlannedParameter> all;
   // A bias is a number per column of the output.
-  auto const add = [&](pmm::Placement const& weight, pmm::Placement const& output,
-                       bool has_self_weight = false) {
+  auto const add_to = [&](bool has_bias, pmm::Placement const& weight, pmm::Placement const& output,
+                          bool has_self_weight) {
     all.push_back({ParameterRole::weight, weight});
     if (has_self_weight) all.push_back({ParameterRole::weight, weight});
-    if (settings.has_bias) all.push_back({ParameterRole::bias, output});
+    if (has_bias) all.push_back({ParameterRole::bias, output});
+  };
+  auto const add = [&](pmm::Placement const& weight, pmm::Placement const& output) {
+    add_to(settings.has_bias, weight, output, false);
   };
   if (plan.projection) add(plan.projection->weight, plan.projection->output);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     if (plan.layers[l].transforms())
-      add(plan.layers[l].weight, plan.layers[l].output, plan.layers[l].has_self_weight);
+      add_to(settings_of(plan.layers[l], settings).has_bias, plan.layers[l].weight, plan.layers[l].output,
+             plan.layers[l].has_self_weight);
     if (is_normalised(plan, settings, l))
       for (auto const role : roles_of(settings.norm))
         all.push_back({role, plan.layers[l].output});
@@ -178,8 +188,8 @@ GcnParameters<T>::GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& pla
       continue;
     }
     auto const& attention = plan.layers[l].attention;
-    layers_.push_back(make("layer" + std::to_string(l), index, settings, 0, plan.layers[l].has_self_weight,
-                           attention && attention->is_dynamic() ? 2 : 1));
+    layers_.push_back(make("layer" + std::to_string(l), index, settings_of(plan.layers[l], settings), 0,
+                           plan.layers[l].has_self_weight, attention && attention->is_dynamic() ? 2 : 1));
     if (is_normalised(plan, settings, l)) add_norm(index, settings.norm, layers_.back());
     if (plan.layers[l].has_self_scale) add_epsilon(index, layers_.back());
     if (attention) add_attention(index, *attention, settings.seed, layers_.back());

@@ -234,8 +234,10 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
     layer.is_activated = !gives_logits && layer.transforms() && !is_propagated_on;
     layer.adds_bias =
         layer.transforms() ? shape.has_teleport || !is_propagated_on : gives_logits && !shape.has_teleport;
-    if (shape.theta && layer.kind == LayerKind::convolution)
+    if (shape.theta && layer.kind == LayerKind::convolution) {
       layer.map_share = std::log(*shape.theta / static_cast<double>(num_aggregations) + 1);
+      layer.adds_bias = false;
+    }
     if (shape.attention) layer.attention = attention_of(*shape.attention, out, gives_logits);
     if (has_owners)
       place_with_owners(layer, owners, n, in, out);

@@ -127,8 +127,7 @@ class EpochList {
     if (is_activated(plan_, l)) plan_activation(step_, activation_step(l));
     if (!layer.second) return;
     plan_product(step_, products_of(*layer.second, settings_.formats()).product);
-    if (settings_.has_bias) pmm::plan_add_bias(step_, layer.second->output, format_);
-    plan_bias_relu_dropout(step_, layer.second->output, false, drops_out_, format_);
+    plan_bias_relu_dropout(step_, layer.second->output, settings_.has_bias, drops_out_, format_);
   }
 
   [[nodiscard]] ActivationStep activation_step(std::size_t l) const {
@@ -136,7 +135,7 @@ class EpochList {
     return {.parts = activation_of(plan_, settings_, l),
             .z = layer.output,
             .pass = pass_,
-            .has_bias = settings_.has_bias,
+            .has_bias = adds_bias(layer),
             .draws_mask = drops_out_ && layer.drops_output,
             .is_residual = layer.is_residual,
             .copies_gradient = has_local_residual(layer),
@@ -151,9 +150,8 @@ class EpochList {
     auto const has_input_gradient = needs_input_gradient(plan_, l);
     step_.begin_layer(layer.index);
     if (layer.second) {
-      plan_relu_dropout_backward(step_, layer.second->output, false, format_);
-      pmm::plan_copy(step_, layer.second->output);
-      backward_linear(*layer.second, std::nullopt, true);
+      plan_relu_dropout_backward(step_, layer.second->output, settings_.has_bias, format_);
+      backward_linear(*layer.second, std::nullopt, true, true);
     }
     plan_residual(layer, true);
     if (is_activated(plan_, l)) plan_activation_backward(step_, activation_step(l));
@@ -316,13 +314,11 @@ class EpochList {
       pmm::plan_pick_rows(step_, num_kept, width, format_);
   }
 
-  void backward_linear(LinearPlan const& linear, std::optional<std::int64_t> entries,
-                       bool has_input_gradient) {
+  void backward_linear(LinearPlan const& linear, std::optional<std::int64_t> entries, bool has_input_gradient,
+                       bool is_activated = false) {
     auto const products = products_of(linear, settings_.formats());
-    if (settings_.has_bias) {
-      pmm::plan_sum_columns(step_, linear.output, format_);
-      reduce_column_sums(linear.output);
-    }
+    if (settings_.has_bias && !is_activated) pmm::plan_sum_columns(step_, linear.output, format_);
+    if (settings_.has_bias) reduce_column_sums(linear.output);
     products_back(has_input_gradient, products.input_back, products.weight_back, entries);
   }
 

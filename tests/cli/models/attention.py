@@ -108,6 +108,23 @@ def plans_say_what_is_sent(ranks):
                     f"sent {epoch['sent_bytes']}, planned {of_grid[0]['sent_bytes']}", done)
 
 
+def bench_has_the_scores(ranks):
+    """Scores, softmax and their adjoints are among the products of an epoch, with the bytes of their numbers."""
+    with tempfile.TemporaryDirectory() as scratch:
+        store = store_in(scratch)
+        for name, model in MODELS.items():
+            words = ["bench", "epoch", "--graph", store, *model, "--layers", "2", "--dropout", "0", "--epochs", "1", "--stream-mib", "4", "--gemm-size", "64"]
+            done = expect_success(ranks, words)
+            line = json.loads(next(text for text in done.stdout.splitlines() if text.startswith("{")))
+            scores, ends = {"gat": ("leaky(s + t)", "ds, dt"), "gatv2": ("a leaky(L + R)", "dL, dR")}[name]
+            expected = [f"alpha = softmax({scores}), Q = alpha V", f"dalpha = dQ V^T, softmax', {ends}", "dV = alpha^T dQ"]
+            for layer in (0, 1):
+                found = {row["product"]: row for row in line["products"] if row["layer"] == layer and row["kind"] == "spmm"}
+                require(list(found) == expected, f"layer {layer} of {name} has {list(found)}", done)
+                require(all(found[text]["bytes"] > found["dV = alpha^T dQ"]["bytes"] for text in expected[:2]), f"bytes {found}", done)
+            require(abs(line["ratio"] - line["seconds"] / line["bare_seconds"]) < 1e-9, f"ratio {line['ratio']}", done)
+
+
 def mistakes(ranks):
     batches = ["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "9"]
     for name in MODELS:
@@ -119,7 +136,7 @@ def mistakes(ranks):
 
 
 def main():
-    both = [they_learn, weights_are_evaluated, checkpoints_go_on, plans_say_what_is_sent, mistakes]
+    both = [they_learn, weights_are_evaluated, checkpoints_go_on, plans_say_what_is_sent, bench_has_the_scores, mistakes]
     raise SystemExit(attempt_all([(ranks, (function,)) for ranks in (1, 3) for function in both]))
 
 

@@ -12,6 +12,7 @@
 #include "pmm/rows/norms.hpp"
 #include "support/grids.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -184,6 +185,63 @@ std::vector<std::array<int, 4>> batch_grids() {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllGrids, BatchCost, ::testing::ValuesIn(batch_grids()), GridName());
+
+/// Bytes that all ranks of a grid send in a step, by communicator. `list_of(coordinates)`: a rank's list.
+template<class ListOf>
+std::map<std::string, double> sent_by_axis(pmm::GridShape const& shape, ListOf const& list_of) {
+  std::map<std::string, double> sent;
+  for (int rank = 0; rank < shape.num_ranks(); ++rank)
+    for (auto const& call : calls_of(list_of(coordinates_of(shape, rank))))
+      sent[call.axis] += static_cast<double>(call.sent_bytes);
+  return sent;
+}
+
+// The batches are drawn here: IsExactOfTheBatchesThatAreDrawn holds them beside ledgers. Chance leaves the mean of n batches within
+// four standard errors, which are of the batches themselves; 1 % is for whole rows and for the formula.
+TEST(BatchCosts, AreTheMeanOfManyBatches) {
+  if (world_size() > 1) GTEST_SKIP() << "one process lists all ranks";
+  constexpr auto num_batches = 400;
+  runtime::Communicator const self(MPI_COMM_SELF, "self");
+  pmm::ProcessGrid const grid(self, {1, 1, 1, 1});
+  auto const store = store_of_dataset(self, "sbm:vertices=10000,edges=100000,features=13,classes=5");
+  models::MiniBatchSettings batches;
+  batches.batch_size = 200;
+  models::BatchSizes const sizes{batches.batch_size, 1, false, false};
+  GcnSettings settings;
+  settings.schedule = models::Schedule::rows;
+  settings.wire = runtime::Wire::bf16;
+  settings.set_layers(2, 24);
+  settings.gather = Gather::needed;
+  auto const plan = models::plan_gcn(store, settings);
+  auto const sampler = models::make_sampler(grid, store, batches, settings.seed);
+  models::SampledBatch batch(self, store, *sampler, true);
+  for (auto const& shape :
+       {pmm::GridShape{1, 1, 1, 2}, pmm::GridShape{1, 2, 2, 1}, pmm::GridShape{1, 4, 2, 2},
+        pmm::GridShape{1, 2, 4, 2}, pmm::GridShape{1, 1, 4, 4}}) {
+    auto const expected = sent_by_axis(shape, [&](pmm::Coordinates const& at) {
+      return list_of_batches(shape, at, store.facts(), plan, settings, sizes);
+    });
+    std::map<std::string, std::array<double, 2>> sums; // and squares
+    for (std::int64_t k = 0; k < num_batches; ++k) {
+      batch.draw(1 + k / sampler->num_steps(), sampler->batch_of(k % sampler->num_steps(), 0));
+      auto const needed = batch.needed_on(shape, plan, settings.gather);
+      auto const sent = sent_by_axis(shape, [&](pmm::Coordinates const& at) {
+        pmm::StepPlan step(shape, at, sizeof(float));
+        plan_batch_step(step, {batch.planned(shape, at, plan, settings, needed)}, settings);
+        return step;
+      });
+      for (auto const& [axis, bytes] : sent) {
+        sums[axis][0] += bytes;
+        sums[axis][1] += bytes * bytes;
+      }
+    }
+    for (auto const& [axis, sum] : sums) {
+      auto const mean = sum[0] / num_batches;
+      auto const error = std::sqrt(std::max(0.0, sum[1] / num_batches - mean * mean) / num_batches);
+      EXPECT_NEAR(expected.at(axis), mean, 4 * error + 0.01 * mean) << shape.to_string() << " " << axis;
+    }
+  }
+}
 
 TEST(BatchCosts, CoverEveryGridThatCanTrain) {
   auto const facts = facts_of(10000, 500000, 100, 40);

@@ -275,7 +275,7 @@ inline Tape::Number propagated_logits_of(Tape& tape, models::GcnSettings const& 
     auto const propagated = tape.combination(1 - alpha, tape.product(a, f), alpha, h);
     auto const z =
         tape.combination(1 - beta, propagated, beta, tape.product(propagated, p.at(layer + ".weight")));
-    f = hidden(with_bias(z, layer), layer);
+    f = hidden(z, layer);
   }
   return with_bias(tape.product(f, p.at("head.weight")), "head");
 }
