@@ -153,7 +153,9 @@ int bench(GemmOptions const& options, Context& context) {
       works.emplace_back([&operands, &product, library] { operands.multiply_bare(library, product); });
     }
     auto const seconds = time_in_turn(world, exec, works, options.repeat);
-    auto const place = std::ranges::find(libraries, chosen) - libraries.begin();
+    // What the chosen library does not multiply OpenBLAS does, the first of them.
+    auto const found = std::ranges::find(libraries, chosen);
+    auto const place = found == libraries.end() ? 0 : found - libraries.begin();
     auto const numbers = product.m * product.k + product.k * product.n + product.m * product.n;
     std::array sums{static_cast<double>(numbers) * sizeof(T), static_cast<double>(product.flops())};
     runtime::all_reduce(runtime::host, world, std::span(sums));

@@ -34,7 +34,6 @@ EdgeProducts<T>::EdgeProducts(pmm::ProcessGrid const& grid, models::GcnPlan cons
     pmm::reserve_edge_softmax(*workspace_, block_.num_rows, steps.heads.count);
   }
   // A head has a column at least, so these are long enough for the ends of static scores, too.
-  width = std::max(width, count);
   rows_ = make_numbers<T>(block_.num_rows * width);
   columns_ = make_numbers<T>(block_.num_columns * width);
   vectors_ = make_numbers<T>(width);

@@ -31,7 +31,7 @@ class EdgeProducts {
   void multiply(runtime::DefaultExec const& exec, pmm::LocalProduct const& product);
   /// What multiply() computes.
   [[nodiscard]] std::string formula_of(pmm::LocalProduct const& product) const;
-  /// The size of the numbers of its edges, and of what scores are made of.
+  /// The size of the numbers of its edges, and of the ends that scores read.
   [[nodiscard]] std::int64_t bytes_of_numbers(pmm::LocalProduct const& product) const;
 
  private:

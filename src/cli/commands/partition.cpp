@@ -182,21 +182,19 @@ std::string recommendation(graph::PartitionReport const& report) {
   std::string text =
       "recommended  what train takes by itself (--grid auto --schedule auto, three layers, 128 wide)\n";
   auto const seconds = models::full_graph_seconds(facts, model_of(TrainOptions{}));
-  auto is_any_rows = false;
   for (auto const num_ranks : {1, 2, 4, 8, 16, 64}) {
     auto const [shape, schedule, epoch_seconds] = models::choose_grid({num_ranks}, seconds);
-    is_any_rows = is_any_rows || schedule == models::Schedule::rows;
     text += fmt::format("  {:>4} rank{} --grid {} --schedule {}\n", num_ranks,
                         num_ranks == 1 ? ": " : "s:", shape.to_string(), models::name_of(schedule));
   }
-  auto const order = graph::choose_order(report.statistics->permutations, facts.num_vertices, is_any_rows);
+  auto const order = graph::choose_order(report.statistics->permutations, facts.num_vertices);
   if (facts.permutation != order)
     text += fmt::format("  by these tables --permute {} fits better than {}\n", graph::name_of(order),
                         graph::name_of(facts.permutation));
   return text;
 }
 
-/// Which order --permute auto took, and by what: of sparse products, and of messages of the schedule rows.
+/// Which order --permute auto took, and what gathers cost in it.
 std::string choice_text(graph::PartitionReport const& report) {
   auto const& facts = report.facts;
   auto const cost_of = [&](graph::PermutationKind kind) {

@@ -105,7 +105,7 @@ class Partitioner {
     auto const clusters = find_clusters(); // before the edges are drained
     if (options_.measures_statistics || options_.chooses_permutation) report_.statistics = measure(degrees);
     if (options_.chooses_permutation)
-      facts.permutation = choose_order(report_.statistics->permutations, facts.num_vertices, true);
+      facts.permutation = choose_order(report_.statistics->permutations, facts.num_vertices);
     auto const placement = place(facts.permutation, degrees);
     edges_.set_placement(placement);
     report_.order_seconds = steps_.lap();

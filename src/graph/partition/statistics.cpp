@@ -56,12 +56,10 @@ DegreeStatistics measure_degrees(runtime::Communicator const& comm, std::span<st
 double gather_cost(PermutationStatistics const& order, std::int64_t num_vertices) {
   constexpr std::int64_t most_cached = std::int64_t{1} << 16; // vertices of 512 bytes
   auto const cost_of_fresh = num_vertices <= most_cached ? 0.4 : 2.0;
-  auto const& grid = order.grids[grid_of_choice];
-  return (1 + cost_of_fresh * order.fresh_share) * std::min(grid.rows_balance, grid.pmm3d_balance);
+  return (1 + cost_of_fresh * order.fresh_share) * order.grids[grid_of_choice].rows_balance;
 }
 
-PermutationKind choose_order(std::span<PermutationStatistics const> orders, std::int64_t num_vertices,
-                             bool may_use_rows) {
+PermutationKind choose_order(std::span<PermutationStatistics const> orders, std::int64_t num_vertices) {
   constexpr auto most_coverage = 0.72;
   constexpr auto most_loss = 0.1;
   constexpr auto least_gain = 0.05;
@@ -75,7 +73,7 @@ PermutationKind choose_order(std::span<PermutationStatistics const> orders, std:
   auto const* const pieces = find(PermutationKind::pieces);
   auto const twofold = cost_of(find(PermutationKind::twofold));
   auto const cluster = cost_of(find(PermutationKind::cluster));
-  if (may_use_rows && pieces != nullptr) {
+  if (pieces != nullptr) {
     auto const& grid = pieces->grids[grid_of_choice];
     if ((grid.gather_coverage + grid.sum_coverage) / 2 < most_coverage &&
         cost_of(pieces) <= (1 + most_loss) * std::min(twofold, cluster))

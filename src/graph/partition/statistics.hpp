@@ -48,16 +48,20 @@ struct GraphStatistics {
   std::vector<MetisStatistics> metis; // empty where the graph is too large for it
 };
 
-/// What gathers of sparse products cost on the fullest of 8x8 blocks, by those of balanced blocks whose rows are all in a
-/// core's cache: balance * (1 + c * fresh share). c is what a row from further away costs more, of 128 numbers: 0.4 from a
-/// last-level cache and 2 from memory, where all rows of the operand take over 32 MiB (tests/bench/results/2026-11-25-orders.md).
+/// What gathers of sparse products cost in the largest of the 8x8 blocks of `rows`:
+///
+///   cost  =  largest block / mean block  *  (1 + c * fresh share)
+///
+/// in units of an even block whose rows are all in a core's cache. c is what a row of 128 numbers from further away costs
+/// more: 0.4 from a last-level cache, 2 from memory, which is reckoned with from 2^16 vertices on (32 MiB; a little beyond
+/// that it is too much: tests/bench/results/2026-11-25-orders.md).
 [[nodiscard]] double gather_cost(PermutationStatistics const& order, std::int64_t num_vertices);
 
-/// The order for trainings whose schedule may be `rows`: pieces, if on 8x8 blocks owners need so few rows of each other that
-/// --gather auto moves only those, and gathers cost at most 10 % more than in any other order. Otherwise, and for pmm3d,
-/// twofold, or cluster where its gathers cost at least 5 % less. Only orders that were measured.
+/// The order that fits trainings with the schedule `rows`, of twofold, cluster and pieces: pieces, if on 8x8 blocks owners need
+/// so few rows of each other that --gather auto moves only those, and gathers cost at most 10 % more than in the other two.
+/// Otherwise twofold, or cluster where its gathers cost at least 5 % less. Only orders that were measured.
 [[nodiscard]] PermutationKind choose_order(std::span<PermutationStatistics const> orders,
-                                           std::int64_t num_vertices, bool may_use_rows);
+                                           std::int64_t num_vertices);
 
 /// Tables for people.
 [[nodiscard]] std::string format_statistics(GraphStatistics const& statistics, StoreFacts const& facts);

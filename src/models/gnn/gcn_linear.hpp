@@ -29,11 +29,11 @@ class GcnLinear {
             GcnLayerOptions const& options, GcnScratch<T> const& scratch, GrowingVector<Result>& output,
             GrowingVector<T>& weight);
 
-  /// C := A W + b. `Features`: a DistMatrix, or a DistSparse, which has no gradient.
+  /// C := A W + b; without b if an activation adds it. `Features`: a DistMatrix, or a DistSparse, which has no gradient.
   template<class Features>
   pmm::DistMatrix<Result> const& forward(runtime::DefaultExec const& exec, Features const& a);
 
-  /// dW and db from dC; and dA, where it is needed, into `a_gradient`, which is otherwise left alone. dA is
+  /// dW and db from dC (db not if an activation has summed it up already); and dA, where it is needed, into `a_gradient`, which is otherwise left alone. dA is
   /// reduced while dW is computed.
   template<class Features>
   void backward(runtime::DefaultExec const& exec, Features const& a, pmm::DistMatrix<T> const& gradient,

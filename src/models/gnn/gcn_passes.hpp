@@ -71,7 +71,6 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   void require_fitting(GcnOperands<Sum> const& operands) const;
   void reserve_scratch(GcnOperands<Sum> const& operands);
   void make_layers(GcnOperands<Sum> const& operands);
-  /// Where the output and the gradients of layer l lie.
   /// Whether the output of layer l stays until the next pass. A later layer that gathers it may write copies there.
   [[nodiscard]] bool keeps_output(std::size_t l) const {
     return l >= activations_.size() || !shares_outputs_ ||

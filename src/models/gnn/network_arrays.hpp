@@ -28,8 +28,8 @@ namespace orthant::models {
 [[nodiscard]] std::optional<std::size_t> layer_with_features(pmm::StepPlan const& step, GcnPlan const& plan,
                                                              GcnSettings const& settings);
 
-/// Whether what layer l gets from above lies in `middle` of the scratch, not in `gradient`. A perceptron ends there: its dC gives way to
-/// dQ in the other of the two, dQ to dH, and dH to dF, which therefore takes the other place with each of them.
+/// Whether what layer l gets from above lies in `middle` of the scratch, not in `gradient`. In a layer with a perceptron, X and Y
+/// the two: dC in X, dQ in Y, dH in X, dF in Y. So every such layer swaps them for the one below it.
 [[nodiscard]] bool gets_gradient_in_middle(GcnPlan const& plan, std::size_t l);
 
 /// Where a layer's output and gradients lie. `scratch` and `memory` have their full size already.

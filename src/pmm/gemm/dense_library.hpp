@@ -31,9 +31,9 @@ struct DenseProduct {
   Panel<Result> c; // not read if beta is 0
 };
 
-/// Each multiply() returns true when C is written, on as many threads as set_gemm_threads() says. Returns false, and
-/// writes nothing, if the library does not have that product. The bits of C depend on the product's numbers, extents and
-/// transposes and on the number of threads alone. Throws Error if the library fails.
+/// Each multiply() returns true when C is written, on as many threads as set_gemm_threads() says; our own kernels work on
+/// Kokkos's threads. Returns false, and writes nothing, if the library does not have that product. The bits of C depend on the
+/// product's numbers, extents and transposes alone, and of a library on its number of threads. Throws Error if it fails.
 class DenseLibrary {
  public:
   DenseLibrary() = default;

@@ -12,10 +12,9 @@
 //     at once, 48,980 rows each                   LIBXSMM  196 202, 208 215
 //   AMD, family 25, no AVX-512 (Zen 3), 48,980    OpenBLAS  63  49,  73  42   oneDNN  79  69,  83  67
 //
-// There oneDNN multiplies narrow matrices too, 8 % slower than the best OpenBLAS: it does not depend on the core type, which
-// some sites set for all their processors. On Zen 3 (core type Zen) OpenBLAS keeps the other shapes, which it multiplies up to 4 %
-// faster. On Zen 4, where the operands come from memory as in training, OpenBLAS is at 75 to 100 and LIBXSMM 1.17 at 81 to 112 on each of
-// two cores. LIBXSMM was not measured elsewhere but on Zen 5. Older processors keep OpenBLAS: oneDNN was not measured there.
+// On Zen 3 (core type Zen) OpenBLAS keeps the other shapes, which it multiplies up to 4 % faster. On Zen 4, where the operands come from
+// memory as in training, OpenBLAS is at 75 to 100 and LIBXSMM 1.17 at 81 to 112 on each of two cores. LIBXSMM was measured on Zen 4 and
+// Zen 5 only. Older processors keep OpenBLAS: nothing else was measured there.
 //
 // Our own kernels (pmm/tall_gemm) were measured on Zen 5 alone, two cores at once, whose multiply-adds reach 540; beside them oneDNN, LIBXSMM
 // and OpenBLAS: A B 518 (473 303 372), narrow 484 (379 485 392); A B^T 501 (468 306 380), narrow 477 (393 477 390); sums 447 (367 381 311),

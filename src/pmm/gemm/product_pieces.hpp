@@ -12,15 +12,28 @@
 
 namespace orthant::pmm::detail {
 
-/// work(part) for each `length` rows of C, in order. A must not be transposed.
+/// work(part) for each `length` rows of C, in order.
 template<class Product, class Work>
 void for_each_piece_of_rows(Product const& product, std::int64_t length, Work const& work) {
   auto part = product;
   for (std::int64_t first = 0; first < product.extents.m; first += length) {
     runtime::Range const rows{first, std::min(first + length, product.extents.m)};
     part.extents.m = rows.size();
-    part.a = product.a.rows(rows);
+    part.a = product.transpose_a == Transpose::yes ? product.a.columns(rows) : product.a.rows(rows);
     part.c = product.c.rows(rows);
+    work(part);
+  }
+}
+
+/// work(part) for each `length` columns of C, in order.
+template<class Product, class Work>
+void for_each_piece_of_columns(Product const& product, std::int64_t length, Work const& work) {
+  auto part = product;
+  for (std::int64_t first = 0; first < product.extents.n; first += length) {
+    runtime::Range const columns{first, std::min(first + length, product.extents.n)};
+    part.extents.n = columns.size();
+    part.b = product.transpose_b == Transpose::yes ? product.b.rows(columns) : product.b.columns(columns);
+    part.c = product.c.columns(columns);
     work(part);
   }
 }

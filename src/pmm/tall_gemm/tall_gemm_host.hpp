@@ -11,8 +11,11 @@
 // A tile of C, as large as the registers hold, is summed up in registers. While they are summed, the numbers that the next
 // tiles read come closer (prefetches): a product of 128 columns asks memory for 8 GB/s, at which no wait is seen.
 //
-// A sum adds its terms in order, with one rounding each (fused multiply-add), 128 of them to a partial sum where there are
-// many: |error| <= (128 + k / 128) eps sum_l |a_il| |b_lj| for S. All instruction sets give the same bits.
+// A sum adds its terms in order, with one rounding each (fused multiply-add), for S 128 of them to a partial sum:
+//
+//   |error|  <=  (k + 1) eps sum_l |a_il| |b_lj|   of C,    (128 + k / 128) eps sum_l |a_il| |b_lj|   of S
+//
+// All instruction sets give the same bits.
 // The arrangement is that of Goto & van de Geijn, "Anatomy of high-performance matrix multiplication" (ACM TOMS 34, 2008).
 
 #include <cstdint>
@@ -60,7 +63,7 @@ struct TallKernels {
 
 inline constexpr std::int64_t terms_per_block = 128;
 inline constexpr std::int64_t term_scratch =
-    terms_per_block * (64 + 8); // a panel of B, the last columns of A
+    terms_per_block * (48 + 8); // a panel of B, the last columns of A
 
 [[nodiscard]] TallKernels tall_kernels_avx2();
 [[nodiscard]] TallKernels tall_kernels_avx512();

@@ -3,8 +3,10 @@
 // The kernels of tall_gemm_host.hpp as one of the libraries, for fp32. Measured on one core of a Zen 5 whose multiply-adds
 // reach 273 GFLOP/s (24,490 rows from memory; oneDNN 2.6.3 beside it): 128 x {128, 47} 260 253 (200 184), 128 x 128 and
 // 47 x 128 transposed 259 246 (220 217), sums over these rows with 128 x {128, 47} results 243 240 (190 160). Two ranks at once
-// reach 0.82 to 0.96 of that loop, oneDNN 0.66 to 0.88.
+// reach 0.82 to 0.96 of that loop, oneDNN 0.65 to 0.88.
 #include "pmm/gemm/dense_library.hpp"
+#include "pmm/gemm/gemm_choice.hpp"
+#include "pmm/gemm/product_pieces.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/thread_memory.hpp"
 #include "pmm/tall_gemm/tall_gemm_host.hpp"
@@ -16,9 +18,16 @@ namespace orthant::pmm {
 namespace {
 
 using host_gemm::padded;
+using runtime::DefaultExec;
 
-// Numbers of the operand that is not tall, or of the sums: they stay in the second cache level.
-constexpr auto most_shared = std::int64_t{1} << 17;
+// What all rows of the tall operand meet, part of op(B) or sums, stays in the second cache level: at most 2^17 numbers.
+constexpr auto most_inner = std::int64_t{1024}; // of the sums over op(B)'s rows
+constexpr auto columns_per_piece = std::int64_t{128};
+constexpr auto widest_sums = std::int64_t{512};
+constexpr auto highest_sums = std::int64_t{256};
+// Threads share the terms of a long sum in parts, whose number does not depend on that of the threads: nor do the bits.
+constexpr auto terms_per_part = std::int64_t{8192};
+constexpr auto most_parts = std::int64_t{16};
 
 host_gemm::Rows rows_of(Panel<float> const& panel) {
   return {panel.data, panel.row_stride};
@@ -28,19 +37,22 @@ class TallGemm : public DenseLibrary {
  public:
   explicit TallGemm(host_gemm::TallKernels const& kernels) : kernels_(kernels) {}
 
-  [[nodiscard]] std::string_view name() const override { return "orthant"; }
+  [[nodiscard]] std::string_view name() const override { return orthant_name; }
   [[nodiscard]] std::string version() const override { return fmt::format("Orthant ({})", kernels_.vectors); }
   using DenseLibrary::multiply;
   bool multiply(DenseProduct<float> const& p) const override {
-    auto const [m, n, k] = p.extents;
     auto const is_sum = p.transpose_a == Transpose::yes;
-    if (p.alpha != 1 || (p.beta != 0 && p.beta != 1)) return false;
-    if ((is_sum && p.transpose_b == Transpose::yes) || padded(n) > most_shared / padded(is_sum ? m : k))
+    if (p.alpha != 1 || (p.beta != 0 && p.beta != 1) || (is_sum && p.transpose_b == Transpose::yes))
       return false;
     if (is_sum)
-      sum_terms(p);
+      detail::for_each_piece_of_rows(p, highest_sums, [this](auto const& high) {
+        detail::for_each_piece_of_columns(high, widest_sums, [this](auto const& piece) { sum_terms(piece); });
+      });
     else
-      multiply_rows(p);
+      detail::for_each_piece_of_terms(p, most_inner, [this](auto const& terms) {
+        detail::for_each_piece_of_columns(terms, columns_per_piece * most_inner / terms.extents.k,
+                                          [this](auto const& piece) { multiply_rows(piece); });
+      });
     return true;
   }
 
@@ -50,24 +62,22 @@ class TallGemm : public DenseLibrary {
     auto* const packed = thread_memory<float>(static_cast<std::size_t>(k * padded(n)));
     kernels_.pack(rows_of(p.b), p.transpose_b == Transpose::yes, n, k, packed);
     host_gemm::TallProduct const product{rows_of(p.a), packed, rows_of(p.c), n, k, p.beta == 1};
-    runtime::DefaultExec const exec;
+    DefaultExec const exec;
     for_each_part(
         exec, "orthant::pmm::local_gemm/rows", m,
         [product, run = kernels_.multiply_rows](auto begin, auto end) { run(product, begin, end); });
     runtime::compat::fence(exec, "orthant::pmm::local_gemm/rows");
   }
 
-  /// Each thread sums some of the terms up.
   void sum_terms(DenseProduct<float> const& p) const {
     auto const [m, n, k] = p.extents;
-    runtime::DefaultExec const exec;
-    auto const num_blocks = (k + host_gemm::terms_per_block - 1) / host_gemm::terms_per_block;
-    auto const num_parts = std::min(static_cast<std::int64_t>(exec.concurrency()), num_blocks);
+    auto const num_parts = std::min((k + terms_per_part - 1) / terms_per_part, most_parts);
     auto const num_sums = padded(m) * padded(n);
     auto const part_size = num_sums + host_gemm::term_scratch;
     auto* const sums = thread_memory<float>(static_cast<std::size_t>(num_parts * part_size));
+    DefaultExec const exec;
     Kokkos::parallel_for("orthant::pmm::local_gemm/terms",
-                         Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec, 0, num_parts),
+                         Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, num_parts),
                          [=, sum = host_gemm::LongSum{rows_of(p.a), rows_of(p.b), sums, m, n},
                           run = kernels_.add_terms](std::int64_t part) {
                            auto mine = sum;
@@ -77,14 +87,15 @@ class TallGemm : public DenseLibrary {
                            run(mine, terms.begin, terms.end, mine.sums + num_sums);
                          });
     runtime::compat::fence(exec, "orthant::pmm::local_gemm/terms");
-    for (std::int64_t i = 0; i < m; ++i)
-      for (std::int64_t j = 0; j < n; ++j) {
-        auto sum = 0.0F;
-        for (std::int64_t part = 0; part < num_parts; ++part)
-          sum += sums[part * part_size + i * padded(n) + j];
-        auto& c = p.c.data[i * p.c.row_stride + j];
-        c = sum + (p.beta == 1 ? c : 0.0F);
-      }
+    for (std::int64_t i = 0; i < m; ++i) {
+      auto* const c = p.c.data + i * p.c.row_stride;
+      auto* const all = sums + i * padded(n);
+      for (std::int64_t part = 1; part < num_parts; ++part)
+        for (std::int64_t j = 0; j < n; ++j)
+          all[j] += all[part * part_size + j];
+      for (std::int64_t j = 0; j < n; ++j)
+        c[j] = p.beta == 1 ? c[j] + all[j] : all[j];
+    }
   }
 
   host_gemm::TallKernels kernels_;

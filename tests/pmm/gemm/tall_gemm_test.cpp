@@ -17,7 +17,6 @@
 namespace orthant::testing {
 namespace {
 
-using pmm::host_gemm::LongSum;
 using pmm::host_gemm::padded;
 using pmm::host_gemm::Rows;
 using pmm::host_gemm::supported_tall_kernels;
@@ -37,6 +36,9 @@ struct Numbers {
   }
   [[nodiscard]] std::int64_t stride() const { return num_columns + 5; }
   [[nodiscard]] float& at(std::int64_t i, std::int64_t j) {
+    return all[static_cast<std::size_t>(i * stride() + j)];
+  }
+  [[nodiscard]] float at(std::int64_t i, std::int64_t j) const {
     return all[static_cast<std::size_t>(i * stride() + j)];
   }
   [[nodiscard]] Rows rows() { return {all.data(), stride()}; }
@@ -77,7 +79,7 @@ std::vector<float> rows_times(TallKernels const& kernels, Numbers& a, Numbers& b
   Scratch packed(k * padded(n));
   kernels.pack(b.rows(), is_transposed, n, k, packed.begin());
   auto c = adds ? random(a.num_rows, n, 3) : Numbers(a.num_rows, n);
-  auto const old = c;
+  Numbers const old = c;
   TallProduct const product{a.rows(), packed.begin(), c.rows(), n, k, adds};
   auto const middle = a.num_rows / 3; // any cut gives the same
   kernels.multiply_rows(product, 0, middle);
@@ -85,7 +87,7 @@ std::vector<float> rows_times(TallKernels const& kernels, Numbers& a, Numbers& b
 
   for (std::int64_t i = 0; i < a.num_rows; ++i)
     for (std::int64_t j = 0; j < n; ++j) {
-      auto const before = adds ? static_cast<double>(Numbers(old).at(i, j)) : 0.0;
+      auto const before = adds ? static_cast<double>(old.at(i, j)) : 0.0;
       auto sum = before, size = std::abs(before);
       for (std::int64_t l = 0; l < k; ++l) {
         auto const term =
