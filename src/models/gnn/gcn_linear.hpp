@@ -33,8 +33,8 @@ class GcnLinear {
   template<class Features>
   pmm::DistMatrix<Result> const& forward(runtime::DefaultExec const& exec, Features const& a);
 
-  /// dW and db from dC (db not if an activation has summed it up already); and dA, where it is needed, into `a_gradient`, which is otherwise left alone. dA is
-  /// reduced while dW is computed.
+  /// dW and db from dC (db not if an activation has summed it up already); and dA, where it is needed, into `a_gradient`,
+  /// which is otherwise left alone. dA is reduced while dW is computed.
   template<class Features>
   void backward(runtime::DefaultExec const& exec, Features const& a, pmm::DistMatrix<T> const& gradient,
                 pmm::DistMatrix<T> const& a_gradient);
