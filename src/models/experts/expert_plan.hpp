@@ -72,8 +72,12 @@ struct ExpertArray {
 [[nodiscard]] pmm::Placement placement_of(ExpertArray const& array, pmm::Placement of_expert,
                                           std::int64_t place);
 
-/// What this rank moves in a layer: as the plan knows it; or if it is the fullest rank at ExpertSettings::planned_imbalance, with 1 if
-/// experts are chosen equally often. The capacity limits training passes alone: evaluations drop nothing.
+/// How full the fullest rank of `num_owners` is assumed to be, over the mean: planned_imbalance, as far as tokens can choose so, and training
+/// passes by the capacity, which evaluations do not have.
+[[nodiscard]] double assumed_imbalance(ExpertSettings const& settings, int num_owners, bool is_training);
+
+/// What this rank moves in a layer: as the plan knows it; or if it is the fullest rank at assumed_imbalance(), with 1 if experts are
+/// chosen equally often.
 [[nodiscard]] pmm::DispatchSizes sizes_of(pmm::StepPlan const& step, ExpertPlan const& plan,
                                           std::int64_t layer, bool is_training);
 
