@@ -48,7 +48,7 @@ def kept(_):
 
 
 def placed(_):
-    """Balanced by the metrics of an earlier run: the same losses, a fuller rank before than after; checkpoints have experts in order."""
+    """Balanced by the metrics of an earlier run: the same losses, the fullest rank no fuller than in order; checkpoints know no placement."""
     place = Place()
     first = place.file("first.jsonl")
     model = [*EXPERTS, "--eval-every", "0"]
@@ -71,7 +71,7 @@ def placed(_):
     for loads, gain in zip(sums, two, strict=True):
         expected = 2 * max(sum(loads[:4]), sum(loads[4:])) / sum(loads)
         check(abs(gain["rank_imbalance_in_order"] - expected) < 1e-12, f"{gain}, not {expected}")
-    # 8 ranks' worth of steps in order, then balanced on another degree, then in order again.
+    # Balanced on two ranks, from one of its checkpoints on balanced on four, from one of those in order on one.
     folder = place.file("checkpoints")
     writing = [*model, "--checkpoint", folder, "--checkpoint-every", "7", "--checkpoint-keep", "9"]
     place.train(2, *writing, "--grid", "2x1x1x1", "--expert-axis", "2", *balanced)
