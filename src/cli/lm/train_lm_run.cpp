@@ -251,7 +251,11 @@ int train(TrainLmOptions const& options, Context& context) {
     by_loads = estimate_of(plan_by_loads);
     predicted_by_loads = most_of_ranks(by_loads);
   }
-  describe_memory(context, taken, {predicted, by_loads.arrays, predicted_by_loads});
+  describe_memory(context, taken,
+                  {predicted, by_loads.arrays,
+                   predicted_by_loads
+                       ? fmt::format("; {} by the loads of this run", bytes_text(*predicted_by_loads))
+                       : std::string()});
   context.metrics.write("done", done_record(result, speed, taken, predicted, predicted_by_loads));
   return runtime::exit_done;
 }

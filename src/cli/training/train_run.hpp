@@ -136,11 +136,11 @@ template<class T>
 /// to leave with: exit_requeue if there is a checkpoint to go on from, else that of a shell for the signal.
 [[nodiscard]] int end_stopped(Context& context, models::TrainResult const& result, Stop const& stop,
                               TrainOptions const& options);
-/// Bytes per rank that were predicted: of the process on the host, and of arrays on a device; those by loads of experts at the end.
+/// Bytes per rank that were predicted: of the process on the host, and of arrays on a device.
 struct PredictedMemory {
   std::int64_t resident = 0;
-  std::optional<std::int64_t> device_arrays{};     // none: nothing was said of them
-  std::optional<std::int64_t> resident_by_loads{}; // none: no loads
+  std::optional<std::int64_t> device_arrays{}; // none: nothing was said of them
+  std::string note{};                          // said behind the resident bytes
 };
 /// Says what was taken, beside what was predicted.
 void describe_memory(Context const& context, MemoryMeter::Taken const& taken,
