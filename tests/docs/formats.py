@@ -84,6 +84,10 @@ def metrics(_):
         run(2, model + ["--steps", "2", "--save-weights", at("lm.h5")])
         run(1, model + ["--steps", "50", "--lr", "1e-12", "--patience", "1"])
         run(2, model + ["--steps", "1", "--experts", "2"])
+        with open(at("loads.jsonl"), "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines if "experts" in line)
+        run(2, model + ["--steps", "1", "--experts", "2", "--grid", "2x1x1x1", "--expert-axis", "2", "--expert-placement", "balanced",
+                        "--expert-loads", at("loads.jsonl")])
         run(2, ["evaluate-lm", "--tokens", at("t.h5"), "--weights", at("lm.h5")])
         for stopped, event, command in ((at("s.jsonl"), "epoch", ["train", "--graph", store, "--epochs", "100000000"]),
                                         (at("s-lm.jsonl"), "step", model + ["--steps", "1000000"])):

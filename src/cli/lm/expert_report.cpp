@@ -3,15 +3,16 @@
 
 #include "cli/training/train_run.hpp"
 #include "models/experts/expert_placement.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
-#include "runtime/files/table_file.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <numeric>
-#include <sstream>
-#include <tuple>
 
 namespace orthant::cli {
 namespace {
@@ -19,24 +20,34 @@ namespace {
 using Json = nlohmann::ordered_json;
 using LoadsByLayer = std::map<std::int64_t, std::vector<std::int64_t>>;
 
+// Of an expert in all steps: more than any training has, and sums over experts stay in range.
+constexpr auto most_choices = std::int64_t{1} << 48;
+
 /// Adds the tokens of one layer of one step. Throws nlohmann's exceptions if the record is another one.
 void add_loads(LoadsByLayer& sums, Json const& experts, std::string const& path) {
   auto const layer = experts.at("layer").get<std::int64_t>();
-  auto const tokens = experts.at("tokens").get<std::vector<std::int64_t>>();
+  auto const& tokens = experts.at("tokens");
   auto& sum = sums.try_emplace(layer, tokens.size(), 0).first->second;
-  auto const is_count = [](std::int64_t number) { return number >= 0; };
-  if (sum.size() != tokens.size() || !std::ranges::all_of(tokens, is_count))
+  auto is_valid = tokens.is_array() && sum.size() == tokens.size();
+  for (std::size_t e = 0; is_valid && e < sum.size(); ++e) {
+    auto const& number = tokens[e];
+    is_valid = number.is_number_unsigned() &&
+               number.get<std::uint64_t>() <= static_cast<std::uint64_t>(most_choices - sum[e]);
+    if (is_valid) sum[e] += number.get<std::int64_t>();
+  }
+  if (!is_valid)
     runtime::throw_user("--expert-loads '{}': the tokens of layer {} are not {} counts in each step", path,
                         layer, sum.size());
-  for (std::size_t e = 0; e < tokens.size(); ++e)
-    sum[e] += tokens[e];
 }
 
-LoadsByLayer parse_loads(std::string_view text, std::string const& path) {
+LoadsByLayer read_loads(std::string const& path) {
+  if (!std::filesystem::is_regular_file(path))
+    runtime::throw_user("cannot read --expert-loads '{}': there is no such file", path);
+  std::ifstream file(path, std::ios::binary);
+  if (!file.is_open()) runtime::throw_user("cannot read --expert-loads '{}': it cannot be opened", path);
   LoadsByLayer sums;
-  std::istringstream lines{std::string(text)};
   std::int64_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
+  for (std::string line; std::getline(file, line);) {
     ++number;
     try {
       auto const record = Json::parse(line);
@@ -92,12 +103,16 @@ std::vector<Gain> gains_of(models::TransformerSettings const& model, int num_ran
 std::vector<std::vector<std::int64_t>> read_expert_loads(runtime::Communicator const& world,
                                                          std::string const& path,
                                                          models::TransformerSettings const& model) {
-  auto const parse = [&](std::string_view text) {
-    return loads_of_model(parse_loads(text, path), path, model);
-  };
-  auto const text =
-      runtime::read_table_file(world, path, [&](std::string_view of_root) { std::ignore = parse(of_root); });
-  return parse(text);
+  auto const& experts = model.experts;
+  std::vector<std::vector<std::int64_t>> loads;
+  for (std::int64_t l = 0; l < model.num_layers; ++l)
+    if (experts.has_layer(l)) loads.emplace_back(static_cast<std::size_t>(experts.num_experts), 0);
+  runtime::together(world, [&] {
+    if (world.is_root()) loads = loads_of_model(read_loads(path), path, model);
+  });
+  for (auto& of_layer : loads)
+    runtime::broadcast(runtime::host, world, of_layer, 0);
+  return loads;
 }
 
 void describe_placement(Context const& context, models::TransformerSettings const& model, int num_ranks) {
@@ -114,6 +129,12 @@ nlohmann::ordered_json record_of_placement(models::TransformerSettings const& mo
     record.push_back(
         {{"layer", gain.layer}, {"rank_imbalance_in_order", gain.in_order}, {"rank_imbalance", gain.placed}});
   return record;
+}
+
+bool has_chosen(std::vector<models::ExpertLoad> const& loads) {
+  return std::ranges::any_of(loads, [](models::ExpertLoad const& load) {
+    return std::ranges::any_of(load.chosen, [](std::int64_t count) { return count > 0; });
+  });
 }
 
 void describe_experts(Context const& context, std::vector<models::ExpertLoad> const& loads) {

@@ -7,8 +7,8 @@ using Json = nlohmann::ordered_json;
 
 /// Sizes: Radford et al. 2019 (gpt2), Touvron et al. 2023 (arXiv 2302.13971), Dubey et al. 2024 (arXiv 2407.21783).
 /// Jiang et al. 2024 (arXiv 2401.04088; batches and rates of Mixtral are not published: these are ours). Dai et al. 2024 (DeepSeekMoE 16B,
-/// arXiv 2401.06066, sections 4.1.1 and 5.1; but for its first layer, which is dense, weights of choices that do not add up to 1, and a
-/// learning rate that falls in two steps). Batches and rates of GPT-2:
+/// arXiv 2401.06066, section 5.1.2; but for its first layer, which is dense, weights of choices that do not add up to 1, a learning rate
+/// that falls in two steps, and first weights of deviation 0.006). Batches and rates of GPT-2:
 /// those with which nanoGPT reproduces it. nanogpt-cpu: its small model for characters.
 std::span<Preset const> language_model_presets() {
   static std::vector<Preset> const all{{"none", Json::object()},

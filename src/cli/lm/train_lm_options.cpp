@@ -308,6 +308,10 @@ void require_effective_expert_options(Context const& context, TrainLmOptions con
     if (is_balanced && o.expert_axis == 1)
       runtime::throw_user("--expert-placement balanced places experts on the ranks of --expert-axis, which "
                           "is 1; give a larger one");
+    if (o.expert_imbalance > 1 && o.expert_axis == 1)
+      runtime::throw_user("--expert-imbalance {} is of the ranks of --expert-axis, which is 1; give a larger "
+                          "one",
+                          o.expert_imbalance);
     if (!is_balanced && !o.expert_loads.empty())
       runtime::throw_user("--expert-loads is for --expert-placement balanced; give that, too");
     return;

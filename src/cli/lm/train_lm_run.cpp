@@ -180,9 +180,12 @@ int train(TrainLmOptions const& options, Context& context) {
     return runtime::all_reduced(world, of_rank.peak(), runtime::Reduction::max);
   };
   auto const predicted = most_of_ranks(estimate);
-  auto worst = plan;
-  worst.experts.settings.planned_imbalance = static_cast<double>(std::max<std::int64_t>(1, options.experts));
-  auto const predicted_at_worst = most_of_ranks(estimate_of(worst));
+  auto predicted_at_worst = predicted;
+  if (model.experts.is_on()) {
+    auto worst = plan;
+    worst.experts.settings.planned_imbalance = static_cast<double>(options.experts);
+    predicted_at_worst = most_of_ranks(estimate_of(worst));
+  }
 
   auto const flops = model_flops(model, sequences.sequence);
   // Before the model takes its memory: the squares are no part of what is predicted.
@@ -203,7 +206,8 @@ int train(TrainLmOptions const& options, Context& context) {
           ? std::string()
           : fmt::format(
                 " for an imbalance of experts of {:.3g}, and {} if all tokens choose those of one rank",
-                options.expert_imbalance, bytes_text(predicted_at_worst)));
+                models::assumed_imbalance(plan.experts.settings, shape.expert, false),
+                bytes_text(predicted_at_worst)));
 
   auto const no_other_order = [](pmm::IndexOrder, runtime::Range) { return std::vector<std::int64_t>(); };
   ResumableRun<T> run(checkpoints, grid, no_other_order, training.parameters(), training.update(),
@@ -238,16 +242,20 @@ int train(TrainLmOptions const& options, Context& context) {
   report(context, result, speed);
   describe_experts(context, training.expert_loads());
   auto const taken = meter.taken(world);
-  // The loads are known now.
+  // The loads are known now, if a pass was made.
   auto by_loads = estimate;
   std::optional<std::int64_t> predicted_by_loads;
-  if (model.experts.is_on()) {
+  if (has_chosen(training.expert_loads())) {
     auto plan_by_loads = plan;
     plan_by_loads.experts.loads = training.largest_dispatch_sizes();
     by_loads = estimate_of(plan_by_loads);
     predicted_by_loads = most_of_ranks(by_loads);
   }
-  describe_memory(context, taken, {predicted_by_loads.value_or(predicted), by_loads.arrays});
+  describe_memory(context, taken,
+                  {predicted, by_loads.arrays,
+                   predicted_by_loads
+                       ? fmt::format("; {} by the loads of this run", bytes_text(*predicted_by_loads))
+                       : std::string()});
   context.metrics.write("done", done_record(result, speed, taken, predicted, predicted_by_loads));
   return runtime::exit_done;
 }

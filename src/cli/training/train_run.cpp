@@ -257,8 +257,8 @@ int end_stopped(Context& context, models::TrainResult const& result, Stop const&
 
 void describe_memory(Context const& context, MemoryMeter::Taken const& taken,
                      PredictedMemory const& predicted) {
-  say(context, "memory per rank       {} (predicted {})\n", bytes_text(taken.resident),
-      bytes_text(predicted.resident));
+  say(context, "memory per rank       {} (predicted {}{})\n", bytes_text(taken.resident),
+      bytes_text(predicted.resident), predicted.note);
   if constexpr (!pmm::runs_on_host) {
     auto const prediction = predicted.device_arrays
                                 ? fmt::format(" (predicted {})", bytes_text(*predicted.device_arrays))

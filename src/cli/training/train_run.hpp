@@ -139,7 +139,8 @@ template<class T>
 /// Bytes per rank that were predicted: of the process on the host, and of arrays on a device.
 struct PredictedMemory {
   std::int64_t resident = 0;
-  std::optional<std::int64_t> device_arrays; // none: nothing was said of them
+  std::optional<std::int64_t> device_arrays{}; // none: nothing was said of them
+  std::string note{};                          // said behind the resident bytes
 };
 /// Says what was taken, beside what was predicted.
 void describe_memory(Context const& context, MemoryMeter::Taken const& taken,

@@ -98,7 +98,7 @@ class ExpertLayer {
 
 /// List what the functions do in that layer.
 void plan_start_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer, bool is_training);
-void plan_compute_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer);
+void plan_compute_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer, bool is_training);
 void plan_combine_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer,
                           pmm::Update update = pmm::Update::assign);
 void plan_start_expert_layer_backward(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer);

@@ -12,10 +12,10 @@ using pmm::Axis, pmm::Form, runtime::Operation;
 /// Lists the products, passes and calls of a layer on one rank.
 class Lister {
  public:
-  Lister(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer)
+  Lister(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer, bool is_training = true)
       : step_(step),
         plan_(plan),
-        sizes_(sizes_of(step, plan, layer)),
+        sizes_(sizes_of(step, plan, layer, is_training)),
         hidden_(step.block(plan.stream).columns.size()),
         num_experts_(plan.settings.num_experts),
         up_(step.shape(), step.coordinates(), plan, plan.up),
@@ -120,11 +120,11 @@ class Lister {
 } // namespace
 
 void plan_start_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer, bool is_training) {
-  Lister(step, plan, layer).start(is_training);
+  Lister(step, plan, layer, is_training).start(is_training);
 }
 
-void plan_compute_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer) {
-  Lister(step, plan, layer).compute();
+void plan_compute_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer, bool is_training) {
+  Lister(step, plan, layer, is_training).compute();
 }
 
 void plan_combine_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer,

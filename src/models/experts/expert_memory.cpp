@@ -22,10 +22,10 @@ struct FixedLengths {
 };
 
 pmm::DispatchSizes largest_sizes_of(pmm::StepPlan const& step, ExpertPlan const& plan,
-                                    std::vector<std::int64_t> const& layers) {
+                                    std::vector<std::int64_t> const& layers, bool is_training) {
   pmm::DispatchSizes largest;
   for (auto const layer : layers)
-    largest = largest_of(largest, sizes_of(step, plan, layer));
+    largest = largest_of(largest, sizes_of(step, plan, layer, is_training));
   return largest;
 }
 
@@ -67,18 +67,19 @@ void plan_expert_scratch(pmm::StepPlan& step, ExpertPlan const& plan,
   add("weight_gradient", lengths.num_choices);
   add("gathered", lengths.gathered);
   add("addends", lengths.gathered);
-  auto const sizes = largest_sizes_of(step, plan, layers);
+  auto const sizes = largest_sizes_of(step, plan, layers, false); // evaluations fill it, too
+  auto const trained = largest_sizes_of(step, plan, layers, true);
   auto const hidden = step.block(plan.stream).columns.size();
   add("rows", sizes.num_arrived * hidden);
-  add("inner", sizes.num_arrived * step.block(plan.down).rows.size());
-  add("outer", sizes.num_arrived * step.block(plan.up).columns.size());
+  add("inner", trained.num_arrived * step.block(plan.down).rows.size());
+  add("outer", trained.num_arrived * step.block(plan.up).columns.size());
   if (travels(step.shape(), plan.axes)) add("returned", sizes.num_sent * hidden);
   plan_dispatch_buffers(step, plan.axes, sizes, hidden);
 }
 
 void plan_expert_memory(pmm::StepPlan& step, ExpertPlan const& plan,
                         std::vector<std::int64_t> const& layers) {
-  auto const sizes = largest_sizes_of(step, plan, layers);
+  auto const sizes = largest_sizes_of(step, plan, layers, false); // evaluations fill it, too
   auto const hidden = step.block(plan.stream).columns.size();
   auto const add = [&](char const* label, std::int64_t length) {
     step.add_array(std::string("orthant::models::ExpertMemory/") + label, step.scalar_bytes(length));

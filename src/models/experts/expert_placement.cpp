@@ -38,6 +38,8 @@ std::vector<std::int64_t> balanced_places(std::span<std::int64_t const> loads, i
     for (auto const expert : rank.experts)
       places[static_cast<std::size_t>(expert)] = next++;
   }
+  if (imbalance_of_ranks(loads, places, num_ranks) >= imbalance_of_ranks(loads, {}, num_ranks))
+    std::iota(places.begin(), places.end(), std::int64_t{0});
   return places;
 }
 

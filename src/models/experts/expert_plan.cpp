@@ -46,18 +46,22 @@ pmm::Placement placement_of(ExpertArray const& array, pmm::Placement of_expert, 
   return of_expert;
 }
 
-pmm::DispatchSizes sizes_of(pmm::StepPlan const& step, ExpertPlan const& plan, std::int64_t layer) {
+double assumed_imbalance(ExpertSettings const& settings, int num_owners, bool is_training) {
+  // A token chooses an expert once, so a rank gets at most min(K, E/G) of the K choices of each token.
+  auto most = std::min({settings.planned_imbalance, static_cast<double>(num_owners),
+                        static_cast<double>(settings.num_experts) / static_cast<double>(settings.top_k)});
+  if (is_training && settings.capacity) most = std::min(most, *settings.capacity);
+  return std::max(1.0, most);
+}
+
+pmm::DispatchSizes sizes_of(pmm::StepPlan const& step, ExpertPlan const& plan, std::int64_t layer,
+                            bool is_training) {
   if (!plan.loads.empty()) return plan.loads.at(plan.place_of(layer));
   auto const& settings = plan.settings;
   auto const num_owners = step.shape().size(plan.axes.owners);
   auto const balanced = balanced_sizes(step.shape(), step.coordinates(), plan.axes,
                                        step.block(plan.stream).rows.size(), settings.top_k);
-  // A rank has at most all first choices of its experts, all second ones, ..
-  auto const num_of_rank = static_cast<double>(settings.num_experts) / num_owners;
-  auto const most = std::min({settings.planned_imbalance, static_cast<double>(num_owners),
-                              num_owners * num_of_rank / static_cast<double>(settings.top_k),
-                              std::max(1.0, settings.capacity.value_or(settings.planned_imbalance))});
-  return fullest_sizes(balanced, num_owners, std::max(1.0, most));
+  return fullest_sizes(balanced, num_owners, assumed_imbalance(settings, num_owners, is_training));
 }
 
 } // namespace orthant::models

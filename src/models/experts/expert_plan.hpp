@@ -30,7 +30,7 @@ struct ExpertPlan {
   pmm::Placement stream;        // [z,y] tokens of the batch x hidden
   pmm::Placement router;
   pmm::Placement up, down; // of one expert
-  /// What the layers with experts move in a pass, if it is known; else lists assume that experts are chosen equally often.
+  /// What the layers with experts move in a pass, if it is known; else lists assume ExpertSettings::planned_imbalance.
   std::vector<pmm::DispatchSizes> loads;
   /// By layers with experts: the place of each expert when the ranks along the expert axis take them one after the other, equally many each.
   /// Empty: that of its number.
@@ -72,9 +72,13 @@ struct ExpertArray {
 [[nodiscard]] pmm::Placement placement_of(ExpertArray const& array, pmm::Placement of_expert,
                                           std::int64_t place);
 
-/// What this rank moves in a layer: as the plan knows it; or if it is the fullest rank at ExpertSettings::planned_imbalance, with 1 if
-/// experts are chosen equally often.
+/// How full the fullest rank of `num_owners` is assumed to be, over the mean: planned_imbalance, as far as tokens can choose so, and training
+/// passes by the capacity, which evaluations do not have.
+[[nodiscard]] double assumed_imbalance(ExpertSettings const& settings, int num_owners, bool is_training);
+
+/// What this rank moves in a layer: as the plan knows it; or if it is the fullest rank at assumed_imbalance(), with 1 if experts are
+/// chosen equally often.
 [[nodiscard]] pmm::DispatchSizes sizes_of(pmm::StepPlan const& step, ExpertPlan const& plan,
-                                          std::int64_t layer);
+                                          std::int64_t layer, bool is_training);
 
 } // namespace orthant::models

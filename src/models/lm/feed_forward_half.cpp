@@ -42,7 +42,7 @@ void plan_compute_feed_forward(pmm::StepPlan& step, TransformerPlan const& plan,
     else
       pmm::plan_swiglu(step, count);
   }
-  if (has_experts) plan_compute_experts(step, plan.experts, layer);
+  if (has_experts) plan_compute_experts(step, plan.experts, layer, is_training);
 }
 
 void plan_combine_feed_forward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer) {

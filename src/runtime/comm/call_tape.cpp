@@ -9,6 +9,8 @@ namespace orthant::runtime {
 namespace detail {
 namespace {
 
+constexpr std::int64_t not_recorded = -1; // bytes of a result of an earlier recording
+
 std::int64_t bytes_of_result(Call const& call) {
   return call.receive_count * static_cast<std::int64_t>(size_of(call.type));
 }
@@ -51,8 +53,12 @@ void KeptResult::hand_out(PassLedger& passes, Call const& call) const {
 
 void CallTape::begin(State state) {
   state_ = state;
-  for (auto& [comm, track] : tracks_)
+  for (auto& [comm, track] : tracks_) {
     track.next = 0;
+    if (state != State::recording) continue;
+    for (auto& kept : track.results) // a shorter recording must not be followed by the end of a longer one
+      kept.num_bytes = detail::not_recorded;
+  }
 }
 
 detail::KeptResult* CallTape::record(Communicator const& comm, detail::Call const& call) {
@@ -65,8 +71,9 @@ detail::KeptResult* CallTape::record(Communicator const& comm, detail::Call cons
 bool CallTape::replay(Communicator const& comm, detail::Call const& call) {
   if (state_ != State::replaying || !detail::has_result(call)) return false;
   auto& track = tracks_[&comm];
-  ORTHANT_REQUIRE(track.next < track.results.size(), "call ", track.next, " along ", comm.axis(),
-                  " is replayed, and was not recorded");
+  ORTHANT_REQUIRE(track.next < track.results.size() &&
+                      track.results[track.next].num_bytes != detail::not_recorded,
+                  "call ", track.next, " along ", comm.axis(), " is replayed, and was not recorded");
   auto const& kept = track.results[track.next++];
   ORTHANT_REQUIRE(kept.operation == call.operation && kept.num_bytes == detail::bytes_of_result(call),
                   "call ", track.next - 1, " along ", comm.axis(), " is replayed as ",

@@ -48,7 +48,7 @@ def kept(_):
 
 
 def placed(_):
-    """Balanced by the metrics of an earlier run: the same losses, a fuller rank before than after; checkpoints have experts in order."""
+    """Balanced by the metrics of an earlier run: the same losses, the fullest rank no fuller than in order; checkpoints know no placement."""
     place = Place()
     first = place.file("first.jsonl")
     model = [*EXPERTS, "--eval-every", "0"]
@@ -65,13 +65,13 @@ def placed(_):
         check(any(gain["rank_imbalance"] < gain["rank_imbalance_in_order"] for gain in gains), f"nothing is gained: {gains}")
         said = re.findall(rf"fullest rank of {axis} by past loads: (\d\.\d+) times the mean in order, (\d\.\d+) as placed", found["output"])
         check([[f"{g['rank_imbalance_in_order']:.3f}", f"{g['rank_imbalance']:.3f}"] for g in gains] == [list(s) for s in said], found["output"])
-    # By hand: of each layer, the sums over the steps, and the fuller half of the experts.
+    # By hand: of each layer, the sums over the steps, and the fuller half of the experts, in order.
     sums = [[sum(line["experts"][layer]["tokens"][e] for line in whole["step"]) for e in range(8)] for layer in range(3)]
     two = place.train(2, *model, "--grid", "2x1x1x1", "--expert-axis", "2", *balanced)["run"][0]["expert_placement"]
     for loads, gain in zip(sums, two, strict=True):
         expected = 2 * max(sum(loads[:4]), sum(loads[4:])) / sum(loads)
         check(abs(gain["rank_imbalance_in_order"] - expected) < 1e-12, f"{gain}, not {expected}")
-    # 8 ranks' worth of steps in order, then balanced on another degree, then in order again.
+    # Balanced on two ranks, from one of its checkpoints on balanced on four, from one of those in order on one.
     folder = place.file("checkpoints")
     writing = [*model, "--checkpoint", folder, "--checkpoint-every", "7", "--checkpoint-keep", "9"]
     place.train(2, *writing, "--grid", "2x1x1x1", "--expert-axis", "2", *balanced)
@@ -90,17 +90,23 @@ def uneven(_):
     model = [*EXPERTS, "--grid", "4x1x1x1", "--expert-axis", "4"]
     lines = place.train(4, *model, steps=5)
     even = lines["done"][0]["predicted_memory_bytes"]
-    check(lines["done"][0]["predicted_memory_bytes_by_loads"] > 0, "no prediction by loads")
-    check(re.search(r"predicted for an imbalance of experts of 1, and .* if all tokens choose those of one rank", lines["output"]), lines["output"])
+    said = re.search(r"predicted for an imbalance of experts of 1, and (\S+ \S+) if all tokens choose those of one rank", lines["output"])
+    check(said, lines["output"])
+    by_loads = lines["done"][0]["predicted_memory_bytes_by_loads"]
+    check(re.search(r"\(predicted \S+ \S+; \S+ \S+ by the loads of this run\)", lines["output"]), lines["output"])
     skewed = place.train(4, *model, "--expert-imbalance", "3", steps=5)
     check(skewed["done"][0]["predicted_memory_bytes"] > even, "an imbalance takes no memory")
+    worst = place.train(4, *model, "--expert-imbalance", "8", steps=5)
+    check("predicted for an imbalance" not in worst["output"], "nothing is worse than all tokens at one rank")
+    check(0.9 * even <= by_loads <= worst["done"][0]["predicted_memory_bytes"], f"{by_loads} by loads, {even} if they are even")
     check(losses_of(skewed) == losses_of(lines), "a prediction changes losses")
     check("all tokens choose" not in place.train(1, *EXPERTS, steps=5)["output"], "one rank has all experts")
     plan = ["plan-lm", "--vocabulary", "100", "--ranks", "4", "--expert-axis", "4", "--experts", "8", "--json", "--top", "1"]
     bytes_at = [json.loads(expect_success(1, [*plan, "--expert-imbalance", x]).stdout)["array_bytes"] for x in ("1", "2", "4", "8")]
     check(bytes_at[0] < bytes_at[1] < bytes_at[2] == bytes_at[3], f"{bytes_at}: four ranks, so at most four times the mean")
+    # Steps take no more than the capacity. Evaluations drop nothing, so what they fill is as large as without it.
     capped = json.loads(expect_success(1, [*plan, "--expert-imbalance", "4", "--capacity", "2"]).stdout)["array_bytes"]
-    check(capped == bytes_at[1], "an expert takes no more than its capacity")
+    check(bytes_at[1] < capped < bytes_at[2], f"{capped} bytes with a capacity of 2, {bytes_at} without")
 
 
 def deepseek(_):
@@ -143,11 +149,18 @@ def mistakes(_):
     step["experts"][1]["tokens"] = [1, -1] * 4
     with open(other, "w", encoding="utf-8") as file:
         file.write(json.dumps(step) + "\n")
+    odd = {}
+    for number in (0.5, 1 << 62, "1", None):
+        step["experts"][1]["tokens"] = [number] * 8
+        odd[number] = place.file(f"odd-{number}.jsonl")
+        with open(odd[number], "w", encoding="utf-8") as file:
+            file.write(json.dumps(step) + "\n")
     for ranks, arguments, pattern in (
             (1, train + small("--keep-collectives"), r"--keep-collectives is for layers that are computed again; give --activation-checkpointing"),
             (1, ["plan-lm", "--vocabulary", "9", "--keep-collectives"], r"--keep-collectives is for layers that are computed again"),
             (1, train + small("--expert-imbalance", "2"), r"--expert-imbalance is for layers with experts; give --experts"),
             (1, train + small("--experts", "4", "--expert-imbalance", "0.5"), r"--expert-imbalance"),
+            (1, ["plan-lm", "--vocabulary", "9", "--experts", "4", "--expert-imbalance", "2"], r"--expert-imbalance .*--expert-axis, which is 1"),
             (1, train + small("--expert-placement", "balanced"), r"--expert-placement is for layers with experts; give --experts"),
             (2, train + small(*on_two), r"--expert-placement balanced needs the loads of an earlier run; .*--expert-loads FILE"),
             (2, train + small("--experts", "8", "--expert-loads", loads), r"--expert-loads is for --expert-placement balanced"),
@@ -155,6 +168,8 @@ def mistakes(_):
             (2, train + small(*on_two, "--expert-loads", place.file("nowhere.jsonl")), r"nowhere\.jsonl.*no such file"),
             (2, train + small(*on_two, "--expert-loads", broken), r"line 2 is no record of train-lm --metrics"),
             (2, train + small(*on_two, "--expert-loads", other), r"the tokens of layer 1 are not 8 counts"),
+            *((2, train + small(*on_two, "--expert-loads", file), r"the tokens of layer 1 are not 8 counts") for file in odd.values()),
+            (2, train + small("--experts", "8", "--expert-imbalance", "2"), r"--expert-imbalance .*--expert-axis, which is 1; give a larger one"),
             (2, train + small(*on_two, "--layers", "3", "--expert-loads", loads), r"has no step with tokens of 8 experts in layer 2; give the metrics"),
             (2, train + small("--experts", "4", *on_two[2:], "--expert-loads", loads), r"has no step with tokens of 4 experts in layer 0")):
         expect_mistake(ranks, arguments, pattern)

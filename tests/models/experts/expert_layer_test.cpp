@@ -280,7 +280,7 @@ TEST_P(ExpertLayerOnGrid, DoesWhatIsListed) {
     plan.experts.loads = {run.layer.sizes()};
     auto list = step_of<double>(grid_);
     plan_start_experts(list, plan.experts, 0, true);
-    plan_compute_experts(list, plan.experts, 0);
+    plan_compute_experts(list, plan.experts, 0, true);
     plan_combine_experts(list, plan.experts, 0);
     plan_start_expert_layer_backward(list, plan.experts, 0);
     plan_expert_layer_backward(list, plan.experts, 0);

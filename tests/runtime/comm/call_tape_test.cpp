@@ -96,6 +96,55 @@ TEST_F(CallTapes, CountTheirCopiesAsPasses) {
   EXPECT_EQ(passes, (std::vector{pass_of_kept(40), pass_of_replayed(40)}));
 }
 
+// Recordings whose results are longer, shorter and empty: memory grows, stays, and holds what the last one left.
+TEST_F(CallTapes, TakeResultsOfEveryLength) {
+  if (world_.size() == 1) GTEST_SKIP() << "one rank has no calls";
+  auto const size = static_cast<std::size_t>(world_.size());
+  auto const collect = [&](std::int64_t length, double salt) {
+    std::vector<std::int64_t> const counts(size, length);
+    auto const whole = size * static_cast<std::size_t>(length);
+    std::vector<double> part(static_cast<std::size_t>(length), salt + world_.rank()), gathered(whole);
+    all_gatherv(host, world_, part, gathered, counts);
+    std::vector<double> outgoing(whole, salt - world_.rank()), incoming(whole);
+    all_to_allv(host, world_, outgoing, counts, incoming, counts);
+    gathered.insert(gathered.end(), incoming.begin(), incoming.end());
+    return gathered;
+  };
+  auto const expected = [&](std::int64_t length, double salt) {
+    std::vector<double> numbers;
+    for (auto const sign : {1, -1})
+      for (int rank = 0; rank < world_.size(); ++rank)
+        numbers.insert(numbers.end(), static_cast<std::size_t>(length), salt + sign * rank);
+    return numbers;
+  };
+  auto salt = 1.0;
+  for (auto const length :
+       {std::int64_t{3}, std::int64_t{50}, std::int64_t{2}, std::int64_t{0}, std::int64_t{51}}) {
+    salt += 10;
+    TapeScope const scope(world_.instruments(), &tape_);
+    tape_.begin(State::recording);
+    EXPECT_EQ(collect(length, salt), expected(length, salt));
+    tape_.begin(State::replaying);
+    EXPECT_EQ(collect(length, salt + 100), expected(length, salt));
+    tape_.begin(State::replaying);
+    EXPECT_THROW(collect(length + 1, salt), Error);
+  }
+}
+
+TEST_F(CallTapes, RefuseTheEndOfAnOlderLongerRecording) {
+  if (world_.size() == 1) GTEST_SKIP() << "one rank has no calls";
+  TapeScope const scope(world_.instruments(), &tape_);
+  std::vector<double> numbers(2, 1.0);
+  tape_.begin(State::recording);
+  all_reduce(host, world_, numbers);
+  all_reduce(host, world_, numbers);
+  tape_.begin(State::recording);
+  all_reduce(host, world_, numbers);
+  tape_.begin(State::replaying);
+  all_reduce(host, world_, numbers);
+  EXPECT_THROW(all_reduce(host, world_, numbers), Error);
+}
+
 TEST_F(CallTapes, RefuseOtherCallsThanThoseThatWereRecorded) {
   if (world_.size() == 1) GTEST_SKIP() << "one rank has no calls";
   tape_.begin(State::recording);
