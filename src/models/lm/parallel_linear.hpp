@@ -58,8 +58,8 @@ class LinearWork {
 
   /// From now on weights are used in this order. `uses` must stay until the next call.
   void begin_pass(std::vector<WeightUse<T>> const& uses);
-  /// Before each use: starts the gather of the next one, unless it takes the same turn. Throws Error if it is not this one's
-  /// turn. Collective over z.
+  /// Before each use: starts its own gather, if that was not done ahead, and that of the next one, unless it takes the same turn.
+  /// Neither if weights are not gathered ahead. Throws Error if it is not this one's turn. Collective over z.
   void begin_use(runtime::DefaultExec const& exec, WeightUse<T> const& use);
 
   /// That product was started and not finished. The one before it that has the same turn must be finished first.
