@@ -22,8 +22,8 @@ MAY_INCLUDE = {
 # where it is not named.
 SUB_FOLDERS = {
     "runtime": ". device numbers observe comm backends arrays files report machine job",
-    "graph": ". text arrays write generate read store links partition export",
-    "pmm": "grid cost simulate kernels vendor gemm spmm matrix product aggregate edges neighbors pairs rows token_rows attention experts",
+    "graph": ". text arrays write generate read store links orders partition export",
+    "pmm": "grid cost simulate kernels vendor gemm tall_gemm spmm matrix product aggregate edges neighbors pairs rows token_rows attention experts",
     "models": "core norms training checkpoint links propagation plan aggregation gnn files batches pruning experts lm lm_training",
     "cli": "machine options plan training presets lm plot study report doctor commands bench .",
 }
