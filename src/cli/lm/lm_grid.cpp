@@ -18,7 +18,7 @@ std::vector<models::LanguageModelCost> rank_language_grids(Context const& contex
   auto const machine = machine_of(context.world(), question.machine);
   models::GridLimits limits;
   limits.bytes = static_cast<double>(memory_of_rank(context));
-  if constexpr (pmm::runs_on_host) limits.other_bytes = models::library_bytes<T>();
+  if constexpr (pmm::runs_on_host) limits.other_bytes = models::library_bytes_of_transformers<T>();
   limits.expert_axis = question.expert_axis;
   limits.num_grids = static_cast<std::size_t>(std::max<std::int64_t>(1, question.num_candidates));
   auto const fastest = [&] {

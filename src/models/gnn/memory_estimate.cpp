@@ -49,10 +49,10 @@ Messages messages_of(pmm::StepPlan const& step, pmm::AxisSet adds_by_pairs) {
 }
 
 template<class T>
-std::int64_t library_bytes_of() {
+std::int64_t library_bytes_of(pmm::GemmShape shape) {
   if constexpr (pmm::runs_on_host && sizeof(T) == sizeof(float)) {
-    pmm::GemmCase const tall{.shape = pmm::GemmShape::tall};
-    if (pmm::chosen_gemm_library(tall) == pmm::onednn_name) return common_library_bytes + onednn_bytes;
+    pmm::GemmCase const kind{.shape = shape};
+    if (pmm::chosen_gemm_library(kind) == pmm::onednn_name) return common_library_bytes + onednn_bytes;
   }
   return common_library_bytes;
 }
@@ -167,7 +167,12 @@ std::int64_t message_bytes(pmm::StepPlan const& step) {
 
 template<class T>
 std::int64_t library_bytes() {
-  return library_bytes_of<T>();
+  return library_bytes_of<T>(pmm::GemmShape::tall);
+}
+
+template<class T>
+std::int64_t library_bytes_of_transformers() {
+  return std::max(library_bytes<T>(), library_bytes_of<T>(pmm::GemmShape::other));
 }
 
 std::int64_t MemoryEstimate::peak() const {
@@ -196,7 +201,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),
           .messages = messages,
-          .libraries = library_bytes_of<T>()};
+          .libraries = library_bytes<T>()};
 }
 
 void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
@@ -246,11 +251,12 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),
           .messages = messages,
-          .libraries = library_bytes_of<T>()};
+          .libraries = library_bytes<T>()};
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template std::int64_t library_bytes<T>();                                                                  \
+  template std::int64_t library_bytes_of_transformers<T>();                                                  \
   template MemoryEstimate estimate_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,              \
                                              GcnPlan const&, GcnSettings const&, OptimizerSettings const&);  \
   template MemoryEstimate estimate_mini_batch_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,   \
