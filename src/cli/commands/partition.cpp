@@ -9,6 +9,7 @@
 #include "cli/training/train_run.hpp"
 #include "graph/largest_graph.hpp"
 #include "graph/partition/estimate.hpp"
+#include "graph/partition/metis.hpp"
 #include "graph/read/open_graph.hpp"
 #include "graph/store/store_writer.hpp"
 #include "models/plan/choose_schedule.hpp"

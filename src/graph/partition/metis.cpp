@@ -145,6 +145,12 @@ std::vector<std::int32_t> scatter_parts(runtime::Communicator const& comm, std::
   return mine;
 }
 
+std::filesystem::path metis_file_of(std::filesystem::path const& output, std::int64_t num_parts) {
+  auto path = output;
+  path.replace_extension(fmt::format("metis{}.txt", num_parts));
+  return path;
+}
+
 void write_assignment(std::filesystem::path const& path, std::span<std::int32_t const> parts) {
   runtime::StagedFile staged(path, "METIS");
   std::string text;

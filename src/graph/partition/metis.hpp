@@ -83,6 +83,10 @@ template<class Edges>
                                                       std::int64_t num_vertices,
                                                       std::span<std::int32_t const> parts);
 
+/// Where METIS's assignment goes: "graph.h5" -> "graph.metis4.txt".
+[[nodiscard]] std::filesystem::path metis_file_of(std::filesystem::path const& output,
+                                                  std::int64_t num_parts);
+
 /// One part a line, in order of original ids. Not collective.
 void write_assignment(std::filesystem::path const& path, std::span<std::int32_t const> parts);
 

@@ -16,6 +16,7 @@
 #include "runtime/machine/process_memory.hpp"
 
 #include <algorithm>
+#include <map>
 #include <mpi.h>
 #include <utility>
 
@@ -107,6 +108,8 @@ class Partitioner {
     if (options_.chooses_permutation)
       facts.permutation = choose_order(report_.statistics->permutations, facts.num_vertices);
     auto const placement = place(facts.permutation, degrees);
+    report_.has_pieces_by_id = facts.permutation == PermutationKind::pieces && !fits_metis();
+    clusters_of_order_.clear();
     edges_.set_placement(placement);
     report_.order_seconds = steps_.lap();
     write_topology(placement);
@@ -139,22 +142,23 @@ class Partitioner {
   }
 
   Placement place(PermutationKind kind, std::span<std::int64_t const> degrees) {
+    auto const has_clusters = kind == PermutationKind::cluster || kind == PermutationKind::pieces;
+    auto const clusters = has_clusters ? clusters_for(kind) : std::span<std::int32_t const>();
+    return place_vertices(comm_, report_.facts.num_vertices, kind, options_.seed, degrees, clusters);
+  }
+
+  /// Found once: an order that was measured may be the one that is taken.
+  std::span<std::int32_t const> clusters_for(PermutationKind kind) {
+    auto const [found, is_new] = clusters_of_order_.try_emplace(kind);
+    if (!is_new) return found->second;
+    steps_.begin("finding clusters");
     auto const n = report_.facts.num_vertices;
-    std::vector<std::int32_t> clusters;
-    if (kind == PermutationKind::cluster || kind == PermutationKind::pieces) {
-      steps_.begin("finding clusters");
-      auto const size = vertices_per_cluster(n);
-      auto const num_clusters = (n + size - 1) / size;
-      if (kind == PermutationKind::pieces && !fits_metis()) {
-        report_.has_pieces_by_id = report_.facts.permutation == PermutationKind::pieces;
-        clusters = clusters_by_id(comm_, n, num_clusters);
-      } else {
-        auto const method = kind == PermutationKind::cluster ? MetisMethod::kway : MetisMethod::bisections;
-        auto const what = fmt::format("--permute {}", name_of(kind));
-        clusters = scatter_parts(comm_, n, run_metis(num_clusters, what, method).parts);
-      }
-    }
-    return place_vertices(comm_, n, kind, options_.seed, degrees, clusters);
+    auto const num_clusters = (n + vertices_per_cluster(n) - 1) / vertices_per_cluster(n);
+    if (kind == PermutationKind::pieces && !fits_metis())
+      return found->second = clusters_by_id(comm_, n, num_clusters);
+    auto const method = kind == PermutationKind::cluster ? MetisMethod::kway : MetisMethod::bisections;
+    auto const what = fmt::format("--permute {}", name_of(kind));
+    return found->second = scatter_parts(comm_, n, run_metis(num_clusters, what, method).parts);
   }
 
   [[nodiscard]] bool fits_metis() const {
@@ -273,11 +277,11 @@ class Partitioner {
     GraphStatistics statistics;
     statistics.degrees = measure_degrees(comm_, degrees);
     auto const n = report_.facts.num_vertices;
-    for (auto const kind : {PermutationKind::natural, PermutationKind::single, PermutationKind::twofold,
-                            PermutationKind::cluster, PermutationKind::pieces}) {
+    constexpr std::array orders{PermutationKind::natural, PermutationKind::single, PermutationKind::twofold,
+                                PermutationKind::cluster, PermutationKind::pieces};
+    // One of the last three is chosen.
+    for (auto const kind : std::span(orders).subspan(options_.measures_statistics ? 0 : 2)) {
       if (kind == PermutationKind::cluster && !fits_metis()) continue;
-      auto const is_choice = kind != PermutationKind::natural && kind != PermutationKind::single;
-      if (!is_choice && !options_.measures_statistics) continue;
       auto const placement = place(kind, degrees);
       edges_.set_placement(placement);
       steps_.begin("measuring permutation " + std::string(name_of(kind)));
@@ -335,6 +339,7 @@ class Partitioner {
   Steps steps_;
   ChunkPool pool_;
   Edges edges_;
+  std::map<PermutationKind, std::vector<std::int32_t>> clusters_of_order_; // of this rank's block of vertices
   PartitionReport report_;
 };
 
@@ -358,12 +363,6 @@ PartitionReport build(StoreWriter& writer, GraphSource const& whole, std::filesy
 }
 
 } // namespace
-
-std::filesystem::path metis_file_of(std::filesystem::path const& output, std::int64_t num_parts) {
-  auto path = output;
-  path.replace_extension(fmt::format("metis{}.txt", num_parts));
-  return path;
-}
 
 PartitionReport partition(Communicator const& comm, GraphSource const& source,
                           std::filesystem::path const& output, PartitionOptions const& options) {

@@ -70,10 +70,6 @@ struct PartitionReport {
   std::optional<GraphStatistics> statistics;
 };
 
-/// Where METIS's assignment goes: "graph.h5" -> "graph.metis4.txt".
-[[nodiscard]] std::filesystem::path metis_file_of(std::filesystem::path const& output,
-                                                  std::int64_t num_parts);
-
 /// Writes `output`. Collective over `comm`, on which `source` was opened too. UserError, the same on all
 /// ranks: output exists and is not to be replaced, disk too small, input wrong.
 PartitionReport partition(runtime::Communicator const& comm, GraphSource const& source,
