@@ -144,7 +144,6 @@ int bench(GemmOptions const& options, Context& context) {
   Timing all;
   auto least_seconds = 0.0;
   for (auto const& product : products) {
-    auto const chosen = operands.library_of(product);
     std::vector<std::string_view> libraries;
     std::vector<std::function<void()>> works{[&] { operands.multiply(exec, product); }};
     for (auto const library : bare_libraries()) {
@@ -154,8 +153,9 @@ int bench(GemmOptions const& options, Context& context) {
     }
     auto const seconds = time_in_turn(world, exec, works, options.repeat);
     // What the chosen library does not multiply OpenBLAS does, the first of them.
-    auto const found = std::ranges::find(libraries, chosen);
+    auto const found = std::ranges::find(libraries, operands.library_of(product));
     auto const place = found == libraries.end() ? 0 : found - libraries.begin();
+    auto const library = libraries.at(static_cast<std::size_t>(place));
     auto const numbers = product.m * product.k + product.k * product.n + product.m * product.n;
     std::array sums{static_cast<double>(numbers) * sizeof(T), static_cast<double>(product.flops())};
     runtime::all_reduce(runtime::host, world, std::span(sums));
@@ -172,7 +172,7 @@ int bench(GemmOptions const& options, Context& context) {
     line["k"] = product.k;
     describe(line, timing, roofline);
     line["share"] = least / timing.ours.median;
-    line["library"] = chosen;
+    line["library"] = library;
     for (std::size_t i = 0; i < libraries.size(); ++i)
       line["libraries_gflop_per_s"][std::string(libraries[i])] =
           giga_per_second(timing.flops, seconds[i + 1].median);
