@@ -12,44 +12,48 @@
 
 namespace orthant::pmm::detail {
 
+/// work(range) for each `length` of `total`, in order.
+template<class Work>
+void for_each_range(std::int64_t total, std::int64_t length, Work const& work) {
+  for (std::int64_t first = 0; first < total; first += length)
+    work(runtime::Range{first, std::min(first + length, total)});
+}
+
 /// work(part) for each `length` rows of C, in order.
 template<class Product, class Work>
 void for_each_piece_of_rows(Product const& product, std::int64_t length, Work const& work) {
-  auto part = product;
-  for (std::int64_t first = 0; first < product.extents.m; first += length) {
-    runtime::Range const rows{first, std::min(first + length, product.extents.m)};
+  for_each_range(product.extents.m, length, [&](runtime::Range rows) {
+    auto part = product;
     part.extents.m = rows.size();
     part.a = product.transpose_a == Transpose::yes ? product.a.columns(rows) : product.a.rows(rows);
     part.c = product.c.rows(rows);
     work(part);
-  }
+  });
 }
 
 /// work(part) for each `length` columns of C, in order.
 template<class Product, class Work>
 void for_each_piece_of_columns(Product const& product, std::int64_t length, Work const& work) {
-  auto part = product;
-  for (std::int64_t first = 0; first < product.extents.n; first += length) {
-    runtime::Range const columns{first, std::min(first + length, product.extents.n)};
+  for_each_range(product.extents.n, length, [&](runtime::Range columns) {
+    auto part = product;
     part.extents.n = columns.size();
     part.b = product.transpose_b == Transpose::yes ? product.b.rows(columns) : product.b.columns(columns);
     part.c = product.c.columns(columns);
     work(part);
-  }
+  });
 }
 
 /// work(part) for each `length` terms of the sums, in order. All parts but the first are to be added to C.
 template<class Product, class Work>
 void for_each_piece_of_terms(Product const& product, std::int64_t length, Work const& work) {
-  auto part = product;
-  for (std::int64_t first = 0; first < product.extents.k; first += length) {
-    runtime::Range const terms{first, std::min(first + length, product.extents.k)};
+  for_each_range(product.extents.k, length, [&](runtime::Range terms) {
+    auto part = product;
     part.extents.k = terms.size();
     part.a = product.transpose_a == Transpose::yes ? product.a.rows(terms) : product.a.columns(terms);
     part.b = product.transpose_b == Transpose::yes ? product.b.columns(terms) : product.b.rows(terms);
+    if (terms.begin > 0) part.beta = 1;
     work(part);
-    part.beta = 1;
-  }
+  });
 }
 
 /// C := (the sum over pieces of `length` terms of what multiply(piece) writes) + beta C. A library that adds term by term to
