@@ -32,14 +32,16 @@ void copy(Call const& call, void* to, void const* from) {
 
 } // namespace
 
-void KeptResult::take(PassLedger& passes, Call const& call) {
+void KeptResult::prepare(MakeBytes const& make_bytes, Call const& call) {
   operation = call.operation;
   num_bytes = bytes_of_result(call);
-  if (num_bytes > capacity) {
-    capacity = bytes ? num_bytes + num_bytes / 32 : num_bytes;
-    bytes.reset(); // the old memory goes before the new comes
-    bytes = make("orthant::runtime::CallTape/result", capacity, call.on_device);
-  }
+  if (num_bytes <= capacity) return;
+  capacity = bytes ? num_bytes + num_bytes / 32 : num_bytes;
+  bytes.reset(); // the old memory goes before the new comes
+  bytes = make_bytes("orthant::runtime::CallTape/result", capacity, call.on_device);
+}
+
+void KeptResult::take(PassLedger& passes, Call const& call) {
   passes.add(pass_of_kept(num_bytes));
   copy(call, bytes.get(), call.receive);
 }
@@ -64,8 +66,10 @@ void CallTape::begin(State state) {
 detail::KeptResult* CallTape::record(Communicator const& comm, detail::Call const& call) {
   if (state_ != State::recording || !detail::has_result(call)) return nullptr;
   auto& track = tracks_[&comm];
-  if (track.next == track.results.size()) track.results.emplace_back(make_bytes_);
-  return &track.results[track.next++];
+  if (track.next == track.results.size()) track.results.emplace_back();
+  auto& kept = track.results[track.next++];
+  kept.prepare(make_bytes_, call);
+  return &kept;
 }
 
 bool CallTape::replay(Communicator const& comm, detail::Call const& call) {

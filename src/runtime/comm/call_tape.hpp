@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Results of collectives that are kept, and handed out when the same calls are made again: nothing is communicated then, and no ledger
-// counts them.
+// Results of collectives that are kept, and handed out when the same calls are made again: nothing is communicated then, and the ledger
+// of calls does not count them.
 //
 //   CallTape tape(make_bytes); // runtime/arrays/bytes.hpp
 //   tape.begin(CallTape::State::recording);
@@ -33,15 +33,14 @@ using MakeBytes =
 
 /// The result of one call.
 struct KeptResult {
-  explicit KeptResult(MakeBytes const& make_bytes) : make(make_bytes) {}
-
-  MakeBytes const& make;
   Operation operation{};
   std::int64_t num_bytes = 0;
   std::int64_t capacity = 0;
   std::shared_ptr<std::byte> bytes;
 
-  /// Copies the call's result, which is complete, in the order of its stream. Memory grows with a thirty-second more. And back.
+  /// Memory for the call's result, with a thirty-second more when it grows.
+  void prepare(MakeBytes const& make_bytes, Call const& call);
+  /// Copies the result of that call, which is complete, in the order of its stream. And back.
   void take(PassLedger& passes, Call const& call);
   void hand_out(PassLedger& passes, Call const& call) const;
 };
