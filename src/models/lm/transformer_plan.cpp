@@ -69,8 +69,11 @@ ExpertPlan plan_experts(pmm::GridShape const& shape, pmm::Coordinates const& coo
   experts.num_counted = is_of_step ? experts.num_tokens : plan.stream.extents.rows;
   experts.first_token = plan.sequences.begin * plan.sequence;
   experts.own = own_experts(shape, coordinates, experts.settings);
-  for (auto const& loads : experts.settings.past_loads)
+  for (auto const& loads : experts.settings.past_loads) {
+    ORTHANT_REQUIRE(std::ssize(loads) == experts.settings.num_experts, "loads of ", loads.size(),
+                    " experts, not ", experts.settings.num_experts);
     experts.places.push_back(balanced_places(loads, shape.expert));
+  }
   experts.stream = plan.stream;
   experts.router = {{Axis::y, pmm::AxisSet{}}, {plan.settings.hidden, experts.settings.num_experts}};
   experts.up = plan.up.weight;

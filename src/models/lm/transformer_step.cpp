@@ -15,11 +15,14 @@ using pmm::Calls, pmm::Form;
 
 namespace {
 
-/// A block of a forward pass, or of one that computes it again, which ends before the last product of a segment. `calls`: what becomes of
-/// those that are made again.
-void plan_block(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer, bool is_training,
-                bool is_again, Calls calls) {
+enum class BlockPass : std::uint8_t { evaluated, trained, computed_again };
+
+/// A block of a forward pass. One that is computed again ends before the last product of a segment. `calls`: what becomes of those
+/// that are made again, or would be.
+void plan_block(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer, BlockPass pass,
+                Calls calls) {
   auto const& settings = plan.settings;
+  auto const is_training = pass != BlockPass::evaluated;
   auto const drops = is_training && settings.dropout > 0;
   auto const rows = step.block(plan.stream).rows.size();
   auto const columns = step.block(plan.stream).columns.size();
@@ -30,7 +33,7 @@ void plan_block(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t l
   plan_add_dropped(step, rows, columns, drops);
   plan_compute_feed_forward(step, plan, layer, is_training);
   if (is_last) step.set_calls(Calls::made);
-  if (!is_last || !is_again) {
+  if (!is_last || pass != BlockPass::computed_again) {
     plan_combine_feed_forward(step, plan, layer);
     plan_add_dropped(step, rows, columns, drops);
   }
@@ -42,7 +45,8 @@ void plan_kept_results(pmm::StepPlan& step, TransformerPlan const& plan) {
   if (!plan.settings.keeps_collectives) return;
   pmm::StepPlan again(step.shape(), step.coordinates(), step.scalar_bytes(1));
   for (std::int64_t l = 0; l < plan.settings.num_layers; ++l)
-    if (is_computed_again(plan.settings, l)) plan_block(again, plan, l, true, true, Calls::replayed);
+    if (is_computed_again(plan.settings, l))
+      plan_block(again, plan, l, BlockPass::computed_again, Calls::replayed);
   for (auto const& pass : passes_of(again))
     if (pass.name == runtime::pass_of_replayed(0).name)
       step.add_array("orthant::runtime::CallTape/result", pass.bytes_written);
@@ -67,7 +71,8 @@ void plan_transformer_forward(pmm::StepPlan& step, TransformerPlan const& plan, 
   auto const& settings = plan.settings;
   for (std::int64_t l = 0; l < settings.num_layers; ++l) {
     auto const keeps = is_training && settings.keeps_collectives && is_computed_again(settings, l);
-    plan_block(step, plan, l, is_training, false, keeps ? Calls::kept : Calls::made);
+    plan_block(step, plan, l, is_training ? BlockPass::trained : BlockPass::evaluated,
+               keeps ? Calls::kept : Calls::made);
   }
   step.begin_layer(plan.settings.num_layers + 1);
   plan_norm(step, plan);
@@ -90,7 +95,8 @@ void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan)
   plan_norm_backward(step, plan, pmm::Residual::none);
   for (auto const& segment : segments(plan.settings)) {
     for (auto l = segment.begin; l < segment.end && is_computed_again(plan.settings, l); ++l)
-      plan_block(step, plan, l, true, true, plan.settings.keeps_collectives ? Calls::replayed : Calls::made);
+      plan_block(step, plan, l, BlockPass::computed_again,
+                 plan.settings.keeps_collectives ? Calls::replayed : Calls::made);
     for (auto l = segment.end; l-- > segment.begin;) {
       step.begin_layer(l + 1);
       drop();

@@ -3,7 +3,6 @@
 
 #include "runtime/error.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 namespace orthant::models {
@@ -21,16 +20,6 @@ void require_valid(ExpertSettings const& s, std::int64_t num_layers) {
   if (s.capacity && !(*s.capacity > 0 && std::isfinite(*s.capacity)))
     runtime::throw_user("--capacity {}: an expert takes more than 0 mean loads; or none: no limit",
                         *s.capacity);
-  auto const num_layers_with_experts = static_cast<std::size_t>(num_layers / s.every);
-  auto const is_of_these = [&](std::vector<std::int64_t> const& loads) {
-    return std::ssize(loads) == s.num_experts;
-  };
-  if (!s.past_loads.empty() &&
-      (s.past_loads.size() != num_layers_with_experts || !std::ranges::all_of(s.past_loads, is_of_these)))
-    runtime::throw_user(
-        "--expert-loads has {} layers with {} experts in the first of them; this model has {} "
-        "layers with {} experts",
-        s.past_loads.size(), s.past_loads.front().size(), num_layers_with_experts, s.num_experts);
   if (!(s.planned_imbalance >= 1 && std::isfinite(s.planned_imbalance)))
     runtime::throw_user("--expert-imbalance {}: the most chosen expert has at least the mean load, 1",
                         s.planned_imbalance);

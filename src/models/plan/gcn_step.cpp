@@ -151,7 +151,9 @@ class EpochList {
     step_.begin_layer(layer.index);
     if (layer.second) {
       plan_relu_dropout_backward(step_, layer.second->output, settings_.has_bias, format_);
-      backward_linear(*layer.second, std::nullopt, true, true);
+      if (settings_.has_bias) reduce_column_sums(layer.second->output); // summed with the ReLU
+      auto const of_second = products_of(*layer.second, settings_.formats());
+      products_back(true, of_second.input_back, of_second.weight_back);
     }
     plan_residual(layer, true);
     if (is_activated(plan_, l)) plan_activation_backward(step_, activation_step(l));
@@ -314,11 +316,13 @@ class EpochList {
       pmm::plan_pick_rows(step_, num_kept, width, format_);
   }
 
-  void backward_linear(LinearPlan const& linear, std::optional<std::int64_t> entries, bool has_input_gradient,
-                       bool is_activated = false) {
+  void backward_linear(LinearPlan const& linear, std::optional<std::int64_t> entries,
+                       bool has_input_gradient) {
     auto const products = products_of(linear, settings_.formats());
-    if (settings_.has_bias && !is_activated) pmm::plan_sum_columns(step_, linear.output, format_);
-    if (settings_.has_bias) reduce_column_sums(linear.output);
+    if (settings_.has_bias) {
+      pmm::plan_sum_columns(step_, linear.output, format_);
+      reduce_column_sums(linear.output);
+    }
     products_back(has_input_gradient, products.input_back, products.weight_back, entries);
   }
 
