@@ -9,7 +9,7 @@ import re
 import sys
 import tempfile
 
-from program import Failure, expect_mistake, expect_success
+from program import Failure, expect_mistake, expect_success, run_part
 
 WORDS = "the of and a to in is you that it he was for on are as with his they I at be this have from or".split()
 GRIDS = {1: ["1x1x1x1"], 2: ["2x1x1x1", "1x1x1x2", "1x1x2x1", "1x2x1x1"], 4: ["1x2x2x1", "2x1x1x2", "1x4x1x1"]}
@@ -382,15 +382,5 @@ def mistakes(_):
     expect_mistake(2, train + SMALL, r"t\.h5 is truncated or damaged")
 
 
-def main():
-    parts = {part.__name__: part for part in (on_grids, goes_on, files, experts, capacity_groups, presets, mistakes)}
-    try:
-        parts[sys.argv[2]](None)
-    except Failure as failure:
-        print(f"FAIL {sys.argv[2]}: {failure}")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(run_part(on_grids, goes_on, files, experts, capacity_groups, presets, mistakes))

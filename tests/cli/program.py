@@ -75,3 +75,14 @@ def attempt_all(jobs):
         failures = [failure for failure in pool.map(attempt, jobs) if failure]
     print("\n".join(failures))
     return 1 if failures else 0
+
+
+def run_part(*parts):
+    """Runs that of the functions which the second argument of the command line names; the exit status."""
+    name = sys.argv[2]
+    try:
+        {part.__name__: part for part in parts}[name](None)
+    except Failure as failure:
+        print(f"FAIL {name}: {failure}")
+        return 1
+    return 0

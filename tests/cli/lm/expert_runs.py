@@ -12,7 +12,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from language_models import Place, check, losses_of, require_equal, small  # noqa: E402
-from program import Failure, expect_mistake, expect_success  # noqa: E402
+from program import expect_mistake, expect_success, run_part  # noqa: E402
 
 EXPERTS = ["--experts", "8", "--top-k", "2", "--moe-every", "1", "--layers", "3"]
 
@@ -175,15 +175,5 @@ def mistakes(_):
         expect_mistake(ranks, arguments, pattern)
 
 
-def main():
-    parts = {part.__name__: part for part in (kept, placed, uneven, deepseek, mistakes)}
-    try:
-        parts[sys.argv[2]](None)
-    except Failure as failure:
-        print(f"FAIL {sys.argv[2]}: {failure}")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(run_part(kept, placed, uneven, deepseek, mistakes))
