@@ -56,8 +56,11 @@ class BareEpoch {
     } else if (first.owners) {
       owned = models::read_owned_adjacency<T>(grid, store, first.owners->roles);
     }
-    for (auto const& product : products_)
+    for (auto const& product : products_) {
       kernels_.push_back(kernel_of(grid, store, settings, plan, blocks, owned, product));
+      if (product.is_sparse && product.left != features_ && !plan.drops_edges) // as training does
+        kernels_.back().keep_weights(runtime::DefaultExec());
+    }
   }
 
   /// All ranks begin together and then do not wait for one another.

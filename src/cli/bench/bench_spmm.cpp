@@ -24,6 +24,7 @@
 #include "runtime/files/staged_file.hpp"
 #include "runtime/machine/processor.hpp"
 
+#include <array>
 #include <ctime>
 #include <map>
 
@@ -90,6 +91,7 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
                                std::int64_t width, Roofline const& roofline, GatherRoof& gather_roof,
                                std::int64_t repeat) {
   runtime::DefaultExec const exec;
+  kernel.keep_weights(exec); // as training does
   auto const& csr = kernel.block().csr;
   // In the kind of memory that training takes.
   auto const b_numbers =
@@ -107,11 +109,13 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
   auto ways = kernel.ways(exec, b, c);
   auto const num_ways = static_cast<std::int64_t>(ways.size());
   ways.resize(static_cast<std::size_t>(runtime::all_reduced(world, num_ways, runtime::Reduction::min)));
-  std::vector<std::function<void()>> works{multiply};
+  // By itself, as the gathers that are its roof: in turn with the ways it would find other operands in the caches.
+  std::array<std::function<void()>, 1> const alone{multiply};
+  auto const seconds = time_in_turn(world, exec, alone, repeat).front();
+  std::vector<std::function<void()>> works;
   for (auto const& way : ways)
     works.push_back(way.run);
-  auto const all_seconds = time_in_turn(world, exec, works, repeat);
-  auto const seconds = all_seconds.front();
+  auto const seconds_of_ways = time_in_turn(world, exec, works, repeat);
 
   auto const mine = bytes_of(kernel.block(), width);
   auto const most_nonzeros = runtime::all_reduced(world, csr.num_nonzeros(), runtime::Reduction::max);
@@ -141,7 +145,7 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
     line["gather_share"] = gathered_rate * 1e9 / roof;
   }
   line["compulsory_share"] = compulsory_rate / roofline.stream_gb_per_s;
-  describe_ways(line, kernel.way_of(width), ways, std::span(all_seconds).subspan(1));
+  describe_ways(line, kernel.way_of(width), ways, seconds_of_ways);
   return line;
 }
 

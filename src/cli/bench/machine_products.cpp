@@ -196,6 +196,9 @@ pmm::Machine::SparseProducts sparse_times(MachineTimer const& timer, graph::Grap
   constexpr auto num_parts = 8;
   pmm::LocalSpmm<float> const part(first_columns(block, std::max<std::int64_t>(num_vertices / num_parts, 1)),
                                    pmm::Contents::fixed);
+  runtime::DefaultExec const exec;
+  for (auto const& kernel : {whole, part}) // as training does
+    kernel.keep_weights(exec);
   auto const most_rows =
       static_cast<double>(runtime::all_reduced(world, block.csr.num_rows, runtime::Reduction::max));
   auto const most_nonzeros = [&](pmm::LocalSpmm<float> const& kernel) {

@@ -102,6 +102,22 @@ make_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, NumberF
       grid, products_of(plan, formats), std::get<pmm::DistSparse<Sum>>(std::move(adjacency)), workspace);
 }
 
+template<class T>
+void keep_weights(Adjacency<T> const& adjacency, bool multiplies_adjoint) {
+  DefaultExec const exec;
+  auto const keep = [&](pmm::LocalSpmm<T> const& block, pmm::LocalSpmm<T> const& adjoint) {
+    block.keep_weights(exec);
+    if (multiplies_adjoint) adjoint.keep_weights(exec);
+  };
+  if (auto const* const owned = std::get_if<OwnedAdjacency<T>>(&adjacency)) {
+    keep(owned->forward, owned->backward);
+  } else {
+    auto const& blocks = std::get<pmm::DistSparse<T>>(adjacency);
+    keep(blocks.forward(), blocks.adjoint());
+  }
+  runtime::compat::fence(exec, "orthant::models::keep_weights");
+}
+
 void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnLayerPlan const& plan,
                               NumberFormats const& formats) {
   if (plan.owners) {
@@ -121,6 +137,8 @@ void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& ste
   template std::unique_ptr<Aggregation<T>> make_aggregation(                                                 \
       pmm::ProcessGrid const&, GcnLayerPlan const&, NumberFormats const&, Adjacency<runtime::SumOf<T>>,      \
       std::shared_ptr<pmm::Workspace<runtime::SumOf<T>>>);
+template void keep_weights(Adjacency<float> const&, bool);
+template void keep_weights(Adjacency<double> const&, bool);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 ORTHANT_INSTANTIATE(Bf16Number)

@@ -49,27 +49,27 @@ pmm::DistSparse<T> AdjacencyBlocks<T>::get(Placement const& placement, bool is_e
   auto const parity = is_even ? Parity::even : Parity::odd;
   auto const block = pmm::block_of(grid_, placement);
 
+  // With one order, even and odd layers share a block whose orders have two names.
+  if (auto const known = blocks_.find(key); known != blocks_.end())
+    return {grid_, placement, known->second.forward(), known->second.adjoint()};
   auto const scales =
       runtime::together(grid_.group(), [&] { return store_.read_scales(parity, block.rows, block.columns); });
   auto const with_scales = [&](runtime::CsrMatrix<T> const& csr) {
     return pmm::SparseBlock<T>{csr, to_vector<T>("orthant::models::row_scale", scales.rows),
                                to_vector<T>("orthant::models::column_scale", scales.columns)};
   };
-  auto const swapped = [](pmm::SparseBlock<T> const& from, runtime::CsrMatrix<T> const& csr) {
-    return pmm::SparseBlock<T>{csr, from.column_scale, from.row_scale};
-  };
-
-  // With one order, even and odd layers share a block whose orders have two names.
-  if (auto const known = blocks_.find(key); known != blocks_.end())
-    return {grid_, placement, known->second.forward(), known->second.adjoint()};
   if (facts.is_symmetric) {
     // A_odd[k,r] = A_even[r,k]^T: the stored transpose is this block, and the block its transpose.
     if (auto const known = blocks_.find(key_of(facts, columns, rows, !is_even)); known != blocks_.end()) {
-      auto const forward = with_scales(known->second.adjoint().block().csr);
-      auto const contents = dropped_ == nullptr ? pmm::Contents::fixed : pmm::Contents::changing;
-      pmm::DistSparse<T> shared(
-          grid_, placement, pmm::LocalSpmm<T>(forward, contents),
-          pmm::LocalSpmm<T>(swapped(forward, known->second.forward().block().csr), contents));
+      auto forward = known->second.adjoint();
+      auto adjoint = known->second.forward();
+      if (!is_operator_symmetric(facts)) {
+        auto const contents = dropped_ == nullptr ? pmm::Contents::fixed : pmm::Contents::changing;
+        auto const scaled = with_scales(forward.block().csr);
+        forward = pmm::LocalSpmm<T>(scaled, contents);
+        adjoint = pmm::LocalSpmm<T>({adjoint.block().csr, scaled.column_scale, scaled.row_scale}, contents);
+      }
+      pmm::DistSparse<T> shared(grid_, placement, std::move(forward), std::move(adjoint));
       return blocks_.emplace(key, std::move(shared)).first->second;
     }
   }
@@ -116,14 +116,15 @@ void AdjacencyBlocksPlan::get(pmm::StepPlan& step, Placement const& placement, b
   auto const columns = placement.layout.columns;
   auto const block = step.block(placement);
   if (!blocks_.insert(key_of(facts_, rows, columns, is_even)).second) return;
+  auto const has_transpose = facts_.is_symmetric && blocks_.contains(key_of(facts_, columns, rows, !is_even));
+  if (has_transpose && is_operator_symmetric(facts_)) return;
   auto const has_row_scale = facts_.normalization != graph::Normalization::none;
   auto const has_column_scale = facts_.normalization == graph::Normalization::symmetric;
+  auto const num_nonzeros = num_nonzeros_(placement);
   step.add_array("orthant::models::row_scale", has_row_scale ? step.scalar_bytes(block.rows.size()) : 0);
   step.add_array("orthant::models::column_scale",
                  has_column_scale ? step.scalar_bytes(block.columns.size()) : 0);
-  auto const has_transpose = facts_.is_symmetric && blocks_.contains(key_of(facts_, columns, rows, !is_even));
   if (has_transpose) return;
-  auto const num_nonzeros = num_nonzeros_(placement);
   plan_csr(step, block.rows.size(), num_nonzeros, facts_.is_weighted);
   plan_transposed(step, block.columns.size(), num_nonzeros, facts_.is_weighted);
   read_.push_back(placement);
@@ -131,6 +132,28 @@ void AdjacencyBlocksPlan::get(pmm::StepPlan& step, Placement const& placement, b
   plan_ids(step, block.rows.size(), block.columns.size());
   for (int way = 0; way < 2; ++way) // the block and its transpose
     pmm::plan_dropped_values(step, num_nonzeros);
+}
+
+void AdjacencyBlocksPlan::multiply(pmm::StepPlan& step, Placement const& placement, bool is_even,
+                                   AdjacencyProducts products) {
+  auto const rows = placement.layout.rows;
+  auto const columns = placement.layout.columns;
+  std::pair block(key_of(facts_, rows, columns, is_even), products);
+  if (is_operator_symmetric(facts_)) { // the adjoint of one block is another one
+    auto const other =
+        products == AdjacencyProducts::direct ? AdjacencyProducts::adjoint : AdjacencyProducts::direct;
+    block = std::min(block, std::pair(key_of(facts_, columns, rows, !is_even), other));
+  }
+  if (multiplied_.insert(block).second)
+    plan_adjacency_weights(step, facts_, products, num_nonzeros_(placement));
+}
+
+void plan_adjacency_weights(pmm::StepPlan& step, graph::StoreFacts const& facts, AdjacencyProducts products,
+                            std::int64_t num_nonzeros) {
+  auto const scales_columns =
+      facts.normalization == graph::Normalization::symmetric ||
+      (facts.normalization == graph::Normalization::row && products == AdjacencyProducts::adjoint);
+  if (scales_columns) pmm::plan_weights(step, num_nonzeros);
 }
 
 void plan_dense_features(pmm::StepPlan& step, Placement const& placement, pmm::Lifetime lifetime) {

@@ -15,6 +15,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace orthant::models {
@@ -25,6 +26,19 @@ enum class FeatureNorm : std::uint8_t { none, row };
 
 /// How many non-zeros this rank's block has, of A^ or of sparse features of that placement.
 using CountNonzeros = std::function<std::int64_t(pmm::Placement const&)>;
+
+/// Whether A^ equals its transpose, so that one block is both.
+[[nodiscard]] inline bool is_operator_symmetric(graph::StoreFacts const& facts) {
+  return facts.is_symmetric && facts.normalization != graph::Normalization::row;
+}
+
+/// With A^, or with its adjoint.
+enum class AdjacencyProducts : std::uint8_t { direct, adjoint };
+
+/// Lists the weights of non-zeros that such products with a block keep (pmm/spmm/host_weights.hpp), if they multiply by scales
+/// of columns: a row normalisation is one of columns in the adjoint.
+void plan_adjacency_weights(pmm::StepPlan& step, graph::StoreFacts const& facts, AdjacencyProducts products,
+                            std::int64_t num_nonzeros);
 
 using AdjacencyKey = std::tuple<pmm::AxisSet, pmm::AxisSet, bool>; // rows, columns, parity
 
@@ -67,6 +81,9 @@ class AdjacencyBlocksPlan {
 
   /// For the block of that placement: nothing if it is there already.
   void get(pmm::StepPlan& step, pmm::Placement const& placement, bool is_even);
+  /// For products with the block of that placement: nothing if there are others with the same one.
+  void multiply(pmm::StepPlan& step, pmm::Placement const& placement, bool is_even,
+                AdjacencyProducts products);
   /// Those that are read; others are the same, or their transposes.
   [[nodiscard]] std::vector<pmm::Placement> const& read() const { return read_; }
 
@@ -76,6 +93,7 @@ class AdjacencyBlocksPlan {
   bool drops_edges_;
   std::vector<pmm::Placement> read_;
   std::set<AdjacencyKey> blocks_;
+  std::set<std::pair<AdjacencyKey, AdjacencyProducts>> multiplied_;
 };
 
 /// Dense features F[a,b] of the placement, rows in order p2. Collective over the grid's group.

@@ -44,10 +44,10 @@ void plan_made_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pm
   auto const by_columns = facts.normalization == graph::Normalization::symmetric;
   plan_csr(step, num_rows, num_nonzeros, facts.is_weighted);
   plan_scales(by_rows ? num_rows : 0, by_columns ? num_columns : 0);
-  if (backward == pmm::Flow::forward)
-    plan_scales(by_columns ? num_rows : 0, by_rows ? num_columns : 0);
-  else
+  if (backward == pmm::Flow::transpose)
     plan_transposed(step, num_columns, num_nonzeros, facts.is_weighted);
+  else if (!is_operator_symmetric(facts))
+    plan_scales(0, num_columns);
 }
 
 void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,
@@ -81,7 +81,7 @@ OwnedBlock read_owned_block(pmm::ProcessGrid const& grid, GraphStore const& stor
   runtime::together(grid.group(), [&] {
     block.csr = read_listed_block(store, rows, columns, self_loops);
     block.scales = read_listed_scales(store, rows, columns);
-    if (backward_flow(store.facts()) == pmm::Flow::forward)
+    if (store.facts().is_symmetric && !is_operator_symmetric(store.facts()))
       block.transposed_scales = read_listed_scales(store, columns, rows);
   });
   return block;
@@ -102,14 +102,17 @@ OwnedAdjacency<T> make_owned_adjacency(pmm::ProcessGrid const& grid, pmm::Roles 
     csr.columns_range = {0, needed.num_columns(made.sizes)};
     auto const kernels_block = to_csr<T>(std::exchange(csr, {}));
     auto const forward = scaled(kernels_block, kept(needed.over_a, needed.over_c, std::move(block.scales)));
-    // A^^T = diag(s) A^T diag(r) for A^ = diag(r) A diag(s).
-    auto const of_adjoint =
-        backward == pmm::Flow::forward
-            ? scaled(kernels_block,
-                     swapped(kept(needed.over_c, needed.over_a, std::move(block.transposed_scales))))
-            : pmm::transposed(forward);
     made.forward = pmm::LocalSpmm<T>(forward, pmm::Contents::fixed);
-    made.backward = pmm::LocalSpmm<T>(of_adjoint, pmm::Contents::fixed);
+    // A^^T = diag(s) A^T diag(r) for A^ = diag(r) A diag(s).
+    if (backward == pmm::Flow::transpose)
+      made.backward = pmm::LocalSpmm<T>(pmm::transposed(forward), pmm::Contents::fixed);
+    else if (block.transposed_scales)
+      made.backward = pmm::LocalSpmm<T>(
+          scaled(kernels_block,
+                 swapped(kept(needed.over_c, needed.over_a, std::move(*block.transposed_scales)))),
+          pmm::Contents::fixed);
+    else
+      made.backward = made.forward;
   });
   return made;
 }

@@ -5,11 +5,13 @@
 // all layers, and both directions if the pattern of A is symmetric.
 
 #include "graph/store/store_reader.hpp"
+#include "models/core/graph_operands.hpp"
 #include "pmm/aggregate/aggregate.hpp"
 #include "pmm/edges/edge_block.hpp"
 #include "pmm/neighbors/edge_dropout.hpp"
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace orthant::models {
@@ -43,8 +45,9 @@ struct OwnedAdjacency {
 struct OwnedBlock {
   pmm::CellSizes sizes;
   graph::CsrBlock csr;
-  graph::Scales scales;            // of A^: of the rows and the columns of the block
-  graph::Scales transposed_scales; // if A is symmetric, of A^^T: its rows are those of the block's columns
+  graph::Scales scales; // of A^: of the rows and the columns of the block
+  std::optional<graph::Scales>
+      transposed_scales{}; // if A is symmetric and A^ is not: of A^^T, rows of the block's columns
 };
 
 /// Reads this rank's block of the whole graph; cells are contiguous in order p1. From a store of two orders a

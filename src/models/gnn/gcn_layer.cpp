@@ -153,9 +153,11 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
     : GcnLayer(grid, p, products_of(p, options.formats), std::move(parameters), options, scratch, memory,
                places) {
   // First what makes the workspace grow: its old memory is there beside the new one meanwhile.
-  if (p.aggregates() && !p.reads_edges())
+  if (p.aggregates() && !p.reads_edges()) {
+    keep_weights<Sum>(graph.adjacency, !p.aggregates_first || options.needs_input_gradient);
     aggregation_ =
         make_aggregation<T>(grid, p, options.formats, std::move(graph.adjacency), scratch.workspace);
+  }
   // H is kept for dW; U is no longer needed once Q is there, unless coefficients depend on it.
   if (options.shares_outputs && !p.aggregates_first && has_middle_in_place(grid.shape(), p))
     middle_ = middle_gradient_ = {grid, p.middle, lent(grid, p.middle, places.output_gradient)};

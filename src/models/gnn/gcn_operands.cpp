@@ -48,9 +48,29 @@ void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan
     if (layer.aggregates()) blocks.get(step, layer.adjacency, layer.is_even);
 }
 
+void plan_adjacency_products(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
+                             GcnEpochTraits const& traits) {
+  auto const& first = plan.layers.front();
+  if (first.reads_edges() || plan.drops_edges) return;
+  AdjacencyBlocksPlan blocks(facts, traits.num_nonzeros);
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    auto const& layer = plan.layers[l];
+    if (!layer.aggregates()) continue;
+    auto const multiply = [&](AdjacencyProducts products) {
+      // Owners have one block for all layers, which is its own adjoint if A^ is symmetric.
+      auto const is_same = first.owners && is_operator_symmetric(facts);
+      blocks.multiply(step, first.owners ? first.adjacency : layer.adjacency, first.owners || layer.is_even,
+                      is_same ? AdjacencyProducts::direct : products);
+    };
+    multiply(AdjacencyProducts::direct);
+    if (multiplies_adjoint(plan, l)) multiply(AdjacencyProducts::adjoint);
+  }
+}
+
 void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                    GcnSettings const& settings, GcnEpochTraits const& traits, pmm::Lifetime features) {
   plan_adjacency(step, facts, plan, traits);
+  plan_adjacency_products(step, facts, plan, traits);
   if (auto const& first = plan.layers.front(); first.reads_edges())
     plan_edges(step, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings));
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {

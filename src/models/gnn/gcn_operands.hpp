@@ -56,6 +56,10 @@ template<class T>
 void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                     GcnEpochTraits const& traits);
 
+/// Lists what their products keep beside them.
+void plan_adjacency_products(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
+                             GcnEpochTraits const& traits);
+
 /// Lists the arrays of make_full_graph_operands(), with dense features that are held so long.
 void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                    GcnSettings const& settings, GcnEpochTraits const& traits, pmm::Lifetime features);

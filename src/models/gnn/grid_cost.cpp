@@ -45,6 +45,7 @@ std::int64_t adjacency_bytes(pmm::StepPlan const& step, graph::StoreFacts const&
   auto const traits = traits_of(facts, step.shape(), step.coordinates(), plan, settings);
   pmm::StepPlan blocks(step.shape(), step.coordinates(), step.scalar_bytes(1));
   plan_adjacency(blocks, facts, plan, traits);
+  plan_adjacency_products(blocks, facts, plan, traits);
   return bytes_held(blocks);
 }
 

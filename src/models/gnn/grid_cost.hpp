@@ -30,7 +30,7 @@ struct GridCost {
   std::int64_t sent_bytes = 0;      // in an epoch after the first, without evaluation
   std::int64_t num_calls = 0;       // collectives of that epoch
   std::int64_t pass_bytes = 0;      // that the passes of that epoch read and write
-  std::int64_t adjacency_bytes = 0; // of A^, with its transpose and its scales
+  std::int64_t adjacency_bytes = 0; // of A^, with its transpose, its scales and the weights of products
   std::int64_t array_bytes = 0;     // of all arrays that the first step holds
   std::int64_t loading_bytes = 0;   // the most that is held at once until the first step begins
   std::int64_t narrowest_part = 0;  // columns of the narrowest block that A^ is multiplied by in an epoch

@@ -152,6 +152,11 @@ bool needs_input_gradient(GcnPlan const& plan, std::size_t l) {
   return l > 0 || plan.projection || plan.features().layout.storage == Storage::flat_sharded;
 }
 
+bool multiplies_adjoint(GcnPlan const& plan, std::size_t l) {
+  auto const& layer = plan.layers[l];
+  return layer.aggregates() && (!layer.aggregates_first || needs_input_gradient(plan, l));
+}
+
 bool keeps_first_aggregate(GcnPlan const& plan) {
   return plan.layers.front().aggregates_first && !needs_input_gradient(plan, 0) && !plan.drops_edges;
 }

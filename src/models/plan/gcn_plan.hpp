@@ -207,6 +207,8 @@ struct GcnPlan {
 /// Whether layer l's input has a gradient. Raw features have one if they are trained; then they are sharded,
 /// like all parameters.
 [[nodiscard]] bool needs_input_gradient(GcnPlan const& plan, std::size_t l);
+/// Whether the way back through layer l multiplies by the adjoint of A^.
+[[nodiscard]] bool multiplies_adjoint(GcnPlan const& plan, std::size_t l);
 
 /// Whether H = A^ F0 of dense features may be kept from pass to pass without dropout.
 [[nodiscard]] bool keeps_first_aggregate(GcnPlan const& plan);

@@ -23,8 +23,12 @@ void plan_pruned_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, G
   }
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
-    if (auto const& kept = layer.owners->kept)
+    if (auto const& kept = layer.owners->kept) {
       plan_made_adjacency(step, facts, kept->cells, kept->num_nonzeros, layer.owners->backward);
+      plan_adjacency_weights(step, facts, AdjacencyProducts::direct, kept->num_nonzeros);
+      if (multiplies_adjoint(plan, l))
+        plan_adjacency_weights(step, facts, AdjacencyProducts::adjoint, kept->num_nonzeros);
+    }
     if (has_output_keys(plan, settings, l)) plan_block_keys(step, layer.output);
     plan_residual_arrays(step, layer, traits);
   }
@@ -57,8 +61,10 @@ void plan_without_evaluation(pmm::StepPlan& step, graph::StoreFacts const& facts
                    plans.pruned.features().own_rows ? pmm::Lifetime::operation : array.lifetime);
   step.end_operation();
   auto const is_whole = [](GcnLayerPlan const& layer) { return !layer.owners->kept; };
-  if (std::ranges::any_of(plans.pruned.layers, is_whole))
+  if (std::ranges::any_of(plans.pruned.layers, is_whole)) {
     plan_adjacency(step, facts, plan, plans.whole_traits);
+    plan_adjacency_products(step, facts, plan, plans.whole_traits);
+  }
   plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters).trained);
 }
 

@@ -16,9 +16,12 @@
 // memory as in training, OpenBLAS is at 75 to 100 and LIBXSMM 1.17 at 81 to 112 on each of two cores. LIBXSMM was measured on Zen 4 and
 // Zen 5 only. Older processors keep OpenBLAS: nothing else was measured there.
 //
-// Our own kernels (pmm/tall_gemm) were measured on Zen 5 alone, two cores at once, whose multiply-adds reach 540; beside them oneDNN, LIBXSMM
-// and OpenBLAS: A B 518 (473 303 372), narrow 484 (379 485 392); A B^T 501 (468 306 380), narrow 477 (393 477 390); sums 447 (367 381 311),
-// narrow 443 (354 438 340).
+// Our own kernels (pmm/tall_gemm) were measured on two processors, two cores at once; beside them oneDNN, LIBXSMM and OpenBLAS:
+//
+//   Zen 5, whose multiply-adds reach 540   A B 518 (473 303 372), narrow 484 (379 485 392); A B^T 501 (468 306 380), narrow 477 (393 477 390);
+//                                          sums 447 (367 381 311), narrow 443 (354 438 340)
+//   Zen 4, whose multiply-adds reach 236   A B 204 (182 188 182), narrow 213 (161 182 182); A B^T 195 (179 186 181), narrow 209 (146 162 160);
+//                                          sums 205 (194 208 197), narrow 214 (195 211 194)
 #include "pmm/gemm/gemm_choice.hpp"
 
 namespace orthant::pmm {
@@ -64,14 +67,14 @@ constexpr std::string_view text = R"({
     {"numbers": "fp32", "transposes": "TN", "shape": "long_sum_narrow", "library": "onednn"},
     {"numbers": "fp32", "transposes": "TN", "shape": "small", "library": "onednn"}
   ]},
-  {"vendor": "AuthenticAMD", "family": 25, "vectors": "AVX-512", "date": "2026-11-24", "choices": [
-    {"numbers": "fp32", "transposes": "NN", "shape": "tall", "library": "libxsmm"},
-    {"numbers": "fp32", "transposes": "NN", "shape": "tall_narrow", "library": "libxsmm"},
-    {"numbers": "fp32", "transposes": "NT", "shape": "tall", "library": "libxsmm"},
-    {"numbers": "fp32", "transposes": "NT", "shape": "tall_narrow", "library": "libxsmm"},
-    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum", "library": "libxsmm"},
-    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum_narrow", "library": "libxsmm"},
-    {"numbers": "fp32", "transposes": "NT", "shape": "small", "library": "libxsmm"},
+  {"vendor": "AuthenticAMD", "family": 25, "vectors": "AVX-512", "date": "2026-11-25", "choices": [
+    {"numbers": "fp32", "transposes": "NN", "shape": "tall", "library": "orthant"},
+    {"numbers": "fp32", "transposes": "NN", "shape": "tall_narrow", "library": "orthant"},
+    {"numbers": "fp32", "transposes": "NT", "shape": "tall", "library": "orthant"},
+    {"numbers": "fp32", "transposes": "NT", "shape": "tall_narrow", "library": "orthant"},
+    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum", "library": "orthant"},
+    {"numbers": "fp32", "transposes": "TN", "shape": "long_sum_narrow", "library": "orthant"},
+    {"numbers": "fp32", "transposes": "NT", "shape": "small", "library": "orthant"},
     {"numbers": "fp32", "transposes": "NN", "shape": "other", "library": "onednn"},
     {"numbers": "fp32", "transposes": "NT", "shape": "other", "library": "onednn"},
     {"numbers": "fp32", "transposes": "TN", "shape": "other", "library": "onednn"},

@@ -2,6 +2,7 @@
 #include "pmm/spmm/local_spmm.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
+#include "pmm/spmm/host_weights.hpp"
 #include "pmm/spmm/local_spmm_device.hpp"
 #include "pmm/spmm/local_spmm_host_ways.hpp"
 #include "pmm/spmm/local_spmm_library.hpp"
@@ -22,9 +23,11 @@ T const* pointer_or_null(Vector<T> const& view) {
   return view.extent(0) == 0 ? nullptr : view.data();
 }
 
+/// `weights`: empty, or of the block's non-zeros, in place of its values and column scales.
 template<class T, class Operand, class Result>
-detail::HostSpmm<T, Operand> host_product(SparseBlock<T> const& a, Matrix<Operand> const& b,
-                                          Matrix<Result> const& c) {
+detail::HostSpmm<T, Operand> host_product(SparseBlock<T> const& a, Vector<T> const& weights,
+                                          Matrix<Operand> const& b, Matrix<Result> const& c) {
+  auto const has_weights = weights.extent(0) > 0;
   auto const width = static_cast<std::int64_t>(b.extent(1));
   T* sums = nullptr;
   Operand* rounded = nullptr;
@@ -36,9 +39,9 @@ detail::HostSpmm<T, Operand> host_product(SparseBlock<T> const& a, Matrix<Operan
           a.csr.num_columns,
           a.csr.row_offsets.data(),
           a.csr.columns.data(),
-          pointer_or_null(a.csr.values),
+          pointer_or_null(has_weights ? weights : a.csr.values),
           pointer_or_null(a.row_scale),
-          pointer_or_null(a.column_scale),
+          has_weights ? nullptr : pointer_or_null(a.column_scale),
           pointer_or_null(a.row_groups),
           pointer_or_null(a.self_columns),
           pointer_or_null(a.self_scale),
@@ -123,8 +126,12 @@ void plan_transposed(StepPlan& step, std::int64_t num_columns, std::int64_t num_
   step.end_operation();
 }
 
+void plan_weights(StepPlan& step, std::int64_t num_nonzeros) {
+  if constexpr (runs_on_host) step.add_array("orthant::pmm::weights", step.scalar_bytes(num_nonzeros));
+}
+
 template<class T>
-LocalSpmm<T>::LocalSpmm(SparseBlock<T> block, [[maybe_unused]] Contents contents) : block_(std::move(block)) {
+LocalSpmm<T>::LocalSpmm(SparseBlock<T> block, Contents contents) : block_(std::move(block)) {
   auto const& csr = block_.csr;
   auto const is_length = [](auto const& view, std::int64_t length) {
     return static_cast<std::int64_t>(view.extent(0)) == length;
@@ -145,10 +152,18 @@ LocalSpmm<T>::LocalSpmm(SparseBlock<T> block, [[maybe_unused]] Contents contents
   ORTHANT_REQUIRE(block_.self_columns.extent(0) == block_.self_scale.extent(0) &&
                       (block_.self_columns.extent(0) == 0 || is_length(block_.self_columns, csr.num_rows)),
                   csr.num_rows, " rows, ", block_.self_columns.extent(0), " self loops");
-  if constexpr (!runs_on_host) {
+  if constexpr (runs_on_host) {
+    if (contents == Contents::fixed && num_scales > 0 && !has_groups)
+      weights_ = std::make_shared<detail::HostWeights<T>>();
+  } else {
     device_ = std::make_shared<detail::DeviceSpmm<T>>(block_, contents);
     if (contents == Contents::fixed) library_ = detail::LibrarySpmm<T>::create(block_);
   }
+}
+
+template<class T>
+void LocalSpmm<T>::keep_weights(DefaultExec const& exec) const {
+  if (weights_ != nullptr) weights_->make(exec, block_);
 }
 
 template<class T>
@@ -163,7 +178,8 @@ void LocalSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<Operand> co
                   " times B ", b.extent(0), " x ", b.extent(1));
   if (rows.size() == 0 || b.extent(1) == 0) return;
   if constexpr (runs_on_host)
-    detail::run_host_spmm(exec, host_product(block_, b, c), rows);
+    detail::run_host_spmm(
+        exec, host_product(block_, weights_ == nullptr ? Vector<T>() : weights_->values(), b, c), rows);
   else if constexpr (!std::is_same_v<Operand, T>)
     ORTHANT_REQUIRE(false, "sparse products of 16-bit operands run on host processors only");
   else if (library_ == nullptr || rows.size() != csr.num_rows)
@@ -192,7 +208,7 @@ std::vector<SpmmWay> LocalSpmm<T>::ways(DefaultExec const& exec, Matrix<T> const
   std::vector<SpmmWay> ways;
   Range const rows{0, block_.csr.num_rows};
   if constexpr (runs_on_host) {
-    auto const product = host_product(block_, b, c);
+    auto const product = host_product(block_, weights_ == nullptr ? Vector<T>() : weights_->values(), b, c);
     for (auto const way : detail::ways_of(product, rows))
       ways.push_back({detail::name_of(way), [*this, exec, product, rows, way, b, c] {
                         detail::run_host_spmm(exec, product, rows, way);

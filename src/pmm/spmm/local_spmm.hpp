@@ -52,11 +52,17 @@ template<class T>
 /// Lists the arrays of transposed(), for a block of so many columns and non-zeros.
 void plan_transposed(StepPlan& step, std::int64_t num_columns, std::int64_t num_nonzeros, bool has_values);
 
-/// Whether the numbers of a block stay as they are. A device backend may keep a copy of a fixed block in a
-/// form of its own; a changing one (values drawn anew, memory of a batch) is read where it lies.
+/// Whether the numbers of a block stay as they are. Of a fixed block a backend may keep a form of its own beside it: a
+/// device what the vendor's library wants, a host the weights of its non-zeros (keep_weights()). A changing one (values
+/// drawn anew, memory of a batch) is read where it lies.
 enum class Contents : std::uint8_t { changing, fixed };
 
+/// Lists what keep_weights() allocates for a block with column scales and so many non-zeros.
+void plan_weights(StepPlan& step, std::int64_t num_nonzeros);
+
 namespace detail {
+template<class T>
+class HostWeights; // host_weights.hpp
 template<class T>
 class DeviceSpmm; // local_spmm_device.hpp
 template<class T>
@@ -79,6 +85,11 @@ class LocalSpmm {
   explicit LocalSpmm(SparseBlock<T> block, Contents contents = Contents::changing);
 
   [[nodiscard]] SparseBlock<T> const& block() const { return block_; }
+
+  /// At set-up, for a block that is multiplied often: on a host, forms the weights of its non-zeros for later products
+  /// (host_weights.hpp), also of copies. Does nothing on a device, for a changing block, without column scales, or a second
+  /// time. Enqueues on exec.
+  void keep_weights(DefaultExec const& exec) const;
 
   /// C[i,:] for the rows i of `rows`, a part of the block's. b [num_columns x n], c [num_rows x n], not
   /// overlapping. Enqueues on exec; does not fence, but for the first product of a fixed block with a width
@@ -104,6 +115,7 @@ class LocalSpmm {
 
  private:
   SparseBlock<T> block_;
+  std::shared_ptr<detail::HostWeights<T>> weights_; // null: the block has none
   std::shared_ptr<detail::DeviceSpmm<T>> device_;   // null on a host
   std::shared_ptr<detail::LibrarySpmm<T>> library_; // null: the own kernel does it all
 };

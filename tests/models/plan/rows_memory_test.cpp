@@ -113,7 +113,8 @@ Listed listed(Graph const& graph, models::GcnPlan const& plan, pmm::GridShape co
   Listed result;
   result.terms.adjacency =
       take({"orthant::models::csr/columns", "orthant::models::csr/row_offsets", "orthant::pmm::columns",
-            "orthant::pmm::row_offsets", "orthant::models::row_scale", "orthant::models::column_scale"});
+            "orthant::pmm::row_offsets", "orthant::pmm::weights", "orthant::models::row_scale",
+            "orthant::models::column_scale"});
   result.terms.kept =
       take({"orthant::models::output", "orthant::models::aggregated", "orthant::models::passed"});
   result.terms.passing =
@@ -130,9 +131,10 @@ Terms differences(Graph const& graph, models::GcnPlan const& plan, pmm::GridShap
   auto const own = n / shape.num_ranks();
   auto const a = static_cast<double>(shape.x), c = static_cast<double>(shape.z);
   Terms terms;
-  // The scales of rows and columns, which fold the normalisation into the product. Where one block serves both
-  // directions, they are exchanged for the way back, in the order of the other axis: twice as many.
-  terms.adjacency = (graph.is_symmetric ? 2 : 1) * (4 * n / a + 4 * n / c);
+  // The scales of rows and columns, which fold the normalisation into the product, and on a host the weights of non-zeros:
+  // of one block that serves both directions, or of two.
+  auto const weights = 4 * static_cast<double>(graph.num_nonzeros) / (a * c);
+  terms.adjacency = 4 * n / a + 4 * n / c + (graph.is_symmetric ? 1 : 2) * weights;
   std::int64_t widest = 0, transformed = 0;
   for (auto const& layer : plan.layers) {
     widest = std::max(widest, layer.aggregated_width());

@@ -336,14 +336,22 @@ inline void CountedWork::expect_counted_kernels() const {
     return std::string(label.substr(0, label.find('/')));
   };
   std::set<std::string> names{
-      "spmm",          "edge_dots",
-      "edge_spmm",     "edge_spmm_transposed",
-      "edge_maximum",  "edge_maximum_backward",
-      "pair_sums",     "pair_sums_transposed",
+      "spmm",
+      "local_gemm",
+      "edge_dots",
+      "edge_spmm",
+      "edge_spmm_transposed",
+      "edge_maximum",
+      "edge_maximum_backward",
+      "pair_sums",
+      "pair_sums_transposed",
       "round_numbers", // products, their operands and results, and then single numbers
-      "BlockWriter",   "widen_numbers",
-      "add_to_sums",   "begin_step",
-      "finish_norms",  "scale_loss",
+      "BlockWriter",
+      "widen_numbers",
+      "add_to_sums",
+      "begin_step",
+      "finish_norms",
+      "scale_loss",
       "set_count"};
   for (auto const& pass : passes())
     names.insert(before_slash(pass.name));
