@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""F1 scores, the majority, class weights, the best epoch and patience: scores.py PROGRAM FOLDER_OF_KARATE
+"""F1 scores, the majority, class weights, the best epoch by --monitor and patience: scores.py PROGRAM FOLDER_OF_KARATE
 
 Scores are computed here from the predictions and the labels, by their definitions; weighted losses and the norms of their
 gradients from a GCN in plain Python (plain_gcn.py).
@@ -230,11 +230,28 @@ def first_epoch(ranks, options, loss_of, more=()):
             check(max(abs(a - b) for a, b in zip(epoch["grad_norms"], expected)) < 1e-6, f"norms {epoch['grad_norms']}, not {expected}")
 
 
+def followed(monitor, accuracies, losses, patience):
+    """The best epoch, and the one after which patience ends, or the last."""
+    best, since, most, least = 0, 0, -math.inf, math.inf
+    for epoch, (accuracy, loss) in enumerate(zip(accuracies, losses), 1):
+        gains = {"accuracy": [accuracy > most], "loss": [loss < least], "both": [accuracy >= most, loss <= least]}[monitor]
+        best = epoch if all(gains) else best
+        since = 0 if any(gains) else since + 1
+        most, least = max(most, accuracy), min(least, loss)
+        if since == patience:
+            return best, epoch
+    return best, len(losses)
+
+
 def best_epoch(ranks):
-    """w-best.h5 has the weights of the best epoch; --patience stops where it says, and a training that goes on stops there, too."""
+    """w-best.h5 has the weights of the best epoch by --monitor; --patience stops where it says."""
     with tempfile.TemporaryDirectory() as scratch:
         def at(name):
             return os.path.join(scratch, name)
+
+        def scores_in(name):
+            epochs = [line for line in events_of(at(name)) if line["event"] == "epoch"]
+            return [line["val_acc"] for line in epochs], [line["val_loss"] for line in epochs]
         store = at("g.h5")
         expect_success(1, ["partition", "--input", KARATE, "-o", store])
         train = ["train", "--graph", store, *FEW, "--lr", "0.05", "--epochs", "30"]
@@ -242,45 +259,60 @@ def best_epoch(ranks):
             name = f"w{len(mode)}"
             expect_success(ranks, [*train, *mode, "--save-weights", at(name + ".h5"), "--save-best", at(name + "b.h5"), "--metrics", at(name)])
             check(not os.path.exists(at(name + "-best.h5")), "writes the best twice")
-            events = events_of(at(name))
-            done = events[-1]
-            accuracies = [line["val_acc"] for line in events if line["event"] == "epoch"]
+            done = events_of(at(name))[-1]
+            accuracies, losses = scores_in(name)
             check(done["best_epoch"] == 1 + accuracies.index(max(accuracies)), f"best epoch {done['best_epoch']} of {accuracies}")
             for weights, event in ((name + ".h5", "last"), (name + "b.h5", "best")):
                 record, _, _ = evaluated(ranks, scratch, store, at(weights), PLACES[ranks][0])
                 near([record[key] for key in done[event]], list(done[event].values()), f"{weights}: scores")
-            # Each number of evaluations without a better one: where that comes first.
-            for patience in (1, 3):
-                since, stop, best = 0, None, -1
-                for epoch, accuracy in enumerate(accuracies, 1):
-                    since, best = (0, accuracy) if accuracy > best else (since + 1, best)
-                    if since == patience and stop is None:
-                        stop = epoch
-                check(stop is not None and stop < 30, f"does not lose patience: {accuracies}")
-                ended = expect_success(ranks, [*train, *mode, "--patience", str(patience), "--save-weights", at(f"{name}p{patience}.h5"),
+            # Each number of evaluations without gain: where that comes first.
+            for monitor, patience in (("accuracy", 1), ("accuracy", 3), ("loss", 1), ("both", 1)):
+                best, stop = followed(monitor, accuracies, losses, patience)
+                check(stop < 30, f"does not lose patience by {monitor}: {accuracies}, {losses}")
+                saved = f"{name}{monitor}{patience}"
+                ended = expect_success(ranks, [*train, *mode, "--monitor", monitor, "--patience", str(patience), "--save-weights", at(saved + ".h5"),
                                                "--metrics", at("p.jsonl"), "--force"])
-                events = events_of(at("p.jsonl"))
-                require([line["val_acc"] for line in events if line["event"] == "epoch"] == accuracies[:stop], f"not {stop} epochs", ended)
-                require(events[-1].get("stopped_early") is True and f"stopped after epoch {stop}" in ended.stdout, "does not say so", ended)
-                require(os.path.exists(at(f"{name}p{patience}-best.h5")), "has not written the best", ended)
-        # In two parts.
-        parts = [*train, "--patience", "3", "--checkpoint", at("c"), "--metrics", at("parts.jsonl"), "--resume", "auto",
-                 "--save-best", at("parts.h5")]
-        short = [word if word != "30" else "2" for word in parts]
-        expect_success(ranks, short)
-        expect_success(1, parts)
-        whole = expect_success(ranks, [*train, "--patience", "3", "--metrics", at("whole.jsonl"), "--save-best", at("whole.h5")])
-        found, expected = ([line["loss"] for line in events_of(at(name)) if line["event"] == "epoch"] for name in ("parts.jsonl", "whole.jsonl"))
-        near(found, expected, "losses in two parts")
-        for first, second in (("parts.h5", "whole.h5"),):
+                found = scores_in("p.jsonl")
+                require(found[0] == accuracies[:stop], f"not {stop} epochs", ended)
+                near(found[1], losses[:stop], f"losses by {monitor}")
+                done = events_of(at("p.jsonl"))[-1]
+                require((done.get("stopped_early"), done["best_epoch"]) == (True, best), f"by {monitor}, not {best}: {done}", ended)
+                what = {"accuracy": "accuracy was", "loss": "loss was", "both": "accuracy and loss were"}[monitor]
+                require(f"stopped after epoch {stop}: the validation {what} not better in {patience} " in ended.stdout, "does not say so", ended)
+                require(f"best (epoch {best})" in ended.stdout, "has another best epoch", ended)
+                record, _, _ = evaluated(ranks, scratch, store, at(saved + "-best.h5"), PLACES[ranks][0])
+                near([record["val_acc"], record["val_loss"]], [accuracies[best - 1], losses[best - 1]], f"{saved}: scores")
+
+
+def two_parts(ranks):
+    """A training that goes on from a checkpoint ends where it would have ended, with the same best weights."""
+    with tempfile.TemporaryDirectory() as scratch:
+        def at(name):
+            return os.path.join(scratch, name)
+
+        def epochs_of(name):
+            return [line for line in events_of(at(name)) if line["event"] == "epoch"]
+        store = at("g.h5")
+        expect_success(1, ["partition", "--input", KARATE, "-o", store])
+        for monitor, patience, until in (("accuracy", "3", "2"), ("both", "1", "9")):
+            train = ["train", "--graph", store, *FEW, "--lr", "0.05", "--epochs", "30", "--monitor", monitor, "--patience", patience, "--force"]
+            parts = [*train, "--checkpoint", at(monitor), "--metrics", at(monitor + ".jsonl"), "--resume", "auto", "--save-best", at("parts.h5")]
+            expect_success(ranks, [word if word != "30" else until for word in parts])
+            expect_mistake(1, [word if word != monitor else "loss" for word in parts], f"its --monitor is {monitor}, here it is loss")
+            expect_success(1, parts)
+            whole = expect_success(ranks, [*train, "--metrics", at("whole.jsonl"), "--save-best", at("whole.h5")])
+            near([line["loss"] for line in epochs_of(monitor + ".jsonl")], [line["loss"] for line in epochs_of("whole.jsonl")], "losses in two parts")
+            check(len(epochs_of("whole.jsonl")) > int(until), f"ends before the checkpoint: {len(epochs_of('whole.jsonl'))}")
+            ends = [events_of(at(name))[-1]["best_epoch"] for name in (monitor + ".jsonl", "whole.jsonl")]
+            check(ends[0] == ends[1], f"best epochs {ends}")
             tensors = []
-            for place, name in enumerate((first, second)):
-                expect_success(1, ["export-weights", at(name), "-o", at(f"{place}.safetensors")])
-                tensors.append(read_safetensors(at(f"{place}.safetensors"))[0])
+            for name in ("parts.h5", "whole.h5"):
+                expect_success(1, ["export-weights", at(name), "-o", at("t.safetensors"), "--force"])
+                tensors.append(read_safetensors(at("t.safetensors"))[0])
             for name, numbers in tensors[0].items():
                 pair = (numbers, tensors[1][name]) if not isinstance(numbers, list) else (flat(numbers), flat(tensors[1][name]))
                 near(list(pair[0]), list(pair[1]), f"best {name}")
-        require("stopped after epoch" in whole.stdout, "does not say why it stopped", whole)
+            require("stopped after epoch" in whole.stdout, "does not say why it stopped", whole)
 
 
 def mistakes(ranks):
@@ -291,6 +323,10 @@ def mistakes(ranks):
         for arguments, pattern in (
                 (few + ["--eval-every", "0", "--save-best", path], r"--save-best goes by evaluations"),
                 (few + ["--eval-every", "0", "--patience", "2"], r"--patience goes by evaluations"),
+                (few + ["--eval-every", "0", "--monitor", "loss"], r"--monitor compares evaluations, and --eval-every 0 has none"),
+                (few + ["--monitor", "val_loss"], r"--monitor: 'val_loss' is none of accuracy, loss, both"),
+                (no_valid + ["--patience", "2", "--monitor", "loss"], r"--patience goes by the loss of validation vertices"),
+                (no_valid + ["--patience", "2", "--monitor", "both"], r"--patience goes by the accuracy and loss of validation vertices"),
                 (no_valid + ["--save-best", path], r"--save-best goes by the accuracy of validation vertices"),
                 (no_valid + ["--patience", "2"], r"--patience goes by the accuracy of validation vertices"),
                 (few + ["--save-best", path, "--save-weights", path], r"both write"),
@@ -307,5 +343,5 @@ def mistakes(ranks):
 
 
 if __name__ == "__main__":
-    raise SystemExit(attempt_all([(ranks, (part,)) for ranks in (4, 2, 1) for part in (one_class, several_classes, trained_areas, class_weights, label_smoothing, best_epoch)] +
+    raise SystemExit(attempt_all([(ranks, (part,)) for ranks in (4, 2, 1) for part in (one_class, several_classes, trained_areas, class_weights, label_smoothing, best_epoch, two_parts)] +
                                  [(1, (mistakes,)), (2, (mistakes,))]))

@@ -53,7 +53,7 @@ Spread spread_of(std::vector<double> const& numbers) {
   return spread;
 }
 
-/// The accuracies (of links: the areas under the ROC curve) of all seeds, of the last epoch, and of that with the best validation accuracy.
+/// The accuracies (of links: the areas under the ROC curve) of all seeds, of the last epoch, and of the best one by --monitor.
 void report_spread(Context& context, TrainOptions const& options,
                    std::vector<models::TrainProgress> const& seeds) {
   auto record = nlohmann::ordered_json{{"first_seed", options.seed}, {"num_seeds", options.seeds}};

@@ -33,7 +33,7 @@ models::TrainSettings training_of(TrainLmOptions const& o) {
   settings.unit = "step";
   settings.num_epochs = o.steps;
   settings.eval_every = o.eval_every;
-  settings.best_by = models::BestBy::loss;
+  settings.monitor = models::Monitor::loss;
   settings.patience = o.patience;
   return models::with_num_steps(settings, o.steps);
 }
@@ -81,7 +81,7 @@ void report(Context const& context, models::TrainResult const& result, StepSpeed
   if (result.has_stopped_early)
     say(context,
         "\nstopped after step {}: the validation loss was not lower in {} evaluations (--patience)\n",
-        progress.epoch - 1, progress.num_evaluations_since_best);
+        progress.epoch - 1, progress.num_without_gain);
   if (progress.last) {
     auto const last = (*progress.last)[valid].loss;
     auto const best = progress.best.scores[valid].loss;

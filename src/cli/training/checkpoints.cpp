@@ -162,8 +162,7 @@ models::TrainProgress Checkpoints::resume(models::TrainingState<T>& state) {
   if (!resumed_) return {};
   training_ = resumed_->facts.training;
   auto const& progress = resumed_->facts.progress;
-  auto const has_lost_patience =
-      length_.patience > 0 && progress.num_evaluations_since_best >= length_.patience;
+  auto const has_lost_patience = length_.patience > 0 && progress.num_without_gain >= length_.patience;
   if (context_.world().is_root() && (progress.epoch > length_.num_units || has_lost_patience))
     context_.log().info("the training is complete in '{}'", resumed_->path.string());
   else if (context_.world().is_root())

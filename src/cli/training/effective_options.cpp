@@ -32,9 +32,11 @@ std::vector<Idle> idle_options(TrainOptions const& o) {
     for (auto const* const option :
          {"batch", "sampler", "batch-edges", "accumulate", "batch-train-fraction", "finish-full"})
       idle.push_back({option, "is for mini-batches: give --mode minibatch, or leave it out"});
-  if (o.eval_every == 0)
+  if (o.eval_every == 0) {
     idle.push_back(
         {"roc-auc", "is what evaluations find, and --eval-every 0 has none: leave one of them out"});
+    idle.push_back({"monitor", "compares evaluations, and --eval-every 0 has none: leave one of them out"});
+  }
   if (o.task == "nodes")
     for (auto const* const option : {"embedding", "decoder", "decoder-hidden"})
       idle.push_back({option, "is for --task links: leave it out, or give that"});
@@ -103,6 +105,7 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   if (option == "device-graph") return value == "off";
   if (option == "norm" || option == "class-weights") return value == "none";
   if (option == "activation") return value == "relu";
+  if (option == "monitor") return value == "accuracy";
   if (option == "decoder") return value == "dot";
   if (option == "order") return value == "auto";
   if (option == "residual" || option == "roc-auc" || option == "head") return value == false;

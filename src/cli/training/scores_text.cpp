@@ -64,6 +64,12 @@ std::string link_table(std::vector<std::pair<std::string, models::Scores const*>
   return text;
 }
 
+std::string monitored_text(std::string_view monitor, bool is_of_links) {
+  if (monitor == "loss") return "loss";
+  auto const* const merit = is_of_links ? "ROC-AUC" : "accuracy";
+  return monitor == "both" ? fmt::format("{} and loss", merit) : merit;
+}
+
 std::string area_text(std::optional<double> area) {
   return area ? fmt::format("{:.4f}", *area) : std::string("-");
 }

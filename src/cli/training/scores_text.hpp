@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,8 @@ namespace orthant::cli {
 [[nodiscard]] inline bool are_of_links(models::Scores const& scores) {
   return scores[1].ranking || scores[2].ranking;
 }
+/// What evaluations are compared by with such a --monitor: "accuracy", "ROC-AUC and loss".
+[[nodiscard]] std::string monitored_text(std::string_view monitor, bool is_of_links);
 /// Measures of links by split, four digits each: a block of lines for each name. 39 characters a line.
 [[nodiscard]] std::string
 link_table(std::vector<std::pair<std::string, models::Scores const*>> const& named_scores);

@@ -143,7 +143,8 @@ TrainEnd train(TrainOptions const& options, Context& context) {
       if (auto const sign = models::sign_of_divergence(trainer.evaluate()); !sign.empty())
         models::throw_diverged("the weights are not saved: " + sign);
     save();
-    return TrainEnd{end_complete(context, result, meter, {predicted, estimate.arrays}), result.progress};
+    return TrainEnd{end_complete(context, result, options, meter, {predicted, estimate.arrays}),
+                    result.progress};
   };
   if (pruned) {
     models::PrunedGcn<T> model(grid, store, model_settings, settings, *pruned);

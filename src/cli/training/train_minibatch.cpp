@@ -166,7 +166,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   }
 
   save();
-  return {end_complete(context, result, meter, {predicted, std::nullopt}), result.progress};
+  return {end_complete(context, result, options, meter, {predicted, std::nullopt}), result.progress};
 }
 
 } // namespace

@@ -151,9 +151,14 @@ void add_options(Command& command, TrainOptions& o) {
                "Evaluations find the area under the ROC curve, too: for labels with 2 classes or several per "
                "vertex (it "
                "sends and sorts a score of each vertex and class)");
+  command.option(
+      "--monitor", o.monitor,
+      "What of the validation vertices makes the best epoch, and what --patience goes by: accuracy "
+      "(links: ROC-AUC); loss; or both (best where neither was ever better; any gain keeps the "
+      "patience)",
+      one_of({"accuracy", "loss", "both"}));
   command.option("--patience", o.patience,
-                 "Stop after this many evaluations in a row without a better validation accuracy (links: "
-                 "ROC-AUC); 0 for never",
+                 "Stop after this many evaluations in a row without gain by --monitor; 0 for never",
                  whole_number(0, most_epochs));
   command.option(
       "--seeds", o.seeds,
@@ -177,7 +182,7 @@ void add_options(Command& command, TrainOptions& o) {
                  "In full-graph steps, skip vertices that no training vertex depends on (schedule rows): on, "
                  "off or auto",
                  one_of({"on", "off", "auto"}));
-  add_weight_options(command, o, "epoch", "epoch with the best validation accuracy");
+  add_weight_options(command, o, "epoch", "epoch that is the best by --monitor");
   add_checkpoint_options(command, o, "epoch");
 }
 

@@ -61,6 +61,7 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   // running
   std::int64_t eval_every = 10;
   bool roc_auc = false;
+  std::string monitor = "accuracy";
   std::int64_t patience = 0;
   std::int64_t log_every = 1;
   std::string compute_dtype = "fp32";

@@ -139,6 +139,7 @@ models::TrainSettings training_of(TrainOptions const& o) {
   settings.clip_norm = o.clip_norm;
   settings.num_epochs = o.epochs;
   settings.eval_every = o.eval_every;
+  settings.monitor = models::parse_monitor(o.monitor);
   settings.patience = o.patience;
   settings.loss = {models::parse_class_weights(o.class_weights), o.label_smoothing};
   if (o.label_smoothing > 0 && settings.loss.class_weights != models::ClassWeights::none)
@@ -169,7 +170,7 @@ void judge_by(WeightFiles& files, TrainOptions const& options, graph::GraphStore
         "--lr-schedule plateau goes by the loss of validation {}, and {} has none; give another one", what,
         store.name());
   files.judge_by_nothing(fmt::format("goes by the {} of validation {}, and {} has none; leave it out",
-                                     is_of_links ? "ROC-AUC" : "accuracy", what, store.name()));
+                                     monitored_text(options.monitor, is_of_links), what, store.name()));
 }
 
 void describe_graph(Context const& context, graph::GraphStore const& store) {
@@ -183,17 +184,15 @@ void describe_graph(Context const& context, graph::GraphStore const& store) {
 
 namespace {
 
-void report_scores(Context const& context, models::TrainResult const& result) {
+void report_scores(Context const& context, models::TrainResult const& result, TrainOptions const& options) {
   // 39 characters, for narrow terminals.
   auto const line = [&](std::string const& name, double train, double valid, double test) {
     say(context, "{:<18}{:>7.4f}{:>7.4f}{:>7.4f}\n", name, train, valid, test);
   };
   if (result.has_stopped_early)
-    say(context,
-        "\nstopped after epoch {}: the validation {} was not better in {} evaluations (--patience)\n",
-        result.progress.epoch - 1,
-        result.progress.last && are_of_links(*result.progress.last) ? "ROC-AUC" : "accuracy",
-        result.progress.num_evaluations_since_best);
+    say(context, "\nstopped after epoch {}: the validation {} {} not better in {} evaluations (--patience)\n",
+        result.progress.epoch - 1, monitored_text(options.monitor, options.task == "links"),
+        options.monitor == "both" ? "were" : "was", result.progress.num_without_gain);
   if (auto const& progress = result.progress; progress.last) {
     std::vector shown{std::pair(std::string("last epoch"), &*progress.last)};
     if (has_best(progress))
@@ -214,8 +213,8 @@ void report_scores(Context const& context, models::TrainResult const& result) {
   }
 }
 
-void report(Context const& context, models::TrainResult const& result) {
-  report_scores(context, result);
+void report(Context const& context, models::TrainResult const& result, TrainOptions const& options) {
+  report_scores(context, result, options);
   say(context, "\nseconds per epoch     {:.6f} (median{})\n", result.median_epoch_seconds,
       clock_text(context.world()));
   say(context, "bytes per epoch       {}\n", bytes_by_axis_text(result.epoch_bytes));
@@ -250,7 +249,7 @@ int end_stopped(Context& context, models::TrainProgress const& progress, Stop co
 
 int end_stopped(Context& context, models::TrainResult const& result, Stop const& stop,
                 TrainOptions const& options) {
-  if (result.progress.last) report(context, result);
+  if (result.progress.last) report(context, result, options);
   return end_stopped(context, result.progress, stop, {"epoch", options.epochs, options.patience}, options,
                      options);
 }
@@ -276,10 +275,10 @@ void record_memory(nlohmann::ordered_json& done, MemoryMeter::Taken const& taken
   }
 }
 
-int end_complete(Context& context, models::TrainResult const& result, MemoryMeter const& meter,
-                 PredictedMemory const& predicted) {
+int end_complete(Context& context, models::TrainResult const& result, TrainOptions const& options,
+                 MemoryMeter const& meter, PredictedMemory const& predicted) {
   auto const taken = meter.taken(context.world());
-  report(context, result);
+  report(context, result, options);
   describe_memory(context, taken, predicted);
   context.metrics.write("done", done_record(result, taken));
   return runtime::exit_done;

@@ -149,7 +149,8 @@ void describe_memory(Context const& context, MemoryMeter::Taken const& taken,
 void record_memory(nlohmann::ordered_json& done, MemoryMeter::Taken const& taken);
 /// Of a training that is complete: the final table, memory beside what was predicted, and the last line of the
 /// metrics. Returns the status to leave with. Collective.
-[[nodiscard]] int end_complete(Context& context, models::TrainResult const& result, MemoryMeter const& meter,
+[[nodiscard]] int end_complete(Context& context, models::TrainResult const& result,
+                               TrainOptions const& options, MemoryMeter const& meter,
                                PredictedMemory const& predicted);
 
 } // namespace orthant::cli

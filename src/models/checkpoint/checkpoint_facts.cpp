@@ -58,6 +58,20 @@ Plateau plateau_of(Json const& json) {
   return plateau;
 }
 
+Json json_of(ValidationRecords const& records) {
+  return {{"merit", records.merit}, {"loss", records.loss}};
+}
+
+/// Older files lack them; the quantity that such a training went by has its record in the best epoch.
+std::optional<ValidationRecords> records_of(Json const& progress, BestEpoch const& best) {
+  auto const& of_best = best.scores[static_cast<std::size_t>(graph::Split::valid)];
+  if (!progress.contains("records"))
+    return best.epoch > 0 ? std::optional(ValidationRecords{of_best.merit(), of_best.loss}) : std::nullopt;
+  auto const& json = progress.at("records");
+  if (json.is_null()) return std::nullopt;
+  return ValidationRecords{json.at("merit").get<double>(), json.at("loss").get<double>()};
+}
+
 Json json_of(TrainProgress const& progress) {
   return {{"epoch", progress.epoch},
           {"step", progress.step},
@@ -67,7 +81,8 @@ Json json_of(TrainProgress const& progress) {
           {"last", progress.last ? json_of(*progress.last) : Json()},
           {"best_epoch", progress.best.epoch},
           {"best", json_of(progress.best.scores)},
-          {"evaluations_since_best", progress.num_evaluations_since_best},
+          {"records", progress.records ? json_of(*progress.records) : Json()},
+          {"evaluations_since_best", progress.num_without_gain},
           {"plateau", json_of(progress.plateau)}};
 }
 
@@ -81,9 +96,9 @@ TrainProgress progress_of(Json const& json) {
   progress.last_loss = json.at("last_loss").get<double>();
   if (!json.at("last").is_null()) progress.last = scores_of(json.at("last"));
   progress.best = {json.at("best_epoch").get<std::int64_t>(), scores_of(json.at("best"))};
-  progress.num_evaluations_since_best =
-      json.value("evaluations_since_best", std::int64_t{0});                       // older files lack it
-  if (json.contains("plateau")) progress.plateau = plateau_of(json.at("plateau")); // and this
+  progress.records = records_of(json, progress.best);
+  progress.num_without_gain = json.value("evaluations_since_best", std::int64_t{0}); // older files lack it
+  if (json.contains("plateau")) progress.plateau = plateau_of(json.at("plateau"));   // and this
   return progress;
 }
 

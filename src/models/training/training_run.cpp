@@ -21,11 +21,7 @@ char const* text_of_not_finite(double loss) {
   return std::isnan(loss) ? "nan" : "infinite";
 }
 
-bool is_better(BestBy by, SplitScore const& one, SplitScore const& other) {
-  return by == BestBy::loss ? one.loss < other.loss : one.merit() > other.merit();
-}
-
-void add_scores(BestBy best_by, Scores const& scores, runtime::EpochRecord& record, TrainProgress& progress) {
+void add_scores(Scores const& scores, runtime::EpochRecord& record) {
   auto const& [train, valid, test] = scores;
   auto const is_of_links = valid.ranking || test.ranking;
   if (!is_of_links) record.scores = {{"train_acc", train.accuracy()}};
@@ -51,14 +47,36 @@ void add_scores(BestBy best_by, Scores const& scores, runtime::EpochRecord& reco
     if (of->ranking)
       for (auto const& [measure, value] : named_measures(*of->ranking))
         record.scores.emplace_back(fmt::format("{}_{}", name, measure), value);
-  progress.last = scores;
-  ++progress.num_evaluations_since_best;
-  if (progress.best.epoch > 0 && !is_better(best_by, valid, progress.best.scores[1])) return;
-  progress.best = {record.epoch, scores};
-  progress.num_evaluations_since_best = 0;
 }
 
 } // namespace
+
+Monitor parse_monitor(std::string_view word) {
+  if (word == "accuracy") return Monitor::accuracy;
+  if (word == "loss") return Monitor::loss;
+  if (word == "both") return Monitor::both;
+  runtime::throw_user("--monitor is accuracy, loss or both, not '{}'", word);
+}
+
+void TrainProgress::add_evaluation(Monitor monitor, std::int64_t after_epoch, Scores const& scores) {
+  auto const& valid = scores[static_cast<std::size_t>(graph::Split::valid)];
+  auto const merit = valid.merit();
+  auto is_best = true;
+  auto has_gain = true;
+  if (records) {
+    auto const raises_merit = monitor == Monitor::both ? merit >= records->merit : merit > records->merit;
+    auto const lowers_loss =
+        monitor == Monitor::both ? valid.loss <= records->loss : valid.loss < records->loss;
+    is_best = (monitor == Monitor::loss || raises_merit) && (monitor == Monitor::accuracy || lowers_loss);
+    has_gain = monitor == Monitor::both ? raises_merit || lowers_loss : is_best;
+    records = {std::max(records->merit, merit), std::min(records->loss, valid.loss)};
+  } else {
+    records = {merit, valid.loss};
+  }
+  last = scores;
+  if (is_best) best = {after_epoch, scores};
+  num_without_gain = has_gain ? 0 : num_without_gain + 1;
+}
 
 std::vector<std::pair<std::string, double>> named_measures(RankingScore const& ranking) {
   std::vector<std::pair<std::string, double>> named{{"mrr", ranking.mrr}};
@@ -111,7 +129,7 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
   std::vector<double> seconds;
   std::int64_t num_alike = 0; // evaluations in a row that predict one class
   auto const has_lost_patience = [&] {
-    return settings.patience > 0 && progress.num_evaluations_since_best >= settings.patience;
+    return settings.patience > 0 && progress.num_without_gain >= settings.patience;
   };
   auto const& schedule = settings.optimizer.schedule;
   auto const has_plateaus = schedule.decay == RateDecay::plateau;
@@ -142,7 +160,8 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
       if (num_alike == 2 || (num_alike == 1 && epoch == settings.num_epochs))
         grid.world().instruments().log.warn_once("{} {}: {}", settings.unit, epoch,
                                                  sign_of_collapse(scores, work.dead_layers()));
-      add_scores(settings.best_by, scores, record, progress);
+      add_scores(scores, record);
+      progress.add_evaluation(settings.monitor, epoch, scores);
       if (has_plateaus) {
         progress.plateau.add(schedule, scores[static_cast<std::size_t>(graph::Split::valid)].loss);
         work.set_rate_reduction(progress.plateau.reduction);

@@ -19,8 +19,12 @@
 
 namespace orthant::models {
 
-/// What makes one evaluation better than another: a higher accuracy, or a lower loss, of the validation part.
-enum class BestBy : std::uint8_t { accuracy, loss };
+/// What makes an evaluation better than those before it: the accuracy (links: ROC-AUC), the loss, or both of the validation part.
+/// See TrainProgress::add_evaluation().
+enum class Monitor : std::uint8_t { accuracy, loss, both };
+
+/// "accuracy", "loss" or "both". Throws UserError for another word.
+[[nodiscard]] Monitor parse_monitor(std::string_view word);
 
 struct TrainSettings {
   OptimizerSettings optimizer;
@@ -33,8 +37,8 @@ struct TrainSettings {
   std::int64_t num_epochs = 100;
   std::string unit = "epoch";   // what messages call one: language models count steps
   std::int64_t eval_every = 10; // 0: never; the last epoch is always evaluated otherwise
-  BestBy best_by = BestBy::accuracy;
-  std::int64_t patience = 0; // stop after so many evaluations in a row without a better one; 0: never
+  Monitor monitor = Monitor::accuracy;
+  std::int64_t patience = 0; // stop after so many evaluations in a row that brought nothing better; 0: never
   VertexLossSettings loss;
   bool finds_roc_auc = false;    // in evaluations
   bool uses_device_graph = true; // full graph, on a device: replay the epochs if nothing but numbers changes
@@ -48,10 +52,16 @@ struct TrainSettings {
 /// UserError if its warm-up leaves none of them.
 [[nodiscard]] TrainSettings with_num_steps(TrainSettings settings, std::int64_t num_steps);
 
-/// The epoch with the best evaluation (the first of several), by accuracy or by loss.
+/// The epoch with the best evaluation.
 struct BestEpoch {
   std::int64_t epoch = 0; // 0: none was evaluated
   Scores scores;
+};
+
+/// The best numbers of the validation part, each of any evaluation.
+struct ValidationRecords {
+  double merit = 0; // SplitScore::merit(), the highest
+  double loss = 0;  // the least
 };
 
 /// How far a training has come: where its next step is, and what was found before it. This, the parameters
@@ -64,8 +74,14 @@ struct TrainProgress {
   double last_loss = 0;       // of the last whole epoch
   std::optional<Scores> last; // of the last evaluation
   BestEpoch best;
-  std::int64_t num_evaluations_since_best = 0;
-  Plateau plateau; // of the validation loss, if the learning rate follows from it
+  std::optional<ValidationRecords> records; // none was evaluated
+  std::int64_t num_without_gain = 0;        // evaluations in a row, what patience counts
+  Plateau plateau;                          // of the validation loss, if the learning rate follows from it
+
+  /// Takes the scores of an evaluation after that epoch. accuracy, loss: an evaluation that is better than all before it
+  /// is the best, and any other is one without gain. both: one that equals or beats the highest accuracy and the
+  /// least loss so far is the best, and one that does neither is without gain, as in the program of GAT's authors.
+  void add_evaluation(Monitor monitor, std::int64_t after_epoch, Scores const& scores);
 
   void begin_epoch(std::int64_t next) {
     epoch = next;

@@ -181,6 +181,8 @@ TEST(CheckpointFacts, SurviveTheirText) {
   facts.progress.last =
       models::Scores{{{{5, 3, 1.0 / 3}, {}, {}}, {{6, 2, 1e-300}, 0.75, {}}, {{7, 1, 2.5}, {}, {}}}};
   facts.progress.best = {8, *facts.progress.last};
+  facts.progress.records = {0.875, 1e-301};
+  facts.progress.num_without_gain = 4;
   facts.num_steps = 99;
   facts.identity = {{"--lr", "0.1", "learning-rate"}};
   facts.tensors = {{"/parameters/a", {2, 3}, 0xfedcba9876543210ULL}, {"/parameters/b", {4}, 1}};
@@ -192,6 +194,9 @@ TEST(CheckpointFacts, SurviveTheirText) {
   EXPECT_EQ(found.progress.last->at(1).loss, 1e-300);
   EXPECT_EQ(found.progress.last->at(0).roc_auc, std::nullopt);
   EXPECT_EQ(found.progress.last->at(1).roc_auc, 0.75);
+  EXPECT_EQ(found.progress.records->merit, 0.875);
+  EXPECT_EQ(found.progress.records->loss, 1e-301);
+  EXPECT_EQ(found.progress.num_without_gain, 4);
   EXPECT_EQ(found.tensors[0].sum, facts.tensors[0].sum);
   facts.tensors[0].sum = 0;
   EXPECT_EQ(facts.to_json().size(), found.to_json().size());
