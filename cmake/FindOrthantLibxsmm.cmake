@@ -1,12 +1,12 @@
-# LIBXSMM 1.x, whose functions for small products changed names afterwards. Defines the target orthant_libxsmm. What it does
-# not multiply itself it gives to a BLAS.
+# LIBXSMM 1.17, the last of version 1: older ones describe a processor to the generator of code in another way, and later ones have
+# other functions. Defines the target orthant_libxsmm. What it does not multiply itself it gives to a BLAS.
 find_path(ORTHANT_LIBXSMM_INCLUDE_DIR libxsmm.h HINTS ${LIBXSMM_ROOT} $ENV{LIBXSMM_ROOT} PATH_SUFFIXES include)
 find_library(ORTHANT_LIBXSMM_LIBRARY xsmm HINTS ${LIBXSMM_ROOT} $ENV{LIBXSMM_ROOT} PATH_SUFFIXES lib lib64)
 set(_reason "install libxsmm-dev or set LIBXSMM_ROOT, or build with -DORTHANT_ENABLE_LIBXSMM=OFF")
 if(ORTHANT_LIBXSMM_INCLUDE_DIR)
-  file(STRINGS "${ORTHANT_LIBXSMM_INCLUDE_DIR}/libxsmm_version.h" _libxsmm_version REGEX "^#define LIBXSMM_CONFIG_VERSION_MAJOR 1$")
+  file(STRINGS "${ORTHANT_LIBXSMM_INCLUDE_DIR}/libxsmm_version.h" _libxsmm_version REGEX "^#define LIBXSMM_CONFIG_VERSION \"1\\.17[.\"]")
   if(NOT _libxsmm_version)
-    set(_reason "the LIBXSMM found is not of version 1")
+    set(_reason "the LIBXSMM found is not of version 1.17")
   endif()
 endif()
 include(FindPackageHandleStandardArgs)

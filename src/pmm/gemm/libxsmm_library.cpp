@@ -6,14 +6,24 @@
 //   C[rows,:] := A[rows,:] op(B)                      a few rows at a time; a B that is transposed is copied first
 //   C         := sum over terms of A[terms,:]^T B[terms,:]
 //
+// Its generator writes the code, and we keep it: its own registry of kernels takes 11 MiB of every process (LIBXSMM 1.17), where
+// a kernel has 1 to 5 KiB.
+//
 // Measured on one core of a Zen 4 (LIBXSMM 1.17, GFLOP/s of 118; 24,490 rows): 128 x {128, 47} 100 108, with sums over
 // these rows 105 103; OpenBLAS in pieces 92 85, 99 83.
 #include "pmm/gemm/dense_library.hpp"
 #include "pmm/gemm/product_pieces.hpp"
 
+#include <algorithm>
+#include <compare>
 #include <fmt/format.h>
 #include <libxsmm.h>
+#include <libxsmm_generator.h>
+#include <map>
+#include <memory>
+#include <sys/mman.h>
 #include <tuple>
+#include <vector>
 
 namespace orthant::pmm {
 namespace {
@@ -28,26 +38,78 @@ constexpr auto num_terms = std::int64_t{256};
 // Kernels add term by term to a float, which ends at 2^24 ones.
 constexpr auto longest_sum = std::int64_t{1} << 14;
 
-using Kernel = libxsmm_smmfunction;
+constexpr auto most_kernels = std::size_t{512}; // pieces of experts' rows have many lengths
+constexpr auto longest_code = std::size_t{1} << 17;
 
-/// C := op(A) B + beta C for these extents. LIBXSMM's matrices are stored by columns, so that it computes
-/// C^T = B^T op(A)^T. Null if it cannot compile for this processor.
-Kernel kernel_of(DenseProduct<float> const& p) {
+/// C := op(A) B + beta C for these extents and strides. LIBXSMM's matrices are stored by columns, so that it computes
+/// C^T = B^T op(A)^T.
+struct Description {
+  libxsmm_blasint m, n, k, stride_a, stride_b, stride_c;
+  float beta;
+  Transpose transpose_a;
+
+  auto operator<=>(Description const&) const = default;
+};
+
+Description description_of(DenseProduct<float> const& p) {
   auto const as_int = [](std::int64_t extent) { return static_cast<libxsmm_blasint>(extent); };
-  auto const stride_a = as_int(p.a.row_stride);
-  auto const stride_b = as_int(p.b.row_stride);
-  auto const stride_c = as_int(p.c.row_stride);
-  int const flags = p.transpose_a == Transpose::yes ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
-  return libxsmm_smmdispatch(as_int(p.extents.n), as_int(p.extents.m), as_int(p.extents.k), &stride_b,
-                             &stride_a, &stride_c, &p.alpha, &p.beta, &flags, nullptr);
+  return {as_int(p.extents.m),    as_int(p.extents.n),    as_int(p.extents.k), as_int(p.a.row_stride),
+          as_int(p.b.row_stride), as_int(p.c.row_stride), p.beta,              p.transpose_a};
+}
+
+using Kernel = void (*)(float const* b, float const* a, float* c);
+
+/// The pages of a kernel.
+struct Unmap {
+  std::size_t num_bytes = 0;
+  void operator()(void* pages) const { munmap(pages, num_bytes); }
+};
+using Code = std::unique_ptr<void, Unmap>;
+
+/// A copy that the processor may execute, and nobody may write.
+Code executable_copy(void const* code, std::size_t num_bytes) {
+  auto* const pages = mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw std::bad_alloc(); // NOLINT: the macro casts
+  Code copy(pages, {num_bytes});
+  std::copy_n(static_cast<std::byte const*>(code), num_bytes, static_cast<std::byte*>(pages));
+  if (mprotect(pages, num_bytes, PROT_READ | PROT_EXEC) != 0) return nullptr;
+  return copy;
+}
+
+/// Null if LIBXSMM cannot compile for this processor, or the system lets no new code run.
+Code compiled(Description const& d) {
+  libxsmm_descriptor_blob memory;
+  auto const flags = d.transpose_a == Transpose::yes ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
+  auto const* const gemm =
+      libxsmm_sgemm_descriptor_init(&memory, d.n, d.m, d.k, d.stride_b, d.stride_a, d.stride_c, 1, d.beta,
+                                    flags, LIBXSMM_GEMM_PREFETCH_NONE);
+  if (gemm == nullptr) return nullptr;
+  std::vector<std::byte> code(longest_code);
+  constexpr auto binary = 2U;
+  libxsmm_generated_code generated{};
+  generated.generated_code = code.data();
+  generated.buffer_size = static_cast<unsigned>(code.size());
+  generated.code_type = binary;
+  generated.arch = static_cast<unsigned>(libxsmm_cpuid());
+  libxsmm_generator_gemm_kernel(&generated, gemm);
+  return generated.last_error == 0 ? executable_copy(code.data(), generated.code_size) : nullptr;
+}
+
+/// Compiled at the first call. Null as compiled().
+Kernel kernel_of(Description const& description) {
+  thread_local std::map<Description, Code> kernels;
+  auto found = kernels.find(description);
+  if (found == kernels.end()) {
+    if (kernels.size() >= most_kernels) kernels.clear();
+    found = kernels.emplace(description, compiled(description)).first;
+  }
+  return reinterpret_cast<Kernel>(found->second.get()); // NOLINT: code is data until here
 }
 
 bool has_kernels() {
-  static bool const has = [] {
-    libxsmm_blasint const extent = 16;
-    return libxsmm_smmdispatch(extent, extent, extent, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                               nullptr) != nullptr;
-  }();
+  constexpr libxsmm_blasint extent = 16;
+  static bool const has =
+      compiled({extent, extent, extent, extent, extent, extent, 0, Transpose::no}) != nullptr;
   return has;
 }
 
@@ -59,7 +121,7 @@ void multiply_pieces(ForEach const& for_each) {
   for_each([&](DenseProduct<float> const& piece) {
     if (std::tuple const next{piece.extents.m, piece.extents.k, piece.beta};
         kernel == nullptr || next != last) {
-      kernel = kernel_of(piece);
+      kernel = kernel_of(description_of(piece));
       ORTHANT_REQUIRE(kernel != nullptr, "LIBXSMM has no kernel for ", piece.extents.m, " x ",
                       piece.extents.n, " x ", piece.extents.k);
       last = next;
@@ -88,7 +150,7 @@ class Libxsmm : public DenseLibrary {
  public:
   [[nodiscard]] std::string_view name() const override { return "libxsmm"; }
   [[nodiscard]] std::string version() const override {
-    // libxsmm_get_target_arch() would make the library's tables, which take 10 MiB.
+    // libxsmm_get_target_arch() would make the library's registry.
     return fmt::format("LIBXSMM {} ({})", LIBXSMM_VERSION, libxsmm_cpuid_name(libxsmm_cpuid()));
   }
   using DenseLibrary::multiply;

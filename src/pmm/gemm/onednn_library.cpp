@@ -2,7 +2,7 @@
 //
 // oneDNN's products, in pieces of a tall operand so that few shapes are compiled at run time:
 //
-//   C[rows,:] := A[rows,:] op(B)               op(B) is packed once, and serves all pieces
+//   C[rows,:] := A[rows,:] op(B)               op(B) is packed once, in memory that all kernels share, and serves all pieces
 //   C         := sum over pieces of A[rows,:]^T B[rows,:] + C      bf16 only
 //
 // All else of fp32 is one call of dnnl_sgemm, which compiles nothing per shape. Measured on one core of a Sapphire
@@ -10,6 +10,7 @@
 // pieces of 512 rows 173 147; bf16 (AMX): 565 536, with a bf16 result 756 743.
 #include "pmm/gemm/dense_library.hpp"
 #include "pmm/gemm/product_pieces.hpp"
+#include "pmm/kernels/thread_memory.hpp"
 
 #include <algorithm>
 #include <dnnl.hpp>
@@ -122,15 +123,17 @@ class Kernel {
     a_ = dnnl::memory(in_a, processor(), DNNL_MEMORY_NONE);
     c_ = dnnl::memory(in_c, processor(), DNNL_MEMORY_NONE);
     if (d.right == Right::packed && chosen.weights_desc() != b_.get_desc()) {
-      packed_b_ = dnnl::memory(chosen.weights_desc(), processor());
+      packed_b_ = dnnl::memory(chosen.weights_desc(), processor(), DNNL_MEMORY_NONE);
       pack_ = dnnl::reorder(b_, packed_b_);
     }
   }
 
-  /// Packs B if it is to be packed. Returns what run() multiplies by.
+  /// Packs B if it is to be packed, where the next kernel packs its own. Returns what run() multiplies by.
   dnnl::memory const& use(void const* b) {
     b_.set_data_handle(const_cast<void*>(b)); // NOLINT: it is only read
     if (!pack_) return b_;
+    auto* const packed = thread_memory<float>((packed_b_.get_desc().get_size() + 3) / sizeof(float));
+    if (packed_b_.get_data_handle() != packed) packed_b_.set_data_handle(packed);
     pack_.execute(stream_, b_, packed_b_);
     return packed_b_;
   }

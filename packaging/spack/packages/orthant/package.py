@@ -32,7 +32,7 @@ class Orthant(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("metis@5.1: ~int64 ~real64")
     depends_on("openblas")
     depends_on("onednn@2.6: cpu_runtime=omp", when="+onednn")
-    depends_on("libxsmm@1.16:1", when="+libxsmm")
+    depends_on("libxsmm@1.17", when="+libxsmm")
     depends_on("zlib-api")
     depends_on("libzip")
     depends_on("cli11@2.1:")
