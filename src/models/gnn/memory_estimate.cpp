@@ -18,7 +18,8 @@ namespace {
 constexpr std::int64_t common_library_bytes = std::int64_t{7} << 20;
 constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
 
-/// oneDNN's code, compiled products and packed operands: 5 to 8 MiB with graphs of 34 to 48,980 vertices, 1 and 2 ranks.
+/// oneDNN's program and the code that it compiles, 4 MiB each: 8.0 MiB with transformers 64 to 256 wide on 1 to 4 ranks, 5 to 8 MiB with
+/// graphs of 34 to 48,980 vertices. What LIBXSMM compiles, and our kernels, take less than 1 MiB.
 constexpr std::int64_t onednn_bytes = std::int64_t{8} << 20;
 
 /// Of the reductions of an epoch, beside those that work waits behind. An asynchronous one keeps a copy of its
@@ -49,12 +50,15 @@ Messages messages_of(pmm::StepPlan const& step, pmm::AxisSet adds_by_pairs) {
 }
 
 template<class T>
+bool multiplies_with_onednn(pmm::GemmShape shape) {
+  if constexpr (pmm::runs_on_host && sizeof(T) == sizeof(float))
+    return pmm::chosen_gemm_library({.shape = shape}) == pmm::onednn_name;
+  return false;
+}
+
+template<class T>
 std::int64_t library_bytes_of(pmm::GemmShape shape) {
-  if constexpr (pmm::runs_on_host && sizeof(T) == sizeof(float)) {
-    pmm::GemmCase const kind{.shape = shape};
-    if (pmm::chosen_gemm_library(kind) == pmm::onednn_name) return common_library_bytes + onednn_bytes;
-  }
-  return common_library_bytes;
+  return common_library_bytes + (multiplies_with_onednn<T>(shape) ? onednn_bytes : 0);
 }
 
 /// Axes whose groups share memory.
@@ -175,6 +179,17 @@ std::int64_t library_bytes_of_transformers() {
   return std::max(library_bytes<T>(), library_bytes_of<T>(pmm::GemmShape::other));
 }
 
+template<class T>
+std::int64_t packed_weight_bytes(pmm::StepPlan const& step) {
+  if (!multiplies_with_onednn<T>(pmm::GemmShape::other)) return 0;
+  std::int64_t most = 0;
+  for (auto const& product : products_of(step))
+    if (!product.is_sparse && product.form != pmm::Form::right_grad &&
+        product.n * product.k <= pmm::most_packed)
+      most = std::max(most, product.n * product.k);
+  return step.scalar_bytes(most);
+}
+
 std::int64_t MemoryEstimate::peak() const {
   return libraries + std::max(arrays + messages + checkpoints + judging, loading);
 }
@@ -257,6 +272,7 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template std::int64_t library_bytes<T>();                                                                  \
   template std::int64_t library_bytes_of_transformers<T>();                                                  \
+  template std::int64_t packed_weight_bytes<T>(pmm::StepPlan const&);                                        \
   template MemoryEstimate estimate_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,              \
                                              GcnPlan const&, GcnSettings const&, OptimizerSettings const&);  \
   template MemoryEstimate estimate_mini_batch_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,   \

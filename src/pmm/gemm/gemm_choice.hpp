@@ -58,6 +58,9 @@ inline constexpr std::string_view orthant_name = "orthant"; // pmm/tall_gemm
 inline constexpr std::string_view widened_name =
     "widened"; // bf16 converted to fp32 tile by tile (tiled_gemm.hpp)
 
+/// Right operands of up to so many numbers are packed by oneDNN, all by turns in memory that stays.
+inline constexpr std::int64_t most_packed = std::int64_t{1} << 22;
+
 struct GemmTable {
   struct Choice {
     GemmCase kind;

@@ -53,8 +53,14 @@ struct Description {
 
 Description description_of(DenseProduct<float> const& p) {
   auto const as_int = [](std::int64_t extent) { return static_cast<libxsmm_blasint>(extent); };
-  return {as_int(p.extents.m),    as_int(p.extents.n),    as_int(p.extents.k), as_int(p.a.row_stride),
-          as_int(p.b.row_stride), as_int(p.c.row_stride), p.beta,              p.transpose_a};
+  return {as_int(p.extents.m),
+          as_int(p.extents.n),
+          as_int(p.extents.k),
+          as_int(p.a.row_stride),
+          as_int(p.b.row_stride),
+          as_int(p.c.row_stride),
+          p.beta,
+          p.transpose_a};
 }
 
 using Kernel = void (*)(float const* b, float const* a, float* c);

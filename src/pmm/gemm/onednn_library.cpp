@@ -9,6 +9,7 @@
 // Rapids (oneDNN 2.6.3, GFLOP/s; 24,490 rows, inner extent 128): fp32 times 128 x {128, 47}: dnnl_sgemm 146 156, packed
 // pieces of 512 rows 173 147; bf16 (AMX): 565 536, with a bf16 result 756 743.
 #include "pmm/gemm/dense_library.hpp"
+#include "pmm/gemm/gemm_choice.hpp"
 #include "pmm/gemm/product_pieces.hpp"
 #include "pmm/kernels/thread_memory.hpp"
 
@@ -35,8 +36,7 @@ constexpr auto longest_piece = std::int64_t{512};
 constexpr auto shortest_piece = std::int64_t{64};
 // oneDNN may add a sum's terms one by one to a float, which ends at 2^24 ones.
 constexpr auto longest_sum = std::int64_t{1} << 14;
-constexpr auto most_packed = std::int64_t{1} << 22; // numbers of op(B): it stays in memory
-constexpr auto most_kernels = std::size_t{256};     // a training has some ten
+constexpr auto most_kernels = std::size_t{256}; // a training has some ten
 
 /// The calling thread's OpenMP threads for one product. Kokkos and others find their own number afterwards.
 class ThreadScope {
