@@ -93,8 +93,7 @@ std::optional<PointPrediction> predict_step(Context const& context, StudyPoint c
     add_memory({.arrays = pmm::bytes_held(arrays),
                 .loading = pmm::peak_bytes(arrays),
                 .messages = models::message_bytes(step),
-                .libraries = models::library_bytes_of_transformers<float>() +
-                             models::packed_weight_bytes<float>(step)},
+                .libraries = models::library_bytes<float>(step)},
                prediction);
   }
   return prediction;

@@ -18,9 +18,10 @@ namespace {
 constexpr std::int64_t common_library_bytes = std::int64_t{7} << 20;
 constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
 
-/// oneDNN's program and the code that it compiles, 4 MiB each: 8.0 MiB with transformers 64 to 256 wide on 1 to 4 ranks, 5 to 8 MiB with
-/// graphs of 34 to 48,980 vertices. What LIBXSMM compiles, and our kernels, take less than 1 MiB.
-constexpr std::int64_t onednn_bytes = std::int64_t{8} << 20;
+/// oneDNN's program and the code that it compiles, for sums (A^T B) and for all else: 8 MiB with transformers 64 to 256 wide on 1 to 4
+/// ranks, 2 MiB without sums; 5 to 8 MiB with graphs of 34 to 48,980 vertices. What LIBXSMM compiles, and our kernels, take less than 1 MiB.
+constexpr std::int64_t onednn_sums_bytes = std::int64_t{6} << 20;
+constexpr std::int64_t onednn_products_bytes = std::int64_t{2} << 20;
 
 /// Of the reductions of an epoch, beside those that work waits behind. An asynchronous one keeps a copy of its
 /// message, a blocking one (a ring over P ranks) a P-th of it, a reduce_scatter of MPI a copy and two P-ths, never several at
@@ -50,15 +51,17 @@ Messages messages_of(pmm::StepPlan const& step, pmm::AxisSet adds_by_pairs) {
 }
 
 template<class T>
-bool multiplies_with_onednn(pmm::GemmShape shape) {
+bool multiplies_with_onednn([[maybe_unused]] pmm::GemmCase const& kind) {
   if constexpr (pmm::runs_on_host && sizeof(T) == sizeof(float))
-    return pmm::chosen_gemm_library({.shape = shape}) == pmm::onednn_name;
+    return pmm::chosen_gemm_library(kind) == pmm::onednn_name;
   return false;
 }
 
 template<class T>
 std::int64_t library_bytes_of(pmm::GemmShape shape) {
-  return common_library_bytes + (multiplies_with_onednn<T>(shape) ? onednn_bytes : 0);
+  auto const onednn_bytes =
+      multiplies_with_onednn<T>({.shape = shape}) ? onednn_sums_bytes + onednn_products_bytes : 0;
+  return common_library_bytes + onednn_bytes;
 }
 
 /// Axes whose groups share memory.
@@ -180,14 +183,27 @@ std::int64_t library_bytes_of_transformers() {
 }
 
 template<class T>
-std::int64_t packed_weight_bytes(pmm::StepPlan const& step) {
-  if (!multiplies_with_onednn<T>(pmm::GemmShape::other)) return 0;
-  std::int64_t most = 0;
-  for (auto const& product : products_of(step))
-    if (!product.is_sparse && product.form != pmm::Form::right_grad &&
-        product.n * product.k <= pmm::most_packed)
-      most = std::max(most, product.n * product.k);
-  return step.scalar_bytes(most);
+std::int64_t library_bytes(pmm::StepPlan const& step) {
+  auto has_sums = false, has_products = false;
+  std::int64_t most_packed = 0; // numbers
+  for (auto const& product : products_of(step)) {
+    auto const transposed_if = [&](pmm::Form form) {
+      return product.form == form ? pmm::Transpose::yes : pmm::Transpose::no;
+    };
+    pmm::GemmCase const kind{.transpose_a = transposed_if(pmm::Form::right_grad),
+                             .transpose_b = transposed_if(pmm::Form::left_grad),
+                             .shape = pmm::gemm_shape({product.m, product.n, product.k})};
+    if (product.is_sparse || !multiplies_with_onednn<T>(kind)) continue;
+    auto const size = product.n * product.k;
+    if (product.form == pmm::Form::right_grad || size > pmm::most_packed) {
+      has_sums = true; // oneDNN takes the same way
+    } else {
+      has_products = true;
+      most_packed = std::max(most_packed, size);
+    }
+  }
+  return common_library_bytes + (has_sums ? onednn_sums_bytes : 0) +
+         (has_products ? onednn_products_bytes : 0) + step.scalar_bytes(most_packed);
 }
 
 std::int64_t MemoryEstimate::peak() const {
@@ -272,7 +288,7 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template std::int64_t library_bytes<T>();                                                                  \
   template std::int64_t library_bytes_of_transformers<T>();                                                  \
-  template std::int64_t packed_weight_bytes<T>(pmm::StepPlan const&);                                        \
+  template std::int64_t library_bytes<T>(pmm::StepPlan const&);                                              \
   template MemoryEstimate estimate_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,              \
                                              GcnPlan const&, GcnSettings const&, OptimizerSettings const&);  \
   template MemoryEstimate estimate_mini_batch_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,   \

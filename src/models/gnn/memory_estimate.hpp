@@ -28,12 +28,12 @@ struct MemoryEstimate {
 [[nodiscard]] std::int64_t message_bytes(pmm::StepPlan const& step);
 template<class T>
 [[nodiscard]] std::int64_t library_bytes();
-/// The same for transformers, whose dense products are not tall, so that another library may multiply them; and what that library
-/// packs of the weights of a listed step, beside this.
+/// The same by the dense products of a listed step: what the libraries that multiply them take, with what is packed of weights; and the
+/// most of transformers, whose products are not tall, but for packed weights.
+template<class T>
+[[nodiscard]] std::int64_t library_bytes(pmm::StepPlan const& step);
 template<class T>
 [[nodiscard]] std::int64_t library_bytes_of_transformers();
-template<class T>
-[[nodiscard]] std::int64_t packed_weight_bytes(pmm::StepPlan const& step);
 
 /// Lists the arrays of full-graph training, in the order in which they are allocated: network, loss,
 /// optimiser. `features_may_move`: InputFeatures::may_move. On a device not those of the vendor's libraries and of sparse kernels.

@@ -71,7 +71,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan con
           .loading = peak_bytes(arrays),
           .messages = message_bytes(work) +
                       bytes_of_early_sums(grid, arrays, lengths, numbers_of_experts(arrays, parameters)),
-          .libraries = library_bytes_of_transformers<T>() + packed_weight_bytes<T>(work)};
+          .libraries = library_bytes<T>(work)};
 }
 
 template MemoryEstimate estimate_memory<float>(pmm::ProcessGrid const&, TransformerPlan const&,
