@@ -59,7 +59,7 @@ class BareEpoch {
     for (auto const& product : products_) {
       kernels_.push_back(kernel_of(grid, store, settings, plan, blocks, owned, product));
       if (product.is_sparse && product.left != features_ && !plan.drops_edges) // as training does
-        kernels_.back().keep_weights(runtime::DefaultExec());
+        kernels_.back().keep_weights(runtime::DefaultExec(), product.n);
     }
   }
 

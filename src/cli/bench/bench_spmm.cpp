@@ -91,7 +91,7 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
                                std::int64_t width, Roofline const& roofline, GatherRoof& gather_roof,
                                std::int64_t repeat) {
   runtime::DefaultExec const exec;
-  kernel.keep_weights(exec); // as training does
+  kernel.keep_weights(exec, width); // as training does
   auto const& csr = kernel.block().csr;
   // In the kind of memory that training takes.
   auto const b_numbers =

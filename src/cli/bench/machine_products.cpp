@@ -196,9 +196,6 @@ pmm::Machine::SparseProducts sparse_times(MachineTimer const& timer, graph::Grap
   constexpr auto num_parts = 8;
   pmm::LocalSpmm<float> const part(first_columns(block, std::max<std::int64_t>(num_vertices / num_parts, 1)),
                                    pmm::Contents::fixed);
-  runtime::DefaultExec const exec;
-  for (auto const& kernel : {whole, part}) // as training does
-    kernel.keep_weights(exec);
   auto const most_rows =
       static_cast<double>(runtime::all_reduced(world, block.csr.num_rows, runtime::Reduction::max));
   auto const most_nonzeros = [&](pmm::LocalSpmm<float> const& kernel) {
@@ -209,6 +206,8 @@ pmm::Machine::SparseProducts sparse_times(MachineTimer const& timer, graph::Grap
   auto const nonzeros_of_part = most_nonzeros(part);
   pmm::Machine::SparseProducts times;
   for (std::int64_t const columns : {4, 8, 16, 32, 64, 128}) {
+    for (auto const& kernel : {whole, part})
+      kernel.keep_weights(DefaultExec(), columns); // as training does
     auto const of_whole = sparse_seconds(timer, whole, columns, memory_bytes_per_second);
     auto const of_part = sparse_seconds(timer, part, columns, memory_bytes_per_second);
     auto const slope = (of_whole - of_part) / std::max(1.0, nonzeros_of_whole - nonzeros_of_part);

@@ -103,11 +103,11 @@ make_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, NumberF
 }
 
 template<class T>
-void keep_weights(Adjacency<T> const& adjacency, bool multiplies_adjoint) {
+void keep_weights(Adjacency<T> const& adjacency, bool multiplies_adjoint, std::int64_t width) {
   DefaultExec const exec;
   auto const keep = [&](pmm::LocalSpmm<T> const& block, pmm::LocalSpmm<T> const& adjoint) {
-    block.keep_weights(exec);
-    if (multiplies_adjoint) adjoint.keep_weights(exec);
+    block.keep_weights(exec, width);
+    if (multiplies_adjoint) adjoint.keep_weights(exec, width);
   };
   if (auto const* const owned = std::get_if<OwnedAdjacency<T>>(&adjacency)) {
     keep(owned->forward, owned->backward);
@@ -137,8 +137,8 @@ void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& ste
   template std::unique_ptr<Aggregation<T>> make_aggregation(                                                 \
       pmm::ProcessGrid const&, GcnLayerPlan const&, NumberFormats const&, Adjacency<runtime::SumOf<T>>,      \
       std::shared_ptr<pmm::Workspace<runtime::SumOf<T>>>);
-template void keep_weights(Adjacency<float> const&, bool);
-template void keep_weights(Adjacency<double> const&, bool);
+template void keep_weights(Adjacency<float> const&, bool, std::int64_t);
+template void keep_weights(Adjacency<double> const&, bool, std::int64_t);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 ORTHANT_INSTANTIATE(Bf16Number)

@@ -50,10 +50,10 @@ make_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, NumberF
                  Adjacency<runtime::SumOf<T>> adjacency,
                  std::shared_ptr<pmm::Workspace<runtime::SumOf<T>>> workspace);
 
-/// Forms the weights that the products of a layer read (pmm/spmm/host_weights.hpp): of A^ and, if that is multiplied, of its
-/// adjoint. Fences.
+/// Keeps the weights of products with so many columns (pmm/spmm/local_spmm.hpp): of A^ and, if that is multiplied, of its adjoint.
+/// Fences.
 template<class T>
-void keep_weights(Adjacency<T> const& adjacency, bool multiplies_adjoint);
+void keep_weights(Adjacency<T> const& adjacency, bool multiplies_adjoint, std::int64_t width);
 
 /// What it reserves of the workspace.
 void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnLayerPlan const& plan,

@@ -35,10 +35,8 @@ using CountNonzeros = std::function<std::int64_t(pmm::Placement const&)>;
 /// With A^, or with its adjoint.
 enum class AdjacencyProducts : std::uint8_t { direct, adjoint };
 
-/// Lists the weights of non-zeros that such products with a block keep (pmm/spmm/host_weights.hpp), if they multiply by scales
-/// of columns: a row normalisation is one of columns in the adjoint.
-void plan_adjacency_weights(pmm::StepPlan& step, graph::StoreFacts const& facts, AdjacencyProducts products,
-                            std::int64_t num_nonzeros);
+/// Whether such products multiply by scales of columns: a row normalisation is one of columns in the adjoint.
+[[nodiscard]] bool scales_columns(graph::StoreFacts const& facts, AdjacencyProducts products);
 
 using AdjacencyKey = std::tuple<pmm::AxisSet, pmm::AxisSet, bool>; // rows, columns, parity
 
@@ -81,9 +79,9 @@ class AdjacencyBlocksPlan {
 
   /// For the block of that placement: nothing if it is there already.
   void get(pmm::StepPlan& step, pmm::Placement const& placement, bool is_even);
-  /// For products with the block of that placement: nothing if there are others with the same one.
+  /// For products of the block of that placement with so many columns: the weights that they keep (pmm/spmm/local_spmm.hpp).
   void multiply(pmm::StepPlan& step, pmm::Placement const& placement, bool is_even,
-                AdjacencyProducts products);
+                AdjacencyProducts products, std::int64_t width);
   /// Those that are read; others are the same, or their transposes.
   [[nodiscard]] std::vector<pmm::Placement> const& read() const { return read_; }
 
@@ -93,7 +91,7 @@ class AdjacencyBlocksPlan {
   bool drops_edges_;
   std::vector<pmm::Placement> read_;
   std::set<AdjacencyKey> blocks_;
-  std::set<std::pair<AdjacencyKey, AdjacencyProducts>> multiplied_;
+  std::set<std::pair<AdjacencyKey, AdjacencyProducts>> weighted_;
 };
 
 /// Dense features F[a,b] of the placement, rows in order p2. Collective over the grid's group.

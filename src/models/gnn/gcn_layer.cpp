@@ -154,7 +154,8 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
                places) {
   // First what makes the workspace grow: its old memory is there beside the new one meanwhile.
   if (p.aggregates() && !p.reads_edges()) {
-    keep_weights<Sum>(graph.adjacency, !p.aggregates_first || options.needs_input_gradient);
+    keep_weights<Sum>(graph.adjacency, !p.aggregates_first || options.needs_input_gradient,
+                      block_of(grid, p.aggregated()).columns.size());
     aggregation_ =
         make_aggregation<T>(grid, p, options.formats, std::move(graph.adjacency), scratch.workspace);
   }

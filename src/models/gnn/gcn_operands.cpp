@@ -60,7 +60,8 @@ void plan_adjacency_products(pmm::StepPlan& step, graph::StoreFacts const& facts
       // Owners have one block for all layers, which is its own adjoint if A^ is symmetric.
       auto const is_same = first.owners && is_operator_symmetric(facts);
       blocks.multiply(step, first.owners ? first.adjacency : layer.adjacency, first.owners || layer.is_even,
-                      is_same ? AdjacencyProducts::direct : products);
+                      is_same ? AdjacencyProducts::direct : products,
+                      step.block(layer.aggregated()).columns.size());
     };
     multiply(AdjacencyProducts::direct);
     if (multiplies_adjoint(plan, l)) multiply(AdjacencyProducts::adjoint);

@@ -14,6 +14,7 @@
 #include "models/plan/gcn_step.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <map>
 #include <numeric>
@@ -76,6 +77,10 @@ Terms formula(Graph const& graph, models::GcnPlan const& plan, pmm::GridShape co
     widest = std::max(widest, layer.aggregated_width());
   }
   terms.passing = 4 * own * static_cast<double>(widest) * (c + a + (shape.y > 1 ? 1 : 0));
+  // On a host, the weights of the non-zeros of each block, where they take at most twice the operand.
+  auto const operand = 4 * n * std::ceil(static_cast<double>(widest) / static_cast<double>(shape.y));
+  if (columns <= 2 * operand / c) terms.adjacency += columns;
+  if (!graph.is_symmetric && columns <= 2 * operand / a) terms.adjacency += columns;
   return terms;
 }
 
@@ -131,10 +136,8 @@ Terms differences(Graph const& graph, models::GcnPlan const& plan, pmm::GridShap
   auto const own = n / shape.num_ranks();
   auto const a = static_cast<double>(shape.x), c = static_cast<double>(shape.z);
   Terms terms;
-  // The scales of rows and columns, which fold the normalisation into the product, and on a host the weights of non-zeros:
-  // of one block that serves both directions, or of two.
-  auto const weights = 4 * static_cast<double>(graph.num_nonzeros) / (a * c);
-  terms.adjacency = 4 * n / a + 4 * n / c + (graph.is_symmetric ? 1 : 2) * weights;
+  // The scales of rows and columns, which fold the normalisation into the product.
+  terms.adjacency = 4 * n / a + 4 * n / c;
   std::int64_t widest = 0, transformed = 0;
   for (auto const& layer : plan.layers) {
     widest = std::max(widest, layer.aggregated_width());
