@@ -169,7 +169,7 @@ TEST(LocalSpmm, TheWaysOfAHostGiveTheSameBits) {
       expect_near_serial_sums(block, b, expected);
       for (auto const contents : {Contents::changing, Contents::fixed}) {
         LocalSpmm<float> const same(block, contents);
-        same.keep_weights(DefaultExec(), width); // of the fixed one
+        same.keep_weights(DefaultExec()); // of the fixed one
         for (auto const& way : same.ways(DefaultExec(), b, c)) {
           way.run();
           for (std::size_t i = 0; i < c.size(); ++i)

@@ -58,8 +58,9 @@ class BareEpoch {
     }
     for (auto const& product : products_) {
       kernels_.push_back(kernel_of(grid, store, settings, plan, blocks, owned, product));
-      if (product.is_sparse && product.left != features_ && !plan.drops_edges) // as training does
-        kernels_.back().keep_weights(runtime::DefaultExec(), product.n);
+      if (!product.is_sparse || product.left == features_) continue;
+      if (plan.layers[static_cast<std::size_t>(product.layer)].keeps_weights(product.n))
+        kernels_.back().keep_weights(runtime::DefaultExec()); // as training does
     }
   }
 

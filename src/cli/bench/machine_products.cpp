@@ -206,8 +206,9 @@ pmm::Machine::SparseProducts sparse_times(MachineTimer const& timer, graph::Grap
   auto const nonzeros_of_part = most_nonzeros(part);
   pmm::Machine::SparseProducts times;
   for (std::int64_t const columns : {4, 8, 16, 32, 64, 128}) {
-    for (auto const& kernel : {whole, part})
-      kernel.keep_weights(DefaultExec(), columns); // as training does
+    if (columns >= pmm::least_weighted_width(store.facts().num_operator_entries(), num_vertices))
+      for (auto const& kernel : {whole, part})
+        kernel.keep_weights(DefaultExec()); // as training of that width does
     auto const of_whole = sparse_seconds(timer, whole, columns, memory_bytes_per_second);
     auto const of_part = sparse_seconds(timer, part, columns, memory_bytes_per_second);
     auto const slope = (of_whole - of_part) / std::max(1.0, nonzeros_of_whole - nonzeros_of_part);

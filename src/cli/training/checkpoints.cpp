@@ -48,9 +48,11 @@ models::Identity identity_of_options(nlohmann::ordered_json const& run_record,
   models::Identity identity;
   for (auto const& [name, value] : run_record.at("configuration").items())
     if (std::ranges::find(free_options, name) == free_options.end() &&
-        std::ranges::find(always_free, name) == always_free.end())
+        std::ranges::find(always_free, name) == always_free.end()) {
+      auto const is_usual = name == "monitor" && value == "accuracy"; // of checkpoints that do not name it
       identity.push_back({"--" + name, value.is_string() ? value.get<std::string>() : value.dump(),
-                          group_of(name), run_record.at("sources").at(name) == "default"});
+                          group_of(name), is_usual || run_record.at("sources").at(name) == "default"});
+    }
   return identity;
 }
 

@@ -103,19 +103,16 @@ make_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, NumberF
 }
 
 template<class T>
-void keep_weights(Adjacency<T> const& adjacency, bool multiplies_adjoint, std::int64_t width) {
+void keep_weights(Adjacency<T> const& adjacency) {
   DefaultExec const exec;
-  auto const keep = [&](pmm::LocalSpmm<T> const& block, pmm::LocalSpmm<T> const& adjoint) {
-    block.keep_weights(exec, width);
-    if (multiplies_adjoint) adjoint.keep_weights(exec, width);
-  };
   if (auto const* const owned = std::get_if<OwnedAdjacency<T>>(&adjacency)) {
-    keep(owned->forward, owned->backward);
+    owned->forward.keep_weights(exec);
+    owned->backward.keep_weights(exec);
   } else {
     auto const& blocks = std::get<pmm::DistSparse<T>>(adjacency);
-    keep(blocks.forward(), blocks.adjoint());
+    blocks.forward().keep_weights(exec);
+    blocks.adjoint().keep_weights(exec);
   }
-  runtime::compat::fence(exec, "orthant::models::keep_weights");
 }
 
 void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnLayerPlan const& plan,
@@ -137,8 +134,8 @@ void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& ste
   template std::unique_ptr<Aggregation<T>> make_aggregation(                                                 \
       pmm::ProcessGrid const&, GcnLayerPlan const&, NumberFormats const&, Adjacency<runtime::SumOf<T>>,      \
       std::shared_ptr<pmm::Workspace<runtime::SumOf<T>>>);
-template void keep_weights(Adjacency<float> const&, bool, std::int64_t);
-template void keep_weights(Adjacency<double> const&, bool, std::int64_t);
+template void keep_weights(Adjacency<float> const&);
+template void keep_weights(Adjacency<double> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 ORTHANT_INSTANTIATE(Bf16Number)

@@ -50,10 +50,9 @@ make_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, NumberF
                  Adjacency<runtime::SumOf<T>> adjacency,
                  std::shared_ptr<pmm::Workspace<runtime::SumOf<T>>> workspace);
 
-/// Keeps the weights of products with so many columns (pmm/spmm/local_spmm.hpp): of A^ and, if that is multiplied, of its adjoint.
-/// Fences.
+/// Has the products with A^ and its adjoint keep weights (pmm/spmm/local_spmm.hpp).
 template<class T>
-void keep_weights(Adjacency<T> const& adjacency, bool multiplies_adjoint, std::int64_t width);
+void keep_weights(Adjacency<T> const& adjacency);
 
 /// What it reserves of the workspace.
 void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnLayerPlan const& plan,

@@ -139,20 +139,18 @@ bool scales_columns(graph::StoreFacts const& facts, AdjacencyProducts products) 
          (facts.normalization == graph::Normalization::row && products == AdjacencyProducts::adjoint);
 }
 
-void AdjacencyBlocksPlan::multiply(pmm::StepPlan& step, Placement const& placement, bool is_even,
-                                   AdjacencyProducts products, std::int64_t width) {
-  auto const is_direct = products == AdjacencyProducts::direct;
-  auto const extents = step.block(placement);
-  auto const num_columns = (is_direct ? extents.columns : extents.rows).size();
-  auto const num_nonzeros = num_nonzeros_(placement);
-  if (!scales_columns(facts_, products) || !pmm::pays_for_weights(num_nonzeros, num_columns, width)) return;
+void AdjacencyBlocksPlan::keep_weights(pmm::StepPlan& step, Placement const& placement, bool is_even,
+                                       AdjacencyProducts products) {
+  if (!scales_columns(facts_, products)) return;
   auto const rows = placement.layout.rows;
   auto const columns = placement.layout.columns;
   std::pair block(key_of(facts_, rows, columns, is_even), products);
-  if (is_operator_symmetric(facts_)) // the adjoint of one block is another one
-    block = std::min(block, std::pair(key_of(facts_, columns, rows, !is_even),
-                                      is_direct ? AdjacencyProducts::adjoint : AdjacencyProducts::direct));
-  if (weighted_.insert(block).second) pmm::plan_weights(step, num_nonzeros);
+  if (is_operator_symmetric(facts_)) { // the adjoint of one block is another one
+    auto const other =
+        products == AdjacencyProducts::direct ? AdjacencyProducts::adjoint : AdjacencyProducts::direct;
+    block = std::min(block, std::pair(key_of(facts_, columns, rows, !is_even), other));
+  }
+  if (weighted_.insert(block).second) pmm::plan_weights(step, num_nonzeros_(placement));
 }
 
 void plan_dense_features(pmm::StepPlan& step, Placement const& placement, pmm::Lifetime lifetime) {

@@ -79,9 +79,9 @@ class AdjacencyBlocksPlan {
 
   /// For the block of that placement: nothing if it is there already.
   void get(pmm::StepPlan& step, pmm::Placement const& placement, bool is_even);
-  /// For products of the block of that placement with so many columns: the weights that they keep (pmm/spmm/local_spmm.hpp).
-  void multiply(pmm::StepPlan& step, pmm::Placement const& placement, bool is_even,
-                AdjacencyProducts products, std::int64_t width);
+  /// For products with the block of that placement: the weights that they keep. Nothing if others have the same block.
+  void keep_weights(pmm::StepPlan& step, pmm::Placement const& placement, bool is_even,
+                    AdjacencyProducts products);
   /// Those that are read; others are the same, or their transposes.
   [[nodiscard]] std::vector<pmm::Placement> const& read() const { return read_; }
 

@@ -154,8 +154,7 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
                places) {
   // First what makes the workspace grow: its old memory is there beside the new one meanwhile.
   if (p.aggregates() && !p.reads_edges()) {
-    keep_weights<Sum>(graph.adjacency, !p.aggregates_first || options.needs_input_gradient,
-                      block_of(grid, p.aggregated()).columns.size());
+    if (p.keeps_weights(block_of(grid, p.aggregated()).columns.size())) keep_weights<Sum>(graph.adjacency);
     aggregation_ =
         make_aggregation<T>(grid, p, options.formats, std::move(graph.adjacency), scratch.workspace);
   }

@@ -50,21 +50,18 @@ void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan
 
 void plan_adjacency_products(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                              GcnEpochTraits const& traits) {
-  auto const& first = plan.layers.front();
-  if (first.reads_edges() || plan.drops_edges) return;
   AdjacencyBlocksPlan blocks(facts, traits.num_nonzeros);
-  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    auto const& layer = plan.layers[l];
-    if (!layer.aggregates()) continue;
-    auto const multiply = [&](AdjacencyProducts products) {
-      // Owners have one block for all layers, which is its own adjoint if A^ is symmetric.
-      auto const is_same = first.owners && is_operator_symmetric(facts);
-      blocks.multiply(step, first.owners ? first.adjacency : layer.adjacency, first.owners || layer.is_even,
-                      is_same ? AdjacencyProducts::direct : products,
-                      step.block(layer.aggregated()).columns.size());
-    };
-    multiply(AdjacencyProducts::direct);
-    if (multiplies_adjoint(plan, l)) multiply(AdjacencyProducts::adjoint);
+  for (auto const& layer : plan.layers) {
+    if (!layer.keeps_weights(step.block(layer.aggregated()).columns.size())) continue;
+    if (!layer.owners) {
+      for (auto const products : {AdjacencyProducts::direct, AdjacencyProducts::adjoint})
+        blocks.keep_weights(step, layer.adjacency, layer.is_even, products);
+      continue;
+    }
+    // Owners have one block for all layers, which is its own adjoint if A^ is symmetric.
+    auto const& adjacency = plan.layers.front().adjacency;
+    blocks.keep_weights(step, adjacency, true, AdjacencyProducts::direct);
+    if (!is_operator_symmetric(facts)) blocks.keep_weights(step, adjacency, true, AdjacencyProducts::adjoint);
   }
 }
 

@@ -196,7 +196,7 @@ std::int64_t library_bytes(pmm::StepPlan const& step) {
     if (product.is_sparse || !multiplies_with_onednn<T>(kind)) continue;
     auto const size = product.n * product.k;
     if (product.form == pmm::Form::right_grad || size > pmm::most_packed) {
-      has_sums = true; // oneDNN takes the same way
+      has_sums = true; // dnnl_sgemm multiplies both
     } else {
       has_products = true;
       most_packed = std::max(most_packed, size);

@@ -28,10 +28,11 @@ struct MemoryEstimate {
 [[nodiscard]] std::int64_t message_bytes(pmm::StepPlan const& step);
 template<class T>
 [[nodiscard]] std::int64_t library_bytes();
-/// The same by the dense products of a listed step: what the libraries that multiply them take, with what is packed of weights; and the
-/// most of transformers, whose products are not tall, but for packed weights.
+/// The same by the dense products of a listed step in fp32: what the libraries that multiply them take, with the largest weight that
+/// is packed, of short and long products, too.
 template<class T>
 [[nodiscard]] std::int64_t library_bytes(pmm::StepPlan const& step);
+/// The most of transformers, whose products are not tall, but for packed weights.
 template<class T>
 [[nodiscard]] std::int64_t library_bytes_of_transformers();
 

@@ -152,11 +152,6 @@ bool needs_input_gradient(GcnPlan const& plan, std::size_t l) {
   return l > 0 || plan.projection || plan.features().layout.storage == Storage::flat_sharded;
 }
 
-bool multiplies_adjoint(GcnPlan const& plan, std::size_t l) {
-  auto const& layer = plan.layers[l];
-  return layer.aggregates() && (!layer.aggregates_first || needs_input_gradient(plan, l));
-}
-
 bool keeps_first_aggregate(GcnPlan const& plan) {
   return plan.layers.front().aggregates_first && !needs_input_gradient(plan, 0) && !plan.drops_edges;
 }
@@ -180,6 +175,7 @@ GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices) {
       for (auto* const placement : {&layer.second->input, &layer.second->output})
         resize(*placement);
     layer.adjacency.extents.columns = num_vertices;
+    layer.least_weighted_width = 0;
   }
   if (plan.teleport)
     for (auto& site : plan.teleport->sites)

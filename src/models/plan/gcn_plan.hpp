@@ -137,7 +137,9 @@ struct GcnLayerPlan {
   std::optional<OwnerRoles> owners;           // schedule rows
   Boxed<LinearPlan> second;                   // after the activation, with one of its own
   bool takes_maximum = false;                 // in place of A^ F; aggregates first
-  std::optional<AttentionPlan> attention{};   // A^ is a pattern, whose entries it weighs; transforms first
+  std::int64_t least_weighted_width =
+      0; // of its aggregation on a rank, for weights of non-zeros; 0: it has none
+  std::optional<AttentionPlan> attention{}; // A^ is a pattern, whose entries it weighs; transforms first
 
   /// Whether what A^ is multiplied by, or its product, is kept for the backward pass.
   [[nodiscard]] bool keeps_middle() const {
@@ -155,6 +157,11 @@ struct GcnLayerPlan {
   [[nodiscard]] bool reads_itself() const { return has_self_weight || has_self_scale; }
   /// What the next layer reads.
   [[nodiscard]] pmm::Placement const& result() const { return second ? second->output : output; }
+
+  /// Whether products with A^ and its adjoint, with so many columns on a rank, keep weights (pmm/spmm/host_weights.hpp).
+  [[nodiscard]] bool keeps_weights(std::int64_t width) const {
+    return least_weighted_width > 0 && width >= least_weighted_width;
+  }
 
   /// What A^ is multiplied by, and the result. Rows of the vertex itself go from one place to the other.
   [[nodiscard]] pmm::Placement const& aggregated() const { return aggregates_first ? input : middle; }
@@ -207,8 +214,6 @@ struct GcnPlan {
 /// Whether layer l's input has a gradient. Raw features have one if they are trained; then they are sharded,
 /// like all parameters.
 [[nodiscard]] bool needs_input_gradient(GcnPlan const& plan, std::size_t l);
-/// Whether the way back through layer l multiplies by the adjoint of A^.
-[[nodiscard]] bool multiplies_adjoint(GcnPlan const& plan, std::size_t l);
 
 /// Whether H = A^ F0 of dense features may be kept from pass to pass without dropout.
 [[nodiscard]] bool keeps_first_aggregate(GcnPlan const& plan);
@@ -216,7 +221,7 @@ struct GcnPlan {
 /// Whether layer 0 reads the features in every pass, even if H is kept: where they lie as H does, for the vertex itself.
 [[nodiscard]] bool keeps_features(GcnPlan const& plan);
 
-/// The same plan for a graph of that many vertices: the weights lie where they did.
+/// The same plan for batches of that many vertices, whose A^ changes: the weights of layers lie where they did.
 [[nodiscard]] GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices);
 
 /// The layers of a GCN on a grid whose layer 0 has the roles (a, b, c) = (x, y, z). The cheaper order is that

@@ -268,9 +268,18 @@ GcnPlan plan_gcn(graph::StoreFacts const& facts, GcnSettings const& settings) {
   require_maximum(facts, settings);
   require_links(settings);
   auto plan = plan_gcn(shape_of(facts, settings), settings.order);
+  auto const has_fixed_products = [&](GcnLayerPlan const& layer) {
+    auto const is_kept =
+        layer.index == 0 && keeps_first_aggregate(plan); // multiplied once, or once in an epoch
+    return layer.aggregates() && !layer.reads_edges() && !plan.drops_edges && !is_kept;
+  };
   if (settings.trains_features)
     (plan.projection ? plan.projection->input : plan.layers.front().input).layout.storage =
         pmm::Storage::flat_sharded;
+  for (auto& layer : plan.layers)
+    if (has_fixed_products(layer))
+      layer.least_weighted_width =
+          pmm::least_weighted_width(facts.num_operator_entries(), facts.num_vertices);
   return plan;
 }
 

@@ -25,13 +25,9 @@ void plan_pruned_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, G
     auto const& layer = plan.layers[l];
     if (auto const& kept = layer.owners->kept) {
       plan_made_adjacency(step, facts, kept->cells, kept->num_nonzeros, layer.owners->backward);
-      auto const width = step.block(layer.aggregated()).columns.size();
-      auto const plan_products = [&](AdjacencyProducts products, std::int64_t num_columns) {
-        if (scales_columns(facts, products) && pmm::pays_for_weights(kept->num_nonzeros, num_columns, width))
-          pmm::plan_weights(step, kept->num_nonzeros);
-      };
-      plan_products(AdjacencyProducts::direct, kept->cells.num_columns());
-      if (multiplies_adjoint(plan, l)) plan_products(AdjacencyProducts::adjoint, kept->cells.num_rows());
+      if (layer.keeps_weights(step.block(layer.aggregated()).columns.size()))
+        for (auto const products : {AdjacencyProducts::direct, AdjacencyProducts::adjoint})
+          if (scales_columns(facts, products)) pmm::plan_weights(step, kept->num_nonzeros);
     }
     if (has_output_keys(plan, settings, l)) plan_block_keys(step, layer.output);
     plan_residual_arrays(step, layer, traits);

@@ -78,6 +78,7 @@ Code executable_copy(void const* code, std::size_t num_bytes) {
   if (pages == MAP_FAILED) throw std::bad_alloc(); // NOLINT: the macro casts
   Code copy(pages, {num_bytes});
   std::copy_n(static_cast<std::byte const*>(code), num_bytes, static_cast<std::byte*>(pages));
+  __builtin___clear_cache(static_cast<char*>(pages), static_cast<char*>(pages) + num_bytes); // instructions
   if (mprotect(pages, num_bytes, PROT_READ | PROT_EXEC) != 0) return nullptr;
   return copy;
 }

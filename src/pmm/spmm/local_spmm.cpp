@@ -162,10 +162,8 @@ LocalSpmm<T>::LocalSpmm(SparseBlock<T> block, Contents contents) : block_(std::m
 }
 
 template<class T>
-void LocalSpmm<T>::keep_weights(DefaultExec const& exec, std::int64_t width) const {
-  auto const& csr = block_.csr;
-  if (weights_ != nullptr && pays_for_weights(csr.num_nonzeros(), csr.num_columns, width))
-    weights_->make(exec, block_);
+void LocalSpmm<T>::keep_weights(DefaultExec const& exec) const {
+  if (weights_ != nullptr) weights_->make(exec, block_);
 }
 
 template<class T>

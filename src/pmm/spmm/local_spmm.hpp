@@ -18,6 +18,7 @@
 #include "runtime/arrays/views.hpp"
 #include "runtime/numbers/number16.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -57,11 +58,11 @@ void plan_transposed(StepPlan& step, std::int64_t num_columns, std::int64_t num_
 /// drawn anew, memory of a batch) is read where it lies.
 enum class Contents : std::uint8_t { changing, fixed };
 
-/// Whether weights of a block's non-zeros are worth their memory for products with so many columns of B: they take at most twice
-/// what B does.
-[[nodiscard]] constexpr bool pays_for_weights(std::int64_t num_nonzeros, std::int64_t num_columns,
-                                              std::int64_t width) {
-  return num_nonzeros <= 2 * num_columns * width;
+/// From which width on products with B keep weights of the non-zeros: there they take at most twice what a B of the whole
+/// matrix does, of num_rows rows.
+[[nodiscard]] constexpr std::int64_t least_weighted_width(std::int64_t num_nonzeros, std::int64_t num_rows) {
+  return std::max<std::int64_t>(1,
+                                (num_nonzeros + 2 * num_rows - 1) / std::max<std::int64_t>(1, 2 * num_rows));
 }
 
 /// Lists what keep_weights() allocates for a block with column scales.
@@ -93,10 +94,10 @@ class LocalSpmm {
 
   [[nodiscard]] SparseBlock<T> const& block() const { return block_; }
 
-  /// At set-up, for products with `width` columns of B: on a host, forms the weights of the non-zeros for later products
-  /// (host_weights.hpp), also of copies, if that pays (pays_for_weights()). Does nothing on a device, for a changing block,
-  /// without column scales, or a second time. Enqueues on exec.
-  void keep_weights(DefaultExec const& exec, std::int64_t width) const;
+  /// At set-up, for a block that is multiplied often: on a host, forms the weights of its non-zeros for later products
+  /// (host_weights.hpp), also of copies. Does nothing on a device, for a changing block, without column scales, or a second
+  /// time. Fences exec if it does.
+  void keep_weights(DefaultExec const& exec) const;
 
   /// C[i,:] for the rows i of `rows`, a part of the block's. b [num_columns x n], c [num_rows x n], not
   /// overlapping. Enqueues on exec; does not fence, but for the first product of a fixed block with a width

@@ -77,10 +77,10 @@ Terms formula(Graph const& graph, models::GcnPlan const& plan, pmm::GridShape co
     widest = std::max(widest, layer.aggregated_width());
   }
   terms.passing = 4 * own * static_cast<double>(widest) * (c + a + (shape.y > 1 ? 1 : 0));
-  // On a host, the weights of the non-zeros of each block, where they take at most twice the operand.
-  auto const operand = 4 * n * std::ceil(static_cast<double>(widest) / static_cast<double>(shape.y));
-  if (columns <= 2 * operand / c) terms.adjacency += columns;
-  if (!graph.is_symmetric && columns <= 2 * operand / a) terms.adjacency += columns;
+  // On a host, the weights of the non-zeros of each block, where they take at most twice an operand of all vertices.
+  auto const width = std::ceil(static_cast<double>(widest) / static_cast<double>(shape.y));
+  if (static_cast<double>(graph.num_nonzeros) <= 2 * n * width)
+    terms.adjacency += (graph.is_symmetric ? 1 : 2) * columns;
   return terms;
 }
 
