@@ -154,7 +154,8 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
                places) {
   // First what makes the workspace grow: its old memory is there beside the new one meanwhile.
   if (p.aggregates() && !p.reads_edges()) {
-    if (p.keeps_weights(block_of(grid, p.aggregated()).columns.size())) keep_weights<Sum>(graph.adjacency);
+    if (p.keeps_weights(aggregated_columns(grid.shape(), grid.coordinates(), p)))
+      keep_weights<Sum>(graph.adjacency);
     aggregation_ =
         make_aggregation<T>(grid, p, options.formats, std::move(graph.adjacency), scratch.workspace);
   }

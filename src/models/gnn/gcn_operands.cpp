@@ -52,7 +52,7 @@ void plan_adjacency_products(pmm::StepPlan& step, graph::StoreFacts const& facts
                              GcnEpochTraits const& traits) {
   AdjacencyBlocksPlan blocks(facts, traits.num_nonzeros);
   for (auto const& layer : plan.layers) {
-    if (!layer.keeps_weights(step.block(layer.aggregated()).columns.size())) continue;
+    if (!layer.keeps_weights(aggregated_columns(step.shape(), step.coordinates(), layer))) continue;
     if (!layer.owners) {
       for (auto const products : {AdjacencyProducts::direct, AdjacencyProducts::adjoint})
         blocks.keep_weights(step, layer.adjacency, layer.is_even, products);

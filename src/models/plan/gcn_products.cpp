@@ -68,6 +68,13 @@ SelfProducts self_products_of(GcnLayerPlan const& p, NumberFormats const& format
   return own;
 }
 
+std::int64_t aggregated_columns(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                                GcnLayerPlan const& p) {
+  if (!p.owners) return block_of(shape, coordinates, p.aggregated()).columns.size();
+  auto const num_parts = std::int64_t{shape.size(p.owners->roles.b)};
+  return (p.aggregated_width() + num_parts - 1) / num_parts;
+}
+
 pmm::CellSizes cells_of(pmm::StepPlan const& step, GcnLayerPlan const& p) {
   if (auto const& kept = p.owners.value().kept) return kept->cells;
   return contiguous_cells(step.shape(), step.coordinates(), p.owners.value().roles, p.input.extents.rows);

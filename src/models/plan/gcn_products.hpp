@@ -30,6 +30,9 @@ struct SelfProducts {
 struct GcnLayerAggregates {
   pmm::AggregatePlan forward, backward;
 };
+/// Columns of what A^ is multiplied by on a rank: between owners they are split evenly, up to one.
+[[nodiscard]] std::int64_t aggregated_columns(pmm::GridShape const& shape,
+                                              pmm::Coordinates const& coordinates, GcnLayerPlan const& plan);
 /// The cells of the rank of the list: of what the layer keeps of the graph, or of the whole graph.
 [[nodiscard]] pmm::CellSizes cells_of(pmm::StepPlan const& step, GcnLayerPlan const& plan);
 [[nodiscard]] GcnLayerAggregates aggregates_of(GcnLayerPlan const& plan, pmm::CellSizes const& cells,

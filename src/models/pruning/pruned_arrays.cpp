@@ -25,7 +25,7 @@ void plan_pruned_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, G
     auto const& layer = plan.layers[l];
     if (auto const& kept = layer.owners->kept) {
       plan_made_adjacency(step, facts, kept->cells, kept->num_nonzeros, layer.owners->backward);
-      if (layer.keeps_weights(step.block(layer.aggregated()).columns.size()))
+      if (layer.keeps_weights(aggregated_columns(step.shape(), step.coordinates(), layer)))
         for (auto const products : {AdjacencyProducts::direct, AdjacencyProducts::adjoint})
           if (scales_columns(facts, products)) pmm::plan_weights(step, kept->num_nonzeros);
     }
