@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of tall_gemm_host.hpp as one of the libraries, for fp32. Measured on one core of a Zen 5 whose multiply-adds
-// reach 273 GFLOP/s (24,490 rows from memory; oneDNN 2.6.3 beside it): 128 x {128, 47} 260 253 (200 184), 128 x 128 and
-// 47 x 128 transposed 259 246 (220 217), sums over these rows with 128 x {128, 47} results 243 240 (190 160). Two ranks at once
-// reach 0.82 to 0.96 of that loop, oneDNN 0.65 to 0.88.
+// The kernels of tall_gemm_host.hpp as one of the libraries, for fp32. On two cores at once they reach 0.82 to 0.96 of a loop of
+// multiply-adds on a Zen 5, where oneDNN 2.6.3 reaches 0.65 to 0.88, and 0.83 to 0.91 on a Zen 4, where LIBXSMM 1.17 reaches 0.69
+// to 0.90 (`bench gemm --tune`; GFLOP/s of each shape in gemm/gemm_default_table.cpp).
 #include "pmm/gemm/dense_library.hpp"
 #include "pmm/gemm/gemm_choice.hpp"
 #include "pmm/gemm/product_pieces.hpp"
