@@ -79,10 +79,11 @@ void add_experts(Command& command, TrainLmOptions& o) {
   command.option("--router-noise", o.router_noise,
                  "Deviation of what is added to the logits of the router in training, for the choice alone",
                  in_range(0));
-  command.option("--expert-imbalance", o.expert_imbalance,
-                 "Predict memory and seconds for the rank whose experts are all chosen so often, over the "
-                 "mean (`imbalance` in the metrics)",
-                 in_range(1, largest_number));
+  command.number_or_word(
+      "--expert-imbalance", o.expert_imbalance,
+      "Predict memory and seconds for the rank whose experts are all chosen so often, over the mean "
+      "(`imbalance` in the metrics); auto: seconds for 1, memory for the middle of 1 and all tokens",
+      {"auto"}, in_range(1, largest_number), runtime::ValueKind::number_or_word);
 }
 
 void add_expert_placement(Command& command, TrainLmOptions& o) {
@@ -224,7 +225,7 @@ models::ExpertSettings experts_of(TrainLmOptions const& o) {
   experts.balance_loss = o.balance_loss;
   experts.z_loss = o.z_loss;
   experts.noise = o.router_noise;
-  experts.planned_imbalance = o.expert_imbalance;
+  if (o.expert_imbalance != "auto") experts.planned_imbalance = std::stod(o.expert_imbalance);
   return experts;
 }
 
@@ -308,7 +309,7 @@ void require_effective_expert_options(Context const& context, TrainLmOptions con
     if (is_balanced && o.expert_axis == 1)
       runtime::throw_user("--expert-placement balanced places experts on the ranks of --expert-axis, which "
                           "is 1; give a larger one");
-    if (o.expert_imbalance > 1 && o.expert_axis == 1)
+    if (experts_of(o).planned_imbalance.value_or(1) > 1 && o.expert_axis == 1)
       runtime::throw_user("--expert-imbalance {} is of the ranks of --expert-axis, which is 1; give a larger "
                           "one",
                           o.expert_imbalance);

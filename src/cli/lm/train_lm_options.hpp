@@ -43,7 +43,7 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   double balance_loss = 0.01;
   double z_loss = 0;
   double router_noise = 0;
-  double expert_imbalance = 1;
+  std::string expert_imbalance = "auto"; // or the most chosen expert over the mean
   std::string expert_placement = "order";
   std::string expert_loads; // metrics of an earlier run
 

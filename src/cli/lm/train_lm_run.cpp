@@ -180,11 +180,19 @@ int train(TrainLmOptions const& options, Context& context) {
     return runtime::all_reduced(world, of_rank.peak(), runtime::Reduction::max);
   };
   auto const predicted = most_of_ranks(estimate);
-  auto predicted_at_worst = predicted;
-  if (model.experts.is_on()) {
-    auto worst = plan;
-    worst.experts.settings.planned_imbalance = static_cast<double>(options.experts);
-    predicted_at_worst = most_of_ranks(estimate_of(worst));
+  auto const predicted_at = [&](double imbalance) {
+    auto of_imbalance = plan;
+    of_imbalance.experts.settings.planned_imbalance = imbalance;
+    return most_of_ranks(estimate_of(of_imbalance));
+  };
+  std::string text_of_imbalance;
+  if (shape.expert > 1) {
+    auto const experts = models::plan_for_memory(plan, shape).experts.settings;
+    text_of_imbalance = fmt::format(
+        " for an imbalance of experts of {:.3g}, {} if they are chosen equally often, {} if all tokens "
+        "choose those of one rank",
+        models::assumed_imbalance(experts, shape.expert, false), bytes_text(predicted_at(1)),
+        bytes_text(predicted_at(models::largest_imbalance(experts, shape.expert))));
   }
 
   auto const flops = model_flops(model, sequences.sequence);
@@ -201,13 +209,7 @@ int train(TrainLmOptions const& options, Context& context) {
       world.size(), world.size() == 1 ? "" : "s");
   describe_model(context, options, model, training.num_parameters(), flops);
   describe_placement(context, model, shape.expert);
-  say(context, "memory    {} per rank predicted{}\n\n", bytes_text(predicted),
-      predicted_at_worst == predicted
-          ? std::string()
-          : fmt::format(
-                " for an imbalance of experts of {:.3g}, and {} if all tokens choose those of one rank",
-                models::assumed_imbalance(plan.experts.settings, shape.expert, false),
-                bytes_text(predicted_at_worst)));
+  say(context, "memory    {} per rank predicted{}\n\n", bytes_text(predicted), text_of_imbalance);
 
   auto const no_other_order = [](pmm::IndexOrder, runtime::Range) { return std::vector<std::int64_t>(); };
   ResumableRun<T> run(checkpoints, grid, no_other_order, training.parameters(), training.update(),

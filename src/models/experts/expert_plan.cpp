@@ -46,12 +46,23 @@ pmm::Placement placement_of(ExpertArray const& array, pmm::Placement of_expert, 
   return of_expert;
 }
 
-double assumed_imbalance(ExpertSettings const& settings, int num_owners, bool is_training) {
+double largest_imbalance(ExpertSettings const& settings, int num_owners) {
   // A token chooses an expert once, so a rank gets at most min(K, E/G) of the K choices of each token.
-  auto most = std::min({settings.planned_imbalance, static_cast<double>(num_owners),
-                        static_cast<double>(settings.num_experts) / static_cast<double>(settings.top_k)});
-  if (is_training && settings.capacity) most = std::min(most, *settings.capacity);
-  return std::max(1.0, most);
+  return std::max(1.0, std::min(static_cast<double>(num_owners), static_cast<double>(settings.num_experts) /
+                                                                     static_cast<double>(settings.top_k)));
+}
+
+double assumed_imbalance(ExpertSettings const& settings, int num_owners, bool is_training) {
+  auto assumed = std::min(settings.planned_imbalance.value_or(1), largest_imbalance(settings, num_owners));
+  if (is_training && settings.capacity) assumed = std::min(assumed, *settings.capacity);
+  return std::max(1.0, assumed);
+}
+
+ExpertPlan plan_for_memory(ExpertPlan plan, pmm::GridShape const& shape) {
+  auto& settings = plan.settings;
+  if (settings.is_on() && !settings.planned_imbalance)
+    settings.planned_imbalance = (1 + largest_imbalance(settings, shape.size(plan.axes.owners))) / 2;
+  return plan;
 }
 
 pmm::DispatchSizes sizes_of(pmm::StepPlan const& step, ExpertPlan const& plan, std::int64_t layer,

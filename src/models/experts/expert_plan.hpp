@@ -72,13 +72,20 @@ struct ExpertArray {
 [[nodiscard]] pmm::Placement placement_of(ExpertArray const& array, pmm::Placement of_expert,
                                           std::int64_t place);
 
-/// How full the fullest rank of `num_owners` is assumed to be, over the mean: planned_imbalance, as far as tokens can choose so, and training
-/// passes by the capacity, which evaluations do not have.
+/// How full one rank of `num_owners` is over the mean if all tokens choose its experts.
+[[nodiscard]] double largest_imbalance(ExpertSettings const& settings, int num_owners);
+
+/// How full the fullest rank of `num_owners` is assumed to be, over the mean: planned_imbalance or else 1, as far as tokens can choose so,
+/// and training passes by the capacity, which evaluations do not have.
 [[nodiscard]] double assumed_imbalance(ExpertSettings const& settings, int num_owners, bool is_training);
 
 /// What this rank moves in a layer: as the plan knows it; or if it is the fullest rank at assumed_imbalance(), with 1 if experts are
 /// chosen equally often.
 [[nodiscard]] pmm::DispatchSizes sizes_of(pmm::StepPlan const& step, ExpertPlan const& plan,
                                           std::int64_t layer, bool is_training);
+
+/// The plan that memory is predicted by if neither loads nor an imbalance are known: for the middle of 1 and largest_imbalance(). Memory is
+/// linear in the imbalance, so whatever the loads of the fullest step turn out to be, that errs by half of what is possible at most.
+[[nodiscard]] ExpertPlan plan_for_memory(ExpertPlan plan, pmm::GridShape const& shape);
 
 } // namespace orthant::models

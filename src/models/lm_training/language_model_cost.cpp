@@ -55,13 +55,21 @@ LanguageModelCost cost_of_language_model(pmm::GridShape const& shape, Transforme
   auto const plan = plan_sequences(shape, first, model, sequences);
   pmm::StepPlan step(shape, first, scalar_bytes);
   plan_language_model_step(step, plan, sequences, optimizer);
+  auto const of_memory = plan_for_memory(plan, shape);
   pmm::StepPlan arrays(shape, first, scalar_bytes);
-  plan_language_model_arrays(arrays, plan, sequences, optimizer);
+  plan_language_model_arrays(arrays, of_memory, sequences, optimizer);
+  auto const messages = [&] {
+    if (!pmm::runs_on_host) return std::int64_t{0};
+    if (!plan.experts.settings.is_on()) return message_bytes(step);
+    pmm::StepPlan fullest(shape, first, scalar_bytes);
+    plan_language_model_step(fullest, of_memory, sequences, optimizer);
+    return message_bytes(fullest);
+  };
   return {.shape = shape,
           .sent_bytes = sent_bytes_of(step),
           .num_calls = static_cast<std::int64_t>(calls_of(step).size()),
           .array_bytes = std::max(bytes_held(arrays), peak_bytes(arrays)),
-          .message_bytes = pmm::runs_on_host ? message_bytes(step) : 0,
+          .message_bytes = messages(),
           .seconds = seconds_of(step, machine)};
 }
 

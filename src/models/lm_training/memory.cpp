@@ -5,6 +5,8 @@
 #include "models/lm/transformer_parameters.hpp"
 #include "models/training/parameter_update.hpp"
 
+#include <utility>
+
 namespace orthant::models {
 namespace {
 
@@ -27,6 +29,11 @@ std::int64_t numbers_of_experts(pmm::StepPlan const& step,
 }
 
 } // namespace
+
+TransformerPlan plan_for_memory(TransformerPlan plan, pmm::GridShape const& shape) {
+  plan.experts = plan_for_memory(std::move(plan.experts), shape);
+  return plan;
+}
 
 void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan,
                                 SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
@@ -61,10 +68,11 @@ void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
 template<class T>
 MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
                                SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
+  auto const of_memory = plan_for_memory(plan, grid.shape());
   pmm::StepPlan arrays(grid.shape(), grid.coordinates(), sizeof(T));
-  plan_language_model_arrays(arrays, plan, sequences, optimizer);
+  plan_language_model_arrays(arrays, of_memory, sequences, optimizer);
   pmm::StepPlan work(grid.shape(), grid.coordinates(), sizeof(T));
-  plan_language_model_step(work, plan, sequences, optimizer);
+  plan_language_model_step(work, of_memory, sequences, optimizer);
   auto const parameters = parameters_of(grid.shape(), grid.coordinates(), plan);
   auto const lengths = lengths_of(arrays, parameters);
   return {.arrays = bytes_held(arrays),

@@ -19,7 +19,10 @@ void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
                               SequenceSettings const& sequences, OptimizerSettings const& optimizer,
                               std::int64_t bucket_bytes = default_bucket_bytes);
 
-/// For the rank of `grid` that calls. T is the scalar of training.
+/// The plan that memory is predicted by: with an assumed imbalance of experts (ExpertPlan's plan_for_memory()), if it has some.
+[[nodiscard]] TransformerPlan plan_for_memory(TransformerPlan plan, pmm::GridShape const& shape);
+
+/// For the rank of `grid` that calls, by plan_for_memory(). T is the scalar of training.
 template<class T>
 [[nodiscard]] MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
                                              SequenceSettings const& sequences,

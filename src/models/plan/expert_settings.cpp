@@ -20,9 +20,9 @@ void require_valid(ExpertSettings const& s, std::int64_t num_layers) {
   if (s.capacity && !(*s.capacity > 0 && std::isfinite(*s.capacity)))
     runtime::throw_user("--capacity {}: an expert takes more than 0 mean loads; or none: no limit",
                         *s.capacity);
-  if (!(s.planned_imbalance >= 1 && std::isfinite(s.planned_imbalance)))
+  if (s.planned_imbalance && !(*s.planned_imbalance >= 1 && std::isfinite(*s.planned_imbalance)))
     runtime::throw_user("--expert-imbalance {}: the most chosen expert has at least the mean load, 1",
-                        s.planned_imbalance);
+                        *s.planned_imbalance);
   for (auto const coefficient : {s.balance_loss, s.z_loss, s.noise})
     if (!(coefficient >= 0 && std::isfinite(coefficient)))
       runtime::throw_user("{}: the losses and the noise of the router are at least 0", coefficient);

@@ -24,8 +24,9 @@ struct ExpertSettings {
   double balance_loss = 0; // coefficients of the losses of the router (pmm/experts/routing.hpp)
   double z_loss = 0;
   double noise = 0; // deviation of what is added to the logits for the choice, in training
-  /// Of predictions that do not know the loads: the most chosen expert over the mean.
-  double planned_imbalance = 1;
+  /// Of predictions that do not know the loads: the most chosen expert over the mean. None: 1 for seconds, the middle of what is possible
+  /// for memory (plan_for_memory()).
+  std::optional<double> planned_imbalance = std::nullopt;
   /// How often each expert was chosen in an earlier run, by layers with experts: they are placed by it. Empty: in order.
   std::vector<std::vector<std::int64_t>> past_loads = {};
 

@@ -85,32 +85,42 @@ def placed(_):
 
 
 def uneven(_):
-    """Memory is predicted for an imbalance, and by the loads of the run at its end."""
+    """Memory is predicted for an imbalance, by default for the middle of what is possible, and by the loads of the run at its end."""
     place = Place()
     model = [*EXPERTS, "--grid", "4x1x1x1", "--expert-axis", "4"]
+
+    def predicted(lines):
+        return lines["done"][0]["predicted_memory_bytes"]
+
     lines = place.train(4, *model, steps=5)
-    even = lines["done"][0]["predicted_memory_bytes"]
-    said = re.search(r"predicted for an imbalance of experts of 1, and (\S+ \S+) if all tokens choose those of one rank", lines["output"])
+    # Two of eight experts for each token: all choices on one of four ranks are four times its mean.
+    said = re.search(r"memory +(\S+ \S+) per rank predicted for an imbalance of experts of 2.5, (\S+ \S+) if they are chosen equally often, "
+                     r"(\S+ \S+) if all tokens choose those of one rank", lines["output"])
     check(said, lines["output"])
-    by_loads = lines["done"][0]["predicted_memory_bytes_by_loads"]
     check(re.search(r"\(predicted \S+ \S+; \S+ \S+ by the loads of this run\)", lines["output"]), lines["output"])
-    skewed = place.train(4, *model, "--expert-imbalance", "3", steps=5)
-    check(skewed["done"][0]["predicted_memory_bytes"] > even, "an imbalance takes no memory")
-    worst = place.train(4, *model, "--expert-imbalance", "8", steps=5)
-    check("predicted for an imbalance" not in worst["output"], "nothing is worse than all tokens at one rank")
-    check(0.9 * even <= by_loads <= worst["done"][0]["predicted_memory_bytes"], f"{by_loads} by loads, {even} if they are even")
+    even, skewed, worst = (place.train(4, *model, "--expert-imbalance", imbalance, steps=5) for imbalance in ("1", "3", "8"))
+    check(predicted(even) < predicted(lines) < predicted(skewed) < predicted(worst), f"{[predicted(x) for x in (even, lines, skewed, worst)]}")
+    middle = (predicted(even) + predicted(worst)) / 2
+    check(abs(predicted(lines) / middle - 1) < 0.02, f"{predicted(lines)}, not the middle {middle}")
+    for text, run in zip(said.groups()[1:], (even, worst), strict=True):
+        check(f"memory    {text} per rank" in run["output"], f"{text} is not in {run['output']}")
+    by_loads = lines["done"][0]["predicted_memory_bytes_by_loads"]
+    check(0.9 * predicted(even) <= by_loads <= predicted(worst), f"{by_loads} by loads, {predicted(even)} if they are even")
     check(losses_of(skewed) == losses_of(lines), "a prediction changes losses")
     check("all tokens choose" not in place.train(1, *EXPERTS, steps=5)["output"], "one rank has all experts")
     plan = ["plan-lm", "--vocabulary", "100", "--ranks", "4", "--expert-axis", "4", "--experts", "8", "--json", "--top", "1"]
-    bytes_at = [json.loads(expect_success(1, [*plan, "--expert-imbalance", x]).stdout)["array_bytes"] for x in ("1", "2", "4", "8")]
+    plans = [json.loads(expect_success(1, [*plan, "--expert-imbalance", x]).stdout) for x in ("1", "2", "4", "8", "auto", "2.5")]
+    bytes_at = [line["array_bytes"] for line in plans]
     check(bytes_at[0] < bytes_at[1] < bytes_at[2] == bytes_at[3], f"{bytes_at}: four ranks, so at most four times the mean")
+    check(bytes_at[4] == bytes_at[5], f"{bytes_at}: memory for the middle of 1 and 4")
+    check(plans[4]["seconds"] == plans[0]["seconds"] < plans[5]["seconds"], f"seconds for even loads: {plans}")
     # Steps take no more than the capacity. Evaluations drop nothing, so what they fill is as large as without it.
     capped = json.loads(expect_success(1, [*plan, "--expert-imbalance", "4", "--capacity", "2"]).stdout)["array_bytes"]
     check(bytes_at[1] < capped < bytes_at[2], f"{capped} bytes with a capacity of 2, {bytes_at} without")
 
 
 def processes(_):
-    """The peak of a process beside its prediction, by the loads of the run if there are experts: within 10 %, and libraries are a quarter of it."""
+    """The peak of a process beside its predictions, before the run and by its loads: within 10 %, and libraries are a quarter of it."""
     place = Place()
     model = ["--layers", "4", "--hidden", "128", "--sequence", "64", "--global-batch", "12", "--compute-dtype", "fp32"]
     experts = ["--experts", "8", "--moe-every", "1"]
@@ -119,9 +129,10 @@ def processes(_):
                              (2, [*experts, "--top-k", "2", "--grid", "2x1x1x1", "--expert-axis", "2"]),
                              (4, [*experts, "--capacity", "1.25", "--grid", "4x1x1x1", "--expert-axis", "4"])):
         done = place.train(ranks, *model, *arguments, steps=8)["done"][0]
-        predicted = done.get("predicted_memory_bytes_by_loads", done["predicted_memory_bytes"])
         taken = done["peak_memory_bytes"]
-        check(abs(predicted / taken - 1) <= 0.1, f"{ranks} ranks, {arguments}: {taken} bytes, predicted {predicted}")
+        for name in ("predicted_memory_bytes", "predicted_memory_bytes_by_loads"):
+            predicted = done.get(name, taken)
+            check(abs(predicted / taken - 1) <= 0.1, f"{ranks} ranks, {arguments}: {taken} bytes, {name} {predicted}")
 
 
 def deepseek(_):

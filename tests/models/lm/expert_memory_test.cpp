@@ -100,5 +100,32 @@ TEST(ExpertMemory, IsPredictedAtEveryImbalance) {
   EXPECT_EQ(most, 4.0);
 }
 
+TEST(ExpertMemory, AssumesTheMiddleOfWhatIsPossible) {
+  auto const assumed = [](models::ExpertSettings const& settings, int num_owners, bool is_training = false) {
+    models::ExpertPlan plan;
+    plan.settings = settings;
+    plan.axes.owners = pmm::Axis::expert;
+    auto const of_memory = plan_for_memory(plan, {.expert = num_owners});
+    return assumed_imbalance(of_memory.settings, num_owners, is_training);
+  };
+  models::ExpertSettings settings;
+  settings.num_experts = 8;
+  EXPECT_EQ(assumed(settings, 1), 1.0);
+  EXPECT_EQ(assumed(settings, 4), 2.5);
+  EXPECT_EQ(assumed(settings, 8), 4.5);
+  settings.top_k =
+      4; // a rank has one expert, so one of the four choices of a token, where the mean is a half
+  EXPECT_EQ(assumed(settings, 8), 1.5);
+  settings.top_k = 8;
+  EXPECT_EQ(assumed(settings, 8), 1.0);
+  settings.top_k = 1;
+  settings.capacity = 1.25;
+  EXPECT_EQ(assumed(settings, 4, true), 1.25);
+  EXPECT_EQ(assumed(settings, 4, false), 2.5);
+  settings.planned_imbalance = 3;
+  EXPECT_EQ(assumed(settings, 4), 3.0);
+  EXPECT_EQ(assumed(settings, 2), 2.0);
+}
+
 } // namespace
 } // namespace orthant::testing
