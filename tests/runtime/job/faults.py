@@ -6,6 +6,7 @@
 # checked. The jobs mostly sleep, so several run at once.
 
 import concurrent.futures
+import contextlib
 import os
 import re
 import signal
@@ -17,6 +18,17 @@ PROGRAM = sys.argv[1]
 os.environ["ORTHANT_TEST_TOOL"] = sys.argv[3]
 MPIRUN = os.environ["ORTHANT_MPIRUN"].split()
 LIMIT = 60  # seconds after which a job counts as hung
+
+
+def children_of(process):
+    """Of a process, those that have not ended."""
+    with open(f"/proc/{process}/task/{process}/children", encoding="ascii") as file:
+        children = file.read().split()
+    states = {}
+    for child in children:
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/{child}/stat", encoding="utf-8") as file:
+            states[child] = file.read().rpartition(")")[2].split()[0]
+    return {child: state for child, state in states.items() if state != "Z"}
 
 
 class Case:
@@ -31,19 +43,27 @@ class Case:
         command = MPIRUN + [str(self.ranks), PROGRAM] + self.arguments
         environment = dict(os.environ, ORTHANT_TEST_FAULT=self.fault) if self.fault else None
         start = time.monotonic()
+        launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                    text=True, env=environment)
+        left = None  # of a job that hangs: the processes that have not ended
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT,
-                                  env=environment)
-        except subprocess.TimeoutExpired as hung:
-            return f"{self.name()}: still running after {LIMIT} s\n{hung.stdout}\n{hung.stderr}"
+            output, errors = launcher.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            left = children_of(launcher.pid)
+            for process in (*left, launcher.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGKILL)
+            output, errors = launcher.communicate()
         seconds = time.monotonic() - start
-        text = done.stdout + done.stderr
+        text = output + errors
         problems = []
-        # Open MPI 4.1's launcher may crash in its own shutdown once it has killed a job with a stopped rank.
-        has_launcher_crashed = (self.status != 0 and done.returncode == -signal.SIGSEGV and
-                                re.search(r"PMIx_server_finalize.*\n(.*\n)*.*/mpi(exec|run)\(", text))
-        if done.returncode != self.status and not has_launcher_crashed:
-            problems.append(f"status {done.returncode}, not {self.status}")
+        # Open MPI 4.1's launcher may crash in its own shutdown once it has killed a job with a stopped rank, or hang in it, as on a disk that
+        # does not answer when it removes its folder. No rank is left then, and what they said is complete.
+        has_crashed = launcher.returncode == -signal.SIGSEGV and re.search(r"PMIx_server_finalize.*\n(.*\n)*.*/mpi(exec|run)\(", text)
+        if left:
+            problems.append(f"still running after {LIMIT} s: {left}")
+        elif launcher.returncode != self.status and not (self.status != 0 and (has_crashed or left == {})):
+            problems.append(f"status {launcher.returncode}, not {self.status}")
         problems += [f"lacks /{p}/" for p in self.expected if not re.search(p, text)]
         problems += [f"has /{p}/" for p in self.forbidden if re.search(p, text)]
         errors = len(re.findall(r"^orthant: error: ", text, re.M))
