@@ -24,9 +24,10 @@ constexpr std::int64_t onednn_sums_bytes = std::int64_t{6} << 20;
 constexpr std::int64_t onednn_products_bytes = std::int64_t{2} << 20;
 
 /// Of the reductions of an epoch, beside those that work waits behind. An asynchronous one keeps a copy of its
-/// message, a blocking one (a ring over P ranks) a P-th of it, a reduce_scatter of MPI a copy and two P-ths, never several at
-/// once; every large one passes through fragments shared with at most two neighbours an axis. `adds_by_pairs`: axes within a
-/// node whose reduce_scatters, of aggregations, block: MPI does not do these (runtime/backends/mpi_reduce_scatter).
+/// message, a blocking one (a ring over P ranks) a P-th of it, but one over data or experts a copy (Open MPI 4.1 takes Rabenseifner's
+/// algorithm), a reduce_scatter of MPI a copy and two P-ths, never several at once; every large one of the others passes through fragments
+/// shared with at most two neighbours an axis. `adds_by_pairs`: axes within a node whose reduce_scatters, of aggregations, block: MPI does
+/// not do these (runtime/backends/mpi_reduce_scatter).
 struct Messages {
   std::int64_t copied = 0;
   std::int64_t fragments = 0;
@@ -36,9 +37,16 @@ Messages messages_of(pmm::StepPlan const& step, pmm::AxisSet adds_by_pairs) {
   auto largest = std::int64_t{0};
   auto copied = std::int64_t{0};
   auto num_neighbours = 1;
+  auto const calls = calls_of(step);
+  for (auto const& call : calls) {
+    auto const is_own_axis = [&](pmm::Axis axis) { return call.axis == name_of(axis); };
+    if (call.operation == runtime::Operation::all_reduce &&
+        std::ranges::none_of(pmm::spatial_axes, is_own_axis))
+      copied = std::max(copied, call.bytes);
+  }
   for (auto const axis : pmm::spatial_axes) {
     num_neighbours += std::min(shape.size(axis) - 1, 2);
-    for (auto const& call : calls_of(step)) {
+    for (auto const& call : calls) {
       if (call.axis != name_of(axis)) continue;
       if (call.operation == runtime::Operation::reduce_scatter && !adds_by_pairs.contains(axis))
         copied = std::max(copied, call.bytes + 2 * call.bytes / shape.size(axis));
