@@ -10,7 +10,7 @@ namespace orthant::cli {
 namespace {
 
 constexpr std::size_t swept_bytes = std::size_t{96} << 20; // more than the caches of a core hold
-constexpr std::int64_t repeats_after_sweeps = 9;
+constexpr std::int64_t repeats_after_sweeps = 25;
 
 } // namespace
 
