@@ -58,6 +58,10 @@ def machine(ranks):
         if text != done.stdout or f"ranks_per_node = {ranks}" not in text or not re.search(r"\noverlap = [01]", text) \
                 or not re.search(r"\[storage\]\nbytes_per_second = [1-9]", text):
             raise Failure(f"wrote {text}")
+        for table, widths in (("narrow", [2, 4, 8, 16, 32, 64, 128]), ("per_nonzero", [2, 4, 8, 16, 32, 64, 128])):
+            (rows,) = re.findall(rf"^{table} = (.*)$", text, re.MULTILINE)
+            if [width for width, _ in json.loads(rows)] != widths:
+                raise Failure(f"{table} = {rows}")
         groups = [(stride, size) for stride in range(1, ranks) for size in range(2, ranks + 1) if ranks % (stride * size) == 0]
         if any(f"[{stride}, {size}, " not in text for stride, size in groups):
             raise Failure(f"not all of {groups}: {text}")

@@ -128,7 +128,7 @@ double attention_rate(MachineTimer const& timer, double memory_bytes_per_second)
 
 pmm::WidthTable shares_of_narrow(MachineTimer const& timer, double rate, double memory_bytes_per_second) {
   pmm::WidthTable shares;
-  for (std::int64_t const columns : {8, 16, 32, 64})
+  for (std::int64_t const columns : {2, 4, 8, 16, 32, 64})
     shares.points.push_back(
         {columns, std::min(1.0, dense_rate<float>(timer, columns, memory_bytes_per_second) / rate)});
   shares.points.push_back({width, 1});
@@ -173,9 +173,12 @@ double sparse_seconds(MachineTimer const& timer, pmm::LocalSpmm<float> const& ke
   HeldMatrix<float> const b("orthant::cli::b", csr.num_columns, columns);
   HeldMatrix<float> const c("orthant::cli::c", csr.num_rows, columns);
   auto const multiply = [&] { kernel.apply(DefaultExec(), {0, csr.num_rows}, b.matrix, c.matrix); };
-  constexpr auto most_tries = 20; // the first products choose their way
-  for (auto i = 0; i < most_tries && kernel.way_of(columns).empty(); ++i)
+  // The first products choose their way, which depends on what the caches hold.
+  constexpr auto most_tries = 20;
+  for (auto i = 0; i < most_tries && kernel.way_of(columns).empty(); ++i) {
+    timer.sweep_caches();
     multiply();
+  }
   auto const seconds = timer.seconds_of(multiply);
   auto const passes = static_cast<double>((csr.num_rows + csr.num_columns) * columns) * sizeof(float) /
                       memory_bytes_per_second;
@@ -205,7 +208,7 @@ pmm::Machine::SparseProducts sparse_times(MachineTimer const& timer, graph::Grap
   auto const nonzeros_of_whole = most_nonzeros(whole);
   auto const nonzeros_of_part = most_nonzeros(part);
   pmm::Machine::SparseProducts times;
-  for (std::int64_t const columns : {4, 8, 16, 32, 64, 128}) {
+  for (std::int64_t const columns : {2, 4, 8, 16, 32, 64, 128}) {
     if (columns >= pmm::least_weighted_width(store.facts().num_operator_entries(), num_vertices))
       for (auto const& kernel : {whole, part})
         kernel.keep_weights(DefaultExec()); // as training of that width does

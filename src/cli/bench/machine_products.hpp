@@ -5,7 +5,7 @@
 //
 //   launches        small passes, one after the other
 //   dense products  the three of a layer of 131,072 rows (more than caches hold) and 128 columns, as training calls
-//                   them, less a pass over operands and results; the shares of narrow ones with 8 to 64 columns on one side;
+//                   them, less a pass over operands and results; the shares of narrow ones with 2 to 64 columns on one side;
 //                   what each takes beside: small ones, 32 x 32 x 32
 //   attention       forward and backward of 16 sequences of 128 tokens, 4 heads of 32 numbers
 //   sparse products A^ B by the width n of B, of two blocks: all columns of a rank's rows, and an eighth of them,

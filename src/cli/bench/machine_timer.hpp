@@ -19,6 +19,8 @@ class MachineTimer {
   /// Median over repeats, of which each takes as long as its slowest rank. Collective.
   [[nodiscard]] double seconds_of(std::function<void()> work) const;
 
+  /// Empties the caches if this is a rank of an emulated machine.
+  void sweep_caches() const;
   [[nodiscard]] bool sweeps_caches() const { return swept_.extent(0) > 0; }
   [[nodiscard]] runtime::Communicator const& world() const { return world_; }
 

@@ -36,6 +36,7 @@ class SequenceSource final : public BatchSource {
   [[nodiscard]] std::optional<std::int64_t> nominal_count() const override {
     return settings_.global_batch * settings_.sequence;
   }
+  [[nodiscard]] bool has_equal_batches() const override { return true; }
   void start_at(std::int64_t epoch, std::int64_t step) override;
   std::uint64_t next(std::int64_t epoch, runtime::PhaseTimes& phases) override;
 

@@ -24,6 +24,9 @@ class BatchSource {
   /// have been counted. It is absent if all steps and all groups have one and the same batch, whose count is known.
   [[nodiscard]] virtual std::optional<std::int64_t> nominal_count() const = 0;
 
+  /// Whether all batches have the same sizes, so that every step takes the same work (but for loads of experts).
+  [[nodiscard]] virtual bool has_equal_batches() const { return false; }
+
   /// The next batch is the first one of that step: epochs from 1, steps from 0.
   virtual void start_at(std::int64_t epoch, std::int64_t step) = 0;
   /// Binds network and loss to the next batch, and returns what its dropout is keyed by: no other batch of a
@@ -37,6 +40,7 @@ class OneBatch final : public BatchSource {
   [[nodiscard]] std::int64_t num_steps() const override { return 1; }
   [[nodiscard]] std::int64_t num_accumulated() const override { return 1; }
   [[nodiscard]] std::optional<std::int64_t> nominal_count() const override { return std::nullopt; }
+  [[nodiscard]] bool has_equal_batches() const override { return true; }
   void start_at(std::int64_t /*epoch*/, std::int64_t step) override {
     ORTHANT_REQUIRE(step == 0, "step ", step, " of epochs that have one");
   }

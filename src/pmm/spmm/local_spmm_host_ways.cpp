@@ -3,6 +3,7 @@
 
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/thread_memory.hpp"
+#include "runtime/observe/run_clock.hpp"
 
 #include <algorithm>
 #include <array>
@@ -211,13 +212,19 @@ void run_host_spmm(DefaultExec const& exec, HostSpmm<T, B> const& product, Range
   auto const way = trial.next(ways);
   if (trial.is_over(ways)) return run_host_spmm(exec, product, rows, way);
   runtime::compat::fence(exec, "orthant::pmm::spmm/the clock is read");
-  auto const begin = std::chrono::steady_clock::now();
+  // Alone, a thread has its processor time, whoever shares its core.
+  auto const is_alone = exec.concurrency() == 1;
+  auto const now = [is_alone] {
+    std::chrono::duration<double> const since_start = std::chrono::steady_clock::now().time_since_epoch();
+    return is_alone ? runtime::thread_processor_seconds() : since_start.count();
+  };
+  auto const begin = now();
   run_host_spmm(exec, product, rows, way);
   runtime::compat::fence(exec, "orthant::pmm::spmm/the clock is read");
-  std::chrono::duration<double> const seconds = std::chrono::steady_clock::now() - begin;
+  auto const seconds = now() - begin;
   // Ranges of one size can differ in length.
   auto const work = std::max<std::int64_t>(num_nonzeros(product, rows), 1);
-  trials().add(size, way, seconds.count() / static_cast<double>(work));
+  trials().add(size, way, seconds / static_cast<double>(work));
 }
 
 template<class T, class B>

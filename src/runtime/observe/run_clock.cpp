@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <time.h>
+#include <tuple>
 #include <utility>
 
 namespace orthant::runtime {
@@ -17,6 +18,8 @@ void RunClock::emulate(EmulatedMachine machine, std::function<double()> processo
   machine_ = std::move(machine);
   processor_seconds_ = std::move(processor_seconds);
   seconds_ = 0;
+  work_ = 0;
+  steady_ = {};
   processor_ = processor_seconds_();
 }
 
@@ -35,8 +38,15 @@ double RunClock::work_seconds() const {
   return machine_->seconds_per_processor_second * processor_seconds_();
 }
 
+void RunClock::begin_equal_step() {
+  if (!machine_) return;
+  std::ignore = virtual_seconds(); // what lies before belongs to no step
+  steady_.begin_step();
+}
+
 double RunClock::virtual_seconds() {
   if (num_pauses_ == 0) count_work();
+  seconds_ += steady_.of(std::exchange(work_, 0));
   return seconds_;
 }
 
@@ -61,7 +71,7 @@ void RunClock::go_on() {
 
 void RunClock::count_work() {
   auto const now = processor_seconds_();
-  seconds_ += machine_->seconds_per_processor_second * (now - processor_);
+  work_ += machine_->seconds_per_processor_second * (now - processor_);
   processor_ = now;
 }
 

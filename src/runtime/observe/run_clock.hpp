@@ -5,9 +5,11 @@
 // steady clock, unless the run emulates another machine. Then each rank has a virtual clock, which starts at 0 and
 // advances by the processor time of the thread that communicates, times a factor of the machine, and by what calls
 // take on it (comm/virtual_calls.hpp). Processor time that passes inside calls does not count, because
-// MPI waits actively. So many ranks can share a core, and the seconds are those of ranks that do not.
+// MPI waits actively. Work that every step repeats counts as it takes in most of them (steady_work.hpp). So many ranks can share
+// a core, and the seconds are those of ranks that do not.
 
 #include "runtime/observe/ledger.hpp"
+#include "runtime/observe/steady_work.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -53,6 +55,8 @@ class RunClock {
   [[nodiscard]] std::optional<Clock::time_point> shared_origin() const {
     return machine_ ? std::optional(Clock::time_point()) : std::nullopt;
   }
+  /// A step begins that repeats the work of the step before, piece by piece. Nothing if the clock is real.
+  void begin_equal_step();
   /// What another thread began at `begin`, and has worked `seconds` for, is done. Nothing if the clock is real, because
   /// this thread has waited for it.
   void wait_for_work(Clock::time_point begin, double seconds);
@@ -87,7 +91,9 @@ class RunClock {
   std::optional<EmulatedMachine> machine_;
   std::function<double()> processor_seconds_;
   double seconds_ = 0;   // virtual
+  double work_ = 0;      // since the virtual clock was read last
   double processor_ = 0; // seconds that are counted, or do not count
+  SteadyWork steady_;    // a piece lies between two reads of the virtual clock
   int num_pauses_ = 0;
 };
 

@@ -84,6 +84,28 @@ TEST_F(VirtualClock, WorkHidesAShareOfACall) {
   }
 }
 
+TEST_F(VirtualClock, EqualStepsTakeTheirMedianPieceByPiece) {
+  // Two pieces per step, 3 and 1 seconds; the first is disturbed in the steps 1, 4 and 5, and shrinks to 2 seconds from step 7 on.
+  std::vector<double> const first_pieces{8, 3, 3, 9, 7, 3, 2, 2, 2, 2, 2, 2, 2};
+  // Medians of the last nine, of two in the middle the shorter one.
+  std::vector<double> const expected{8, 3, 3, 3, 7, 3, 3, 3, 3, 3, 2, 2, 2};
+  work(5); // belongs to no step
+  for (std::size_t step = 0; step < first_pieces.size(); ++step) {
+    instruments->clock.begin_equal_step();
+    auto const begin = clock();
+    work(first_pieces[step]);
+    {
+      RunClock::Paused const paused(instruments->clock); // not a piece, however often it happens
+      work(100);
+    }
+    auto const middle = clock();
+    work(1);
+
+    EXPECT_EQ(middle - begin, expected[step]) << "step " << step;
+    EXPECT_EQ(clock() - middle, 1) << "step " << step;
+  }
+}
+
 TEST_F(VirtualClock, IsTheProcessorTimeOfTheThread) {
   Instruments real;
   auto const before = thread_processor_seconds();
