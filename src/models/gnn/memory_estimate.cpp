@@ -80,11 +80,9 @@ pmm::AxisSet axes_within_node(pmm::ProcessGrid const& grid) {
   return axes;
 }
 
-std::int64_t message_bytes(pmm::ProcessGrid const& grid, pmm::StepPlan step, GcnPlan const& plan,
-                           GcnSettings settings, GcnEpochTraits const& traits) {
+std::int64_t message_bytes(pmm::ProcessGrid const& grid, pmm::StepPlan const& step, GcnPlan const& plan,
+                           GcnSettings const& settings) {
   auto const& shape = step.shape();
-  settings.wire = runtime::Wire::native;
-  plan_epoch(step, plan, settings, traits);
   auto [copied, fragments] =
       messages_of(step, plan.layers.front().owners ? axes_within_node(grid) : pmm::AxisSet());
   for (std::size_t l = 0; settings.overlaps && l < plan.layers.size(); ++l) {
@@ -94,6 +92,15 @@ std::int64_t message_bytes(pmm::ProcessGrid const& grid, pmm::StepPlan step, Gcn
       copied = std::max(copied, step.scalar_bytes(step.block(hidden).size()));
   }
   return copied + fragments;
+}
+
+/// An epoch whose calls have the bytes that MPI sees.
+pmm::StepPlan epoch_of(pmm::ProcessGrid const& grid, std::int64_t scalar_bytes, GcnPlan const& plan,
+                       GcnSettings settings, GcnEpochTraits const& traits) {
+  settings.wire = runtime::Wire::native;
+  pmm::StepPlan step(grid.shape(), grid.coordinates(), scalar_bytes);
+  plan_epoch(step, plan, settings, traits);
+  return step;
 }
 
 /// What both trainings hold beside networks and operands.
@@ -181,13 +188,8 @@ std::int64_t message_bytes(pmm::StepPlan const& step) {
 }
 
 template<class T>
-std::int64_t library_bytes() {
-  return library_bytes_of<T>(pmm::GemmShape::tall);
-}
-
-template<class T>
 std::int64_t library_bytes_of_transformers() {
-  return std::max(library_bytes<T>(), library_bytes_of<T>(pmm::GemmShape::other));
+  return std::max(library_bytes_of<T>(pmm::GemmShape::tall), library_bytes_of<T>(pmm::GemmShape::other));
 }
 
 template<class T>
@@ -235,12 +237,12 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
                                OptimizerSettings const& optimizer) {
   pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
   auto const traits = traits_of(facts, grid.shape(), grid.coordinates(), plan, settings);
-  auto const messages = message_bytes(grid, step, plan, settings, traits);
+  auto const epoch = epoch_of(grid, sizeof(T), plan, settings, traits);
   plan_full_graph_arrays(step, facts, plan, settings, traits, optimizer);
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),
-          .messages = messages,
-          .libraries = library_bytes<T>()};
+          .messages = message_bytes(grid, epoch, plan, settings),
+          .libraries = library_bytes<T>(epoch)};
 }
 
 void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
@@ -283,18 +285,16 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
   pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
   auto const passes_on = batches.has_full_graph ? facts : facts_of_batch(facts, batches.num_vertices);
   auto const plan_of_pass = with_num_vertices(plan, passes_on.num_vertices);
-  auto const messages =
-      message_bytes(grid, step, plan_of_pass, settings,
-                    traits_of(passes_on, grid.shape(), grid.coordinates(), plan_of_pass, settings));
+  auto const epoch = epoch_of(grid, sizeof(T), plan_of_pass, settings,
+                              traits_of(passes_on, grid.shape(), grid.coordinates(), plan_of_pass, settings));
   plan_mini_batch_arrays(step, facts, plan, settings, optimizer, batches);
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),
-          .messages = messages,
-          .libraries = library_bytes<T>()};
+          .messages = message_bytes(grid, epoch, plan_of_pass, settings),
+          .libraries = library_bytes<T>(epoch)};
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
-  template std::int64_t library_bytes<T>();                                                                  \
   template std::int64_t library_bytes_of_transformers<T>();                                                  \
   template std::int64_t library_bytes<T>(pmm::StepPlan const&);                                              \
   template MemoryEstimate estimate_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,              \
