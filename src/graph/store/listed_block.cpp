@@ -5,68 +5,88 @@
 
 #include <algorithm>
 #include <numeric>
-#include <span>
 #include <utility>
 
 namespace orthant::graph {
 namespace {
 
-/// Entries that arrive in pieces of some columns, each with the place of its column in the list.
+std::size_t index(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+/// Entries that arrive in pieces: ranges of rows, each slab by slab of columns. What is listed of a piece is kept, in rows; then the rows are
+/// put together.
 class ListedEntries {
  public:
-  explicit ListedEntries(std::int64_t num_rows) : num_rows_(static_cast<std::size_t>(num_rows)) {}
+  explicit ListedEntries(std::int64_t num_rows) { block_.row_offsets.assign(index(num_rows + 1), 0); }
 
-  void add(CsrBlock const& piece, std::int64_t first_row, std::vector<std::int32_t> const& place_of_column) {
-    has_values_ = has_values_ || !piece.values.empty();
-    for (std::size_t row = 0; row + 1 < piece.row_offsets.size(); ++row)
-      for (auto k = static_cast<std::size_t>(piece.row_offsets[row]);
-           k < static_cast<std::size_t>(piece.row_offsets[row + 1]); ++k)
-        if (auto const place = place_of_column[static_cast<std::size_t>(piece.columns[k])]; place >= 0)
-          entries_.push_back({first_row + static_cast<std::int64_t>(row), place,
-                              piece.values.empty() ? 1.0F : piece.values[k]});
+  void add(CsrBlock const& read, std::int64_t first_row, std::vector<std::int32_t> const& place_of_column) {
+    if (read.rows.size() == 0) return;
+    auto const is_listed = [&](std::int32_t column) { return place_of_column[index(column)] >= 0; };
+    auto const count = index(std::ranges::count_if(read.columns, is_listed));
+    Piece piece{.first_row = first_row};
+    piece.row_ends.reserve(read.row_offsets.size());
+    piece.columns.reserve(count);
+    if (!read.values.empty()) piece.values.reserve(count);
+    for (std::size_t row = 0; row + 1 < read.row_offsets.size(); ++row) {
+      for (auto k = index(read.row_offsets[row]); k < index(read.row_offsets[row + 1]); ++k) {
+        if (!is_listed(read.columns[k])) continue;
+        piece.columns.push_back(place_of_column[index(read.columns[k])]);
+        if (!read.values.empty()) piece.values.push_back(read.values[k]);
+      }
+      piece.row_ends.push_back(piece.columns.size());
+      block_.row_offsets[index(first_row) + row + 1] += static_cast<std::int64_t>(piece.num_of(row));
+    }
+    pieces_.push_back(std::move(piece));
   }
 
   /// Rows ascend, and columns within a row. Takes the entries.
   [[nodiscard]] CsrBlock block(std::int64_t num_columns) && {
-    CsrBlock block;
-    block.rows = {0, static_cast<std::int64_t>(num_rows_)};
-    block.columns_range = {0, num_columns};
-    block.row_offsets.assign(num_rows_ + 1, 0);
-    for (auto const& entry : entries_)
-      ++block.row_offsets[static_cast<std::size_t>(entry.row) + 1];
-    std::partial_sum(block.row_offsets.begin(), block.row_offsets.end(), block.row_offsets.begin());
-    sort_by_row(block.row_offsets);
-    for (auto const& entry : entries_) {
-      block.columns.push_back(entry.column);
-      if (has_values_) block.values.push_back(entry.value);
+    auto const num_rows = block_.row_offsets.size() - 1;
+    block_.rows = {0, static_cast<std::int64_t>(num_rows)};
+    block_.columns_range = {0, num_columns};
+    std::partial_sum(block_.row_offsets.begin(), block_.row_offsets.end(), block_.row_offsets.begin());
+    auto const num_entries = index(block_.row_offsets.back());
+    auto const has_values = std::ranges::any_of(pieces_, [](Piece const& p) { return !p.values.empty(); });
+    block_.columns.reserve(num_entries);
+    if (has_values) block_.values.reserve(num_entries);
+    std::ranges::stable_sort(pieces_, {}, &Piece::first_row);
+    std::vector<std::pair<std::int32_t, float>> entries; // of a row
+    for (auto group = pieces_.begin(); group != pieces_.end();) {
+      auto const end =
+          std::find_if(group, pieces_.end(), [&](Piece const& p) { return p.first_row != group->first_row; });
+      for (std::size_t row = 0; row < group->row_ends.size(); ++row) {
+        entries.clear();
+        std::for_each(group, end, [&](Piece const& piece) { piece.append_row(row, entries); });
+        std::ranges::sort(entries, {}, &std::pair<std::int32_t, float>::first);
+        for (auto const& [column, value] : entries) {
+          block_.columns.push_back(column);
+          if (has_values) block_.values.push_back(value);
+        }
+      }
+      group = end;
     }
-    return block;
+    return std::move(block_);
   }
 
  private:
-  struct Entry {
-    std::int64_t row;
-    std::int32_t column;
-    float value;
+  struct Piece {
+    std::int64_t first_row = 0;
+    std::vector<std::size_t> row_ends{};
+    std::vector<std::int32_t> columns{}; // places in the list
+    std::vector<float> values{};         // empty: all 1
+
+    [[nodiscard]] std::size_t begin_of(std::size_t row) const { return row == 0 ? 0 : row_ends[row - 1]; }
+    [[nodiscard]] std::size_t num_of(std::size_t row) const { return row_ends[row] - begin_of(row); }
+    void append_row(std::size_t row, std::vector<std::pair<std::int32_t, float>>& entries) const {
+      for (auto k = begin_of(row); k < row_ends[row]; ++k)
+        entries.emplace_back(columns[k], values.empty() ? 1.0F : values[k]);
+    }
   };
-  static_assert(2 * sizeof(Entry) == listed_entry_bytes);
+  static_assert(sizeof(std::int32_t) + sizeof(float) == listed_entry_bytes);
 
-  /// Counting by rows, then columns row by row.
-  void sort_by_row(std::vector<std::int64_t> const& offsets) {
-    std::vector<Entry> sorted(entries_.size());
-    auto next = offsets;
-    for (auto const& entry : entries_)
-      sorted[static_cast<std::size_t>(next[static_cast<std::size_t>(entry.row)]++)] = entry;
-    for (std::size_t row = 0; row < num_rows_; ++row)
-      std::ranges::sort(std::span(sorted).subspan(static_cast<std::size_t>(offsets[row]),
-                                                  static_cast<std::size_t>(offsets[row + 1] - offsets[row])),
-                        {}, &Entry::column);
-    entries_ = std::move(sorted);
-  }
-
-  std::size_t num_rows_;
-  std::vector<Entry> entries_;
-  bool has_values_ = false;
+  std::vector<Piece> pieces_;
+  CsrBlock block_;
 };
 
 /// Columns are read in slabs of about that many entries, and of no more columns.
