@@ -87,7 +87,7 @@ std::optional<PointPrediction> predict_step(Context const& context, StudyPoint c
     pmm::StepPlan step(shape, place, sizeof(float));
     models::plan_language_model_step(step, plan, sequences, optimizer);
     pmm::StepPlan arrays(shape, place, sizeof(float));
-    models::plan_language_model_arrays(arrays, plan, sequences, optimizer);
+    models::plan_language_model_arrays(arrays, models::plan_for_memory(plan, shape), sequences, optimizer);
     prediction.sent_bytes += static_cast<double>(models::sent_bytes_of(step));
     add_seconds(pmm::seconds_of(step, machine), prediction);
     add_memory({.arrays = pmm::bytes_held(arrays),
