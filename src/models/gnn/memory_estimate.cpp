@@ -72,11 +72,18 @@ pmm::AxisSet axes_within_node(pmm::ProcessGrid const& grid) {
   return axes;
 }
 
-std::int64_t message_bytes(pmm::ProcessGrid const& grid, pmm::StepPlan step, GcnPlan const& plan,
-                           GcnSettings settings, GcnEpochTraits const& traits) {
-  auto const& shape = step.shape();
+/// The list of an epoch whose messages are not rounded.
+pmm::StepPlan listed_epoch(pmm::StepPlan step, GcnPlan const& plan, GcnSettings settings,
+                           GcnEpochTraits const& traits) {
   settings.wire = runtime::Wire::native;
   plan_epoch(step, plan, settings, traits);
+  return step;
+}
+
+/// Of that list.
+std::int64_t message_bytes(pmm::ProcessGrid const& grid, pmm::StepPlan const& step, GcnPlan const& plan,
+                           GcnSettings const& settings) {
+  auto const& shape = step.shape();
   auto [copied, fragments] =
       messages_of(step, plan.layers.front().owners ? axes_within_node(grid) : pmm::AxisSet());
   for (std::size_t l = 0; settings.overlaps && l < plan.layers.size(); ++l) {
@@ -173,13 +180,8 @@ std::int64_t message_bytes(pmm::StepPlan const& step) {
 }
 
 template<class T>
-std::int64_t library_bytes() {
-  return library_bytes_of<T>(pmm::GemmShape::tall);
-}
-
-template<class T>
 std::int64_t library_bytes_of_transformers() {
-  return std::max(library_bytes<T>(), library_bytes_of<T>(pmm::GemmShape::other));
+  return std::max(library_bytes_of<T>(pmm::GemmShape::tall), library_bytes_of<T>(pmm::GemmShape::other));
 }
 
 template<class T>
@@ -190,7 +192,9 @@ std::int64_t library_bytes(pmm::StepPlan const& step) {
     auto const transposed_if = [&](pmm::Form form) {
       return product.form == form ? pmm::Transpose::yes : pmm::Transpose::no;
     };
-    pmm::GemmCase const kind{.transpose_a = transposed_if(pmm::Form::right_grad),
+    auto const is_bf16 = product.operand_format == runtime::Wire::bf16;
+    pmm::GemmCase const kind{.numbers = is_bf16 ? pmm::GemmNumbers::bf16 : pmm::GemmNumbers::fp32,
+                             .transpose_a = transposed_if(pmm::Form::right_grad),
                              .transpose_b = transposed_if(pmm::Form::left_grad),
                              .shape = pmm::gemm_shape({product.m, product.n, product.k})};
     if (product.is_sparse || !multiplies_with_onednn<T>(kind)) continue;
@@ -227,12 +231,12 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
                                OptimizerSettings const& optimizer) {
   pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
   auto const traits = traits_of(facts, grid.shape(), grid.coordinates(), plan, settings);
-  auto const messages = message_bytes(grid, step, plan, settings, traits);
+  auto const epoch = listed_epoch(step, plan, settings, traits);
   plan_full_graph_arrays(step, facts, plan, settings, traits, optimizer);
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),
-          .messages = messages,
-          .libraries = library_bytes<T>()};
+          .messages = message_bytes(grid, epoch, plan, settings),
+          .libraries = library_bytes<T>(epoch)};
 }
 
 void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
@@ -275,18 +279,17 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
   pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
   auto const passes_on = batches.has_full_graph ? facts : facts_of_batch(facts, batches.num_vertices);
   auto const plan_of_pass = with_num_vertices(plan, passes_on.num_vertices);
-  auto const messages =
-      message_bytes(grid, step, plan_of_pass, settings,
-                    traits_of(passes_on, grid.shape(), grid.coordinates(), plan_of_pass, settings));
+  auto const epoch =
+      listed_epoch(step, plan_of_pass, settings,
+                   traits_of(passes_on, grid.shape(), grid.coordinates(), plan_of_pass, settings));
   plan_mini_batch_arrays(step, facts, plan, settings, optimizer, batches);
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),
-          .messages = messages,
-          .libraries = library_bytes<T>()};
+          .messages = message_bytes(grid, epoch, plan_of_pass, settings),
+          .libraries = library_bytes<T>(epoch)};
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
-  template std::int64_t library_bytes<T>();                                                                  \
   template std::int64_t library_bytes_of_transformers<T>();                                                  \
   template std::int64_t library_bytes<T>(pmm::StepPlan const&);                                              \
   template MemoryEstimate estimate_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,              \

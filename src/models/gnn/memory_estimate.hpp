@@ -24,12 +24,10 @@ struct MemoryEstimate {
   [[nodiscard]] std::int64_t peak() const;
 };
 
-/// What MPI holds of the collectives of a listed step, and what BLAS, MPI and HDF5 take on first use (measured).
+/// What MPI holds of the collectives of a listed step.
 [[nodiscard]] std::int64_t message_bytes(pmm::StepPlan const& step);
-template<class T>
-[[nodiscard]] std::int64_t library_bytes();
-/// The same by the dense products of a listed step in fp32: what the libraries that multiply them take, with the largest weight that
-/// is packed, of short and long products, too.
+/// What BLAS, MPI and HDF5 take on first use (measured): for the dense products of a listed step what the libraries that multiply them
+/// take, with the largest weight that is packed.
 template<class T>
 [[nodiscard]] std::int64_t library_bytes(pmm::StepPlan const& step);
 /// The most of transformers, whose products are not tall, but for packed weights.
