@@ -157,17 +157,19 @@ TEST(GinGradient, MatchesFiniteDifferences) {
 }
 
 TEST(SageMaximumGradient, MatchesFiniteDifferences) {
-  for (auto const has_parts : {false, true}) {
-    models::GcnSettings settings;
-    settings.norm = has_parts ? models::Norm::layer : models::Norm::none;
-    settings.has_residuals = settings.trains_features = settings.has_head = has_parts;
-    settings.projected_width = has_parts ? 4 : 0;
-    set_model(settings, models::Model::sage, models::Aggregator::max);
-    settings.set_layers(3, 4);
-    settings.dropout = 0.3;
-    settings.seed = 4;
-    expect_gradients_match(settings);
-  }
+  for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
+    for (auto const has_parts : {false, true}) {
+      models::GcnSettings settings;
+      settings.norm = has_parts ? models::Norm::layer : models::Norm::none;
+      settings.has_residuals = settings.trains_features = settings.has_head = has_parts;
+      settings.projected_width = has_parts ? 4 : 0;
+      set_model(settings, models::Model::sage, models::Aggregator::max);
+      settings.set_layers(3, 4);
+      settings.dropout = 0.3;
+      settings.schedule = schedule;
+      settings.seed = 4;
+      expect_gradients_match(settings);
+    }
 }
 
 TEST(GatGradient, MatchesFiniteDifferences) {

@@ -24,12 +24,14 @@ struct MaximumScratch {
 };
 using MaximumPlaces = runtime::GrowingVector<runtime::LocalColumn>;
 
-/// `scratch` has its full size already; `places` is the layer's own; `grid` must outlive the aggregation. Throws Error if the
-/// adjacency has no edges with ids (edge_operands.hpp). Collective over the grid's group when it runs.
+/// `scratch` has its full size already; `places` is the layer's own; `grid` must outlive the aggregation. column_ids: original ids of
+/// the columns of a block of the schedule pmm3d; those of owners have theirs (edge_operands.hpp). Throws Error if there are no ids.
+/// Collective over the grid's group when it runs.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
 make_maximum_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
-                         OwnedAdjacency<T> const& adjacency, std::shared_ptr<pmm::Workspace<T>> workspace,
-                         MaximumScratch<T>& scratch, MaximumPlaces& places);
+                         Adjacency<T> const& adjacency, runtime::Vector<std::int64_t> const& column_ids,
+                         std::shared_ptr<pmm::Workspace<T>> workspace, MaximumScratch<T>& scratch,
+                         MaximumPlaces& places);
 
 } // namespace orthant::models

@@ -4,32 +4,35 @@
 #include "models/plan/gcn_products.hpp"
 
 #include <algorithm>
-#include <vector>
 
 namespace orthant::models {
 namespace {
 
-std::vector<MaximumSteps> steps_of(pmm::StepPlan const& step, GcnPlan const& plan,
-                                   pmm::CellSizes const& cells, std::int64_t num_edges) {
-  std::vector<MaximumSteps> all;
-  for (auto const& layer : plan.layers)
-    if (layer.takes_maximum)
-      all.emplace_back(step.shape(), step.coordinates(), maximum_plan_of(layer), cells, num_edges);
-  return all;
+/// Between owners. Sizes do not depend on edges.
+MaximumSteps steps_of(pmm::StepPlan const& step, GcnLayerPlan const& layer, pmm::CellSizes const& cells) {
+  return {step.shape(), step.coordinates(), maximum_plan_of(layer), cells, 0};
 }
 
-/// The same of the whole graph.
-std::vector<MaximumSteps> steps_of(pmm::StepPlan const& step, GcnPlan const& plan, std::int64_t num_edges) {
-  if (!plan.layers.front().takes_maximum) return {};
-  return steps_of(step, plan, cells_of(step, plan.layers.front()), num_edges);
+MaximumScratchPlan scratch_of(pmm::StepPlan const& step, GcnLayerPlan const& layer,
+                              pmm::CellSizes const& cells) {
+  if (!layer.owners)
+    return {.found = plane_maximum_of(step.shape(), step.coordinates(), layer, 0).num_results()};
+  auto const s = steps_of(step, layer, cells);
+  return {s.values_steps.has_copy() ? s.values_steps.num_in_block() : 0,
+          s.result_steps.has_copy() ? s.result_steps.num_in_block() : 0, s.num_results()};
+}
+
+/// Of the whole graph.
+pmm::CellSizes whole_cells_of(pmm::StepPlan const& step, GcnLayerPlan const& layer) {
+  return layer.owners ? cells_of(step, layer) : pmm::CellSizes{};
 }
 
 } // namespace
 
-void MaximumScratchPlan::add(MaximumSteps const& s) {
-  values = std::max(values, s.values_steps.has_copy() ? s.values_steps.num_in_block() : 0);
-  result = std::max(result, s.result_steps.has_copy() ? s.result_steps.num_in_block() : 0);
-  found = std::max(found, s.num_results());
+void MaximumScratchPlan::add(MaximumScratchPlan const& other) {
+  values = std::max(values, other.values);
+  result = std::max(result, other.result);
+  found = std::max(found, other.found);
 }
 
 void MaximumScratchPlan::list(pmm::StepPlan& step) const {
@@ -39,25 +42,30 @@ void MaximumScratchPlan::list(pmm::StepPlan& step) const {
 }
 
 MaximumScratchPlan maximum_scratch_of(pmm::StepPlan const& step, GcnPlan const& plan,
-                                      pmm::CellSizes const& cells, std::int64_t num_edges) {
+                                      pmm::CellSizes const& cells) {
   MaximumScratchPlan scratch;
-  for (auto const& steps : steps_of(step, plan, cells, num_edges))
-    scratch.add(steps);
+  for (auto const& layer : plan.layers)
+    if (layer.takes_maximum) scratch.add(scratch_of(step, layer, cells));
   return scratch;
 }
 
 void reserve_maximum(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnPlan const& plan) {
-  for (auto const& s : steps_of(step, plan, 0))
+  for (auto const& layer : plan.layers) {
+    if (!layer.takes_maximum || !layer.owners) continue;
+    auto const s = steps_of(step, layer, cells_of(step, layer));
     for (auto const* const steps : {&s.values_steps, &s.result_steps})
       reserve_block_rows(work, *steps);
+  }
 }
 
-void plan_maximum_arrays(pmm::StepPlan& step, GcnPlan const& plan, std::int64_t num_edges) {
+void plan_maximum_arrays(pmm::StepPlan& step, GcnPlan const& plan) {
   MaximumScratchPlan scratch;
-  for (auto const& steps : steps_of(step, plan, num_edges)) {
-    scratch.add(steps);
+  for (auto const& layer : plan.layers) {
+    if (!layer.takes_maximum) continue;
+    auto const of_layer = scratch_of(step, layer, whole_cells_of(step, layer));
+    scratch.add(of_layer);
     step.add_array("orthant::models::maximum_places",
-                   steps.num_results() * std::int64_t{sizeof(runtime::LocalColumn)});
+                   of_layer.found * std::int64_t{sizeof(runtime::LocalColumn)});
   }
   scratch.list(step);
 }

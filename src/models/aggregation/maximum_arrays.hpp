@@ -12,17 +12,18 @@ namespace orthant::models {
 struct MaximumScratchPlan {
   std::int64_t values = 0; // F, and d
   std::int64_t result = 0; // p, and dP
-  std::int64_t found = 0;
+  std::int64_t found = 0;  // and places, which each layer has to itself
 
-  void add(MaximumSteps const& steps);
+  /// The longest of both.
+  void add(MaximumScratchPlan const& other);
   void list(pmm::StepPlan& step) const;
 };
 
-/// Of a network whose block has these cells and so many edges.
+/// Of a network. `cells`: of its block in the schedule rows, else not read.
 [[nodiscard]] MaximumScratchPlan maximum_scratch_of(pmm::StepPlan const& step, GcnPlan const& plan,
-                                                    pmm::CellSizes const& cells, std::int64_t num_edges);
+                                                    pmm::CellSizes const& cells);
 void reserve_maximum(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnPlan const& plan);
 /// Lists the arrays that layers use in turn, and those that each has to itself.
-void plan_maximum_arrays(pmm::StepPlan& step, GcnPlan const& plan, std::int64_t num_edges);
+void plan_maximum_arrays(pmm::StepPlan& step, GcnPlan const& plan);
 
 } // namespace orthant::models

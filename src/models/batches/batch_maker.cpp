@@ -129,7 +129,8 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
   auto const& clock = grid_.world().instruments().clock;
   auto const begin = clock.work_seconds();
   builder_.build(epoch, index, batch.sample);
-  if (plan_.layers.front().reads_edges()) fill_edges(batch.sample.forward(blocks_.front()), batch.edges);
+  if (auto const& first = plan_.layers.front(); first.owners && first.reads_edges())
+    fill_edges(batch.sample.forward(blocks_.front()), batch.edges);
 
   auto const& feature_rows = rows_of(plan_.features().layout, batch.sample).positions;
   if (has_sparse_features_)
@@ -272,7 +273,7 @@ Adjacency<T> BatchMaker<T>::adjacency_of(GcnLayerPlan const& layer, sampling::Bl
                                          std::vector<pmm::DroppedBlock<T>>& dropped) const {
   auto& sample = batch.sample;
   auto const sizes = layer.owners ? cells_of(layer, sample) : pmm::CellSizes{};
-  if (layer.reads_edges())
+  if (layer.owners && layer.reads_edges())
     return adjacency_of_edges<T>(sizes, lend_edges(batch.edges, sample.vertices[owned_rows_].original_ids,
                                                    sample.vertices[owned_columns_].original_ids));
   std::shared_ptr<pmm::NeededRows const> needed;
@@ -347,6 +348,7 @@ GcnOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
     operands.adjacency.push_back(l > 0 && layer.owners ? operands.adjacency.front()
                                  : has_block ? adjacency_of(layer, blocks_[l], batch, operands.dropped)
                                              : Adjacency<T>());
+    if (needs_column_ids(layer)) operands.column_ids.push_back(ids_of(layer, nullptr, batch).columns);
     operands.output_keys.push_back(keys_of(layer.result(), batch));
     operands.residuals.push_back(layer.is_residual ? path_of(layer.input, layer.output, batch.sample)
                                                    : ResidualPath<T>{});

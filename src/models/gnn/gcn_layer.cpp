@@ -173,7 +173,7 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
     if (p.teleport_site)
       aggregation_ = make_teleport_aggregation<T>(std::move(aggregation_), graph.teleport, *p.teleport_site);
     if (p.takes_maximum)
-      aggregation_ = make_maximum_aggregation<T>(grid, p, std::get<OwnedAdjacency<T>>(graph.adjacency),
+      aggregation_ = make_maximum_aggregation<T>(grid, p, graph.adjacency, graph.column_ids,
                                                  scratch.workspace, scratch.maximum, memory.maximum);
     if (p.attention && !memory.attention) memory.attention = std::make_unique<EdgeAttentionMemory<T>>();
     if (p.attention)

@@ -137,10 +137,12 @@ struct GcnLayerPlaces {
   GrowingVector<T>& middle_gradient;
 };
 
-/// What a layer has of its graph. `self_path`: of a layer with a self weight; `teleport`: of one with a site.
+/// What a layer has of its graph. `column_ids`: of one that takes a maximum in the schedule pmm3d; `self_path`: of one with a self
+/// weight; `teleport`: of one with a site.
 template<class T>
 struct GcnLayerGraph {
   Adjacency<T> adjacency;
+  runtime::Vector<std::int64_t> column_ids;
   ResidualPath<T> self_path;
   std::shared_ptr<Teleport<T>> teleport;
 };

@@ -69,11 +69,14 @@ void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan 
                    GcnSettings const& settings, GcnEpochTraits const& traits, pmm::Lifetime features) {
   plan_adjacency(step, facts, plan, traits);
   plan_adjacency_products(step, facts, plan, traits);
-  if (auto const& first = plan.layers.front(); first.reads_edges())
+  if (auto const& first = plan.layers.front(); first.owners && first.reads_edges())
     plan_edges(step, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings));
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
     if (has_output_keys(plan, settings, l)) plan_block_keys(step, layer.result());
+    if (needs_column_ids(layer))
+      step.add_array("orthant::models::original_ids",
+                     step.block(layer.adjacency).columns.size() * std::int64_t{sizeof(std::int64_t)});
     plan_residual_arrays(step, layer, traits);
     plan_self_path_arrays(step, layer, traits);
   }
@@ -116,6 +119,12 @@ GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::Gra
     auto const& layer = plan.layers[l];
     operands.output_keys.push_back(
         has_output_keys(plan, settings, l) ? read_block_keys(grid, store, layer.result()) : BlockKeys{});
+    if (needs_column_ids(layer)) {
+      auto const columns = pmm::block_of(grid, layer.adjacency).columns;
+      operands.column_ids.push_back(runtime::together(grid.group(), [&] {
+        return read_ids(store, order_of(layer.adjacency.layout.column_order), columns);
+      }));
+    }
     operands.residuals.push_back(layer.is_residual
                                      ? read_residual_path<T>(grid, store, layer.input, layer.output)
                                      : ResidualPath<T>{});

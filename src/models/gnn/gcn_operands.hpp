@@ -19,8 +19,10 @@ template<class T>
 struct GcnOperands {
   GcnPlan plan; // of this graph's or batch's extents; weights lie as the parameters do
   std::vector<Adjacency<T>>
-      adjacency;             // [layers] with what the adjoint needs: A^ of plan.layers[l], if it aggregates
-  InputFeatures<T> features; // of plan.features()
+      adjacency; // [layers] with what the adjoint needs: A^ of plan.layers[l], if it aggregates
+  std::vector<runtime::Vector<std::int64_t>>
+      column_ids; // [layers] original ids by which ties of maxima are broken, or none: between owners edges have them
+  InputFeatures<T> features;                   // of plan.features()
   std::vector<ResidualPath<T>> residuals;      // [layers], or none where no layer is residual
   std::vector<ResidualPath<T>> self_paths;     // [layers], or none where no layer has a self weight
   std::vector<ResidualPath<T>> teleport_paths; // [sites of plan.teleport]
@@ -29,6 +31,9 @@ struct GcnOperands {
   std::vector<pmm::DroppedBlock<T>>
       dropped; // what fills the values of `adjacency` in each pass; none: they are fixed
 
+  [[nodiscard]] runtime::Vector<std::int64_t> column_ids_of(std::size_t l) const {
+    return column_ids.empty() ? runtime::Vector<std::int64_t>{} : column_ids[l];
+  }
   [[nodiscard]] ResidualPath<T> residual(std::size_t l) const {
     return residuals.empty() ? ResidualPath<T>{} : residuals[l];
   }
@@ -51,6 +56,11 @@ template<class T>
                                                       graph::GraphStore const& store, GcnPlan const& plan,
                                                       GcnSettings const& settings, InputFeatures<T> features,
                                                       std::optional<OwnedAdjacency<T>> owned);
+
+/// Whether layers ask for the original ids of the columns of their own blocks.
+[[nodiscard]] inline bool needs_column_ids(GcnLayerPlan const& layer) {
+  return layer.takes_maximum && !layer.owners;
+}
 
 /// Lists the blocks of A^ of all layers.
 void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,

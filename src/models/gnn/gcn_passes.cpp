@@ -81,10 +81,10 @@ void TypedGcnPasses<T>::reserve_scratch(GcnOperands<Sum> const& operands) {
   for (std::size_t l = 0; auto const length : shared_output_lengths(step, plan_, settings_))
     static_cast<void>(memory_[l++].output.reserve(length));
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
+  scratch_.maximum.reserve(maximum_scratch_of(step, plan_, owned ? owned->sizes : pmm::CellSizes()));
   if (owned == nullptr || !owned->edges) return;
-  auto const num_edges = owned->edges->block.num_edges();
-  scratch_.attention.reserve(attention_scratch_of(step, plan_, owned->sizes, num_edges));
-  scratch_.maximum.reserve(maximum_scratch_of(step, plan_, owned->sizes, num_edges));
+  scratch_.attention.reserve(
+      attention_scratch_of(step, plan_, owned->sizes, owned->edges->block.num_edges()));
 }
 
 template<class T>
@@ -136,7 +136,8 @@ void TypedGcnPasses<T>::make_layers(GcnOperands<Sum> const& operands) {
     options.needs_input_gradient = needs_input_gradient(plan_, l);
     options.has_bias = settings_.has_bias && plan_.layers[l].adds_bias;
     options.is_activated = is_activated(plan_, l) && activation_of(plan_, settings_, l).is_fused();
-    GcnLayerGraph<Sum> graph{operands.adjacency[l], operands.self_path(l), teleport_};
+    GcnLayerGraph<Sum> graph{operands.adjacency[l], operands.column_ids_of(l), operands.self_path(l),
+                             teleport_};
     layers_.emplace_back(grid_, plan_.layers[l], std::move(graph), parameters_->layer(l), options, scratch_,
                          memory_[l], places_of(plan_, shares_outputs_, l, scratch_, memory_));
     if (is_activated(plan_, l))

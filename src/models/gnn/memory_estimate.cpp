@@ -80,6 +80,15 @@ pmm::AxisSet axes_within_node(pmm::ProcessGrid const& grid) {
   return axes;
 }
 
+/// The list of an epoch whose messages are not rounded.
+pmm::StepPlan listed_epoch(pmm::StepPlan step, GcnPlan const& plan, GcnSettings settings,
+                           GcnEpochTraits const& traits) {
+  settings.wire = runtime::Wire::native;
+  plan_epoch(step, plan, settings, traits);
+  return step;
+}
+
+/// Of that list.
 std::int64_t message_bytes(pmm::ProcessGrid const& grid, pmm::StepPlan const& step, GcnPlan const& plan,
                            GcnSettings const& settings) {
   auto const& shape = step.shape();
@@ -92,15 +101,6 @@ std::int64_t message_bytes(pmm::ProcessGrid const& grid, pmm::StepPlan const& st
       copied = std::max(copied, step.scalar_bytes(step.block(hidden).size()));
   }
   return copied + fragments;
-}
-
-/// An epoch whose calls have the bytes that MPI sees.
-pmm::StepPlan epoch_of(pmm::ProcessGrid const& grid, std::int64_t scalar_bytes, GcnPlan const& plan,
-                       GcnSettings settings, GcnEpochTraits const& traits) {
-  settings.wire = runtime::Wire::native;
-  pmm::StepPlan step(grid.shape(), grid.coordinates(), scalar_bytes);
-  plan_epoch(step, plan, settings, traits);
-  return step;
 }
 
 /// What both trainings hold beside networks and operands.
@@ -200,7 +200,9 @@ std::int64_t library_bytes(pmm::StepPlan const& step) {
     auto const transposed_if = [&](pmm::Form form) {
       return product.form == form ? pmm::Transpose::yes : pmm::Transpose::no;
     };
-    pmm::GemmCase const kind{.transpose_a = transposed_if(pmm::Form::right_grad),
+    auto const is_bf16 = product.operand_format == runtime::Wire::bf16;
+    pmm::GemmCase const kind{.numbers = is_bf16 ? pmm::GemmNumbers::bf16 : pmm::GemmNumbers::fp32,
+                             .transpose_a = transposed_if(pmm::Form::right_grad),
                              .transpose_b = transposed_if(pmm::Form::left_grad),
                              .shape = pmm::gemm_shape({product.m, product.n, product.k})};
     if (product.is_sparse || !multiplies_with_onednn<T>(kind)) continue;
@@ -237,7 +239,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
                                OptimizerSettings const& optimizer) {
   pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
   auto const traits = traits_of(facts, grid.shape(), grid.coordinates(), plan, settings);
-  auto const epoch = epoch_of(grid, sizeof(T), plan, settings, traits);
+  auto const epoch = listed_epoch(step, plan, settings, traits);
   plan_full_graph_arrays(step, facts, plan, settings, traits, optimizer);
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),
@@ -285,8 +287,9 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
   pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
   auto const passes_on = batches.has_full_graph ? facts : facts_of_batch(facts, batches.num_vertices);
   auto const plan_of_pass = with_num_vertices(plan, passes_on.num_vertices);
-  auto const epoch = epoch_of(grid, sizeof(T), plan_of_pass, settings,
-                              traits_of(passes_on, grid.shape(), grid.coordinates(), plan_of_pass, settings));
+  auto const epoch =
+      listed_epoch(step, plan_of_pass, settings,
+                   traits_of(passes_on, grid.shape(), grid.coordinates(), plan_of_pass, settings));
   plan_mini_batch_arrays(step, facts, plan, settings, optimizer, batches);
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),

@@ -26,8 +26,8 @@ struct MemoryEstimate {
 
 /// What MPI holds of the collectives of a listed step.
 [[nodiscard]] std::int64_t message_bytes(pmm::StepPlan const& step);
-/// What BLAS, MPI and HDF5 take on first use (measured): in fp32 of the libraries that multiply the dense products of a listed step, with
-/// the largest weight that is packed, of short and long products, too.
+/// What BLAS, MPI and HDF5 take on first use (measured): for the dense products of a listed step what the libraries that multiply them
+/// take, with the largest weight that is packed.
 template<class T>
 [[nodiscard]] std::int64_t library_bytes(pmm::StepPlan const& step);
 /// The most of transformers, whose products are not tall, but for packed weights.

@@ -129,7 +129,7 @@ void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings c
   reserve_maximum(scratch.workspace, step, plan);
   scratch.list(step, formats.operand);
   plan_attention_arrays(step, plan, num_edges);
-  plan_maximum_arrays(step, plan, num_edges);
+  plan_maximum_arrays(step, plan);
   if (plan.projection) plan_linear_arrays(step, *plan.projection, "orthant::models::projected", formats);
   if (plan.projection && settings.trains_features && formats.operand != runtime::Wire::native)
     plan_matrix(step, plan.features(), "orthant::models::rounded_feature_gradient", pmm::Lifetime::training,

@@ -45,7 +45,7 @@ std::vector<GridChoice> rank_grids(GridQuestion const& question, EpochSeconds co
 }
 
 std::string_view open_schedules(GcnSettings const& settings, std::string_view word) {
-  auto const has_one = reads_edges(settings) || predicts_links(settings);
+  auto const has_one = weighs_neighbours(settings) || predicts_links(settings);
   return has_one && (word == "auto" || word == "all") ? "rows" : word;
 }
 

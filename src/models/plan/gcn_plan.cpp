@@ -187,9 +187,7 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
   ORTHANT_REQUIRE(shape.widths.size() >= 2, "a GCN needs a layer");
   ORTHANT_REQUIRE(!shape.attention || shape.schedule == Schedule::rows,
                   "attention is between owners of vertices");
-  ORTHANT_REQUIRE(!shape.takes_maximum ||
-                      (shape.schedule == Schedule::rows && order != ProductOrder::transform_first),
-                  "a maximum is between owners of vertices, and comes first");
+  ORTHANT_REQUIRE(!shape.takes_maximum || order != ProductOrder::transform_first, "a maximum comes first");
   ORTHANT_REQUIRE(!shape.has_perceptrons || shape.head_classes, "the last perceptron ends with a head");
   require_countable(shape);
   GcnPlan plan;

@@ -77,12 +77,12 @@ struct GcnShape {
   std::optional<std::int64_t> head_classes;       // C where the logits are F_L W_out
   bool has_sparse_features = false; // the layer that reads them transforms first: A^ X would be dense
   bool features_need_gradient = false;
-  bool has_self_weights = false; // a second weight for the vertex itself (gnn_model.hpp)
-  bool has_self_scales = false;  // a factor 1 + epsilon for it
-  bool has_perceptrons = false;  // a second linear layer after the activation; with a head
-  bool has_teleport = false;     // layers that aggregate add what the first of them reads
-  std::optional<double> theta{}; // of identity maps, which convolutions have; else none
-  bool takes_maximum = false;    // of neighbours, in place of A^ F; aggregates first; schedule rows
+  bool has_self_weights = false;             // a second weight for the vertex itself (gnn_model.hpp)
+  bool has_self_scales = false;              // a factor 1 + epsilon for it
+  bool has_perceptrons = false;              // a second linear layer after the activation; with a head
+  bool has_teleport = false;                 // layers that aggregate add what the first of them reads
+  std::optional<double> theta{};             // of identity maps, which convolutions have; else none
+  bool takes_maximum = false;                // of neighbours, in place of A^ F; aggregates first
   std::optional<AttentionShape> attention{}; // weighs neighbours; schedule rows
   bool has_residuals = false;     // around layers that are as wide as what they read, features left out
   bool has_input_dropout = false; // else A^ F0 is the same every epoch, unless

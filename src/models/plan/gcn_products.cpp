@@ -101,6 +101,31 @@ MaximumPlan maximum_plan_of(GcnLayerPlan const& plan) {
   return {plan.owners.value().roles, plan.adjacency, plan.input.extents.columns};
 }
 
+PlaneMaximumSteps plane_maximum_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                                   GcnLayerPlan const& plan, std::int64_t num_edges) {
+  return {shape, coordinates, plan.adjacency, plan.input, num_edges};
+}
+
+void plan_maximum(pmm::StepPlan& step, GcnLayerPlan const& layer, pmm::CellSizes const& cells,
+                  std::int64_t num_edges) {
+  auto const& shape = step.shape();
+  auto const& at = step.coordinates();
+  if (layer.owners)
+    plan_maximum(step, MaximumSteps(shape, at, maximum_plan_of(layer), cells, num_edges));
+  else
+    plan_maximum(step, plane_maximum_of(shape, at, layer, num_edges));
+}
+
+void plan_maximum_backward(pmm::StepPlan& step, GcnLayerPlan const& layer, pmm::CellSizes const& cells,
+                           std::int64_t num_edges) {
+  auto const& shape = step.shape();
+  auto const& at = step.coordinates();
+  if (layer.owners)
+    plan_maximum_backward(step, MaximumSteps(shape, at, maximum_plan_of(layer), cells, num_edges));
+  else
+    plan_maximum_backward(step, plane_maximum_of(shape, at, layer, num_edges));
+}
+
 LinearProducts products_of(LinearPlan const& p, NumberFormats const& formats) {
   auto const output = options_of(formats, formats.of_output(p.makes_logits));
   return {.product = {"C = A W", Form::product, p.input, p.weight, p.output, output},

@@ -39,8 +39,16 @@ struct GcnLayerAggregates {
                                                NumberFormats const& formats,
                                                pmm::NeededCountsOfAxes const& needed = {});
 
-/// Of a layer that takes the maximum of the neighbours.
+/// Of a layer that takes the maximum of the neighbours, in the schedules rows and pmm3d.
 [[nodiscard]] MaximumPlan maximum_plan_of(GcnLayerPlan const& plan);
+[[nodiscard]] PlaneMaximumSteps plane_maximum_of(pmm::GridShape const& shape,
+                                                 pmm::Coordinates const& coordinates,
+                                                 GcnLayerPlan const& plan, std::int64_t num_edges);
+/// List it in either. `cells`: of the rank, in the schedule rows.
+void plan_maximum(pmm::StepPlan& step, GcnLayerPlan const& layer, pmm::CellSizes const& cells,
+                  std::int64_t num_edges);
+void plan_maximum_backward(pmm::StepPlan& step, GcnLayerPlan const& layer, pmm::CellSizes const& cells,
+                           std::int64_t num_edges);
 
 /// Of an input projection or a head.
 struct LinearProducts {

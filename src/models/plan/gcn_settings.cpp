@@ -13,7 +13,7 @@ void set_model(GcnSettings& settings, Model model, Aggregator aggregator) {
   settings.aggregator = aggregator;
   auto const traits = traits_of(model, aggregator);
   if (traits.has_perceptrons || traits.has_identity_maps) settings.has_head = true;
-  if (traits.attention || traits.takes_maximum) settings.schedule = Schedule::rows;
+  if (traits.attention) settings.schedule = Schedule::rows;
   auto const& of_model = traits.graph_operator;
   if (!of_model) return;
   if (settings.normalization || settings.self_loops)
@@ -172,8 +172,6 @@ void require_maximum(graph::StoreFacts const& facts, GcnSettings const& settings
   auto const refuse = [](std::string_view what, std::string_view instead) {
     runtime::throw_user("--aggregator max {}: {}", what, instead);
   };
-  if (settings.schedule != Schedule::rows)
-    refuse("is trained in the schedule rows", "give --schedule rows or auto");
   if (settings.gather == pmm::Gather::needed) refuse("needs all rows", "leave out --gather needed");
   if (settings.wire != runtime::Wire::native)
     refuse("sends fp32 or fp64", "leave out --comm-dtype of 16 bits");

@@ -79,7 +79,7 @@ void set_model(GcnSettings& settings, Model model, Aggregator aggregator = Aggre
 /// Whether its layers weigh neighbours by attention.
 [[nodiscard]] bool weighs_neighbours(GcnSettings const& settings);
 
-/// Whether its layers read single edges, by attention or for a maximum: schedule rows.
+/// Whether its layers read single edges, by attention, which is of the schedule rows, or for a maximum.
 [[nodiscard]] bool reads_edges(GcnSettings const& settings);
 /// Whether these edges need the original ids of their ends: to drop coefficients, or to break ties.
 [[nodiscard]] bool needs_edge_ids(GcnSettings const& settings);

@@ -221,17 +221,15 @@ class EpochList {
     return aggregates_of(layer, cells(layer), settings_.formats(), traits_.needed);
   }
   [[nodiscard]] pmm::CellSizes cells(GcnLayerPlan const& layer) const {
+    if (!layer.owners) return {};
     return traits_.cells ? *traits_.cells : cells_of(step_, layer);
   }
   [[nodiscard]] AttentionSteps attention_steps(GcnLayerPlan const& layer, std::int64_t entries) const {
     return {step_.shape(), step_.coordinates(), layer, cells(layer), entries};
   }
-  [[nodiscard]] MaximumSteps maximum_steps(GcnLayerPlan const& layer, std::int64_t entries) const {
-    return {step_.shape(), step_.coordinates(), maximum_plan_of(layer), cells(layer), entries};
-  }
   void aggregate(GcnLayerPlan const& layer, std::int64_t entries) {
     if (layer.attention) return plan_attention(step_, attention_steps(layer, entries), drops_coefficients_);
-    if (layer.takes_maximum) return plan_maximum(step_, maximum_steps(layer, entries));
+    if (layer.takes_maximum) return plan_maximum(step_, layer, cells(layer), entries);
     bring_scaled(layer);
     if (layer.owners)
       plan_aggregate(step_, between_owners(layer).forward, entries);
@@ -242,7 +240,7 @@ class EpochList {
   }
   void aggregate_back(GcnLayerPlan const& layer, std::int64_t entries) {
     if (layer.attention) return plan_attention_backward(step_, attention_steps(layer, entries));
-    if (layer.takes_maximum) return plan_maximum_backward(step_, maximum_steps(layer, entries));
+    if (layer.takes_maximum) return plan_maximum_backward(step_, layer, cells(layer), entries);
     split_gradient(layer);
     bring_scaled_back(layer);
     if (layer.owners)

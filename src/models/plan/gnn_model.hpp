@@ -52,7 +52,7 @@ struct ModelTraits {
   bool has_perceptrons = false;   // W'' of each layer, the last one's is the head
   bool has_propagations = false;  // K products by A^ without weights, after dense layers
   bool has_teleport = false;      // alpha H0
-  bool takes_maximum = false;     // of neighbours, in place of A^ F; schedule rows
+  bool takes_maximum = false;     // of neighbours, in place of A^ F
   bool has_identity_maps = false; // (1 - beta) I + beta W, after a dense layer; with a head
   std::optional<graph::GraphOperator> graph_operator{}; // none: that of the store, or of the user
   std::optional<AttentionKind> attention{};             // weighs neighbours; schedule rows

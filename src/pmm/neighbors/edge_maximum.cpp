@@ -28,6 +28,8 @@ LocalPass pass_of_keeping(std::int64_t count, std::int64_t scalar_bytes) {
 /// What stands for a NaN while ranks are compared: it is taken before all numbers, infinity too, and of several that of the smallest
 /// id. Ids of columns are less than the shift.
 constexpr std::int64_t shift_of_nan = std::int64_t{1} << 62;
+/// The id of a row without edges, which any edge of another rank is taken before.
+constexpr std::int64_t no_column = std::numeric_limits<std::int64_t>::max();
 template<class T>
 KOKKOS_INLINE_FUNCTION ValueIndex<T> candidate(T value, std::int64_t id) {
   if (value == value) return {value, id};
@@ -79,16 +81,16 @@ struct Maxima {
     for (std::int64_t c = 0; c < count; ++c) {
       auto const at = row * width + first + c;
       places[at] = place[c];
-      found[at] = place[c] < 0 ? ValueIndex<T>{-std::numeric_limits<T>::infinity(),
-                                               std::numeric_limits<std::int64_t>::max()}
+      found[at] = place[c] < 0 ? ValueIndex<T>{-std::numeric_limits<T>::infinity(), no_column}
                                : candidate(best[c], ids[place[c]]);
     }
   }
 };
 
-/// Keeps those that are the largest of all ranks.
+/// Keeps the places of those that are the largest of all ranks.
 template<class T>
 struct Keep {
+  MaximumPart part;
   std::int64_t const* ids;
   ValueIndex<T> const* found;
   LocalColumn* places;
@@ -97,7 +99,8 @@ struct Keep {
   KOKKOS_FUNCTION void operator()(std::int64_t at) const {
     auto const is_here = places[at] >= 0 && ids[places[at]] == id_of(found[at]);
     if (!is_here) places[at] = -1;
-    p[at] = is_here ? value_of(found[at]) : T{0};
+    auto const is_wanted = part == MaximumPart::all ? found[at].index != no_column : is_here;
+    p[at] = is_wanted ? value_of(found[at]) : T{0};
   }
 };
 
@@ -132,7 +135,7 @@ struct Adjoint {
 template<class T>
 void edge_maximum(DefaultExec const& exec, runtime::Communicator const& axis, runtime::PassLedger& passes,
                   EdgeBlock const& block, Vector<std::int64_t> const& column_ids, std::int64_t width,
-                  Vector<T> const& y, MaximumMemory<T> const& memory, Vector<T> const& p) {
+                  Vector<T> const& y, MaximumMemory<T> const& memory, MaximumPart part, Vector<T> const& p) {
   auto const count = block.num_rows * width;
   passes.add(pass_of_keeping(count, sizeof(T)));
   if (count == 0) return;
@@ -142,12 +145,12 @@ void edge_maximum(DefaultExec const& exec, runtime::Communicator const& axis, ru
                         Maxima<T>{block.row_offsets.data(), block.columns.data(), column_ids.data(), width,
                                   y.data(), found.data(), memory.places.data()});
   runtime::all_reduce_arg_max(exec, axis, Vector<ValueIndex<T>>(found));
-  Keep<T> const keep{column_ids.data(), found.data(), memory.places.data(), p.data()};
+  Keep<T> const keep{part, column_ids.data(), found.data(), memory.places.data(), p.data()};
   Kokkos::parallel_for("orthant::pmm::keep_maximum",
                        Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count), keep);
 }
 
-void plan_edge_maximum(StepPlan& step, Axis axis, std::int64_t num_rows, std::int64_t width) {
+void plan_edge_maximum(StepPlan& step, AxisSet axis, std::int64_t num_rows, std::int64_t width) {
   auto const count = num_rows * width;
   step.add_pass(pass_of_keeping(count, step.scalar_bytes(1)));
   if (count > 0)
@@ -168,7 +171,7 @@ static_assert(sizeof(ValueIndex<float>) == sizeof(ValueIndex<double>));
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void edge_maximum(DefaultExec const&, runtime::Communicator const&, runtime::PassLedger&,         \
                              EdgeBlock const&, Vector<std::int64_t> const&, std::int64_t, Vector<T> const&,  \
-                             MaximumMemory<T> const&, Vector<T> const&);                                     \
+                             MaximumMemory<T> const&, MaximumPart, Vector<T> const&);                        \
   template void edge_maximum_backward(DefaultExec const&, EdgeBlock const&, std::int64_t,                    \
                                       Vector<LocalColumn> const&, Vector<T> const&, Vector<T> const&);
 ORTHANT_INSTANTIATE(float)

@@ -23,15 +23,18 @@ struct MaximumMemory {
   Vector<LocalColumn> places;
 };
 
-/// p_ic := P_ic if k_ic is a column of this block, else 0: the sum over the axis is P. column_ids [columns]: no two columns of the
-/// axis have the same. Collective over `axis`, whose ranks have other columns of the same rows: one all_reduce of 16 bytes per
-/// number. Enqueues on exec; does not fence. Counts a pass. Cost: edges x width comparisons.
+/// What a rank gets of P: all of it, or what is of columns of its block, and 0 elsewhere. The sum over the axis of the latter is P.
+enum class MaximumPart : std::uint8_t { all, of_block };
+
+/// p := `part` of P. column_ids [columns]: no two columns of the axis have the same. Collective over `axis`, whose ranks have other
+/// columns of the same rows: one all_reduce of 16 bytes per number. Enqueues on exec; does not fence. Counts a pass. Cost: edges x
+/// width comparisons.
 template<class T>
 void edge_maximum(DefaultExec const& exec, runtime::Communicator const& axis, runtime::PassLedger& passes,
                   EdgeBlock const& block, Vector<std::int64_t> const& column_ids, std::int64_t width,
-                  Vector<T> const& y, MaximumMemory<T> const& memory, Vector<T> const& p);
+                  Vector<T> const& y, MaximumMemory<T> const& memory, MaximumPart part, Vector<T> const& p);
 /// Lists its call and its pass, not the product.
-void plan_edge_maximum(StepPlan& step, Axis axis, std::int64_t num_rows, std::int64_t width);
+void plan_edge_maximum(StepPlan& step, AxisSet axis, std::int64_t num_rows, std::int64_t width);
 
 /// D of this rank's edges. No communication. Enqueues on exec; does not fence.
 template<class T>

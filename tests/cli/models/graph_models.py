@@ -92,7 +92,7 @@ def weights_know_their_operator(ranks):
             weights, tensors, back = (os.path.join(scratch, name) for name in ("w.h5", "w.safetensors", "back.h5"))
             trained = lines_of(ranks, scratch, ["train", "--graph", store, *options, *MODEL, "--save-weights", weights])[-2]
             words = ["evaluate", "--graph", store, "--weights", weights, "--compute-dtype", "fp64"]
-            for schedule in ("pmm3d", "rows") if "max" not in options else ("auto", "rows"):
+            for schedule in ("pmm3d", "rows"):
                 found = lines_of(ranks, scratch, [*words, "--schedule", schedule])[-1]
                 done = expect_success(1, ["info", weights])
                 for score in ("val_loss", "test_loss", "val_acc"):
@@ -120,7 +120,7 @@ def models_train_in_every_way(ranks):
         store = store_of(scratch, graph_in(scratch))
         for title, model in MODELS.items():
             for name, mode in MODES.items():
-                if model[1] not in ("sage", "gin", ways[name]) or (model[-1] == "max" and name == "pmm3d"):
+                if model[1] not in ("sage", "gin", ways[name]):
                     continue
                 size = MODEL[2:] if model == SGC else MODEL  # it has no --hidden
                 words = ["train", "--graph", store, *model, *size, *mode]
@@ -247,7 +247,6 @@ def mistakes(ranks):
             ([*SGC, "--layers", "2"], r"--layers is of hidden layers, and --model sgc has none"),
             ([*SGC, "--norm", "rms"], r"--norm is of hidden layers, and --model sgc has none"),
             ([*SAGE, "least"], r"'least' is none of mean, sum, max"),
-            ([*SAGE, "max", "--schedule", "pmm3d"], r"--aggregator max is trained in the schedule rows: give --schedule rows or auto"),
             ([*SAGE, "max", "--schedule", "rows", "--gather", "needed"], r"--aggregator max needs all rows: leave out --gather needed"),
             ([*SAGE, "max", "--comm-dtype", "bf16"], r"--aggregator max sends fp32 or fp64: leave out --comm-dtype"),
             ([*SAGE, "max", "--order", "transform"], r"--aggregator max aggregates before it multiplies by the weight: leave out --order transform"),

@@ -65,6 +65,24 @@ std::vector<Configuration> configurations() {
   all.back().model.feature_norm = models::FeatureNorm::row;
   all.push_back({"trained features", model_of(2, 32, 0.5)});
   all.back().model.trains_features = true;
+  for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows}) {
+    auto sage = model_of(3, 32, 0.5);
+    auto gin = sage;
+    auto sgc = sage;
+    set_model(sage, models::Model::sage);
+    set_model(gin, models::Model::gin);
+    gin.set_layers(3, 32);
+    set_model(sgc, models::Model::sgc);
+    sgc.set_layers(1, 0);
+    sgc.num_propagations = 2;
+    for (auto* const settings : {&sage, &gin, &sgc}) {
+      settings->schedule = schedule;
+      all.push_back({"sage, gin or sgc", *settings});
+    }
+    sage.aggregator = models::Aggregator::sum;
+    sage.normalization = graph::Normalization::none;
+    all.push_back({"sage sum", sage});
+  }
   for (auto const model : {models::Model::appnp, models::Model::gcnii}) {
     auto settings = model_of(3, 32, 0.5);
     set_model(settings, model);
@@ -84,6 +102,9 @@ std::vector<Configuration> configurations() {
   auto maximum = model_of(3, 32, 0.5);
   set_model(maximum, models::Model::sage, models::Aggregator::max);
   all.push_back({"sage max", maximum});
+  all.push_back({"sage max, directed", maximum, {.is_directed = true}});
+  maximum.schedule = models::Schedule::rows;
+  all.push_back({"sage max, between owners", maximum});
   auto dropped_edges = model_of(3, 32, 0.5);
   dropped_edges.edge_dropout = 0.4;
   all.push_back({"dropped edges", dropped_edges});

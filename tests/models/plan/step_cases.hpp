@@ -225,8 +225,12 @@ inline std::vector<StepCase> step_cases() {
       .dataset += ",directed=1";
   add_attention("gatv2, means of heads", models::Model::gatv2, [](auto& s) { s.num_output_heads = 3; });
 
-  for (auto const has_parts : {false, true}) {
+  for (auto const& [has_parts, schedule] : {std::pair(false, models::Schedule::rows),
+                                            {true, models::Schedule::rows},
+                                            {false, models::Schedule::pmm3d},
+                                            {true, models::Schedule::pmm3d}}) {
     auto& next = add(has_parts ? "sage max, directed, all parts, dropout" : "sage max", [&](auto& s) {
+      s.schedule = schedule;
       s.norm = has_parts ? models::Norm::rms : models::Norm::none;
       s.has_residuals = s.has_head = s.trains_features = has_parts;
       s.projected_width = has_parts ? 9 : 0;

@@ -255,11 +255,13 @@ TEST_P(Reference, IsRepeatedWithDroppedEdgesInMiniBatches) {
 }
 
 TEST_P(Reference, OfMaximaIsRepeated) {
-  for (auto const& c : cases_of_maximum()) {
-    SCOPED_TRACE(c.name);
-    if (grid_.size(pmm::Axis::data) == 1) expect_full_graph(c);
-    expect_mini_batches(c, sampling::BatchEdges::rescale);
-  }
+  for (auto c : cases_of_maximum())
+    for (auto const schedule : {Schedule::pmm3d, Schedule::rows}) {
+      SCOPED_TRACE(c.name + ", " + std::string(name_of(schedule)));
+      c.settings.schedule = schedule;
+      if (grid_.size(pmm::Axis::data) == 1) expect_full_graph(c);
+      expect_mini_batches(c, sampling::BatchEdges::rescale);
+    }
 }
 
 TEST_P(Reference, OfAttentionIsRepeatedOnTheWholeGraph) {

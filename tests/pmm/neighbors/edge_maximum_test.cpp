@@ -92,7 +92,7 @@ class EdgeMaximumTest : public CellsFixture {
     CountedPasses const passes(grid_);
 
     edge_maximum(exec_, grid_.over(roles.a), grid_.passes(), block, device_copy(column_vertices), width,
-                 brought_y, memory, p);
+                 brought_y, memory, MaximumPart::of_block, p);
     edge_maximum_backward(exec_, block, width, memory.places, brought_dp, d);
 
     auto step = step_of<double>(grid_);
@@ -101,6 +101,22 @@ class EdgeMaximumTest : public CellsFixture {
     EXPECT_EQ(passes.list(), passes_of(step));
     expect_sum(p_rows, p, own, expected.p, "P");
     expect_sum(y_rows, d, own, expected.d, "D");
+
+    edge_maximum(exec_, grid_.over(roles.a), grid_.passes(), block, device_copy(column_vertices), width,
+                 brought_y, memory, MaximumPart::all, p);
+    auto const first = p_rows.steps().first_head;
+    expect_all(p, listed(cells, roles.a, roles.b), {first, first + width}, expected.p);
+  }
+  /// Rows of these vertices, whole but for columns of other ranks along b.
+  void expect_all(Vector<double> const& p, std::vector<std::int64_t> const& vertices,
+                  runtime::Range const& columns, Dense const& whole) {
+    auto const numbers = host_copy(p);
+    std::size_t k = 0;
+    for (auto const vertex : vertices)
+      for (auto c = columns.begin; c < columns.end; ++c, ++k)
+        EXPECT_TRUE(numbers(k) == whole(vertex, c) ||
+                    (std::isnan(numbers(k)) && std::isnan(whole(vertex, c))))
+            << vertex << ", " << c;
   }
 };
 
@@ -137,7 +153,7 @@ TEST_P(EdgeMaximumTest, TakesRepeatedEdgesOnce) {
 
   edge_maximum(exec_, grid_.over(Axis::x), grid_.passes(), block,
                device_copy(std::vector<std::int64_t>{7, 8}), 1, device_copy(std::vector<double>{5, 3}),
-               memory, p);
+               memory, MaximumPart::all, p);
   edge_maximum_backward(exec_, block, 1, memory.places, device_copy(std::vector<double>{2}), d);
 
   EXPECT_EQ(host_copy(p)(0), 5);
