@@ -5,7 +5,6 @@
 #include "models/lm/transformer_parameters.hpp"
 #include "models/training/parameter_update.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace orthant::models {
@@ -78,9 +77,8 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan con
   auto const lengths = lengths_of(arrays, parameters);
   return {.arrays = bytes_held(arrays),
           .loading = peak_bytes(arrays),
-          .messages =
-              std::max(message_bytes(work),
-                       bytes_of_early_sums(grid, arrays, lengths, numbers_of_experts(arrays, parameters))),
+          .messages = message_bytes(work) +
+                      bytes_of_early_sums(grid, arrays, lengths, numbers_of_experts(arrays, parameters)),
           .libraries = library_bytes<T>(work)};
 }
 

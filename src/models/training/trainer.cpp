@@ -191,7 +191,8 @@ std::optional<runtime::EpochRecord> Trainer<T>::train_epoch(TrainProgress& progr
                   batches_.num_steps());
   wait_for_default_queue();
   auto& clock = grid_.world().instruments().clock;
-  if (batches_.num_steps() == 1 && batches_.has_equal_batches()) clock.begin_equal_step();
+  std::optional<runtime::RunClock::EqualStep> equal_step;
+  if (batches_.num_steps() == 1 && batches_.has_equal_batches()) equal_step.emplace(clock, steady_work_);
   auto const begin = clock.now();
   while (true) {
     auto result = train_step(progress.epoch, progress.step);

@@ -23,6 +23,7 @@
 #include "models/training/objective.hpp"
 #include "models/training/parameter_update.hpp"
 #include "runtime/comm/recorded_step.hpp"
+#include "runtime/observe/steady_work.hpp"
 
 #include <functional>
 #include <memory>
@@ -113,6 +114,7 @@ class Trainer {
   bool has_run_plainly_ = false;
   bool has_tried_to_record_ = false;
   runtime::PhaseTimes phases_;
+  runtime::SteadyWork steady_work_; // of an emulation
   std::vector<double> step_losses_;
 };
 

@@ -19,7 +19,7 @@ void RunClock::emulate(EmulatedMachine machine, std::function<double()> processo
   processor_seconds_ = std::move(processor_seconds);
   seconds_ = 0;
   work_ = 0;
-  steady_ = {};
+  steady_ = nullptr;
   processor_ = processor_seconds_();
 }
 
@@ -38,15 +38,23 @@ double RunClock::work_seconds() const {
   return machine_->seconds_per_processor_second * processor_seconds_();
 }
 
-void RunClock::begin_equal_step() {
+void RunClock::begin_step(SteadyWork& steady) {
   if (!machine_) return;
   std::ignore = virtual_seconds(); // what lies before belongs to no step
-  steady_.begin_step();
+  steady.begin_step();
+  steady_ = &steady;
+}
+
+void RunClock::end_step() {
+  if (!machine_) return;
+  std::ignore = virtual_seconds();
+  steady_ = nullptr;
 }
 
 double RunClock::virtual_seconds() {
   if (num_pauses_ == 0) count_work();
-  seconds_ += steady_.of(std::exchange(work_, 0));
+  auto const work = std::exchange(work_, 0);
+  seconds_ += steady_ == nullptr ? work : steady_->of(work);
   return seconds_;
 }
 

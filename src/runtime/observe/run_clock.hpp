@@ -55,8 +55,6 @@ class RunClock {
   [[nodiscard]] std::optional<Clock::time_point> shared_origin() const {
     return machine_ ? std::optional(Clock::time_point()) : std::nullopt;
   }
-  /// A step begins that repeats the work of the step before, piece by piece. Nothing if the clock is real.
-  void begin_equal_step();
   /// What another thread began at `begin`, and has worked `seconds` for, is done. Nothing if the clock is real, because
   /// this thread has waited for it.
   void wait_for_work(Clock::time_point begin, double seconds);
@@ -82,9 +80,23 @@ class RunClock {
     RunClock& clock_;
   };
 
+  /// While it lives, a step runs that repeats the work of the steps that `steady` has seen, piece by piece. Nothing if the clock is real.
+  class EqualStep {
+   public:
+    EqualStep(RunClock& clock, SteadyWork& steady) : clock_(clock) { clock_.begin_step(steady); }
+    EqualStep(EqualStep const&) = delete;
+    EqualStep& operator=(EqualStep const&) = delete;
+    ~EqualStep() { clock_.end_step(); }
+
+   private:
+    RunClock& clock_;
+  };
+
  private:
   void pause();
   void go_on();
+  void begin_step(SteadyWork& steady);
+  void end_step();
   /// Counts what this thread has worked since the last time.
   void count_work();
 
@@ -93,8 +105,8 @@ class RunClock {
   double seconds_ = 0;   // virtual
   double work_ = 0;      // since the virtual clock was read last
   double processor_ = 0; // seconds that are counted, or do not count
-  SteadyWork steady_;    // a piece lies between two reads of the virtual clock
   int num_pauses_ = 0;
+  SteadyWork* steady_ = nullptr; // of the step that runs; a piece lies between two reads of the virtual clock
 };
 
 } // namespace orthant::runtime

@@ -19,15 +19,11 @@ class SteadyWork {
   static constexpr std::size_t num_remembered = 9;
 
   /// The next piece is the first one of a step, which has the pieces of the step before in the same order.
-  void begin_step() {
-    is_on_ = true;
-    place_ = 0;
-  }
+  void begin_step() { place_ = 0; }
 
-  /// Steady seconds of the next piece, which took `seconds` this time; of two in the middle the shorter one. Before the first step:
-  /// `seconds`. Allocates only for a place that no step has had before.
+  /// Steady seconds of the next piece, which took `seconds` this time; of two in the middle the shorter one. Allocates only for a place
+  /// that no step has had before.
   [[nodiscard]] double of(double seconds) {
-    if (!is_on_) return seconds;
     if (place_ == pieces_.size()) pieces_.emplace_back();
     auto& piece = pieces_[place_++];
     piece.seconds[piece.count++ % num_remembered] = seconds;
@@ -44,7 +40,6 @@ class SteadyWork {
     std::size_t count = 0;                        // of all steps
   };
 
-  bool is_on_ = false;
   std::size_t place_ = 0; // of the next piece in its step
   std::vector<Piece> pieces_;
 };

@@ -89,9 +89,18 @@ TEST_F(VirtualClock, EqualStepsTakeTheirMedianPieceByPiece) {
   std::vector<double> const first_pieces{8, 3, 3, 9, 7, 3, 2, 2, 2, 2, 2, 2, 2};
   // Medians of the last nine, of two in the middle the shorter one.
   std::vector<double> const expected{8, 3, 3, 3, 7, 3, 3, 3, 3, 3, 2, 2, 2};
-  work(5); // belongs to no step
+  SteadyWork steady, other;
   for (std::size_t step = 0; step < first_pieces.size(); ++step) {
-    instruments->clock.begin_equal_step();
+    auto const before = clock();
+    work(static_cast<double>(step)); // belongs to no step, and counts in full
+    EXPECT_EQ(clock() - before, static_cast<double>(step));
+    {
+      RunClock::EqualStep const of_another(instruments->clock, other); // with a history of its own
+      work(50);
+    }
+    EXPECT_EQ(clock() - before, static_cast<double>(step) + 50);
+
+    RunClock::EqualStep const equal_step(instruments->clock, steady);
     auto const begin = clock();
     work(first_pieces[step]);
     {
