@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
+#include <tuple>
 #include <utility>
 
 namespace orthant::graph {
@@ -14,76 +16,79 @@ std::size_t index(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// Entries that arrive in pieces: ranges of rows, each slab by slab of columns. What is listed of a piece is kept, in rows; then the rows are
-/// put together.
+/// Entries that arrive in pieces of some rows and columns. Those that are listed are kept, and then dealt to their rows.
 class ListedEntries {
  public:
   explicit ListedEntries(std::int64_t num_rows) { block_.row_offsets.assign(index(num_rows + 1), 0); }
 
   void add(CsrBlock const& read, std::int64_t first_row, std::vector<std::int32_t> const& place_of_column) {
-    if (read.rows.size() == 0) return;
     auto const is_listed = [&](std::int32_t column) { return place_of_column[index(column)] >= 0; };
     auto const count = index(std::ranges::count_if(read.columns, is_listed));
-    Piece piece{.first_row = first_row};
-    piece.row_ends.reserve(read.row_offsets.size());
+    auto& piece = pieces_.emplace_back();
+    piece.rows.reserve(count);
     piece.columns.reserve(count);
     if (!read.values.empty()) piece.values.reserve(count);
-    for (std::size_t row = 0; row + 1 < read.row_offsets.size(); ++row) {
+    for (std::size_t row = 0; row + 1 < read.row_offsets.size(); ++row)
       for (auto k = index(read.row_offsets[row]); k < index(read.row_offsets[row + 1]); ++k) {
         if (!is_listed(read.columns[k])) continue;
+        piece.rows.push_back(static_cast<std::int32_t>(first_row + static_cast<std::int64_t>(row)));
         piece.columns.push_back(place_of_column[index(read.columns[k])]);
         if (!read.values.empty()) piece.values.push_back(read.values[k]);
       }
-      piece.row_ends.push_back(piece.columns.size());
-      block_.row_offsets[index(first_row) + row + 1] += static_cast<std::int64_t>(piece.num_of(row));
-    }
-    pieces_.push_back(std::move(piece));
   }
 
   /// Rows ascend, and columns within a row. Takes the entries.
   [[nodiscard]] CsrBlock block(std::int64_t num_columns) && {
-    auto const num_rows = block_.row_offsets.size() - 1;
-    block_.rows = {0, static_cast<std::int64_t>(num_rows)};
+    auto& offsets = block_.row_offsets;
+    block_.rows = {0, std::ssize(offsets) - 1};
     block_.columns_range = {0, num_columns};
-    std::partial_sum(block_.row_offsets.begin(), block_.row_offsets.end(), block_.row_offsets.begin());
-    auto const num_entries = index(block_.row_offsets.back());
-    auto const has_values = std::ranges::any_of(pieces_, [](Piece const& p) { return !p.values.empty(); });
-    block_.columns.reserve(num_entries);
-    if (has_values) block_.values.reserve(num_entries);
-    std::ranges::stable_sort(pieces_, {}, &Piece::first_row);
-    std::vector<std::pair<std::int32_t, float>> entries; // of a row
-    for (auto group = pieces_.begin(); group != pieces_.end();) {
-      auto const end =
-          std::find_if(group, pieces_.end(), [&](Piece const& p) { return p.first_row != group->first_row; });
-      for (std::size_t row = 0; row < group->row_ends.size(); ++row) {
-        entries.clear();
-        std::for_each(group, end, [&](Piece const& piece) { piece.append_row(row, entries); });
-        std::ranges::sort(entries, {}, &std::pair<std::int32_t, float>::first);
-        for (auto const& [column, value] : entries) {
-          block_.columns.push_back(column);
-          if (has_values) block_.values.push_back(value);
-        }
+    for (auto const& piece : pieces_)
+      for (auto const row : piece.rows)
+        ++offsets[index(row) + 1];
+    std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
+    block_.columns.resize(index(offsets.back()));
+    if (std::ranges::any_of(pieces_, [](Piece const& piece) { return !piece.values.empty(); }))
+      block_.values.resize(block_.columns.size());
+    auto next = offsets;
+    for (auto& piece : pieces_) {
+      for (std::size_t k = 0; k < piece.rows.size(); ++k) {
+        auto const place = index(next[index(piece.rows[k])]++);
+        block_.columns[place] = piece.columns[k];
+        if (!piece.values.empty()) block_.values[place] = piece.values[k];
       }
-      group = end;
+      piece = {};
     }
+    sort_rows();
     return std::move(block_);
   }
 
  private:
   struct Piece {
-    std::int64_t first_row = 0;
-    std::vector<std::size_t> row_ends{};
-    std::vector<std::int32_t> columns{}; // places in the list
-    std::vector<float> values{};         // empty: all 1
-
-    [[nodiscard]] std::size_t begin_of(std::size_t row) const { return row == 0 ? 0 : row_ends[row - 1]; }
-    [[nodiscard]] std::size_t num_of(std::size_t row) const { return row_ends[row] - begin_of(row); }
-    void append_row(std::size_t row, std::vector<std::pair<std::int32_t, float>>& entries) const {
-      for (auto k = begin_of(row); k < row_ends[row]; ++k)
-        entries.emplace_back(columns[k], values.empty() ? 1.0F : values[k]);
-    }
+    std::vector<std::int32_t> rows;
+    std::vector<std::int32_t> columns; // places in the list
+    std::vector<float> values;         // empty: all 1
   };
-  static_assert(sizeof(std::int32_t) + sizeof(float) == listed_entry_bytes);
+  static_assert(2 * sizeof(std::int32_t) + sizeof(float) == listed_entry_bytes);
+
+  void sort_rows() {
+    std::vector<std::pair<std::int32_t, float>> row; // columns and values
+    for (std::size_t r = 0; r + 1 < block_.row_offsets.size(); ++r) {
+      auto const begin = index(block_.row_offsets[r]);
+      auto const size = index(block_.row_offsets[r + 1]) - begin;
+      auto const columns = std::span(block_.columns).subspan(begin, size);
+      if (block_.values.empty()) {
+        std::ranges::sort(columns);
+        continue;
+      }
+      auto const values = std::span(block_.values).subspan(begin, size);
+      row.clear();
+      for (std::size_t k = 0; k < size; ++k)
+        row.emplace_back(columns[k], values[k]);
+      std::ranges::sort(row, {}, &std::pair<std::int32_t, float>::first);
+      for (std::size_t k = 0; k < size; ++k)
+        std::tie(columns[k], values[k]) = row[k];
+    }
+  }
 
   std::vector<Piece> pieces_;
   CsrBlock block_;
@@ -147,7 +152,9 @@ std::int64_t ListPlaces::operator()(std::int64_t position) const {
 
 CsrBlock read_listed_block(GraphStore const& store, Ranges const& rows, Ranges const& columns,
                            SelfLoops self_loops) {
-  ORTHANT_REQUIRE(total_size(columns) <= std::int64_t{1} << 31, total_size(columns), " columns in a block");
+  constexpr auto most = std::int64_t{1} << 31;
+  ORTHANT_REQUIRE(total_size(columns) <= most && total_size(rows) <= most, total_size(rows), " rows and ",
+                  total_size(columns), " columns in a block");
   ListPlaces const list(columns);
   ListedEntries entries(total_size(rows));
   for (auto const& stored : stored_columns(store.facts(), rows, columns)) {

@@ -30,11 +30,11 @@ class ListPlaces {
 };
 
 /// A on the listed rows and columns, in the order of the lists: row r of the block is place r of `rows`, and
-/// columns are counted along `columns`. At most 2^31 of them. Not collective; throws as the store does.
+/// columns are counted along `columns`. At most 2^31 of either. Not collective; throws as the store does.
 [[nodiscard]] CsrBlock read_listed_block(GraphStore const& store, Ranges const& rows, Ranges const& columns,
                                          SelfLoops self_loops);
-/// Bytes that it holds per entry while it reads, beside the block: a column and a weight.
-inline constexpr std::int64_t listed_entry_bytes = 8;
+/// Bytes that it holds per entry while it reads, beside the block: a row, a column and a weight.
+inline constexpr std::int64_t listed_entry_bytes = 12;
 
 /// The factors of the store's normalisation for these rows and columns.
 [[nodiscard]] Scales read_listed_scales(GraphStore const& store, Ranges const& rows, Ranges const& columns);
