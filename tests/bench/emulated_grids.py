@@ -5,7 +5,7 @@
 emulated_grids.py --orthant PROGRAM [--work DIR]
 
 Constants of the processor come from `bench machine` on one rank, nodes and links from the machine file below. Each configuration trains
-with ORTHANT_EMULATE; the table has the median of its last epochs, in which all sparse products have tried their ways, beside what `orthant plan` says of it, and last what `auto` chooses.
+with ORTHANT_EMULATE; the table has the median of its last epochs, in most of which all sparse products have tried their ways, beside what `orthant plan` says of it, and last what `auto` chooses.
 """
 
 import argparse

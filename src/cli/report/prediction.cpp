@@ -86,15 +86,9 @@ std::optional<PointPrediction> predict_step(Context const& context, StudyPoint c
     auto const plan = models::plan_sequences(shape, place, model, sequences);
     pmm::StepPlan step(shape, place, sizeof(float));
     models::plan_language_model_step(step, plan, sequences, optimizer);
-    pmm::StepPlan arrays(shape, place, sizeof(float));
-    models::plan_language_model_arrays(arrays, models::plan_for_memory(plan, shape), sequences, optimizer);
     prediction.sent_bytes += static_cast<double>(models::sent_bytes_of(step));
     add_seconds(pmm::seconds_of(step, machine), prediction);
-    add_memory({.arrays = pmm::bytes_held(arrays),
-                .loading = pmm::peak_bytes(arrays),
-                .messages = models::message_bytes(step),
-                .libraries = models::library_bytes<float>(step)},
-               prediction);
+    add_memory(models::estimate_memory<float>(shape, place, plan, sequences, optimizer), prediction);
   }
   return prediction;
 }

@@ -30,7 +30,7 @@ struct ExpertPlan {
   pmm::Placement stream;        // [z,y] tokens of the batch x hidden
   pmm::Placement router;
   pmm::Placement up, down; // of one expert
-  /// What the layers with experts move in a pass, if it is known; else lists assume ExpertSettings::planned_imbalance.
+  /// What the layers with experts move in a pass, if it is known; else lists assume assumed_imbalance().
   std::vector<pmm::DispatchSizes> loads;
   /// By layers with experts: the place of each expert when the ranks along the expert axis take them one after the other, equally many each.
   /// Empty: that of its number.
@@ -85,7 +85,8 @@ struct ExpertArray {
                                           std::int64_t layer, bool is_training);
 
 /// The plan that memory is predicted by if neither loads nor an imbalance are known: for the middle of 1 and largest_imbalance(). Memory is
-/// linear in the imbalance, so whatever the loads of the fullest step turn out to be, that errs by half of what is possible at most.
+/// linear in the imbalance without a capacity, so whatever the loads of the fullest step turn out to be, that errs by half of what is
+/// possible at most.
 [[nodiscard]] ExpertPlan plan_for_memory(ExpertPlan plan, pmm::GridShape const& shape);
 
 } // namespace orthant::models

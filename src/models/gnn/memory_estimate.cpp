@@ -24,10 +24,11 @@ constexpr std::int64_t onednn_sums_bytes = std::int64_t{6} << 20;
 constexpr std::int64_t onednn_products_bytes = std::int64_t{2} << 20;
 
 /// Of the reductions of an epoch, beside those that work waits behind. An asynchronous one keeps a copy of its
-/// message, a blocking one (a ring over P ranks) a P-th of it, but one over data or experts a copy (Open MPI 4.1 takes Rabenseifner's
-/// algorithm), a reduce_scatter of MPI a copy and two P-ths, never several at once; every large one of the others passes through fragments
-/// shared with at most two neighbours an axis. `adds_by_pairs`: axes within a node whose reduce_scatters, of aggregations, block: MPI does
-/// not do these (runtime/backends/mpi_reduce_scatter).
+/// message, a blocking one (a ring over P ranks) a P-th of it, a reduce_scatter of MPI a copy and two P-ths, never several at
+/// once; every large one passes through fragments shared with at most two neighbours an axis. So measured along x, y and z; of sums over
+/// data a trace of allocations had a copy (Rabenseifner's algorithm), at most: within a node they go in pieces (runtime/backends/mpi_exchange).
+/// `adds_by_pairs`: axes within a node whose reduce_scatters, of aggregations, block: MPI does not do these
+/// (runtime/backends/mpi_reduce_scatter).
 struct Messages {
   std::int64_t copied = 0;
   std::int64_t fragments = 0;

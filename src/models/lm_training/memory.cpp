@@ -66,25 +66,39 @@ void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
 }
 
 template<class T>
-MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
-                               SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
-  auto const of_memory = plan_for_memory(plan, grid.shape());
-  pmm::StepPlan arrays(grid.shape(), grid.coordinates(), sizeof(T));
+MemoryEstimate estimate_memory(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                               TransformerPlan const& plan, SequenceSettings const& sequences,
+                               OptimizerSettings const& optimizer) {
+  auto const of_memory = plan_for_memory(plan, shape);
+  pmm::StepPlan arrays(shape, coordinates, sizeof(T));
   plan_language_model_arrays(arrays, of_memory, sequences, optimizer);
-  pmm::StepPlan work(grid.shape(), grid.coordinates(), sizeof(T));
+  pmm::StepPlan work(shape, coordinates, sizeof(T));
   plan_language_model_step(work, of_memory, sequences, optimizer);
-  auto const parameters = parameters_of(grid.shape(), grid.coordinates(), plan);
-  auto const lengths = lengths_of(arrays, parameters);
   return {.arrays = bytes_held(arrays),
           .loading = peak_bytes(arrays),
-          .messages = message_bytes(work) +
-                      bytes_of_early_sums(grid, arrays, lengths, numbers_of_experts(arrays, parameters)),
+          .messages = message_bytes(work),
           .libraries = library_bytes<T>(work)};
 }
 
-template MemoryEstimate estimate_memory<float>(pmm::ProcessGrid const&, TransformerPlan const&,
-                                               SequenceSettings const&, OptimizerSettings const&);
-template MemoryEstimate estimate_memory<double>(pmm::ProcessGrid const&, TransformerPlan const&,
-                                                SequenceSettings const&, OptimizerSettings const&);
+template<class T>
+MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
+                               SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
+  auto estimate = estimate_memory<T>(grid.shape(), grid.coordinates(), plan, sequences, optimizer);
+  pmm::StepPlan const step(grid.shape(), grid.coordinates(), sizeof(T));
+  auto const parameters = parameters_of(grid.shape(), grid.coordinates(), plan);
+  estimate.messages +=
+      bytes_of_early_sums(grid, step, lengths_of(step, parameters), numbers_of_experts(step, parameters));
+  return estimate;
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template MemoryEstimate estimate_memory<T>(pmm::GridShape const&, pmm::Coordinates const&,                 \
+                                             TransformerPlan const&, SequenceSettings const&,                \
+                                             OptimizerSettings const&);                                      \
+  template MemoryEstimate estimate_memory<T>(pmm::ProcessGrid const&, TransformerPlan const&,                \
+                                             SequenceSettings const&, OptimizerSettings const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::models

@@ -22,7 +22,12 @@ void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
 /// The plan that memory is predicted by: with an assumed imbalance of experts (ExpertPlan's plan_for_memory()), if it has some.
 [[nodiscard]] TransformerPlan plan_for_memory(TransformerPlan plan, pmm::GridShape const& shape);
 
-/// For the rank of `grid` that calls, by plan_for_memory(). T is the scalar of training.
+/// For a rank of a grid that need not exist, by plan_for_memory(). T is the scalar of training.
+template<class T>
+[[nodiscard]] MemoryEstimate estimate_memory(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                                             TransformerPlan const& plan, SequenceSettings const& sequences,
+                                             OptimizerSettings const& optimizer);
+/// For the rank of `grid` that calls: with the sums of gradients that start early on its network.
 template<class T>
 [[nodiscard]] MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
                                              SequenceSettings const& sequences,

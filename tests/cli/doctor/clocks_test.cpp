@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 namespace {
-time_t shift_seconds = 0; // of this rank's clock; before any thread reads it
+time_t shift_seconds = 0; // of this rank's clock, which no other thread of the test reads
 } // namespace
 
 extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
@@ -41,10 +41,11 @@ TEST(DoctorOfClocks, MeasuresHowFarTheyAreApart) {
       EXPECT_TRUE(offsets.empty());
       continue;
     }
-    ASSERT_EQ(offsets.size(), static_cast<std::size_t>(world.size() - 1));
     auto const check = check_clocks(offsets);
-    ASSERT_EQ(check.findings.size(), is_shifted ? offsets.size() : 0);
-    constexpr double rounding = 1e-6; // of seconds since 1970
+    EXPECT_EQ(offsets.size(), static_cast<std::size_t>(world.size() - 1));
+    EXPECT_EQ(check.findings.size(), is_shifted ? offsets.size() : 0);
+    if (::testing::Test::HasFailure()) continue; // the others measure again
+    constexpr double rounding = 1e-6;            // of seconds since 1970
     for (std::size_t i = 0; i < offsets.size(); ++i) {
       auto const shift = is_shifted ? shift_of(offsets[i].rank) : 0.0;
       EXPECT_EQ(offsets[i].rank, static_cast<int>(i) + 1);
