@@ -148,6 +148,7 @@ TEST(FastestGrids, HaveTheExpertAxisThatIsAskedFor) {
   auto model = models::llama_settings(2, 64, 4, 2, 100, 16);
   model.feed_forward = 4096; // experts outweigh what 256 tokens make of them
   model.experts.num_experts = 8;
+  model.experts.planned_imbalance = 1;
   SequenceSettings const sequences{16, 16, 1, 0};
   auto const machine = network(8, 2e-5);
   auto const with_axis = [&](int expert_axis) {
