@@ -68,7 +68,7 @@ class ListedEntries {
     std::vector<std::int32_t> columns; // places in the list
     std::vector<float> values;         // empty: all 1
   };
-  static_assert(2 * sizeof(std::int32_t) + sizeof(float) == listed_entry_bytes);
+  static_assert(3 * sizeof(std::int32_t) + 2 * sizeof(float) == listed_entry_bytes);
 
   void sort_rows() {
     std::vector<std::pair<std::int32_t, float>> row; // columns and values

@@ -33,8 +33,8 @@ class ListPlaces {
 /// columns are counted along `columns`. At most 2^31 of either. Not collective; throws as the store does.
 [[nodiscard]] CsrBlock read_listed_block(GraphStore const& store, Ranges const& rows, Ranges const& columns,
                                          SelfLoops self_loops);
-/// Bytes that it holds per entry while it reads, beside the block: a row, a column and a weight.
-inline constexpr std::int64_t listed_entry_bytes = 12;
+/// Bytes that it holds per entry at most: a row, a column and a weight as they are read, a column and a weight in the block.
+inline constexpr std::int64_t listed_entry_bytes = 20;
 
 /// The factors of the store's normalisation for these rows and columns.
 [[nodiscard]] Scales read_listed_scales(GraphStore const& store, Ranges const& rows, Ranges const& columns);
