@@ -188,11 +188,13 @@ int train(TrainLmOptions const& options, Context& context) {
   std::string text_of_imbalance;
   if (shape.expert > 1) {
     auto const experts = models::plan_for_memory(plan, shape).experts.settings;
+    auto const if_even = predicted_at(1);
+    auto const if_at_one_rank = predicted_at(models::largest_imbalance(experts, shape.expert));
     text_of_imbalance = fmt::format(
         " for an imbalance of experts of {:.3g}, {} if they are chosen equally often, {} if all tokens "
         "choose those of one rank",
-        models::assumed_imbalance(experts, shape.expert, false), bytes_text(predicted_at(1)),
-        bytes_text(predicted_at(models::largest_imbalance(experts, shape.expert))));
+        models::assumed_imbalance(experts, shape.expert, false), bytes_text(if_even),
+        bytes_text(if_at_one_rank));
   }
 
   auto const flops = model_flops(model, sequences.sequence);

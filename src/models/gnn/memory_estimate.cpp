@@ -25,10 +25,10 @@ constexpr std::int64_t onednn_products_bytes = std::int64_t{2} << 20;
 
 /// Of the reductions of an epoch, beside those that work waits behind. An asynchronous one keeps a copy of its
 /// message, a blocking one (a ring over P ranks) a P-th of it, a reduce_scatter of MPI a copy and two P-ths, never several at
-/// once; every large one passes through fragments shared with at most two neighbours an axis. So measured along x, y and z; of sums over
-/// data a trace of allocations had a copy (Rabenseifner's algorithm), at most: within a node they go in pieces (runtime/backends/mpi_exchange).
-/// `adds_by_pairs`: axes within a node whose reduce_scatters, of aggregations, block: MPI does not do these
-/// (runtime/backends/mpi_reduce_scatter).
+/// once; every large one passes through fragments shared with at most two neighbours an axis. That was measured along x, y and z.
+/// An all_reduce over data, experts or several axes keeps a copy (Rabenseifner's algorithm in Open MPI 4.1). This is the most: messages
+/// of more than 2 MiB x P within a node go in pieces (runtime/backends/mpi_exchange). `adds_by_pairs`: axes within a node whose
+/// reduce_scatters, of aggregations, block: MPI does not do these (runtime/backends/mpi_reduce_scatter).
 struct Messages {
   std::int64_t copied = 0;
   std::int64_t fragments = 0;
@@ -40,9 +40,9 @@ Messages messages_of(pmm::StepPlan const& step, pmm::AxisSet adds_by_pairs) {
   auto num_neighbours = 1;
   auto const calls = calls_of(step);
   for (auto const& call : calls) {
-    auto const is_own_axis = [&](pmm::Axis axis) { return call.axis == name_of(axis); };
+    auto const goes_along = [&](pmm::Axis axis) { return call.axis == name_of(axis); };
     if (call.operation == runtime::Operation::all_reduce &&
-        std::ranges::none_of(pmm::spatial_axes, is_own_axis))
+        std::ranges::none_of(pmm::spatial_axes, goes_along))
       copied = std::max(copied, call.bytes);
   }
   for (auto const axis : pmm::spatial_axes) {

@@ -106,24 +106,30 @@ PlaneMaximumSteps plane_maximum_of(pmm::GridShape const& shape, pmm::Coordinates
   return {shape, coordinates, plan.adjacency, plan.input, num_edges};
 }
 
-void plan_maximum(pmm::StepPlan& step, GcnLayerPlan const& layer, pmm::CellSizes const& cells,
-                  std::int64_t num_edges) {
+namespace {
+
+/// Hands the steps of the layer's schedule to `list`.
+template<class List>
+void list_maximum(pmm::StepPlan const& step, GcnLayerPlan const& layer, pmm::CellSizes const& cells,
+                  std::int64_t num_edges, List const& list) {
   auto const& shape = step.shape();
   auto const& at = step.coordinates();
   if (layer.owners)
-    plan_maximum(step, MaximumSteps(shape, at, maximum_plan_of(layer), cells, num_edges));
+    list(MaximumSteps(shape, at, maximum_plan_of(layer), cells, num_edges));
   else
-    plan_maximum(step, plane_maximum_of(shape, at, layer, num_edges));
+    list(plane_maximum_of(shape, at, layer, num_edges));
+}
+
+} // namespace
+
+void plan_maximum(pmm::StepPlan& step, GcnLayerPlan const& layer, pmm::CellSizes const& cells,
+                  std::int64_t num_edges) {
+  list_maximum(step, layer, cells, num_edges, [&](auto const& steps) { plan_maximum(step, steps); });
 }
 
 void plan_maximum_backward(pmm::StepPlan& step, GcnLayerPlan const& layer, pmm::CellSizes const& cells,
                            std::int64_t num_edges) {
-  auto const& shape = step.shape();
-  auto const& at = step.coordinates();
-  if (layer.owners)
-    plan_maximum_backward(step, MaximumSteps(shape, at, maximum_plan_of(layer), cells, num_edges));
-  else
-    plan_maximum_backward(step, plane_maximum_of(shape, at, layer, num_edges));
+  list_maximum(step, layer, cells, num_edges, [&](auto const& steps) { plan_maximum_backward(step, steps); });
 }
 
 LinearProducts products_of(LinearPlan const& p, NumberFormats const& formats) {

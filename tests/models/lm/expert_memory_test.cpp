@@ -113,8 +113,8 @@ TEST(ExpertMemory, AssumesTheMiddleOfWhatIsPossible) {
   EXPECT_EQ(assumed(settings, 1), 1.0);
   EXPECT_EQ(assumed(settings, 4), 2.5);
   EXPECT_EQ(assumed(settings, 8), 4.5);
-  settings.top_k =
-      4; // a rank has one expert, so one of the four choices of a token, where the mean is a half
+  // On eight ranks each has one expert: one of the four choices of a token at most, where the mean is a half.
+  settings.top_k = 4;
   EXPECT_EQ(assumed(settings, 8), 1.5);
   settings.top_k = 8;
   EXPECT_EQ(assumed(settings, 8), 1.0);
