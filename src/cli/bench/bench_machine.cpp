@@ -217,17 +217,19 @@ std::string text_of(Machine const& machine, std::string const& source,
                      "name = \"{}\"\nranks_per_node = {}\n\n"
                      "[memory]\nbytes_per_second = {:.4g}\nsource = \"{}\"\n\n"
                      "[dense_products]\nfp32 = {:.4g}\nof_16_bits = {:.4g}\nnarrow = {}\nattention = {:.4g}\n"
-                     "launch_seconds = {:.4g}\nsource = \"{}\"\n\n"
+                     "attention_row_seconds = {:.4g}\nlaunch_seconds = {:.4g}\nsource = \"{}\"\n\n"
                      "[sparse_products]\nper_nonzero = {}\nper_row = {}\nsource = \"{}\"\n\n"
                      "[launch]\nseconds = {:.4g}\nsource = \"{}\"\n\n"
-                     "[random_numbers]\nseconds = {:.4g}\nsource = \"{}\"\n\n"
+                     "[passes]\nrandom_number_seconds = {:.4g}\nexponential_seconds = {:.4g}\n"
+                     "row_sum_seconds = {:.4g}\nsource = \"{}\"\n\n"
                      "[collectives]\ncall_seconds = {:.4g}\nstep_seconds = {:.4g}\ninside = [{}]\n"
                      "bytes_per_second_between_nodes = {:.4g}\noverlap = {:.2g}\nsource = \"{}\"\n",
                      machine.name, machine.ranks_per_node, machine.memory.bytes_per_second, source,
                      machine.dense.fp32, machine.dense.of_16_bits, by_width(machine.dense.narrow),
-                     machine.dense.attention, machine.dense.launch_seconds, source,
-                     by_width(machine.sparse.per_nonzero), by_width(machine.sparse.per_row), source,
-                     machine.launch_seconds, source, machine.random_number_seconds, source,
+                     machine.dense.attention, machine.dense.attention_row_seconds,
+                     machine.dense.launch_seconds, source, by_width(machine.sparse.per_nonzero),
+                     by_width(machine.sparse.per_row), source, machine.launch_seconds, source,
+                     machine.passes.random_number, machine.passes.exponential, machine.passes.row_sum, source,
                      machine.collectives.call_seconds, machine.collectives.step_seconds,
                      fmt::join(inside, ", "), machine.collectives.bytes_per_second_between_nodes,
                      machine.collectives.overlap, source_of_collectives) +

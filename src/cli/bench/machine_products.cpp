@@ -9,6 +9,8 @@
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/grid/process_grid.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
+#include "pmm/token_rows/feed_forward.hpp"
+#include "pmm/token_rows/row_norm.hpp"
 #include "runtime/comm/together.hpp"
 
 #include <algorithm>
@@ -99,17 +101,26 @@ double dense_launch_seconds(MachineTimer const& timer, pmm::Machine const& machi
   return std::max(0.0, seconds - arithmetic - pass - machine.launch_seconds);
 }
 
-/// flop / s of attention, forward and backward, without the passes over its arrays.
-double attention_rate(MachineTimer const& timer, double memory_bytes_per_second) {
-  pmm::AttentionShape const shape{
-      .num_sequences = 16, .sequence = 128, .num_heads = 4, .num_kv_heads = 4, .head_dim = 32};
+/// Attention, forward and backward, of as many tokens in sequences of such a length.
+struct AttentionRun {
+  double seconds = 0; // without the passes over its arrays
+  double flops = 0;
+  double rows = 0; // of scores
+};
+
+AttentionRun run_attention(MachineTimer const& timer, std::int64_t sequence, double memory_bytes_per_second) {
+  constexpr std::int64_t num_tokens = 4096;
+  pmm::AttentionShape const shape{.num_sequences = num_tokens / sequence,
+                                  .sequence = sequence,
+                                  .num_heads = 4,
+                                  .num_kv_heads = 4,
+                                  .head_dim = 32};
   DefaultExec const exec;
   runtime::PassLedger passes;
-  auto const tokens = shape.num_tokens();
   auto const columns = shape.query_columns();
   std::vector<HeldMatrix<float>> held;
   for (auto i = 0; i < 8; ++i)
-    held.emplace_back("orthant::cli::attention", tokens, columns);
+    held.emplace_back("orthant::cli::attention", num_tokens, columns);
   auto const panel = [&](std::size_t i) { return pmm::Panel<float>(held[i].matrix); };
   auto const row_numbers = static_cast<std::size_t>(shape.num_row_numbers());
   auto const log_sums = runtime::make_zeros<float>("orthant::cli::log_sums", row_numbers);
@@ -122,8 +133,21 @@ double attention_rate(MachineTimer const& timer, double memory_bytes_per_second)
   });
   auto const bytes_of_run = 2 * (passes.total.bytes_read + passes.total.bytes_written) / passes.total.passes;
   auto const of_memory = static_cast<double>(bytes_of_run) / memory_bytes_per_second;
-  auto const flops = static_cast<double>(attention_flops(shape) + attention_backward_flops(shape));
-  return flops / std::max(seconds - of_memory, seconds / 2);
+  return {std::max(seconds - of_memory, seconds / 2),
+          static_cast<double>(attention_flops(shape) + attention_backward_flops(shape)),
+          2 * static_cast<double>(row_numbers)};
+}
+
+/// What products and rows of scores take: two lengths of sequences tell them apart.
+void measure_attention(MachineTimer const& timer, pmm::Machine& machine) {
+  auto const brief = run_attention(timer, 32, machine.memory.bytes_per_second);
+  auto const lengthy = run_attention(timer, 256, machine.memory.bytes_per_second); // as many rows
+  auto const per_flop = (lengthy.seconds - brief.seconds) / (lengthy.flops - brief.flops);
+  // A row does not take less than no time.
+  machine.dense.attention =
+      1 / std::clamp(per_flop, lengthy.seconds / lengthy.flops / 2, lengthy.seconds / lengthy.flops);
+  machine.dense.attention_row_seconds =
+      std::max(0.0, lengthy.seconds - lengthy.flops / machine.dense.attention) / lengthy.rows;
 }
 
 pmm::WidthTable shares_of_narrow(MachineTimer const& timer, double rate, double memory_bytes_per_second) {
@@ -225,17 +249,35 @@ pmm::Machine::SparseProducts sparse_times(MachineTimer const& timer, graph::Grap
   return times;
 }
 
-double random_number_seconds(MachineTimer const& timer) {
+/// What numbers and rows of a pass take beside its bytes.
+void measure_passes(MachineTimer const& timer, pmm::Machine& machine) {
   DefaultExec const exec;
-  runtime::PassLedger passes;
+  runtime::PassLedger ledger;
   HeldMatrix<float> const z("orthant::cli::z", num_rows, width);
   runtime::Vector<std::int64_t> const ids("orthant::cli::ids", num_rows);
-  auto const seconds = [&](double probability) {
+  auto const dropout = [&](double probability) {
     return timer.seconds_of([&] {
-      models::relu_dropout(exec, passes, z.matrix, {.probability = probability}, {.original_ids = ids});
+      models::relu_dropout(exec, ledger, z.matrix, {.probability = probability}, {.original_ids = ids});
     });
   };
-  return std::max(0.0, seconds(0.5) - seconds(0)) / (num_rows * width);
+  auto const beyond_bytes = [&](std::int64_t count, auto const& pass) {
+    std::vector<runtime::LocalPass> list;
+    ledger.list = &list;
+    auto const seconds = timer.seconds_of(pass);
+    ledger.list = nullptr;
+    auto const of_memory = static_cast<double>(list.front().bytes()) / machine.memory.bytes_per_second;
+    return std::max(0.0, seconds - of_memory) / static_cast<double>(count);
+  };
+  constexpr auto count = num_rows * width;
+  HeldMatrix<float> const y("orthant::cli::y", num_rows, width);
+  auto const gelu = [&] { pmm::gelu(exec, ledger, z.matrix, y.matrix); };
+  constexpr std::int64_t narrow = 32; // columns, so that a row is soon added up
+  runtime::Matrix<float> const rows(z.numbers.data(), count / narrow, narrow);
+  auto const sums = runtime::make_zeros<float>("orthant::cli::sums", 2 * count / narrow);
+  auto const moments = [&] { pmm::sum_row_moments(exec, ledger, pmm::RowNorm::layer, rows, sums); };
+  machine.passes = {.random_number = std::max(0.0, dropout(0.5) - dropout(0)) / count,
+                    .exponential = beyond_bytes(count, gelu),
+                    .row_sum = beyond_bytes(count / narrow, moments)};
 }
 
 } // namespace
@@ -247,8 +289,8 @@ void measure_products(MachineTimer const& timer, graph::GraphStore const& store,
   machine.dense.of_16_bits = dense_rate<runtime::Bf16Number>(timer, width, memory);
   machine.dense.narrow = shares_of_narrow(timer, machine.dense.fp32, memory);
   machine.dense.launch_seconds = dense_launch_seconds(timer, machine);
-  machine.dense.attention = attention_rate(timer, memory);
-  machine.random_number_seconds = random_number_seconds(timer);
+  measure_attention(timer, machine);
+  measure_passes(timer, machine);
   machine.sparse = sparse_times(timer, store, memory);
 }
 

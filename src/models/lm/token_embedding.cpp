@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm/token_embedding.hpp"
 
+#include "pmm/kernels/host_parts.hpp"
+#include "pmm/kernels/row_teams.hpp"
+
 #include <algorithm>
 #include <numeric>
 
@@ -8,9 +11,33 @@ namespace orthant::models {
 namespace {
 
 using runtime::array_bytes, runtime::DefaultExec, runtime::Matrix, runtime::Vector;
-using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
 
-/// An element is a work item. Rows of other ranks' tokens are zero.
+/// Columns that are summed side by side: on host processors a loop of this length becomes vectors.
+constexpr std::int64_t num_sums = pmm::runs_on_host ? 16 : 1;
+
+/// put(column, sum over k in [0, count) of number(k, column)) for the columns of a row.
+template<class T, class Number, class Put>
+KOKKOS_INLINE_FUNCTION void sum_in_columns(pmm::RowTeam const& team, std::int64_t width, std::int64_t count,
+                                           Number const& number, Put const& put) {
+  Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, (width + num_sums - 1) / num_sums),
+                       [&](std::int64_t part) {
+                         auto const first = part * num_sums;
+                         T sums[num_sums] = {};
+                         auto const num_columns = width - first < num_sums ? width - first : num_sums;
+                         for (std::int64_t k = 0; k < count; ++k) {
+                           if (num_columns == num_sums)
+                             for (std::int64_t j = 0; j < num_sums; ++j)
+                               sums[j] += number(k, first + j);
+                           else
+                             for (std::int64_t j = 0; j < num_columns; ++j)
+                               sums[j] += number(k, first + j);
+                         }
+                         for (std::int64_t j = 0; j < num_columns; ++j)
+                           put(first + j, sums[j]);
+                       });
+}
+
+/// Rows of other ranks' tokens are zero.
 template<class T>
 struct LookUp {
   std::int32_t const* ids;
@@ -18,9 +45,12 @@ struct LookUp {
   T* stream;
   std::int64_t width;
   std::int64_t first_token, num_tokens;
-  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
-    auto const token = ids[i / width] - first_token;
-    stream[i] = token >= 0 && token < num_tokens ? table[token * width + i % width] : T{0};
+  KOKKOS_FUNCTION void operator()(pmm::RowTeam const& team, std::int64_t row) const {
+    auto const token = ids[row] - first_token;
+    auto const* const from = token >= 0 && token < num_tokens ? table + token * width : nullptr;
+    auto* const to = stream + row * width;
+    Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, width),
+                         [&](std::int64_t j) { to[j] = from != nullptr ? from[j] : T{0}; });
   }
 };
 
@@ -29,12 +59,14 @@ struct AddPositions {
   T const* positions;
   T* stream;
   std::int64_t width, sequence;
-  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
-    stream[i] += positions[i / width % sequence * width + i % width];
+  KOKKOS_FUNCTION void operator()(pmm::RowTeam const& team, std::int64_t row) const {
+    auto const* const from = positions + row % sequence * width;
+    auto* const to = stream + row * width;
+    Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, width), [&](std::int64_t j) { to[j] += from[j]; });
   }
 };
 
-/// An element of the table is a work item: the sum over its token's rows.
+/// A row of the table: the sum over its token's rows.
 template<class T>
 struct SumTokenRows {
   std::int32_t const* offsets;
@@ -43,30 +75,31 @@ struct SumTokenRows {
   T* table;
   std::int64_t width;
   bool adds;
-  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
-    auto const token = i / width;
+  KOKKOS_FUNCTION void operator()(pmm::RowTeam const& team, std::int64_t token) const {
     auto const begin = offsets[token];
-    auto const end = offsets[token + 1];
-    if (adds && begin == end) return;
-    T sum = 0;
-    for (auto k = begin; k < end; ++k)
-      sum += gradient[rows[k] * width + i % width];
-    table[i] = adds ? table[i] + sum : sum;
+    auto const count = offsets[token + 1] - begin;
+    if (adds && count == 0) return;
+    auto* const to = table + token * width;
+    sum_in_columns<T>(
+        team, width, count,
+        [&](std::int64_t k, std::int64_t column) { return gradient[rows[begin + k] * width + column]; },
+        [&](std::int64_t column, T sum) { to[column] = adds ? to[column] + sum : sum; });
   }
 };
 
-/// The same over the sequences.
+/// The same over the sequences. A place that no sequence of this pass has is zero.
 template<class T>
 struct SumPlaces {
   T const* gradient;
   T* positions;
   std::int64_t width, sequence, num_sequences;
-  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
-    T sum = 0;
-    if (i / width < sequence) // else a place that no sequence of this pass has
-      for (std::int64_t s = 0; s < num_sequences; ++s)
-        sum += gradient[s * sequence * width + i];
-    positions[i] = sum;
+  KOKKOS_FUNCTION void operator()(pmm::RowTeam const& team, std::int64_t place) const {
+    sum_in_columns<T>(
+        team, width, place < sequence ? num_sequences : 0,
+        [&](std::int64_t s, std::int64_t column) {
+          return gradient[(s * sequence + place) * width + column];
+        },
+        [&](std::int64_t column, T sum) { positions[place * width + column] = sum; });
   }
 };
 
@@ -160,18 +193,17 @@ template<class T>
 void TokenEmbedding<T>::forward(DefaultExec const& exec, pmm::DistMatrix<T> const& table,
                                 pmm::DistMatrix<T> const& positions, pmm::DistMatrix<T> const& stream) const {
   auto const width = stream.block().columns.size();
-  auto const count = stream.block().num_stored;
   auto const& numbers = stream.storage();
   auto const bytes = array_bytes(numbers);
   grid_.passes().add({"embedding", array_bytes(ids_) + bytes, bytes});
-  Kokkos::parallel_for("orthant::models::embedding", Policy(exec, 0, count),
-                       LookUp<T>{ids_.data(), table.storage().data(), numbers.data(), width,
-                                 vocabulary_.begin, vocabulary_.size()});
+  pmm::for_each_row(exec, "orthant::models::embedding", stream.block().rows.size(), width,
+                    LookUp<T>{ids_.data(), table.storage().data(), numbers.data(), width, vocabulary_.begin,
+                              vocabulary_.size()});
   runtime::all_reduce(exec, grid_.over(plan_.table.layout.rows), numbers);
   if (positions.storage().extent(0) == 0) return;
   grid_.passes().add({"add_positions", bytes + array_bytes(positions.storage()), bytes});
-  Kokkos::parallel_for("orthant::models::add_positions", Policy(exec, 0, count),
-                       AddPositions<T>{positions.storage().data(), numbers.data(), width, plan_.sequence});
+  pmm::for_each_row(exec, "orthant::models::add_positions", stream.block().rows.size(), width,
+                    AddPositions<T>{positions.storage().data(), numbers.data(), width, plan_.sequence});
 }
 
 template<class T>
@@ -186,14 +218,14 @@ void TokenEmbedding<T>::backward(DefaultExec const& exec, pmm::DistMatrix<T> con
   auto const rows = std::min(array_bytes(gradient), array_bytes(table));
   grid_.passes().add({"embedding_backward", array_bytes(gradient) + lists + (adds ? rows : 0),
                       adds ? rows : array_bytes(table)});
-  Kokkos::parallel_for(
-      "orthant::models::embedding_backward", Policy(exec, 0, vocabulary_.size() * width),
+  pmm::for_each_row(
+      exec, "orthant::models::embedding_backward", vocabulary_.size(), width,
       SumTokenRows<T>{offsets_.data(), rows_.data(), gradient.data(), table.data(), width, adds});
   auto const& positions = positions_gradient.storage();
   if (positions.extent(0) == 0) return;
   grid_.passes().add({"positions_backward", array_bytes(gradient), array_bytes(positions)});
-  Kokkos::parallel_for(
-      "orthant::models::positions_backward", Policy(exec, 0, static_cast<std::int64_t>(positions.extent(0))),
+  pmm::for_each_row(
+      exec, "orthant::models::positions_backward", positions_gradient.block().stored_rows.size(), width,
       SumPlaces<T>{gradient.data(), positions.data(), width, plan_.sequence, plan_.sequences.size()});
 }
 

@@ -56,20 +56,28 @@ void require_shape(AttentionShape const& shape, AttentionOperands<T> const& oper
 
 /// What both passes move.
 struct AttentionBytes {
-  std::int64_t queries, keys, row_numbers, ids;
+  std::int64_t queries, keys, row_numbers, ids, rows;
 
   AttentionBytes(AttentionShape const& shape, std::int64_t scalar_bytes, bool draws_mask)
       : queries(shape.num_tokens() * shape.query_columns() * scalar_bytes),
         keys(shape.num_tokens() * shape.key_columns() * scalar_bytes),
         row_numbers(shape.num_row_numbers() * scalar_bytes),
-        ids(draws_mask ? shape.num_tokens() * std::int64_t{sizeof(std::int64_t)} : 0) {}
+        ids(draws_mask ? shape.num_tokens() * std::int64_t{sizeof(std::int64_t)} : 0),
+        rows(shape.num_row_numbers()) {}
 
   [[nodiscard]] LocalPass forward(AttentionShape const& shape) const {
-    return {"attention_forward", queries + 2 * keys + ids, queries + row_numbers, attention_flops(shape)};
+    return {.name = "attention_forward",
+            .bytes_read = queries + 2 * keys + ids,
+            .bytes_written = queries + row_numbers,
+            .flops = attention_flops(shape),
+            .row_sums = rows};
   }
   [[nodiscard]] LocalPass backward(AttentionShape const& shape) const {
-    return {"attention_backward", 3 * queries + 2 * keys + row_numbers + ids, queries + 2 * keys,
-            attention_backward_flops(shape)};
+    return {.name = "attention_backward",
+            .bytes_read = 3 * queries + 2 * keys + row_numbers + ids,
+            .bytes_written = queries + 2 * keys,
+            .flops = attention_backward_flops(shape),
+            .row_sums = rows};
   }
 };
 

@@ -38,8 +38,9 @@ struct Machine {
     double of_16_bits = 0; // operands of 16 bits, sums of 32
     /// Share of these that a product reaches whose shortest side has so many numbers; 1 beyond.
     WidthTable narrow{};
-    double attention = 0;      // of products within a pass of attention; 0: as fp32
-    double launch_seconds = 0; // of each product, beside that of all kernels
+    double attention = 0;             // of products within a pass of attention; 0: as fp32
+    double attention_row_seconds = 0; // of each query's row of scores of a head, beside its products
+    double launch_seconds = 0;        // of each product, beside that of all kernels
   } dense;
 
   struct SparseProducts { // of one rank, operands of 32 bits: seconds by the width of the right operand
@@ -47,8 +48,13 @@ struct Machine {
     WidthTable per_row{}; // may be empty
   } sparse;
 
-  double launch_seconds = 0;        // of each product and each pass
-  double random_number_seconds = 0; // of each number that a pass draws
+  double launch_seconds = 0; // of each product and each pass
+
+  struct Passes { // seconds beside what their bytes take (runtime/observe/passes.hpp)
+    double random_number = 0;
+    double exponential = 0;
+    double row_sum = 0;
+  } passes;
 
   /// How fast each rank sends while all groups of this kind communicate.
   struct GroupSpeed {

@@ -29,8 +29,8 @@ class Reader {
     if (memory.contains("bytes")) machine.memory.bytes = rate(memory, "memory", "bytes");
     machine.memory.bytes_per_second = rate(memory, "memory", "bytes_per_second");
 
-    auto const& dense =
-        table("dense_products", {"fp32", "of_16_bits", "narrow", "attention", "launch_seconds"});
+    auto const& dense = table("dense_products", {"fp32", "of_16_bits", "narrow", "attention",
+                                                 "attention_row_seconds", "launch_seconds"});
     machine.dense.fp32 = rate(dense, "dense_products", "fp32");
     machine.dense.of_16_bits = rate(dense, "dense_products", "of_16_bits");
 
@@ -39,8 +39,8 @@ class Reader {
       machine.dense.narrow = by_width(dense, "dense_products", "narrow", shares, &Reader::share);
 
     if (dense.contains("attention")) machine.dense.attention = rate(dense, "dense_products", "attention");
-    if (dense.contains("launch_seconds"))
-      machine.dense.launch_seconds = seconds(dense, "dense_products", "launch_seconds");
+    machine.dense.attention_row_seconds = seconds_if_given(dense, "dense_products", "attention_row_seconds");
+    machine.dense.launch_seconds = seconds_if_given(dense, "dense_products", "launch_seconds");
 
     constexpr auto times = "[[width, seconds], ..]";
     auto const& sparse = table("sparse_products", {"per_nonzero", "per_row"});
@@ -49,9 +49,12 @@ class Reader {
     if (sparse.contains("per_row"))
       machine.sparse.per_row = by_width(sparse, "sparse_products", "per_row", times, &Reader::not_negative);
     machine.launch_seconds = seconds(table("launch", {"seconds"}), "launch", "seconds");
-    if (is_given("random_numbers"))
-      machine.random_number_seconds =
-          seconds(table("random_numbers", {"seconds"}), "random_numbers", "seconds");
+    if (constexpr auto passes = "passes"; is_given(passes)) {
+      auto const& each = table(passes, {"random_number_seconds", "exponential_seconds", "row_sum_seconds"});
+      machine.passes = {seconds_if_given(each, passes, "random_number_seconds"),
+                        seconds_if_given(each, passes, "exponential_seconds"),
+                        seconds_if_given(each, passes, "row_sum_seconds")};
+    }
 
     auto const& calls = table("collectives", {"call_seconds", "step_seconds", "inside",
                                               "bytes_per_second_between_nodes", "overlap"});
@@ -142,6 +145,10 @@ class Reader {
   }
   double seconds(toml::table const& table, std::string_view name, std::string_view key) const {
     return not_negative(table.get(key), full_name(name, key));
+  }
+
+  double seconds_if_given(toml::table const& table, std::string_view name, std::string_view key) const {
+    return table.contains(key) ? seconds(table, name, key) : 0;
   }
 
   /// The rows of [[a, b, ..], ..], `length` numbers each.

@@ -8,11 +8,14 @@
 //   [memory]                       of one rank: bytes (may be left out), bytes_per_second
 //   [dense_products]               of one rank: fp32, of_16_bits, in flop per second; and what may be left out: narrow =
 //                                  [[shortest side, share of these], ..], attention (flop per second of products within its passes),
-//                                  launch_seconds (of each product, beside those of [launch])
+//                                  attention_row_seconds (of each query's row of a head), launch_seconds (of each product, beside those of
+//                                  [launch])
 //   [sparse_products]              per_nonzero and per_row (may be left out) = [[width, seconds], ..], operands of 32 bits; linear
 //                                  between widths
 //   [launch]                       seconds of each product and each pass
-//   [random_numbers]               may be left out: seconds of each number that dropout draws
+//   [passes]                       may be left out, whole or in part: random_number_seconds (of each number that dropout draws),
+//                                  exponential_seconds (of each number of which a pass takes an exponential or the like),
+//                                  row_sum_seconds (of each row that a pass adds up)
 //   [collectives]                  call_seconds, step_seconds, inside = [[stride, ranks, bytes per second], ..],
 //                                  bytes_per_second_between_nodes (of all ranks of a node together), overlap (may be left
 //                                  out: 0; share of a product's seconds in which a call goes on that was begun before it)

@@ -18,8 +18,12 @@ class Clock {
         machine_.launch_seconds + (product.is_sparse ? of_sparse(product) : of_dense(product));
   }
   void operator()(LocalPass const& pass) {
-    seconds_.passes += machine_.launch_seconds + of_memory(pass.bytes()) + of_attention(pass.flops) +
-                       static_cast<double>(pass.random_numbers) * machine_.random_number_seconds;
+    auto const& each = machine_.passes;
+    seconds_.passes +=
+        machine_.launch_seconds + of_memory(pass.bytes()) +
+        static_cast<double>(pass.random_numbers) * each.random_number +
+        static_cast<double>(pass.exponentials) * each.exponential +
+        (pass.flops > 0 ? of_attention(pass) : static_cast<double>(pass.row_sums) * each.row_sum);
   }
   void operator()(PlannedCall const& call) {
     seconds_.calls[call.axis] += call_seconds(machine_, call, step_.shape().num_ranks());
@@ -40,9 +44,10 @@ class Clock {
                           : machine_.dense.fp32 * bytes_of_table / static_cast<double>(step_.scalar_bytes(1));
     return static_cast<double>(flops) / rate;
   }
-  [[nodiscard]] double of_attention(std::int64_t flops) const {
+  [[nodiscard]] double of_attention(LocalPass const& pass) const {
     auto const share = machine_.dense.attention > 0 ? machine_.dense.attention / machine_.dense.fp32 : 1;
-    return of_flops(flops, Wire::native) / share;
+    return of_flops(pass.flops, Wire::native) / share +
+           static_cast<double>(pass.row_sums) * machine_.dense.attention_row_seconds;
   }
   [[nodiscard]] double share_of_rate(std::int64_t shortest_side) const {
     auto const& narrow = machine_.dense.narrow;

@@ -8,7 +8,6 @@
 
 namespace orthant::pmm {
 
-using runtime::array_bytes;
 using runtime::DefaultExec;
 using runtime::LocalPass;
 using runtime::Matrix;
@@ -18,11 +17,13 @@ namespace {
 
 using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
 
-LocalPass elu_pass(std::int64_t bytes) {
-  return {"elu", bytes, bytes};
+LocalPass elu_pass(std::int64_t count, std::int64_t scalar_bytes) {
+  auto const bytes = count * scalar_bytes;
+  return {.name = "elu", .bytes_read = bytes, .bytes_written = bytes, .exponentials = count};
 }
-LocalPass elu_backward_pass(std::int64_t bytes) {
-  return {"elu_backward", 2 * bytes, bytes};
+LocalPass elu_backward_pass(std::int64_t count, std::int64_t scalar_bytes) {
+  auto const bytes = count * scalar_bytes;
+  return {.name = "elu_backward", .bytes_read = 2 * bytes, .bytes_written = bytes, .exponentials = count};
 }
 
 template<class T>
@@ -43,7 +44,7 @@ void require_alike(Matrix<T> const& x, Matrix<T> const& y) {
 template<class T>
 void elu(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& z, Matrix<T> const& y) {
   require_alike(z, y);
-  passes.add(elu_pass(array_bytes(z)));
+  passes.add(elu_pass(static_cast<std::int64_t>(z.size()), sizeof(T)));
   T const* const from = z.data();
   T* const to = y.data();
   constexpr auto label = "orthant::pmm::elu";
@@ -62,7 +63,7 @@ void elu_backward(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& 
                   Matrix<T> const& dz) {
   require_alike(z, dy);
   require_alike(z, dz);
-  passes.add(elu_backward_pass(array_bytes(z)));
+  passes.add(elu_backward_pass(static_cast<std::int64_t>(z.size()), sizeof(T)));
   T const* const from = z.data();
   T const* const gradient = dy.data();
   T* const to = dz.data();
@@ -78,11 +79,11 @@ void elu_backward(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& 
 }
 
 void plan_elu(StepPlan& step, std::int64_t count) {
-  step.add_pass(elu_pass(step.scalar_bytes(count)));
+  step.add_pass(elu_pass(count, step.scalar_bytes(1)));
 }
 
 void plan_elu_backward(StepPlan& step, std::int64_t count) {
-  step.add_pass(elu_backward_pass(step.scalar_bytes(count)));
+  step.add_pass(elu_backward_pass(count, step.scalar_bytes(1)));
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

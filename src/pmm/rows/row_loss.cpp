@@ -5,6 +5,7 @@
 #include "pmm/kernels/row_kernels_host.hpp"
 #include "pmm/rows/class_counts.hpp"
 #include "pmm/rows/row_loss_kernels.hpp"
+#include "pmm/rows/row_loss_passes.hpp"
 #include "runtime/comm/together.hpp"
 
 #include <algorithm>
@@ -224,19 +225,13 @@ void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logit
 
 /// Counts what plan_softmax lists.
 template<class T>
-void RowLoss<T>::count_softmax(Matrix<T> const& logits, Matrix<T> const& gradient) const {
-  auto& passes = grid_->passes();
-  auto const has_gradient = is_wanted(gradient);
-  auto const groups = has_gradient ? array_bytes(targets_.groups) : 0;
-  auto const targets = groups + array_bytes(targets_.classes);
-  if (grid_->size(placement_.layout.columns) == 1)
-    return passes.add({"softmax", array_bytes(logits) + targets, array_bytes(sum_and_target_, gradient)});
-  passes.add({"find_row_maxima", array_bytes(logits), array_bytes(row_max_)});
-  passes.add(
-      {"sum_exponentials", array_bytes(logits, row_max_, targets_.classes), array_bytes(sum_and_target_)});
-  if (has_gradient)
-    passes.add({"softmax_gradient", array_bytes(logits, row_max_, sum_and_target_) + targets,
-                array_bytes(gradient)});
+void RowLoss<T>::count_softmax(bool has_gradient) const {
+  auto& ledger = grid_->passes();
+  detail::SoftmaxPasses const passes(block_, sizeof(T));
+  if (grid_->size(placement_.layout.columns) == 1) return ledger.add(passes.whole(has_gradient));
+  ledger.add(passes.maxima());
+  ledger.add(passes.sums());
+  if (has_gradient) ledger.add(passes.gradient());
 }
 
 /// row_max := max_j z_ij, sum_and_target := {sum_j exp(z_ij - m_i), sum_j q_ij (z_ij - m_i)}, over all classes; and the
@@ -244,7 +239,7 @@ void RowLoss<T>::count_softmax(Matrix<T> const& logits, Matrix<T> const& gradien
 template<class T>
 void RowLoss<T>::run_softmax(DefaultExec const& exec, Matrix<T> const& logits, TargetShares<T> const& shares,
                              Matrix<T> const& gradient, T scale) {
-  count_softmax(logits, gradient);
+  count_softmax(is_wanted(gradient));
   if constexpr (runs_on_host) {
     softmax_on_host(exec, logits, shares, gradient, scale);
   } else {
@@ -292,7 +287,7 @@ void RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const&
     if (class_weights_.extent(0) > 0 || targets_.weights.extent(0) > 0)
       detail::weigh_gradient(exec, targets_, class_weights_, dz);
     detail::softmax_loss(exec, targets_, sum_and_target_, class_weights_, sum);
-    grid_->passes().add({"softmax_loss", array_bytes(targets_.groups, targets_.classes, sum_and_target_), 0});
+    grid_->passes().add(detail::SoftmaxPasses(block_, sizeof(T)).loss());
   }
   if (loss.extent(0) > 1) {
     // A binary loss is summed over the class axis, too: its first rank counts.

@@ -149,7 +149,7 @@ class RowLoss {
   void require_valid(LocalCounts const& local) const;
   void use(RowTargets const& targets, LocalCounts const& local);
   void require_planned(DistMatrix<T> const& matrix) const;
-  void count_softmax(Matrix<T> const& logits, Matrix<T> const& gradient) const;
+  void count_softmax(bool has_gradient) const;
   void run_softmax(DefaultExec const& exec, Matrix<T> const& logits, TargetShares<T> const& shares,
                    Matrix<T> const& gradient, T scale);
   void softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits, TargetShares<T> const& shares,

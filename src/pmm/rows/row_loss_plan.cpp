@@ -3,6 +3,7 @@
 // What a loss and its scores will do, for the list of a step.
 #include "pmm/rows/class_counts.hpp"
 #include "pmm/rows/row_loss.hpp"
+#include "pmm/rows/row_loss_passes.hpp"
 
 namespace orthant::pmm {
 
@@ -26,28 +27,22 @@ struct PlannedRows {
         groups(num_rows * std::int64_t{sizeof(std::int8_t)}),
         classes(num_rows * std::int64_t{sizeof(std::int32_t)}),
         indicator(step.block(placement).num_stored * std::int64_t{sizeof(std::int8_t)}),
-        maxima(step.scalar_bytes(num_rows)),
         sums(step.scalar_bytes(2 * num_rows)),                                      // and z_iy - m_i
         arg_maxima(num_rows * std::int64_t{sizeof(runtime::ValueIndex<double>)}) {} // of float as long
 
-  std::int64_t num_rows, logits, groups, classes, indicator, maxima, sums, arg_maxima;
+  std::int64_t num_rows, logits, groups, classes, indicator, sums, arg_maxima;
 };
 
 /// The maximum of each row, and then its two sums; one pass if no other rank has classes of the row.
 void plan_softmax(StepPlan& step, Placement const& logits, bool has_gradient) {
-  PlannedRows const rows(step, logits);
+  detail::SoftmaxPasses const passes(step.block(logits), step.scalar_bytes(1));
   auto const class_axis = logits.layout.columns;
-  auto const gradient = has_gradient ? rows.logits : 0;
-  auto const groups = has_gradient ? rows.groups : 0;
-  if (step.shape().size(class_axis) == 1)
-    return step.add_pass({"softmax", rows.logits + groups + rows.classes, rows.sums + gradient});
-  step.add_pass({"find_row_maxima", rows.logits, rows.maxima});
-  step.add_call(Operation::all_reduce, class_axis, rows.maxima);
-  step.add_pass({"sum_exponentials", rows.logits + rows.maxima + rows.classes, rows.sums});
-  step.add_call(Operation::all_reduce, class_axis, rows.sums);
-  if (has_gradient)
-    step.add_pass(
-        {"softmax_gradient", rows.logits + rows.maxima + rows.sums + groups + rows.classes, gradient});
+  if (step.shape().size(class_axis) == 1) return step.add_pass(passes.whole(has_gradient));
+  step.add_pass(passes.maxima());
+  step.add_call(Operation::all_reduce, class_axis, passes.maxima().bytes_written);
+  step.add_pass(passes.sums());
+  step.add_call(Operation::all_reduce, class_axis, passes.sums().bytes_written);
+  if (has_gradient) step.add_pass(passes.gradient());
 }
 
 } // namespace
@@ -56,7 +51,7 @@ void plan_loss(StepPlan& step, Placement const& logits, LossKind kind, bool coun
   PlannedRows const rows(step, logits);
   if (kind == LossKind::softmax) {
     plan_softmax(step, logits, true);
-    step.add_pass({"softmax_loss", rows.groups + rows.classes + rows.sums, 0});
+    step.add_pass(detail::SoftmaxPasses(step.block(logits), step.scalar_bytes(1)).loss());
   } else {
     step.add_pass({"binary_loss_and_gradient", rows.logits + rows.groups + rows.indicator, rows.logits});
   }

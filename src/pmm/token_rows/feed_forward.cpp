@@ -8,7 +8,6 @@
 
 namespace orthant::pmm {
 
-using runtime::array_bytes;
 using runtime::DefaultExec;
 using runtime::LocalPass;
 using runtime::Matrix;
@@ -16,22 +15,31 @@ using runtime::PassLedger;
 
 namespace {
 
-/// `num_read` arrays of `bytes` are read and `num_written` written.
-LocalPass pass_of(std::string_view name, std::int64_t bytes, std::int64_t num_read,
-                  std::int64_t num_written) {
-  return {name, num_read * bytes, num_written * bytes};
+/// `num_read` arrays of `num_outputs` numbers are read and `num_written` written.
+LocalPass pass_of(std::string_view name, std::int64_t num_outputs, std::int64_t scalar_bytes,
+                  std::int64_t num_read, std::int64_t num_written) {
+  auto const bytes = num_outputs * scalar_bytes;
+  return {.name = name,
+          .bytes_read = num_read * bytes,
+          .bytes_written = num_written * bytes,
+          .exponentials = num_outputs};
 }
-LocalPass gelu_pass(std::int64_t bytes) {
-  return pass_of("gelu", bytes, 1, 1);
+LocalPass gelu_pass(std::int64_t num_outputs, std::int64_t scalar_bytes) {
+  return pass_of("gelu", num_outputs, scalar_bytes, 1, 1);
 }
-LocalPass gelu_backward_pass(std::int64_t bytes) {
-  return pass_of("gelu_backward", bytes, 2, 1);
+LocalPass gelu_backward_pass(std::int64_t num_outputs, std::int64_t scalar_bytes) {
+  return pass_of("gelu_backward", num_outputs, scalar_bytes, 2, 1);
 }
-LocalPass swiglu_pass(std::int64_t bytes) {
-  return pass_of("swiglu", bytes, 2, 1);
+LocalPass swiglu_pass(std::int64_t num_outputs, std::int64_t scalar_bytes) {
+  return pass_of("swiglu", num_outputs, scalar_bytes, 2, 1);
 }
-LocalPass swiglu_backward_pass(std::int64_t bytes) {
-  return pass_of("swiglu_backward", bytes, 3, 2);
+LocalPass swiglu_backward_pass(std::int64_t num_outputs, std::int64_t scalar_bytes) {
+  return pass_of("swiglu_backward", num_outputs, scalar_bytes, 3, 2);
+}
+
+template<class T>
+std::int64_t count_of(Matrix<T> const& x) {
+  return static_cast<std::int64_t>(x.size());
 }
 
 template<class T>
@@ -65,10 +73,9 @@ void run(DefaultExec const& exec, char const* label, std::int64_t count,
 template<class T>
 void gelu(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& z, Matrix<T> const& y) {
   require_alike("gelu", z, y);
-  passes.add(gelu_pass(array_bytes(z)));
-  run<T>(exec, "orthant::pmm::gelu", static_cast<std::int64_t>(z.size()),
-         &host_tokens::HostTokenKernels<T>::gelu, {z.data(), nullptr, y.data()},
-         detail::GeluElement<T>{z.data(), y.data()});
+  passes.add(gelu_pass(count_of(z), sizeof(T)));
+  run<T>(exec, "orthant::pmm::gelu", count_of(z), &host_tokens::HostTokenKernels<T>::gelu,
+         {z.data(), nullptr, y.data()}, detail::GeluElement<T>{z.data(), y.data()});
 }
 
 template<class T>
@@ -76,19 +83,17 @@ void gelu_backward(DefaultExec const& exec, PassLedger& passes, Matrix<T> const&
                    Matrix<T> const& dz) {
   require_alike("gelu_backward", z, dy);
   require_alike("gelu_backward", z, dz);
-  passes.add(gelu_backward_pass(array_bytes(z)));
-  run<T>(exec, "orthant::pmm::gelu_backward", static_cast<std::int64_t>(z.size()),
-         &host_tokens::HostTokenKernels<T>::gelu_backward, {z.data(), dy.data(), dz.data()},
-         detail::GeluBackwardElement<T>{z.data(), dy.data(), dz.data()});
+  passes.add(gelu_backward_pass(count_of(z), sizeof(T)));
+  run<T>(exec, "orthant::pmm::gelu_backward", count_of(z), &host_tokens::HostTokenKernels<T>::gelu_backward,
+         {z.data(), dy.data(), dz.data()}, detail::GeluBackwardElement<T>{z.data(), dy.data(), dz.data()});
 }
 
 template<class T>
 void swiglu(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& z, Matrix<T> const& y) {
   require_pairs("swiglu", z, y);
-  passes.add(swiglu_pass(array_bytes(y)));
-  run<T>(exec, "orthant::pmm::swiglu", static_cast<std::int64_t>(y.size()),
-         &host_tokens::HostTokenKernels<T>::swiglu, {z.data(), nullptr, y.data()},
-         detail::SwigluElement<T>{z.data(), y.data()});
+  passes.add(swiglu_pass(count_of(y), sizeof(T)));
+  run<T>(exec, "orthant::pmm::swiglu", count_of(y), &host_tokens::HostTokenKernels<T>::swiglu,
+         {z.data(), nullptr, y.data()}, detail::SwigluElement<T>{z.data(), y.data()});
 }
 
 template<class T>
@@ -96,23 +101,23 @@ void swiglu_backward(DefaultExec const& exec, PassLedger& passes, Matrix<T> cons
                      Matrix<T> const& dz) {
   require_pairs("swiglu_backward", z, dy);
   require_alike("swiglu_backward", z, dz);
-  passes.add(swiglu_backward_pass(array_bytes(dy)));
-  run<T>(exec, "orthant::pmm::swiglu_backward", static_cast<std::int64_t>(dy.size()),
+  passes.add(swiglu_backward_pass(count_of(dy), sizeof(T)));
+  run<T>(exec, "orthant::pmm::swiglu_backward", count_of(dy),
          &host_tokens::HostTokenKernels<T>::swiglu_backward, {z.data(), dy.data(), dz.data()},
          detail::SwigluBackwardElement<T>{z.data(), dy.data(), dz.data()});
 }
 
 void plan_gelu(StepPlan& step, std::int64_t num_outputs) {
-  step.add_pass(gelu_pass(step.scalar_bytes(num_outputs)));
+  step.add_pass(gelu_pass(num_outputs, step.scalar_bytes(1)));
 }
 void plan_gelu_backward(StepPlan& step, std::int64_t num_outputs) {
-  step.add_pass(gelu_backward_pass(step.scalar_bytes(num_outputs)));
+  step.add_pass(gelu_backward_pass(num_outputs, step.scalar_bytes(1)));
 }
 void plan_swiglu(StepPlan& step, std::int64_t num_outputs) {
-  step.add_pass(swiglu_pass(step.scalar_bytes(num_outputs)));
+  step.add_pass(swiglu_pass(num_outputs, step.scalar_bytes(1)));
 }
 void plan_swiglu_backward(StepPlan& step, std::int64_t num_outputs) {
-  step.add_pass(swiglu_backward_pass(step.scalar_bytes(num_outputs)));
+  step.add_pass(swiglu_backward_pass(num_outputs, step.scalar_bytes(1)));
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

@@ -24,27 +24,37 @@ RowBlock block_of(Matrix<T> const& x) {
 
 /// Bytes of the arrays of a call.
 struct NormBytes {
-  std::int64_t x, columns, sums, state;
+  std::int64_t x, columns, sums, state, rows;
 
   NormBytes(RowNorm kind, RowBlock const& block, std::int64_t scalar_bytes)
       : x(block.rows * block.columns * scalar_bytes),
         columns(block.columns * scalar_bytes),
         sums(block.rows * sums_per_row(kind) * scalar_bytes),
-        state(sums) {} // mean and r, or r
+        state(sums), // mean and r, or r
+        rows(block.rows) {}
 
-  [[nodiscard]] LocalPass moments() const { return {"sum_row_moments", x, sums}; }
+  [[nodiscard]] LocalPass moments() const { return summing({"sum_row_moments", x, sums}); }
   [[nodiscard]] LocalPass apply(RowParts parts, bool has_shift) const {
-    return {"apply_row_norm", x + columns * (has_shift ? 2 : 1) + (parts == RowParts::summed ? sums : 0),
-            x + state};
+    LocalPass const pass{"apply_row_norm",
+                         x + columns * (has_shift ? 2 : 1) + (parts == RowParts::summed ? sums : 0),
+                         x + state};
+    return parts == RowParts::whole ? summing(pass) : pass;
   }
   [[nodiscard]] LocalPass gradient_sums() const {
-    return {"sum_row_norm_gradient", 2 * x + columns + state, sums};
+    return summing({"sum_row_norm_gradient", 2 * x + columns + state, sums});
   }
   [[nodiscard]] LocalPass backward(RowParts parts, Residual residual, bool has_shift) const {
-    return {"row_norm_backward",
-            (residual == Residual::added ? 3 : 2) * x + columns + state +
-                (parts == RowParts::summed ? sums : 0),
-            x + columns * (has_shift ? 2 : 1)};
+    LocalPass const pass{"row_norm_backward",
+                         (residual == Residual::added ? 3 : 2) * x + columns + state +
+                             (parts == RowParts::summed ? sums : 0),
+                         x + columns * (has_shift ? 2 : 1)};
+    return parts == RowParts::whole ? summing(pass) : pass;
+  }
+
+ private:
+  [[nodiscard]] LocalPass summing(LocalPass pass) const {
+    pass.row_sums = rows;
+    return pass;
   }
 };
 

@@ -29,6 +29,7 @@ fp32 = 1e13
 of_16_bits = 1e14
 narrow = [[8, 0.04], [64, 1]]
 attention = 5e12
+attention_row_seconds = 5e-9
 launch_seconds = 2e-6
 source = "test"
 [sparse_products]
@@ -38,8 +39,10 @@ source = "test"
 [launch]
 seconds = 1e-6
 source = "test"
-[random_numbers]
-seconds = 1e-10
+[passes]
+random_number_seconds = 1e-10
+exponential_seconds = 2e-10
+row_sum_seconds = 3e-9
 source = "test"
 [collectives]
 call_seconds = 3e-5
@@ -60,7 +63,11 @@ TEST(Machine, ReadsAllConstants) {
   EXPECT_EQ(read.memory.bytes, 40e9);
   EXPECT_EQ(read.dense.of_16_bits, 1e14);
   EXPECT_EQ(read.dense.attention, 5e12);
+  EXPECT_EQ(read.dense.attention_row_seconds, 5e-9);
   EXPECT_EQ(read.dense.launch_seconds, 2e-6);
+  EXPECT_EQ(read.passes.random_number, 1e-10);
+  EXPECT_EQ(read.passes.exponential, 2e-10);
+  EXPECT_EQ(read.passes.row_sum, 3e-9);
   EXPECT_EQ(read.launch_seconds, 1e-6);
   ASSERT_EQ(read.collectives.inside.size(), 3U);
   EXPECT_EQ(read.collectives.inside[1].span, (GroupSpan{2, 2}));
@@ -148,7 +155,16 @@ TEST(StepSeconds, AreTheSumsOfTheTerms) {
   step.add_product(thin);
   step.add_pass({"a pass", 3'000'000, 1'000'000, 0});
   step.add_pass({"one that drops numbers", 1'000'000, 1'000'000, 0, 500'000});
-  step.add_pass({"attention", 1'000'000, 1'000'000, 3'000'000});
+  step.add_pass({.name = "attention",
+                 .bytes_read = 1'000'000,
+                 .bytes_written = 1'000'000,
+                 .flops = 3'000'000,
+                 .row_sums = 2'000});
+  step.add_pass({.name = "softmax",
+                 .bytes_read = 1'000'000,
+                 .bytes_written = 1'000'000,
+                 .exponentials = 40'000,
+                 .row_sums = 1'000});
   step.add_call(Operation::all_reduce, Axis::z, 1 << 20);
 
   auto const seconds = seconds_of(step, machine());
@@ -157,7 +173,8 @@ TEST(StepSeconds, AreTheSumsOfTheTerms) {
   EXPECT_DOUBLE_EQ(seconds.dense, 4 * 3e-6 + 2e9 / 1e13 + 2e6 / 4e11 + 8e6 / 4e11 + 72e6 / 5.2e12 +
                                       4 * (3'000'000 + 2'000'001 + 1'008'000 + 1'072'000) / 1e12);
   EXPECT_DOUBLE_EQ(seconds.passes,
-                   3e-6 + 4e6 / 1e12 + 2e6 / 1e12 + 500'000 * 1e-10 + 2e6 / 1e12 + 3e6 / 5e12);
+                   4e-6 + 4e6 / 1e12 + 2e6 / 1e12 + 500'000 * 1e-10 + // the first two
+                       2e6 / 1e12 + 3e6 / 5e12 + 2'000 * 5e-9 + 2e6 / 1e12 + 40'000 * 2e-10 + 1'000 * 3e-9);
   auto const sent = 2.0 * 3 / 4 * (1 << 20);
   EXPECT_DOUBLE_EQ(seconds.calls.at("z"), 3e-5 + 4 * 2e-5 + sent / 16e9);
   EXPECT_DOUBLE_EQ(seconds.total(), seconds.sparse + seconds.dense + seconds.passes + seconds.calls.at("z"));
@@ -262,8 +279,9 @@ TEST(Machine, AnythingElseIsRefusedInOneLine) {
            {"seconds = 1e-6", "seconds = 1e-6\nsource = \"test\"", "say where the constants come from"},
            {"narrow = [[8, 1.5]]", "narrow = [[8, 0.04], [64, 1]]", "1.5 must not be above 1"},
            {"per_row = [[8, -1e-9]]", "per_row = [[8, 1e-9], [16, 3e-9]]", "must not be below 0"},
-           {"[random_numbers]", "[random_numbers]\nseconds = 1e-10",
-            "seconds of [random_numbers]: this constant is missing"},
+           {"row_sum_seconds = -3e-9", "row_sum_seconds = 3e-9",
+            "row_sum_seconds of [passes]: -3e-09 must not be below 0"},
+           {"[random_numbers]", "[passes]", "there is no such constant"},
            {"[[8, 1e-9], [8, 2e-9]]", "[[4, 4e-10], [8, 6e-10], [32, 12e-10]]", "widths increase"},
            {"[]", "[[4, 4e-10], [8, 6e-10], [32, 12e-10]]", "it must be [[width, seconds], ..]"},
            {"[[1, 76e9]]", "[[1, 2, 76e9], [2, 2, 70e9], [1, 4, 225e9]]",
