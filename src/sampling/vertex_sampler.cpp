@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace orthant::sampling {
 namespace {
@@ -71,8 +72,12 @@ void VertexSampler::draw(std::int64_t epoch, std::int64_t batch, BatchKeys& keys
   auto const append = [&](std::size_t stratum, std::int64_t round, runtime::Range places) {
     auto const order = order_of(stratum, epoch, round);
     auto const first_key = stratum == 0 ? 0 : stratum_sizes_[0];
-    for (auto place = places.begin; place < places.end; ++place)
-      keys.keys.push_back(first_key + static_cast<std::int64_t>(order(static_cast<std::uint64_t>(place))));
+    auto const begin = keys.keys.size();
+    keys.keys.resize(begin + static_cast<std::size_t>(places.size()));
+    std::span const drawn(keys.keys.begin() + static_cast<std::ptrdiff_t>(begin), keys.keys.end());
+    order.images(static_cast<std::uint64_t>(places.begin), drawn);
+    for (auto& key : drawn)
+      key += first_key;
     keys.stratum_sizes.push_back(places.size());
   };
 

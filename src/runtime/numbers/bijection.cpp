@@ -18,4 +18,31 @@ KeyedBijection::KeyedBijection(std::uint64_t n, std::uint64_t key) : n_(n), key_
   num_rounds_ = wanted + wanted % 2;
 }
 
+void KeyedBijection::images(std::uint64_t first, std::span<std::int64_t> images) const {
+  constexpr std::size_t num_lanes = 4;
+  std::size_t done = 0;
+  for (; done + num_lanes <= images.size(); done += num_lanes) {
+    std::uint64_t left[num_lanes];
+    std::uint64_t right[num_lanes];
+    for (std::size_t lane = 0; lane < num_lanes; ++lane) {
+      left[lane] = (first + done + lane) >> shift_;
+      right[lane] = (first + done + lane) & (b_ - 1);
+    }
+    for (std::uint32_t round = 0; round < num_rounds_; round += 2) {
+#pragma GCC unroll 4
+      for (std::size_t lane = 0; lane < num_lanes; ++lane)
+        left[lane] = add(left[lane], scramble(right[lane], round, a_), a_);
+#pragma GCC unroll 4
+      for (std::size_t lane = 0; lane < num_lanes; ++lane)
+        right[lane] = (right[lane] + scramble(left[lane], round + 1, b_)) & (b_ - 1);
+    }
+    for (std::size_t lane = 0; lane < num_lanes; ++lane) {
+      auto const i = left[lane] << shift_ | right[lane];
+      images[done + lane] = static_cast<std::int64_t>(i < n_ ? i : (*this)(i));
+    }
+  }
+  for (; done < images.size(); ++done)
+    images[done] = static_cast<std::int64_t>((*this)(first + done));
+}
+
 } // namespace orthant::runtime

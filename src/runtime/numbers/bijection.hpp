@@ -20,6 +20,7 @@
 #include "runtime/numbers/philox.hpp"
 
 #include <cstdint>
+#include <span>
 
 namespace orthant::runtime {
 
@@ -44,6 +45,10 @@ class KeyedBijection {
     } while (i >= n_);
     return i;
   }
+
+  /// images[i] := the image of first + i, on the host. Takes about a third of the time of one after the other: rounds of a few
+  /// indices run side by side, each of which waits for the round before.
+  void images(std::uint64_t first, std::span<std::int64_t> images) const;
 
   /// The index whose image is i < n.
   [[nodiscard]] ORTHANT_FUNCTION std::uint64_t inverse(std::uint64_t i) const {

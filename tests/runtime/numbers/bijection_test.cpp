@@ -50,6 +50,25 @@ TEST(KeyedBijection, IsABijectionForEverySizeTo10000) {
   }
 }
 
+TEST(KeyedBijection, SeveralImagesAreThoseOfEach) {
+  for (std::uint64_t const n : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{7}, std::uint64_t{1000},
+                                std::uint64_t{48'980}, std::uint64_t{1} << 40}) {
+    auto const permute = KeyedBijection(n, key_of(n));
+    for (std::uint64_t count = 0; count <= std::min<std::uint64_t>(n, 37); ++count) {
+      auto const first = (n - count) / 2;
+      std::vector<std::int64_t> images(count, -1);
+      permute.images(first, images);
+      for (std::uint64_t i = 0; i < count; ++i)
+        ASSERT_EQ(images[i], static_cast<std::int64_t>(permute(first + i))) << n << ", " << count;
+    }
+    if (n > 100'000) continue;
+    std::vector<std::int64_t> all(n); // some of which are sent through again
+    permute.images(0, all);
+    for (std::uint64_t i = 0; i < n; ++i)
+      ASSERT_EQ(all[i], static_cast<std::int64_t>(permute(i))) << n;
+  }
+}
+
 TEST(KeyedBijection, ReturnsFromLargeSizes) {
   auto const draws = RandomStream(3, Purpose::test);
   for (std::uint64_t const n :
