@@ -56,7 +56,9 @@ def machine(ranks):
         with open(path, encoding="utf-8") as file:
             text = file.read()
         if text != done.stdout or f"ranks_per_node = {ranks}" not in text or not re.search(r"\noverlap = [01]", text) \
-                or not re.search(r"\[storage\]\nbytes_per_second = [1-9]", text):
+                or not re.search(r"\[storage\]\nbytes_per_second = [1-9]", text) \
+                or not re.search(r"\nattention_row_seconds = \d.*\n(.*\n)*\[passes\]\nrandom_number_seconds = \d.*\n"
+                                 r"exponential_seconds = \d.*\nrow_sum_seconds = \d", text):
             raise Failure(f"wrote {text}")
         for table, widths in (("narrow", [2, 4, 8, 16, 32, 64, 128]), ("per_nonzero", [2, 4, 8, 16, 32, 64, 128])):
             (rows,) = re.findall(rf"^{table} = (.*)$", text, re.MULTILINE)

@@ -20,7 +20,9 @@
 
 namespace orthant::runtime {
 inline void PrintTo(LocalPass const& pass, std::ostream* out) {
-  *out << pass.name << ": " << pass.bytes_read << " bytes read, " << pass.bytes_written << " written";
+  *out << pass.name << ": " << pass.bytes_read << " bytes read, " << pass.bytes_written << " written, "
+       << pass.flops << " flops, " << pass.random_numbers << " random numbers, " << pass.exponentials
+       << " exponentials, " << pass.row_sums << " sums of rows";
 }
 } // namespace orthant::runtime
 

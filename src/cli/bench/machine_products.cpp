@@ -103,12 +103,12 @@ double dense_launch_seconds(MachineTimer const& timer, pmm::Machine const& machi
 
 /// Attention, forward and backward, of as many tokens in sequences of such a length.
 struct AttentionRun {
-  double seconds = 0; // without the passes over its arrays
+  double seconds = 0; // beside those of bytes and launches
   double flops = 0;
   double rows = 0; // of scores
 };
 
-AttentionRun run_attention(MachineTimer const& timer, std::int64_t sequence, double memory_bytes_per_second) {
+AttentionRun run_attention(MachineTimer const& timer, std::int64_t sequence, pmm::Machine const& machine) {
   constexpr std::int64_t num_tokens = 4096;
   pmm::AttentionShape const shape{.num_sequences = num_tokens / sequence,
                                   .sequence = sequence,
@@ -132,16 +132,16 @@ AttentionRun run_attention(MachineTimer const& timer, std::int64_t sequence, dou
                             {panel(5), panel(6), panel(7)}, row_terms);
   });
   auto const bytes_of_run = 2 * (passes.total.bytes_read + passes.total.bytes_written) / passes.total.passes;
-  auto const of_memory = static_cast<double>(bytes_of_run) / memory_bytes_per_second;
-  return {std::max(seconds - of_memory, seconds / 2),
+  auto const of_memory = static_cast<double>(bytes_of_run) / machine.memory.bytes_per_second;
+  return {std::max(0.0, seconds - of_memory - 2 * machine.launch_seconds),
           static_cast<double>(attention_flops(shape) + attention_backward_flops(shape)),
           2 * static_cast<double>(row_numbers)};
 }
 
 /// What products and rows of scores take: two lengths of sequences tell them apart.
 void measure_attention(MachineTimer const& timer, pmm::Machine& machine) {
-  auto const brief = run_attention(timer, 32, machine.memory.bytes_per_second);
-  auto const lengthy = run_attention(timer, 256, machine.memory.bytes_per_second); // as many rows
+  auto const brief = run_attention(timer, 32, machine);
+  auto const lengthy = run_attention(timer, 256, machine); // as many rows
   auto const per_flop = (lengthy.seconds - brief.seconds) / (lengthy.flops - brief.flops);
   // A row does not take less than no time.
   machine.dense.attention =
@@ -249,7 +249,7 @@ pmm::Machine::SparseProducts sparse_times(MachineTimer const& timer, graph::Grap
   return times;
 }
 
-/// What numbers and rows of a pass take beside its bytes.
+/// What numbers and rows of a pass take beside its bytes. The exponential is that of GELU, with the arithmetic around it.
 void measure_passes(MachineTimer const& timer, pmm::Machine& machine) {
   DefaultExec const exec;
   runtime::PassLedger ledger;
@@ -270,6 +270,10 @@ void measure_passes(MachineTimer const& timer, pmm::Machine& machine) {
   };
   constexpr auto count = num_rows * width;
   HeldMatrix<float> const y("orthant::cli::y", num_rows, width);
+  auto const numbers = z.numbers; // a kernel cannot read members
+  Kokkos::parallel_for(
+      "orthant::cli::spread", Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count),
+      KOKKOS_LAMBDA(std::int64_t i) { numbers(i) = static_cast<float>(i % 601 - 300) / 100; });
   auto const gelu = [&] { pmm::gelu(exec, ledger, z.matrix, y.matrix); };
   constexpr std::int64_t narrow = 32; // columns, so that a row is soon added up
   runtime::Matrix<float> const rows(z.numbers.data(), count / narrow, narrow);

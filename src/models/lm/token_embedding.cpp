@@ -2,7 +2,6 @@
 #include "models/lm/token_embedding.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
-#include "pmm/kernels/row_teams.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -12,29 +11,10 @@ namespace {
 
 using runtime::array_bytes, runtime::DefaultExec, runtime::Matrix, runtime::Vector;
 
-/// Columns that are summed side by side: on host processors a loop of this length becomes vectors.
-constexpr std::int64_t num_sums = pmm::runs_on_host ? 16 : 1;
-
-/// put(column, sum over k in [0, count) of number(k, column)) for the columns of a row.
-template<class T, class Number, class Put>
-KOKKOS_INLINE_FUNCTION void sum_in_columns(pmm::RowTeam const& team, std::int64_t width, std::int64_t count,
-                                           Number const& number, Put const& put) {
-  Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, (width + num_sums - 1) / num_sums),
-                       [&](std::int64_t part) {
-                         auto const first = part * num_sums;
-                         T sums[num_sums] = {};
-                         auto const num_columns = width - first < num_sums ? width - first : num_sums;
-                         for (std::int64_t k = 0; k < count; ++k) {
-                           if (num_columns == num_sums)
-                             for (std::int64_t j = 0; j < num_sums; ++j)
-                               sums[j] += number(k, first + j);
-                           else
-                             for (std::int64_t j = 0; j < num_columns; ++j)
-                               sums[j] += number(k, first + j);
-                         }
-                         for (std::int64_t j = 0; j < num_columns; ++j)
-                           put(first + j, sums[j]);
-                       });
+template<class T>
+void add_row(T const* row, std::int64_t width, T* sum) {
+  for (std::int64_t j = 0; j < width; ++j)
+    sum[j] += row[j];
 }
 
 /// Rows of other ranks' tokens are zero.
@@ -45,12 +25,21 @@ struct LookUp {
   T* stream;
   std::int64_t width;
   std::int64_t first_token, num_tokens;
-  KOKKOS_FUNCTION void operator()(pmm::RowTeam const& team, std::int64_t row) const {
+
+  [[nodiscard]] KOKKOS_FUNCTION T const* found(std::int64_t row) const {
     auto const token = ids[row] - first_token;
-    auto const* const from = token >= 0 && token < num_tokens ? table + token * width : nullptr;
+    return token >= 0 && token < num_tokens ? table + token * width : nullptr;
+  }
+  KOKKOS_FUNCTION void element(std::int64_t row, std::int64_t j) const {
+    auto const* const from = found(row);
+    stream[row * width + j] = from == nullptr ? T{0} : from[j];
+  }
+  void row(std::int64_t row) const {
     auto* const to = stream + row * width;
-    Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, width),
-                         [&](std::int64_t j) { to[j] = from != nullptr ? from[j] : T{0}; });
+    if (auto const* const from = found(row); from != nullptr)
+      std::copy_n(from, width, to);
+    else
+      std::fill_n(to, width, T{0});
   }
 };
 
@@ -59,14 +48,16 @@ struct AddPositions {
   T const* positions;
   T* stream;
   std::int64_t width, sequence;
-  KOKKOS_FUNCTION void operator()(pmm::RowTeam const& team, std::int64_t row) const {
-    auto const* const from = positions + row % sequence * width;
-    auto* const to = stream + row * width;
-    Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, width), [&](std::int64_t j) { to[j] += from[j]; });
+
+  KOKKOS_FUNCTION void element(std::int64_t row, std::int64_t j) const {
+    stream[row * width + j] += positions[row % sequence * width + j];
+  }
+  void row(std::int64_t row) const {
+    add_row(positions + row % sequence * width, width, stream + row * width);
   }
 };
 
-/// A row of the table: the sum over its token's rows.
+/// A row of the table: the sum over its token's rows, or that added to it.
 template<class T>
 struct SumTokenRows {
   std::int32_t const* offsets;
@@ -75,15 +66,18 @@ struct SumTokenRows {
   T* table;
   std::int64_t width;
   bool adds;
-  KOKKOS_FUNCTION void operator()(pmm::RowTeam const& team, std::int64_t token) const {
-    auto const begin = offsets[token];
-    auto const count = offsets[token + 1] - begin;
-    if (adds && count == 0) return;
-    auto* const to = table + token * width;
-    sum_in_columns<T>(
-        team, width, count,
-        [&](std::int64_t k, std::int64_t column) { return gradient[rows[begin + k] * width + column]; },
-        [&](std::int64_t column, T sum) { to[column] = adds ? to[column] + sum : sum; });
+
+  KOKKOS_FUNCTION void element(std::int64_t token, std::int64_t j) const {
+    auto sum = adds ? table[token * width + j] : T{0};
+    for (auto k = offsets[token]; k < offsets[token + 1]; ++k)
+      sum += gradient[rows[k] * width + j];
+    table[token * width + j] = sum;
+  }
+  void row(std::int64_t token) const {
+    auto* const sum = table + token * width;
+    if (!adds) std::fill_n(sum, width, T{0});
+    for (auto k = offsets[token]; k < offsets[token + 1]; ++k)
+      add_row(gradient + rows[k] * width, width, sum);
   }
 };
 
@@ -93,13 +87,18 @@ struct SumPlaces {
   T const* gradient;
   T* positions;
   std::int64_t width, sequence, num_sequences;
-  KOKKOS_FUNCTION void operator()(pmm::RowTeam const& team, std::int64_t place) const {
-    sum_in_columns<T>(
-        team, width, place < sequence ? num_sequences : 0,
-        [&](std::int64_t s, std::int64_t column) {
-          return gradient[(s * sequence + place) * width + column];
-        },
-        [&](std::int64_t column, T sum) { positions[place * width + column] = sum; });
+
+  KOKKOS_FUNCTION void element(std::int64_t place, std::int64_t j) const {
+    auto sum = T{0};
+    for (std::int64_t s = 0; place < sequence && s < num_sequences; ++s)
+      sum += gradient[(s * sequence + place) * width + j];
+    positions[place * width + j] = sum;
+  }
+  void row(std::int64_t place) const {
+    auto* const sum = positions + place * width;
+    std::fill_n(sum, width, T{0});
+    for (std::int64_t s = 0; place < sequence && s < num_sequences; ++s)
+      add_row(gradient + (s * sequence + place) * width, width, sum);
   }
 };
 
@@ -193,17 +192,19 @@ template<class T>
 void TokenEmbedding<T>::forward(DefaultExec const& exec, pmm::DistMatrix<T> const& table,
                                 pmm::DistMatrix<T> const& positions, pmm::DistMatrix<T> const& stream) const {
   auto const width = stream.block().columns.size();
+  auto const num_rows = stream.block().rows.size();
   auto const& numbers = stream.storage();
   auto const bytes = array_bytes(numbers);
   grid_.passes().add({"embedding", array_bytes(ids_) + bytes, bytes});
-  pmm::for_each_row(exec, "orthant::models::embedding", stream.block().rows.size(), width,
-                    LookUp<T>{ids_.data(), table.storage().data(), numbers.data(), width, vocabulary_.begin,
-                              vocabulary_.size()});
+  pmm::for_each_row_or_element(exec, "orthant::models::embedding", num_rows,
+                               LookUp<T>{ids_.data(), table.storage().data(), numbers.data(), width,
+                                         vocabulary_.begin, vocabulary_.size()});
   runtime::all_reduce(exec, grid_.over(plan_.table.layout.rows), numbers);
   if (positions.storage().extent(0) == 0) return;
   grid_.passes().add({"add_positions", bytes + array_bytes(positions.storage()), bytes});
-  pmm::for_each_row(exec, "orthant::models::add_positions", stream.block().rows.size(), width,
-                    AddPositions<T>{positions.storage().data(), numbers.data(), width, plan_.sequence});
+  pmm::for_each_row_or_element(
+      exec, "orthant::models::add_positions", num_rows,
+      AddPositions<T>{positions.storage().data(), numbers.data(), width, plan_.sequence});
 }
 
 template<class T>
@@ -218,14 +219,14 @@ void TokenEmbedding<T>::backward(DefaultExec const& exec, pmm::DistMatrix<T> con
   auto const rows = std::min(array_bytes(gradient), array_bytes(table));
   grid_.passes().add({"embedding_backward", array_bytes(gradient) + lists + (adds ? rows : 0),
                       adds ? rows : array_bytes(table)});
-  pmm::for_each_row(
-      exec, "orthant::models::embedding_backward", vocabulary_.size(), width,
+  pmm::for_each_row_or_element(
+      exec, "orthant::models::embedding_backward", vocabulary_.size(),
       SumTokenRows<T>{offsets_.data(), rows_.data(), gradient.data(), table.data(), width, adds});
   auto const& positions = positions_gradient.storage();
   if (positions.extent(0) == 0) return;
   grid_.passes().add({"positions_backward", array_bytes(gradient), array_bytes(positions)});
-  pmm::for_each_row(
-      exec, "orthant::models::positions_backward", positions_gradient.block().stored_rows.size(), width,
+  pmm::for_each_row_or_element(
+      exec, "orthant::models::positions_backward", positions_gradient.block().stored_rows.size(),
       SumPlaces<T>{gradient.data(), positions.data(), width, plan_.sequence, plan_.sequences.size()});
 }
 

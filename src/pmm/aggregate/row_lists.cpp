@@ -80,21 +80,6 @@ struct SlabSums {
   }
 };
 
-/// Rows on host processors, elements on a device.
-template<class Rows>
-void for_each(DefaultExec const& exec, char const* label, std::int64_t num_rows, Rows const& rows) {
-  if constexpr (runs_on_host) {
-    for_each_part(exec, label, num_rows, [=](std::int64_t begin, std::int64_t end) {
-      for (auto i = begin; i < end; ++i)
-        rows.row(i);
-    });
-  } else {
-    Kokkos::parallel_for(
-        label, Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, num_rows * rows.width),
-        KOKKOS_LAMBDA(std::int64_t k) { rows.element(k / rows.width, k % rows.width); });
-  }
-}
-
 /// Bytes of that many numbers.
 template<class T>
 std::int64_t scalars(std::int64_t count) {
@@ -120,8 +105,8 @@ void pick_rows(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> c
                Vector<LocalColumn> const& list, std::int64_t width, Vector<T> const& picked) {
   auto const moved = scalars<T>(static_cast<std::int64_t>(list.extent(0)) * width);
   passes.add({"pick_rows", moved + runtime::array_bytes(list), moved});
-  for_each(exec, "orthant::pmm::pick_rows", static_cast<std::int64_t>(list.extent(0)),
-           Picked<T>{rows.data(), list.data(), width, picked.data()});
+  for_each_row_or_element(exec, "orthant::pmm::pick_rows", static_cast<std::int64_t>(list.extent(0)),
+                          Picked<T>{rows.data(), list.data(), width, picked.data()});
 }
 
 template<class T>
@@ -132,8 +117,8 @@ void add_rows(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> co
   auto const num_addends = static_cast<std::int64_t>(addends.extent(0));
   passes.add({"add_rows", scalars<T>(num_addends * width) + runtime::array_bytes(offsets, addends),
               scalars<T>(num_rows * width)});
-  for_each(exec, "orthant::pmm::add_rows", num_rows,
-           Sums<T>{parts.data(), offsets.data(), addends.data(), width, sums.data()});
+  for_each_row_or_element(exec, "orthant::pmm::add_rows", num_rows,
+                          Sums<T>{parts.data(), offsets.data(), addends.data(), width, sums.data()});
 }
 
 template<class T>
@@ -141,8 +126,8 @@ void add_slabs(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> c
                std::int64_t num_slabs, std::int64_t width, Vector<T> const& sums) {
   passes.add({"add_slabs", runtime::array_bytes(slabs), runtime::array_bytes(sums)});
   auto const num_rows = static_cast<std::int64_t>(sums.extent(0)) / width;
-  for_each(exec, "orthant::pmm::add_slabs", num_rows,
-           SlabSums<T>{slabs.data(), num_slabs, num_rows, width, sums.data()});
+  for_each_row_or_element(exec, "orthant::pmm::add_slabs", num_rows,
+                          SlabSums<T>{slabs.data(), num_slabs, num_rows, width, sums.data()});
 }
 
 namespace {

@@ -56,20 +56,22 @@ void require_shape(AttentionShape const& shape, AttentionOperands<T> const& oper
 
 /// What both passes move.
 struct AttentionBytes {
-  std::int64_t queries, keys, row_numbers, ids, rows;
+  std::int64_t queries, keys, row_numbers, ids, rows, drawn;
 
   AttentionBytes(AttentionShape const& shape, std::int64_t scalar_bytes, bool draws_mask)
       : queries(shape.num_tokens() * shape.query_columns() * scalar_bytes),
         keys(shape.num_tokens() * shape.key_columns() * scalar_bytes),
         row_numbers(shape.num_row_numbers() * scalar_bytes),
         ids(draws_mask ? shape.num_tokens() * std::int64_t{sizeof(std::int64_t)} : 0),
-        rows(shape.num_row_numbers()) {}
+        rows(shape.num_row_numbers()),
+        drawn(draws_mask ? attention_flops(shape) / (4 * shape.head_dim) : 0) {} // a number per pair
 
   [[nodiscard]] LocalPass forward(AttentionShape const& shape) const {
     return {.name = "attention_forward",
             .bytes_read = queries + 2 * keys + ids,
             .bytes_written = queries + row_numbers,
             .flops = attention_flops(shape),
+            .random_numbers = drawn,
             .row_sums = rows};
   }
   [[nodiscard]] LocalPass backward(AttentionShape const& shape) const {
@@ -77,6 +79,7 @@ struct AttentionBytes {
             .bytes_read = 3 * queries + 2 * keys + row_numbers + ids,
             .bytes_written = queries + 2 * keys,
             .flops = attention_backward_flops(shape),
+            .random_numbers = drawn,
             .row_sums = rows};
   }
 };

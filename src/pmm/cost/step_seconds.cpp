@@ -22,7 +22,7 @@ class Clock {
     seconds_.passes +=
         machine_.launch_seconds + of_memory(pass.bytes()) +
         static_cast<double>(pass.random_numbers) * each.random_number +
-        static_cast<double>(pass.exponentials) * each.exponential +
+        static_cast<double>(pass.exponentials) * each.exponential * times_longer() +
         (pass.flops > 0 ? of_attention(pass) : static_cast<double>(pass.row_sums) * each.row_sum);
   }
   void operator()(PlannedCall const& call) {
@@ -38,10 +38,12 @@ class Clock {
     return static_cast<double>(bytes) / machine_.memory.bytes_per_second;
   }
   /// Numbers of 64 bits take twice as long as those of 32.
+  [[nodiscard]] double times_longer() const {
+    return static_cast<double>(step_.scalar_bytes(1)) / bytes_of_table;
+  }
   [[nodiscard]] double of_flops(std::int64_t flops, Wire format) const {
-    auto const rate = format != Wire::native
-                          ? machine_.dense.of_16_bits
-                          : machine_.dense.fp32 * bytes_of_table / static_cast<double>(step_.scalar_bytes(1));
+    auto const rate =
+        format != Wire::native ? machine_.dense.of_16_bits : machine_.dense.fp32 / times_longer();
     return static_cast<double>(flops) / rate;
   }
   [[nodiscard]] double of_attention(LocalPass const& pass) const {

@@ -18,7 +18,10 @@ std::int64_t bytes_of_columns(EdgeCounts const& counts) {
 
 LocalPass pass_of_softmax(EdgeCounts const& counts, std::int64_t num_heads, std::int64_t scalar_bytes) {
   auto const values = counts.edges * num_heads * scalar_bytes;
-  return {"edge_softmax", values + (values > 0 ? bytes_of_rows(counts) : 0), values};
+  return {.name = "edge_softmax",
+          .bytes_read = values + (values > 0 ? bytes_of_rows(counts) : 0),
+          .bytes_written = values,
+          .exponentials = counts.edges * num_heads};
 }
 LocalPass pass_of_backward(EdgeCounts const& counts, std::int64_t num_heads, std::int64_t scalar_bytes) {
   auto const values = counts.edges * num_heads * scalar_bytes;
@@ -27,8 +30,10 @@ LocalPass pass_of_backward(EdgeCounts const& counts, std::int64_t num_heads, std
 LocalPass pass_of_drop(EdgeCounts const& counts, std::int64_t num_heads, std::int64_t scalar_bytes) {
   auto const values = counts.edges * num_heads * scalar_bytes;
   auto const ids = (counts.rows + counts.columns) * static_cast<std::int64_t>(sizeof(std::int64_t));
-  return {"drop_edges", values + (values > 0 ? bytes_of_rows(counts) + bytes_of_columns(counts) + ids : 0),
-          values};
+  return {.name = "drop_edges",
+          .bytes_read = values + (values > 0 ? bytes_of_rows(counts) + bytes_of_columns(counts) + ids : 0),
+          .bytes_written = values,
+          .random_numbers = counts.edges * num_heads};
 }
 
 template<class T>

@@ -122,8 +122,10 @@ struct Backward {
 };
 
 LocalPass choose_pass(std::int64_t rows, std::int64_t experts, std::int64_t choices, std::int64_t scalar) {
-  return {"choose_experts", rows * experts * scalar,
-          rows * (experts + 1) * scalar + rows * choices * expert_bytes};
+  return {.name = "choose_experts",
+          .bytes_read = rows * experts * scalar,
+          .bytes_written = rows * (experts + 1) * scalar + rows * choices * expert_bytes,
+          .exponentials = rows * experts};
 }
 LocalPass weigh_pass(std::int64_t rows, std::int64_t choices, std::int64_t scalar) {
   return {"weigh_experts", rows * choices * (scalar + expert_bytes), rows * choices * scalar};

@@ -38,4 +38,22 @@ void for_each_part(runtime::DefaultExec const& exec, char const* label, std::int
   }
 }
 
+/// A block of `num_rows` rows of `rows.width` numbers: rows.row(i) for each row on host processors, where a row is read in one go, and
+/// rows.element(i, j) for each element on a device, where neighbouring threads read neighbouring numbers. Enqueues on exec; does not
+/// fence.
+template<class Rows>
+void for_each_row_or_element(runtime::DefaultExec const& exec, char const* label, std::int64_t num_rows,
+                             Rows const& rows) {
+  if constexpr (runs_on_host) {
+    for_each_part(exec, label, num_rows, [=](std::int64_t begin, std::int64_t end) {
+      for (auto i = begin; i < end; ++i)
+        rows.row(i);
+    });
+  } else {
+    Kokkos::parallel_for(
+        label, Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec, 0, num_rows * rows.width),
+        KOKKOS_LAMBDA(std::int64_t k) { rows.element(k / rows.width, k % rows.width); });
+  }
+}
+
 } // namespace orthant::pmm

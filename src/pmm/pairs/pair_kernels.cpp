@@ -56,8 +56,13 @@ LocalPass pass_of_addition(std::int64_t bytes) {
   return {"add_numbers", 2 * bytes, bytes};
 }
 
-LocalPass pass_of_loss(std::int64_t bytes) {
-  return {"pair_loss_and_gradient", bytes, bytes};
+/// An exponential and a logarithm of each.
+LocalPass pass_of_loss(std::int64_t num_pairs, std::int64_t scalar_bytes) {
+  auto const bytes = num_pairs * scalar_bytes;
+  return {.name = "pair_loss_and_gradient",
+          .bytes_read = bytes,
+          .bytes_written = bytes,
+          .exponentials = 2 * num_pairs};
 }
 
 } // namespace
@@ -82,7 +87,7 @@ template<class T>
 void pair_loss_and_gradient(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& scores,
                             std::int64_t num_positive, double scale, double factor,
                             runtime::Number<double> const& loss) {
-  passes.add(pass_of_loss(runtime::array_bytes(scores)));
+  passes.add(pass_of_loss(static_cast<std::int64_t>(scores.size()), sizeof(T)));
   Kokkos::parallel_reduce(
       "orthant::pmm::pair_loss_and_gradient",
       Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, static_cast<std::int64_t>(scores.extent(0))),
@@ -90,7 +95,7 @@ void pair_loss_and_gradient(DefaultExec const& exec, runtime::PassLedger& passes
 }
 
 void plan_pair_loss(StepPlan& step, std::int64_t num_pairs) {
-  step.add_pass(pass_of_loss(step.scalar_bytes(num_pairs)));
+  step.add_pass(pass_of_loss(num_pairs, step.scalar_bytes(1)));
 }
 
 template<class T>

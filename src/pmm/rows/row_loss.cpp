@@ -14,7 +14,6 @@
 
 namespace orthant::pmm {
 
-using runtime::array_bytes;
 using runtime::Reduction;
 
 namespace {
@@ -227,8 +226,8 @@ void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logit
 template<class T>
 void RowLoss<T>::count_softmax(bool has_gradient) const {
   auto& ledger = grid_->passes();
-  detail::SoftmaxPasses const passes(block_, sizeof(T));
-  if (grid_->size(placement_.layout.columns) == 1) return ledger.add(passes.whole(has_gradient));
+  detail::LossPasses const passes(block_, sizeof(T));
+  if (grid_->size(placement_.layout.columns) == 1) return ledger.add(passes.softmax(has_gradient));
   ledger.add(passes.maxima());
   ledger.add(passes.sums());
   if (has_gradient) ledger.add(passes.gradient());
@@ -278,16 +277,16 @@ void RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const&
   auto const scale = num_counted == 0 ? 0.0 : 1.0 / static_cast<double>(num_terms(num_counted));
   auto const of_gradient = static_cast<T>(scale * gradient_scale);
   auto const sum = runtime::number_at(loss, 0);
+  detail::LossPasses const passes(block_, sizeof(T));
   if (kind_ == LossKind::binary) {
     detail::binary_loss_and_gradient(exec, z, targets_, of_gradient, dz, sum);
-    grid_->passes().add(
-        {"binary_loss_and_gradient", array_bytes(z, targets_.groups, targets_.indicator), array_bytes(dz)});
+    grid_->passes().add(passes.binary_loss());
   } else {
     run_softmax(exec, z, shares_, dz, of_gradient);
     if (class_weights_.extent(0) > 0 || targets_.weights.extent(0) > 0)
       detail::weigh_gradient(exec, targets_, class_weights_, dz);
     detail::softmax_loss(exec, targets_, sum_and_target_, class_weights_, sum);
-    grid_->passes().add(detail::SoftmaxPasses(block_, sizeof(T)).loss());
+    grid_->passes().add(passes.softmax_loss());
   }
   if (loss.extent(0) > 1) {
     // A binary loss is summed over the class axis, too: its first rank counts.
@@ -315,22 +314,22 @@ std::vector<GroupScore> RowLoss<T>::evaluate(DefaultExec const& exec, DistMatrix
   auto const z = logits.local();
   detail::GroupSums sums;
   auto const num_classes = placement_.extents.columns;
+  detail::LossPasses const passes(block_, sizeof(T));
   auto const class_counts = detail::make_class_counts(num_groups_, num_classes);
   if (kind_ == LossKind::binary) {
     detail::count_entries(exec, z, targets_, block_.columns.begin, num_classes, class_counts);
-    grid_->passes().add({"count_entries", array_bytes(z, targets_.groups, targets_.indicator), 0});
+    grid_->passes().add(passes.count_entries());
     sums = detail::score_binary(exec, z, targets_);
-    grid_->passes().add({"score_binary", array_bytes(z, targets_.groups, targets_.indicator), 0});
+    grid_->passes().add(passes.score_binary());
   } else {
     run_softmax(exec, z, {}, {}, T{0});
     detail::find_row_arg_maxima(exec, z, block_.columns.begin, row_arg_max_);
-    grid_->passes().add({"find_row_arg_maxima", array_bytes(z), array_bytes(row_arg_max_)});
+    grid_->passes().add(passes.arg_maxima());
     runtime::all_reduce_arg_max(exec, grid_->over(placement_.layout.columns), row_arg_max_);
     detail::count_classes(exec, targets_, row_arg_max_, num_classes, class_counts);
-    grid_->passes().add({"count_classes", array_bytes(targets_.groups, targets_.classes, row_arg_max_), 0});
+    grid_->passes().add(passes.count_classes());
     sums = detail::score_softmax(exec, targets_, sum_and_target_, row_arg_max_);
-    grid_->passes().add(
-        {"score_softmax", array_bytes(targets_.groups, targets_.classes, sum_and_target_, row_arg_max_), 0});
+    grid_->passes().add(passes.score_softmax());
   }
 
   std::vector<double> flat;

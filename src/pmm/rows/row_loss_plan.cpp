@@ -19,25 +19,15 @@ void plan_sums(StepPlan& step, Layout const& layout, LossKind kind, std::int64_t
   if (layout.storage == Storage::row_sharded) step.add_call(Operation::all_reduce, layout.third(), bytes);
 }
 
-/// Bytes of what this rank has of logits and targets.
-struct PlannedRows {
-  PlannedRows(StepPlan const& step, Placement const& placement)
-      : num_rows(step.block(placement).stored_rows.size()),
-        logits(step.scalar_bytes(step.block(placement).num_stored)),
-        groups(num_rows * std::int64_t{sizeof(std::int8_t)}),
-        classes(num_rows * std::int64_t{sizeof(std::int32_t)}),
-        indicator(step.block(placement).num_stored * std::int64_t{sizeof(std::int8_t)}),
-        sums(step.scalar_bytes(2 * num_rows)),                                      // and z_iy - m_i
-        arg_maxima(num_rows * std::int64_t{sizeof(runtime::ValueIndex<double>)}) {} // of float as long
-
-  std::int64_t num_rows, logits, groups, classes, indicator, sums, arg_maxima;
-};
+detail::LossPasses passes_of(StepPlan const& step, Placement const& logits) {
+  return {step.block(logits), step.scalar_bytes(1)};
+}
 
 /// The maximum of each row, and then its two sums; one pass if no other rank has classes of the row.
 void plan_softmax(StepPlan& step, Placement const& logits, bool has_gradient) {
-  detail::SoftmaxPasses const passes(step.block(logits), step.scalar_bytes(1));
+  auto const passes = passes_of(step, logits);
   auto const class_axis = logits.layout.columns;
-  if (step.shape().size(class_axis) == 1) return step.add_pass(passes.whole(has_gradient));
+  if (step.shape().size(class_axis) == 1) return step.add_pass(passes.softmax(has_gradient));
   step.add_pass(passes.maxima());
   step.add_call(Operation::all_reduce, class_axis, passes.maxima().bytes_written);
   step.add_pass(passes.sums());
@@ -48,27 +38,27 @@ void plan_softmax(StepPlan& step, Placement const& logits, bool has_gradient) {
 } // namespace
 
 void plan_loss(StepPlan& step, Placement const& logits, LossKind kind, bool counts_rows) {
-  PlannedRows const rows(step, logits);
+  auto const passes = passes_of(step, logits);
   if (kind == LossKind::softmax) {
     plan_softmax(step, logits, true);
-    step.add_pass(detail::SoftmaxPasses(step.block(logits), step.scalar_bytes(1)).loss());
+    step.add_pass(passes.softmax_loss());
   } else {
-    step.add_pass({"binary_loss_and_gradient", rows.logits + rows.groups + rows.indicator, rows.logits});
+    step.add_pass(passes.binary_loss());
   }
   plan_sums(step, logits.layout, kind, counts_rows ? 2 : 1);
 }
 
 void plan_scores(StepPlan& step, Placement const& logits, LossKind kind, int num_groups) {
-  PlannedRows const rows(step, logits);
+  auto const passes = passes_of(step, logits);
   if (kind == LossKind::softmax) {
     plan_softmax(step, logits, false);
-    step.add_pass({"find_row_arg_maxima", rows.logits, rows.arg_maxima});
-    step.add_call(Operation::all_reduce, logits.layout.columns, rows.arg_maxima);
-    step.add_pass({"count_classes", rows.groups + rows.classes + rows.arg_maxima, 0});
-    step.add_pass({"score_softmax", rows.groups + rows.classes + rows.sums + rows.arg_maxima, 0});
+    step.add_pass(passes.arg_maxima());
+    step.add_call(Operation::all_reduce, logits.layout.columns, passes.arg_maxima().bytes_written);
+    step.add_pass(passes.count_classes());
+    step.add_pass(passes.score_softmax());
   } else {
-    step.add_pass({"count_entries", rows.logits + rows.groups + rows.indicator, 0});
-    step.add_pass({"score_binary", rows.logits + rows.groups + rows.indicator, 0});
+    step.add_pass(passes.count_entries());
+    step.add_pass(passes.score_binary());
   }
   plan_sums(step, logits.layout, kind, num_groups * (3 + detail::num_class_counts * logits.extents.columns));
 }

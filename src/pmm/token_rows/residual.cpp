@@ -3,6 +3,7 @@
 
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/packs.hpp"
+#include "pmm/token_rows/row_norm.hpp"
 #include "pmm/token_rows/token_kernels_host.hpp"
 #include "runtime/error.hpp"
 
@@ -15,14 +16,25 @@ using runtime::PassLedger;
 
 namespace {
 
-std::int64_t id_bytes(std::int64_t num_rows, bool draws_mask) {
-  return draws_mask ? num_rows * std::int64_t{sizeof(std::int64_t)} : 0;
+/// `num_read` arrays are read and one is written. A mask is drawn in passing, by the ids of the rows.
+LocalPass pass_of(std::string_view name, RowBlock const& block, std::int64_t scalar_bytes,
+                  std::int64_t num_read, bool draws_mask) {
+  auto const count = block.rows * block.columns;
+  auto const ids = draws_mask ? block.rows * std::int64_t{sizeof(std::int64_t)} : 0;
+  return {.name = name,
+          .bytes_read = num_read * count * scalar_bytes + ids,
+          .bytes_written = count * scalar_bytes,
+          .random_numbers = draws_mask ? count : 0};
 }
-LocalPass add_pass(std::int64_t bytes, std::int64_t ids) {
-  return {"add_dropped", 2 * bytes + ids, bytes};
+LocalPass add_pass(RowBlock const& block, std::int64_t scalar_bytes, bool draws_mask) {
+  return pass_of("add_dropped", block, scalar_bytes, 2, draws_mask);
 }
-LocalPass drop_pass(std::int64_t bytes, std::int64_t ids) {
-  return {"drop_rows", bytes + ids, bytes};
+LocalPass drop_pass(RowBlock const& block, std::int64_t scalar_bytes, bool draws_mask) {
+  return pass_of("drop_rows", block, scalar_bytes, 1, draws_mask);
+}
+template<class T>
+RowBlock block_of(Matrix<T> const& x) {
+  return {static_cast<std::int64_t>(x.extent(0)), static_cast<std::int64_t>(x.extent(1))};
 }
 
 /// to := [base +] M from, four numbers at a time.
@@ -103,8 +115,7 @@ void add_dropped(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& b
                  RowDropout const& dropout, Matrix<T> const& to) {
   require_fits(from, dropout, to);
   require_fits(base, dropout, to);
-  passes.add(add_pass(runtime::array_bytes(from),
-                      id_bytes(static_cast<std::int64_t>(from.extent(0)), dropout.probability > 0)));
+  passes.add(add_pass(block_of(from), sizeof(T), dropout.probability > 0));
   drop_elements(exec, "orthant::pmm::add_dropped", base.data(), from, dropout, to);
 }
 
@@ -112,16 +123,15 @@ template<class T>
 void drop_rows(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& from, RowDropout const& dropout,
                Matrix<T> const& to) {
   require_fits(from, dropout, to);
-  passes.add(drop_pass(runtime::array_bytes(from),
-                       id_bytes(static_cast<std::int64_t>(from.extent(0)), dropout.probability > 0)));
+  passes.add(drop_pass(block_of(from), sizeof(T), dropout.probability > 0));
   drop_elements(exec, "orthant::pmm::drop_rows", static_cast<T const*>(nullptr), from, dropout, to);
 }
 
 void plan_add_dropped(StepPlan& step, std::int64_t num_rows, std::int64_t num_columns, bool draws_mask) {
-  step.add_pass(add_pass(step.scalar_bytes(num_rows * num_columns), id_bytes(num_rows, draws_mask)));
+  step.add_pass(add_pass({num_rows, num_columns}, step.scalar_bytes(1), draws_mask));
 }
 void plan_drop_rows(StepPlan& step, std::int64_t num_rows, std::int64_t num_columns, bool draws_mask) {
-  step.add_pass(drop_pass(step.scalar_bytes(num_rows * num_columns), id_bytes(num_rows, draws_mask)));
+  step.add_pass(drop_pass({num_rows, num_columns}, step.scalar_bytes(1), draws_mask));
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

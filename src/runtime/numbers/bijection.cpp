@@ -29,10 +29,8 @@ void KeyedBijection::images(std::uint64_t first, std::span<std::int64_t> images)
       right[lane] = (first + done + lane) & (b_ - 1);
     }
     for (std::uint32_t round = 0; round < num_rounds_; round += 2) {
-#pragma GCC unroll 4
       for (std::size_t lane = 0; lane < num_lanes; ++lane)
         left[lane] = add(left[lane], scramble(right[lane], round, a_), a_);
-#pragma GCC unroll 4
       for (std::size_t lane = 0; lane < num_lanes; ++lane)
         right[lane] = (right[lane] + scramble(left[lane], round + 1, b_)) & (b_ - 1);
     }

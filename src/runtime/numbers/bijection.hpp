@@ -46,8 +46,8 @@ class KeyedBijection {
     return i;
   }
 
-  /// images[i] := the image of first + i, on the host. Takes about a third of the time of one after the other: rounds of a few
-  /// indices run side by side, each of which waits for the round before.
+  /// images[i] := the image of first + i, on the host; first + images.size() <= n. Rounds of a few indices run side by side: each
+  /// waits for the round before it, and a processor has nothing else to do in one index.
   void images(std::uint64_t first, std::span<std::int64_t> images) const;
 
   /// The index whose image is i < n.

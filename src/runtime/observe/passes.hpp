@@ -24,8 +24,9 @@ struct LocalPass {
   std::int64_t bytes_written = 0;
   std::int64_t flops = 0;          // of a pass that consists of products (attention); else 0
   std::int64_t random_numbers = 0; // drawn in passing: one for each number that dropout may drop
-  std::int64_t exponentials = 0;   // numbers of which it takes an exponential, a logarithm or the like
-  std::int64_t row_sums = 0;       // rows that it adds up, each by itself
+  std::int64_t exponentials = 0;   // exponentials, logarithms and the like; of attention they are its rows'
+  std::int64_t row_sums =
+      0; // rows of tokens or of logits that it adds up, each by itself; of attention rows of scores
 
   [[nodiscard]] std::int64_t bytes() const { return bytes_read + bytes_written; }
   friend bool operator==(LocalPass const&, LocalPass const&) = default;

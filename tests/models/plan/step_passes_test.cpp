@@ -4,6 +4,13 @@
 
 #include "models/core/rms_norm.hpp"
 #include "models/plan/gcn_step.hpp"
+#include "pmm/attention/attention.hpp"
+#include "pmm/experts/routing.hpp"
+#include "pmm/pairs/pair_kernels.hpp"
+#include "pmm/rows/elu.hpp"
+#include "pmm/token_rows/feed_forward.hpp"
+#include "pmm/token_rows/residual.hpp"
+#include "pmm/token_rows/row_norm.hpp"
 #include "support/dist_checks.hpp"
 
 #include <gtest/gtest.h>
@@ -29,8 +36,8 @@ TEST(StepPasses, AreThoseOfATwoLayerNetwork) {
   Passes const expected{{"apply_dropout", 160 + 80, 160, 0, 40},
                         {"relu_dropout", 120 + 12 + 80, 120, 0, 30},
                         {"add_bias", 80 + 8, 80},
-                        {"softmax", 80 + 10 + 40, 80 + 80},
-                        {"softmax_loss", 10 + 40 + 80, 0},
+                        {"softmax", 80 + 10 + 40, 80 + 80, 0, 0, 20, 20},
+                        {"softmax_loss", 10 + 40 + 80, 0, 0, 0, 10},
                         {"sum_rows", 80, 8},
                         {"relu_dropout_backward_sum", 120 + 120, 120 + 12},
                         {"local_squared_norm", 48, 0},
@@ -79,12 +86,47 @@ TEST(StepPasses, ClassesThatAreSplitAreReadThreeTimes) {
   plan_loss(step, logits, pmm::LossKind::softmax);
   plan_scores(step, logits, pmm::LossKind::binary);
 
-  Passes const expected{{"find_row_maxima", 120, 40},
-                        {"sum_exponentials", 120 + 40 + 40, 80},
+  Passes const expected{{"find_row_maxima", 120, 40, 0, 0, 0, 10},
+                        {"sum_exponentials", 120 + 40 + 40, 80, 0, 0, 30, 10},
                         {"softmax_gradient", 120 + 40 + 80 + 10 + 40, 120},
-                        {"softmax_loss", 10 + 40 + 80, 0},
+                        {"softmax_loss", 10 + 40 + 80, 0, 0, 0, 10},
                         {"count_entries", 120 + 10 + 30, 0},
-                        {"score_binary", 120 + 10 + 30, 0}};
+                        {"score_binary", 120 + 10 + 30, 0, 0, 0, 60}};
+  EXPECT_EQ(passes_of(step), expected);
+}
+
+// Two numbers per row in the sums of LayerNorm. 8 tokens of 6 columns are 192 bytes, 64 of a sum pair, 24 of a scale.
+TEST(StepPasses, PassesOfTokensCountWhatTakesLongerThanBytes) {
+  pmm::StepPlan step({1, 1, 1, 1}, {}, sizeof(float));
+  pmm::RowBlock const x{8, 6};
+
+  plan_sum_row_moments(step, pmm::RowNorm::layer, x);
+  plan_apply_row_norm(step, pmm::RowNorm::layer, pmm::RowParts::summed, false, x);
+  plan_apply_row_norm(step, pmm::RowNorm::layer, pmm::RowParts::whole, false, x);
+  plan_row_norm_backward(step, pmm::RowNorm::layer, pmm::RowParts::whole, pmm::Residual::added, false, x);
+  plan_gelu(step, 48);
+  plan_swiglu_backward(step, 48);
+  pmm::plan_elu(step, 48);
+  plan_add_dropped(step, 8, 6, true);
+  plan_drop_rows(step, 8, 6, false);
+  // Two sequences of 4 tokens, 3 heads of 2: 10 pairs of each head; 2 products of 4 flops a pair.
+  plan_attention_forward(
+      step, {.num_sequences = 2, .sequence = 4, .num_heads = 3, .num_kv_heads = 3, .head_dim = 2}, true);
+  plan_pair_loss(step, 5);
+  plan_choose_experts(step, 8, 4, 2);
+
+  Passes const expected{{"sum_row_moments", 192, 64, 0, 0, 0, 8},
+                        {"apply_row_norm", 192 + 24 + 64, 192 + 64},
+                        {"apply_row_norm", 192 + 24, 192 + 64, 0, 0, 0, 8},
+                        {"row_norm_backward", 3 * 192 + 24 + 64, 192 + 24, 0, 0, 0, 8},
+                        {"gelu", 192, 192, 0, 0, 48},
+                        {"swiglu_backward", 3 * 192, 2 * 192, 0, 0, 48},
+                        {"elu", 192, 192, 0, 0, 48},
+                        {"add_dropped", 2 * 192 + 64, 192, 0, 48},
+                        {"drop_rows", 192, 192},
+                        {"attention_forward", 3 * 192 + 64, 192 + 96, 480, 60, 0, 24},
+                        {"pair_loss_and_gradient", 20, 20, 0, 0, 10},
+                        {"choose_experts", 128, 160 + 64, 0, 0, 32}};
   EXPECT_EQ(passes_of(step), expected);
 }
 
