@@ -65,7 +65,7 @@ std::optional<PointPrediction> predict_epoch(Context const& context, StudyPoint 
     add_memory({.arrays = pmm::bytes_held(step),
                 .loading = pmm::peak_bytes(step),
                 .messages = models::message_bytes(step),
-                .libraries = models::library_bytes<float>(step)},
+                .products = models::product_library_bytes<float>(step)},
                prediction);
   }
   return prediction;
