@@ -285,7 +285,8 @@ TEST(MemoryEstimate, IsTheSumThatIsWorkedOutByHand) {
 }
 
 TEST(MemoryEstimate, HasWhatProductsTakeOnlyOnceAllIsRead) {
-  models::MemoryEstimate estimate{.arrays = 300, .loading = 1000, .messages = 20, .products = 500, .libraries = 7};
+  models::MemoryEstimate estimate{
+      .arrays = 300, .loading = 1000, .messages = 20, .products = 500, .libraries = 7};
   EXPECT_EQ(estimate.peak(), 1007);
   estimate.products = 900;
   EXPECT_EQ(estimate.peak(), 1227);
@@ -301,8 +302,8 @@ TEST(MemoryEstimate, HasNoCopiesOfOperandsThatDoNotPay) {
   EXPECT_EQ(bytes(100, 4, 4000), num_rows * 48 * 4); // strips of 32, 32 and 36 columns
   EXPECT_EQ(bytes(128, 4, 4000), num_rows * 32 * 4);
   EXPECT_EQ(bytes(128, 2, 4000), num_rows * 64 * 2);
-  EXPECT_EQ(bytes(32, 4, 4000), 0); // the copy would be the operand
-  EXPECT_EQ(bytes(47, 4, 3999), 0); // too few gathers of a row
+  EXPECT_EQ(bytes(32, 4, 4000), 0);                               // the copy would be the operand
+  EXPECT_EQ(bytes(47, 4, 3999), 0);                               // too few gathers of a row
   EXPECT_EQ(pmm::operand_copy_bytes(100'000, 47, 4, 400'000), 0); // above 16 MiB
 }
 
