@@ -8,6 +8,7 @@
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
 #include "models/gnn/grid_cost.hpp"
+#include "models/gnn/network_arrays.hpp"
 #include "models/lm_training/language_model.hpp"
 #include "models/lm_training/language_model_cost.hpp"
 #include "pmm/grid/process_grid.hpp"
@@ -58,14 +59,16 @@ std::optional<PointPrediction> predict_epoch(Context const& context, StudyPoint 
   auto const plan = models::plan_gcn(store, settings);
   PointPrediction prediction;
   for (int rank = 0; rank < shape.num_ranks(); ++rank) {
-    auto const step =
-        models::list_of_rank(shape, pmm::coordinates_of(shape, rank), store.facts(), plan, settings);
+    auto const place = pmm::coordinates_of(shape, rank);
+    auto const step = models::list_of_rank(shape, place, store.facts(), plan, settings);
+    auto const traits = models::traits_of(store.facts(), shape, place, plan, settings);
     prediction.sent_bytes += static_cast<double>(models::sent_bytes_of(step));
     add_seconds(pmm::seconds_of(step, machine), prediction);
     add_memory({.arrays = pmm::bytes_held(step),
                 .loading = pmm::peak_bytes(step),
                 .messages = models::message_bytes(step),
-                .libraries = models::library_bytes<float>(step)},
+                .products = models::product_library_bytes<float>(step) +
+                            models::operand_copy_bytes(step, plan, settings, traits)},
                prediction);
   }
   return prediction;

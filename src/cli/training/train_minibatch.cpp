@@ -20,6 +20,7 @@
 #include "models/gnn/memory_estimate.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
+#include "runtime/machine/process_memory.hpp"
 
 #include <algorithm>
 
@@ -119,6 +120,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
           {world.size(), options.grid, std::string(models::open_schedules(model_settings, options.schedule))},
           seconds),
       batches, models::num_steps_of(store.facts().num_vertices, sizes, shape.data));
+  std::optional<runtime::MappedArrays> mapped(std::in_place); // until no array is made any more
   pmm::ProcessGrid const grid(world, choice.shape);
   model_settings.schedule = choice.schedule;
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);
@@ -152,7 +154,11 @@ TrainEnd train(TrainOptions const& options, Context& context) {
 
   EpochLines lines(context, options);
   auto const result = run.run(
-      trainer, [&](runtime::EpochRecord const& epoch) { lines.write(epoch); },
+      trainer,
+      [&](runtime::EpochRecord const& epoch) {
+        mapped.reset(); // arrays of batches have grown
+        lines.write(epoch);
+      },
       record_of_checkpoint(model_settings));
   lines.finish();
   auto const save = [&] {

@@ -35,11 +35,21 @@ pmm::SparseBlock<T> to_sparse_block(sampling::SampledBlock<T> const& from) {
   return result;
 }
 
+/// Sets the length, whatever the numbers are then. There is room for an eighth more, and the old memory goes before the new comes.
+template<class T>
+void resize_for_writing(std::vector<T>& numbers, std::size_t length) {
+  if (length > numbers.capacity()) {
+    numbers = std::vector<T>();
+    numbers.reserve(length + length / 8);
+  }
+  numbers.resize(length);
+}
+
 /// to[i,:] := from[rows[i],:]
 template<class T>
 void gather_rows(std::span<T const> from, std::vector<std::int32_t> const& rows, std::int64_t num_columns,
                  std::vector<T>& to) {
-  to.resize(rows.size() * static_cast<std::size_t>(num_columns));
+  resize_for_writing(to, rows.size() * static_cast<std::size_t>(num_columns));
   auto* target = to.data();
   for (auto const row : rows) {
     std::copy_n(from.data() + row * num_columns, num_columns, target);

@@ -53,11 +53,13 @@ MiniBatchGcn<T>::MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore co
   if (settings.eval_every > 0 || batch_settings.num_full_epochs > 0) {
     auto whole = plan_;
     whole.drops_edges = plan_.drops_edges && batch_settings.num_full_epochs > 0; // an evaluation drops none
-    auto operands = make_full_graph_operands<T>(grid, store, whole, model_settings);
+    auto const of_whole =
+        batch_settings.num_full_epochs > 0 ? model_settings : model_settings.without_dropout();
+    auto operands = make_full_graph_operands<T>(grid, store, whole, of_whole);
     operands.features.may_move = false; // batches are cut from them, too
     features = operands.features;
-    full_ = std::make_unique<TrainedGcn<T>>(grid, model_settings, parameters_, std::move(operands),
-                                            full_loss_, settings, update_);
+    full_ = std::make_unique<TrainedGcn<T>>(grid, of_whole, parameters_, std::move(operands), full_loss_,
+                                            settings, update_);
     if (settings.finds_roc_auc) full_->trainer.judge_also_by(judge_by_areas<T>(grid, store, plan_.logits()));
   } else {
     features = read_input_features<T>(grid, store, plan_.features(), model_settings.feature_norm);

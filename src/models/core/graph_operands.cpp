@@ -188,11 +188,14 @@ pmm::DistMatrix<T> read_reordered_features(pmm::ProcessGrid const& grid, graph::
   auto stored = placement;
   stored.layout.row_order = order_p2;
   auto const source = read_dense_features<T>(grid, store, stored, norm);
+  auto const rows = pmm::block_of(grid, placement).rows;
+  // The lists that a relayout is planned by are gone before there are features.
+  pmm::Relayout<T> const relayout(grid, stored, placement, runtime::together(grid.group(), [&] {
+                                    return store.read_other_positions(graph::Order::p1, rows);
+                                  }));
   pmm::DistMatrix<T> features(grid, placement, "orthant::models::features");
-  auto const source_rows = runtime::together(
-      grid.group(), [&] { return store.read_other_positions(graph::Order::p1, features.block().rows); });
   runtime::DefaultExec const exec;
-  pmm::Relayout<T>(grid, stored, placement, source_rows).run(exec, source, features);
+  relayout.run(exec, source, features);
   runtime::compat::fence(exec, "orthant::models::read_reordered_features/the source is let go");
   return features;
 }

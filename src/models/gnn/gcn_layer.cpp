@@ -45,16 +45,19 @@ bool has_middle(pmm::GridShape const& shape, GcnLayerPlan const& plan, GcnLayerO
   return plan.kind == LayerKind::convolution || copies_gradient(plan, options.needs_input_gradient);
 }
 
-/// Outputs that share memory are free while a later layer multiplies what it gathered of them.
 template<class T>
 pmm::LentMemory room_in(pmm::DistMatrix<T> const& operand, GcnLayerPlan const& plan,
                         GcnLayerOptions const& options) {
-  auto const& shape = operand.grid().shape();
-  auto const is_free = options.shares_outputs && plan.index > 0 && has_middle_in_place(shape, plan);
+  auto const is_free = lends_operand(operand.grid().shape(), plan, options.shares_outputs);
   return {operand.storage().data(), is_free ? operand.storage().extent(0) * sizeof(T) : 0};
 }
 
 } // namespace
+
+// Outputs that share memory are free while a later layer multiplies what it gathered of them.
+bool lends_operand(pmm::GridShape const& shape, GcnLayerPlan const& layer, bool shares_outputs) {
+  return shares_outputs && layer.index > 0 && layer.aggregates_first && has_middle_in_place(shape, layer);
+}
 
 template<class T>
 OperandWeight<T>::OperandWeight(pmm::DistMatrix<Sum> weight, GrowingVector<T>& memory,

@@ -125,6 +125,9 @@ struct GcnScratchPlan {
   void list(pmm::StepPlan& step, runtime::Wire format) const;
 };
 
+/// Whether the memory of what a layer aggregates is free while it multiplies what messages copied of it.
+[[nodiscard]] bool lends_operand(pmm::GridShape const& shape, GcnLayerPlan const& layer, bool shares_outputs);
+
 /// Lists the memory that a layer has to itself, but for outputs of hidden layers if they share memory.
 void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, GcnLayerOptions const& options);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/memory_estimate.hpp"
 
+#include "models/aggregation/edge_operands.hpp"
 #include "models/plan/gcn_products.hpp"
 #include "models/training/gradient_sum.hpp"
 #include "models/training/parameter_update.hpp"
@@ -12,10 +13,8 @@
 namespace orthant::models {
 namespace {
 
-// Measured with Open MPI 4.1 on one node, graphs of 3 thousand to 200 thousand vertices, 1 to 4 ranks:
-// buffers of BLAS, HDF5 and MPI that any job takes; and what shared-memory fragments of large messages take,
-// a neighbour.
-constexpr std::int64_t common_library_bytes = std::int64_t{7} << 20;
+// Measured with Open MPI 4.1 on one node, graphs of 3 thousand to 200 thousand vertices, 1 to 4 ranks: what shared-memory
+// fragments of large messages take, a neighbour.
 constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
 
 /// oneDNN's program and the code that it compiles, for sums (A^T B) and for all else: 8 MiB with transformers 64 to 256 wide on 1 to 4
@@ -120,18 +119,45 @@ graph::StoreFacts with_transposes(graph::StoreFacts facts, GcnPlan const& plan) 
   return facts;
 }
 
-/// What a sampler keeps of A^ in the host's memory: the pattern of each block, one way.
-void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                         GcnEpochTraits const& traits) {
-  pmm::StepPlan blocks(step.shape(), step.coordinates(), step.scalar_bytes(1));
-  auto aggregates = plan;         // layers that read edges have no transpose of their own, and need none here
+/// A list of the same rank.
+pmm::StepPlan list_beside(pmm::StepPlan const& step) {
+  return {step.shape(), step.coordinates(), step.scalar_bytes(1)};
+}
+
+/// Blocks of A^ with their transposes, as a sampler fills them.
+std::int64_t bytes_of_blocks(pmm::StepPlan const& step, graph::StoreFacts const& facts, GcnPlan const& plan,
+                             GcnEpochTraits const& traits) {
+  auto blocks = list_beside(step);
+  auto aggregates = plan; // layers that read edges have no transpose of their own, but those of their blocks
   aggregates.drops_edges = false; // a batch has the values
   for (auto& layer : aggregates.layers) {
     layer.attention.reset();
     layer.takes_maximum = false;
   }
   plan_adjacency(blocks, with_transposes(facts, plan), aggregates, traits);
-  step.add_array("blocks of the sampler", pmm::bytes_held(blocks) / 2);
+  return pmm::bytes_held(blocks);
+}
+
+/// What a sampler keeps of A^ in the host's memory: the pattern of each block, one way.
+void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
+                         GcnEpochTraits const& traits) {
+  step.add_array("blocks of the sampler", bytes_of_blocks(step, facts, plan, traits) / 2);
+}
+
+/// Two batches are in the host's memory (batches/batch_queue.hpp). What is lent to the network is listed with its operands; blocks
+/// that its lists of edges were made of are not, nor is the other batch.
+void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
+                       GcnSettings const& settings, GcnEpochTraits const& traits) {
+  auto const& first = plan.layers.front();
+  auto const reads_edges = first.owners && first.reads_edges();
+  auto const block_bytes = bytes_of_blocks(step, facts, plan, traits);
+  auto other = list_beside(step);
+  if (reads_edges)
+    plan_edges(other, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings));
+  plan_input_features(other, facts, plan.features(), settings.feature_norm, traits.num_feature_nonzeros(plan),
+                      pmm::Lifetime::training);
+  if (reads_edges) step.add_array("blocks of the batch", block_bytes);
+  step.add_array("the other batch", block_bytes + pmm::bytes_held(other));
 }
 
 /// What it keeps to know degrees within a batch: the neighbors of all rows and columns of its blocks, and a bit a
@@ -194,7 +220,7 @@ std::int64_t library_bytes_of_transformers() {
 }
 
 template<class T>
-std::int64_t library_bytes(pmm::StepPlan const& step) {
+std::int64_t product_library_bytes(pmm::StepPlan const& step) {
   auto has_sums = false, has_products = false;
   std::int64_t most_packed = 0; // numbers
   for (auto const& product : products_of(step)) {
@@ -215,12 +241,12 @@ std::int64_t library_bytes(pmm::StepPlan const& step) {
       most_packed = std::max(most_packed, size);
     }
   }
-  return common_library_bytes + (has_sums ? onednn_sums_bytes : 0) +
-         (has_products ? onednn_products_bytes : 0) + step.scalar_bytes(most_packed);
+  return (has_sums ? onednn_sums_bytes : 0) + (has_products ? onednn_products_bytes : 0) +
+         step.scalar_bytes(most_packed);
 }
 
 std::int64_t MemoryEstimate::peak() const {
-  return libraries + std::max(arrays + messages + checkpoints + judging, loading);
+  return libraries + std::max(arrays + messages + checkpoints + judging + products, loading);
 }
 
 void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
@@ -245,7 +271,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),
           .messages = message_bytes(grid, epoch, plan, settings),
-          .libraries = library_bytes<T>(epoch)};
+          .products = product_library_bytes<T>(epoch) + operand_copy_bytes(step, plan, settings, traits)};
 }
 
 void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
@@ -266,14 +292,18 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   if (batches.has_full_graph) {
     auto whole = plan;
     whole.drops_edges = plan.drops_edges && batches.trains_full_graph;
-    plan_operands(step, facts, whole, settings, traits, stays);
-    plan_network_arrays(step, whole, settings, traits.num_feature_nonzeros(plan),
+    auto const of_whole = batches.trains_full_graph ? settings : settings.without_dropout();
+    plan_operands(step, facts, whole, of_whole, traits, stays);
+    plan_network_arrays(step, whole, of_whole, traits.num_feature_nonzeros(plan),
                         traits.num_nonzeros(plan.layers.front().adjacency));
   } else {
     plan_input_features(step, facts, plan.features(), settings.feature_norm,
                         traits.num_feature_nonzeros(plan), stays);
   }
-  if constexpr (pmm::runs_on_host) plan_sampled_blocks(step, facts, plan, traits);
+  if constexpr (pmm::runs_on_host) {
+    plan_sampled_blocks(step, facts, plan, traits);
+    plan_host_batches(step, of_batch, batch_plan, settings, batch_traits);
+  }
   if (batches.renormalizes) plan_neighbour_lists(step, facts, plan);
   // The batch has as many numbers.
   plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, settings, batch_traits, stays);
@@ -288,19 +318,19 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
   pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
   auto const passes_on = batches.has_full_graph ? facts : facts_of_batch(facts, batches.num_vertices);
   auto const plan_of_pass = with_num_vertices(plan, passes_on.num_vertices);
-  auto const epoch =
-      listed_epoch(step, plan_of_pass, settings,
-                   traits_of(passes_on, grid.shape(), grid.coordinates(), plan_of_pass, settings));
+  auto const traits = traits_of(passes_on, grid.shape(), grid.coordinates(), plan_of_pass, settings);
+  auto const epoch = listed_epoch(step, plan_of_pass, settings, traits);
   plan_mini_batch_arrays(step, facts, plan, settings, optimizer, batches);
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),
           .messages = message_bytes(grid, epoch, plan_of_pass, settings),
-          .libraries = library_bytes<T>(epoch)};
+          .products =
+              product_library_bytes<T>(epoch) + operand_copy_bytes(step, plan_of_pass, settings, traits)};
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template std::int64_t library_bytes_of_transformers<T>();                                                  \
-  template std::int64_t library_bytes<T>(pmm::StepPlan const&);                                              \
+  template std::int64_t product_library_bytes<T>(pmm::StepPlan const&);                                      \
   template MemoryEstimate estimate_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,              \
                                              GcnPlan const&, GcnSettings const&, OptimizerSettings const&);  \
   template MemoryEstimate estimate_mini_batch_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,   \

@@ -11,6 +11,10 @@
 
 namespace orthant::models {
 
+/// Buffers of BLAS, HDF5 and MPI that any job takes: measured with Open MPI 4.1 on one node, graphs of 3 thousand to 200 thousand
+/// vertices, 1 to 4 ranks.
+inline constexpr std::int64_t common_library_bytes = std::int64_t{7} << 20;
+
 /// Bytes on one rank.
 struct MemoryEstimate {
   std::int64_t arrays = 0;      // that the first step holds: on a device all of its memory, without libraries
@@ -18,7 +22,8 @@ struct MemoryEstimate {
   std::int64_t messages = 0;    // MPI's copies of what is under way
   std::int64_t checkpoints = 0; // copies on the host
   std::int64_t judging = 0;     // for areas under the ROC curve, on the host
-  std::int64_t libraries = 0;   // what BLAS, MPI and HDF5 take on first use
+  std::int64_t products = 0; // what products keep from the first step on: libraries, and copies of operands
+  std::int64_t libraries = common_library_bytes;
 
   /// The most there will ever be.
   [[nodiscard]] std::int64_t peak() const;
@@ -26,10 +31,10 @@ struct MemoryEstimate {
 
 /// What MPI holds of the collectives of a listed step.
 [[nodiscard]] std::int64_t message_bytes(pmm::StepPlan const& step);
-/// What BLAS, MPI and HDF5 take on first use (measured): for the dense products of a listed step what the libraries that multiply them
-/// take, with the largest weight that is packed.
+/// What the libraries that multiply the dense products of a listed step take on first use (measured), with the largest weight that is
+/// packed.
 template<class T>
-[[nodiscard]] std::int64_t library_bytes(pmm::StepPlan const& step);
+[[nodiscard]] std::int64_t product_library_bytes(pmm::StepPlan const& step);
 /// The most of transformers, whose products are not tall, but for packed weights.
 template<class T>
 [[nodiscard]] std::int64_t library_bytes_of_transformers();

@@ -5,6 +5,7 @@
 #include "models/gnn/gcn_activation.hpp"
 #include "models/gnn/gcn_linear.hpp"
 #include "models/plan/attention_step.hpp"
+#include "models/plan/gcn_products.hpp"
 #include "runtime/arrays/part_of.hpp"
 
 #include <algorithm>
@@ -144,6 +145,84 @@ void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings c
   }
   plan_teleport_arrays(step, plan, settings.dropout > 0);
   if (plan.head) plan_linear_arrays(step, *plan.head, "orthant::models::logits", formats);
+}
+
+namespace {
+
+/// The copies of a network's operands.
+class OperandCopies {
+ public:
+  OperandCopies(pmm::StepPlan const& step, GcnPlan const& plan, GcnSettings const& settings,
+                GcnEpochTraits const& traits)
+      : step_(step),
+        settings_(settings),
+        shares_outputs_(shares_outputs(plan, settings)),
+        scratch_(scratch_of(step, plan, settings)) {
+    for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+      auto const& layer = plan.layers[l];
+      if (!layer.aggregates() || layer.reads_edges()) continue;
+      auto const num_nonzeros = traits.num_nonzeros(layer.adjacency);
+      auto const goes_back = needs_input_gradient(plan, l) || !layer.aggregates_first;
+      if (layer.owners)
+        add_between_owners(layer, num_nonzeros, goes_back);
+      else
+        add_block(layer.adjacency, step.block(layer.aggregated()).columns.size(), num_nonzeros, goes_back);
+    }
+    auto const& first = plan.layers.front();
+    if (auto const num_nonzeros = traits.num_feature_nonzeros(plan)) {
+      auto const& result = plan.projection                        ? plan.projection->output
+                           : first.kind == LayerKind::convolution ? first.middle
+                                                                  : first.output;
+      add_block(plan.features(), step.block(result).columns.size(), *num_nonzeros, true);
+    }
+  }
+
+  [[nodiscard]] std::int64_t most() const { return most_; }
+
+ private:
+  [[nodiscard]] std::int64_t operand_bytes(std::int64_t count) const {
+    return step_.wire_bytes(count, settings_.operand_format);
+  }
+  /// `lent`: bytes in one place, that are free meanwhile.
+  void add(std::int64_t num_rows, std::int64_t width, std::int64_t num_nonzeros, std::int64_t lent = 0) {
+    auto const bytes = pmm::operand_copy_bytes(num_rows, width, operand_bytes(1), num_nonzeros);
+    if (bytes > lent) most_ = std::max(most_, bytes);
+  }
+  void add_block(pmm::Placement const& matrix, std::int64_t width, std::int64_t num_nonzeros,
+                 bool goes_back) {
+    auto const block = step_.block(matrix);
+    add(block.columns.size(), width, num_nonzeros);
+    if (goes_back) add(block.rows.size(), width, num_nonzeros);
+  }
+  void add_between_owners(GcnLayerPlan const& layer, std::int64_t num_nonzeros, bool goes_back) {
+    auto const aggregates = aggregates_of(layer, cells_of(step_, layer), settings_.formats(), {});
+    add_aggregate(layer, aggregates.forward, num_nonzeros);
+    if (goes_back) add_aggregate(layer, aggregates.backward, num_nonzeros);
+  }
+  void add_aggregate(GcnLayerPlan const& layer, pmm::AggregatePlan const& plan, std::int64_t num_nonzeros) {
+    pmm::AggregateSteps const steps(step_.shape(), step_.coordinates(), plan);
+    auto lent = std::int64_t{0};
+    if (steps.copies_operand())
+      lent = step_.scalar_bytes(scratch_.workspace.num_elements(pmm::Slot::right)) -
+             operand_bytes(steps.num_operand());
+    if (lends_operand(step_.shape(), layer, shares_outputs_))
+      lent = std::max(lent, operand_bytes(step_.block(layer.input).num_padded));
+    auto const num_chunks = steps.sum.in_chunks ? step_.shape().size(steps.sum.axis) : 1;
+    add(steps.num_inner, steps.part, num_nonzeros / num_chunks, lent);
+  }
+
+  pmm::StepPlan const& step_;
+  GcnSettings const& settings_;
+  bool shares_outputs_;
+  GcnScratchPlan scratch_;
+  std::int64_t most_ = 0;
+};
+
+} // namespace
+
+std::int64_t operand_copy_bytes(pmm::StepPlan const& step, GcnPlan const& plan, GcnSettings const& settings,
+                                GcnEpochTraits const& traits) {
+  return OperandCopies(step, plan, settings, traits).most();
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

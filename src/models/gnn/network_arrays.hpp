@@ -52,4 +52,9 @@ template<class T>
 void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
                          std::optional<std::int64_t> num_feature_nonzeros, std::int64_t num_edges = 0);
 
+/// Bytes of the largest copy that a thread of a host keeps of an operand of the network's sparse products, if no other memory is free
+/// for it meanwhile (pmm/kernels/thread_memory.hpp).
+[[nodiscard]] std::int64_t operand_copy_bytes(pmm::StepPlan const& step, GcnPlan const& plan,
+                                              GcnSettings const& settings, GcnEpochTraits const& traits);
+
 } // namespace orthant::models

@@ -77,7 +77,7 @@ MemoryEstimate estimate_memory(pmm::GridShape const& shape, pmm::Coordinates con
   return {.arrays = bytes_held(arrays),
           .loading = peak_bytes(arrays),
           .messages = message_bytes(work),
-          .libraries = library_bytes<T>(work)};
+          .products = product_library_bytes<T>(work)};
 }
 
 template<class T>

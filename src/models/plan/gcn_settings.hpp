@@ -65,6 +65,12 @@ struct GcnSettings {
   }
   /// Dropout of X itself: a projection reads X as it is (ScaleGNN, arXiv 2604.02651).
   [[nodiscard]] double input_dropout() const { return projected_width > 0 ? 0.0 : dropout; }
+  /// Of the same network where it is only evaluated: it has no memory for what is dropped out.
+  [[nodiscard]] GcnSettings without_dropout() const {
+    auto same = *this;
+    same.dropout = 0;
+    return same;
+  }
 };
 
 /// Makes it a network of that model, with its operator, with a head if the model has one, and in the schedule rows if it weighs

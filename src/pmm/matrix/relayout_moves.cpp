@@ -128,8 +128,11 @@ MovesByRank exchanged(ProcessGrid const& grid, Placement const& from, Placement 
   auto const mine = block_of(grid, from);
   for (int rank = 0; rank < group.size(); ++rank) {
     auto const columns = intersection(mine.columns, block_of(grid.shape(), member(grid, rank), to).columns);
-    for (std::int64_t i = 0; i < given_counts[static_cast<std::size_t>(rank)]; ++i)
-      given[static_cast<std::size_t>(rank)].push_back({*next++, 0, 1, columns});
+    auto& moves = given[static_cast<std::size_t>(rank)];
+    auto const count = given_counts[static_cast<std::size_t>(rank)];
+    moves.reserve(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i)
+      moves.push_back({*next++, 0, 1, columns});
   }
   return given;
 }

@@ -80,6 +80,9 @@ class WorkspacePlan {
     auto& length = lengths_[static_cast<std::size_t>(slot)];
     length = std::max(length, num_elements);
   }
+  [[nodiscard]] std::int64_t num_elements(Slot slot) const {
+    return lengths_[static_cast<std::size_t>(slot)];
+  }
   /// Lists the buffers.
   void list(StepPlan& step) const {
     for (auto const length : lengths_)

@@ -130,6 +130,11 @@ void plan_weights(StepPlan& step, std::int64_t num_nonzeros) {
   if constexpr (runs_on_host) step.add_array("orthant::pmm::weights", step.scalar_bytes(num_nonzeros));
 }
 
+std::int64_t operand_copy_bytes(std::int64_t num_rows, std::int64_t width, std::int64_t number_bytes,
+                                std::int64_t num_nonzeros) {
+  return runs_on_host ? detail::copied_bytes(num_rows, width, number_bytes, num_nonzeros) : 0;
+}
+
 template<class T>
 LocalSpmm<T>::LocalSpmm(SparseBlock<T> block, Contents contents) : block_(std::move(block)) {
   auto const& csr = block_.csr;

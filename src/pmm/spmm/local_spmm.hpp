@@ -53,6 +53,11 @@ template<class T>
 /// Lists the arrays of transposed(), for a block of so many columns and non-zeros.
 void plan_transposed(StepPlan& step, std::int64_t num_columns, std::int64_t num_nonzeros, bool has_values);
 
+/// Bytes that a thread of a host may keep for copies of such an operand B (kernels/thread_memory.hpp): of `num_rows` rows, each of
+/// `width` numbers of `number_bytes`, for a block of so many non-zeros. 0 if a copy does not pay, and on a device.
+[[nodiscard]] std::int64_t operand_copy_bytes(std::int64_t num_rows, std::int64_t width,
+                                              std::int64_t number_bytes, std::int64_t num_nonzeros);
+
 /// Whether the numbers of a block stay as they are. Of a fixed block a backend may keep a form of its own beside it: a
 /// device what the vendor's library wants, a host the weights of its non-zeros (keep_weights()). A changing one (values
 /// drawn anew, memory of a batch) is read where it lies.

@@ -40,24 +40,32 @@ std::int64_t num_nonzeros(HostSpmm<T, B> const& product, Range rows) {
 }
 
 /// Strips of about strip_bytes; the last one takes what is left, so that none is a sliver.
-template<class B>
 struct Strips {
   std::size_t width;
   std::size_t count;
-  template<class T>
-  explicit Strips(HostSpmm<T, B> const& product)
-      : width(strip_bytes / sizeof(B)),
-        count(std::max<std::size_t>(product.width / width, 1)) {}
+  Strips(std::size_t num_columns, std::size_t number_bytes)
+      : width(strip_bytes / number_bytes),
+        count(std::max<std::size_t>(num_columns / width, 1)) {}
   [[nodiscard]] std::size_t widest(std::size_t num_columns) const {
     return num_columns - (count - 1) * width;
   }
 };
 
 /// Rows of the copy begin at cache lines.
-template<class T>
-std::int64_t copied_stride(std::size_t width) {
-  constexpr auto per_line = 64 / sizeof(T);
+std::int64_t copied_stride(std::size_t width, std::size_t number_bytes) {
+  auto const per_line = 64 / number_bytes;
   return static_cast<std::int64_t>((width + per_line - 1) / per_line * per_line);
+}
+
+/// Of rows of `stride` numbers; 0 where no copy is worth it.
+std::int64_t bytes_of_copy(std::int64_t num_columns, std::size_t width, std::size_t number_bytes,
+                           std::int64_t stride, std::int64_t num_nonzeros) {
+  Strips const strips(width, number_bytes);
+  auto const copied = copied_stride(strips.widest(width), number_bytes);
+  auto const bytes = num_columns * copied * static_cast<std::int64_t>(number_bytes);
+  auto const pays = num_nonzeros / least_gathers_per_row >= num_columns;
+  auto const changes_nothing = strips.count == 1 && copied == stride;
+  return pays && bytes <= most_copied_bytes && !changes_nothing ? bytes : 0;
 }
 
 template<class T, class B>
@@ -78,13 +86,13 @@ void multiply_whole_rows(DefaultExec const& exec, HostSpmm<T, B> const& product,
 
 template<class T, class B>
 void multiply_in_strips(DefaultExec const& exec, HostSpmm<T, B> const& product, Range rows) {
-  Strips<B> const strips(product);
-  auto const most = static_cast<std::size_t>(copied_stride<B>(strips.widest(product.width)));
+  Strips const strips(product.width, sizeof(B));
+  auto const most = static_cast<std::size_t>(copied_stride(strips.widest(product.width), sizeof(B)));
   auto* const copy = thread_memory<B>(static_cast<std::size_t>(product.num_columns) * most);
   for (std::size_t strip = 0; strip < strips.count; ++strip) {
     auto const first = strip * strips.width;
     auto const width = strip + 1 < strips.count ? strips.width : product.width - first;
-    auto const stride = copied_stride<B>(width);
+    auto const stride = copied_stride(width, sizeof(B));
     auto const* const b = product.b + first;
     for_each_part(exec, "orthant::pmm::spmm", product.num_columns,
                   [=, from_stride = product.b_stride](std::int64_t begin, std::int64_t end) {
@@ -182,13 +190,16 @@ std::string name_of(HostWay way) {
 
 template<class T, class B>
 std::span<HostWay const> ways_of(HostSpmm<T, B> const& product, Range rows) {
-  Strips<B> const strips(product);
-  auto const stride = copied_stride<B>(strips.widest(product.width));
-  auto const copy_pays = num_nonzeros(product, rows) / least_gathers_per_row >= product.num_columns;
-  auto const changes_nothing = strips.count == 1 && stride == product.b_stride;
-  auto const fits = product.num_columns * stride * std::int64_t{sizeof(B)} <= most_copied_bytes;
+  auto const copied = bytes_of_copy(product.num_columns, product.width, sizeof(B), product.b_stride,
+                                    num_nonzeros(product, rows));
   std::span<HostWay const> const ways(every_way);
-  return copy_pays && fits && !changes_nothing ? ways : ways.first(2);
+  return copied > 0 ? ways : ways.first(2);
+}
+
+std::int64_t copied_bytes(std::int64_t num_columns, std::int64_t width, std::int64_t number_bytes,
+                          std::int64_t num_nonzeros) {
+  return bytes_of_copy(num_columns, static_cast<std::size_t>(width), static_cast<std::size_t>(number_bytes),
+                       width, num_nonzeros);
 }
 
 template<class T, class B>

@@ -29,6 +29,11 @@ enum class HostWay : std::uint8_t {
 template<class T, class B>
 [[nodiscard]] std::span<HostWay const> ways_of(HostSpmm<T, B> const& product, runtime::Range rows);
 
+/// Bytes of the copy that strips make of an operand of `num_columns` rows, each of `width` numbers of `number_bytes`; 0 if a product
+/// with so many non-zeros is not computed in strips.
+[[nodiscard]] std::int64_t copied_bytes(std::int64_t num_columns, std::int64_t width,
+                                        std::int64_t number_bytes, std::int64_t num_nonzeros);
+
 /// The rows of the product, all of its columns. Enqueues on exec.
 template<class T, class B>
 void run_host_spmm(runtime::DefaultExec const& exec, HostSpmm<T, B> const& product, runtime::Range rows,
