@@ -133,7 +133,7 @@ AttentionRun run_attention(MachineTimer const& timer, std::int64_t sequence, pmm
   });
   auto const bytes_of_run = 2 * (passes.total.bytes_read + passes.total.bytes_written) / passes.total.passes;
   auto const of_memory = static_cast<double>(bytes_of_run) / machine.memory.bytes_per_second;
-  return {std::max(0.0, seconds - of_memory - 2 * machine.launch_seconds),
+  return {std::max(seconds - of_memory - 2 * machine.launch_seconds, seconds / 2),
           static_cast<double>(attention_flops(shape) + attention_backward_flops(shape)),
           2 * static_cast<double>(row_numbers)};
 }

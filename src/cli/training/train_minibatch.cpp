@@ -120,7 +120,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
           {world.size(), options.grid, std::string(models::open_schedules(model_settings, options.schedule))},
           seconds),
       batches, models::num_steps_of(store.facts().num_vertices, sizes, shape.data));
-  std::optional<runtime::MappedArrays> mapped(std::in_place); // until no array is made any more
+  std::optional<runtime::MappedArrays> mapped(std::in_place); // until the first epoch is over
   pmm::ProcessGrid const grid(world, choice.shape);
   model_settings.schedule = choice.schedule;
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);

@@ -35,7 +35,7 @@ pmm::SparseBlock<T> to_sparse_block(sampling::SampledBlock<T> const& from) {
   return result;
 }
 
-/// Sets the length, whatever the numbers are then. There is room for an eighth more, and the old memory goes before the new comes.
+/// Sets the length; all numbers are then written. There is room for an eighth more, and the old memory goes before the new comes.
 template<class T>
 void resize_for_writing(std::vector<T>& numbers, std::size_t length) {
   if (length > numbers.capacity()) {

@@ -125,7 +125,7 @@ struct GcnScratchPlan {
   void list(pmm::StepPlan& step, runtime::Wire format) const;
 };
 
-/// Whether the memory of what a layer aggregates is free while it multiplies what messages copied of it.
+/// Whether a sparse product may use the memory of the layer's input: messages have copied what it multiplies.
 [[nodiscard]] bool lends_operand(pmm::GridShape const& shape, GcnLayerPlan const& layer, bool shares_outputs);
 
 /// Lists the memory that a layer has to itself, but for outputs of hidden layers if they share memory.

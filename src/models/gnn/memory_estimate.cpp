@@ -321,11 +321,17 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
   auto const traits = traits_of(passes_on, grid.shape(), grid.coordinates(), plan_of_pass, settings);
   auto const epoch = listed_epoch(step, plan_of_pass, settings, traits);
   plan_mini_batch_arrays(step, facts, plan, settings, optimizer, batches);
+  // An operand of the full graph may be too large to be copied, and one of a batch small enough.
+  auto const copies = [&](graph::StoreFacts const& of) {
+    auto const its_plan = with_num_vertices(plan, of.num_vertices);
+    return operand_copy_bytes(step, its_plan, settings,
+                              traits_of(of, grid.shape(), grid.coordinates(), its_plan, settings));
+  };
   return {.arrays = bytes_held(step),
           .loading = peak_bytes(step),
           .messages = message_bytes(grid, epoch, plan_of_pass, settings),
-          .products =
-              product_library_bytes<T>(epoch) + operand_copy_bytes(step, plan_of_pass, settings, traits)};
+          .products = product_library_bytes<T>(epoch) +
+                      std::max(copies(passes_on), copies(facts_of_batch(facts, batches.num_vertices)))};
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

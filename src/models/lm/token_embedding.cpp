@@ -26,17 +26,17 @@ struct LookUp {
   std::int64_t width;
   std::int64_t first_token, num_tokens;
 
-  [[nodiscard]] KOKKOS_FUNCTION T const* found(std::int64_t row) const {
-    auto const token = ids[row] - first_token;
+  [[nodiscard]] KOKKOS_FUNCTION T const* found(std::int64_t i) const {
+    auto const token = ids[i] - first_token;
     return token >= 0 && token < num_tokens ? table + token * width : nullptr;
   }
-  KOKKOS_FUNCTION void element(std::int64_t row, std::int64_t j) const {
-    auto const* const from = found(row);
-    stream[row * width + j] = from == nullptr ? T{0} : from[j];
+  KOKKOS_FUNCTION void element(std::int64_t i, std::int64_t j) const {
+    auto const* const from = found(i);
+    stream[i * width + j] = from == nullptr ? T{0} : from[j];
   }
-  void row(std::int64_t row) const {
-    auto* const to = stream + row * width;
-    if (auto const* const from = found(row); from != nullptr)
+  void row(std::int64_t i) const {
+    auto* const to = stream + i * width;
+    if (auto const* const from = found(i); from != nullptr)
       std::copy_n(from, width, to);
     else
       std::fill_n(to, width, T{0});
@@ -49,13 +49,27 @@ struct AddPositions {
   T* stream;
   std::int64_t width, sequence;
 
-  KOKKOS_FUNCTION void element(std::int64_t row, std::int64_t j) const {
-    stream[row * width + j] += positions[row % sequence * width + j];
+  KOKKOS_FUNCTION void element(std::int64_t i, std::int64_t j) const {
+    stream[i * width + j] += positions[i % sequence * width + j];
   }
-  void row(std::int64_t row) const {
-    add_row(positions + row % sequence * width, width, stream + row * width);
-  }
+  void row(std::int64_t i) const { add_row(positions + i % sequence * width, width, stream + i * width); }
 };
+
+/// to[0, width) := or += the sums over k in [0, count) of row(k), a vector of columns at a time.
+template<class T, class Row>
+void sum_in_columns(std::int64_t width, std::int64_t count, Row const& row, bool adds, T* to) {
+  constexpr std::int64_t num_sums = 16;
+  for (std::int64_t first = 0; first < width; first += num_sums) {
+    auto const num_columns = std::min(num_sums, width - first);
+    T sums[num_sums] = {};
+    for (std::int64_t k = 0; k < count; ++k)
+      add_row(row(k) + first, num_columns, sums);
+    if (adds)
+      add_row<T>(sums, num_columns, to + first);
+    else
+      std::copy_n(sums, num_columns, to + first);
+  }
+}
 
 /// A row of the table: the sum over its token's rows, or that added to it.
 template<class T>
@@ -67,17 +81,23 @@ struct SumTokenRows {
   std::int64_t width;
   bool adds;
 
+  [[nodiscard]] KOKKOS_FUNCTION bool stays(std::int64_t token) const {
+    return adds && offsets[token] == offsets[token + 1];
+  }
   KOKKOS_FUNCTION void element(std::int64_t token, std::int64_t j) const {
-    auto sum = adds ? table[token * width + j] : T{0};
+    if (stays(token)) return;
+    auto sum = T{0};
     for (auto k = offsets[token]; k < offsets[token + 1]; ++k)
       sum += gradient[rows[k] * width + j];
-    table[token * width + j] = sum;
+    auto& number = table[token * width + j];
+    number = adds ? number + sum : sum;
   }
   void row(std::int64_t token) const {
-    auto* const sum = table + token * width;
-    if (!adds) std::fill_n(sum, width, T{0});
-    for (auto k = offsets[token]; k < offsets[token + 1]; ++k)
-      add_row(gradient + rows[k] * width, width, sum);
+    if (stays(token)) return;
+    auto const* const of_token = rows + offsets[token];
+    sum_in_columns(
+        width, offsets[token + 1] - offsets[token],
+        [=, *this](std::int64_t k) { return gradient + of_token[k] * width; }, adds, table + token * width);
   }
 };
 
@@ -95,10 +115,10 @@ struct SumPlaces {
     positions[place * width + j] = sum;
   }
   void row(std::int64_t place) const {
-    auto* const sum = positions + place * width;
-    std::fill_n(sum, width, T{0});
-    for (std::int64_t s = 0; place < sequence && s < num_sequences; ++s)
-      add_row(gradient + (s * sequence + place) * width, width, sum);
+    sum_in_columns(
+        width, place < sequence ? num_sequences : 0,
+        [=, *this](std::int64_t s) { return gradient + (s * sequence + place) * width; }, false,
+        positions + place * width);
   }
 };
 

@@ -49,7 +49,12 @@ class LossPasses {
   [[nodiscard]] LocalPass softmax_loss() const {
     return {.name = "softmax_loss", .bytes_read = groups_ + classes_ + sums_, .exponentials = num_rows_};
   }
-  [[nodiscard]] LocalPass arg_maxima() const { return {"find_row_arg_maxima", logits_, arg_maxima_}; }
+  [[nodiscard]] LocalPass arg_maxima() const {
+    return {.name = "find_row_arg_maxima",
+            .bytes_read = logits_,
+            .bytes_written = arg_maxima_,
+            .row_sums = num_rows_};
+  }
   [[nodiscard]] LocalPass count_classes() const {
     return {"count_classes", groups_ + classes_ + arg_maxima_, 0};
   }
