@@ -19,7 +19,7 @@ DATA = ["--dataset", "sbm:vertices=2000,edges=20000,features=16,classes=5", "--c
         "--hidden", "32"]
 FULL = ["train", *DATA, "--epochs", "400", "--eval-every", "50"]
 ENDLESS = ["train", *DATA, "--epochs", "100000000", "--eval-every", "0"]
-BATCHES = ["train", *DATA, "--mode", "minibatch", "--batch", "100", "--epochs", "60", "--eval-every", "20"]
+BATCHES = ["train", *DATA, "--mode", "minibatch", "--batch", "100", "--epochs", "240", "--eval-every", "60"]
 PRUNED = FULL + ["--schedule", "rows", "--prune", "on", "--residual", "--norm", "rms"]
 ROWS = BATCHES + ["--schedule", "rows"]
 TOKENS = ["train-lm", "--layers", "2", "--hidden", "32", "--dropout", "0.1", "--seed", "7", "--steps", "400", "--warmup-steps", "20",
