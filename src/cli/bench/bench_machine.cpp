@@ -5,7 +5,7 @@
 //   memory               the copy or triad of the roofline
 //   products, launches, random numbers: machine_products.hpp
 //   collectives          groups of every (stride, size) that divides the ranks, all of a kind at once: 8 bytes for the
-//                        latency, 16 MiB for the bandwidth (all_reduce, all_gather and reduce_scatter together)
+//                        latency, 16 MiB for the bandwidth (the bytes of all_reduce, all_gather and reduce_scatter by their seconds)
 //   overlap              how much of the time of a product an all_reduce of 16 MiB goes on that was begun before it
 //   storage              with --folder: a file there that all ranks write and sync, 16 MiB each
 //
