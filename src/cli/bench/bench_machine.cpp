@@ -5,7 +5,8 @@
 //   memory               the copy or triad of the roofline
 //   products, launches, random numbers: machine_products.hpp
 //   collectives          groups of every (stride, size) that divides the ranks, all of a kind at once: 8 bytes for the
-//                        latency, 16 MiB for the bandwidth (the bytes of all_reduce, all_gather and reduce_scatter by their seconds)
+//                        latency, 16 MiB for the bandwidth: the bytes of an all_reduce, an
+//                        all_gather and a reduce_scatter, divided by the sum of their seconds
 //   overlap              how much of the time of a product an all_reduce of 16 MiB goes on that was begun before it
 //   storage              with --folder: a file there that all ranks write and sync, 16 MiB each
 //
@@ -83,17 +84,18 @@ struct GroupTimes {
   double bytes_per_second = 0;
 };
 
-/// Seconds of an all_reduce, an all_gather and a reduce_scatter, one operation at a time: in turn, each would find its arrays in no cache,
-/// which those of a training partly are. `part`: floats of a rank.
+/// Seconds of an all_reduce, an all_gather and a reduce_scatter, each timed by itself: if they took turns, each would push the arrays of
+/// the others out of the cache, where a training finds part of them. `part`: floats of a rank.
 double seconds_of_calls(MachineTimer const& timer, Communicator const& comm, std::size_t part) {
   auto const whole = part * static_cast<std::size_t>(comm.size());
   auto const data = runtime::make_zeros<float>("orthant::cli::data", whole);
   auto const out = runtime::make_zeros<float>("orthant::cli::out", whole);
   auto const own = Kokkos::subview(data, std::pair(std::size_t{0}, part));
   runtime::DefaultExec const exec;
-  return timer.seconds_of([&] { runtime::all_reduce(exec, comm, data); }) + timer.seconds_of([&] {
-    runtime::all_gather(exec, comm, own, out);
-  }) + timer.seconds_of([&] { runtime::reduce_scatter(exec, comm, out, own); });
+  auto const reduced = timer.seconds_of([&] { runtime::all_reduce(exec, comm, data); });
+  auto const gathered = timer.seconds_of([&] { runtime::all_gather(exec, comm, own, out); });
+  auto const scattered = timer.seconds_of([&] { runtime::reduce_scatter(exec, comm, out, own); });
+  return reduced + gathered + scattered;
 }
 
 GroupTimes time_groups(MachineTimer const& timer, GroupSpan const& span) {
@@ -105,7 +107,8 @@ GroupTimes time_groups(MachineTimer const& timer, GroupSpan const& span) {
   auto const part = num_floats / static_cast<std::size_t>(span.num_ranks);
   auto const pair = runtime::make_zeros<float>("orthant::cli::pair", 2);
   auto const latency = timer.seconds_of([&] { runtime::all_reduce(runtime::DefaultExec(), comm, pair); });
-  // The pages that arrays get make calls within a node up to twice as fast: the median over several.
+  // Within a node calls take up to twice as long with some arrays as with others of the same size, by the pages of memory that they
+  // get: the median over several pairs of arrays.
   std::array<double, 5> seconds{};
   for (auto& of_arrays : seconds)
     of_arrays = seconds_of_calls(timer, comm, part);

@@ -32,10 +32,6 @@ LocalPass add_pass(RowBlock const& block, std::int64_t scalar_bytes, bool draws_
 LocalPass drop_pass(RowBlock const& block, std::int64_t scalar_bytes, bool draws_mask) {
   return pass_of("drop_rows", block, scalar_bytes, 1, draws_mask);
 }
-template<class T>
-RowBlock block_of(Matrix<T> const& x) {
-  return {static_cast<std::int64_t>(x.extent(0)), static_cast<std::int64_t>(x.extent(1))};
-}
 
 /// to := [base +] M from, four numbers at a time.
 template<class T>
@@ -115,7 +111,7 @@ void add_dropped(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& b
                  RowDropout const& dropout, Matrix<T> const& to) {
   require_fits(from, dropout, to);
   require_fits(base, dropout, to);
-  passes.add(add_pass(block_of(from), sizeof(T), dropout.probability > 0));
+  passes.add(add_pass(row_block_of(from), sizeof(T), dropout.probability > 0));
   drop_elements(exec, "orthant::pmm::add_dropped", base.data(), from, dropout, to);
 }
 
@@ -123,7 +119,7 @@ template<class T>
 void drop_rows(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& from, RowDropout const& dropout,
                Matrix<T> const& to) {
   require_fits(from, dropout, to);
-  passes.add(drop_pass(block_of(from), sizeof(T), dropout.probability > 0));
+  passes.add(drop_pass(row_block_of(from), sizeof(T), dropout.probability > 0));
   drop_elements(exec, "orthant::pmm::drop_rows", static_cast<T const*>(nullptr), from, dropout, to);
 }
 

@@ -17,11 +17,6 @@ using runtime::Vector;
 
 namespace {
 
-template<class T>
-RowBlock block_of(Matrix<T> const& x) {
-  return {static_cast<std::int64_t>(x.extent(0)), static_cast<std::int64_t>(x.extent(1))};
-}
-
 /// Bytes of the arrays of a call.
 struct NormBytes {
   std::int64_t x, columns, sums, state, rows;
@@ -176,7 +171,7 @@ template<class T>
 void sum_row_moments(DefaultExec const& exec, PassLedger& passes, RowNorm kind, Matrix<T> const& x,
                      Vector<T> const& sums) {
   require_length("the array of sums", sums, sums_of(kind, x));
-  passes.add(NormBytes(kind, block_of(x), sizeof(T)).moments());
+  passes.add(NormBytes(kind, row_block_of(x), sizeof(T)).moments());
   constexpr auto label = "orthant::pmm::sum_row_moments";
   RowNormSettings const settings{kind, 1, 0};
   if constexpr (runs_on_host)
@@ -195,7 +190,7 @@ void apply_row_norm(DefaultExec const& exec, PassLedger& passes, RowNormSettings
   auto const has_shift = shift.extent(0) != 0;
   if (has_shift) require_length("shift", shift, x.extent(1));
   if (parts == RowParts::summed) require_length("the array of sums", sums, sums_of(settings.kind, x));
-  passes.add(NormBytes(settings.kind, block_of(x), sizeof(T)).apply(parts, has_shift));
+  passes.add(NormBytes(settings.kind, row_block_of(x), sizeof(T)).apply(parts, has_shift));
   constexpr auto label = "orthant::pmm::apply_row_norm";
   if constexpr (runs_on_host) {
     auto task = host_task(settings, x, scale, state, sums);
@@ -217,7 +212,7 @@ void sum_row_norm_gradient(DefaultExec const& exec, PassLedger& passes, RowNorm 
   require_alike(x, dy);
   require_state(kind, x, scale, state);
   require_length("the array of sums", sums, sums_of(kind, x));
-  passes.add(NormBytes(kind, block_of(x), sizeof(T)).gradient_sums());
+  passes.add(NormBytes(kind, row_block_of(x), sizeof(T)).gradient_sums());
   RowNormSettings const settings{kind, 1, 0};
   if constexpr (runs_on_host) {
     auto task = host_task(settings, x, scale, state, sums);
@@ -244,7 +239,7 @@ void row_norm_backward(DefaultExec const& exec, PassLedger& passes, RowNormSetti
   require_length("the gradient of the scale", d_scale, x.extent(1));
   auto const has_shift = d_shift.extent(0) != 0;
   if (has_shift) require_length("the gradient of the shift", d_shift, x.extent(1));
-  auto const block = block_of(x);
+  auto const block = row_block_of(x);
   passes.add(NormBytes(settings.kind, block, sizeof(T)).backward(parts, residual, has_shift));
   if constexpr (runs_on_host) {
     auto task = host_task(settings, x, scale, state, sums);

@@ -91,6 +91,10 @@ struct RowBlock {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 };
+template<class T>
+[[nodiscard]] RowBlock row_block_of(runtime::Matrix<T> const& x) {
+  return {static_cast<std::int64_t>(x.extent(0)), static_cast<std::int64_t>(x.extent(1))};
+}
 
 /// Lists the passes: parts 1 and 2 if `parts` is summed, else part 2 alone. The sum over ranks between them is the caller's.
 void plan_sum_row_moments(StepPlan& step, RowNorm kind, RowBlock const& x);

@@ -24,9 +24,9 @@ struct LocalPass {
   std::int64_t bytes_written = 0;
   std::int64_t flops = 0;          // of a pass that consists of products (attention); else 0
   std::int64_t random_numbers = 0; // drawn in passing: one for each number that dropout may drop
-  std::int64_t exponentials = 0;   // exponentials, logarithms and the like; of attention they are its rows'
-  std::int64_t row_sums =
-      0; // rows of tokens or of logits that it adds up, each by itself; of attention rows of scores
+  std::int64_t exponentials = 0;   // and logarithms; attention counts none: its rows of scores stand for them
+  /// Sums and maxima over single rows of tokens or logits; of attention, over rows of scores.
+  std::int64_t row_sums = 0;
 
   [[nodiscard]] std::int64_t bytes() const { return bytes_read + bytes_written; }
   friend bool operator==(LocalPass const&, LocalPass const&) = default;
