@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampling/block_sampler.hpp"
 
+#include "runtime/arrays/growing_vector.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -12,6 +13,7 @@ namespace {
 
 using runtime::LocalColumn;
 using runtime::Offset;
+using runtime::resize_for_writing;
 
 template<class Integer>
 std::size_t index(Integer i) {
@@ -21,9 +23,10 @@ std::size_t index(Integer i) {
 /// scale[i] of the given positions, 1 where the scale is empty.
 template<class T>
 void pick(std::vector<T> const& scale, std::vector<std::int32_t> const& positions, std::vector<T>& picked) {
-  picked.clear();
-  for (auto const position : positions)
-    picked.push_back(scale.empty() ? T{1} : scale[index(position)]);
+  resize_for_writing(picked, positions.size());
+  std::ranges::transform(positions, picked.begin(), [&](std::int32_t position) {
+    return scale.empty() ? T{1} : scale[index(position)];
+  });
 }
 
 } // namespace
@@ -70,8 +73,9 @@ void BlockSampler<T>::gather(SampledVertices const& rows, ColumnFilter const& fi
     num_gathered += block_.row_offsets[index(row) + 1] - begin;
     __builtin_prefetch(block_.columns.data() + begin); // rows are far apart: no cache has them
   }
-  if (kept_columns_.size() < index(num_gathered)) kept_columns_.resize(index(num_gathered));
-  if (has_values && kept_values_.size() < index(num_gathered)) kept_values_.resize(index(num_gathered));
+  if (kept_columns_.size() < index(num_gathered)) resize_for_writing(kept_columns_, index(num_gathered));
+  if (has_values && kept_values_.size() < index(num_gathered))
+    resize_for_writing(kept_values_, index(num_gathered));
 
   // Every entry is written, and stays if its column passes: few do, and none can be predicted.
   out.row_offsets.clear();
@@ -87,11 +91,11 @@ void BlockSampler<T>::gather(SampledVertices const& rows, ColumnFilter const& fi
     }
     out.row_offsets.push_back(static_cast<Offset>(num_kept));
   }
-  out.columns.resize(num_kept);
+  resize_for_writing(out.columns, num_kept);
   std::transform(kept_columns_.begin(), kept_columns_.begin() + static_cast<std::ptrdiff_t>(num_kept),
                  out.columns.begin(), [&](LocalColumn column) { return filter.number(column); });
-  out.values.assign(kept_values_.begin(),
-                    kept_values_.begin() + static_cast<std::ptrdiff_t>(has_values ? num_kept : 0));
+  resize_for_writing(out.values, has_values ? num_kept : 0);
+  std::copy_n(kept_values_.begin(), out.values.size(), out.values.begin());
 }
 
 template<class T>
@@ -102,8 +106,8 @@ void BlockSampler<T>::transpose(SampledBlock<T> const& from, SampledBlock<T>& to
     ++to.row_offsets[index(column) + 1];
   std::partial_sum(to.row_offsets.begin(), to.row_offsets.end(), to.row_offsets.begin());
   next_.assign(to.row_offsets.begin(), to.row_offsets.end() - 1);
-  to.columns.resize(from.columns.size());
-  to.values.resize(from.values.size());
+  resize_for_writing(to.columns, from.columns.size());
+  resize_for_writing(to.values, from.values.size());
   for (std::size_t row = 0; row < index(from.num_rows); ++row)
     for (auto k = index(from.row_offsets[row]); k < index(from.row_offsets[row + 1]); ++k) {
       auto const place = index(next_[index(from.columns[k])]++);

@@ -4,7 +4,6 @@
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/token_rows/feed_forward.hpp"
 #include "runtime/device/kokkos_compat_device.hpp"
-#include "runtime/machine/mapped_memory.hpp"
 
 #include <span>
 #include <utility>
@@ -26,7 +25,7 @@ Vector<T> numbers_of(Matrix<T> const& matrix) {
 
 template<class T>
 Matrix<T> reserve(runtime::GrowingVector<T>& memory, std::int64_t num_rows, std::int64_t num_columns) {
-  return pmm::as_matrix(runtime::reserve_closely(memory, num_rows * num_columns), num_rows, num_columns);
+  return pmm::as_matrix(memory.reserve(num_rows * num_columns), num_rows, num_columns);
 }
 
 /// The block of the i-th expert of this rank.

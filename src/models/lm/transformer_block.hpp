@@ -6,8 +6,8 @@
 
 #include "models/lm/attention_half.hpp"
 #include "models/lm/feed_forward_half.hpp"
+#include "runtime/arrays/bytes.hpp"
 #include "runtime/comm/call_tape.hpp"
-#include "runtime/machine/mapped_memory.hpp"
 
 #include <memory>
 #include <ranges>
@@ -30,7 +30,7 @@ class TransformerBlock {
         output(std::move(of_output)),
         combines_again_(!ends_segment(plan.settings, layer)) {
     if (plan.settings.keeps_collectives && is_computed_again(plan.settings, layer))
-      tape_ = std::make_unique<runtime::CallTape>(runtime::make_mapped_bytes);
+      tape_ = std::make_unique<runtime::CallTape>(runtime::make_bytes);
   }
 
   /// In the order of a forward pass; of a pass that computes it again, without the last product of a segment.

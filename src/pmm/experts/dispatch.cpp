@@ -3,7 +3,6 @@
 
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/row_teams.hpp"
-#include "runtime/machine/mapped_memory.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -23,7 +22,7 @@ Vector<T> part_of(Vector<T> const& numbers, std::int64_t count) {
 
 Vector<std::int64_t> to_kernels(runtime::GrowingVector<std::int64_t>& memory,
                                 std::vector<std::int64_t> const& values) {
-  auto const view = part_of(runtime::reserve_closely(memory, std::ssize(values)), std::ssize(values));
+  auto const view = part_of(memory.reserve(std::ssize(values)), std::ssize(values));
   Kokkos::deep_copy(view, Kokkos::View<std::int64_t const*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
                               values.data(), values.size()));
   return view;
@@ -199,7 +198,7 @@ void Dispatch<T>::start_send(DefaultExec const& exec, Matrix<T> const& x, Vector
   auto const columns = static_cast<std::int64_t>(x.extent(1));
   auto const moves = travels(grid_.shape(), axes);
   auto const most = most_rows(sizes) * columns;
-  auto const packed = moves ? runtime::reserve_closely(buffers_->sent, most) : Vector<T>(y.data(), y.size());
+  auto const packed = moves ? buffers_->sent.reserve(most) : Vector<T>(y.data(), y.size());
   grid_.passes().add(pack_pass(sizes, columns, weights.extent(0) > 0, sizeof(T)));
   for_each_number(exec, "orthant::pmm::dispatch/pack", sizes.num_sent, columns,
                   Pack<T>{x.data(), weights.extent(0) > 0 ? weights.data() : nullptr, sent_choice_.data(),
@@ -207,7 +206,7 @@ void Dispatch<T>::start_send(DefaultExec const& exec, Matrix<T> const& x, Vector
   if (grid_.size(axes.owners) == 1) return;
   auto const& owners = grid_.over(axes.owners);
   auto const from = part_of(packed, sizes.num_sent * columns);
-  auto const to = part_of(runtime::reserve_closely(buffers_->received, most), sizes.num_received * columns);
+  auto const to = part_of(buffers_->received.reserve(most), sizes.num_received * columns);
   sent_numbers_ = times(lists_.send_counts(), columns);
   received_numbers_ = times(lists_.receive_counts(), columns);
   if (buffers_->travels_behind_work.value_or(can_hide_messages(owners)))
@@ -224,8 +223,8 @@ void Dispatch<T>::finish_send(DefaultExec const& exec, Matrix<T> const& y) {
   under_way_.wait();
   auto const columns = static_cast<std::int64_t>(y.extent(1));
   auto const most = most_rows(sizes) * columns;
-  auto here = runtime::reserve_closely(buffers_->sent, most);
-  auto there = runtime::reserve_closely(buffers_->received, most);
+  auto here = buffers_->sent.reserve(most);
+  auto there = buffers_->received.reserve(most);
   if (grid_.size(axes.owners) > 1) std::swap(here, there);
   if (grid_.size(axes.copies) > 1) {
     runtime::all_gatherv(exec, grid_.over(axes.copies), part_of(here, sizes.num_received * columns),
@@ -247,13 +246,13 @@ void Dispatch<T>::give_back(DefaultExec const& exec, Matrix<T> const& y, Matrix<
   auto const has_copies = grid_.size(axes.copies) > 1;
   auto const target = Vector<T>(s.data(), s.size());
   auto const most = most_rows(sizes) * columns;
-  auto const permuted = has_owners || has_copies ? runtime::reserve_closely(buffers_->sent, most) : target;
+  auto const permuted = has_owners || has_copies ? buffers_->sent.reserve(most) : target;
   grid_.passes().add(permute_pass(sizes, columns, sizeof(T)));
   for_each_number(exec, "orthant::pmm::dispatch/permute", sizes.num_arrived, columns,
                   Permute<T>{y.data(), arrival_.data(), false, columns, permuted.data()});
   auto received = permuted;
   if (has_copies) {
-    received = has_owners ? runtime::reserve_closely(buffers_->received, most) : target;
+    received = has_owners ? buffers_->received.reserve(most) : target;
     runtime::reduce_scatterv(exec, grid_.over(axes.copies), part_of(permuted, sizes.num_arrived * columns),
                              part_of(received, sizes.num_received * columns),
                              times(lists_.gather_counts(), columns));

@@ -7,6 +7,7 @@
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/huge_pages.hpp"
 #include "runtime/error.hpp"
+#include "runtime/machine/process_memory.hpp"
 
 #include <algorithm>
 #include <array>
@@ -34,7 +35,8 @@ class Workspace {
     auto& buffer = buffers_[static_cast<std::size_t>(slot)];
     auto const length = static_cast<std::size_t>(num_elements);
     if (buffer.extent(0) >= length) return;
-    buffer = {}; // never both at once
+    runtime::MappedArrays const mapped; // batches of other sizes may want other lengths
+    buffer = {};                        // never both at once
     buffer = runtime::make_zeros<T>("orthant::pmm::workspace", length);
   }
 

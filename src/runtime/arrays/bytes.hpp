@@ -4,6 +4,7 @@
 // Memory for those who know no arrays: results of collectives that are kept (comm/call_tape.hpp).
 
 #include "runtime/arrays/huge_pages.hpp"
+#include "runtime/machine/process_memory.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -12,9 +13,10 @@
 
 namespace orthant::runtime {
 
-/// That many zeros in the memory of kernels, or on the host, under that label of Kokkos. Fences.
+/// That many zeros in the memory of kernels, or on the host (mapped), under that label of Kokkos. Fences.
 [[nodiscard]] inline std::shared_ptr<std::byte> make_bytes(char const* label, std::int64_t num_bytes,
                                                            bool on_device) {
+  MappedArrays const mapped;
   auto const count = static_cast<std::size_t>(num_bytes);
   auto const share = [](auto const& view) {
     return std::shared_ptr<std::byte>(reinterpret_cast<std::byte*>(view.data()), [view](std::byte*) {});

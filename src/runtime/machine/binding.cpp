@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/machine/binding.hpp"
 
+#include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/folder_entries.hpp"
 #include "runtime/observe/hang_report.hpp"
@@ -125,9 +126,9 @@ Binding find_binding(int rank, int node_rank, int device) {
   binding.rank = rank;
   binding.node_rank = node_rank;
   binding.device = device;
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0) std::strcpy(host.data(), "?");
-  assign(binding.host, host.data());
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) std::strcpy(name.data(), "?");
+  assign(binding.host, name.data());
   auto const cores = allowed_cores();
   assign(binding.cores, cores.empty() ? "?" : format_ranges(cores));
   auto const nodes = numa_nodes_of(cores);
@@ -142,6 +143,21 @@ std::vector<Binding> gather_bindings(Communicator const& comm, Binding const& ow
   WaitingScope const waiting(comm.instruments().position, "gather_bindings");
   ORTHANT_MPI(MPI_Gather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, 0, comm.mpi()));
   return all;
+}
+
+bool has_spare_cores(Communicator const& comm) {
+  auto const node = comm.split_by_node();
+  auto const own = allowed_cores();
+  std::vector<std::int64_t> is_allowed(static_cast<std::size_t>(
+      all_reduced(node, own.empty() ? std::int64_t{0} : std::int64_t{own.back()} + 1, Reduction::max)));
+  for (auto const core : own)
+    is_allowed[static_cast<std::size_t>(core)] = 1;
+  all_reduce(host, node, std::span(is_allowed), Reduction::max);
+  auto const num_wanted = std::int64_t{Kokkos::DefaultHostExecutionSpace().concurrency()} + 1;
+  auto const has_own = own.empty() || std::ssize(own) >= num_wanted;
+  auto const all_have_own = all_reduced(node, has_own ? 1 : 0, Reduction::min) == 1;
+  auto const num_wanted_by_all = all_reduced(node, num_wanted);
+  return all_have_own && (is_allowed.empty() || std::ranges::count(is_allowed, 1) >= num_wanted_by_all);
 }
 
 std::string format_bindings(std::span<Binding const> bindings) {

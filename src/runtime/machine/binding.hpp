@@ -37,6 +37,10 @@ struct Binding {
 /// All ranks' bindings on rank 0, elsewhere nothing. Collective.
 [[nodiscard]] std::vector<Binding> gather_bindings(Communicator const& comm, Binding const& own);
 
+/// Whether each rank has a core (a hardware thread) more than threads that compute, and so have the ranks of its node in all. By the cores
+/// that the calling threads may use; true where the system does not say. Equal on all ranks of a node. Collective.
+[[nodiscard]] bool has_spare_cores(Communicator const& comm);
+
 /// A table, a rank a line, with a header.
 [[nodiscard]] std::string format_bindings(std::span<Binding const> bindings);
 

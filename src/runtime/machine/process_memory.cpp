@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/machine/process_memory.hpp"
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -47,6 +48,8 @@ void set_thresholds([[maybe_unused]] int mapped_bytes, [[maybe_unused]] int kept
 
 constexpr int mib = 1 << 20;
 
+std::atomic<int> num_mapped_arrays = 0;
+
 } // namespace
 
 std::int64_t resident_bytes() {
@@ -58,11 +61,11 @@ std::int64_t peak_resident_bytes() {
 
 // What glibc itself begins with. With 1 MiB, the holes between arrays of experts on 2 and 4 ranks took 4 MiB more.
 MappedArrays::MappedArrays() {
-  set_thresholds(mib / 8, mib / 8);
+  if (num_mapped_arrays++ == 0) set_thresholds(mib / 8, mib / 8);
 }
 // The largest that glibc itself chooses after large arrays were freed.
 MappedArrays::~MappedArrays() {
-  set_thresholds(32 * mib, 64 * mib);
+  if (--num_mapped_arrays == 0) set_thresholds(32 * mib, 64 * mib);
 }
 
 } // namespace orthant::runtime

@@ -13,8 +13,8 @@ namespace orthant::runtime {
 
 /// While one exists, arrays of 128 KiB and more are mapped one by one, so the system gets their memory back when they are
 /// freed. Otherwise the allocator of glibc keeps what large arrays leave behind while a graph is read, between arrays that
-/// stay. Afterwards it keeps freed memory again, so that buffers of messages are not mapped anew in each step. Does
-/// nothing with other allocators, nor if the user has set malloc's environment variables. One at a time.
+/// stay. After the last one it keeps freed memory again, so that buffers of messages are not mapped anew in each step. Does
+/// nothing with other allocators, nor if the user has set malloc's environment variables.
 class MappedArrays {
  public:
   MappedArrays();

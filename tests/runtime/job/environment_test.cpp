@@ -14,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
+#include <sched.h>
 
 namespace orthant::runtime {
 namespace {
@@ -109,6 +110,52 @@ TEST(Describe, PutsTheTextOfLibrariesOnOneLine) {
             "Error: no memory");
   EXPECT_EQ(describe(std::runtime_error("")), "");
   EXPECT_EQ(describe(UserError("two\nlines of ours")), "two\nlines of ours");
+}
+
+/// While one exists, the process may use one of its cores alone: the `place`-th, or the last.
+class OneCore {
+ public:
+  explicit OneCore(int place) {
+    sched_getaffinity(0, sizeof before_, &before_);
+    auto const last = CPU_COUNT(&before_) - 1;
+    auto core = -1;
+    for (int left = std::min(place, last); left >= 0; --left)
+      do
+        ++core;
+      while (!CPU_ISSET(core, &before_));
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    sched_setaffinity(0, sizeof one, &one);
+  }
+  OneCore(OneCore const&) = delete;
+  OneCore& operator=(OneCore const&) = delete;
+  ~OneCore() { sched_setaffinity(0, sizeof before_, &before_); }
+
+ private:
+  cpu_set_t before_{};
+};
+
+TEST(Binding, CoresAreSpareBesideOneForEachRankOfTheNode) {
+  std::array const argv{"program"};
+  Environment environment(1, argv.data());
+  environment.start_kokkos();
+  auto const& world = environment.world();
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  EXPECT_EQ(sched_getaffinity(0, sizeof own, &own), 0);
+  auto const num_threads = Kokkos::DefaultHostExecutionSpace().concurrency();
+
+  // All ranks have the same cores here.
+  EXPECT_EQ(has_spare_cores(world), CPU_COUNT(&own) >= world.size() * (num_threads + 1));
+  {
+    OneCore const shared(0);
+    EXPECT_FALSE(has_spare_cores(world));
+  }
+  {
+    OneCore const of_rank(world.rank());
+    EXPECT_FALSE(has_spare_cores(world));
+  }
 }
 
 Binding make_binding(int rank, char const* host, int device, char const* address) {
