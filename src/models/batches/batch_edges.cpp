@@ -2,6 +2,7 @@
 #include "models/batches/batch_edges.hpp"
 
 #include "models/core/device_copy.hpp"
+#include "runtime/arrays/growing_vector.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -16,8 +17,8 @@ void list_by_columns(HostEdges& edges) {
   for (auto const column : edges.columns)
     ++edges.column_offsets[static_cast<std::size_t>(column) + 1];
   std::partial_sum(edges.column_offsets.begin(), edges.column_offsets.end(), edges.column_offsets.begin());
-  edges.rows.resize(edges.columns.size());
-  edges.places.resize(edges.columns.size());
+  runtime::resize_for_writing(edges.rows, edges.columns.size());
+  runtime::resize_for_writing(edges.places, edges.columns.size());
   // Places are taken from the end of each list, rows in descending order, so that the offsets end as they began.
   auto& ends = edges.column_offsets;
   for (auto row = edges.num_rows; row-- > 0;)
@@ -39,17 +40,20 @@ template<class T>
 void fill_edges(sampling::SampledBlock<T> const& block, HostEdges& edges) {
   edges.num_rows = block.num_rows;
   edges.num_columns = block.num_columns;
-  edges.row_offsets.assign(1, 0);
-  edges.columns.clear();
+  auto const num_loops = std::ranges::count_if(block.self_columns, [](auto column) { return column >= 0; });
+  runtime::resize_for_writing(edges.row_offsets, static_cast<std::size_t>(block.num_rows) + 1);
+  runtime::resize_for_writing(edges.columns, block.columns.size() + static_cast<std::size_t>(num_loops));
+  edges.row_offsets[0] = 0;
+  auto to = edges.columns.begin();
   for (std::size_t row = 0; row < static_cast<std::size_t>(block.num_rows); ++row) {
     auto const begin = block.columns.begin() + block.row_offsets[row];
     auto const end = block.columns.begin() + block.row_offsets[row + 1];
     auto const self = block.self_columns.empty() ? -1 : block.self_columns[row];
     auto const behind = self < 0 ? end : std::lower_bound(begin, end, self);
-    edges.columns.insert(edges.columns.end(), begin, behind);
-    if (self >= 0) edges.columns.push_back(self);
-    edges.columns.insert(edges.columns.end(), behind, end);
-    edges.row_offsets.push_back(std::ssize(edges.columns));
+    to = std::copy(begin, behind, to);
+    if (self >= 0) *to++ = self;
+    to = std::copy(behind, end, to);
+    edges.row_offsets[row + 1] = to - edges.columns.begin();
   }
   list_by_columns(edges);
 }

@@ -3,6 +3,7 @@
 
 #include "models/batches/batch_plan.hpp"
 #include "models/batches/needed_batch.hpp"
+#include "runtime/arrays/growing_vector.hpp"
 #include "runtime/comm/collectives.hpp"
 
 #include <algorithm>
@@ -35,21 +36,11 @@ pmm::SparseBlock<T> to_sparse_block(sampling::SampledBlock<T> const& from) {
   return result;
 }
 
-/// Sets the length; all numbers are then written. There is room for an eighth more, and the old memory goes before the new comes.
-template<class T>
-void resize_for_writing(std::vector<T>& numbers, std::size_t length) {
-  if (length > numbers.capacity()) {
-    numbers = std::vector<T>();
-    numbers.reserve(length + length / 8);
-  }
-  numbers.resize(length);
-}
-
 /// to[i,:] := from[rows[i],:]
 template<class T>
 void gather_rows(std::span<T const> from, std::vector<std::int32_t> const& rows, std::int64_t num_columns,
                  std::vector<T>& to) {
-  resize_for_writing(to, rows.size() * static_cast<std::size_t>(num_columns));
+  runtime::resize_for_writing(to, rows.size() * static_cast<std::size_t>(num_columns));
   auto* target = to.data();
   for (auto const row : rows) {
     std::copy_n(from.data() + row * num_columns, num_columns, target);
@@ -181,20 +172,21 @@ void BatchMaker<T>::fill_sparse_features(std::vector<std::int32_t> const& rows,
                                          HostSparseRows<T>& sparse) const {
   auto const offsets = feature_offsets_.values();
   auto const is_pattern = feature_values_.values().empty();
-  sparse.row_offsets.assign(1, 0);
-  sparse.columns.clear();
-  sparse.values.clear();
-  for (auto const row : rows) {
-    auto const begin = offsets[static_cast<std::size_t>(row)];
-    auto const count = static_cast<std::size_t>(offsets[static_cast<std::size_t>(row) + 1] - begin);
-    auto const append = [&](auto const& from, auto& to) {
-      auto const part = from.values().subspan(static_cast<std::size_t>(begin), count);
-      to.insert(to.end(), part.begin(), part.end());
-    };
-    append(feature_columns_, sparse.columns);
-    if (!is_pattern) append(feature_values_, sparse.values);
-    sparse.row_offsets.push_back(static_cast<runtime::Offset>(sparse.columns.size()));
-  }
+  auto const begin_of = [&](std::int32_t row) { return offsets[static_cast<std::size_t>(row)]; };
+  runtime::resize_for_writing(sparse.row_offsets, rows.size() + 1);
+  sparse.row_offsets[0] = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    sparse.row_offsets[i + 1] = sparse.row_offsets[i] + begin_of(rows[i] + 1) - begin_of(rows[i]);
+  auto const num_entries = static_cast<std::size_t>(sparse.row_offsets.back());
+  runtime::resize_for_writing(sparse.columns, num_entries);
+  runtime::resize_for_writing(sparse.values, is_pattern ? 0 : num_entries);
+  auto const copy = [&](auto const& from, auto& to) {
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      std::copy(from.values().begin() + begin_of(rows[i]), from.values().begin() + begin_of(rows[i] + 1),
+                to.begin() + sparse.row_offsets[i]);
+  };
+  copy(feature_columns_, sparse.columns);
+  if (!is_pattern) copy(feature_values_, sparse.values);
   sparse.row_scale.clear();
   if (!feature_scale_.values().empty()) gather_rows(feature_scale_.values(), rows, 1, sparse.row_scale);
 
@@ -203,8 +195,8 @@ void BatchMaker<T>::fill_sparse_features(std::vector<std::int32_t> const& rows,
   for (auto const column : sparse.columns)
     ++sparse.column_offsets[static_cast<std::size_t>(column) + 1];
   std::partial_sum(sparse.column_offsets.begin(), sparse.column_offsets.end(), sparse.column_offsets.begin());
-  sparse.rows.resize(sparse.columns.size());
-  sparse.transposed_values.resize(sparse.values.size());
+  runtime::resize_for_writing(sparse.rows, sparse.columns.size());
+  runtime::resize_for_writing(sparse.transposed_values, sparse.values.size());
   auto next = sparse.column_offsets;
   for (std::size_t row = 0; row < rows.size(); ++row)
     for (auto k = static_cast<std::size_t>(sparse.row_offsets[row]);

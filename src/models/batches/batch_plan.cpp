@@ -2,10 +2,9 @@
 #include "models/batches/batch_plan.hpp"
 
 #include "models/gnn/memory_estimate.hpp"
+#include "models/plan/block_counts.hpp"
 
 #include <cmath>
-#include <set>
-#include <tuple>
 #include <utility>
 
 namespace orthant::models {
@@ -65,13 +64,6 @@ pmm::Gather gather_of(GcnPlan const& plan, pmm::Gather asked) {
   return plan.layers.front().reads_edges() ? pmm::Gather::all : asked;
 }
 
-GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices) {
-  auto of_batch = with_num_vertices(plan, num_vertices);
-  for (auto& layer : of_batch.layers)
-    if (layer.owners) layer.owners->backward = pmm::Flow::transpose; // the sampler has the transpose anyway
-  return of_batch;
-}
-
 GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices, pmm::GridShape const& shape,
                       pmm::Coordinates const& coordinates, CountOwnRows const& count) {
   auto of_batch = plan_of_batch(plan, num_vertices);
@@ -86,32 +78,6 @@ GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices, pmm::GridS
       layer.adjacency.own_columns = own(layer.adjacency.layout.columns, layer.adjacency.layout.column_order);
   return of_batch;
 }
-
-namespace {
-
-/// The different blocks of the layers as the sampler has them (sampling/batch_builder.hpp): by their ranges of rows and columns, and one
-/// for both ways if `shares_transposes`.
-std::vector<pmm::Placement> sampled_blocks(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                                           graph::StoreFacts const& facts, GcnPlan const& plan,
-                                           bool shares_transposes) {
-  using Part = std::pair<int, int>; // parts, and which one
-  std::set<std::tuple<bool, Part, Part>> known;
-  std::vector<pmm::Placement> blocks;
-  auto const part = [&](pmm::AxisSet axes) {
-    return Part(shape.size(axes), rank_within(shape, coordinates, axes));
-  };
-  for (auto const& layer : plan.layers) {
-    if (!layer.aggregates()) continue;
-    auto const is_even = !facts.has_two_orders() || layer.is_even;
-    auto const is_transpose_even = !facts.has_two_orders() || !layer.is_even;
-    auto const rows = part(layer.adjacency.layout.rows), columns = part(layer.adjacency.layout.columns);
-    if (shares_transposes && known.contains({is_transpose_even, columns, rows})) continue;
-    if (known.insert({is_even, rows, columns}).second) blocks.push_back(layer.adjacency);
-  }
-  return blocks;
-}
-
-} // namespace
 
 GcnEpochTraits traits_of_batch(graph::StoreFacts const& of_batch, pmm::GridShape const& shape,
                                pmm::Coordinates const& coordinates, GcnPlan const& plan,

@@ -31,16 +31,14 @@ void for_each_vertex_matrix(Plan& plan, Visit const& visit) {
       visit(site);
 }
 
-/// The plan of a batch of that many vertices, if every part of them is balanced. `plan`: of the whole graph.
-[[nodiscard]] GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices);
-
 /// Which rows of a batch move between owners: all of them for layers that read single edges, else as it is asked.
 [[nodiscard]] pmm::Gather gather_of(GcnPlan const& plan, pmm::Gather asked);
 
 /// How many vertices of a batch the rank has in its part of an order that is cut over these axes.
 using CountOwnRows = std::function<std::int64_t(pmm::AxisSet, pmm::IndexOrder)>;
 
-/// The same with the rows and columns that the rank at `coordinates` has in fact.
+/// The plan of a batch of that many vertices, with the rows and columns that the rank at `coordinates` has in fact. `plan`: of the whole
+/// graph.
 [[nodiscard]] GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices,
                                     pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                     CountOwnRows const& count);

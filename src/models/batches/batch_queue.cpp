@@ -47,9 +47,10 @@ HostBatch<T>& BatchQueue<T>::next(runtime::Instruments& instruments, runtime::Ph
   auto& batch = batches_[back_];
   phases.add("sampling", batch.seconds);
   advance();
+  if (!task_) return batch; // the next one takes its place
   // The other batch is in use no more.
   back_ = 1 - back_;
-  if (task_ && !is_at_end()) {
+  if (!is_at_end()) {
     task_start_ = instruments.clock.now();
     task_->start();
   }

@@ -3,7 +3,7 @@
 //
 // The batches of one data group in the order of training, each sampled on a second thread while the step
 // before it runs: ScaleGNN's overlapped sampling (arXiv 2604.02651), across the ends of epochs too. Two
-// batches are in memory, the one in use and the next.
+// batches are in memory, the one in use and the next. With Prefetch::none they are filled in line, and one is.
 
 #include "models/batches/batch_maker.hpp"
 #include "models/core/background_task.hpp"
@@ -49,7 +49,7 @@ class BatchQueue {
   std::int64_t num_epochs_;
   Place place_; // of the batch that is filled next, or is being filled
   std::array<HostBatch<T>, 2> batches_;
-  std::size_t back_ = 0; // the one that is filled; the other is in use
+  std::size_t back_ = 0; // the one that is filled; with prefetching the other is in use
   std::optional<runtime::RunClock::Clock::time_point>
       task_start_;                     // of the batch that is being filled, but the first
   std::optional<BackgroundTask> task_; // last: it fills what is above

@@ -2,6 +2,7 @@
 #include "models/gnn/memory_estimate.hpp"
 
 #include "models/aggregation/edge_operands.hpp"
+#include "models/plan/block_counts.hpp"
 #include "models/plan/gcn_products.hpp"
 #include "models/training/gradient_sum.hpp"
 #include "models/training/parameter_update.hpp"
@@ -22,17 +23,20 @@ constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
 constexpr std::int64_t onednn_sums_bytes = std::int64_t{6} << 20;
 constexpr std::int64_t onednn_products_bytes = std::int64_t{2} << 20;
 
+/// Of a blocking all_reduce within a node, which goes in pieces (runtime/backends/mpi_exchange).
+constexpr std::int64_t piece_bytes_of_rank = std::int64_t{2} << 20;
+
 /// Of the reductions of an epoch, beside those that work waits behind. An asynchronous one keeps a copy of its
-/// message, a blocking one (a ring over P ranks) a P-th of it, a reduce_scatter of MPI a copy and two P-ths, never several at
-/// once; every large one passes through fragments shared with at most two neighbours an axis. That was measured along x, y and z.
-/// An all_reduce over data, experts or several axes keeps a copy (Rabenseifner's algorithm in Open MPI 4.1). This is the most: messages
-/// of more than 2 MiB x P within a node go in pieces (runtime/backends/mpi_exchange). `adds_by_pairs`: axes within a node whose
-/// reduce_scatters, of aggregations, block: MPI does not do these (runtime/backends/mpi_reduce_scatter).
+/// message, a blocking one (a ring over P ranks) a P-th of it, `within_node` one of a piece, a reduce_scatter of MPI a copy and two
+/// P-ths, never several at once; every large one passes through fragments shared with at most two neighbours an axis. That was measured
+/// along x, y and z. An all_reduce over data, experts or several axes keeps a copy (Rabenseifner's algorithm in Open MPI 4.1): at most,
+/// because within a node these go in pieces, too. `adds_by_pairs`: axes whose reduce_scatters, of aggregations, block: MPI does not do these
+/// (runtime/backends/mpi_reduce_scatter).
 struct Messages {
   std::int64_t copied = 0;
   std::int64_t fragments = 0;
 };
-Messages messages_of(pmm::StepPlan const& step, pmm::AxisSet adds_by_pairs) {
+Messages messages_of(pmm::StepPlan const& step, pmm::AxisSet within_node, pmm::AxisSet adds_by_pairs) {
   auto const& shape = step.shape();
   auto largest = std::int64_t{0};
   auto copied = std::int64_t{0};
@@ -52,7 +56,9 @@ Messages messages_of(pmm::StepPlan const& step, pmm::AxisSet adds_by_pairs) {
         copied = std::max(copied, call.bytes + 2 * call.bytes / shape.size(axis));
       if (call.operation != runtime::Operation::all_reduce) continue;
       largest = std::max(largest, call.bytes);
-      copied = std::max(copied, call.bytes / shape.size(axis));
+      auto const size = std::int64_t{shape.size(axis)};
+      copied = std::max(copied, within_node.contains(axis) ? std::min(call.bytes, piece_bytes_of_rank * size)
+                                                           : call.bytes / size);
     }
   }
   return {copied, num_neighbours * std::min(fragment_bytes, largest / 8)};
@@ -80,27 +86,48 @@ pmm::AxisSet axes_within_node(pmm::ProcessGrid const& grid) {
   return axes;
 }
 
-/// The list of an epoch whose messages are not rounded.
-pmm::StepPlan listed_epoch(pmm::StepPlan step, GcnPlan const& plan, GcnSettings settings,
-                           GcnEpochTraits const& traits) {
-  settings.wire = runtime::Wire::native;
-  plan_epoch(step, plan, settings, traits);
-  return step;
+/// What a rank needs beside its arrays while an epoch runs, or an evaluation.
+struct Pass {
+  std::int64_t messages = 0;
+  std::int64_t products = 0;
+};
+Pass larger_of(Pass const& a, Pass const& b) {
+  return {std::max(a.messages, b.messages), std::max(a.products, b.products)};
 }
 
-/// Of that list.
-std::int64_t message_bytes(pmm::ProcessGrid const& grid, pmm::StepPlan const& step, GcnPlan const& plan,
-                           GcnSettings const& settings) {
-  auto const& shape = step.shape();
+MemoryEstimate estimate_of(pmm::StepPlan const& arrays, Pass const& pass) {
+  return {.arrays = bytes_held(arrays),
+          .loading = peak_bytes(arrays),
+          .messages = pass.messages,
+          .products = pass.products};
+}
+
+enum class PassKind : std::uint8_t { training, evaluation };
+
+template<class T>
+Pass pass_of(pmm::ProcessGrid const& grid, GcnPlan const& plan, GcnSettings settings,
+             GcnEpochTraits const& traits, PassKind kind) {
+  auto const& shape = grid.shape();
+  pmm::StepPlan step(shape, grid.coordinates(), sizeof(T));
+  settings.wire = runtime::Wire::native; // messages that are rounded are shorter
+  auto const trains = kind == PassKind::training;
+  if (trains)
+    plan_epoch(step, plan, settings, traits);
+  else
+    plan_evaluation(step, plan, settings, traits);
+  auto const within_node = axes_within_node(grid);
   auto [copied, fragments] =
-      messages_of(step, plan.layers.front().owners ? axes_within_node(grid) : pmm::AxisSet());
-  for (std::size_t l = 0; settings.overlaps && l < plan.layers.size(); ++l) {
+      messages_of(step, within_node, plan.layers.front().owners ? within_node : pmm::AxisSet());
+  for (std::size_t l = 0; trains && settings.overlaps && l < plan.layers.size(); ++l) {
     if (!plan.layers[l].transforms()) continue;
     auto const hidden = products_of(plan.layers[l], {}).transform_back.result;
-    if (needs_input_gradient(plan, l) && shape.size(hidden.layout.third()) > 1)
+    auto const third = hidden.layout.third();
+    // Within a node messages do not travel behind products (pmm/product/block_io).
+    if (needs_input_gradient(plan, l) && shape.size(third) > 1 && !within_node.contains(third))
       copied = std::max(copied, step.scalar_bytes(step.block(hidden).size()));
   }
-  return copied + fragments;
+  return {copied + fragments,
+          product_library_bytes<T>(step) + operand_copy_bytes(step, plan, settings, traits)};
 }
 
 /// What both trainings hold beside networks and operands.
@@ -119,12 +146,11 @@ graph::StoreFacts with_transposes(graph::StoreFacts facts, GcnPlan const& plan) 
   return facts;
 }
 
-/// A list of the same rank.
 pmm::StepPlan list_beside(pmm::StepPlan const& step) {
   return {step.shape(), step.coordinates(), step.scalar_bytes(1)};
 }
 
-/// Blocks of A^ with their transposes, as a sampler fills them.
+/// Blocks of A^ with their transposes, as a sampler fills them: one for both ways where it serves as the transpose of another layer's.
 std::int64_t bytes_of_blocks(pmm::StepPlan const& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                              GcnEpochTraits const& traits) {
   auto blocks = list_beside(step);
@@ -135,19 +161,32 @@ std::int64_t bytes_of_blocks(pmm::StepPlan const& step, graph::StoreFacts const&
     layer.takes_maximum = false;
   }
   plan_adjacency(blocks, with_transposes(facts, plan), aggregates, traits);
-  return pmm::bytes_held(blocks);
+  auto const shares_transposes =
+      facts.is_symmetric && facts.normalization != graph::Normalization::row && !plan.layers.front().owners;
+  auto const entries = [&](bool shared) {
+    auto count = 0.0;
+    for (auto const& block : sampled_blocks(step.shape(), step.coordinates(), facts, plan, shared))
+      count += static_cast<double>(traits.num_nonzeros(block));
+    return count;
+  };
+  return static_cast<std::int64_t>(entries(shares_transposes) / std::max(1.0, entries(false)) *
+                                   static_cast<double>(pmm::bytes_held(blocks)));
 }
 
-/// What a sampler keeps of A^ in the host's memory: the pattern of each block, one way.
+/// What a sampler keeps of A^ in the host's memory: the pattern of each block, one way, and room for the entries of the sampled rows, at most
+/// `share` of it.
 void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                         GcnEpochTraits const& traits) {
-  step.add_array("blocks of the sampler", bytes_of_blocks(step, facts, plan, traits) / 2);
+                         GcnEpochTraits const& traits, double share) {
+  auto const block_bytes = bytes_of_blocks(step, facts, plan, traits) / 2;
+  step.add_array("blocks of the sampler", block_bytes);
+  step.add_array("entries of sampled rows",
+                 static_cast<std::int64_t>(share * static_cast<double>(block_bytes)));
 }
 
-/// Two batches are in the host's memory (batches/batch_queue.hpp). What is lent to the network is listed with its operands; blocks
-/// that its lists of edges were made of are not, nor is the other batch.
+/// Batches in the host's memory (batches/batch_queue.hpp). What is lent to the network is listed with its operands; blocks that its lists
+/// of edges were made of are not, nor is a batch that is made ahead.
 void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                       GcnSettings const& settings, GcnEpochTraits const& traits) {
+                       GcnSettings const& settings, GcnEpochTraits const& traits, bool prefetches) {
   auto const& first = plan.layers.front();
   auto const reads_edges = first.owners && first.reads_edges();
   auto const block_bytes = bytes_of_blocks(step, facts, plan, traits);
@@ -157,7 +196,7 @@ void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnP
   plan_input_features(other, facts, plan.features(), settings.feature_norm, traits.num_feature_nonzeros(plan),
                       pmm::Lifetime::training);
   if (reads_edges) step.add_array("blocks of the batch", block_bytes);
-  step.add_array("the other batch", block_bytes + pmm::bytes_held(other));
+  if (prefetches) step.add_array("the other batch", block_bytes + pmm::bytes_held(other));
 }
 
 /// What it keeps to know degrees within a batch: the neighbors of all rows and columns of its blocks, and a bit a
@@ -210,7 +249,7 @@ graph::StoreFacts facts_of_batch(graph::StoreFacts facts, std::int64_t num_verti
 }
 
 std::int64_t message_bytes(pmm::StepPlan const& step) {
-  auto const [copied, fragments] = messages_of(step, {});
+  auto const [copied, fragments] = messages_of(step, {}, {});
   return copied + fragments;
 }
 
@@ -266,12 +305,9 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
                                OptimizerSettings const& optimizer) {
   pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
   auto const traits = traits_of(facts, grid.shape(), grid.coordinates(), plan, settings);
-  auto const epoch = listed_epoch(step, plan, settings, traits);
   plan_full_graph_arrays(step, facts, plan, settings, traits, optimizer);
-  return {.arrays = bytes_held(step),
-          .loading = peak_bytes(step),
-          .messages = message_bytes(grid, epoch, plan, settings),
-          .products = product_library_bytes<T>(epoch) + operand_copy_bytes(step, plan, settings, traits)};
+  auto const pass = pass_of<T>(grid, plan, settings, traits, PassKind::training);
+  return estimate_of(step, pass);
 }
 
 void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
@@ -280,7 +316,7 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   auto const& shape = step.shape();
   auto const& coordinates = step.coordinates();
   auto const of_batch = facts_of_batch(facts, batches.num_vertices);
-  auto const batch_plan = with_num_vertices(plan, of_batch.num_vertices);
+  auto const batch_plan = plan_of_batch(plan, of_batch.num_vertices);
   auto const traits = traits_of(facts, shape, coordinates, plan, settings);
   auto const batch_traits = traits_of(of_batch, shape, coordinates, batch_plan, settings);
   auto const lengths = lengths_of(step, parameters_of(plan, settings));
@@ -301,8 +337,9 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
                         traits.num_feature_nonzeros(plan), stays);
   }
   if constexpr (pmm::runs_on_host) {
-    plan_sampled_blocks(step, facts, plan, traits);
-    plan_host_batches(step, of_batch, batch_plan, settings, batch_traits);
+    auto const share = static_cast<double>(of_batch.num_vertices) / static_cast<double>(facts.num_vertices);
+    plan_sampled_blocks(step, facts, plan, traits, share);
+    plan_host_batches(step, of_batch, batch_plan, settings, batch_traits, batches.prefetches);
   }
   if (batches.renormalizes) plan_neighbour_lists(step, facts, plan);
   // The batch has as many numbers.
@@ -316,22 +353,18 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
                                           GcnPlan const& plan, GcnSettings const& settings,
                                           OptimizerSettings const& optimizer, BatchSizes const& batches) {
   pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
-  auto const passes_on = batches.has_full_graph ? facts : facts_of_batch(facts, batches.num_vertices);
-  auto const plan_of_pass = with_num_vertices(plan, passes_on.num_vertices);
-  auto const traits = traits_of(passes_on, grid.shape(), grid.coordinates(), plan_of_pass, settings);
-  auto const epoch = listed_epoch(step, plan_of_pass, settings, traits);
-  plan_mini_batch_arrays(step, facts, plan, settings, optimizer, batches);
-  // An operand of the full graph may be too large to be copied, and one of a batch small enough.
-  auto const copies = [&](graph::StoreFacts const& of) {
-    auto const its_plan = with_num_vertices(plan, of.num_vertices);
-    return operand_copy_bytes(step, its_plan, settings,
-                              traits_of(of, grid.shape(), grid.coordinates(), its_plan, settings));
+  auto const traits_on = [&](graph::StoreFacts const& counts, GcnPlan const& its_plan) {
+    return traits_of(counts, grid.shape(), grid.coordinates(), its_plan, settings);
   };
-  return {.arrays = bytes_held(step),
-          .loading = peak_bytes(step),
-          .messages = message_bytes(grid, epoch, plan_of_pass, settings),
-          .products = product_library_bytes<T>(epoch) +
-                      std::max(copies(passes_on), copies(facts_of_batch(facts, batches.num_vertices)))};
+  auto const of_batch = facts_of_batch(facts, batches.num_vertices);
+  auto const batch_plan = plan_of_batch(plan, of_batch.num_vertices);
+  plan_mini_batch_arrays(step, facts, plan, settings, optimizer, batches);
+  auto pass = pass_of<T>(grid, batch_plan, settings, traits_on(of_batch, batch_plan), PassKind::training);
+  // An operand of the full graph may be too large to be copied where one of a batch is not.
+  if (batches.has_full_graph)
+    pass = larger_of(pass, pass_of<T>(grid, plan, settings, traits_on(facts, plan),
+                                      batches.trains_full_graph ? PassKind::training : PassKind::evaluation));
+  return estimate_of(step, pass);
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

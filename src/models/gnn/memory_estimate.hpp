@@ -62,9 +62,10 @@ struct BatchSizes {
   bool has_full_graph = false;      // the whole graph is evaluated or trained on, too
   bool renormalizes = false;        // edges by degrees within the batch: neighbors are kept by id
   bool trains_full_graph = false;   // else it is evaluated alone, which drops no edges
+  bool prefetches = true;           // the next batch is in memory, too: where a core is free for it
 };
 
-/// Lists the arrays of training on batches that are sure to be held, without batches that wait and the sampler's tables.
+/// Lists the arrays of training on batches, without the sampler's tables and its lists of vertices.
 /// `batches.num_vertices` is at most the graph's.
 void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                             GcnSettings const& settings, OptimizerSettings const& optimizer,

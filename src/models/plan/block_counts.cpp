@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
+#include <tuple>
+#include <utility>
 
 namespace orthant::models {
 namespace {
@@ -93,6 +96,26 @@ std::vector<BlockCounts> count_blocks(graph::GraphStore const& store, pmm::GridS
     }
   }
   return all;
+}
+
+std::vector<pmm::Placement> sampled_blocks(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                                           graph::StoreFacts const& facts, GcnPlan const& plan,
+                                           bool shares_transposes) {
+  using Part = std::pair<int, int>; // parts, and which one
+  std::set<std::tuple<bool, Part, Part>> known;
+  std::vector<pmm::Placement> blocks;
+  auto const part = [&](pmm::AxisSet axes) {
+    return Part(shape.size(axes), rank_within(shape, coordinates, axes));
+  };
+  for (auto const& layer : plan.layers) {
+    if (!layer.aggregates()) continue;
+    auto const is_even = !facts.has_two_orders() || layer.is_even;
+    auto const is_transpose_even = !facts.has_two_orders() || !layer.is_even;
+    auto const rows = part(layer.adjacency.layout.rows), columns = part(layer.adjacency.layout.columns);
+    if (shares_transposes && known.contains({is_transpose_even, columns, rows})) continue;
+    if (known.insert({is_even, rows, columns}).second) blocks.push_back(layer.adjacency);
+  }
+  return blocks;
 }
 
 } // namespace orthant::models

@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many non-zeros of A^ lie in the block of each rank of a grid that need not exist, by reading the store once.
+// Which blocks of A^ a sampler has; and how many non-zeros lie in the block of each rank of a grid that need not exist, by reading the store
+// once.
 
 #include "graph/store/store_reader.hpp"
 #include "models/plan/gcn_plan.hpp"
@@ -11,6 +12,13 @@
 #include <vector>
 
 namespace orthant::models {
+
+/// The different blocks of the layers as the sampler has them (sampling/batch_builder.hpp): by their ranges of rows and columns, and one
+/// for both ways if `shares_transposes`.
+[[nodiscard]] std::vector<pmm::Placement> sampled_blocks(pmm::GridShape const& shape,
+                                                         pmm::Coordinates const& coordinates,
+                                                         graph::StoreFacts const& facts, GcnPlan const& plan,
+                                                         bool shares_transposes);
 
 /// Of one layer on a grid. Layers alike have the same.
 class BlockCounts {

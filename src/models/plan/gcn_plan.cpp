@@ -183,6 +183,13 @@ GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices) {
   return plan;
 }
 
+GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices) {
+  auto of_batch = with_num_vertices(plan, num_vertices);
+  for (auto& layer : of_batch.layers)
+    if (layer.owners) layer.owners->backward = pmm::Flow::transpose; // the sampler has the transpose anyway
+  return of_batch;
+}
+
 GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
   ORTHANT_REQUIRE(shape.widths.size() >= 2, "a GCN needs a layer");
   ORTHANT_REQUIRE(!shape.attention || shape.schedule == Schedule::rows,

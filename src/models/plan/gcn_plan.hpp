@@ -221,8 +221,11 @@ struct GcnPlan {
 /// Whether layer 0 reads the features in every pass, even if H is kept: where they lie as H does, for the vertex itself.
 [[nodiscard]] bool keeps_features(GcnPlan const& plan);
 
-/// The same plan for batches of that many vertices, whose A^ changes: the weights of layers lie where they did.
+/// The same plan for that many vertices, whose A^ changes: the weights of layers lie where they did.
 [[nodiscard]] GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices);
+
+/// The same for a batch whose parts are all balanced: gradients go back by the transpose. `plan`: of the whole graph.
+[[nodiscard]] GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices);
 
 /// The layers of a GCN on a grid whose layer 0 has the roles (a, b, c) = (x, y, z). The cheaper order is that
 /// with fewer gathered columns: aggregating first gathers the layer's input width in both directions,

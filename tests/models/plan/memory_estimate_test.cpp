@@ -175,19 +175,19 @@ class MemoryEstimates : public ::testing::TestWithParam<std::array<int, 3>> {
     EXPECT_LE(loading, std::max(estimate.loading, estimate.arrays) + allowed);
   }
 
-  /// The estimate is of what is sure to be held: no more than there is. The batch itself, its tables, and the
-  /// eighth by which arrays of later batches grow are not in it; here, with a third of a small graph in a
-  /// batch, they are less than two thirds of it.
+  /// The estimate is no more than there is. Tables of the sampler, and the part by which arrays of later batches grow, are not in it;
+  /// here, with a third of a small graph in a batch, they are less than two thirds of it.
   template<class T>
   void expect_least(models::GcnSettings const& model_settings, bool has_full_graph,
-                    sampling::BatchEdges edges = sampling::BatchEdges::rescale) {
+                    sampling::BatchEdges edges = sampling::BatchEdges::rescale,
+                    models::Prefetch prefetch = models::Prefetch::none) {
     SCOPED_TRACE(::testing::Message() << "mini-batch, full graph " << has_full_graph);
     auto const store = store_of(world_, {});
     auto settings = two_epochs();
     settings.eval_every = has_full_graph ? 2 : 0;
     models::MiniBatchSettings batches;
     batches.batch_size = 1000;
-    batches.prefetch = models::Prefetch::none;
+    batches.prefetch = prefetch;
     batches.edges = edges;
     auto const plan = models::plan_gcn(store, model_settings);
     auto const before = live_bytes();
@@ -199,8 +199,11 @@ class MemoryEstimates : public ::testing::TestWithParam<std::array<int, 3>> {
 
     auto const estimate =
         models::estimate_mini_batch_memory<T>(grid_, store.facts(), plan, model_settings, settings.optimizer,
-                                              {batches.batch_size, batches.num_accumulated, has_full_graph,
-                                               edges == sampling::BatchEdges::renormalize});
+                                              {.num_vertices = batches.batch_size,
+                                               .num_accumulated = batches.num_accumulated,
+                                               .has_full_graph = has_full_graph,
+                                               .renormalizes = edges == sampling::BatchEdges::renormalize,
+                                               .prefetches = prefetch == models::Prefetch::next_batch});
     EXPECT_GE(training, estimate.arrays);
     // Of attention, what reading the block takes is not listed.
     auto const reads_more = weighs_neighbours(model_settings) && !has_full_graph;
@@ -226,7 +229,8 @@ TEST_P(MemoryEstimates, IsWhatTrainingTakes) {
 TEST_P(MemoryEstimates, IsWhatMiniBatchTrainingTakesAtLeast) {
   for (auto const has_full_graph : {false, true})
     for (auto const edges : {sampling::BatchEdges::rescale, sampling::BatchEdges::renormalize})
-      expect_least<double>(model_of(3, 48, 0.5), has_full_graph, edges);
+      for (auto const prefetch : {models::Prefetch::none, models::Prefetch::next_batch})
+        expect_least<double>(model_of(3, 48, 0.5), has_full_graph, edges, prefetch);
   auto attention = model_of(3, 48, 0.5);
   attention.num_heads = 3;
   set_model(attention, models::Model::gat);
