@@ -227,6 +227,9 @@ def decisions(ranks):
         done = expect_success(ranks, ["train", *DATA, "--epochs", "1", "--log-level", "debug", *extra])
         for pattern in patterns + [r"layer 2 \(16 to 4 columns\): \w+ first, so A\^ is multiplied by \d+ columns", "overlap auto: ", "kernels: .*dense products by"]:
             require(re.search(f"^orthant: debug: {pattern}", done.stderr, re.M), f"lacks /{pattern}/", done)
+    for overlap, where in (("on", "ahead, on a second thread"), ("off", "in line")):
+        done = expect_success(ranks, ["train", *DATA, "--epochs", "1", "--mode", "minibatch", "--overlap", overlap, "--log-level", "debug"])
+        require(f"debug: batches are sampled {where}" in done.stderr, f"lacks '{where}'", done)
     quiet = expect_success(ranks, ["train", *DATA, "--epochs", "1"])
     require("debug" not in quiet.stderr, "says it unasked", quiet)
 

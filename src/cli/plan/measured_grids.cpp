@@ -121,8 +121,10 @@ ChosenGrid choose_by_mini_batch_steps(MeasuredTraining const& training,
   auto only_batches = batches;
   only_batches.num_full_epochs = 0;
   auto const steps_of = [&](pmm::ProcessGrid const& grid, models::GcnSettings const& model) {
-    models::BatchSizes const sizes{batches.batch_size, batches.num_accumulated, false,
-                                   batches.edges == sampling::BatchEdges::renormalize};
+    models::BatchSizes const sizes{.num_vertices = batches.batch_size,
+                                   .num_accumulated = batches.num_accumulated,
+                                   .renormalizes = batches.edges == sampling::BatchEdges::renormalize,
+                                   .prefetches = batches.prefetch == models::Prefetch::next_batch};
     auto const estimate = models::estimate_mini_batch_memory<T>(
         grid, store.facts(), models::plan_gcn(store, model), model, settings.optimizer, sizes);
     if (!fits(training, estimate)) return std::vector<double>();

@@ -20,6 +20,7 @@
 #include "models/gnn/memory_estimate.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
+#include "runtime/machine/binding.hpp"
 #include "runtime/machine/process_memory.hpp"
 
 #include <algorithm>
@@ -33,8 +34,16 @@ constexpr std::int64_t auto_parts = 2;
 constexpr std::int64_t auto_parts_of_clusters = 16;
 constexpr double least_kept_neighbours = 5;
 
-models::MiniBatchSettings batches_of(TrainOptions const& o, pmm::GridShape const& shape,
-                                     graph::StoreFacts const& facts) {
+/// A second thread on a core that computes would only interrupt it. A host with a device has time, and an emulated machine is taken to have
+/// cores.
+bool samples_ahead(runtime::Communicator const& world, std::string const& overlap) {
+  if (overlap != "auto") return overlap == "on";
+  return !pmm::runs_on_host || world.instruments().clock.machine() != nullptr ||
+         runtime::has_spare_cores(world);
+}
+
+models::MiniBatchSettings batches_of(runtime::Communicator const& world, TrainOptions const& o,
+                                     pmm::GridShape const& shape, graph::StoreFacts const& facts) {
   models::MiniBatchSettings settings;
   settings.kind = models::parse_sampler(o.sampler);
   settings.edges = models::parse_batch_edges(batch_edges_of(o, facts));
@@ -42,7 +51,7 @@ models::MiniBatchSettings batches_of(TrainOptions const& o, pmm::GridShape const
   settings.num_accumulated = o.accumulate;
   if (o.batch_train_fraction > 0) settings.train_fraction = o.batch_train_fraction;
   settings.num_full_epochs = o.finish_full;
-  settings.prefetch = o.overlap != "off" ? models::Prefetch::next_batch : models::Prefetch::none;
+  settings.prefetch = samples_ahead(world, o.overlap) ? models::Prefetch::next_batch : models::Prefetch::none;
   return settings;
 }
 
@@ -107,11 +116,14 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   judge_by(weight_files, options, store);
   auto const settings = training_of(options);
   models::require_fitting_labels(store, settings.loss);
-  auto const batches = batches_of(options, shape, store.facts());
+  auto const batches = batches_of(world, options, shape, store.facts());
   auto const has_full_graph = settings.eval_every > 0 || batches.num_full_epochs > 0;
-  models::BatchSizes const sizes{batches.batch_size, batches.num_accumulated, has_full_graph,
-                                 batches.edges == sampling::BatchEdges::renormalize,
-                                 batches.num_full_epochs > 0};
+  models::BatchSizes const sizes{.num_vertices = batches.batch_size,
+                                 .num_accumulated = batches.num_accumulated,
+                                 .has_full_graph = has_full_graph,
+                                 .renormalizes = batches.edges == sampling::BatchEdges::renormalize,
+                                 .trains_full_graph = batches.num_full_epochs > 0,
+                                 .prefetches = batches.prefetch == models::Prefetch::next_batch};
   auto const seconds = models::mini_batch_seconds(store.facts(), model_settings, sizes, machine);
   auto const [choice, measured] = choose_by_mini_batch_steps<T>(
       {context, store, model_settings, settings, hidden_axes_of(options), options.measure_top,
@@ -148,6 +160,10 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
   describe_batches(context, grid, trainer.sampler(), batches);
+  if (world.is_root())
+    context.log().debug("batches are sampled {}", sizes.prefetches
+                                                      ? "ahead, on a second thread"
+                                                      : "in line: no core is free, or --overlap off");
   describe_kept_neighbours(context, store.facts(), num_kept, batches);
   say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, model_settings.num_layers(),
       trainer.num_parameters(), options.compute_dtype);
