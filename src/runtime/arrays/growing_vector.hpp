@@ -15,7 +15,7 @@
 namespace orthant::runtime {
 
 /// How long an array becomes that grows: a 32nd part more than is asked for, so that batches of nearly equal sizes soon ask for nothing.
-/// With an eighth, a process of mini-batches on 2 ranks took 5 % more, one with 8 experts 6 to 9 %.
+/// With an eighth, a process with 8 experts on 2 ranks took 6 to 9 % more.
 [[nodiscard]] constexpr std::size_t grown_length(std::size_t wanted) {
   return wanted + wanted / 32;
 }
