@@ -124,6 +124,7 @@ ChosenGrid choose_by_mini_batch_steps(MeasuredTraining const& training,
     models::BatchSizes const sizes{.num_vertices = batches.batch_size,
                                    .num_accumulated = batches.num_accumulated,
                                    .renormalizes = batches.edges == sampling::BatchEdges::renormalize,
+                                   .has_strata = batches.has_strata(),
                                    .prefetches = batches.prefetch == models::Prefetch::next_batch};
     auto const estimate = models::estimate_mini_batch_memory<T>(
         grid, store.facts(), models::plan_gcn(store, model), model, settings.optimizer, sizes);

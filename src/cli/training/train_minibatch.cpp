@@ -38,8 +38,8 @@ constexpr double least_kept_neighbours = 5;
 /// cores.
 bool samples_ahead(runtime::Communicator const& world, std::string const& overlap) {
   if (overlap != "auto") return overlap == "on";
-  return !pmm::runs_on_host || world.instruments().clock.machine() != nullptr ||
-         runtime::has_spare_cores(world);
+  if (!pmm::runs_on_host || world.instruments().clock.machine() != nullptr) return true;
+  return runtime::all_reduced(world, runtime::has_spare_cores(world) ? 1 : 0, runtime::Reduction::min) == 1;
 }
 
 models::MiniBatchSettings batches_of(runtime::Communicator const& world, TrainOptions const& o,
@@ -123,6 +123,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
                                  .has_full_graph = has_full_graph,
                                  .renormalizes = batches.edges == sampling::BatchEdges::renormalize,
                                  .trains_full_graph = batches.num_full_epochs > 0,
+                                 .has_strata = batches.has_strata(),
                                  .prefetches = batches.prefetch == models::Prefetch::next_batch};
   auto const seconds = models::mini_batch_seconds(store.facts(), model_settings, sizes, machine);
   auto const [choice, measured] = choose_by_mini_batch_steps<T>(

@@ -27,6 +27,9 @@ struct SamplerSettings {
   std::int64_t batch_size = 1024;       // B, of a group
   std::int64_t num_accumulated = 1;     // K
   std::optional<double> train_fraction; // of training vertices in a batch; none: as chance has it
+
+  /// Whether vertices are of several kinds, of which a batch has fixed numbers.
+  [[nodiscard]] bool has_strata() const { return kind == SamplerKind::degree || train_fraction.has_value(); }
 };
 
 /// Throws UserError if the settings and the store do not go together. Collective over the grid's world.

@@ -23,11 +23,11 @@ constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
 constexpr std::int64_t onednn_sums_bytes = std::int64_t{6} << 20;
 constexpr std::int64_t onednn_products_bytes = std::int64_t{2} << 20;
 
-/// Of a blocking all_reduce within a node, which goes in pieces (runtime/backends/mpi_exchange).
+/// Of a rank, of a piece in which a blocking all_reduce within a node goes (runtime/backends/mpi_exchange).
 constexpr std::int64_t piece_bytes_of_rank = std::int64_t{2} << 20;
 
 /// Of the reductions of an epoch, beside those that work waits behind. An asynchronous one keeps a copy of its
-/// message, a blocking one (a ring over P ranks) a P-th of it, `within_node` one of a piece, a reduce_scatter of MPI a copy and two
+/// message, a blocking one (a ring over P ranks) a P-th of it, `within_node` (2 ranks) a whole piece, a reduce_scatter of MPI a copy and two
 /// P-ths, never several at once; every large one passes through fragments shared with at most two neighbours an axis. That was measured
 /// along x, y and z. An all_reduce over data, experts or several axes keeps a copy (Rabenseifner's algorithm in Open MPI 4.1): at most,
 /// because within a node these go in pieces, too. `adds_by_pairs`: axes whose reduce_scatters, of aggregations, block: MPI does not do these
@@ -122,8 +122,7 @@ Pass pass_of(pmm::ProcessGrid const& grid, GcnPlan const& plan, GcnSettings sett
     if (!plan.layers[l].transforms()) continue;
     auto const hidden = products_of(plan.layers[l], {}).transform_back.result;
     auto const third = hidden.layout.third();
-    // Within a node messages do not travel behind products (pmm/product/block_io).
-    if (needs_input_gradient(plan, l) && shape.size(third) > 1 && !within_node.contains(third))
+    if (needs_input_gradient(plan, l) && shape.size(third) > 1 && pmm::can_hide_messages(grid.over(third)))
       copied = std::max(copied, step.scalar_bytes(step.block(hidden).size()));
   }
   return {copied + fragments,
@@ -150,53 +149,62 @@ pmm::StepPlan list_beside(pmm::StepPlan const& step) {
   return {step.shape(), step.coordinates(), step.scalar_bytes(1)};
 }
 
-/// Blocks of A^ with their transposes, as a sampler fills them: one for both ways where it serves as the transpose of another layer's.
+/// Blocks of A^ with their transposes, as a sampler fills them: those of a list of operands, which may have one block twice, or, for both
+/// ways, where a sampler has two.
 std::int64_t bytes_of_blocks(pmm::StepPlan const& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                             GcnEpochTraits const& traits) {
+                             GcnEpochTraits const& traits, BatchSizes const& batches) {
   auto blocks = list_beside(step);
-  auto aggregates = plan; // layers that read edges have no transpose of their own, but those of their blocks
-  aggregates.drops_edges = false; // a batch has the values
-  for (auto& layer : aggregates.layers) {
-    layer.attention.reset();
-    layer.takes_maximum = false;
+  if (plan.layers.front().owners) {
+    auto aggregates =
+        plan; // layers that read edges have no transpose of their own, but those of their blocks
+    aggregates.drops_edges = false; // a batch has the values
+    for (auto& layer : aggregates.layers) {
+      layer.attention.reset();
+      layer.takes_maximum = false;
+    }
+    plan_adjacency(blocks, with_transposes(facts, plan), aggregates, traits);
+    return pmm::bytes_held(blocks);
   }
-  plan_adjacency(blocks, with_transposes(facts, plan), aggregates, traits);
-  auto const shares_transposes =
-      facts.is_symmetric && facts.normalization != graph::Normalization::row && !plan.layers.front().owners;
-  auto const entries = [&](bool shared) {
+  AdjacencyBlocksPlan listed(facts, traits.num_nonzeros);
+  for (auto const& layer : plan.layers)
+    if (layer.aggregates()) listed.get(blocks, layer.adjacency, layer.is_even);
+  auto const num_entries = [&](std::vector<pmm::Placement> const& placements) {
     auto count = 0.0;
-    for (auto const& block : sampled_blocks(step.shape(), step.coordinates(), facts, plan, shared))
-      count += static_cast<double>(traits.num_nonzeros(block));
-    return count;
+    for (auto const& placement : placements)
+      count += static_cast<double>(traits.num_nonzeros(placement));
+    return std::max(1.0, count);
   };
-  return static_cast<std::int64_t>(entries(shares_transposes) / std::max(1.0, entries(false)) *
+  auto const shares_transposes = facts.is_symmetric && facts.normalization != graph::Normalization::row &&
+                                 (batches.renormalizes || !batches.has_strata);
+  auto const sampled = sampled_blocks(step.shape(), step.coordinates(), facts, plan, shares_transposes);
+  return static_cast<std::int64_t>(num_entries(sampled) / num_entries(listed.read()) *
                                    static_cast<double>(pmm::bytes_held(blocks)));
 }
 
 /// What a sampler keeps of A^ in the host's memory: the pattern of each block, one way, and room for the entries of the sampled rows, at most
 /// `share` of it.
 void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                         GcnEpochTraits const& traits, double share) {
-  auto const block_bytes = bytes_of_blocks(step, facts, plan, traits) / 2;
+                         GcnEpochTraits const& traits, double share, BatchSizes const& batches) {
+  auto const block_bytes = bytes_of_blocks(step, facts, plan, traits, batches) / 2;
   step.add_array("blocks of the sampler", block_bytes);
   step.add_array("entries of sampled rows",
                  static_cast<std::int64_t>(share * static_cast<double>(block_bytes)));
 }
 
 /// Batches in the host's memory (batches/batch_queue.hpp). What is lent to the network is listed with its operands; blocks that its lists
-/// of edges were made of are not, nor is a batch that is made ahead.
+/// of edges were made of are not, nor is a batch that is made ahead: they are listed here.
 void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                       GcnSettings const& settings, GcnEpochTraits const& traits, bool prefetches) {
+                       GcnSettings const& settings, GcnEpochTraits const& traits, BatchSizes const& batches) {
   auto const& first = plan.layers.front();
   auto const reads_edges = first.owners && first.reads_edges();
-  auto const block_bytes = bytes_of_blocks(step, facts, plan, traits);
+  auto const block_bytes = bytes_of_blocks(step, facts, plan, traits, batches);
   auto other = list_beside(step);
   if (reads_edges)
     plan_edges(other, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings));
   plan_input_features(other, facts, plan.features(), settings.feature_norm, traits.num_feature_nonzeros(plan),
                       pmm::Lifetime::training);
   if (reads_edges) step.add_array("blocks of the batch", block_bytes);
-  if (prefetches) step.add_array("the other batch", block_bytes + pmm::bytes_held(other));
+  if (batches.prefetches) step.add_array("the other batch", block_bytes + pmm::bytes_held(other));
 }
 
 /// What it keeps to know degrees within a batch: the neighbors of all rows and columns of its blocks, and a bit a
@@ -338,8 +346,8 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   }
   if constexpr (pmm::runs_on_host) {
     auto const share = static_cast<double>(of_batch.num_vertices) / static_cast<double>(facts.num_vertices);
-    plan_sampled_blocks(step, facts, plan, traits, share);
-    plan_host_batches(step, of_batch, batch_plan, settings, batch_traits, batches.prefetches);
+    plan_sampled_blocks(step, facts, plan, traits, share, batches);
+    plan_host_batches(step, of_batch, batch_plan, settings, batch_traits, batches);
   }
   if (batches.renormalizes) plan_neighbour_lists(step, facts, plan);
   // The batch has as many numbers.
@@ -354,7 +362,9 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
                                           OptimizerSettings const& optimizer, BatchSizes const& batches) {
   pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
   auto const traits_on = [&](graph::StoreFacts const& counts, GcnPlan const& its_plan) {
-    return traits_of(counts, grid.shape(), grid.coordinates(), its_plan, settings);
+    auto traits = traits_of(counts, grid.shape(), grid.coordinates(), its_plan, settings);
+    traits.keeps_first_aggregate = false; // of a batch nothing, and of the full graph not the first time
+    return traits;
   };
   auto const of_batch = facts_of_batch(facts, batches.num_vertices);
   auto const batch_plan = plan_of_batch(plan, of_batch.num_vertices);

@@ -62,7 +62,9 @@ struct BatchSizes {
   bool has_full_graph = false;      // the whole graph is evaluated or trained on, too
   bool renormalizes = false;        // edges by degrees within the batch: neighbors are kept by id
   bool trains_full_graph = false;   // else it is evaluated alone, which drops no edges
-  bool prefetches = true;           // the next batch is in memory, too: where a core is free for it
+  bool has_strata =
+      false;              // vertices of several kinds: edges between them have factors that are not symmetric
+  bool prefetches = true; // the next batch is in memory, too: where a core is free for it
 };
 
 /// Lists the arrays of training on batches, without the sampler's tables and its lists of vertices.
