@@ -104,11 +104,11 @@ void add_computing(Command& command, TrainOptions& o) {
                  "and logits stay in "
                  "fp32): fp32, bf16 or fp16",
                  one_of({"fp32", "bf16", "fp16"}));
-  command.option("--overlap", o.overlap,
-                 "Communicate while computing, and sample batches ahead: on, off, or auto (on; in the "
-                 "schedule rows only "
-                 "along axes that connect nodes; batches where each rank has a core to spare)",
-                 one_of({"auto", "on", "off"}));
+  command.option(
+      "--overlap", o.overlap,
+      "Communicate while computing, and sample batches ahead: on, off, or auto (on; in the schedule "
+      "rows only along axes that connect nodes; batches where each rank has a core to spare, or a device)",
+      one_of({"auto", "on", "off"}));
   command.option("--order", o.order, "Order of a layer's products: auto, aggregate or transform first",
                  one_of({"auto", "aggregate", "transform"}));
   command.option(

@@ -23,11 +23,11 @@ constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
 constexpr std::int64_t onednn_sums_bytes = std::int64_t{6} << 20;
 constexpr std::int64_t onednn_products_bytes = std::int64_t{2} << 20;
 
-/// Of a rank, of a piece in which a blocking all_reduce within a node goes (runtime/backends/mpi_exchange).
+/// A blocking all_reduce within a node goes in pieces of so many bytes per rank (runtime/backends/mpi_exchange).
 constexpr std::int64_t piece_bytes_of_rank = std::int64_t{2} << 20;
 
 /// Of the reductions of an epoch, beside those that work waits behind. An asynchronous one keeps a copy of its
-/// message, a blocking one (a ring over P ranks) a P-th of it, `within_node` (2 ranks) a whole piece, a reduce_scatter of MPI a copy and two
+/// message, a blocking one (a ring over P ranks) a P-th of it, along axes `within_node` one of a piece (measured on 2 ranks), a reduce_scatter of MPI a copy and two
 /// P-ths, never several at once; every large one passes through fragments shared with at most two neighbours an axis. That was measured
 /// along x, y and z. An all_reduce over data, experts or several axes keeps a copy (Rabenseifner's algorithm in Open MPI 4.1): at most,
 /// because within a node these go in pieces, too. `adds_by_pairs`: axes whose reduce_scatters, of aggregations, block: MPI does not do these
@@ -149,8 +149,8 @@ pmm::StepPlan list_beside(pmm::StepPlan const& step) {
   return {step.shape(), step.coordinates(), step.scalar_bytes(1)};
 }
 
-/// Blocks of A^ with their transposes, as a sampler fills them: those of a list of operands, which may have one block twice, or, for both
-/// ways, where a sampler has two.
+/// Bytes of the blocks of A^ and their transposes that a sampler has. Between owners these are the operands' blocks. Else operands share
+/// blocks of equal axes and a sampler those of equal ranges of rows and columns: the operands' bytes, scaled by the non-zeros of both.
 std::int64_t bytes_of_blocks(pmm::StepPlan const& step, graph::StoreFacts const& facts, GcnPlan const& plan,
                              GcnEpochTraits const& traits, BatchSizes const& batches) {
   auto blocks = list_beside(step);

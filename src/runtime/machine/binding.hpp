@@ -37,8 +37,9 @@ struct Binding {
 /// All ranks' bindings on rank 0, elsewhere nothing. Collective.
 [[nodiscard]] std::vector<Binding> gather_bindings(Communicator const& comm, Binding const& own);
 
-/// Whether each rank has a core (a hardware thread) more than threads that compute, and so have the ranks of its node in all. By the cores
-/// that the calling threads may use; true where the system does not say. Equal on all ranks of a node. Collective.
+/// Whether every rank of this node may run one thread beside those that compute, each thread on a core of its own: each rank may use enough
+/// cores, and so may all ranks together. A core is a hardware thread that the calling thread may run on. True where the system does not
+/// say. Equal on all ranks of a node. Collective.
 [[nodiscard]] bool has_spare_cores(Communicator const& comm);
 
 /// A table, a rank a line, with a header.

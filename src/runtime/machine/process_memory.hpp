@@ -14,7 +14,7 @@ namespace orthant::runtime {
 /// While one exists, arrays of 128 KiB and more are mapped one by one, so the system gets their memory back when they are
 /// freed. Otherwise the allocator of glibc keeps what large arrays leave behind while a graph is read, between arrays that
 /// stay. After the last one it keeps freed memory again, so that buffers of messages are not mapped anew in each step. Does
-/// nothing with other allocators, nor if the user has set malloc's environment variables.
+/// nothing with other allocators, nor if the user has set malloc's environment variables. Scopes may nest, and overlap between threads.
 class MappedArrays {
  public:
   MappedArrays();
