@@ -121,11 +121,7 @@ ChosenGrid choose_by_mini_batch_steps(MeasuredTraining const& training,
   auto only_batches = batches;
   only_batches.num_full_epochs = 0;
   auto const steps_of = [&](pmm::ProcessGrid const& grid, models::GcnSettings const& model) {
-    models::BatchSizes const sizes{.num_vertices = batches.batch_size,
-                                   .num_accumulated = batches.num_accumulated,
-                                   .renormalizes = batches.edges == sampling::BatchEdges::renormalize,
-                                   .has_strata = batches.has_strata(),
-                                   .prefetches = batches.prefetch == models::Prefetch::next_batch};
+    auto const sizes = models::sizes_of(only_batches, false);
     auto const estimate = models::estimate_mini_batch_memory<T>(
         grid, store.facts(), models::plan_gcn(store, model), model, settings.optimizer, sizes);
     if (!fits(training, estimate)) return std::vector<double>();

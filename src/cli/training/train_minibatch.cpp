@@ -117,14 +117,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   auto const settings = training_of(options);
   models::require_fitting_labels(store, settings.loss);
   auto const batches = batches_of(world, options, shape, store.facts());
-  auto const has_full_graph = settings.eval_every > 0 || batches.num_full_epochs > 0;
-  models::BatchSizes const sizes{.num_vertices = batches.batch_size,
-                                 .num_accumulated = batches.num_accumulated,
-                                 .has_full_graph = has_full_graph,
-                                 .renormalizes = batches.edges == sampling::BatchEdges::renormalize,
-                                 .trains_full_graph = batches.num_full_epochs > 0,
-                                 .has_strata = batches.has_strata(),
-                                 .prefetches = batches.prefetch == models::Prefetch::next_batch};
+  auto const sizes = models::sizes_of(batches, settings.eval_every > 0);
   auto const seconds = models::mini_batch_seconds(store.facts(), model_settings, sizes, machine);
   auto const [choice, measured] = choose_by_mini_batch_steps<T>(
       {context, store, model_settings, settings, hidden_axes_of(options), options.measure_top,
@@ -133,7 +126,8 @@ TrainEnd train(TrainOptions const& options, Context& context) {
           {world.size(), options.grid, std::string(models::open_schedules(model_settings, options.schedule))},
           seconds),
       batches, models::num_steps_of(store.facts().num_vertices, sizes, shape.data));
-  std::optional<runtime::MappedArrays> mapped(std::in_place); // until the first epoch is over
+  // Until the first epoch is over: ended before it, a process on 2 ranks takes 51 MiB in place of 49.
+  std::optional<runtime::MappedArrays> mapped(std::in_place);
   pmm::ProcessGrid const grid(world, choice.shape);
   model_settings.schedule = choice.schedule;
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);

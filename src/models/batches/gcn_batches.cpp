@@ -14,6 +14,17 @@ std::uint64_t dropout_key(std::int64_t epoch, std::int64_t batch) {
 
 } // namespace
 
+BatchSizes sizes_of(MiniBatchSettings const& settings, bool is_evaluated) {
+  auto const trains_full_graph = settings.num_full_epochs > 0;
+  return {.num_vertices = settings.batch_size,
+          .num_accumulated = settings.num_accumulated,
+          .has_full_graph = is_evaluated || trains_full_graph,
+          .renormalizes = settings.edges == sampling::BatchEdges::renormalize,
+          .trains_full_graph = trains_full_graph,
+          .has_strata = settings.has_strata(),
+          .prefetches = settings.prefetch == Prefetch::next_batch};
+}
+
 template<class T>
 GcnBatches<T>::GcnBatches(pmm::ProcessGrid const& grid, Gcn<T>& network, pmm::RowLoss<T>& loss,
                           std::unique_ptr<BatchMaker<T>> maker, sampling::Sampler const& sampler,

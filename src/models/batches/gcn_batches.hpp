@@ -7,6 +7,7 @@
 #include "models/batches/batch_queue.hpp"
 #include "models/batches/make_sampler.hpp"
 #include "models/gnn/gcn.hpp"
+#include "models/gnn/memory_estimate.hpp"
 #include "models/training/batch_source.hpp"
 
 #include <memory>
@@ -17,6 +18,9 @@ struct MiniBatchSettings : SamplerSettings {
   std::int64_t num_full_epochs = 0; // the last ones, on the full graph
   Prefetch prefetch = Prefetch::next_batch;
 };
+
+/// What estimates need of them. `is_evaluated`: the whole graph is, now and then.
+[[nodiscard]] BatchSizes sizes_of(MiniBatchSettings const& settings, bool is_evaluated);
 
 template<class T>
 class GcnBatches final : public BatchSource {

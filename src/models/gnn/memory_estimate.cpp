@@ -26,9 +26,9 @@ constexpr std::int64_t onednn_products_bytes = std::int64_t{2} << 20;
 /// A blocking all_reduce within a node goes in pieces of so many bytes per rank (runtime/backends/mpi_exchange).
 constexpr std::int64_t piece_bytes_of_rank = std::int64_t{2} << 20;
 
-/// Of the reductions of an epoch, beside those that work waits behind. An asynchronous one keeps a copy of its
-/// message, a blocking one (a ring over P ranks) a P-th of it, along axes `within_node` one of a piece (measured on 2 ranks), a reduce_scatter of MPI a copy and two
-/// P-ths, never several at once; every large one passes through fragments shared with at most two neighbours an axis. That was measured
+/// Of the reductions of an epoch, beside those that work waits behind. An asynchronous one keeps a copy of its message, a blocking one (a
+/// ring over P ranks) a P-th of it, along axes `within_node` a copy of one piece (measured on 2 ranks), a reduce_scatter of MPI a copy and
+/// two P-ths, never several at once; every large one passes through fragments shared with at most two neighbours an axis. That was measured
 /// along x, y and z. An all_reduce over data, experts or several axes keeps a copy (Rabenseifner's algorithm in Open MPI 4.1): at most,
 /// because within a node these go in pieces, too. `adds_by_pairs`: axes whose reduce_scatters, of aggregations, block: MPI does not do these
 /// (runtime/backends/mpi_reduce_scatter).
