@@ -128,7 +128,7 @@ PMIX_PKGLIBDIR=@TREE@/lib/pmix
 PMIX_DATADIR=@TREE@/share
 PMIX_PKGDATADIR=@TREE@/share/pmix
 PMIX_SYSCONFDIR=@TREE@/etc
-HWLOC_PLUGINS_PATH=@TREE@/lib
+HWLOC_PLUGINS_PATH=@TREE@/etc
 TEXT
 for tool in h5diff h5dump; do # some tests look closer where these are
   if command -v "$tool" >/dev/null; then cp -L "$(command -v "$tool")" "$out/bin/"; fi

@@ -16,8 +16,8 @@ using LocalColumn = std::int32_t; // column within a block
 struct Range {
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  [[nodiscard]] std::int64_t size() const { return end - begin; }
-  [[nodiscard]] bool contains(std::int64_t index) const { return begin <= index && index < end; }
+  [[nodiscard]] constexpr std::int64_t size() const { return end - begin; }
+  [[nodiscard]] constexpr bool contains(std::int64_t index) const { return begin <= index && index < end; }
   friend bool operator==(Range const&, Range const&) = default;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampling/block_sampler.hpp"
 
-#include "runtime/arrays/growing_vector.hpp"
+#include "runtime/arrays/growing_list.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>

@@ -158,6 +158,7 @@ TEST_P(MiniBatch, PrefetchingChangesNothing) {
   auto const in_line = train_in_batches(grid_, store, small_model(), short_training(3), batches);
 
   EXPECT_EQ(ahead.step_losses, in_line.step_losses);
+  if (!pmm::runs_on_host) return; // a device's clock times the wait, the host's the sampling
   for (auto const& record : in_line.records)
     EXPECT_GE(record.phases.seconds("sampling_wait"), record.phases.seconds("sampling"));
 }

@@ -100,10 +100,28 @@ struct PlainTerms {
   }
 };
 
+/// Adds up column k % num_columns of the terms of block k / num_columns.
+template<class T, class Terms>
+struct SumBlockOfRows {
+  Terms terms;
+  std::int64_t num_rows, num_columns, rows_of_block;
+  T* partial; // [num_blocks, num_columns]
+
+  KOKKOS_FUNCTION void operator()(std::int64_t k) const {
+    auto const begin = k / num_columns * rows_of_block;
+    auto const end = begin + rows_of_block < num_rows ? begin + rows_of_block : num_rows;
+    T sum = 0;
+    for (auto row = begin; row < end; ++row)
+      sum += terms(row, k % num_columns);
+    partial[k] = sum;
+  }
+};
+
 template<class T, class Terms>
 void sum_rows(DefaultExec const& exec, RowSums<T> const& sums, Terms const& terms, T* result) {
-  auto const [num_rows, num_columns, rows_of_block] =
-      std::tuple(sums.num_rows, sums.num_columns, sums.rows_of_block);
+  auto const num_rows = sums.num_rows;
+  auto const num_columns = sums.num_columns;
+  auto const rows_of_block = sums.rows_of_block;
   auto const num_blocks = (num_rows + rows_of_block - 1) / rows_of_block;
   T* const partial = sums.partial.data();
   constexpr auto label_of_blocks = "orthant::models::sum_attention_vectors/blocks";
@@ -117,15 +135,8 @@ void sum_rows(DefaultExec const& exec, RowSums<T> const& sums, Terms const& term
       }
     });
   else
-    for_each_number(
-        exec, label_of_blocks, num_blocks * num_columns, KOKKOS_LAMBDA(std::int64_t k) {
-          auto const begin = k / num_columns * rows_of_block;
-          auto const end = begin + rows_of_block < num_rows ? begin + rows_of_block : num_rows;
-          T sum = 0;
-          for (auto row = begin; row < end; ++row)
-            sum += terms(row, k % num_columns);
-          partial[k] = sum;
-        });
+    for_each_number(exec, label_of_blocks, num_blocks * num_columns,
+                    SumBlockOfRows<T, Terms>{terms, num_rows, num_columns, rows_of_block, partial});
   for_each_number(
       exec, "orthant::models::sum_attention_vectors", num_columns, KOKKOS_LAMBDA(std::int64_t column) {
         double sum = 0;

@@ -138,9 +138,9 @@ class SelfAggregation final : public Aggregation<T> {
     // depsilon := sum_ij dH_ij (R F)_ij, over the ranks that have other rows or columns
     auto const& gradient = parts_.epsilon_gradient.local();
     dot_numbers(exec, from, brought_, parts_.sum, gradient);
-    if (!plan_.owners)
-      for (auto const axes : {from.layout().rows, from.layout().columns})
-        runtime::all_reduce(exec, grid_.over(axes), gradient);
+    if (plan_.owners) return;
+    runtime::all_reduce(exec, grid_.over(from.layout().rows), gradient);
+    runtime::all_reduce(exec, grid_.over(from.layout().columns), gradient);
   }
 
   pmm::ProcessGrid const& grid_;

@@ -2,7 +2,7 @@
 #include "models/batches/batch_edges.hpp"
 
 #include "models/core/device_copy.hpp"
-#include "runtime/arrays/growing_vector.hpp"
+#include "runtime/arrays/growing_list.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -3,7 +3,7 @@
 
 #include "models/batches/batch_plan.hpp"
 #include "models/batches/needed_batch.hpp"
-#include "runtime/arrays/growing_vector.hpp"
+#include "runtime/arrays/growing_list.hpp"
 #include "runtime/comm/collectives.hpp"
 
 #include <algorithm>
@@ -81,9 +81,10 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
       blocks_.push_back(builder_.add_block(rows, columns));
       continue;
     }
-    if (layer.is_residual || layer.reads_itself() || layer.teleport_site)
+    if (layer.is_residual || layer.reads_itself() || layer.teleport_site) { // nvcc needs the braces
       for (auto const& layout : {layer.input.layout, layer.output.layout})
         builder_.add_other_positions(range_of(layout.rows, layout.row_order));
+    }
     if (!layer.aggregates()) {
       blocks_.emplace_back(); // not used
       continue;

@@ -64,6 +64,7 @@ std::uint64_t GcnBatches<T>::next(std::int64_t epoch, runtime::PhaseTimes& phase
   auto& instruments = grid_.world().instruments();
   auto& batch = queue_->next(instruments, phases);
   runtime::ScopedTimer const timer(instruments, phases, "bind");
+  network_.unbind();
   network_.rebind(maker_->operands(batch));
   loss_.rebind(network_.plan().logits());
   loss_.set_batch_targets(maker_->targets(batch), {batch.splits, batch.classes, batch.loss_weights});

@@ -56,7 +56,7 @@ template<class T>
                                            typename runtime::DefaultExec::memory_space>::accessible) {
     return runtime::Matrix<T>(source.data(), num_rows, num_columns);
   } else {
-    runtime::Matrix<T> result(label, num_rows, num_columns);
+    runtime::Matrix<T> result(std::string(label), num_rows, num_columns);
     auto const mirror = Kokkos::create_mirror_view(result);
     std::copy(source.begin(), source.end(), mirror.data());
     Kokkos::deep_copy(result, mirror);

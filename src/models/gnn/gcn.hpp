@@ -43,6 +43,8 @@ class Gcn final : public Network<T> {
   /// than those before allocates no array. Throws Error where the operands' weights do not lie as the
   /// parameters do. Not collective; not while a pass is under way.
   void rebind(GcnOperands<T> operands) { passes_->rebind(std::move(operands)); }
+  /// Frees what was made for the operands that it has, so that they do not lie beside the next ones. rebind() must follow.
+  void unbind() { passes_->unbind(); }
 
   pmm::DistMatrix<T> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,
                                     runtime::PhaseTimes& phases) override {

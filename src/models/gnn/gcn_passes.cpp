@@ -35,9 +35,10 @@ std::unique_ptr<GcnPasses<T>> make_gcn_passes(pmm::ProcessGrid const& grid, GcnS
   if constexpr (std::is_same_v<T, float>) {
     if (settings.operand_format == runtime::Wire::bf16) return make(runtime::Bf16Number());
     return make(runtime::Fp16Number());
+  } else {
+    ORTHANT_REQUIRE(false, "activations in 16 bits are summed in fp32");
+    return nullptr;
   }
-  ORTHANT_REQUIRE(false, "activations in 16 bits are summed in fp32");
-  return nullptr;
 }
 
 template<class T>
@@ -90,14 +91,7 @@ void TypedGcnPasses<T>::reserve_scratch(GcnOperands<Sum> const& operands) {
 template<class T>
 void TypedGcnPasses<T>::rebind(GcnOperands<Sum> operands) {
   require_fitting(operands);
-  // They hold the memory that is about to grow.
-  projection_.reset();
-  layers_.clear();
-  activations_.clear();
-  seconds_.clear();
-  head_.reset();
-  head_gradient_ = {};
-  teleport_.reset();
+  unbind(); // layers hold the memory that is about to grow
   plan_ = operands.plan;
   shares_outputs_ = shares_outputs(plan_, settings_);
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());

@@ -22,6 +22,7 @@ template<class T>
 class GcnPasses {
  public:
   virtual ~GcnPasses() = default;
+  virtual void unbind() = 0;
   virtual void rebind(GcnOperands<T> operands) = 0;
   virtual pmm::DistMatrix<T> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,
                                             runtime::PhaseTimes& phases) = 0;
@@ -50,6 +51,15 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   TypedGcnPasses(pmm::ProcessGrid const& grid, GcnSettings const& settings,
                  std::shared_ptr<GcnParameters<Sum>> parameters);
 
+  void unbind() override {
+    projection_.reset();
+    layers_.clear();
+    activations_.clear();
+    seconds_.clear();
+    head_.reset();
+    head_gradient_ = {};
+    teleport_.reset();
+  }
   void rebind(GcnOperands<Sum> operands) override;
   pmm::DistMatrix<Sum> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,
                                       runtime::PhaseTimes& phases) override;

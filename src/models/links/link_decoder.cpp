@@ -104,9 +104,10 @@ void LinkDecoder<T>::score(DefaultExec const& exec, pmm::EdgeBlock const& block,
 
 template<class T>
 void LinkDecoder<T>::clear_gradients(DefaultExec const& exec) const {
-  for (auto const* const layer : {&parameters_.hidden, &parameters_.output})
-    for (auto const& gradient : {layer->weight_gradient, layer->bias_gradient})
-      Kokkos::deep_copy(exec, gradient, T{0});
+  for (auto const* const layer : {&parameters_.hidden, &parameters_.output}) {
+    Kokkos::deep_copy(exec, layer->weight_gradient, T{0});
+    Kokkos::deep_copy(exec, layer->bias_gradient, T{0});
+  }
 }
 
 /// Ranks along b have the same slopes and hidden numbers: the first one adds what follows from these alone.

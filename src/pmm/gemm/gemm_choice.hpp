@@ -46,6 +46,7 @@ struct GemmCase {
   GemmShape shape = GemmShape::small;
 
   auto operator<=>(GemmCase const&) const = default;
+  bool operator==(GemmCase const&) const = default; // nvcc leaves out the one that is implied
 };
 
 /// "fp32 NT tall".

@@ -44,6 +44,8 @@ class AxisSet {
     return from_bits(static_cast<std::uint8_t>(bits_ & ~axes.bits_));
   }
   friend constexpr auto operator<=>(AxisSet const&, AxisSet const&) = default;
+  // Implied by the line above, but nvcc then leaves it out of the object.
+  friend constexpr bool operator==(AxisSet const&, AxisSet const&) = default;
 
  private:
   [[nodiscard]] static constexpr std::uint8_t bit_of(Axis axis) {

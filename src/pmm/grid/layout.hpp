@@ -40,6 +40,8 @@ enum class Storage : std::uint8_t { replicated, flat_sharded, row_sharded, parti
 struct IndexOrder {
   std::string_view name; // must live as long as the program
   friend constexpr auto operator<=>(IndexOrder const&, IndexOrder const&) = default;
+  // Implied by the line above, but nvcc then leaves it out of the object.
+  friend constexpr bool operator==(IndexOrder const&, IndexOrder const&) = default;
 };
 inline constexpr IndexOrder natural_order{"natural"};
 

@@ -80,6 +80,8 @@ struct RankGroup {
   AxisSet axes;
   int run_length = 0; // of a part of one axis; 0: the whole axes
   friend constexpr auto operator<=>(RankGroup const&, RankGroup const&) = default;
+  // Implied by the line above, but nvcc then leaves it out of the object.
+  friend constexpr bool operator==(RankGroup const&, RankGroup const&) = default;
 };
 /// "x/2": runs of two ranks along x; a run of the whole axis has its name.
 [[nodiscard]] std::string name_of_run(GridShape const& shape, Axis axis, int length);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/product/pmm.hpp"
 
+#include <type_traits>
+
 namespace orthant::pmm {
 namespace {
 
@@ -116,7 +118,8 @@ void Product<Operand, Result>::compute(DefaultExec const& exec, DistMatrix<Opera
   auto const inner = form_ == Form::right_grad ? l.num_rows : l.num_columns;
   auto const beta = result_.beta();
   auto& counted = grid_->world().instruments().flops.dense;
-  multiply(exec, result, completion, [&]<class Number>(Range rows, Matrix<Number> const& partial) {
+  multiply(exec, result, completion, [&](Range rows, auto const& partial) {
+    using Number = typename std::remove_cvref_t<decltype(partial)>::non_const_value_type;
     counted += 2 * rows.size() * inner * static_cast<std::int64_t>(partial.extent(1));
     auto const c = Panel<Number>(partial).rows(rows);
     switch (form_) {

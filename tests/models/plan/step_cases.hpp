@@ -350,6 +350,8 @@ inline void CountedWork::expect_counted_kernels() const {
       "pair_sums",
       "pair_sums_transposed",
       "round_numbers", // products, their operands and results, and then single numbers
+      "gemm_slabs",    // sums of their parts, and of a pass over columns
+      "sum_partial_rows",
       "BlockWriter",
       "widen_numbers",
       "add_to_sums",

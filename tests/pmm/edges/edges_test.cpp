@@ -156,9 +156,10 @@ void EdgesTest::expect_moves(Cells const& cells, BlockRowsPlan const& plan, std:
   // The block of rank r along the axis adds 1 + r times the row.
   auto const factor = static_cast<double>(
       1 + grid_.coordinate(plan.side == BlockSide::columns ? plan.roles.c : plan.roles.a));
-  auto const scaled = zeros(std::ssize(vertices) * part);
+  std::vector<double> multiples;
   for (std::size_t k = 0; k < vertices.size() * at(part); ++k)
-    scaled(k) = factor * numbers(k);
+    multiples.push_back(factor * numbers(k));
+  auto const scaled = device_copy(multiples);
   if (!steps.has_copy()) Kokkos::deep_copy(own, scaled);
   rows.bring_back(exec_, steps.has_copy() ? scaled : own, own);
   EXPECT_EQ(counted_calls(grid_), planned_calls(step));
