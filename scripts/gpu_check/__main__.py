@@ -157,7 +157,7 @@ def main(arguments):
     place = make_place(options, source, work)
     for folder in (out, work):
         folder.mkdir(parents=True, exist_ok=True)
-    facts = machine.facts()
+    facts = machine.facts("torch" in steps)
     report = Report(out, headline(device, place, facts))
     report.record({"device": device, "commit": place.commit, **facts})
     with tempfile.TemporaryDirectory(prefix="logs-", dir=work) as logs:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps that are right or wrong: builds, vendor's products, tests, sanitizers, losses on the device beside the host's."""
 import concurrent.futures
+import contextlib
 import json
 import math
 import os
@@ -90,7 +91,9 @@ def tests(check, pattern):
     chosen = [test for test in check.place.tests() if re.search(pattern, test["name"])]
     if not chosen:
         return Outcome("skipped", "the list holds no such test")
-    results = suite.run_tests(chosen, check.place.command_of, check.place.environment_of, check.clock, check.cores, check.logs)
+    with contextlib.nullcontext() if check.is_rehearsal else machine.shared_device():
+        results = suite.run_tests(chosen, check.place.command_of, check.place.environment_of, check.clock, check.cores,
+                                  check.logs)
     by = {word: [one for one in results if one.result == word] for word in ("passed", "failed", "skipped", "cut")}
     for one in results:
         check.report.record({"test": one.name, "result": one.result, "seconds": round(one.seconds, 2),

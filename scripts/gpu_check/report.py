@@ -3,7 +3,7 @@
 import dataclasses
 import json
 
-LOG_LINES = 60  # of a step that failed, in failures.txt
+LOG_LINES = 60  # of a step that failed, in failures.txt: from the first failure on, and the end
 
 
 @dataclasses.dataclass
@@ -39,7 +39,11 @@ class Report:
             file.write(json.dumps(fact) + "\n")
 
     def show_failure(self, name, log):
-        lines = log.rstrip().split("\n")[-LOG_LINES:]
+        lines = log.rstrip().split("\n")
+        first = next((i for i, line in enumerate(lines) if line.endswith(": Failure")), len(lines))  # as GoogleTest tells it
+        if len(lines) - first > LOG_LINES:
+            lines[first + LOG_LINES // 2:-LOG_LINES // 2] = [".."]
+        lines = lines[-LOG_LINES - 1:]
         with open(self._out / "failures.txt", "a", encoding="utf-8") as file:
             file.write(f"=== {name}\n" + "\n".join(lines) + "\n")
 

@@ -300,6 +300,7 @@ TEST_P(PruneTest, AStepIsWhatIsListed) {
     auto step = step_of<float>(grid_);
     plan_epoch(step, listed.operands.plan, settings, listed.pruned_traits);
     models::TrainSettings training;
+    training.uses_device_graph = false; // as in expect_listed_epoch()
     training.eval_every = 0;
     models::PrunedGcn<float> model(grid_, store, settings, training, rows);
     static_cast<void>(model.trainer().train_epoch(1));

@@ -18,6 +18,7 @@ using namespace orthant::pmm;
 constexpr std::int64_t num_rows = ORTHANT_LONG_SUM_ROWS;
 constexpr auto all = static_cast<float>(num_rows);
 static_assert(num_rows > 1 << 24);
+constexpr auto tolerance = runs_on_host ? 0.0F : 0x1p-20F; // a device adds the sums of parts in fp32
 
 Matrix<float> ones(std::int64_t rows, std::int64_t columns) {
   Matrix<float> const matrix(Kokkos::view_alloc("ones", Kokkos::WithoutInitializing),
@@ -64,7 +65,7 @@ TEST(LongSums, AWeightsGradientByADenseProduct) {
   local_gemm<float>({}, 1, Transpose::yes, matrix, Transpose::no, matrix, 0, product);
   runtime::compat::fence(DefaultExec(), "orthant::testing/the product is read");
 
-  EXPECT_EQ(first_of(product), all);
+  EXPECT_NEAR(first_of(product), all, tolerance * all);
 }
 
 TEST(LongSums, ALongRowOfASparseProduct) {
@@ -75,7 +76,7 @@ TEST(LongSums, ALongRowOfASparseProduct) {
   Kokkos::deep_copy(Kokkos::subview(block.csr.row_offsets, 1), num_rows);
   block.csr.columns = Vector<runtime::LocalColumn>("columns", static_cast<std::size_t>(num_rows)); // all 0
   auto const expect_sums = [&](float factor, std::int64_t width) {
-    LocalSpmm<float> const kernel(block);
+    LocalSpmm<float> const kernel(block, Contents::fixed); // where contents change no row is cut on a device
     auto const product = ones(1, width);
 
     kernel.apply({}, {0, 1}, ones(1, width), product);
@@ -83,7 +84,7 @@ TEST(LongSums, ALongRowOfASparseProduct) {
 
     auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), product);
     for (std::size_t j = 0; j < found.extent(1); ++j)
-      EXPECT_EQ(found(0, j), factor * all) << "column " << j;
+      EXPECT_NEAR(found(0, j), factor * all, tolerance * factor * all) << "column " << j;
   };
   auto const vector_of = [](float number) {
     Vector<float> const vector("factor", 1);

@@ -5,6 +5,7 @@
 #include "pmm/gemm/gemm_choice.hpp"
 #include "pmm/gemm/gemm_slabs.hpp"
 #include "pmm/gemm/local_gemm_library.hpp"
+#include "pmm/kernels/long_sums.hpp"
 #include "pmm/vendor/shortest_run.hpp"
 #include "pmm/vendor/vendor_gemm.hpp"
 #include "pmm/vendor/vendor_spmm.hpp"
@@ -27,7 +28,7 @@ template<class T>
 class SlabChoices {
  public:
   /// Whether the product is done, in slabs. The first of a shape tries both, which waits and allocates; never
-  /// while a graph is captured, and only if C is not added to.
+  /// while a graph is captured, and only if C is not added to. A sum that may stall is cut untried.
   bool multiply(DefaultExec const& exec, vendor::Gemm const& library, vendor::GemmProduct<T> const& product) {
     if (product.a.transpose == Transpose::no || product.b.transpose == Transpose::yes) return false;
     auto const wanted = detail::wanted_gemm_tiles(static_cast<std::int64_t>(exec.concurrency()));
@@ -47,11 +48,16 @@ class SlabChoices {
     if (partial_.extent(0) == 0)
       partial_ = runtime::Vector<T>(
           Kokkos::view_alloc(exec, "orthant::pmm::gemm_slabs", Kokkos::WithoutInitializing), num_partial);
-    auto const whole = detail::shortest_run(exec, [&] { library.multiply(product); });
-    auto const cut = detail::shortest_run(exec, [&] { multiply_slabs(exec, library, product, slabs); });
-    choices_.push_back(Choice{shape, cut < whole});
+    auto is_cut = may_stall<T>(product.k);
+    if (is_cut) {
+      multiply_slabs(exec, library, product, slabs);
+    } else {
+      auto const whole = detail::shortest_run(exec, [&] { library.multiply(product); });
+      is_cut = detail::shortest_run(exec, [&] { multiply_slabs(exec, library, product, slabs); }) < whole;
+    }
+    choices_.push_back(Choice{shape, is_cut});
     if (std::ranges::none_of(choices_, &Choice::is_in_slabs)) partial_ = {};
-    return cut < whole; // C is that of the slabs, the last to be timed
+    return is_cut; // C is that of the slabs, the last to be run
   }
 
  private:

@@ -10,6 +10,12 @@
 
 namespace orthant::pmm {
 
+/// Whether a sum of so many terms, added one by one in T as a device's library may do it, may stand still.
+template<class T>
+[[nodiscard]] constexpr bool may_stall(std::int64_t num_terms) {
+  return sizeof(T) == sizeof(float) && num_terms > std::int64_t{1} << 24;
+}
+
 /// Columns that are summed at a time: their sums stay in the first cache.
 inline constexpr std::int64_t columns_of_long_sums = 512;
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/spmm/local_spmm_library.hpp"
+
+#include "pmm/kernels/long_sums.hpp"
 #include "pmm/vendor/shortest_run.hpp"
 #include "pmm/vendor/vendor_spmm.hpp"
 #include "runtime/error.hpp"
@@ -50,6 +52,23 @@ Vector<T> folded_values(DefaultExec const& exec, SparseBlock<T> const& block) {
         }
       });
   return values;
+}
+
+/// Whether a row is so long that the library, which adds its terms one by one, loses some. Waits.
+template<class T>
+bool has_stalling_row(CsrMatrix<T> const& csr) {
+  if (!may_stall<T>(csr.num_nonzeros())) return false;
+  auto const offsets = csr.row_offsets;
+  runtime::Offset longest = 0;
+  Kokkos::parallel_reduce(
+      "orthant::pmm::longest_row", RowPolicy(0, csr.num_rows),
+      KOKKOS_LAMBDA(std::int64_t i, runtime::Offset & most) {
+        auto const row = static_cast<std::size_t>(i);
+        auto const length = offsets(row + 1) - offsets(row);
+        if (length > most) most = length;
+      },
+      Kokkos::Max<runtime::Offset>(longest));
+  return may_stall<T>(longest);
 }
 
 using Duration = std::chrono::steady_clock::duration;
@@ -144,7 +163,8 @@ std::shared_ptr<LibrarySpmm<T>> LibrarySpmm<T>::create(SparseBlock<T> const& blo
   constexpr std::int64_t longest = std::numeric_limits<std::int32_t>::max();
   auto const& csr = block.csr;
   auto const is_taken = block.row_groups.extent(0) == 0 && block.self_columns.extent(0) == 0 &&
-                        csr.num_nonzeros() > 0 && csr.num_nonzeros() <= longest && csr.num_rows < longest;
+                        csr.num_nonzeros() > 0 && csr.num_nonzeros() <= longest && csr.num_rows < longest &&
+                        !has_stalling_row(csr);
   return is_taken ? std::shared_ptr<LibrarySpmm>(new LibrarySpmm(block)) : nullptr;
 }
 

@@ -27,8 +27,6 @@ class GcnStep : public ::testing::TestWithParam<std::array<int, 3>> {
 TEST_P(GcnStep, ListsWhatAnEpochCommunicatesAndMultiplies) {
   for (auto const& the_case : step_cases()) {
     SCOPED_TRACE(the_case.name);
-    if (!pmm::runs_on_host && the_case.settings.operand_format != runtime::Wire::native)
-      continue; // are for hosts
     expect_listed_epoch<float>(grid_, the_case);
   }
 }
