@@ -70,7 +70,7 @@ std::int64_t bytes_of_copy(std::int64_t num_columns, std::size_t width, std::siz
 
 template<class T, class B>
 void multiply_whole_rows(DefaultExec const& exec, HostSpmm<T, B> const& product, Range rows) {
-  static auto const multiply_rows = supported_spmm_rows<T, B>().back();
+  [[maybe_unused]] static auto const multiply_rows = supported_spmm_rows<T, B>().back();
   // Rows differ in length: with several threads, more tasks than threads.
   auto const concurrency = static_cast<std::int64_t>(exec.concurrency());
   auto const num_tasks = concurrency == 1 ? 1 : std::min(rows.size(), 16 * concurrency);
