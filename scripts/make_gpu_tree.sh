@@ -118,6 +118,7 @@ if [ -n "$pmix" ]; then
   find "$out/lib/pmix" ! -name '*.so' -type f -delete
   if [ -d "$pmix/../share/pmix" ]; then cp -rL "$pmix/../share/pmix" "$out/share/pmix"; fi
 fi
+# hwloc opens every library in the folder of its plug-ins: it gets one without any.
 cat >"$share/environment.txt" <<'TEXT'
 OPAL_PREFIX=@TREE@
 OPAL_PKGLIBDIR=@TREE@/lib/openmpi

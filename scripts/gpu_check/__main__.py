@@ -3,7 +3,7 @@
 
 From a source tree it builds Orthant for the device and for the host first. With --tree, or when it lies in such a tree
 itself, it runs what scripts/make_gpu_tree.sh packed, and compiles nothing but the plain CUDA check.
-In the folder --out: table.txt, results.jsonl (a line a test, a measurement and a step) and failures.txt (ends of logs).
+In the folder --out: table.txt, results.jsonl (a line a test, a measurement and a step) and failures.txt (first failures and ends of logs).
 Exit status: 0 nothing failed, 1 something did (the table says what), 2 something that it needs is not here.
 """
 import argparse
@@ -157,7 +157,7 @@ def main(arguments):
     place = make_place(options, source, work)
     for folder in (out, work):
         folder.mkdir(parents=True, exist_ok=True)
-    facts = machine.facts("torch" in steps)
+    facts = machine.facts() | (machine.python_facts() if "torch" in steps else {})
     report = Report(out, headline(device, place, facts))
     report.record({"device": device, "commit": place.commit, **facts})
     with tempfile.TemporaryDirectory(prefix="logs-", dir=work) as logs:

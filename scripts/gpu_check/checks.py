@@ -91,9 +91,9 @@ def tests(check, pattern):
     chosen = [test for test in check.place.tests() if re.search(pattern, test["name"])]
     if not chosen:
         return Outcome("skipped", "the list holds no such test")
-    with contextlib.nullcontext() if check.is_rehearsal else machine.shared_device():
-        results = suite.run_tests(chosen, check.place.command_of, check.place.environment_of, check.clock, check.cores,
-                                  check.logs)
+    with contextlib.nullcontext() if check.is_rehearsal else machine.shared_device() as is_shared:
+        cores = min(check.cores, machine.MOST_SHARING) if is_shared else check.cores
+        results = suite.run_tests(chosen, check.place.command_of, check.place.environment_of, check.clock, cores, check.logs)
     by = {word: [one for one in results if one.result == word] for word in ("passed", "failed", "skipped", "cut")}
     for one in results:
         check.report.record({"test": one.name, "result": one.result, "seconds": round(one.seconds, 2),
@@ -102,6 +102,8 @@ def tests(check, pattern):
             check.report.show_failure(one.name, one.log)
     counts = ", ".join(f"{len(these)} {word}" for word, these in by.items() if these)
     lines = [f"{word}: {one.name}: {one.reason}" for word in ("failed", "skipped", "cut") for one in by[word]]
+    if is_shared and by["failed"]:
+        lines.append("the Multi-Process Service ran: a fault of one process may have ended others")
     verdict = "failed" if by["failed"] else "cut" if by["cut"] else "passed" if by["passed"] else "skipped"
     return Outcome(verdict, counts, lines)
 

@@ -104,23 +104,37 @@ def libc_version():
     return numbers_of(platform.libc_ver()[1])
 
 
+MOST_SHARING = 48  # clients that the Multi-Process Service lets in
+
+
 @contextlib.contextmanager
 def shared_device():
-    """While processes share the device: a daemon of NVIDIA's Multi-Process Service, if there is one and none runs yet. Without it they
-    take turns of milliseconds: on an H100, 16 at a time, 10 tests of small kernels ended in 80 s, and 77 in 106 s with it."""
+    """While processes share the device: a daemon of NVIDIA's Multi-Process Service, if there is one and none runs yet; tells whether it
+    has begun. Without it processes take turns of milliseconds, which tests of small kernels wait for. A fault of one may end all."""
     control = shutil.which("nvidia-cuda-mps-control")
-    has_begun = control is not None and subprocess.run([control, "-d"], capture_output=True, check=False).returncode == 0
+    has_begun = control is not None and _succeeds([control, "-d"])
     try:
-        yield
+        yield has_begun
     finally:
         if has_begun:
-            subprocess.run([control], input="quit\n", text=True, capture_output=True, check=False)
+            _succeeds([control], "quit -t 10\n")
 
 
-def facts(asks_torch):
-    glibc = " ".join(platform.libc_ver())
-    torch = can_import("torch") if asks_torch else Import("")
+def _succeeds(command, text=""):
+    try:
+        return subprocess.run(command, input=text, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
+                              timeout=30).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def facts():
+    return {"cores": len(os.sched_getaffinity(0)), "system": platform.platform(), "libc": " ".join(platform.libc_ver()),
+            "nvcc": next((line for line in output_of("nvcc", "--version").splitlines() if "release" in line), "none")}
+
+
+def python_facts():
+    """Takes as long as the imports."""
+    torch = can_import("torch")
     geometric = can_import("torch_geometric") if torch.version else Import("")  # which imports torch too
-    return {"cores": len(os.sched_getaffinity(0)), "system": platform.platform(), "libc": glibc,
-            "nvcc": next((line for line in output_of("nvcc", "--version").splitlines() if "release" in line), "none"),
-            **({"torch": str(torch), "torch_geometric": str(geometric)} if asks_torch else {})}
+    return {"torch": str(torch), "torch_geometric": str(geometric)}

@@ -41,9 +41,11 @@ class Report:
     def show_failure(self, name, log):
         lines = log.rstrip().split("\n")
         first = next((i for i, line in enumerate(lines) if line.endswith(": Failure")), len(lines))  # as GoogleTest tells it
+        half = LOG_LINES // 2
         if len(lines) - first > LOG_LINES:
-            lines[first + LOG_LINES // 2:-LOG_LINES // 2] = [".."]
-        lines = lines[-LOG_LINES - 1:]
+            lines = [*lines[first:first + half], "..", *lines[-half:]]
+        else:
+            lines = lines[-LOG_LINES:]
         with open(self._out / "failures.txt", "a", encoding="utf-8") as file:
             file.write(f"=== {name}\n" + "\n".join(lines) + "\n")
 

@@ -6,6 +6,7 @@
 // first:
 //
 //   maker.fill(epoch, index, batch);         // any thread: host memory only, zero bytes sent
+//   network.unbind();
 //   network.rebind(maker.operands(batch));    // the main thread: Views on that memory, or copies on a device,
 //                                             // and which rows move between owners
 //   loss.set_batch_targets(maker.targets(batch), {batch.splits, batch.classes});

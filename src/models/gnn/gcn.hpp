@@ -14,7 +14,8 @@
 //
 //   auto parameters = std::make_shared<GcnParameters<float>>(grid, plan, settings);
 //   Gcn<float> network(grid, settings, parameters);
-//   network.rebind(operands_of_a_batch);                                           // every step
+//   network.unbind();                                                              // every step
+//   network.rebind(operands_of_a_batch);
 //   loss.loss_and_gradient(exec, network.forward(exec, Pass::training, step, phases),
 //   network.logits_gradient()); network.backward(exec, phases); // fills the gradients
 
@@ -43,7 +44,8 @@ class Gcn final : public Network<T> {
   /// than those before allocates no array. Throws Error where the operands' weights do not lie as the
   /// parameters do. Not collective; not while a pass is under way.
   void rebind(GcnOperands<T> operands) { passes_->rebind(std::move(operands)); }
-  /// Frees what was made for the operands that it has, so that they do not lie beside the next ones. rebind() must follow.
+  /// Frees the layers and their ways between placements, before those of the next operands are made. Until rebind() nothing else may be
+  /// called.
   void unbind() { passes_->unbind(); }
 
   pmm::DistMatrix<T> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,

@@ -28,7 +28,7 @@ template<class T>
 class SlabChoices {
  public:
   /// Whether the product is done, in slabs. The first of a shape tries both, which waits and allocates; never
-  /// while a graph is captured, and only if C is not added to. A sum that may stall is cut untried.
+  /// while a graph is captured, and only if C is not added to. A sum that may stall is cut untried, where it can be.
   bool multiply(DefaultExec const& exec, vendor::Gemm const& library, vendor::GemmProduct<T> const& product) {
     if (product.a.transpose == Transpose::no || product.b.transpose == Transpose::yes) return false;
     auto const wanted = detail::wanted_gemm_tiles(static_cast<std::int64_t>(exec.concurrency()));

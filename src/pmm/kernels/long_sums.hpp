@@ -10,10 +10,10 @@
 
 namespace orthant::pmm {
 
-/// Whether a sum of so many terms, added one by one in T as a device's library may do it, may stand still.
+/// Whether a sum of so many terms may stop growing if a device's library adds them one by one in T: a float does at 2^24.
 template<class T>
 [[nodiscard]] constexpr bool may_stall(std::int64_t num_terms) {
-  return sizeof(T) == sizeof(float) && num_terms > std::int64_t{1} << 24;
+  return sizeof(T) == sizeof(float) && num_terms >= std::int64_t{1} << 24;
 }
 
 /// Columns that are summed at a time: their sums stay in the first cache.

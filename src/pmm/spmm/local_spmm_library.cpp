@@ -54,21 +54,21 @@ Vector<T> folded_values(DefaultExec const& exec, SparseBlock<T> const& block) {
   return values;
 }
 
-/// Whether a row is so long that the library, which adds its terms one by one, loses some. Waits.
+/// Whether a row is so long that the library may lose some of its terms. Waits.
 template<class T>
 bool has_stalling_row(CsrMatrix<T> const& csr) {
   if (!may_stall<T>(csr.num_nonzeros())) return false;
   auto const offsets = csr.row_offsets;
-  runtime::Offset longest = 0;
+  runtime::Offset longest_row = 0;
   Kokkos::parallel_reduce(
-      "orthant::pmm::longest_row", RowPolicy(0, csr.num_rows),
+      "orthant::pmm::longest_row", RowPolicy(DefaultExec(), 0, csr.num_rows),
       KOKKOS_LAMBDA(std::int64_t i, runtime::Offset & most) {
         auto const row = static_cast<std::size_t>(i);
         auto const length = offsets(row + 1) - offsets(row);
         if (length > most) most = length;
       },
-      Kokkos::Max<runtime::Offset>(longest));
-  return may_stall<T>(longest);
+      Kokkos::Max<runtime::Offset>(longest_row));
+  return may_stall<T>(longest_row);
 }
 
 using Duration = std::chrono::steady_clock::duration;

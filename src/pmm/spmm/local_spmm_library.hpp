@@ -21,7 +21,7 @@ template<class T>
 class LibrarySpmm {
  public:
   /// Null where the library cannot take the block: row groups, self loops apart, no non-zeros, 2^31 or
-  /// more of them or of rows, or, in fp32, a row of more than 2^24.
+  /// more of them or of rows, or, in fp32, a row of 2^24 or more.
   [[nodiscard]] static std::shared_ptr<LibrarySpmm> create(SparseBlock<T> const& block);
 
   /// C := A B. `own_kernel` enqueues the same on exec. The first call of each width runs it and all
