@@ -52,8 +52,10 @@ if(OrthantKokkos_FOUND AND NOT TARGET orthant_kokkos)
     # nvcc takes fmt 9's consteval format strings, but not together with the functions that fmt hides from it.
     target_compile_definitions(orthant_kokkos INTERFACE FMT_USE_CONSTEXPR=1)
     if(CMAKE_CXX_COMPILER MATCHES "nvcc_wrapper")
-      # std::bit_cast and the like in kernels; fmt's long doubles, which no kernel has; the result of "request = start(..)"
-      target_compile_options(orthant_kokkos INTERFACE --expt-relaxed-constexpr "SHELL:-Xcudafe --diag_suppress=20208" "SHELL:-Xcudafe --diag_suppress=2810")
+      # std::bit_cast and the like in kernels. No warnings of long doubles (20208: fmt has them, no kernel has), nor of a
+      # [[nodiscard]] class that is assigned to (2810: `request = start(..)` drops no request).
+      target_compile_options(orthant_kokkos INTERFACE --expt-relaxed-constexpr "SHELL:-Xcudafe --diag_suppress=20208"
+                             "SHELL:-Xcudafe --diag_suppress=2810")
     endif()
   endif()
 endif()

@@ -30,7 +30,8 @@ list(APPEND ORTHANT_MPIRUN ${MPIEXEC_NUMPROC_FLAG})
 
 # A waiting rank must give its core away, or eight ranks on two cores take a hundred times as long.
 set(ORTHANT_TEST_ENVIRONMENT OMPI_MCA_mpi_yield_when_idle=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-                             OMP_NUM_THREADS=1 OMP_PROC_BIND=false OPENBLAS_NUM_THREADS=1)
+                             OMP_NUM_THREADS=1 OMP_PROC_BIND=false OPENBLAS_NUM_THREADS=1
+                             "ORTHANT_TEST_SOURCES=${PROJECT_SOURCE_DIR}/tests")
 if(ORTHANT_DATA)
   list(APPEND ORTHANT_TEST_ENVIRONMENT "ORTHANT_DATA=${ORTHANT_DATA}")
 endif()

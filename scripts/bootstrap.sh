@@ -5,7 +5,7 @@
 set -euo pipefail
 
 # Upstream's release for --kokkos: one that Orthant was run with. CUDA 13 needs 4.7 or newer, which nobody has run: give its
-# archive with --kokkos-archive. (4.6.01 ran with CUDA 13 once three calls had its arguments; tests/bench/results/devices.)
+# archive with --kokkos-archive. (4.6.01 was run with CUDA 13 after an edit of three calls: see tests/bench/results/devices.)
 kokkos_release=4.6.01
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

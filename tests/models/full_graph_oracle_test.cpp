@@ -8,7 +8,7 @@
 namespace orthant::testing {
 namespace {
 
-std::filesystem::path const folder = ORTHANT_ORACLE_FOLDER;
+std::filesystem::path const folder = where_sources_lie(ORTHANT_ORACLE_FOLDER);
 
 class FullGraphOracle : public ::testing::TestWithParam<std::array<int, 3>> {
  protected:

@@ -60,9 +60,9 @@ TEST_P(HiddenMessages, ChangeNoBitOfATraining) {
     settings.gather = pmm::Gather::needed;
     auto const needed = numbers<double>(store, settings, {});
     ASSERT_GT(needed.front(), 0);
+    // To the bit on a host. A device may choose another product of the same numbers.
     auto const are_those = [](std::vector<double> const& numbers) {
-      return ::testing::Pointwise(::testing::DoubleNear(rounding),
-                                  numbers); // a device may choose another product
+      return ::testing::Pointwise(::testing::DoubleNear(rounding), numbers);
     };
     EXPECT_THAT(numbers<double>(store, settings, pmm::group_axes), are_those(needed));
     EXPECT_THAT(all_hidden, are_those(needed));

@@ -12,7 +12,7 @@
 namespace orthant::testing {
 namespace {
 
-std::filesystem::path const folder = ORTHANT_ORACLE_FOLDER;
+std::filesystem::path const folder = where_sources_lie(ORTHANT_ORACLE_FOLDER);
 
 /// Original ids by key: in order, or those that train before the others.
 std::vector<std::int64_t> ids_by_key(graph::GraphStore const& store, bool has_two_strata) {

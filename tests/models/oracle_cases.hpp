@@ -6,6 +6,7 @@
 
 #include "formula_parameters.hpp"
 #include "models_fixture.hpp"
+#include "support/test_sources.hpp"
 
 #include <cmath>
 #include <fstream>

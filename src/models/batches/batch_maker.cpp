@@ -81,7 +81,7 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
       blocks_.push_back(builder_.add_block(rows, columns));
       continue;
     }
-    if (layer.is_residual || layer.reads_itself() || layer.teleport_site) { // nvcc needs the braces
+    if (layer.is_residual || layer.reads_itself() || layer.teleport_site) { // without braces nvcc 13 fails
       for (auto const& layout : {layer.input.layout, layer.output.layout})
         builder_.add_other_positions(range_of(layout.rows, layout.row_order));
     }

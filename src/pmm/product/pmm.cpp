@@ -118,6 +118,7 @@ void Product<Operand, Result>::compute(DefaultExec const& exec, DistMatrix<Opera
   auto const inner = form_ == Form::right_grad ? l.num_rows : l.num_columns;
   auto const beta = result_.beta();
   auto& counted = grid_->world().instruments().flops.dense;
+  // Not [&]<class Number>: nvcc 13 fails at such lambdas in members of class templates.
   multiply(exec, result, completion, [&](Range rows, auto const& partial) {
     using Number = typename std::remove_cvref_t<decltype(partial)>::non_const_value_type;
     counted += 2 * rows.size() * inner * static_cast<std::int64_t>(partial.extent(1));

@@ -60,7 +60,8 @@ void plan_transposed(StepPlan& step, std::int64_t num_columns, std::int64_t num_
 
 /// Whether the numbers of a block stay as they are. Of a fixed block a backend may keep a form of its own beside it: a
 /// device what the vendor's library wants, a host the weights of its non-zeros (keep_weights()). A changing one (values
-/// drawn anew, memory of a batch) is read where it lies; a device cuts no row of it, so that a row of 2^24 non-zeros in fp32 stops growing.
+/// drawn anew, memory of a batch) is read where it lies. A device sums each of its rows in one piece: in fp32 the
+/// sum of 2^24 equal terms or more stays at that of 2^24.
 enum class Contents : std::uint8_t { changing, fixed };
 
 /// From which width on products with B keep weights of the non-zeros: there they take at most twice what a B of the whole
@@ -94,8 +95,8 @@ class LocalSpmm {
  public:
   LocalSpmm() = default;
   /// Checks lengths (Error). On a device, a fixed block's products may go through the vendor's library
-  /// (local_spmm_library.hpp); then a row's sum can depend on the run in its last bits, and to look for
-  /// rows of 2^24 non-zeros waits.
+  /// (local_spmm_library.hpp); then a row's sum can depend on the run in its last bits. Waits if
+  /// such a block has 2^24 non-zeros or more in fp32, to look for long rows.
   explicit LocalSpmm(SparseBlock<T> block, Contents contents = Contents::changing);
 
   [[nodiscard]] SparseBlock<T> const& block() const { return block_; }

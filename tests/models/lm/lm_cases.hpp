@@ -10,6 +10,7 @@
 #include "models/training/trainer.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
+#include "support/test_sources.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -38,7 +39,7 @@ inline LmCase small_gpt() {
 
 /// Of the folder of reference.py, ORTHANT_LM_REFERENCE_FOLDER.
 inline nlohmann::json lm_reference(std::filesystem::path const& folder) {
-  return nlohmann::json::parse(std::ifstream(folder / "reference.json"));
+  return nlohmann::json::parse(std::ifstream(where_sources_lie(folder) / "reference.json"));
 }
 
 inline LmCase lm_case(nlohmann::json const& figures) {
