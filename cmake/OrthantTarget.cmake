@@ -2,7 +2,9 @@
 # orthant::NAME. HOST_ONLY: none of it includes Kokkos, so the host compiler has all of it (see orthant_host_sources).
 add_library(orthant_warnings INTERFACE)
 target_compile_options(orthant_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Wpedantic
-                                                  $<$<BOOL:${ORTHANT_ENABLE_WERROR}>:-Werror>)
+                                                  $<$<BOOL:${ORTHANT_ENABLE_WERROR}>:-Werror>
+                                                  # of a unity source GCC takes every anonymous namespace for a header's
+                                                  $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage>)
 
 function(orthant_add_library name)
   cmake_parse_arguments(arg "HOST_ONLY" "" "SOURCES;PUBLIC_LINK;PRIVATE_LINK" ${ARGN})

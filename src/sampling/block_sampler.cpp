@@ -2,6 +2,7 @@
 #include "sampling/block_sampler.hpp"
 
 #include "runtime/arrays/growing_list.hpp"
+#include "runtime/arrays/index.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -11,14 +12,10 @@
 namespace orthant::sampling {
 namespace {
 
+using runtime::index;
 using runtime::LocalColumn;
 using runtime::Offset;
 using runtime::resize_for_writing;
-
-template<class Integer>
-std::size_t index(Integer i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// scale[i] of the given positions, 1 where the scale is empty.
 template<class T>

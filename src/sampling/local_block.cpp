@@ -3,15 +3,15 @@
 // Reading a rectangle of a store, or lists of rows and columns, for sampling.
 #include "sampling/block_sampler.hpp"
 
+#include "runtime/arrays/index.hpp"
+
 namespace orthant::sampling {
 namespace {
 
+using runtime::index;
+
 using graph::CsrBlock;
 using graph::SelfLoops;
-
-std::size_t index(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// selves[r]: the column of the block where row r meets itself, or -1.
 std::vector<runtime::LocalColumn> self_columns_of(graph::GraphStore const& store, graph::Parity parity,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampling/neighbour_lists.hpp"
 
+#include "runtime/arrays/index.hpp"
 #include "runtime/comm/together.hpp"
 #include "sampling/local_vertices.hpp"
 
@@ -9,11 +10,8 @@
 namespace orthant::sampling {
 namespace {
 
+using runtime::index;
 using runtime::Range;
-
-std::size_t index(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// Columns that are read at once: the keys of so many vertices are held beside the lists.
 std::int64_t columns_at_once(std::int64_t num_vertices) {

@@ -3,6 +3,7 @@
 
 #include "graph/exchange.hpp"
 #include "graph/store/vertex_owners.hpp"
+#include "runtime/arrays/index.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 
@@ -13,11 +14,8 @@
 namespace orthant::sampling {
 namespace {
 
+using runtime::index;
 using runtime::Range;
-
-std::size_t index(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 struct Member {
   std::int64_t vertex; // original id

@@ -22,7 +22,7 @@
 namespace orthant::cli {
 namespace {
 
-constexpr std::int64_t most_ranks = std::int64_t{1} << 16;
+constexpr std::int64_t most_ranks_of_lm = std::int64_t{1} << 16;
 constexpr std::int64_t most_words = std::int64_t{1} << 30;
 
 struct PlanLmOptions : TrainLmOptions {
@@ -178,7 +178,7 @@ std::unique_ptr<Command> make_plan_lm() {
   auto const o = std::make_shared<PlanLmOptions>();
   command->input("--tokens", o->tokens, "Token file whose vocabulary to plan for");
   command->option("--vocabulary", o->vocabulary, "Or its number of words", whole_number(1, most_words));
-  command->option("--ranks", o->ranks, "Number of ranks to plan for", whole_number(1, most_ranks));
+  command->option("--ranks", o->ranks, "Number of ranks to plan for", whole_number(1, most_ranks_of_lm));
   add_expert_axis_option(*command, o->expert_axis);
   add_planned_options(*command, *o);
   command->begin_group("Planning");

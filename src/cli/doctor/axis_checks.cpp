@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/doctor/axis_checks.hpp"
 
+#include "cli/machine/units.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/huge_pages.hpp"
 #include "runtime/arrays/views.hpp"
@@ -13,7 +14,6 @@
 namespace orthant::cli {
 namespace {
 
-constexpr double giga = 1e9;
 constexpr double least_share = 0.5;
 
 /// The median of several, of the slowest rank.

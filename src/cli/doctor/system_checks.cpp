@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/doctor/system_checks.hpp"
 
+#include "cli/machine/units.hpp"
 #include "cli/study/child_process.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
@@ -18,8 +19,6 @@ namespace {
 
 constexpr double most_skew_seconds = 0.1; // more, and lines of two hosts' logs are in the wrong order
 constexpr double least_bytes_per_second = 5e6;
-constexpr double milli = 1e-3;
-constexpr double mega = 1e6;
 constexpr long lustre = 0x0bd00bd3;
 constexpr long nfs = 0x6969;
 constexpr long memory = 0x01021994;

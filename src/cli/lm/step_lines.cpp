@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/lm/step_lines.hpp"
 
+#include "cli/machine/units.hpp"
+
 #include <utility>
 #include <vector>
 
@@ -43,7 +45,6 @@ void StepLines::write(runtime::EpochRecord const& step, std::vector<models::Expe
   auto const is_bar = progress_.style() == runtime::ProgressStyle::bar;
   auto const is_first = std::exchange(is_first_, false); // the rate of steps is counted from it
   if (!is_bar && !valid_loss && !is_first && step.epoch % log_every_ != 0 && step.epoch != num_steps_) return;
-  constexpr double giga = 1e9;
   auto const flop_per_s = speed_.flop_per_s(step.seconds);
   using Field = runtime::Progress::Field;
   std::vector<Field> fields{{"loss", step.loss}};

@@ -7,6 +7,7 @@
 #include "cli/lm/step_lines.hpp"
 #include "cli/machine/emulated_machine.hpp"
 #include "cli/machine/gemm_peak.hpp"
+#include "cli/machine/units.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_run.hpp"
@@ -67,7 +68,6 @@ void require_tokens(TrainLmOptions const& o, tokens::TokenFile const& file) {
 
 void describe_model(Context const& context, TrainLmOptions const& o, models::TransformerSettings const& model,
                     std::int64_t num_parameters, ModelFlops const& flops) {
-  constexpr double mega = 1e6;
   say(context, "model     {}, {} layers x {}, {} heads, {} parameters, {}\n", o.arch, model.num_layers,
       model.hidden, model.num_heads, num_parameters, o.compute_dtype);
   say(context, "batches   {} sequences of {} tokens per step{}\n", o.global_batch, o.sequence,
@@ -89,7 +89,6 @@ void report(Context const& context, models::TrainResult const& result, StepSpeed
         std::exp(last), best, progress.best.epoch);
   }
   auto const seconds = result.median_epoch_seconds;
-  constexpr double giga = 1e9;
   if (seconds > 0)
     say(context,
         "speed                 {:.6f} s per step (median{}), {:.0f} tokens/s, {:.2f} Gflop/s, {:.1f} % of "

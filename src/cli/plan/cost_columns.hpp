@@ -3,6 +3,7 @@
 //
 // What the tables of grids have in common: the columns of a machine's seconds, and what is said of grids that do not fit.
 
+#include "cli/machine/units.hpp"
 #include "pmm/cost/memory_fit.hpp"
 #include "pmm/cost/step_seconds.hpp"
 
@@ -11,8 +12,6 @@
 
 namespace orthant::cli {
 
-inline constexpr double mega = 1e6;
-inline constexpr double giga = 1e9;
 inline constexpr double milliseconds_per_second = 1e3;
 
 /// A language model has no sparse products.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/plan/simulation.hpp"
 
+#include "cli/plan/cost_columns.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -83,12 +84,12 @@ pmm::SimulatedSeconds operator*(pmm::SimulatedSeconds const& step, double num_st
 }
 
 std::string text_of(pmm::SimulatedSeconds const& seconds, double predicted) {
-  constexpr double milli = 1e3;
   return fmt::format("simulated: {:.4g} ms, where the sum of the list is {:.4g}; the mean rank computes "
                      "{:.4g}, waits {:.4g}, and "
                      "communicates {:.4g}\n",
-                     milli * seconds.total, milli * predicted, milli * seconds.computing,
-                     milli * seconds.waiting, milli * seconds.calls);
+                     milliseconds_per_second * seconds.total, milliseconds_per_second * predicted,
+                     milliseconds_per_second * seconds.computing, milliseconds_per_second * seconds.waiting,
+                     milliseconds_per_second * seconds.calls);
 }
 
 void add_to(nlohmann::ordered_json& line, pmm::SimulatedSeconds const& seconds) {

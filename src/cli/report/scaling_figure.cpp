@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/report/scaling_figure.hpp"
 
+#include "cli/machine/units.hpp"
 #include "cli/report/tables.hpp"
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 namespace orthant::cli {
 namespace {
 
-constexpr double mega = 1e6;
 constexpr double percent = 1e2;
 
 /// One point for each number of ranks.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/report/tables.hpp"
 
+#include "cli/machine/units.hpp"
+
 #include <algorithm>
 #include <fmt/format.h>
 #include <set>
@@ -8,8 +10,6 @@
 namespace orthant::cli {
 namespace {
 
-constexpr double mega = 1e6;
-constexpr double milli = 1e-3;
 constexpr double percent = 1e2;
 
 using Row = std::vector<std::string>;

@@ -56,7 +56,7 @@ choose_pruning(Context const& context, TrainOptions const& options, pmm::Process
 }
 
 template<class T>
-TrainEnd train(TrainOptions const& options, Context& context) {
+TrainEnd train_in_full(TrainOptions const& options, Context& context) {
   auto const& world = context.world();
   MemoryMeter const meter;
   auto model_settings = model_of(options);
@@ -195,7 +195,8 @@ TrainEnd train_full(TrainOptions const& options, Context& context) {
   require_prunable(options);
   choose_gemm_math(options.gemm_math, options.compute_dtype);
   choose_gemm_libraries(context, options.gemm_table);
-  return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
+  return options.compute_dtype == "fp32" ? train_in_full<float>(options, context)
+                                         : train_in_full<double>(options, context);
 }
 
 } // namespace orthant::cli

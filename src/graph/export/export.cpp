@@ -6,6 +6,7 @@
 #include "graph/export/look_up.hpp"
 #include "graph/store/tile_grid.hpp"
 #include "graph/store/vertex_owners.hpp"
+#include "runtime/arrays/index.hpp"
 #include "runtime/comm/together.hpp"
 
 #include <algorithm>
@@ -18,11 +19,8 @@ namespace orthant::graph {
 namespace {
 
 using runtime::Communicator;
+using runtime::index;
 using runtime::together;
-
-std::size_t index(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// Rows of A[p1, p2], some at a time, as edges from a position of order p2 to an original id. Where A is
 /// symmetric, of an entry and its mirror image the one whose column is not behind its row's vertex in p2.

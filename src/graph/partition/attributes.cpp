@@ -3,6 +3,7 @@
 
 #include "graph/partition/tile_builder.hpp"
 #include "graph/partition/vertex_arrays.hpp"
+#include "runtime/arrays/index.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
@@ -19,14 +20,11 @@ namespace orthant::graph {
 using runtime::Communicator;
 using runtime::Hdf5Type;
 using runtime::host;
+using runtime::index;
 using runtime::throw_user;
 using runtime::together;
 
 namespace {
-
-std::size_t index(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// Batches of rows, one after the other on every rank at once, with the positions of their vertices.
 /// take(batch, positions): collective. Batch has `rows`.

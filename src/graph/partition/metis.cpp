@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/partition/metis.hpp"
 
+#include "runtime/arrays/index.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/staged_file.hpp"
@@ -14,13 +15,11 @@
 
 namespace orthant::graph {
 
+using runtime::index;
+
 static_assert(sizeof(idx_t) == sizeof(std::int32_t), "METIS with 32-bit indices");
 
 namespace {
-
-std::size_t index(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 char const* name_of_status(int status) {
   switch (status) {

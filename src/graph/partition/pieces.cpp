@@ -56,13 +56,13 @@ class WeightBefore {
 };
 
 /// Bit i: piece i goes to the second half. Half of the pieces do, and the first one does not.
-struct Split {
+struct PieceSplit {
   std::uint32_t second;
   int num_seams; // neighbouring pieces that go to different halves
 };
 
-std::vector<Split> all_splits() {
-  std::vector<Split> splits;
+std::vector<PieceSplit> all_splits() {
+  std::vector<PieceSplit> splits;
   for (std::uint32_t second = 0; second < (1U << num_pieces); second += 2)
     if (std::popcount(second) == num_pieces / 2)
       splits.push_back({second, std::popcount((second ^ (second >> 1)) & ((1U << (num_pieces - 1)) - 1))});
@@ -148,7 +148,7 @@ class Dealer {
 
   WeightBefore weight_;
   std::int64_t leaf_;
-  std::vector<Split> splits_ = all_splits();
+  std::vector<PieceSplit> splits_ = all_splits();
   Runs dealt_;
 };
 

@@ -3,6 +3,7 @@
 
 #include "graph/partition/pieces.hpp"
 #include "graph/store/listed_block.hpp"
+#include "runtime/arrays/index.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/random.hpp"
 
@@ -18,16 +19,13 @@ namespace {
 
 using runtime::Communicator;
 using runtime::host;
+using runtime::index;
 using runtime::Purpose;
 using runtime::RandomStream;
 
 // Layers of the permutation's streams: bins take 1.. of their draw (permutation.cpp), these lie above.
 constexpr std::uint32_t whole_layer = 1U << 30;
 constexpr std::uint32_t class_layer = 1U << 29;
-
-std::size_t index(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// Numbers the vertices by degree class, largest first. Within a class in the order of their ids: the callers
 /// shuffle classes.

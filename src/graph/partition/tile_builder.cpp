@@ -3,6 +3,7 @@
 
 #include "graph/crc32.hpp"
 #include "graph/radix_sort.hpp"
+#include "runtime/arrays/index.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 
@@ -13,12 +14,9 @@ namespace orthant::graph {
 
 using runtime::Hdf5Type;
 using runtime::host;
+using runtime::index;
 
 namespace {
-
-std::size_t index(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// Entries of one place, which arrived in the order of the ranks that sent them, in an order of their own.
 void sort_repeats_by_value(std::vector<ValuedEntry>& tile) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/store/listed_block.hpp"
 
+#include "runtime/arrays/index.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -12,9 +13,7 @@
 namespace orthant::graph {
 namespace {
 
-std::size_t index(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
+using runtime::index;
 
 /// Entries that arrive in pieces of some rows and columns. Those that are listed are kept, and then dealt to their rows.
 class ListedEntries {

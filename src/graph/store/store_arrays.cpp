@@ -4,6 +4,7 @@
 #include "graph/crc32.hpp"
 #include "graph/store/store_writer.hpp"
 #include "graph/store/vertex_owners.hpp"
+#include "runtime/arrays/index.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -14,13 +15,10 @@
 namespace orthant::graph {
 
 using runtime::Hdf5Type;
+using runtime::index;
 using runtime::throw_user;
 
 namespace {
-
-std::size_t index(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// Compares the chunks that lie wholly in `data`, whose first element is number `begin` of `length`.
 template<class T>

@@ -4,6 +4,7 @@
 #include "graph/crc32.hpp"
 #include "graph/store/store_arrays.hpp"
 #include "graph/store/store_schema.hpp"
+#include "runtime/arrays/index.hpp"
 #include "runtime/comm/text_exchange.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
@@ -24,14 +25,11 @@ namespace orthant::graph {
 using runtime::Hdf5Array;
 using runtime::Hdf5File;
 using runtime::Hdf5Type;
+using runtime::index;
 using runtime::throw_user;
 using runtime::together;
 
 namespace {
-
-std::size_t index(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// Reads what says that this is a store, and which.
 StoreFacts read_facts(Hdf5File const& file) {

@@ -6,6 +6,7 @@
 #include "graph/store/store_schema.hpp"
 #include "graph/store/store_verify.hpp"
 #include "graph/store/tiled_matrix.hpp"
+#include "runtime/arrays/index.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -15,6 +16,8 @@
 #include <utility>
 
 namespace orthant::graph {
+
+using runtime::index;
 
 struct GraphStore::State {
   explicit State(StoreFile opened) : file(std::move(opened)), facts_in_use(file.facts()) {}
@@ -54,10 +57,6 @@ struct GraphStore::State {
 };
 
 namespace {
-
-std::size_t index(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// Replaces or drops the entries where a vertex meets itself; selves[r] is that column or outside the block.
 CsrBlock with_self_loops(CsrBlock const& block, std::span<std::int64_t const> selves, SelfLoops self_loops) {

@@ -5,6 +5,7 @@
 #include "graph/store/store_schema.hpp"
 #include "graph/store/tiled_matrix.hpp"
 #include "graph/store/vertex_owners.hpp"
+#include "runtime/arrays/index.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
@@ -21,14 +22,11 @@ namespace orthant::graph {
 
 using runtime::all_reduced;
 using runtime::Communicator;
+using runtime::index;
 using runtime::throw_user;
 using runtime::together;
 
 namespace {
-
-std::size_t index(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// The last step of SplitMix64: every bit of the argument changes half of the result's.
 std::uint64_t hash(std::uint64_t x) {

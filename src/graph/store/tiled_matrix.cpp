@@ -3,6 +3,7 @@
 
 #include "graph/crc32.hpp"
 #include "graph/store/store_arrays.hpp"
+#include "runtime/arrays/index.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -12,15 +13,10 @@
 
 namespace orthant::graph {
 
+using runtime::index;
 using runtime::throw_user;
 
-namespace {
-
-std::size_t index(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
-
-} // namespace
+namespace {} // namespace
 
 TiledMatrix::TiledMatrix(StoreFile const& file, TiledGroup group)
     : file_(file),

@@ -20,7 +20,7 @@ using runtime::LocalPass;
 using runtime::SumOf;
 using runtime::Vector;
 
-[[maybe_unused]] void require_host() {
+[[maybe_unused]] void require_host_norm() {
   ORTHANT_REQUIRE(false, "16-bit numbers are normalised on host processors only");
 }
 
@@ -47,7 +47,7 @@ void require_alike(pmm::DistMatrix<T> const& z, pmm::DistMatrix<T> const& other,
 }
 
 template<class T>
-SumOf<T> keep_scale(double probability) {
+SumOf<T> dropout_scale(double probability) {
   return static_cast<SumOf<T>>(1 / (1 - probability));
 }
 
@@ -95,7 +95,7 @@ void normalise_on_device(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
       exec, "orthant::models::rms_norm_relu_dropout", num_rows, num_columns / detail::columns_a_lane,
       detail::NormaliseRow<T>{
           packed(z.storage()), packed(scale.local()), num_columns, masks_of(dropout, keys),
-          keep_scale<T>(dropout.probability), inverse_width(z), has_squares, state.inverse_rms.data(),
+          dropout_scale<T>(dropout.probability), inverse_width(z), has_squares, state.inverse_rms.data(),
           reinterpret_cast<std::uint8_t*>(state.passed.data()), static_cast<std::int64_t>(words_per_row(z)),
           PackedArray<T const>(addend == nullptr ? nullptr : addend->storage().data()),
           PackedArray<T>(result.storage().data())});
@@ -111,7 +111,7 @@ void backward_on_device(DefaultExec const& exec, pmm::DistMatrix<T> const& z, pm
   detail::GradientSource<T> const source{packed(z.storage()),
                                          packed(scale.local()),
                                          pmm::Divisor(num_columns),
-                                         keep_scale<T>(probability),
+                                         dropout_scale<T>(probability),
                                          state.inverse_rms.data(),
                                          state.passed.data(),
                                          static_cast<std::int64_t>(words_per_row(z))};
@@ -128,12 +128,12 @@ void backward_on_device(DefaultExec const& exec, pmm::DistMatrix<T> const& z, pm
 }
 
 /// Bytes of what both functions use of a z.
-struct NormBytes {
+struct RmsNormBytes {
   std::int64_t z, scale, row_numbers, passed, ids, num_numbers;
   bool sums_over_ranks;
 
   /// `number_bytes`: of a number of z; `scalar_bytes`: of a sum.
-  NormBytes(pmm::Block const& block, std::int64_t number_bytes, std::int64_t scalar_bytes, int num_ranks)
+  RmsNormBytes(pmm::Block const& block, std::int64_t number_bytes, std::int64_t scalar_bytes, int num_ranks)
       : z(block.size() * number_bytes),
         scale(block.columns.size() * scalar_bytes),
         row_numbers(block.rows.size() * scalar_bytes),
@@ -161,10 +161,10 @@ struct NormBytes {
 };
 
 template<class T>
-NormBytes bytes_of(pmm::DistMatrix<T> const& z) {
+RmsNormBytes norm_bytes(pmm::DistMatrix<T> const& z) {
   return {z.block(), sizeof(T), sizeof(SumOf<T>), z.grid().size(z.layout().columns)};
 }
-NormBytes bytes_of(pmm::StepPlan const& step, pmm::Placement const& z, runtime::Wire format) {
+RmsNormBytes norm_bytes(pmm::StepPlan const& step, pmm::Placement const& z, runtime::Wire format) {
   return {step.block(z), step.wire_bytes(1, format), step.scalar_bytes(1),
           step.shape().size(z.layout.columns)};
 }
@@ -182,7 +182,7 @@ void normalise_on_host(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
                                          .factors = scale.local().data(),
                                          .inverse_width = inverse_width(z),
                                          .epsilon = static_cast<SumOf<T>>(rms_epsilon),
-                                         .keep_scale = keep_scale<T>(dropout.probability),
+                                         .keep_scale = dropout_scale<T>(dropout.probability),
                                          .has_squares = z.grid().size(z.layout().columns) > 1,
                                          .inverse_rms = state.inverse_rms.data(),
                                          .passed = state.passed.data(),
@@ -216,7 +216,7 @@ void backward_on_host(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
                                            .z = z.storage().data(),
                                            .factors = scale.local().data(),
                                            .inverse_width = inverse_width(z),
-                                           .keep_scale = keep_scale<T>(probability),
+                                           .keep_scale = dropout_scale<T>(probability),
                                            .inverse_rms = state.inverse_rms.data(),
                                            .passed = state.passed.data(),
                                            .gradient = gradient.storage().data(),
@@ -249,13 +249,13 @@ void rms_norm_relu_dropout(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
   require_alike(z, result, scale, state);
   if (addend != nullptr) require_alike(z, *addend, scale, state);
   auto& passes = z.grid().passes();
-  auto const bytes = bytes_of(z);
+  auto const bytes = norm_bytes(z);
   if (bytes.sums_over_ranks) passes.add(bytes.squares());
   passes.add(bytes.forward(dropout.probability > 0, addend != nullptr));
   if constexpr (pmm::runs_on_host)
     normalise_on_host(exec, z, scale, dropout, keys, state, addend, result);
   else if constexpr (runtime::is_16_bit<T>)
-    require_host();
+    require_host_norm();
   else
     normalise_on_device(exec, z, scale, dropout, keys, state, addend, result);
 }
@@ -271,13 +271,13 @@ void rms_norm_relu_dropout_backward(DefaultExec const& exec, pmm::DistMatrix<T> 
   require_alike(z, z_gradient, scale, state);
   require_alike(z, gradient, scale_gradient, state);
   auto& passes = z.grid().passes();
-  auto const bytes = bytes_of(z);
+  auto const bytes = norm_bytes(z);
   if (bytes.sums_over_ranks) passes.add(bytes.row_sums());
   passes.add(bytes.backward());
   if constexpr (pmm::runs_on_host)
     backward_on_host(exec, z, scale, probability, state, row_sums, gradient, z_gradient, scale_gradient);
   else if constexpr (runtime::is_16_bit<T>)
-    require_host();
+    require_host_norm();
   else
     backward_on_device(exec, z, scale, probability, state, row_sums, gradient, z_gradient, scale_gradient,
                        work);
@@ -285,14 +285,14 @@ void rms_norm_relu_dropout_backward(DefaultExec const& exec, pmm::DistMatrix<T> 
 
 void plan_rms_norm(pmm::StepPlan& step, pmm::Placement const& z, bool draws_mask, bool has_addend,
                    runtime::Wire format) {
-  auto const bytes = bytes_of(step, z, format);
+  auto const bytes = norm_bytes(step, z, format);
   if (bytes.sums_over_ranks) step.add_pass(bytes.squares());
   plan_reduce_rows(step, z);
   step.add_pass(bytes.forward(draws_mask, has_addend));
 }
 
 void plan_rms_norm_backward(pmm::StepPlan& step, pmm::Placement const& z, runtime::Wire format) {
-  auto const bytes = bytes_of(step, z, format);
+  auto const bytes = norm_bytes(step, z, format);
   if (bytes.sums_over_ranks) step.add_pass(bytes.row_sums());
   plan_reduce_rows(step, z);
   step.add_pass(bytes.backward());

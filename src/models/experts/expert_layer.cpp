@@ -15,7 +15,7 @@ using pmm::DistMatrix, pmm::Panel, pmm::Transpose;
 using runtime::DefaultExec, runtime::Matrix, runtime::Vector;
 
 template<class T>
-using HostNumbers = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+using UnmanagedHostArray = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
 
 /// The numbers of a matrix as an array. Shares the memory.
 template<class T>
@@ -74,7 +74,7 @@ void ExpertLayer<T>::route(DefaultExec const& exec, RouterPass const& pass, Dist
 
   runtime::compat::fence(exec, "orthant::models::ExpertLayer/the host lists the rows of each expert");
   std::vector<std::int32_t> experts(routing.experts.extent(0));
-  HostNumbers<std::int32_t> const on_host(experts.data(), experts.size());
+  UnmanagedHostArray<std::int32_t> const on_host(experts.data(), experts.size());
   Kokkos::deep_copy(on_host, routing.experts);
   auto const capacity = capacity_in(plan_, pass);
   auto const counts = pmm::count_choices(grid_.over(plan_.counted_axes), experts, settings.top_k,
@@ -88,7 +88,7 @@ void ExpertLayer<T>::route(DefaultExec const& exec, RouterPass const& pass, Dist
   auto const num_choices = static_cast<double>(plan_.num_tokens * settings.top_k);
   for (auto const count : load.chosen)
     shares.push_back(static_cast<T>(static_cast<double>(count) / num_choices));
-  Kokkos::deep_copy(memory_->shares, HostNumbers<T>(shares.data(), shares.size()));
+  Kokkos::deep_copy(memory_->shares, UnmanagedHostArray<T>(shares.data(), shares.size()));
   if (pass.trains) load_ = std::move(load);
   pmm::weigh_experts(exec, passes, routing);
   for (auto& expert : experts)

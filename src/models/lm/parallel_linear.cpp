@@ -11,8 +11,8 @@ namespace {
 
 using pmm::Form, pmm::ProductPlan;
 
-struct LinearProducts {
-  explicit LinearProducts(LinearPlan3d const& plan)
+struct ParallelProducts {
+  explicit ParallelProducts(LinearPlan3d const& plan)
       : product{"Z = X W", Form::product, plan.input, plan.weight, plan.output, {}},
         input_back{"dX = dZ W^T", Form::left_grad, plan.output, plan.weight, plan.input, {}},
         weight_back{"dW = X^T dZ", Form::right_grad, plan.input, plan.output, plan.weight, {}} {}
@@ -22,12 +22,12 @@ struct LinearProducts {
 } // namespace
 
 void plan_linear(pmm::StepPlan& step, LinearPlan3d const& plan, bool has_bias) {
-  plan_product(step, LinearProducts(plan).product);
+  plan_product(step, ParallelProducts(plan).product);
   if (has_bias) pmm::plan_add_bias(step, plan.output);
 }
 
 void plan_linear_backward(pmm::StepPlan& step, LinearPlan3d const& plan, bool has_bias) {
-  LinearProducts const products(plan);
+  ParallelProducts const products(plan);
   if (has_bias) pmm::plan_sum_columns(step, plan.output);
   plan_product(step, products.input_back);
   plan_product(step, products.weight_back);
@@ -35,7 +35,7 @@ void plan_linear_backward(pmm::StepPlan& step, LinearPlan3d const& plan, bool ha
 
 void plan_linear_buffers(LinearWorkPlan& work, std::size_t turn, pmm::StepPlan const& step,
                          LinearPlan3d const& plan, bool has_bias) {
-  LinearProducts const products(plan);
+  ParallelProducts const products(plan);
   plan_buffers(work[turn], step, products.product);
   plan_buffers(work[turn], step, products.input_back);
   plan_buffers(work[turn], step, products.weight_back);
@@ -101,9 +101,9 @@ ParallelLinear<T>::ParallelLinear(pmm::ProcessGrid const& grid, LinearPlan3d con
       work_(work),
       turn_(turn),
       has_bias_(parameters_.bias.length() > 0),
-      product_(grid, LinearProducts(plan).product, work.buffers(turn)),
-      input_back_(grid, LinearProducts(plan).input_back, work.buffers(turn)),
-      weight_back_(grid, LinearProducts(plan).weight_back, work.buffers(turn)) {
+      product_(grid, ParallelProducts(plan).product, work.buffers(turn)),
+      input_back_(grid, ParallelProducts(plan).input_back, work.buffers(turn)),
+      weight_back_(grid, ParallelProducts(plan).weight_back, work.buffers(turn)) {
   auto const output = block_of(grid, plan.output);
   if (has_bias_)
     pmm::reserve_column_sums(*work_.buffers(turn_), output.stored_rows.size(), output.columns.size());

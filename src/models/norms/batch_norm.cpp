@@ -56,10 +56,10 @@ struct GradientTerms {
 };
 
 /// Bytes of what the functions use of a z.
-struct NormBytes {
+struct BatchNormBytes {
   std::int64_t z, column_numbers;
 
-  NormBytes(pmm::Block const& block, std::int64_t scalar_bytes)
+  BatchNormBytes(pmm::Block const& block, std::int64_t scalar_bytes)
       : z(block.size() * scalar_bytes),
         column_numbers(block.columns.size() * scalar_bytes) {}
 
@@ -75,10 +75,10 @@ struct NormBytes {
 };
 
 template<class T>
-NormBytes bytes_of(DistMatrix<T> const& z) {
+BatchNormBytes batch_norm_bytes(DistMatrix<T> const& z) {
   return {z.block(), sizeof(T)};
 }
-NormBytes bytes_of(pmm::StepPlan const& step, pmm::Placement const& z) {
+BatchNormBytes batch_norm_bytes(pmm::StepPlan const& step, pmm::Placement const& z) {
   return {step.block(z), step.scalar_bytes(1)};
 }
 
@@ -123,7 +123,7 @@ void find_batch_norm(DefaultExec const& exec, DistMatrix<T> const& z, BatchNormS
   T const* const sum = sums.data();
   T* const mean = state.mean.data();
 
-  passes.add(bytes_of(z).means());
+  passes.add(batch_norm_bytes(z).means());
   sum_over_rows(exec, {"orthant::models::batch_norm/means/blocks", "orthant::models::batch_norm/means"},
                 num_rows, num_columns, PlainTerms<T>{numbers, num_columns}, partial, sums);
   reduce(exec, z, sums);
@@ -131,7 +131,7 @@ void find_batch_norm(DefaultExec const& exec, DistMatrix<T> const& z, BatchNormS
       exec, "orthant::models::batch_norm/mean", num_columns,
       KOKKOS_LAMBDA(std::int64_t j) { mean[j] = sum[j] / n; });
 
-  passes.add(bytes_of(z).deviations());
+  passes.add(batch_norm_bytes(z).deviations());
   sum_over_rows(exec,
                 {"orthant::models::batch_norm/deviations/blocks", "orthant::models::batch_norm/deviations"},
                 num_rows, num_columns, SquaredDeviations<T>{numbers, mean, num_columns}, partial, sums);
@@ -174,7 +174,7 @@ void apply_batch_norm(DefaultExec const& exec, DistMatrix<T> const& z, BatchNorm
   // A rank without numbers has no memory of either.
   auto const are_apart = z.storage().extent(0) == 0 || z.storage().data() != y.storage().data();
   ORTHANT_REQUIRE(z.placement() == y.placement() && are_apart);
-  z.grid().passes().add(bytes_of(z).apply());
+  z.grid().passes().add(batch_norm_bytes(z).apply());
   auto const num_columns = z.block().columns.size();
   T const* const from = z.storage().data();
   T const* const m = state.mean.data();
@@ -195,7 +195,7 @@ void sum_batch_norm_gradient(DefaultExec const& exec, DistMatrix<T> const& z, Ba
                              DistMatrix<T> const& gradient, Vector<T> const& sums,
                              pmm::Workspace<T> const& work) {
   require_fitting(z, sums, 2);
-  z.grid().passes().add(bytes_of(z).sums());
+  z.grid().passes().add(batch_norm_bytes(z).sums());
   auto const num_rows = z.block().rows.size();
   auto const num_columns = z.block().columns.size();
   sum_over_rows(exec,
@@ -211,7 +211,7 @@ void apply_batch_norm_backward(DefaultExec const& exec, DistMatrix<T> const& z,
                                BatchNormState<T> const& state, Vector<T> const& scale, Vector<T> const& sums,
                                DistMatrix<T> const& gradient) {
   require_fitting(z, sums, 2);
-  z.grid().passes().add(bytes_of(z).backward());
+  z.grid().passes().add(batch_norm_bytes(z).backward());
   auto const num_columns = z.block().columns.size();
   auto const inverse_n = 1 / static_cast<T>(z.extents().rows);
   T const* const from = z.storage().data();
@@ -231,7 +231,7 @@ void apply_batch_norm_backward(DefaultExec const& exec, DistMatrix<T> const& z,
 }
 
 void plan_find_batch_norm(pmm::StepPlan& step, pmm::Placement const& z) {
-  auto const bytes = bytes_of(step, z);
+  auto const bytes = batch_norm_bytes(step, z);
   for (auto const& pass : {bytes.means(), bytes.deviations()}) {
     step.add_pass(pass);
     if (bytes.column_numbers > 0)
@@ -239,13 +239,13 @@ void plan_find_batch_norm(pmm::StepPlan& step, pmm::Placement const& z) {
   }
 }
 void plan_apply_batch_norm(pmm::StepPlan& step, pmm::Placement const& z) {
-  step.add_pass(bytes_of(step, z).apply());
+  step.add_pass(batch_norm_bytes(step, z).apply());
 }
 void plan_sum_batch_norm_gradient(pmm::StepPlan& step, pmm::Placement const& z) {
-  step.add_pass(bytes_of(step, z).sums());
+  step.add_pass(batch_norm_bytes(step, z).sums());
 }
 void plan_apply_batch_norm_backward(pmm::StepPlan& step, pmm::Placement const& z) {
-  step.add_pass(bytes_of(step, z).backward());
+  step.add_pass(batch_norm_bytes(step, z).backward());
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

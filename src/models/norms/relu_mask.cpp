@@ -14,7 +14,7 @@ using runtime::PassLedger;
 using runtime::SumOf;
 using runtime::Vector;
 
-std::int64_t id_bytes(std::int64_t num_rows) {
+std::int64_t row_id_bytes(std::int64_t num_rows) {
   return num_rows * std::int64_t{sizeof(std::int64_t)};
 }
 
@@ -58,7 +58,7 @@ void relu_with_mask(DefaultExec const& exec, PassLedger& passes, Matrix<T> const
                   z.extent(1), " columns");
   auto const num_rows = static_cast<std::int64_t>(z.extent(0));
   auto const draws_mask = dropout.probability > 0;
-  passes.add({name_of_forward(draws_mask), array_bytes(z, bias) + (draws_mask ? id_bytes(num_rows) : 0),
+  passes.add({name_of_forward(draws_mask), array_bytes(z, bias) + (draws_mask ? row_id_bytes(num_rows) : 0),
               array_bytes(z) + mask_bytes(z), 0, draws_mask ? static_cast<std::int64_t>(z.size()) : 0});
   pmm::host_rows::HostActivation<T> task{.num_columns = static_cast<std::int64_t>(z.extent(1)),
                                          .from = z.data(),
@@ -104,7 +104,7 @@ void plan_relu_with_mask(pmm::StepPlan& step, pmm::Placement const& z, bool has_
   auto const bytes = step.wire_bytes(block.num_stored, format);
   step.add_pass({name_of_forward(draws_mask),
                  bytes + (has_bias ? step.scalar_bytes(block.columns.size()) : 0) +
-                     (draws_mask ? id_bytes(block.stored_rows.size()) : 0),
+                     (draws_mask ? row_id_bytes(block.stored_rows.size()) : 0),
                  bytes + mask_bytes(block), 0, draws_mask ? block.num_stored : 0});
 }
 

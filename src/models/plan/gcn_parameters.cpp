@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/plan/gcn_parameters.hpp"
 
+#include "runtime/arrays/part_of.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <cmath>
@@ -37,12 +38,6 @@ std::vector<ParameterRole> roles_of(Norm norm) {
   if (norm == Norm::batch) return {norm_scale, norm_shift, statistic, statistic};
   if (norm == Norm::layer) return {norm_scale, norm_shift};
   return {norm_scale};
-}
-
-template<class T>
-runtime::Vector<T> part_of(runtime::Vector<T> const& array, std::int64_t begin, std::int64_t count) {
-  return Kokkos::subview(array,
-                         std::pair(static_cast<std::size_t>(begin), static_cast<std::size_t>(begin + count)));
 }
 
 /// The settings of one layer: a map near the identity is all that its convolution has (arXiv 2007.02133, equation 5).

@@ -11,7 +11,7 @@ runtime::LocalPass pass_of(std::string_view name, std::int64_t bytes) {
   return {name, bytes, bytes};
 }
 template<class T>
-std::int64_t bytes_of(pmm::DistMatrix<T> const& matrix) {
+std::int64_t map_bytes(pmm::DistMatrix<T> const& matrix) {
   return matrix.block().num_stored * static_cast<std::int64_t>(sizeof(T));
 }
 
@@ -22,7 +22,7 @@ void map_identity(DefaultExec const& exec, pmm::DistMatrix<T> const& weight, dou
                   pmm::DistMatrix<T> const& map) {
   ORTHANT_REQUIRE(weight.placement() == map.placement(), weight.placement().to_string(), " mapped to ",
                   map.placement().to_string());
-  weight.grid().passes().add(pass_of("map_identity", bytes_of(weight)));
+  weight.grid().passes().add(pass_of("map_identity", map_bytes(weight)));
   auto const block = weight.block();
   auto const num_columns = block.columns.size();
   auto const of_identity = static_cast<T>(1 - beta);
@@ -40,7 +40,7 @@ void map_identity(DefaultExec const& exec, pmm::DistMatrix<T> const& weight, dou
 
 template<class T>
 void map_identity_backward(DefaultExec const& exec, pmm::DistMatrix<T> const& gradient, double beta) {
-  gradient.grid().passes().add(pass_of("map_identity_backward", bytes_of(gradient)));
+  gradient.grid().passes().add(pass_of("map_identity_backward", map_bytes(gradient)));
   auto const of_weight = static_cast<T>(beta);
   T* const numbers = gradient.storage().data();
   Kokkos::parallel_for(

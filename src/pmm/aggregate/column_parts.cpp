@@ -52,16 +52,16 @@ void copy_elements(DefaultExec const& exec, char const* label, Parts const& part
   }
 }
 
-struct Places {
+struct PartPlaces {
   std::int64_t from, to;
 };
 struct RowsToParts {
-  KOKKOS_FUNCTION Places operator()(std::int64_t in_rows, std::int64_t in_parts) const {
+  KOKKOS_FUNCTION PartPlaces operator()(std::int64_t in_rows, std::int64_t in_parts) const {
     return {in_rows, in_parts};
   }
 };
 struct PartsToRows {
-  KOKKOS_FUNCTION Places operator()(std::int64_t in_rows, std::int64_t in_parts) const {
+  KOKKOS_FUNCTION PartPlaces operator()(std::int64_t in_rows, std::int64_t in_parts) const {
     return {in_parts, in_rows};
   }
 };

@@ -15,7 +15,7 @@ namespace {
 using Counts = std::vector<std::int64_t>;
 using Places = std::vector<LocalColumn>;
 
-constexpr auto label = "orthant::pmm::needed_rows";
+constexpr auto list_label = "orthant::pmm::needed_rows";
 
 Places touched_columns(HostPattern const& pattern, std::int64_t num_columns) {
   std::vector<bool> is_touched(static_cast<std::size_t>(num_columns));
@@ -60,8 +60,8 @@ void list_addends(Places const& asked, std::int64_t num_rows, NeededSlabs& slabs
   for (std::size_t place = 0; place < asked.size(); ++place)
     addends[static_cast<std::size_t>(next[static_cast<std::size_t>(asked[place])]++)] =
         static_cast<Offset>(place);
-  slabs.addend_offsets = to_device(label, offsets);
-  slabs.addends = to_device(label, addends);
+  slabs.addend_offsets = to_device(list_label, offsets);
+  slabs.addends = to_device(list_label, addends);
 }
 
 /// Tells each rank of the axis which rows of its slab this rank's block touches.
@@ -83,7 +83,7 @@ NeededSlabs exchange_lists(Communicator const& axis, Places touched, Counts coun
   NeededSlabs slabs;
   slabs.counts = {std::move(counts), std::move(asked_counts)};
   slabs.touched = std::move(touched);
-  slabs.asked = to_device(label, asked);
+  slabs.asked = to_device(list_label, asked);
   list_addends(asked, slab_rows[static_cast<std::size_t>(axis.rank())], slabs);
   return slabs;
 }

@@ -52,7 +52,7 @@ void for_each_number(DefaultExec const& exec, char const* label, std::int64_t ro
 
 /// to_c := w from_i of each choice (i, k) that is sent.
 template<class T>
-struct Pack {
+struct PackArguments {
   T const* from;
   T const* weights; // or null
   std::int64_t const* choices;
@@ -201,8 +201,8 @@ void Dispatch<T>::start_send(DefaultExec const& exec, Matrix<T> const& x, Vector
   auto const packed = moves ? buffers_->sent.reserve(most) : Vector<T>(y.data(), y.size());
   grid_.passes().add(pack_pass(sizes, columns, weights.extent(0) > 0, sizeof(T)));
   for_each_number(exec, "orthant::pmm::dispatch/pack", sizes.num_sent, columns,
-                  Pack<T>{x.data(), weights.extent(0) > 0 ? weights.data() : nullptr, sent_choice_.data(),
-                          sizes.num_choices, columns, packed.data()});
+                  PackArguments<T>{x.data(), weights.extent(0) > 0 ? weights.data() : nullptr,
+                                   sent_choice_.data(), sizes.num_choices, columns, packed.data()});
   if (grid_.size(axes.owners) == 1) return;
   auto const& owners = grid_.over(axes.owners);
   auto const from = part_of(packed, sizes.num_sent * columns);

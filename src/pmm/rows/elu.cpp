@@ -34,7 +34,7 @@ struct HostPart {
 };
 
 template<class T>
-void require_alike(Matrix<T> const& x, Matrix<T> const& y) {
+void require_elu_sizes(Matrix<T> const& x, Matrix<T> const& y) {
   ORTHANT_REQUIRE(x.extent(0) == y.extent(0) && x.extent(1) == y.extent(1), "ELU: arrays of ", x.extent(0),
                   " x ", x.extent(1), " and ", y.extent(0), " x ", y.extent(1), " should be equal in size");
 }
@@ -43,7 +43,7 @@ void require_alike(Matrix<T> const& x, Matrix<T> const& y) {
 
 template<class T>
 void elu(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& z, Matrix<T> const& y) {
-  require_alike(z, y);
+  require_elu_sizes(z, y);
   passes.add(elu_pass(static_cast<std::int64_t>(z.size()), sizeof(T)));
   T const* const from = z.data();
   T* const to = y.data();
@@ -61,8 +61,8 @@ void elu(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& z, Matrix
 template<class T>
 void elu_backward(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& z, Matrix<T> const& dy,
                   Matrix<T> const& dz) {
-  require_alike(z, dy);
-  require_alike(z, dz);
+  require_elu_sizes(z, dy);
+  require_elu_sizes(z, dz);
   passes.add(elu_backward_pass(static_cast<std::int64_t>(z.size()), sizeof(T)));
   T const* const from = z.data();
   T const* const gradient = dy.data();

@@ -50,13 +50,13 @@ void sum_squares(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T>
                  std::int64_t count, runtime::Number<double> const& sum) {
   passes.add({"local_squared_norm", count * static_cast<std::int64_t>(sizeof(T)), 0});
   constexpr auto label = "orthant::pmm::local_squared_norm";
-  using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
+  using SumPolicy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
   if constexpr (runs_on_host) {
     BlockOfSquares<T> const squares{numbers.data(), count};
     auto const num_blocks = (count + squares.length - 1) / squares.length;
-    Kokkos::parallel_reduce(label, Policy(exec, 0, num_blocks), squares, sum);
+    Kokkos::parallel_reduce(label, SumPolicy(exec, 0, num_blocks), squares, sum);
   } else {
-    Kokkos::parallel_reduce(label, Policy(exec, 0, count), Square<T>{numbers}, sum);
+    Kokkos::parallel_reduce(label, SumPolicy(exec, 0, count), Square<T>{numbers}, sum);
   }
 }
 

@@ -14,7 +14,7 @@ namespace orthant::pmm::detail {
 namespace {
 
 constexpr int most_lanes = 32;
-constexpr int strip_bytes = most_lanes * 16;
+constexpr int block_strip_bytes = most_lanes * 16;
 constexpr int lanes_per_team = 128; // a team ends with its slowest row: teams are small
 
 /// The compiler keeps all gathers of a step in flight only where it is told how many registers it has: 64 for
@@ -35,7 +35,7 @@ bool pays_to_copy(RowsProduct<T> const& p, bool is_aligned, std::int64_t num_non
   constexpr std::int64_t gathers_of_a_row = 8;
   if (!is_aligned) return num_nonzeros >= gathers_of_a_row * p.num_columns;
   constexpr std::int64_t bytes_worth_a_sector = 4; // of B: gained are three times what is paid
-  auto const num_strips = (p.width * static_cast<int>(sizeof(T)) + strip_bytes - 1) / strip_bytes;
+  auto const num_strips = (p.width * static_cast<int>(sizeof(T)) + block_strip_bytes - 1) / block_strip_bytes;
   return p.column_scale != nullptr && bytes_worth_a_sector * num_nonzeros * num_strips >=
                                           p.num_columns * p.width * static_cast<std::int64_t>(sizeof(T));
 }

@@ -54,7 +54,7 @@ struct NormBytes {
 };
 
 template<class T>
-void require_alike(Matrix<T> const& x, Matrix<T> const& y) {
+void require_norm_sizes(Matrix<T> const& x, Matrix<T> const& y) {
   ORTHANT_REQUIRE(x.extent(0) == y.extent(0) && x.extent(1) == y.extent(1), "norm of rows: arrays of ",
                   x.extent(0), " x ", x.extent(1), " and ", y.extent(0), " x ", y.extent(1),
                   " should be equal in size");
@@ -185,7 +185,7 @@ template<class T>
 void apply_row_norm(DefaultExec const& exec, PassLedger& passes, RowNormSettings const& settings,
                     RowParts parts, Matrix<T> const& x, Vector<T> const& sums, Vector<T> const& scale,
                     Vector<T> const& shift, RowNormState<T> const& state, Matrix<T> const& y) {
-  require_alike(x, y);
+  require_norm_sizes(x, y);
   require_state(settings.kind, x, scale, state);
   auto const has_shift = shift.extent(0) != 0;
   if (has_shift) require_length("shift", shift, x.extent(1));
@@ -209,7 +209,7 @@ template<class T>
 void sum_row_norm_gradient(DefaultExec const& exec, PassLedger& passes, RowNorm kind, Matrix<T> const& x,
                            Vector<T> const& scale, RowNormState<T> const& state, Matrix<T> const& dy,
                            Vector<T> const& sums) {
-  require_alike(x, dy);
+  require_norm_sizes(x, dy);
   require_state(kind, x, scale, state);
   require_length("the array of sums", sums, sums_of(kind, x));
   passes.add(NormBytes(kind, row_block_of(x), sizeof(T)).gradient_sums());
@@ -232,8 +232,8 @@ void row_norm_backward(DefaultExec const& exec, PassLedger& passes, RowNormSetti
                        RowNormState<T> const& state, Matrix<T> const& dy, Vector<T> const& sums,
                        Matrix<T> const& dx, Vector<T> const& d_scale, Vector<T> const& d_shift,
                        Workspace<T> const& work) {
-  require_alike(x, dy);
-  require_alike(x, dx);
+  require_norm_sizes(x, dy);
+  require_norm_sizes(x, dx);
   require_state(settings.kind, x, scale, state);
   require_length("the array of sums", sums, sums_of(settings.kind, x));
   require_length("the gradient of the scale", d_scale, x.extent(1));

@@ -26,7 +26,7 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
 }
 
 /// Rank in MPI_COMM_WORLD; none where MPI has not started yet or is over.
-std::optional<int> world_rank() {
+std::optional<int> rank_if_known() {
   int initialised = 0;
   int finalised = 0;
   MPI_Initialized(&initialised);
@@ -64,7 +64,7 @@ struct Log::State {
 
   int rank_now() {
     if (rank.load() == unknown) {
-      auto const found = world_rank();
+      auto const found = rank_if_known();
       if (!found) return 0; // asked again, should MPI start later
       rank.store(*found);
     }

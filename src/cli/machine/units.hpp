@@ -1,0 +1,10 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+
+namespace orthant::cli {
+
+inline constexpr double milli = 1e-3;
+inline constexpr double mega = 1e6;
+inline constexpr double giga = 1e9;
+
+} // namespace orthant::cli
