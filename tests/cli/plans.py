@@ -176,6 +176,8 @@ def plan_for_machine(ranks):
                 expect_mistake(ranks, [*command, wrong], rf"machine file '.*wrong\.toml'.*{message}")
         expect_mistake(ranks, [*train, os.path.join(folder, "none.toml")], r"cannot read the table '.*none\.toml'")
         expect_mistake(ranks, [*train, "host", "--schedule", "rows", "--grid", f"1x1x1x{ranks}"], r"--machine .*needs --grid auto or --schedule auto")
+        with open(os.path.join(folder, "good.toml"), "w", encoding="utf-8-sig") as file:  # with a byte order mark
+            file.write(good)
         done = expect_success(ranks, [*train, os.path.join(folder, "good.toml")])
         require("schedule " in done.stdout, "names no schedule", done)
 

@@ -5,6 +5,7 @@
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "runtime/suggestion.hpp"
+#include "runtime/text/byte_order_mark.hpp"
 
 #include <algorithm>
 #include <array>
@@ -137,7 +138,7 @@ class FileReader {
 
   [[nodiscard]] Settings read(std::string_view text) {
     try {
-      read_table(toml::parse(text, path_), "");
+      read_table(toml::parse(without_byte_order_mark(text, path_), path_), "");
     } catch (toml::parse_error const& error) {
       throw_user("{}: not valid TOML: {}", place(error.source()), error.description());
     }

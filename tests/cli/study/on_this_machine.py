@@ -322,6 +322,7 @@ def mistakes(_):
         for text, pattern in (
                 ('name = "a"\n', r"has no experiment; write a table \[\[strong\]\]"),
                 ("name = ", r"line 1: not valid TOML"),
+                ('\ufeffname = "a"\n', r"has no experiment"),  # a byte order mark is no letter
                 (strong, r"name: '' must be of letters"),
                 ('name = "a b"\n' + strong, r"'a b' must be of letters"),
                 ('name = "a"\n[jobs]\nmachin = "x"\n' + strong, r"machin of \[jobs\]: there is no such key.*did you mean 'machine'"),

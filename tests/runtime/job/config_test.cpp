@@ -101,6 +101,13 @@ seed = 8
   EXPECT_EQ(settings.at("epochs").origin, "run.toml:8");
 }
 
+TEST(Settings, AByteOrderMarkIsPassedOver) {
+  EXPECT_EQ(values_of(parse("\xef\xbb\xbfseed = 7\n")), (std::map<std::string, std::string>{{"seed", "7"}}));
+  EXPECT_EQ(parse("\xef\xbb\xbfseed = 7\n").at("seed").origin, "run.toml:1");
+  EXPECT_NE(mistake_in("\xff\xfes").find("run.toml is a text in UTF-16, as its byte order mark says"),
+            std::string::npos);
+}
+
 TEST(Settings, TablesNestLikeCommands) {
   constexpr auto toml =
       "[bench]\nrepeat = 3\n[bench.collectives]\ngrid = '1x2x1x1'\n[bench.spmm]\nrepeat = 5\n";
