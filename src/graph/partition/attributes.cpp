@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -224,35 +223,6 @@ void write_clusters(StoreWriter& writer, Placement const& placement, std::span<s
     write_column<std::int32_t>(
         writer, folder("/vertices", order) + "/clusters", Hdf5Type::int32, placement,
         to_positions(writer.comm(), placement.num_vertices, placement.of(order), values));
-}
-
-void write_weight_sums(StoreWriter& writer, Placement const& placement, std::int64_t first_row,
-                       std::span<double const> sums) {
-  auto const& comm = writer.comm();
-  auto const n = placement.num_vertices;
-  auto const mine = PositionOwners{n, comm.size()}.range(comm.rank());
-  auto const write = [&](Order order, std::vector<std::int64_t> const& bits) {
-    auto const name = folder("/vertices", order) + "/weight_sums";
-    writer.create_array(name, Hdf5Type::float64, {n});
-    together(comm, [&] {
-      std::vector<double> values(bits.size());
-      std::transform(bits.begin(), bits.end(), values.begin(),
-                     [](std::int64_t b) { return std::bit_cast<double>(b); });
-      writer.write(name, 0, mine.begin, std::span<double const>(values));
-    });
-  };
-
-  std::vector<std::int64_t> rows(sums.size());
-  std::vector<std::int64_t> bits(sums.size()); // to_positions carries any 64 bits
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    rows[i] = first_row + static_cast<std::int64_t>(i);
-    bits[i] = std::bit_cast<std::int64_t>(sums[i]);
-  }
-  auto const by_p1 = to_positions(comm, n, rows, bits);
-  write(Order::p1, by_p1);
-  if (!placement.has_two_orders) return;
-  auto const p2_of_p1 = to_positions(comm, n, placement.of(Order::p1), placement.of(Order::p2));
-  write(Order::p2, to_positions(comm, n, p2_of_p1, by_p1));
 }
 
 void write_features(StoreWriter& writer, GraphSource const& source, Placement const& placement,
