@@ -36,6 +36,8 @@ MISTAKES = [
     (["train", "--dataset", "karate", "--resume-override", "precision"], r"--resume-override needs --resume"),
     (["train", "--dataset", "karate", "--resume-override", "seed"], r"'seed' is none of precision, learning-rate"),
     (["train", "--dataset", "karate", "--resume", "a.h5", "--init-from", "b.h5"], r"--init-from b\.h5 would be ignored"),
+    (["train", "--dataset", "karate", "--init-skip", "layer1.*"], r"--init-skip layer1\.\* needs --init-from"),
+    (["train-lm", "--tokens", "t.h5", "--init-skip", "wte.*"], r"--init-skip wte\.\* needs --init-from"),
     (["train", "--dataset", "karate", "--checkpoint-every", "5"], r"--checkpoint-every needs --checkpoint"),
     (["train", "--dataset", "karate", "--checkpoint-keep", "0"], r"--checkpoint-keep: is 0, but must be at least 1"),
     (["train", "--dataset", "karate", "--checkpoint-every", "0"], r"--checkpoint-every 0: give a number of epochs"),

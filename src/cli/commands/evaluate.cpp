@@ -66,10 +66,14 @@ void require_fitting_widths(models::WeightsFacts const& weights, graph::GraphSto
                           facts.num_features);
     return;
   }
-  if (weights.num_features() != facts.num_features || weights.num_classes() != facts.num_classes)
-    runtime::throw_user("{} maps {} features to {} classes, but {} has {} features and {} classes", path,
-                        weights.num_features(), weights.num_classes(), store.name(), facts.num_features,
-                        facts.num_classes);
+  if (weights.num_features() == facts.num_features && weights.num_classes() == facts.num_classes) return;
+  auto const pattern = models::weights_of_classes(weights);
+  runtime::throw_user("{} maps {} features to {} classes, but {} has {} features and {} classes{}", path,
+                      weights.num_features(), weights.num_classes(), store.name(), facts.num_features,
+                      facts.num_classes,
+                      pattern && weights.num_features() == facts.num_features
+                          ? fmt::format("; train --init-from {} --init-skip '{}' learns them", path, *pattern)
+                          : "");
 }
 
 /// What --predictions is to hold, as far as the options say.

@@ -45,11 +45,9 @@ std::unique_ptr<Command> make_tokenize() {
   auto command = std::make_unique<Command>("tokenize", "Write a text as tokens, for train-lm");
   auto const options = std::make_shared<TokenizeCommandOptions>();
   command->input("--input", options->input, "Text to read");
-  command->option(
-      "--tokenizer", options->tokenizer,
-      "char (a token per character of a UTF-8 text) or byte (one per byte of any file); without a byte "
-      "order mark",
-      one_of({"char", "byte"}));
+  command->option("--tokenizer", options->tokenizer,
+                  "char (a token per character of a UTF-8 text) or byte (one per byte of any file)",
+                  one_of({"char", "byte"}));
   command->option("--train-fraction", options->train_fraction,
                   "Share of the tokens that are for training, the first ones; the rest is for validation",
                   in_range(0, 1));

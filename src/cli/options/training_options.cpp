@@ -117,6 +117,8 @@ void add_betas_option(Command& command, OptimizerOptions& o) {
 void add_weight_options(Command& command, WeightOptions& o, std::string_view unit, std::string_view best) {
   command.begin_group("Weights");
   command.input("--init-from", o.init_from, "Start from the weights of this file");
+  command.option("--init-skip", o.init_skip,
+                 "Weights that --init-from leaves out: names or patterns, such as layer2.*,*.bias");
   command.output(
       "--save-weights", o.save_weights,
       fmt::format("Write the final weights to this file, and those of the best {} beside it (w.h5, "

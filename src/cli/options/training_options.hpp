@@ -51,6 +51,7 @@ struct OptimizerOptions {
 
 struct WeightOptions {
   std::string init_from;
+  std::vector<std::string> init_skip; // patterns
   std::string save_weights;
   std::string save_best;
 };

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <fmt/ranges.h>
 #include <numeric>
 #include <string_view>
 #include <system_error>
@@ -22,13 +23,14 @@ namespace {
 using runtime::throw_user;
 
 /// Options that any training may change when it goes on: where it runs, and what it reports.
-constexpr std::array<std::string_view, 24> always_free{
+constexpr std::array<std::string_view, 25> always_free{
     "grid",         "eval-every",       "device-graph",     "init-from",
     "patience",     "save-best",        "save-weights",     "force",
     "force-memory", "checkpoint",       "checkpoint-every", "checkpoint-keep",
     "resume",       "checkpoint-async", "resume-override",  "max-walltime",
     "gemm-table",   "config",           "log-every",        "log-level",
-    "timeout",      "metrics",          "machine",          "measure-top"};
+    "timeout",      "metrics",          "machine",          "measure-top",
+    "init-skip"};
 
 /// The word of --resume-override that lets an option differ, or none.
 std::string group_of(std::string_view option) {
@@ -83,7 +85,7 @@ bool Checkpoints::was_given(char const* option) const {
   return sources.contains(option) && sources.at(option) != "default";
 }
 
-void Checkpoints::require_sensible(std::string const& init_from) const {
+void Checkpoints::require_sensible(WeightOptions const& weights) const {
   if (options_.checkpoint.empty()) {
     for (auto const* option : {"checkpoint-every", "checkpoint-keep", "checkpoint-async"})
       if (was_given(option)) throw_user("--{} needs --checkpoint and a folder", option);
@@ -96,18 +98,20 @@ void Checkpoints::require_sensible(std::string const& init_from) const {
     static_cast<void>(runtime::parse_duration("--max-walltime", options_.max_walltime));
   if (options_.resume == "never" && !options_.resume_override.empty())
     throw_user("--resume-override needs --resume auto or --resume and a checkpoint");
-  if (options_.resume != "never" && options_.resume != "auto" && !init_from.empty())
+  if (options_.resume != "never" && options_.resume != "auto" && !weights.init_from.empty())
     throw_user("--init-from {} would be ignored: --resume {} has the weights; leave one of them out",
-               init_from, options_.resume);
+               weights.init_from, options_.resume);
+  if (!weights.init_skip.empty() && weights.init_from.empty())
+    throw_user("--init-skip {} needs --init-from and a file of weights", fmt::join(weights.init_skip, ","));
 }
 
 Checkpoints::Checkpoints(Context const& context, CheckpointOptions const& options, TrainingLength length,
-                         std::string const& init_from)
+                         WeightOptions const& weights)
     : context_(context),
       options_(options),
       length_(std::move(length)),
       interval_(parse_interval(options.checkpoint_every, length_.unit)) {
-  require_sensible(init_from);
+  require_sensible(weights);
   if (!writes()) return;
   auto const& world = context.world();
   runtime::together(world, [&] {

@@ -35,10 +35,10 @@ struct TrainingIdentity {
 
 class Checkpoints {
  public:
-  /// Makes the folder of checkpoints if there is none. `init_from`: --init-from. Throws UserError if the options
+  /// Makes the folder of checkpoints if there is none. `weights`: --init-from and --init-skip. Throws UserError if the options
   /// contradict each other or the folder cannot be written. Collective.
   Checkpoints(Context const& context, CheckpointOptions const& options, TrainingLength length,
-              std::string const& init_from);
+              WeightOptions const& weights);
 
   /// True if the training writes checkpoints or goes on from one.
   [[nodiscard]] bool is_on() const { return !options_.checkpoint.empty() || options_.resume != "never"; }
@@ -64,7 +64,7 @@ class Checkpoints {
 
  private:
   [[nodiscard]] bool was_given(char const* option) const;
-  void require_sensible(std::string const& init_from) const;
+  void require_sensible(WeightOptions const& weights) const;
   /// Throws UserError if the folder of checkpoints has those of another training. Collective.
   void require_own_folder(std::string const& training) const;
   [[nodiscard]] models::RequireFits fits() const {

@@ -65,7 +65,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   require_full_graph_grid(options.grid, world.size());
   auto const machine = machine_of(world, options.machine);
   auto weight_files = weight_files_of(context, options);
-  Checkpoints checkpoints(context, options, {"epoch", options.epochs, options.patience}, options.init_from);
+  Checkpoints checkpoints(context, options, {"epoch", options.epochs, options.patience}, options);
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
@@ -84,7 +84,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   pmm::ProcessGrid const grid(world, chosen.choice.shape);
   model_settings.schedule = chosen.choice.schedule;
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);
-  if (!options.init_from.empty())
+  if (!options.init_from.empty() && !models::is_skipped("features", options.init_skip))
     models::require_architecture(world, options.init_from,
                                  models::order_of_features(model_settings, store.facts()));
   auto const plan = models::plan_gcn(store, model_settings);
@@ -107,7 +107,8 @@ TrainEnd train(TrainOptions const& options, Context& context) {
 
   auto const run = [&](auto& model, auto& trainer, models::ParameterUpdate<T>& update,
                        pmm::NeededRows const* needed) {
-    if (!options.init_from.empty()) models::load_weights(grid, options.init_from, model.parameters());
+    if (!options.init_from.empty())
+      models::load_weights(grid, options.init_from, model.parameters(), options.init_skip);
     describe_gather(context, plan, needed);
     if (kept != nullptr) describe_pruning(context, *kept);
     say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, model_settings.num_layers(),

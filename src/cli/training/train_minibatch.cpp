@@ -107,7 +107,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   auto const shape = pmm::parse_grid(options.grid, world.size());
   auto const machine = machine_of(world, options.machine);
   auto weight_files = weight_files_of(context, options);
-  Checkpoints checkpoints(context, options, {"epoch", options.epochs, options.patience}, options.init_from);
+  Checkpoints checkpoints(context, options, {"epoch", options.epochs, options.patience}, options);
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
@@ -140,7 +140,8 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   if (settings.finds_roc_auc) estimate.judging = models::bytes_of_areas(grid, store.facts(), plan.logits());
   if (!options.force_memory) require_memory(context, "train", estimate);
   models::MiniBatchGcn<T> trainer(grid, store, model_settings, settings, batches);
-  if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());
+  if (!options.init_from.empty())
+    models::load_weights(grid, options.init_from, trainer.parameters(), options.init_skip);
 
   ResumableRun<T> run(checkpoints, grid, models::original_ids_of(store), trainer.parameters(),
                       trainer.update(), weight_files.keeps_best());
