@@ -10,6 +10,7 @@
 #include "runtime/files/staged_file.hpp"
 #include "runtime/report/trace_file.hpp"
 #include "runtime/suggestion.hpp"
+#include "runtime/machine/allowed_cores.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -148,6 +149,8 @@ nlohmann::ordered_json run_record(runtime::Communicator const& world, Command co
   record["backends"] = backends();
   return record;
 }
+  else if (!command.common().metrics.empty() && runtime::is_oversubscribed(world))
+    record["oversubscribed"] = true; // seconds measure how ranks take turns
 
 int run_command(runtime::Environment& environment, Command const& command) {
   auto const& world = environment.world();

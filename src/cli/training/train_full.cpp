@@ -70,7 +70,9 @@ TrainEnd train(TrainOptions const& options, Context& context) {
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
   auto store = open_graph_of(world, options);
+  ResidentPeak const making;
   models::use_operator(store, model_settings);
+  auto const in_memory = options.graph.empty() ? making.of(store.facts()) : GraphInMemory{};
   judge_by(weight_files, options, store);
   if (options.task == "nodes") models::require_fitting_labels(store, settings.loss);
   auto const seconds = models::full_graph_seconds(store.facts(), model_settings, machine);
@@ -102,7 +104,8 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   explain_decisions(context, grid, seconds, model_settings, plan, options);
   auto pruned = choose_pruning<T>(context, options, grid, store, plan, model_settings, settings, estimate);
   auto const* const kept = pruned ? &*pruned : nullptr;
-  auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
+  auto const predicted =
+      runtime::all_reduced(world, peak_with_graph(estimate, in_memory), runtime::Reduction::max);
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
 
   auto const run = [&](auto& model, auto& trainer, models::ParameterUpdate<T>& update,

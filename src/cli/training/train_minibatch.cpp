@@ -99,7 +99,9 @@ nlohmann::ordered_json record_of_batches(TrainOptions const& options, sampling::
 }
 
 template<class T>
+  ResidentPeak const making;
 TrainEnd train(TrainOptions const& options, Context& context) {
+  auto const in_memory = options.graph.empty() ? making.of(store.facts()) : GraphInMemory{};
   auto const& world = context.world();
   MemoryMeter const meter;
   auto model_settings = model_of(options);
@@ -153,7 +155,8 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
   explain_decisions(context, grid, seconds, model_settings, plan, options);
-  auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
+  auto const predicted =
+      runtime::all_reduced(world, peak_with_graph(estimate, in_memory), runtime::Reduction::max);
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
   describe_batches(context, grid, trainer.sampler(), batches);
   if (world.is_root())

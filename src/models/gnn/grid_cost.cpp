@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/grid_cost.hpp"
 
+#include "models/counts/counted_relayouts.hpp"
 #include "models/gnn/memory_estimate.hpp"
 #include "models/plan/gcn_products.hpp"
 #include "runtime/numbers/checked.hpp"
@@ -100,10 +101,7 @@ bool has_wide_parts(pmm::GridShape const& shape, graph::StoreFacts const& facts,
 }
 
 std::vector<pmm::Coordinates> ranks_to_list(pmm::GridShape const& shape, GcnPlan const& plan) {
-  auto const moves_rows = std::ranges::any_of(plan.layers, [](GcnLayerPlan const& layer) {
-    return (layer.is_residual || layer.reads_itself() || layer.teleport_site) && !layer.owners;
-  });
-  if (!moves_rows) return {{}};
+  if (!has_relayouts(plan)) return {{}};
   auto const places = [&](int size) {
     std::set<int> chosen{0, size / 2, size - 1};
     for (int i = 0; i < size && shape.num_ranks() <= all_ranks_listed; ++i)
