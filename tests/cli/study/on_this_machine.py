@@ -311,7 +311,7 @@ def mistakes(_):
                 ('name = "a"\n' + strong + 'rows_options = ["--gather"]\n', r"rows_options .*: it must be text"),
                 ('name = "a"\n' + strong + 'schedules = ["row"]\n', r"'row' is none of auto, pmm3d, rows.*did you mean 'rows'"),
                 ('name = "a"\n' + strong + 'grids = ["auto", "auto"]\n', r"lists \S+ twice"),
-                ('name = "a"\n' + strong + "repeats = 1000\ngraphs = [" + ", ".join(f'"{i}.h5"' for i in range(200)) + "]\n",
+                ('name = "a"\n' + strong.replace('"karate"', ", ".join(f'"{i}.h5"' for i in range(200))) + "repeats = 1000\n",
                  r"lists and repeats of 's' make \d+ points; 100000 are the most"),
                 ('name = "a"\n' + strong + strong, r"two experiments are called 's'"),
                 ('name = "a"\n[[strong]]\nname = "s"\nranks = [1]\n', r"graphs .*: name stores"),
