@@ -13,6 +13,7 @@
 #include "cli/bench/spmm_bytes.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/machine/device_memory.hpp"
+#include "cli/graphs/graph_checks.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/plan/measured_grids.hpp"
 #include "cli/training/memory_check.hpp"
@@ -265,6 +266,7 @@ class EpochTimes {
 
  private:
   std::vector<double> seconds_;
+  require_operator(context, store, model_settings, precision_of<T>);
   std::vector<double> shares_; // of an epoch that this rank's phases explain
   std::vector<std::string> order_;
   std::map<std::string, std::vector<double>> phases_;

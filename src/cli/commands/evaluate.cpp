@@ -3,6 +3,7 @@
 // orthant evaluate: losses and accuracies of trained weights, and what they say of every vertex.
 
 #include "cli/commands/subcommands.hpp"
+#include "cli/graphs/graph_checks.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/options/training_options.hpp"
 #include "cli/training/memory_check.hpp"
@@ -182,6 +183,7 @@ void evaluate(EvaluateOptions const& options, Context& context) {
   auto scores = loss ? models::scores_of(loss->evaluate(exec, logits)) : link_loss->evaluate(exec, logits);
   if (auto const sign = models::sign_of_divergence(scores); !sign.empty())
     runtime::throw_user("{} on {}: {}; the weights have diverged, or features are too large", options.weights,
+  require_operator(context, store, settings, precision_of<T>);
                         options.graph, sign);
   if (!options.predictions.empty()) {
     auto const* const embeddings =

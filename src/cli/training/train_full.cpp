@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_full.hpp"
 
+#include "cli/graphs/graph_checks.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/plan/measured_grids.hpp"
 #include "cli/training/decisions.hpp"
@@ -69,10 +70,12 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
-  auto store = open_graph_of(world, options);
   ResidentPeak const making;
-  models::use_operator(store, model_settings);
+  auto store = open_graph_of(world, options);
   auto const in_memory = options.graph.empty() ? making.of(store.facts()) : GraphInMemory{};
+  models::use_operator(store, model_settings);
+  require_operator(context, store, model_settings, precision_of<T>);
+  if (is_first_seed(options)) warn_of_data(context, store);
   judge_by(weight_files, options, store);
   if (options.task == "nodes") models::require_fitting_labels(store, settings.loss);
   auto const seconds = models::full_graph_seconds(store.facts(), model_settings, machine);

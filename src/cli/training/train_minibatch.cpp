@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_minibatch.hpp"
 
+#include "cli/graphs/graph_checks.hpp"
 #include "cli/options/counts.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/plan/measured_grids.hpp"
@@ -102,6 +103,10 @@ template<class T>
   ResidentPeak const making;
 TrainEnd train(TrainOptions const& options, Context& context) {
   auto const in_memory = options.graph.empty() ? making.of(store.facts()) : GraphInMemory{};
+  require_operator(context, store, model_settings, precision_of<T>,
+                   batch_edges_of(options, store.facts()) == "renormalize" ? graph::Neighborhood::within_batch
+                                                                           : graph::Neighborhood::whole);
+  if (is_first_seed(options)) warn_of_data(context, store);
   auto const& world = context.world();
   MemoryMeter const meter;
   auto model_settings = model_of(options);

@@ -242,7 +242,7 @@ OperatorFindings check_operator(runtime::Communicator const& comm, GraphStore co
   if (facts.is_weighted) {
     auto const check = check_weights(comm, store, use);
     largest_size = check.largest_size();
-    if (facts.normalization != Normalization::none) findings.refusal = refusal_of(check, store, use);
+    findings.refusal = refusal_of(check, store, use);
   }
   findings.warning = describe_effect(facts, store.name(), largest_size, use.precision);
   auto const drops_columns =

@@ -76,12 +76,15 @@ class OperatorCheck {
  private:
   [[nodiscard]] static std::size_t place_of(Normalization normalization, Precision precision,
                                             Neighborhood neighbors) {
+    if (normalization == Normalization::none) return num_conditions;
     return (normalization == Normalization::row ? 4U : 0U) + (precision == Precision::fp64 ? 2U : 0U) +
            (neighbors == Neighborhood::within_batch ? 1U : 0U);
   }
 
+  static constexpr std::size_t num_conditions = 8;
+
   SelfLoops self_loops_;
-  std::array<UnfitVertices, 8> unfit_{}; // none for Normalization::none
+  std::array<UnfitVertices, num_conditions + 1> unfit_{}; // the last one: of no condition
   double largest_size_ = 0;
 };
 

@@ -133,6 +133,7 @@ TEST_F(OperatorCheckTest, CountsVerticesThatCannotBeNormalized) {
         auto const& unfit = report_.input.operators->unfit(Normalization::row, precision);
         EXPECT_EQ(unfit.count, the_case.row[p].count);
         EXPECT_EQ(unfit.first, the_case.row[p].first);
+        EXPECT_EQ(report_.input.operators->unfit(Normalization::none, precision).count, 0);
         EXPECT_EQ(report_.input.operators->unfit(Normalization::symmetric, precision).first,
                   the_case.symmetric[p].first);
       }
