@@ -6,7 +6,9 @@
 #include "cli/machine/blas_core.hpp"
 #include "cli/machine/emulated_machine.hpp"
 #include "cli/options/gemm_options.hpp"
+#include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
+#include "runtime/files/older_file.hpp"
 #include "runtime/files/staged_file.hpp"
 #include "runtime/report/trace_file.hpp"
 #include "runtime/suggestion.hpp"
@@ -152,7 +154,18 @@ nlohmann::ordered_json run_record(runtime::Communicator const& world, Command co
   else if (!command.common().metrics.empty() && runtime::is_oversubscribed(world))
     record["oversubscribed"] = true; // seconds measure how ranks take turns
 
-int run_command(runtime::Environment& environment, Command const& command) {
+/// The trace of an earlier attempt, or of the part before a checkpoint, gets another name. Collective.
+void set_aside_older_trace(runtime::Communicator const& world, std::string const& path) {
+  runtime::together(world, [&] {
+    if (!world.is_root()) return;
+    auto const older = runtime::set_aside_if_any(path);
+    if (!older.empty())
+      world.instruments().log.info("'{}' has the trace of an earlier run: it is '{}' from now on", path,
+                                   older.string());
+  });
+}
+
+int run_command(runtime::Environment& environment, Command& command) {
   auto const& world = environment.world();
   auto const& common = command.common();
   auto& instruments = *environment.instruments();
@@ -164,8 +177,10 @@ int run_command(runtime::Environment& environment, Command const& command) {
   auto const adds_to_metrics = command.adds_to_metrics();
   if (!common.force) {
     auto files = command.files();
-    if (adds_to_metrics)
-      std::erase_if(files, [&](FileOption const& file) { return file.path == &common.metrics; });
+    std::erase_if(files, [&](FileOption const& file) {
+      return (adds_to_metrics && file.path == &common.metrics) ||
+             (command.may_go_on() && file.path == &common.trace);
+    });
     require_new_files(world, files, [&] { return command.goes_on(); });
   }
   runtime::MetricsWriter metrics(
@@ -189,6 +204,7 @@ int run_command(runtime::Environment& environment, Command const& command) {
   else if (!common.trace.empty())
     runtime::write_timelines(world, context.timelines, common.trace);
   metrics.close(world);
+  if (command.may_go_on()) set_aside_older_trace(world, common.trace);
   return status;
 }
 

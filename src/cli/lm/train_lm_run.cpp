@@ -49,9 +49,8 @@ TrainingIdentity identity_of(Context const& context, TrainLmOptions const& o, to
     parts.push_back({fmt::format("checksum of the {} tokens", tokens::name_of(part)),
                      fmt::format("{:016x}", file.facts().of(part).sum)});
   parts.push_back({"checksum of the vocabulary", fmt::format("{:016x}", file.facts().sum_of_vocabulary)});
-  if (o.lr_schedule == "linear" || o.lr_schedule == "cosine") // which end with the last step
-    parts.push_back({"--steps", fmt::format("{}", o.steps), "learning-rate"});
-  return {std::move(parts)};
+  parts.push_back(part_of_length("--steps", fmt::format("{}", o.steps)));
+  return {std::move(parts), decays_to_the_end(o)};
 }
 
 /// A sequence to train on, and what evaluations need.

@@ -136,6 +136,8 @@ class Command {
 
   /// Reads the arguments after the command's name. Returns false where they ask for help.
   /// Throws UserError for what it does not know or take.
+  /// True for a training that may continue an earlier one (--resume).
+  [[nodiscard]] bool may_go_on() const { return may_go_on_ && may_go_on_(); }
   [[nodiscard]] bool parse(std::vector<std::string> arguments);
   /// Takes over settings for options that the command line did not give. Throws UserError as parse().
   void apply(runtime::Settings const& settings);

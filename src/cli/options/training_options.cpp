@@ -144,9 +144,12 @@ void add_checkpoint_options(Command& command, CheckpointOptions& o, std::string_
   command.option("--resume", o.resume,
                  "Go on from a checkpoint: its path, auto (the newest sound one of --checkpoint, else a new "
                  "start) or never");
-  command.option("--resume-override", o.resume_override,
-                 "What may differ from the checkpoint: precision, learning-rate or both",
-                 one_of({"precision", "learning-rate"}));
+  command.option(
+      "--resume-override", o.resume_override,
+      fmt::format("What may differ from the checkpoint: precision, learning-rate, length (--{}s, if the "
+                  "learning rate decays over them), or several of them",
+                  unit),
+      one_of({"precision", "learning-rate", "length"}));
 }
 
 } // namespace orthant::cli

@@ -162,7 +162,8 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
                                                  sign_of_collapse(scores, work.dead_layers()));
       add_scores(scores, record);
       progress.add_evaluation(settings.monitor, epoch, scores);
-      if (has_plateaus) {
+      // The evaluation that only the end brings would be missing in a longer training.
+      if (has_plateaus && epoch % settings.eval_every == 0) {
         progress.plateau.add(schedule, scores[static_cast<std::size_t>(graph::Split::valid)].loss);
         work.set_rate_reduction(progress.plateau.reduction);
       }
