@@ -199,12 +199,12 @@ int run_command(runtime::Environment& environment, Command& command) {
   if (command.needs_device()) choose_gemm_libraries(context, "");
   auto const status = command.run(context);
 
+  if (command.may_go_on()) set_aside_older_trace(world, common.trace);
   if (!common.trace.empty() && context.timelines.empty())
     runtime::write_trace(world, instruments.trace, common.trace);
   else if (!common.trace.empty())
     runtime::write_timelines(world, context.timelines, common.trace);
   metrics.close(world);
-  if (command.may_go_on()) set_aside_older_trace(world, common.trace);
   return status;
 }
 

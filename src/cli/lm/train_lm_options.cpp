@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/lm/train_lm_options.hpp"
 
+#include "cli/lm/fitted_preset.hpp"
 #include "cli/lm/presets.hpp"
 #include "cli/options/counts.hpp"
 #include "cli/options/gemm_options.hpp"
@@ -196,17 +197,6 @@ void set(TrainLmOptions& o, std::string const& name, nlohmann::ordered_json cons
     ORTHANT_REQUIRE(false, "a preset sets ", name, ", which nobody reads");
 }
 
-/// Throws UserError if a number of the preset does not go with one that was given.
-void require_fitting_preset(nlohmann::ordered_json const& sources, TrainLmOptions const& o) {
-  auto const is_of_preset = [&](char const* name) { return sources.value(name, std::string()) == "preset"; };
-  if (is_of_preset("min-lr") && o.min_lr > o.lr)
-    runtime::throw_user("--preset {} has --min-lr {}, which is more than --lr {}; give --min-lr, too",
-                        o.preset, o.min_lr, o.lr);
-  if (is_of_preset("warmup-steps") && o.warmup_steps >= o.steps)
-    runtime::throw_user("--preset {} has --warmup-steps {}, and --steps is {}; give --warmup-steps, too",
-                        o.preset, o.warmup_steps, o.steps);
-}
-
 std::int64_t kept_every(std::string const& word) {
   if (word == "none") return 0;
   if (word == "full") return 1;
@@ -269,7 +259,7 @@ void add_planned_options(Command& command, TrainLmOptions& o) {
 }
 
 void apply_preset(Context& context, TrainLmOptions& options) {
-  auto preset = options_of(language_model_presets(), options.preset);
+  auto const& preset = options_of(language_model_presets(), options.preset);
   auto const set_option = [&](std::string const& name, nlohmann::ordered_json const& value) {
     set(options, name, value);
   };
@@ -279,7 +269,7 @@ void apply_preset(Context& context, TrainLmOptions& options) {
   };
   if (is_given("lr-schedule") && options.lr_schedule == "constant") preset.erase("min-lr");
   set_unless_given(context, preset, set_option);
-  require_fitting_preset(sources, options);
+  fit_preset(context, options);
   set_unless_given(context, options_implied_by(options.arch), set_option);
   // Lists and options that may be absent have defaults here, which the record does not know.
   auto& configuration = context.run_record.at("configuration");

@@ -123,6 +123,8 @@ class Command {
   }
   /// All other commands add lines.
   [[nodiscard]] bool adds_to_metrics() const { return !may_go_on_ || may_go_on_(); }
+  /// True for a training that may continue an earlier one (--resume).
+  [[nodiscard]] bool may_go_on() const { return may_go_on_ && may_go_on_(); }
   [[nodiscard]] bool goes_on() const { return goes_on_ && goes_on_(); }
   /// Host-only commands do not start Kokkos, so they need no device.
   void set_needs_device(bool needs) { needs_device_ = needs; }
@@ -136,8 +138,6 @@ class Command {
 
   /// Reads the arguments after the command's name. Returns false where they ask for help.
   /// Throws UserError for what it does not know or take.
-  /// True for a training that may continue an earlier one (--resume).
-  [[nodiscard]] bool may_go_on() const { return may_go_on_ && may_go_on_(); }
   [[nodiscard]] bool parse(std::vector<std::string> arguments);
   /// Takes over settings for options that the command line did not give. Throws UserError as parse().
   void apply(runtime::Settings const& settings);

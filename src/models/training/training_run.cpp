@@ -75,7 +75,8 @@ void TrainProgress::add_evaluation(Monitor monitor, std::int64_t after_epoch, Sc
   }
   last = scores;
   if (is_best) best = {after_epoch, scores};
-  num_without_gain = has_gain ? 0 : num_without_gain + 1;
+  // Without a validation part no evaluation is without gain.
+  num_without_gain = has_gain || valid.num_counted == 0 ? 0 : num_without_gain + 1;
 }
 
 std::vector<std::pair<std::string, double>> named_measures(RankingScore const& ranking) {

@@ -7,6 +7,7 @@ One store serves every operator and every model; weights, checkpoints and plans 
 
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -213,6 +214,12 @@ def presets_are_overridden(ranks):
         deep = lines_of(ranks, scratch, [*words, "--preset", "gcnii-cora", "--layers", "3", "--hidden", "8"])
         require(losses(deep)[2] < losses(deep)[0], f"{losses(deep)}", done)
         expect_mistake(ranks, [*words, "--preset", "gcn"], r"'gcn' is none of none, kipf-gcn")
+        # What was given stays, and so does a graph without validation vertices.
+        done = expect_success(ranks, ["train", "--dataset", "ring:vertices=60,features=4,classes=3,train=0.5,valid=0,test=0.5", "--epochs", "104",
+                                      "--preset", "gat-cora", "--hidden", "20"])
+        require("--preset gat-cora gives way to the other options: --heads 10 in place of 8" in done.stderr, "does not say what bends", done)
+        require(re.search(r"--patience 100 of the preset has no effect: it goes by .* has none\n", done.stderr) and "--patience" not in done.stdout,
+                "its patience ends a training without validation vertices", done)
 
 
 def mistakes(ranks):
