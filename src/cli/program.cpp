@@ -10,13 +10,14 @@
 #include "runtime/error.hpp"
 #include "runtime/files/older_file.hpp"
 #include "runtime/files/staged_file.hpp"
+#include "runtime/machine/allowed_cores.hpp"
 #include "runtime/report/trace_file.hpp"
 #include "runtime/suggestion.hpp"
-#include "runtime/machine/allowed_cores.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fmt/ranges.h>
 #include <set>
 
 namespace orthant::cli {
@@ -148,11 +149,11 @@ nlohmann::ordered_json run_record(runtime::Communicator const& world, Command co
   record["ranks"] = world.size();
   if (auto const* const machine = world.instruments().clock.machine())
     record["emulated_machine"] = machine->name;
+  else if (!command.common().metrics.empty() && runtime::is_oversubscribed(world))
+    record["oversubscribed"] = true; // seconds measure how ranks take turns
   record["backends"] = backends();
   return record;
 }
-  else if (!command.common().metrics.empty() && runtime::is_oversubscribed(world))
-    record["oversubscribed"] = true; // seconds measure how ranks take turns
 
 /// The trace of an earlier attempt, or of the part before a checkpoint, gets another name. Collective.
 void set_aside_older_trace(runtime::Communicator const& world, std::string const& path) {
@@ -171,6 +172,10 @@ int run_command(runtime::Environment& environment, Command& command) {
   auto& instruments = *environment.instruments();
   instruments.log.set_level(runtime::parse_log_level(common.log_level));
   environment.set_timeout(common.timeout_seconds);
+  auto const passed_over = command.drop_passed_over();
+  if (!passed_over.empty() && world.is_root())
+    instruments.log.info("{} passes over what has no effect here: {}", command.name(),
+                         fmt::join(passed_over, ", "));
   if (command.needs_device()) emulate_machine(environment);
   require_distinct_files(world, command.files());
   // Files that cannot be written are found out now, not after hours of training.

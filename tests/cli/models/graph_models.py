@@ -136,7 +136,8 @@ def models_train_in_every_way(ranks):
                 require(rest == whole, f"goes on as {rest}, not {whole}", done)  # the file has both parts
                 expect_mistake(ranks, ["train", "--graph", store, *MODEL, *mode, *folder, "--resume", "auto"], r"its (--model|normalization) is")
             done = expect_success(1, ["plan", "--graph", store, *model, "--ranks", "8"])
-            widths = "6-3" if model == SGC else "6-128-128-3"
+            hidden = 0 if model == SGC else 3 if "gin" in model or "gcnii" in model else 2  # of three layers, as train has them
+            widths = "-".join(["6", *["128"] * hidden, "3"])
             require(f"A {title} {widths} of 150 vertices" in done.stdout, f"plans no {title}", done)
         done = expect_success(1, ["plan", "--vertices", "1000", "--nonzeros", "9000", "--widths", "16-32-4", "--model", "sage", "--json"])
         require(json.loads(done.stdout.splitlines()[0])["nonzeros"] == 8000, "has self loops", done)
