@@ -4,8 +4,9 @@
 # Fuzzes the parsers of what comes from outside (tests/fuzz/README.md), under the address and undefined-behaviour
 # sanitizers. An input that breaks a parser is kept in tests/fuzz/kept/TARGET, where the test suite replays it.
 #
-# usage: scripts/fuzz.sh [options] [TARGET ..]     (npy npz edge_text table_text matrix_market input_folder store config
-#                                                   command_line; default: all, one after the other)
+# usage: scripts/fuzz.sh [options] [TARGET ..]     (npy npz edge_text table_text matrix_market input_folder store checkpoint
+#                                                   token_file safetensors study_file machine_file config command_line;
+#                                                   default: all, one after the other)
 #   --runs N      inputs per target (default 1000000)
 #   --seconds S   and at most so long (default 300)
 # ORTHANT_FUZZ_BUILD_DIR   the build tree (default: build-fuzz in the source tree)
@@ -25,14 +26,15 @@ while [ $# -gt 0 ]; do
   case $1 in
   --runs) runs=${2:?--runs needs a value} && shift 2 ;;
   --seconds) seconds=${2:?--seconds needs a value} && shift 2 ;;
-  -h | --help) sed -n '4,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;;
+  -h | --help) sed -n '4,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;;
   -*) fail "unknown option '$1'; see --help" ;;
   *) break ;;
   esac
 done
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
-  targets=(npy npz edge_text table_text matrix_market input_folder store config command_line)
+  targets=(npy npz edge_text table_text matrix_market input_folder store checkpoint token_file safetensors study_file
+    machine_file config command_line)
 fi
 for target in "${targets[@]}"; do
   [ -e "$repository/tests/fuzz/$target.cpp" ] || fail "there is no target '$target'; see --help"

@@ -6,14 +6,18 @@
 #include "cli/machine/blas_core.hpp"
 #include "cli/machine/emulated_machine.hpp"
 #include "cli/options/gemm_options.hpp"
+#include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
+#include "runtime/files/older_file.hpp"
 #include "runtime/files/staged_file.hpp"
+#include "runtime/machine/allowed_cores.hpp"
 #include "runtime/report/trace_file.hpp"
 #include "runtime/suggestion.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fmt/ranges.h>
 #include <set>
 
 namespace orthant::cli {
@@ -145,24 +149,43 @@ nlohmann::ordered_json run_record(runtime::Communicator const& world, Command co
   record["ranks"] = world.size();
   if (auto const* const machine = world.instruments().clock.machine())
     record["emulated_machine"] = machine->name;
+  else if (!command.common().metrics.empty() && runtime::is_oversubscribed(world))
+    record["oversubscribed"] = true; // seconds measure how ranks take turns
   record["backends"] = backends();
   return record;
 }
 
-int run_command(runtime::Environment& environment, Command const& command) {
+/// The trace of an earlier attempt, or of the part before a checkpoint, gets another name. Collective.
+void set_aside_older_trace(runtime::Communicator const& world, std::string const& path) {
+  runtime::together(world, [&] {
+    if (!world.is_root()) return;
+    auto const older = runtime::set_aside_if_any(path);
+    if (!older.empty())
+      world.instruments().log.info("'{}' has the trace of an earlier run: it is '{}' from now on", path,
+                                   older.string());
+  });
+}
+
+int run_command(runtime::Environment& environment, Command& command) {
   auto const& world = environment.world();
   auto const& common = command.common();
   auto& instruments = *environment.instruments();
   instruments.log.set_level(runtime::parse_log_level(common.log_level));
   environment.set_timeout(common.timeout_seconds);
+  auto const passed_over = command.drop_passed_over();
+  if (!passed_over.empty() && world.is_root())
+    instruments.log.info("{} passes over what has no effect here: {}", command.name(),
+                         fmt::join(passed_over, ", "));
   if (command.needs_device()) emulate_machine(environment);
   require_distinct_files(world, command.files());
   // Files that cannot be written are found out now, not after hours of training.
   auto const adds_to_metrics = command.adds_to_metrics();
   if (!common.force) {
     auto files = command.files();
-    if (adds_to_metrics)
-      std::erase_if(files, [&](FileOption const& file) { return file.path == &common.metrics; });
+    std::erase_if(files, [&](FileOption const& file) {
+      return (adds_to_metrics && file.path == &common.metrics) ||
+             (command.may_go_on() && file.path == &common.trace);
+    });
     require_new_files(world, files, [&] { return command.goes_on(); });
   }
   runtime::MetricsWriter metrics(
@@ -181,6 +204,7 @@ int run_command(runtime::Environment& environment, Command const& command) {
   if (command.needs_device()) choose_gemm_libraries(context, "");
   auto const status = command.run(context);
 
+  if (command.may_go_on()) set_aside_older_trace(world, common.trace);
   if (!common.trace.empty() && context.timelines.empty())
     runtime::write_trace(world, instruments.trace, common.trace);
   else if (!common.trace.empty())

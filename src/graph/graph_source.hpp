@@ -17,6 +17,7 @@
 
 #include "runtime/range.hpp"
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -95,6 +96,7 @@ struct SplitShare {
   std::vector<std::int64_t> train;
   std::vector<std::int64_t> valid;
   std::vector<std::int64_t> test;
+  std::array<std::string, 3> names{"train", "valid", "test"}; // for messages, the same on all ranks
 };
 
 /// How far this rank's share has been read, in bytes of the file or in any other unit.

@@ -144,7 +144,7 @@ template<class T>
 void BlockSampler<T>::renormalize(SampledVertices const& rows, SampledVertices const& columns,
                                   SampledPair<T>& out) const {
   auto const is_symmetric = scales_ == BlockScales::symmetric_in_batch;
-  // Negative weights may leave no positive sum: such a row keeps out, as in the store.
+  // A vertex without neighbors in the batch keeps out. All others have positive sums (graph/checks/operator_check.hpp).
   auto const fill = [&](std::vector<double> const& degrees, std::vector<T>& scale) {
     scale.clear();
     for (auto const d : degrees)

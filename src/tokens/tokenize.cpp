@@ -6,6 +6,7 @@
 #include "runtime/files/array_sum.hpp"
 #include "runtime/files/hdf5_output.hpp"
 #include "runtime/range.hpp"
+#include "runtime/text/byte_order_mark.hpp"
 #include "tokens/utf8.hpp"
 
 #include <algorithm>
@@ -23,7 +24,10 @@ class Share {
   Share(runtime::Communicator const& comm, TokenizeOptions const& options)
       : is_byte_(options.tokenizer == TokenizerKind::byte),
         bytes_(runtime::open_file_bytes(options.input)),
-        range_(runtime::balanced_range(bytes_->size(), comm.size(), comm.rank())) {}
+        text_begin_(find_text()),
+        range_(runtime::balanced_range(bytes_->size() - text_begin_, comm.size(), comm.rank())) {
+    range_ = {range_.begin + text_begin_, range_.end + text_begin_};
+  }
 
   /// take(code point or byte, number of bytes) for each, in order. Throws UserError if the text is no UTF-8.
   template<class Take>
@@ -49,10 +53,18 @@ class Share {
   }
 
  private:
+  /// Behind a byte order mark.
+  [[nodiscard]] std::int64_t find_text() {
+    constexpr std::int64_t most = 4;
+    std::string head(static_cast<std::size_t>(std::min(most, bytes_->size())), '\0');
+    bytes_->read(0, std::as_writable_bytes(std::span(head)));
+    if (!is_byte_) runtime::refuse_wide_text(head, bytes_->name());
+    return static_cast<std::int64_t>(runtime::byte_order_mark_bytes(head));
+  }
   /// Where the first character that begins in the share does so; its end if none does.
   [[nodiscard]] std::int64_t first_start() {
     auto at = range_.begin;
-    if (at == 0) return at;
+    if (at == text_begin_) return at;
     char byte = 0;
     for (std::size_t passed = 0; at < range_.end && passed < longest_character; ++at, ++passed) {
       bytes_->read(at, std::as_writable_bytes(std::span(&byte, 1)));
@@ -78,6 +90,7 @@ class Share {
 
   bool is_byte_;
   std::unique_ptr<runtime::ByteSource> bytes_;
+  std::int64_t text_begin_;
   Range range_;
 };
 

@@ -15,8 +15,9 @@ struct TokenizeOptions {
   double train_fraction = 0.9; // of the tokens, the first ones; the rest is for validation
 };
 
-/// Writes the token file; equal input gives equal bytes on any number of ranks. Returns what it says. Collective.
-/// Throws UserError, the same on all ranks, if the text cannot be read, is empty, or is no UTF-8 (char).
+/// Writes the token file; equal input gives equal bytes on any number of ranks. A byte order mark at the head of the
+/// text is no token. Returns what the file says. Collective. Throws UserError, the same on all ranks, if the text
+/// cannot be read, is empty, or is no UTF-8 (char).
 TokenFacts tokenize(runtime::Communicator const& comm, TokenizeOptions const& options);
 
 } // namespace orthant::tokens

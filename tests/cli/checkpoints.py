@@ -3,6 +3,7 @@
 """Trainings that are ended and go on: checkpoints.py PROGRAM PART"""
 
 import json
+import math
 import os
 import re
 import shutil
@@ -55,11 +56,11 @@ class Place:
         return os.path.join(self.scratch.name, name)
 
 
-def whole_run(place, epochs, *arguments):
+def whole_run(place, epochs, *arguments, train=TRAIN):
     path = place.file("whole.jsonl")
     if os.path.exists(path):
         os.remove(path)
-    expect_success(2, TRAIN + ["--epochs", str(epochs), "--metrics", path, *arguments])
+    expect_success(2, train + ["--epochs", str(epochs), "--metrics", path, *arguments])
     return losses_of(path)
 
 
@@ -79,7 +80,7 @@ def goes_on():
     runs = [line for line in events if line["event"] == "run"]
     check(len({line["training"] for line in runs}) == 1, "the training changed its name")
     check([line.get("resumed", {}).get("epoch") for line in runs] == [None, 5, 7, 9], f"resumed at {runs}")
-    check(len(checkpoints_in(place.folder)) == 3, f"{os.listdir(place.folder)}")
+    check(checkpoints_in(place.folder) == [f"checkpoint-{step:06}.h5" for step in (8, 9, 10)], f"{os.listdir(place.folder)}")
     done = [line for line in events if line["event"] == "done"][-1]
     # Nothing is left to do, and the result is that of the run before.
     expect_success(2, TRAIN + place.writing + ["--epochs", "10", "--resume", "auto"])
@@ -91,10 +92,14 @@ def goes_on():
 def cut_metrics():
     """What was written behind the checkpoint, and a line that is not complete, is taken out before it comes again."""
     place = Place()
+    other = '{"event":"run","command":"other"}\n{"event":"epoch","epoch":7,"loss":1}\n'
     with open(place.metrics, "w", encoding="utf-8") as file:
-        file.write('{"event":"run","command":"other"}\n{"event":"epoch","epoch":7,"loss":1}\n')
+        file.write(other)
     expected = whole_run(place, 7)
-    expect_success(1, TRAIN + place.writing + ["--epochs", "5", "--checkpoint-every", "1", "--checkpoint-keep", "9", "--resume", "auto"])
+    text = expect_success(1, TRAIN + place.writing + ["--epochs", "5", "--checkpoint-every", "1", "--checkpoint-keep", "9", "--resume", "auto"]).stderr
+    check(f"it is '{place.metrics}.1' from now on" in text, text)
+    with open(place.metrics + ".1", encoding="utf-8") as file:
+        check(file.read() == other, "another run lost its lines")
     for name in checkpoints_in(place.folder)[3:]:  # as if it had been killed in epoch 5, within a line
         os.remove(os.path.join(place.folder, name))
     with open(place.metrics, "a", encoding="utf-8") as file:
@@ -102,11 +107,64 @@ def cut_metrics():
     expect_success(1, TRAIN + place.writing + ["--epochs", "7", "--resume", "auto"])
     with open(place.metrics, encoding="utf-8") as file:
         lines = file.read().splitlines()
-    check(lines[1] == '{"event":"epoch","epoch":7,"loss":1}', f"another run lost its lines: {lines[:2]}")
-    epochs = [json.loads(line) for line in lines[2:] if '"event":"epoch"' in line]
+    epochs = [json.loads(line) for line in lines if '"event":"epoch"' in line]
     check([line["epoch"] for line in epochs] == list(range(1, 8)), f"{lines}")
     require_equal({line["epoch"]: line["loss"] for line in epochs}, expected, range(1, 8))
     check(sum('"event":"done"' in line for line in lines) == 1, f"a stale end is left: {lines}")
+
+
+def longer():
+    """A training of 20 epochs that goes on to 40 is one of 40 epochs: to the bit on its grid, and to rounding on another one."""
+    steps_per_epoch = 8  # of batches
+    plateau = ["--lr-schedule", "plateau", "--lr-patience", "0", "--lr-factor", "0.5", "--lr", "0.1"]
+    for mode, steps, schedule in (([], 1, []), (BATCHES, steps_per_epoch, []), ([], 1, plateau)):
+        place = Place()
+        train = TRAIN[:-1] + ["7", *mode, *schedule]  # evaluations: 7, 14, 20 of 20 epochs, and 7, 14, 21, .. of 40
+        expected = whole_run(place, 40, "--grid", "1x2x1x1", train=train)
+        for ranks, more in ((2, []), (2, ["--resume-override", "length"]), (1, [])):
+            shutil.rmtree(place.folder, ignore_errors=True)
+            expect_success(2, train + place.writing + ["--grid", "1x2x1x1", "--epochs", "20", "--force"])
+            goes = ["--grid", f"1x{ranks}x1x1", "--epochs", "40", "--resume", "auto", *more]
+            text = expect_success(ranks, train + place.writing + goes).stderr
+            check("--epochs is 40 here and was 20: the learning rate does not depend on it" in text, text)
+            found = losses_of(place.metrics)
+            require_equal(found, expected, range(1, 41))
+            check(ranks == 1 or found == expected, f"not to the bit: {found}, {expected}")
+            check(checkpoints_in(place.folder) == [f"checkpoint-{n * steps:06}.h5" for n in (20, 40)], f"{os.listdir(place.folder)}")
+
+    for mode, steps in (([], 1), (BATCHES, steps_per_epoch)):
+        place = Place()
+        cosine = TRAIN + place.writing + [*mode, "--lr-schedule", "cosine", "--min-lr", "0.001"]
+        expect_success(1, cosine + ["--epochs", "20"])
+        auto = cosine + ["--resume", "auto"]
+        expect_mistake(2, auto + ["--epochs", "40"], r"its --epochs is 20, here it is 40 \(--resume-override length goes on")
+        expect_mistake(1, auto + ["--epochs", "40", "--resume-override", "learning-rate"], r"its --epochs is 20, here it is 40 \(--resume-override length")
+        expect_mistake(2, auto + ["--epochs", "19", "--resume-override", "length"],
+                       r"has come to epoch 20, and --epochs 19 ends before it: give --epochs 20 or more")
+        text = expect_success(1, auto + ["--epochs", "40", "--resume-override", "length"]).stderr
+        last, whole = 20 * steps, 40 * steps
+        rate = 0.001 + 0.009 * (1 + math.cos(math.pi * last / (whole - 1))) / 2
+        check(f"decays over the new length, and it was 0.001 in step {last} and is {rate:.6g} in step {last + 1}" in text, text)
+        rates = [line["lr"] for line in events_of(place.metrics) if line["event"] == "epoch"]
+        check(len(rates) == 40 and abs(rates[19] - 0.001) < 1e-15 and abs(rates[39] - 0.001) < 1e-15, f"rates {rates}")
+        check(steps > 1 or abs(rates[20] - rate) < 1e-15, f"rate {rates[20]}, not {rate}")
+
+
+def goes_back():
+    """From an earlier checkpoint, also of a folder that an earlier version numbered: later ones get other names."""
+    place = Place()
+    every = TRAIN + place.writing + ["--checkpoint-every", "1", "--checkpoint-keep", "9"]
+    expect_success(1, every + ["--epochs", "4"])
+    text = expect_success(1, every + ["--epochs", "3", "--resume", os.path.join(place.folder, "checkpoint-000002.h5")]).stderr
+    check(text.count(".h5.1'") == 2 and "checkpoint-000004.h5.1'" in text, text)
+    check(checkpoints_in(place.folder) == ["checkpoint-000001.h5", "checkpoint-000002.h5", "checkpoint-000003.h5", "checkpoint-000003.h5.1",
+                                           "checkpoint-000004.h5.1"], f"{os.listdir(place.folder)}")
+    for old, new in ((3, 2), (1, 1)):  # as if checkpoints were counted: 1 of epoch 1, 2 of epoch 3
+        os.rename(os.path.join(place.folder, f"checkpoint-{old:06}.h5"), os.path.join(place.folder, f"checkpoint-{new:06}.h5"))
+    text = expect_success(1, every + ["--epochs", "6", "--resume", "auto"]).stderr
+    check("checkpoint-000002.h5' at epoch 4" in text and ".1'" not in text, text)
+    check(checkpoints_in(place.folder)[1:3] + checkpoints_in(place.folder)[-2:] ==
+          ["checkpoint-000002.h5", "checkpoint-000003.h5.1", "checkpoint-000005.h5", "checkpoint-000006.h5"], f"{os.listdir(place.folder)}")
 
 
 def batches():
@@ -196,6 +254,7 @@ def damaged():
     for name in names[2:]:
         check(any(name in line and "damaged" in line for line in text.splitlines()), f"{name} is not named: {text}")
     check(names[1] in text and "at epoch 3" in text, text)
+    check(all(name + ".1" in os.listdir(place.folder) for name in names[2:]), f"the damaged ones are gone: {os.listdir(place.folder)}")
     require_equal(losses_of(place.metrics), expected, range(1, 7))
 
 
@@ -218,7 +277,7 @@ def disks():
             done = expect_success(2, big + ["--epochs", "12", "--checkpoint-every", "2", "--checkpoint-async", kind])
             warnings = [line for line in done.stderr.splitlines() if "goes on without this checkpoint" in line]
             check(len(warnings) == 1 and ("No space" in warnings[0] or "disk" in warnings[0]), f"warnings: {done.stderr}")
-            check(os.listdir(os.path.join(disk, "c")).count("checkpoint-000001.h5") == 1, f"{os.listdir(disk + '/c')}")
+            check(os.listdir(os.path.join(disk, "c")).count("checkpoint-000002.h5") == 1, f"{os.listdir(disk + '/c')}")
             check(not any("partial" in name for name in os.listdir(os.path.join(disk, "c"))), "something is left")
             text = expect_success(1, big + ["--epochs", "3", "--resume", "auto", "--checkpoint-every", "9"]).stderr
             check("at epoch 3" in text, text)
@@ -229,7 +288,7 @@ def disks():
         subprocess.run(["umount", disk], check=True)
 
 
-PARTS = {"goes_on": [goes_on, cut_metrics], "batches": [batches, within_an_epoch], "mistakes": [mistakes], "damaged": [damaged], "disks": [disks]}
+PARTS = {"goes_on": [goes_on, cut_metrics, goes_back], "longer": [longer], "batches": [batches, within_an_epoch], "mistakes": [mistakes], "damaged": [damaged], "disks": [disks]}
 
 if __name__ == "__main__":
     try:

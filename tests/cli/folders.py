@@ -6,12 +6,14 @@ For six layouts, which files `partition` says that it reads, which it leaves, an
 3 ranks. What it reads is compared with what was written, through `export`. Then mistakes in such folders.
 """
 
+import gzip
 import os
 import re
+import shutil
 import struct
 import tempfile
 
-from program import Failure, attempt_all, expect_mistake, expect_success, require
+from program import attempt_all, expect_mistake, expect_success, require, run
 
 COUNT = 10
 EDGES = [(v, (v + 1) % COUNT) for v in range(COUNT)] + [(1, 0), (2, 2), (0, 1)]
@@ -118,7 +120,6 @@ def layout(ranks, name):
 
 def read_back(folder):
     def rows(name, kind):
-        import gzip
         path = next(os.path.join(root, file) for root, _, files in os.walk(folder) for file in files if file in (name, name + ".gz"))
         with (gzip.open if path.endswith(".gz") else open)(path, "rt") as file:
             return [[kind(word) for word in line.split(",")] for line in file.read().split()]
@@ -159,10 +160,18 @@ def recommendation(ranks):
         require("recommended" not in empty.stdout, "recommends unasked", empty)
 
 
+def expect_late_mistake(scratch, files, pattern):
+    """One that is found when the split is read, behind the first lines."""
+    folder = write(scratch, "late", files)
+    done = run(3, ["partition", "--input", folder, "-o", os.path.join(scratch, "g.h5")])
+    require(done.returncode == 2 and re.search(pattern, done.stderr) is not None, f"does not say {pattern}", done)
+    shutil.rmtree(folder)
+
+
 def wrong(_):
     base = LAYOUTS["pyg"][0]
     cases = [
-        ({"train_mask.npy": npy("|b1", (COUNT, 2), [0] * (2 * COUNT))}, r"train_mask\.npy: shape \[10, 2\]; .*choose one: a\[:, 0\]"),
+        ({"train_mask.npy": npy("|b1", (COUNT, 2), [0] * (2 * COUNT))}, r"train_mask\.npy: shape \[10, 2\] is that of 2 splits, one per column, .* save the same column of each such mask, a\[:, 0\]"),
         ({"val_mask.npy": npy("|b1", (COUNT - 1,), [0] * (COUNT - 1))}, r"val_mask\.npy says 9"),
         ({"test_mask.npy": None}, r"test_mask\.npy: No such file"),
         ({"edge_index.npy": npy("<i8", (len(EDGES), 2), lists(EDGES))}, r"edge_index\.npy: shape \[13, 2\]; \[2, edges\]"),
@@ -179,13 +188,17 @@ def wrong(_):
                 expect_mistake(ranks, ["partition", "--input", write(scratch, str(place), files), "-o", os.path.join(scratch, "g.h5")], pattern)
         # What lies in the lists themselves is found when they are read, behind the first lines.
         for changes, pattern in (({"train_mask.npy": npy("|u1", (COUNT,), [7] * COUNT)}, r"train_mask\.npy: 7 at element 0 .* neither 0 nor 1"),
-                                 ({"test_mask.npy": mask("train")}, r"the split 'npy' lists vertex \d twice")):
-            folder = write(scratch, "late", base | changes)
-            try:
-                expect_mistake(1, ["partition", "--input", folder, "-o", os.path.join(scratch, "g.h5")], pattern)
-            except Failure as failure:
-                if "prints to stdout" not in str(failure):
-                    raise
+                                 ({"val_mask.npy": mask("train")}, r"the split 'npy': vertex 0 is in train_mask and val_mask; a vertex may be in one part only"),
+                                 ({"test_mask.npy": npy("|b1", (COUNT,), [0] * 8 + [1, 0])}, r"vertex 8 is in train_mask and test_mask"),
+                                 ({f"{p}_mask.npy": npy("|b1", (COUNT,), [0] * 9 + [1]) for p in ("train", "val", "test")},
+                                  r"vertex 9 is in train_mask and val_mask and test_mask")):
+            expect_late_mistake(scratch, base | changes, pattern)
+        indices = LAYOUTS["pyg_idx"][0]
+        expect_late_mistake(scratch, indices | {"val_idx.npy": ids("test")}, r"vertex 4 is in val_idx and test_idx")
+        expect_late_mistake(scratch, indices | {"val_idx.npy": npy("<i8", (3,), [7, 2, 2])}, r"the split 'npy': val_idx lists vertex 2 twice")
+        for ending, pack in (("", bytes), (".gz", gzip.compress)):
+            tables = {name + ending: pack(data) for name, data in (RAW | text_lists() | {"split/time/test.csv": b"7\n5\n"}).items()}
+            expect_late_mistake(scratch, tables, r"the split 'time': vertex 5 is in train and test; ")
 
 
 if __name__ == "__main__":

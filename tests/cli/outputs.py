@@ -3,7 +3,7 @@
 
 outputs.py ORTHANT PART, where PART is
   distinct    an output that is an input, or another output, is refused; both are untouched
-  metrics     of an earlier run are kept, unless --force is given or the run goes on with that one
+  metrics     of an earlier run are kept, unless --force is given or the run goes on with that one; a new start gives them another name
   full_disk   a small file system: one line within seconds, nothing left behind, older files as they were
   killed      SIGKILL while generate, export and train write: nothing looks complete, and the retry works
 """
@@ -142,8 +142,14 @@ def metrics(scratch):
     second = content_of(lines)
     require(second.count(b'"event":"run"') == 1 and second.count(b"\n") == 4, f"the second run did not replace the first: {second}")
     # A job that goes on with an earlier one, or would if that had come to a checkpoint.
-    run(1, *train, "--graph", store, "--metrics", lines, "--checkpoint", os.path.join(scratch, "c"), "--resume", "auto")
-    require(content_of(lines).startswith(second) and content_of(lines).count(b'"event":"done"') == 2, "the lines were not added")
+    resumable = [*train, "--graph", store, "--metrics", lines, "--checkpoint", os.path.join(scratch, "c"), "--resume", "auto"]
+    run(1, *resumable)
+    require(content_of(lines + ".1") == second and content_of(lines).count(b'"event":"done"') == 1, "lines of two trainings in one file")
+    run(1, *resumable)
+    require(content_of(lines).count(b'"event":"done"') == 2 and not os.path.exists(lines + ".2"), "the training that goes on has lost its metrics")
+    run(1, "evaluate", "--graph", store, "--weights", os.path.join(scratch, "c", "latest"), "--metrics", lines)
+    run(1, *resumable)
+    require(not os.path.exists(lines + ".2") and b'"event":"evaluate"' in content_of(lines), "lines of an evaluation are in the way")
     before = content_of(store)
     line = error_of(2, *train, "--dataset", "karate", "--metrics", store, "--force")
     require("holds no metrics" in line, line)

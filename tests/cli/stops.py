@@ -50,6 +50,11 @@ def start(ranks, arguments):
                             env=ENVIRONMENT)
 
 
+def ranks_below(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(child) for child in file.read().split()]
+
+
 def wait_for(job, metrics, event, number):
     """Until the metrics have that many events, "epoch" or "step"."""
     end = time.monotonic() + LIMIT
@@ -96,6 +101,48 @@ def goes_on_after(ranks, sent, command):
         require(epochs(metrics, unit)[0] == epochs(whole, unit)[0], "the losses are not those of a run that was never stopped", done)
 
 
+def starts_anew_after_a_kill(ranks, command):
+    """Before its first checkpoint: nothing of the two attempts is in one file, and nothing is lost."""
+    unit = "step" if command[0] == "train-lm" else "epoch"
+    with tempfile.TemporaryDirectory() as scratch:
+        if unit == "step":
+            command = command + ["--tokens", tokens_in(scratch)]
+        metrics, whole, trace, figure = (os.path.join(scratch, name) for name in ("m.jsonl", "whole.jsonl", "t.json", "f.svg"))
+        with open(trace, "w", encoding="ascii") as file:
+            file.write("an older trace")
+        expect_success(ranks, command + ["--metrics", whole])
+        arguments = command + ["--metrics", metrics, "--trace", trace, "--checkpoint", os.path.join(scratch, "c"), "--checkpoint-every", "100000"]
+        expect_mistake(ranks, arguments, r"--trace '.*t\.json' exists; --force replaces it")
+        arguments += ["--resume", "auto"]
+        for number in (1, 2):
+            job = start(ranks, arguments)
+            while number == 2 and not os.path.exists(f"{metrics}.1") and job.poll() is None:
+                time.sleep(0.01)
+            wait_for(job, metrics, unit, 5)
+            os.kill(job.pid if ranks == 1 else ranks_below(job.pid)[-1], signal.SIGKILL)
+            done = finished(job)
+            require(done.returncode != 0 and not os.listdir(os.path.join(scratch, "c")), "was not killed before its first checkpoint", done)
+            require(os.path.exists(f"{metrics}.{number - 1}") == (number == 2), "metrics that are not its own have the wrong name", done)
+        with open(f"{metrics}.1", "rb") as file:
+            first = file.read()
+        done = expect_success(ranks, arguments)
+        require(f"it is '{metrics}.2' from now on" in done.stderr and f"it is '{trace}.1' from now on" in done.stderr, "says nothing of them", done)
+        losses, events = epochs(metrics, unit)
+        require(losses == epochs(whole, unit)[0] and sum(event["event"] == "run" for event in events) == 1, "mixes attempts", done)
+        with open(f"{metrics}.1", "rb") as file:
+            require(file.read() == first and first.count(b'"event":"run"') == 1 and first.count(f'"event":"{unit}"'.encode()) >= 5,
+                    "the first attempt is gone", done)
+        with open(f"{trace}.1", encoding="ascii") as file:
+            require(file.read() == "an older trace", "the older trace is gone", done)
+        expect_success(1, ["plot", metrics, f"{metrics}.1", f"{metrics}.2", "-o", figure])
+        with open(figure, encoding="utf-8") as file:
+            text = file.read()
+        require(all(f"{metrics}{end}" in text or f"m{end}" in text for end in ("", ".1", ".2")), "plots fewer runs", done)
+        # Going on adds nothing twice, and sets nothing but the trace aside.
+        expect_success(ranks, arguments)
+        require(epochs(metrics, unit)[0] == losses and not os.path.exists(f"{metrics}.3") and os.path.exists(f"{trace}.2"), "goes on wrongly", done)
+
+
 def a_second_sigterm_ends_at_once(_):
     with tempfile.TemporaryDirectory() as scratch:
         metrics = os.path.join(scratch, "m.jsonl")
@@ -136,6 +183,7 @@ def main():
     return attempt_all([(1, (goes_on_after, signal.SIGTERM, FULL)), (1, (goes_on_after, signal.SIGINT, BATCHES)),
                         (4, (goes_on_after, signal.SIGUSR1, PRUNED)), (4, (goes_on_after, signal.SIGUSR1, ROWS)),
                         (1, (goes_on_after, signal.SIGINT, TOKENS)), (2, (goes_on_after, signal.SIGUSR1, TOKENS)),
+                        (1, (starts_anew_after_a_kill, FULL)), (2, (starts_anew_after_a_kill, BATCHES)), (1, (starts_anew_after_a_kill, TOKENS)),
                         (1, (a_second_sigterm_ends_at_once,)), (1, (mistakes,)), (2, (its_time_limit_stops_it,))])
 
 

@@ -9,12 +9,13 @@ must be those of `orthant evaluate`.
 import json
 import math
 import os
+import re
 import struct
 import subprocess
 import tempfile
 
 from plain_gcn import layer_outputs, read_safetensors, table, write_safetensors
-from program import attempt_all, expect_mistake, expect_success, require
+from program import attempt_all, expect_mistake, expect_success, require, run
 
 GENERATE = ["generate", "--kind", "sbm", "--vertices", "60", "--edges", "200", "--features", "5", "--classes", "3",
             "--format", "ogb"]
@@ -73,6 +74,40 @@ def exchanged_weights_are_those_of_pytorch_geometric(ranks, dtype):
         require(same.returncode == 0, f"the way there and back changes: {same.stdout}", done)
 
 
+def weights_of_other_classes_go_on(ranks):
+    with tempfile.TemporaryDirectory() as scratch:
+        path = lambda name: os.path.join(scratch, name)
+        expect_success(1, [*["4" if word == "3" else word for word in GENERATE], "-o", path("g")])
+        expect_success(1, ["partition", "--input", path("g"), "-o", path("g.h5")])
+        other = ["train", "--graph", path("g.h5"), "--hidden", "7", "--seed", "9"]
+        expect_success(ranks, ["train", "--dataset", "sbm:vertices=60,edges=200,features=5,classes=3", "--hidden", "7", "--epochs", "3",
+                               "--save-weights", path("old.h5")])
+        init = ["--init-from", path("old.h5")]
+        done = expect_success(1, ["info", path("old.h5")])
+        require("go on with  train --init-from FILE; with other classes --init-skip 'layer2.*'" in done.stdout, "does not say how to go on", done)
+        for words, pattern in (([], r"layer2\.weight has shape 7 x 3, but the model needs 7 x 4; .* --init-skip layer2\.weight,layer2\.bias"),
+                               (["--init-skip", "head.*"], r"head\.\* matches none of the model's weights: layer0\.weight, layer0\.bias")):
+            done = run(ranks, [*other, *init, *words])  # says something of the graph first
+            require(done.returncode == 2 and re.search(pattern, done.stderr) is not None, f"does not say {pattern}", done)
+        expect_mistake(ranks, ["evaluate", "--graph", path("g.h5"), "--weights", path("old.h5")], r"4 classes; train .* --init-skip 'layer2\.\*'")
+        for mode in ([], ["--mode", "minibatch", "--batch", "20"]):
+            read = {}
+            for name, options in (("new", [*init, "--init-skip", "layer2.*"]), ("each", [*init, "--init-skip", "layer2.weight", "--init-skip", "*2.bias"]),
+                                  ("fresh", [])):
+                expect_success(ranks, [*other, *mode, *options, "--epochs", "0", "--save-weights", path(name + ".h5"), "--force"])
+            for name in ("old", "new", "each", "fresh"):
+                done = expect_success(1, ["export-weights", path(name + ".h5"), "-o", path(name + ".safetensors"), "--force"])
+                read[name], _ = read_safetensors(path(name + ".safetensors"))
+            for name, numbers in read["new"].items():
+                kept = not name.startswith("convs.2.")
+                require(numbers == read["old" if kept else "fresh"][name], f"{name} is not that of {'the file' if kept else 'a new model'}", done)
+            require(read["new"]["convs.0.lin.weight"] != read["fresh"]["convs.0.lin.weight"] and read["each"] == read["new"], "ways to skip", done)
+        # What a training began with need not be said again when it goes on.
+        trains = [*other, "--epochs", "2", "--checkpoint", path("checkpoints")]
+        expect_success(ranks, [*trains, *init, "--init-skip", "layer2.*"])
+        expect_success(ranks, [*trains, "--resume", "auto"])
+
+
 def weights_that_do_not_fit_are_refused(_):
     with tempfile.TemporaryDirectory() as scratch:
         path, output = os.path.join(scratch, "w.safetensors"), os.path.join(scratch, "w.h5")
@@ -120,7 +155,8 @@ def halves_become_single_precision(_):
 def main():
     return attempt_all([(1, (exchanged_weights_are_those_of_pytorch_geometric, "fp32")),
                         (3, (exchanged_weights_are_those_of_pytorch_geometric, "fp64")),
-                        (1, (weights_that_do_not_fit_are_refused,)), (2, (halves_become_single_precision,))])
+                        (1, (weights_that_do_not_fit_are_refused,)), (2, (halves_become_single_precision,)),
+                        *((ranks, (weights_of_other_classes_go_on,)) for ranks in (1, 3))])
 
 
 if __name__ == "__main__":

@@ -87,13 +87,13 @@ class Reader:
         width = len(rows[0]) if rows else 1
         require(width > 0, "labels without columns")
         if width > 1:
-            require(all(math.isnan(value) or value in (0, 1, -1) for row in rows for value in row), "labels")
-            self.graph.labels = [[-1 if math.isnan(value) else int(value) for value in row] for row in rows]
+            require(all(math.isnan(value) or value in (0, 1, -1, -100) for row in rows for value in row), "labels")
+            self.graph.labels = [[-1 if math.isnan(value) else max(-1, int(value)) for value in row] for row in rows]
             self.graph.num_classes = width
             return
         values = [-1.0 if isinstance(row[0], float) and math.isnan(row[0]) else row[0] for row in rows]
-        require(all(value == value // 1 and value >= -1 for value in values), "labels")
-        self.graph.labels = [int(value) for value in values]
+        require(all(value == value // 1 and (value >= -1 or value == -100) for value in values), "labels")
+        self.graph.labels = [max(-1, int(value)) for value in values]
         self.graph.num_classes = max(self.graph.labels, default=-1) + 1
 
     def add_label_array(self, array):
@@ -207,8 +207,6 @@ def read_raw(reader, raw):
     if labels is not None:
         rows = table(labels)
         require(rows, "no labels")
-        # In text of several columns an unknown one is nan.
-        require(len(rows[0]) == 1 or all(value != -1 for row in rows for value in row), "labels")
         reader.add_labels(rows)
     elif exists(os.path.join(raw, "node-label.npz")):
         reader.add_label_array(Archive(os.path.join(raw, "node-label.npz")).array("node_label.npy"))

@@ -7,6 +7,7 @@ Needs nothing but Python's own library, so that every machine that builds the te
 """
 import gzip
 import io
+import json
 import pathlib
 import struct
 import sys
@@ -41,14 +42,44 @@ def files(**contents):
     return b"\n".join(parts)
 
 
+def safetensors(length=None, metadata=None, **tensors):
+    """A safetensors file of tensors NAME=(dtype, shape, numbers' bytes); '_' in a name stands for '.', '__' for '_'."""
+    header, data = {}, b""
+    if metadata is not None:
+        header["__metadata__"] = metadata
+    for name, (dtype, shape, content) in tensors.items():
+        header[name.replace("__", "/").replace("_", ".").replace("/", "_")] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
 edges = npy("<i8", (2, 3), [0, 1, 2, 1, 2, 3], "<q")
 weights = npy("<f4", (3,), [0.5, 1, 2], "<f")
 features = npy("<f4", (4, 2), [0, 1, 2, 3, 4, 5, 6, 7], "<f")
+machines = pathlib.Path(__file__).resolve().parents[2] / "machines"
 labels = npy("<i8", (4,), [0, 1, -1, 2], "<q")
 text_graph = dict(
     raw__edge_dot_csv="0,1\n1,2\n2,3\n", **{"raw__num-node-list_dot_csv": "4\n", "raw__num-edge-list_dot_csv": "3\n",
     "raw__node-feat_dot_csv": "0,1\n1,2\n2,3\n3,4\n", "raw__node-label_dot_csv": "0\n1\nnan\n2\n"},
     split__one__train_dot_csv="0\n1\n", split__one__valid_dot_csv="2\n", split__one__test_dot_csv="3\n")
+
+def token_facts(vocabulary_size, num_tokens=5):
+    part = {"tokens": num_tokens, "bytes": 5, "sum": "0"}
+    return json.dumps({"source": "text.txt", "tokenizer": "char", "vocabulary_size": vocabulary_size, "train": part, "valid": part,
+                       "vocabulary_sum": "0"}).encode()
+
+
+def checkpoint_facts(epoch=3, version=1):
+    """Of a training that was not evaluated: without the arrays of a best epoch."""
+    scores = [{"counted": 0, "correct": 0, "loss": 0.5, "roc_auc": 0.5, "ranking": {"mrr": 0.5, "hits": [0, 0, 0, 0]}}] * 3
+    progress = {"epoch": epoch, "step": 2, "loss_sum": 0, "loss_count": 1, "last_loss": 0.5, "last": scores, "best_epoch": 0,
+                "best": scores, "records": {"merit": 1, "loss": 2},
+                "plateau": {"least_loss": 1, "evaluations_since": 2, "reduction": 0.5}}
+    tensors = [{"name": "/parameters/bias", "extents": [3], "sum": "0" * 16}]
+    return json.dumps({"version": version, "progress": progress, "optimizer_steps": 2, "training": "0", "identity": [
+        {"name": "--seed", "value": "7", "group": ""}], "tensors": tensors}).encode()
+
 
 seeds = {
     "npy": {
@@ -109,6 +140,51 @@ seeds = {
         "shorter": b"\0" + bytes([5, 1, 0]) + struct.pack("<q", 3),
         "flat": b"\0" + bytes([12, 7, 0]) + struct.pack("<q", 0),
         "facts": b'{"num_vertices": 41, "num_classes": -3}\0', "clusters": b'{"num_vertices": 40, "num_clusters": 41}\0',
+    },
+    "token_file": {
+        "unchanged": b"\0",
+        "token": b"\0" + bytes([0, 0, 1]) + struct.pack("<q", 3),
+        "end": b"\0" + bytes([3, 0, 1]) + struct.pack("<q", -1),
+        "shorter": b"\0" + bytes([1, 1, 0]) + struct.pack("<q", 2),
+        "facts": token_facts(3) + b"\0", "wide": token_facts(70000) + b"\0", "negative": token_facts(-1) + b"\0",
+        "no_tokens": token_facts(3, 0) + b"\0" + bytes([0, 1, 0]) + struct.pack("<q", 0),
+    },
+    "checkpoint": {
+        "unchanged": b"\0",
+        "number": b"\0" + bytes([0, 0, 1]) + struct.pack("<q", 1),
+        "shorter": b"\0" + bytes([1, 1, 0]) + struct.pack("<q", 2),
+        "flat": b"\0" + bytes([5, 7, 0]) + struct.pack("<q", 12),
+        "facts": checkpoint_facts() + b"\0", "large_epoch": checkpoint_facts(epoch=1e300) + b"\0",
+        "other_version": checkpoint_facts(version=9) + b"\0",
+    },
+    "safetensors": {
+        "gcn": safetensors(metadata={"format": "pt", "normalization": "sym"}, convs_0_lin_weight=("F32", [2, 3], bytes(24)),
+                           convs_0_bias=("F32", [2], bytes(8)), convs_1_lin_weight=("F64", [4, 2], bytes(64)),
+                           convs_1_bias=("BF16", [4], bytes(8))),
+        "no_bias": safetensors(convs_0_lin_weight=("F16", [1, 1], bytes(2)), norms_0_weight=("F32", [1], bytes(4))),
+        "gin": safetensors(convs_0_nn_lins_0_weight=("F32", [1, 1], bytes(4)), convs_0_nn_lins_1_weight=("F32", [2, 1], bytes(8)),
+                           convs_0_eps=("F32", [1], bytes(4))),
+        "sage": safetensors(convs_0_lin__l_weight=("F32", [1, 2], bytes(8)),
+                            convs_0_lin__r_weight=("F32", [1, 2], bytes(8))),
+        "huge": safetensors(a=("F32", [2**62, 2**62], b"")), "no_columns": safetensors(a=("F32", [4, 0], b"")),
+        "long_header": safetensors(length=2**63), "empty": safetensors(), "nothing": b"",
+    },
+    "study_file": {
+        "strong": b'name = "a"\n[jobs]\nranks_per_node = 2\n[[strong]]\nname = "s"\ngraphs = ["karate", "g/b.h5"]\nranks = [1, 4]\n'
+                  b'grids = ["auto", "1xPx2x1"]\nschedules = ["pmm3d", "rows"]\nmodes = ["full", "minibatch"]\nrepeats = 2\n'
+                  b'options = "--epochs 2"\nrows_options = "--gather all"\n',
+        "weak": b'name = "a"\n[[weak]]\nname = "w"\ngenerate = "rmat"\nvertices_per_rank = 10\nedges_per_rank = 20\nranks = [2]\n',
+        "language": b'name = "a"\n[[weak]]\nname = "w"\ncommand = "train-lm"\ntokens = "t.h5"\nsequences_per_rank = 4\nranks = [2]\n',
+        "many": b'name = "a"\n[[strong]]\nname = "s"\ngraphs = ["karate"]\nranks = [1, 2, 4]\nrepeats = 1000\n',
+        "wrong": b'name = "../a"\n[[strong]]\nranks = [0]\n', "twice": b'name = "a"\nname = "b"\n',
+    },
+    "machine_file": {
+        **{path.stem: path.read_bytes() for path in machines.glob("*.toml")},
+        "edges": b'name = "m"\nranks_per_node = 1048576\n[memory]\nbytes_per_second = 1e-300\nsource = "a"\n[dense_products]\n'
+                 b'fp32 = 1\nof_16_bits = 1e308\nsource = "a"\n[sparse_products]\nper_nonzero = [[1, 1e308], [2, 1e-308]]\n'
+                 b'source = "a"\n[launch]\nseconds = 0\nsource = "a"\n[collectives]\ncall_seconds = 0\nstep_seconds = 0\n'
+                 b'inside = [[1, 2, 1e-308]]\nbytes_per_second_between_nodes = 1e308\noverlap = 1\nsource = "a"\n',
+        "wrong": b"name = 1\nranks_per_node = -0.5\n", "nan": b'name = "m"\nranks_per_node = nan\n',
     },
     "config": {
         "flat": b"seed = 7\nlr = 0.01\nbias = true\n", "tables": b"[train]\nhidden = 128\nrandom-split = [0.6, 0.2]\n",

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A graph store whose facts and tables lie, with every checksum right: a small store is copied in memory with
-// edits from the input, opened, verified and read in full. HDF5's own bytes are not touched: its parser is
-// not ours.
-//
-// Input: the facts as JSON up to a byte 0 (nothing: those of the small store), then edits of 11 bytes each:
-// array, how, element, value. `how` even: the element becomes the value; odd: the array's last extent does.
+// edits from the input (hdf5_arrays.hpp), opened, verified and read in full.
 
 #include "fuzz/fuzz_target.hpp"
+#include "fuzz/hdf5_arrays.hpp"
 #include "fuzz/single_rank.hpp"
 #include "graph/crc32.hpp"
 #include "graph/generate/dataset.hpp"
@@ -18,7 +15,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <unistd.h>
 #include <vector>
 
@@ -26,78 +22,13 @@ namespace {
 
 using namespace orthant;
 using runtime::Hdf5File;
-using runtime::Hdf5Type;
 
-struct Array {
-  Hdf5Type type{};
-  Hdf5File::Extents extents;
-  std::vector<std::byte> bytes;
-};
-using Arrays = std::map<std::string, Array>; // by name
-
-/// f(T{}) for the element type T.
-template<class F>
-auto with_type(Hdf5Type type, F&& f) {
-  switch (type) {
-  case Hdf5Type::int8:
-    return f(std::int8_t{});
-  case Hdf5Type::uint8:
-    return f(std::uint8_t{});
-  case Hdf5Type::uint16:
-    return f(std::uint16_t{});
-  case Hdf5Type::int32:
-    return f(std::int32_t{});
-  case Hdf5Type::uint32:
-    return f(std::uint32_t{});
-  case Hdf5Type::int64:
-    return f(std::int64_t{});
-  case Hdf5Type::float32:
-    return f(float{});
-  case Hdf5Type::float64:
-    return f(double{});
-  }
-  std::abort();
-}
-
-std::int64_t num_elements(Hdf5File::Extents const& extents) {
-  std::int64_t count = 1;
-  for (auto const extent : extents)
-    count *= extent;
-  return count;
-}
-
-Arrays read_arrays(Hdf5File const& file) {
-  Arrays arrays;
-  for (auto const& name : file.array_names()) {
-    Array array{file.type(name), file.extents(name), {}};
-    with_type(array.type, [&]<class T>(T) {
-      auto const values = file.read_all<T>(name);
-      auto const bytes = std::as_bytes(std::span(values));
-      array.bytes.assign(bytes.begin(), bytes.end());
-    });
-    arrays.emplace(name, std::move(array));
-  }
-  return arrays;
-}
-
-void write_array(Hdf5File& file, std::string const& name, Array const& array) {
-  file.create_array(name, array.type, array.extents);
-  with_type(array.type, [&]<class T>(T) {
-    std::vector<T> values(array.bytes.size() / sizeof(T));
-    if (values.empty()) return;
-    std::memcpy(values.data(), array.bytes.data(), array.bytes.size());
-    file.write(name, Hdf5File::Extents(array.extents.size(), 0), array.extents, std::span<T const>(values));
-  });
-}
+using Array = fuzz::Hdf5Content;
+using Arrays = fuzz::Hdf5Arrays;
 
 /// The small store that edits start from: a directed graph with features, labels, a split and clusters in two
 /// orders.
-struct SmallStore {
-  std::string facts;
-  Arrays arrays;
-};
-
-SmallStore make_small_store() {
+fuzz::EditedArrays make_small_store() {
   auto const& comm = fuzz::single_rank();
   graph::PartitionOptions options;
   auto const source = graph::open_dataset(comm, "rmat:vertices=40,edges=160,features=3,classes=4,directed=1");
@@ -106,33 +37,9 @@ SmallStore make_small_store() {
   options.num_clusters = 5;
   graph::partition(comm, *source, path, options);
   auto const file = Hdf5File::open(path);
-  SmallStore store{file.read_text("/", "facts"), read_arrays(file)};
+  fuzz::EditedArrays store{file.read_text("/", "facts"), fuzz::read_arrays(file)};
   std::filesystem::remove(path);
   return store;
-}
-
-void resize(Array& array) {
-  array.bytes.resize(static_cast<std::size_t>(num_elements(array.extents)) * size_of(array.type));
-}
-
-void apply_edits(Arrays& arrays, std::span<std::uint8_t const> edits) {
-  constexpr std::size_t edit_bytes = 11;
-  for (; edits.size() >= edit_bytes; edits = edits.subspan(edit_bytes)) {
-    auto& array = std::next(arrays.begin(), edits[0] % static_cast<std::ptrdiff_t>(arrays.size()))->second;
-    std::uint8_t const how = edits[1];
-    std::uint8_t const element = edits[2];
-    std::int64_t value = 0;
-    std::memcpy(&value, edits.data() + 3, sizeof value);
-    if (how % 2 != 0) {
-      array.extents.back() = (value & 0x3ff);
-      if (how % 8 == 7) array.extents.assign(1, value & 0x3ff); // one dimension less
-      resize(array);
-    } else if (!array.bytes.empty()) {
-      auto const size = size_of(array.type);
-      auto const place = element % (array.bytes.size() / size) * size;
-      std::memcpy(array.bytes.data() + place, &value, size);
-    }
-  }
 }
 
 /// The checksums of chunks of every array that has them.
@@ -152,7 +59,7 @@ void mend_checksums(Arrays& arrays) {
             std::span(bytes).subspan(row * row_bytes + at, std::min(chunk_bytes, row_bytes - at))));
     sums.extents = extents;
     sums.extents.back() = graph::num_checksums(length);
-    resize(sums);
+    fuzz::resize(sums);
     auto const num_bytes = std::min(sums.bytes.size(), crcs.size() * sizeof(std::uint32_t));
     if (num_bytes > 0) std::memcpy(sums.bytes.data(), crcs.data(), num_bytes);
   }
@@ -201,19 +108,14 @@ void mend_tile_checksums(Arrays& arrays, std::string const& group) {
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
-  static SmallStore const small = make_small_store();
-  auto const input = std::span(data, size);
-  auto const facts_end = static_cast<std::size_t>(std::find(input.begin(), input.end(), 0) - input.begin());
-  auto const facts = facts_end == 0 ? small.facts : std::string(fuzz::text_of(data, facts_end));
-  auto arrays = small.arrays;
-  apply_edits(arrays, input.subspan(std::min(size, facts_end + 1)));
+  static auto const small = make_small_store();
+  auto [facts, arrays] = fuzz::edited(small, std::span(data, size));
   for (auto const* const group : {"/topology/even", "/topology/odd"})
     if (arrays.contains(std::string(group) + "/entries")) mend_tile_checksums(arrays, group);
   mend_checksums(arrays);
 
   auto file = Hdf5File::create_in_memory("edited");
-  for (auto const& [name, array] : arrays)
-    write_array(file, name, array);
+  fuzz::write_arrays(file, arrays);
   file.write_attribute("/", "format", std::string("orthant graph store"));
   file.write_attribute("/", "version", graph::store_version);
   file.write_attribute("/", "facts", facts);

@@ -93,7 +93,7 @@ TEST_F(BadInput, LabelsOutOfRange) {
   remove("g/meta.json");
   folder_.write("g/raw/node-label.csv.gz", "0,1\n1,1\n0,2\n0,0\n1,nan\n");
   EXPECT_THAT(message_of("g"),
-              HasSubstr("node-label.csv.gz:3: column 2 is 2; labels of several columns are 0, 1 or nan"));
+              HasSubstr("node-label.csv.gz:3: column 2 is 2; labels of several columns are 0 or 1, or nan"));
   write_npy("n");
   write_array<std::int64_t>("n/labels.npy", "<i8", {4}, {0, 1, -2, 1});
   EXPECT_THAT(message_of("n"), HasSubstr("labels.npy: label -2 at element 2 (byte 144) is out of range"));

@@ -141,6 +141,32 @@ TEST_F(BadInput, MatrixMarketThatIsNoGraph) {
   EXPECT_THAT(told("%%MatrixMarket matrix coordinate real general\n3 3 1\n1 2 nan\n"), HasSubstr("m.mtx:3"));
 }
 
+TEST_F(BadInput, TextOfTwoOrFourBytesPerCharacter) {
+  auto const wide = [](std::string const& text, std::string const& mark, std::size_t before,
+                       std::size_t after) {
+    auto written = mark;
+    for (char const c : text)
+      written += std::string(before, '\0') + c + std::string(after, '\0');
+    return written;
+  };
+  std::string const text = "0,1\r\n1,2\r\n";
+  for (std::string const name : {"g.csv", "g.csv.gz", "g.mtx"}) {
+    folder_.write(name, wide(text, "\xff\xfe", 0, 1));
+    EXPECT_THAT(message_of(name),
+                HasSubstr(name + " is a text in UTF-16, as its byte order mark says, and UTF-8 is wanted"));
+    folder_.write(name, wide(text, "\xfe\xff", 1, 0));
+    EXPECT_THAT(message_of(name), HasSubstr(name + " is a text in UTF-16"));
+    folder_.write(name, wide(text, std::string("\xff\xfe\0\0", 4), 0, 3));
+    EXPECT_THAT(message_of(name), HasSubstr(name + " is a text in UTF-32"));
+  }
+  write_ogb("o");
+  folder_.write("o/meta.json", wide("{}", "\xff\xfe", 0, 1));
+  EXPECT_THAT(message_of("o"), HasSubstr("meta.json is a text in UTF-16"));
+  folder_.write("o/meta.json", "{}");
+  folder_.write("o/raw/node-label.csv.gz", wide("0\n", "\xff\xfe", 0, 1));
+  EXPECT_THAT(message_of("o"), HasSubstr("node-label.csv.gz is a text in UTF-16"));
+}
+
 TEST_F(BadInput, NumbersInTextThatOthersReadDifferently) {
   auto const told = [&](std::string const& text) {
     folder_.write("e.txt", text);

@@ -87,6 +87,55 @@ TEST(EdgeList, LinesLongerThanAnyBufferAndManyGzipMembers) {
   }
 }
 
+/// With and without a line of names, plain and compressed, on shares of any size; in matrices, tables and lists, too.
+TEST(TextFiles, AByteOrderMarkIsNoPartOfThem) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  std::string const mark = "\xef\xbb\xbf";
+  std::string const matrix = "%%MatrixMarket matrix coordinate pattern general\n% x\n";
+  for (int const num_edges : {1, 2, 5, 300}) {
+    std::string text;
+    std::vector<Edge> expected;
+    for (int i = 0; i < num_edges; ++i) {
+      text += fmt::format("{},{}\r\n", 10 + i, i);
+      expected.push_back({10 + i, i});
+    }
+    for (std::string const head : {"", "source,target\r\n", "# a comment\n"})
+      for (std::string const name : {"g.csv", "g.csv.gz"}) {
+        auto const path = folder.write(name, mark + head + text);
+        EXPECT_EQ(read_whole(comm, *open_graph(comm, {.path = path})).edges, expected) << head << name;
+      }
+    auto entries = fmt::format("400 400 {}\n", num_edges);
+    for (auto const& [source, target] : expected)
+      entries += fmt::format("{} {}\n", source + 1, target + 1);
+    for (std::string const name : {"g.mtx", "g.mtx.gz"}) {
+      auto const path = folder.write(name, mark + matrix + entries);
+      EXPECT_EQ(read_whole(comm, *open_graph(comm, {.path = path, .is_directed = true})).edges, expected)
+          << name;
+    }
+  }
+  for (std::string const ending : {".csv", ".csv.gz"}) {
+    auto const name = "folder" + ending;
+    folder.write(name + "/meta.json", mark + R"({"name": "mine"})");
+    folder.write(name + "/raw/edge" + ending, mark + "source,target\n0,1\n1,2\n2,0\n");
+    folder.write(name + "/raw/num-node-list" + ending, mark + "3\n");
+    folder.write(name + "/raw/num-edge-list" + ending, mark + "3\n");
+    folder.write(name + "/raw/node-feat" + ending, mark + "a,b\n1.5,2\n-1,0\n1e-3,7\n");
+    folder.write(name + "/raw/node-label" + ending, mark + "1\n0\n1\n");
+    for (std::string const part : {"train", "valid", "test"})
+      folder.write(name + "/split/s/" + part + ending, mark + (part == "train" ? "2\n" : ""));
+
+    auto const source = open_graph(comm, {.path = folder.path() / name});
+    auto const whole = read_whole(comm, *source);
+
+    EXPECT_EQ(source->facts().name, "mine");
+    EXPECT_THAT(whole.edges, ElementsAre(Edge{0, 1}, Edge{1, 2}, Edge{2, 0}));
+    EXPECT_THAT(whole.features, ElementsAre(1.5f, 2, -1, 0, 1e-3f, 7));
+    EXPECT_THAT(whole.classes, ElementsAre(1, 0, 1));
+    EXPECT_THAT(whole.train, ElementsAre(2));
+  }
+}
+
 TEST(MatrixMarket, FormsAndFields) {
   auto const comm = world();
   ScratchFolder const folder(comm);

@@ -21,11 +21,11 @@ MAY_INCLUDE = {
 # Sub-folders, lowest first: a file includes only its own and those before it. "." is the folder itself, the lowest
 # where it is not named.
 SUB_FOLDERS = {
-    "runtime": ". device numbers observe comm backends files machine arrays report job",
-    "graph": ". text arrays write generate read store links orders partition export",
+    "runtime": ". device numbers observe comm backends files text machine arrays report job",
+    "graph": ". text arrays write generate read store checks links orders partition export",
     "pmm": "grid cost simulate kernels vendor gemm tall_gemm spmm matrix product aggregate edges neighbors pairs rows token_rows attention experts",
-    "models": "core norms training checkpoint links propagation plan aggregation gnn files batches pruning experts lm lm_training",
-    "cli": "machine options plan training presets lm plot study report doctor commands bench .",
+    "models": "core norms training checkpoint links propagation plan counts aggregation gnn files batches pruning experts lm lm_training",
+    "cli": "machine options graphs plan training presets lm plot study report doctor commands bench .",
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(["<])([^">]+)[">]', re.MULTILINE)
 

@@ -7,6 +7,7 @@
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 #include "support/scratch_folder.hpp"
+#include "support/user_messages.hpp"
 
 #include <cmath>
 #include <gtest/gtest.h>
@@ -102,6 +103,55 @@ TEST(WeightsFile, HoldsEveryNumberAtItsGlobalIndex) {
   EXPECT_DOUBLE_EQ(found[3 * 7 + 5], std::sqrt(6.0 / 14) * (2 * 26844 / 100003.0 - 1));
   // i = 6, j = 0: k = 31 36 + 7919 6 + 209458 + 12345 = 270433, mod 100003 = 70427
   EXPECT_DOUBLE_EQ(found[6 * 7], std::sqrt(6.0 / 14) * (2 * 70427 / 100003.0 - 1));
+}
+
+/// Of a graph with other classes: what fits is the file's, what is skipped is that of a new model, on every grid.
+TEST(WeightsFile, LeavesSkippedWeightsAsTheyAre) {
+  runtime::Communicator const world(MPI_COMM_WORLD, "world");
+  test::ScratchFolder const folder(MPI_COMM_WORLD);
+  auto const store = store_of_dataset(world, "sbm:vertices=60,edges=200,features=5,classes=3");
+  auto const other = store_of_dataset(world, "sbm:vertices=60,edges=200,features=5,classes=4");
+  auto const settings = model_of(7, 1);
+  auto const file = folder.file("weights.h5");
+  std::vector<std::string> const skip{"layer2.*", "layer?.bias"};
+  for (auto const& [x, y, z] : grids_3d(world.size())) {
+    pmm::ProcessGrid const grid(world, {1, x, y, z});
+    models::GcnParameters<double> saved(grid, models::plan_gcn(store, settings), settings);
+    set_formula_parameters(saved.list());
+    models::save_weights(grid, file, saved.list(), models::record_of(settings));
+    models::GcnParameters<double> loaded(grid, models::plan_gcn(other, settings), settings);
+    models::GcnParameters<double> const fresh(grid, models::plan_gcn(other, settings), settings);
+
+    models::load_weights(grid, file, loaded.list(), skip);
+
+    std::vector<std::string> skipped;
+    for (std::size_t p = 0; p < loaded.list().size(); ++p) {
+      auto const& parameter = loaded.list()[p];
+      auto const is_skipped = models::is_skipped(parameter.name, skip);
+      if (is_skipped) skipped.push_back(parameter.name);
+      auto const host = Kokkos::HostSpace();
+      auto const found = Kokkos::create_mirror_view_and_copy(host, parameter.value());
+      auto const initial = Kokkos::create_mirror_view_and_copy(host, fresh.list()[p].value());
+      for_each_element(parameter, [&](std::int64_t i, std::int64_t j, std::size_t place) {
+        EXPECT_EQ(found(place), is_skipped ? initial(place) : formula_number(parameter, p, i, j))
+            << parameter.name << " on " << grid.shape().to_string();
+      });
+    }
+    EXPECT_EQ(skipped,
+              (std::vector<std::string>{"layer0.bias", "layer1.bias", "layer2.weight", "layer2.bias"}));
+    auto const told = [&](std::vector<std::string> const& patterns) {
+      return test::message_of([&] { models::load_weights(grid, file, loaded.list(), patterns); });
+    };
+    EXPECT_NE(
+        told({}).find("/parameters/layer2.weight has shape 7 x 3, but the model needs 7 x 4; --init-from " +
+                      file + " --init-skip layer2.weight,layer2.bias trains from the other weights"),
+        std::string::npos)
+        << told({});
+    EXPECT_NE(told({"layer2.*", "head.*"})
+                  .find("--init-skip head.* matches none of the model's weights: layer0.weight, layer0.bias, "
+                        "layer1.weight, layer1.bias, layer2.weight, layer2.bias"),
+              std::string::npos);
+  }
 }
 
 /// Losses and accuracies of a network without dropout.

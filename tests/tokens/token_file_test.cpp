@@ -93,6 +93,33 @@ TEST_F(TokenFiles, BytesAreTheirOwnNumbers) {
   EXPECT_EQ(all_of(file, Part::valid), (Ids{'!'}));
 }
 
+/// In the middle of a text it is a character, and bytes of any file are what they are.
+TEST_F(TokenFiles, AByteOrderMarkAtTheHeadIsNoToken) {
+  std::string const mark = "\xef\xbb\xbf";
+  for (auto const kind : {TokenizerKind::character, TokenizerKind::byte})
+    for (std::string const text : {"a", "ab",
+                                   "b\xc3\xa9"
+                                   "a\n"}) {
+      make(text, kind, 1);
+      auto plain = open();
+      auto const marked = make(mark + text, kind, 1);
+      auto file = open();
+      file.verify(world_);
+
+      EXPECT_EQ(file.vocabulary().bytes(), plain.vocabulary().bytes()) << text;
+      EXPECT_EQ(all_of(file, Part::train), all_of(plain, Part::train)) << text;
+      EXPECT_EQ(marked.of(Part::train).num_bytes, std::ssize(text));
+    }
+  EXPECT_EQ(make("a" + mark, TokenizerKind::character).vocabulary_size, 2);
+  auto const only = options(mark, TokenizerKind::byte);
+  EXPECT_NE(test::message_of([&] { tokens::tokenize(world_, only); }).find("is empty"), std::string::npos);
+  std::string const wide("\xff\xfe\x61\0", 4);
+  auto const refused = options(wide, TokenizerKind::character);
+  EXPECT_NE(test::message_of([&] { tokens::tokenize(world_, refused); }).find("text.txt is a text in UTF-16"),
+            std::string::npos);
+  EXPECT_EQ(make(wide, TokenizerKind::byte, 1).of(Part::train).num_tokens, 4);
+}
+
 /// A text longer than a block, in which characters of all lengths meet the ends of shares.
 TEST_F(TokenFiles, AreTheSameBytesFromAnyNumberOfRanks) {
   std::string text;

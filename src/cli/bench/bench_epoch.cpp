@@ -8,29 +8,32 @@
 #include "cli/bench/bench.hpp"
 #include "cli/bench/edge_products.hpp"
 #include "cli/bench/epoch_products.hpp"
+#include "cli/bench/epoch_times.hpp"
 #include "cli/bench/gather_roof.hpp"
 #include "cli/bench/roofline.hpp"
 #include "cli/bench/spmm_bytes.hpp"
 #include "cli/commands/subcommands.hpp"
+#include "cli/graphs/graph_checks.hpp"
 #include "cli/machine/device_memory.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/plan/measured_grids.hpp"
+#include "cli/presets/epoch_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
-#include "models/aggregation/edge_operands.hpp"
 #include "models/gnn/memory_estimate.hpp"
 #include "models/plan/gcn_step.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/machine/process_memory.hpp"
 
-#include <map>
 #include <numeric>
 
 namespace orthant::cli {
 namespace {
 
 struct EpochOptions {
+  EpochOptions() { train.epochs = 10; }
+
   TrainOptions train;
   RooflineOptions roofline;
 };
@@ -39,25 +42,20 @@ struct EpochOptions {
 template<class T>
 class BareEpoch {
  public:
+  /// `adjacency`: that of the model, layer by layer.
   BareEpoch(pmm::ProcessGrid const& grid, graph::GraphStore const& store, models::GcnSettings const& settings,
-            models::GcnPlan const& plan, models::OptimizerSettings const& optimizer)
+            models::GcnPlan const& plan, models::OptimizerSettings const& optimizer,
+            std::vector<models::Adjacency<T>> const& adjacency)
       : world_(grid.world()),
         features_(plan.features()),
         step_(step_of(grid, store, settings, plan, optimizer)),
         products_(pmm::products_of(step_)),
         operands_(products_),
         seconds_(products_.size()) {
-    models::AdjacencyBlocks<T> blocks(grid, store);
-    std::optional<models::OwnedAdjacency<T>> owned;
-    auto const& first = plan.layers.front();
-    if (first.attention) {
-      owned = models::read_edges<T>(grid, store, first.owners->roles, false);
-      edges_.emplace(grid, plan, *owned);
-    } else if (first.owners) {
-      owned = models::read_owned_adjacency<T>(grid, store, first.owners->roles);
-    }
+    if (plan.layers.front().attention)
+      edges_.emplace(grid, plan, std::get<models::OwnedAdjacency<T>>(adjacency.front()));
     for (auto const& product : products_) {
-      kernels_.push_back(kernel_of(grid, store, settings, plan, blocks, owned, product));
+      kernels_.push_back(kernel_of(grid, store, settings, plan, adjacency, product));
       if (!product.is_sparse || product.left == features_) continue;
       if (plan.layers[static_cast<std::size_t>(product.layer)].keeps_weights(product.n))
         kernels_.back().keep_weights(runtime::DefaultExec()); // as training does
@@ -96,19 +94,21 @@ class BareEpoch {
 
   static pmm::LocalSpmm<T> kernel_of(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                      models::GcnSettings const& settings, models::GcnPlan const& plan,
-                                     models::AdjacencyBlocks<T>& blocks,
-                                     std::optional<models::OwnedAdjacency<T>> const& owned,
+                                     std::vector<models::Adjacency<T>> const& adjacency,
                                      LocalProduct const& product) {
     if (!product.is_sparse) return {};
-    auto const is_features = product.left == plan.features();
-    if (owned && !is_features)
-      return owned->edges || product.form == pmm::Form::product ? owned->forward : owned->backward;
-    auto const matrix =
-        is_features ? models::read_sparse_features<T>(grid, store, product.left, settings.feature_norm)
-                    : blocks.get(product.left, plan.layers[static_cast<std::size_t>(product.layer)].is_even);
-    auto const& kernel = product.form == pmm::Form::product ? matrix.forward() : matrix.adjoint();
+    auto const is_forward = product.form == pmm::Form::product;
+    if (product.left != plan.features()) {
+      auto const& of_layer = adjacency.at(static_cast<std::size_t>(product.layer));
+      if (auto const* const owned = std::get_if<models::OwnedAdjacency<T>>(&of_layer))
+        return owned->edges || is_forward ? owned->forward : owned->backward;
+      auto const& blocks = std::get<pmm::DistSparse<T>>(of_layer);
+      return is_forward ? blocks.forward() : blocks.adjoint();
+    }
+    auto const matrix = models::read_sparse_features<T>(grid, store, product.left, settings.feature_norm);
+    auto const& kernel = is_forward ? matrix.forward() : matrix.adjoint();
     auto block = kernel.block();
-    if (!is_features || settings.input_dropout() == 0 || block.csr.values.extent(0) > 0) return kernel;
+    if (settings.input_dropout() == 0 || block.csr.values.extent(0) > 0) return kernel;
     block.csr.values = runtime::Vector<T>("orthant::cli::values", block.csr.columns.extent(0)); // the dropped
     Kokkos::deep_copy(block.csr.values, T{1});
     return pmm::LocalSpmm<T>(block);
@@ -229,50 +229,6 @@ void BareEpoch<T>::describe(nlohmann::ordered_json& line, double epoch_seconds,
   line["products"] = table;
 }
 
-/// What the epochs took.
-class EpochTimes {
- public:
-  void add(runtime::EpochRecord const& record) {
-    seconds_.push_back(record.seconds);
-    auto explained = 0.0;
-    for (auto const& phase : record.phases.phases()) {
-      if (!phases_.contains(phase.name)) order_.push_back(phase.name);
-      phases_[phase.name].push_back(phase.seconds);
-      explained += phase.seconds;
-    }
-    shares_.push_back(explained / record.seconds);
-    comm_bytes_ = record.comm_bytes;
-    sent_bytes_ = record.sent_bytes;
-    loss_ = record.loss;
-  }
-
-  /// Returns the median. Collective.
-  double describe(nlohmann::ordered_json& line, runtime::Communicator const& world) const {
-    auto const seconds = summarise(world, seconds_);
-    line["seconds"] = seconds.median;
-    line["min_seconds"] = seconds.minimum;
-    auto& table = line["phases"] = nlohmann::ordered_json::object();
-    for (auto const& name : order_) {
-      auto const median = summarise(world, phases_.at(name)).median;
-      if (median > 0) table[name] = median; // 0: of the first epoch alone, before a device's were recorded
-    }
-    line["phases_share"] = runtime::all_reduced(world, median_of(shares_), runtime::Reduction::min);
-    line["comm_bytes"] = comm_bytes_;
-    line["sent_bytes"] = sent_bytes_;
-    line["loss"] = loss_;
-    return seconds.median;
-  }
-
- private:
-  std::vector<double> seconds_;
-  std::vector<double> shares_; // of an epoch that this rank's phases explain
-  std::vector<std::string> order_;
-  std::map<std::string, std::vector<double>> phases_;
-  std::int64_t comm_bytes_ = 0;
-  std::int64_t sent_bytes_ = 0;
-  double loss_ = 0;
-};
-
 nlohmann::ordered_json begin_epoch_line(Context const& context, pmm::ProcessGrid const& grid,
                                         graph::GraphStore const& store, TrainOptions const& o,
                                         models::Schedule schedule) {
@@ -304,15 +260,13 @@ int bench(EpochOptions const& options, Context& context) {
   auto const memory_at_start = runtime::resident_bytes();
   DeviceMemory const device_memory;
   auto model_settings = model_of(options.train);
-  if (models::reads_edges(model_settings) && !models::weighs_neighbours(model_settings))
-    runtime::throw_user("bench epoch has no bare products of maxima so far: leave out --aggregator max");
-  if (model_settings.edge_dropout > 0)
-    runtime::throw_user("bench epoch multiplies by all edges: leave out --edge-dropout");
   pmm::set_gemm_threads(1); // as training
   require_full_graph_grid(options.train.grid, world.size());
   auto const machine = machine_of(world, options.train.machine);
+  context.log().info("reading the graph");
   auto store = open_graph_of(world, options.train);
   models::use_operator(store, model_settings);
+  require_operator(context, store, model_settings, precision_of<T>);
   auto settings = training_of(options.train);
   auto const [choice, measured] = choose_by_full_graph_steps<T>(
       {context, store, model_settings, settings, hidden_axes_of(options.train), options.train.measure_top,
@@ -333,27 +287,43 @@ int bench(EpochOptions const& options, Context& context) {
   if (!measured.is_null()) record["measured"] = measured;
   if (context.metrics.is_on()) context.metrics.write("run", record);
 
+  auto const num_nonzeros = store.facts().num_operator_entries();
+  context.log().info("building the model and its operator of {} non-zeros", num_nonzeros);
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
-  models::Gcn<T> model(grid, store, model_settings);
+  auto operands = models::make_full_graph_operands<T>(grid, store, plan, model_settings);
+  auto const adjacency = operands.adjacency; // shares the blocks
+  auto const parameters = std::make_shared<models::GcnParameters<T>>(grid, plan, model_settings);
+  if (model_settings.trains_features) parameters->add_features(operands.features.dense);
+  models::Gcn<T> model(grid, model_settings, parameters);
+  model.rebind(std::move(operands));
   settings.eval_every = 0;
+  settings.optimizer.schedule = {}; // which takes no time
+  settings.patience = 0;
   // A step allocates nothing, so the most memory that training takes is known after the first; after the
   // second on a device, which is recorded.
   settings.num_epochs = pmm::runs_on_host ? 1 : 2;
   std::int64_t device_taken = 0;
+  context.log().info("training {}, not timed",
+                     settings.num_epochs == 1 ? "an epoch" : fmt::format("{} epochs", settings.num_epochs));
   models::Trainer<T>(grid, model, loss, settings).run([&](runtime::EpochRecord const&) {
     device_taken = device_memory.taken_bytes();
   });
   auto const peak = runtime::peak_resident_bytes();
   auto const device_peak = device_memory.peak_array_bytes();
 
+  context.log().info("measuring the limits of this machine");
   auto const roofline = measure_roofline<T>(world, options.roofline);
-  BareEpoch<T> bare(grid, store, model_settings, plan, settings.optimizer);
+  context.log().info("preparing the epoch's products by themselves");
+  BareEpoch<T> bare(grid, store, model_settings, plan, settings.optimizer, adjacency);
   runtime::DefaultExec const exec;
   settings.num_epochs = options.train.epochs;
   EpochTimes times;
+  UnitLines lines(context, "timing epoch", settings.num_epochs);
+  lines.begin(1);
   models::Trainer<T>(grid, model, loss, settings).run([&](runtime::EpochRecord const& epoch) {
     times.add(epoch);
     bare.run(exec);
+    if (epoch.epoch < settings.num_epochs) lines.begin(epoch.epoch + 1);
   });
 
   auto line = begin_epoch_line(context, grid, store, options.train, model_settings.schedule);
@@ -373,10 +343,8 @@ int bench(EpochOptions const& options, Context& context) {
 }
 
 int run(EpochOptions const& options, Context& context) {
-  require_fitting_types(options.train);
   choose_gemm_math(options.train.gemm_math, options.train.compute_dtype);
   choose_gemm_libraries(context, options.train.gemm_table);
-  if (options.train.epochs == 0) runtime::throw_user("--epochs 0: at least one epoch must be timed");
   return options.train.compute_dtype == "fp32" ? bench<float>(options, context)
                                                : bench<double>(options, context);
 }
@@ -387,10 +355,12 @@ std::unique_ptr<Command> make_bench_epoch() {
   auto command = std::make_unique<Command>(
       "bench epoch", "Time epochs of full-graph training beside their products by themselves");
   auto const options = std::make_shared<EpochOptions>();
-  options->train.epochs = 10;
-  add_full_epoch_options(*command, options->train);
+  add_epoch_options(*command, options->train);
   add_options(*command, options->roofline);
-  command->set_run([options](Context& context) { return run(*options, context); });
+  command->set_run([options](Context& context) {
+    complete_epoch_options(context, options->train);
+    return run(*options, context);
+  });
   return command;
 }
 

@@ -11,6 +11,7 @@
 #include "cli/bench/spmm_bytes.hpp"
 #include "cli/commands/build_info.hpp"
 #include "cli/commands/subcommands.hpp"
+#include "cli/graphs/graph_checks.hpp"
 #include "cli/options/counts.hpp"
 #include "cli/training/memory_check.hpp"
 #include "graph/generate/generators.hpp"
@@ -164,6 +165,7 @@ int bench(SpmmOptions const& options, Context& context) {
   auto const store = open_graph(world, options);
   auto const& facts = store.facts();
   auto record = context.run_record;
+  require_operator(context, store, {precision_of<T>});
   record["grid"] = shape.to_string();
   record["seed"] = options.seed;
   if (context.metrics.is_on()) context.metrics.write("run", record);

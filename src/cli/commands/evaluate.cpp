@@ -3,8 +3,10 @@
 // orthant evaluate: losses and accuracies of trained weights, and what they say of every vertex.
 
 #include "cli/commands/subcommands.hpp"
+#include "cli/graphs/graph_checks.hpp"
 #include "cli/options/gemm_options.hpp"
-#include "cli/options/training_options.hpp"
+#include "cli/options/given_network.hpp"
+#include "cli/presets/graph_presets.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/scores_text.hpp"
 #include "cli/training/train_full.hpp"
@@ -21,26 +23,52 @@
 
 #include <array>
 #include <cstdio>
+#include <string_view>
 
 namespace orthant::cli {
 namespace {
 
-struct EvaluateOptions {
-  std::string graph;
+struct EvaluateOptions : TrainOptions {
+  EvaluateOptions() { feature_norm.clear(); } // as the weights were trained
+
   std::string weights;
   std::string predictions;
   bool probabilities = false;
   std::optional<std::int64_t> embeddings; // layer
-  std::string grid = "auto";
-  std::string schedule = "auto";
-  std::string feature_norm; // empty: as the weights were trained
-  std::string normalize = "auto";
-  std::string self_loops = "auto";
-  std::string compute_dtype = "fp32";
-  std::string gemm_math = "fp32";
-  std::string gemm_table;
-  bool force_memory = false;
 };
+
+/// Options of train that decide how weights are evaluated, and then those that say whose weights they are.
+constexpr std::array<std::string_view, 32> used{
+    "graph",        "dataset",      "seed",           "grid",       "schedule",
+    "normalize",    "self-loops",   "gemm-math",      "gemm-table", "compute-dtype",
+    "preset",       "model",        "layers",         "hidden",     "aggregator",
+    "norm",         "residual",     "bias",           "head",       "input-projection",
+    "teleport",     "theta",        "heads",          "task",       "propagation-steps",
+    "decoder",      "output-heads", "decoder-hidden", "embedding",  "activation",
+    "force-memory", "feature-norm"};
+
+/// The network of the weights, part by part, as options of train have it.
+models::Architecture network_of(models::WeightsFacts const& weights) {
+  auto const settings = models::settings_of(weights);
+  auto parts = models::architecture_of(settings);
+  auto const traits = models::traits_of(settings.model, settings.aggregator);
+  if (traits.has_perceptrons || traits.has_identity_maps) // which have a head in any case
+    std::erase_if(parts, [](auto const& part) { return part.first == "head"; });
+  if (auto const& widths = settings.hidden_widths; !widths.empty())
+    parts.emplace_back("hidden", fmt::format("{}", widths.front()));
+  if (models::predicts_links(settings))
+    parts.emplace_back("embedding", fmt::format("{}", settings.embedding_width));
+  else
+    parts.emplace_back("task", "nodes");
+  return parts;
+}
+
+void require_same_network(Context& context, models::WeightsFacts const& weights,
+                          EvaluateOptions const& options) {
+  TrainOptions preset = options;
+  apply_preset(context, preset); // into the record
+  require_given_network(context, options.weights, network_of(weights));
+}
 
 models::GcnSettings model_of(models::WeightsFacts const& weights, EvaluateOptions const& options) {
   auto settings = models::settings_of(weights);
@@ -66,10 +94,14 @@ void require_fitting_widths(models::WeightsFacts const& weights, graph::GraphSto
                           facts.num_features);
     return;
   }
-  if (weights.num_features() != facts.num_features || weights.num_classes() != facts.num_classes)
-    runtime::throw_user("{} maps {} features to {} classes, but {} has {} features and {} classes", path,
-                        weights.num_features(), weights.num_classes(), store.name(), facts.num_features,
-                        facts.num_classes);
+  if (weights.num_features() == facts.num_features && weights.num_classes() == facts.num_classes) return;
+  auto const pattern = models::weights_of_classes(weights);
+  runtime::throw_user("{} maps {} features to {} classes, but {} has {} features and {} classes{}", path,
+                      weights.num_features(), weights.num_classes(), store.name(), facts.num_features,
+                      facts.num_classes,
+                      pattern && weights.num_features() == facts.num_features
+                          ? fmt::format("; train --init-from {} --init-skip '{}' learns them", path, *pattern)
+                          : "");
 }
 
 /// What --predictions is to hold, as far as the options say.
@@ -136,9 +168,10 @@ template<class T>
 void evaluate(EvaluateOptions const& options, Context& context) {
   auto const& world = context.world();
   require_full_graph_grid(options.grid, world.size());
-  auto store = graph::GraphStore::open(world, options.graph);
+  auto store = open_graph_of(world, options);
   auto const weights = models::read_weights_facts(world, options.weights);
   require_fitting_widths(weights, store, options.weights);
+  require_same_network(context, weights, options);
   require_layer(weights, options);
   require_outputs_of_links(weights, options);
   if (weights.has_features)
@@ -150,6 +183,7 @@ void evaluate(EvaluateOptions const& options, Context& context) {
   auto settings = model_of(weights, options);
   settings.keeps_outputs = options.embeddings.has_value();
   models::use_operator(store, settings);
+  require_operator(context, store, settings, precision_of<T>);
   auto const schedule = models::name_of(settings.schedule);
   auto const choice = models::choose_grid({world.size(), options.grid, schedule},
                                           models::full_graph_seconds(store.facts(), settings));
@@ -178,7 +212,7 @@ void evaluate(EvaluateOptions const& options, Context& context) {
   auto scores = loss ? models::scores_of(loss->evaluate(exec, logits)) : link_loss->evaluate(exec, logits);
   if (auto const sign = models::sign_of_divergence(scores); !sign.empty())
     runtime::throw_user("{} on {}: {}; the weights have diverged, or features are too large", options.weights,
-                        options.graph, sign);
+                        store.name(), sign);
   if (!options.predictions.empty()) {
     auto const* const embeddings =
         options.embeddings ? &model.output_of_layer(static_cast<std::size_t>(*options.embeddings)) : nullptr;
@@ -189,7 +223,8 @@ void evaluate(EvaluateOptions const& options, Context& context) {
 }
 
 int run(EvaluateOptions const& options, Context& context) {
-  if (options.graph.empty()) runtime::throw_user("evaluate: name the store with --graph graph.h5");
+  if (options.graph.empty() && options.dataset.empty())
+    runtime::throw_user("evaluate: name the store with --graph graph.h5");
   if (options.weights.empty()) runtime::throw_user("evaluate: name the weights with --weights FILE.h5");
   require_sensible_outputs(context.world(), options);
   choose_gemm_math(options.gemm_math, options.compute_dtype);
@@ -206,7 +241,10 @@ int run(EvaluateOptions const& options, Context& context) {
 std::unique_ptr<Command> make_evaluate() {
   auto command = std::make_unique<Command>("evaluate", "Evaluate trained weights on a graph");
   auto const options = std::make_shared<EvaluateOptions>();
-  command->input("--graph", options->graph, "Store to evaluate on");
+  add_preset_option(*command, *options);
+  add_options(*command, *options);
+  command->pass_over_all_but(used);
+  command->begin_group("Evaluation");
   command->input("--weights", options->weights, "Weights that train --save-weights wrote");
   command->output(
       "--predictions", options->predictions,
@@ -220,18 +258,6 @@ std::unique_ptr<Command> make_evaluate() {
       "count from 0, as in names of weights (layer0.weight); the last one, or the head if there is "
       "one, which counts as one more, gives the logits, the others what their activation leaves",
       whole_number(0, most_layers));
-  command->option("--grid", options->grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
-  command->option("--schedule", options->schedule,
-                  "Communication, as for train: pmm3d, rows or auto (pmm3d; rows of gat and gatv2)",
-                  one_of({"auto", "pmm3d", "rows"}));
-  command->option("--feature-norm", options->feature_norm,
-                  "row or none; by default what the weights were trained with", one_of({"row", "none"}));
-  add_operator_options(*command, options->normalize, options->self_loops,
-                       "as the weights were trained, else as the store was made");
-  command->option("--compute-dtype", options->compute_dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
-  add_gemm_math_option(*command, options->gemm_math);
-  add_gemm_table_option(*command, options->gemm_table);
-  add_force_memory_option(*command, options->force_memory);
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;
 }

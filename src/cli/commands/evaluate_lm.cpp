@@ -7,6 +7,7 @@
 #include "cli/lm/lm_grid.hpp"
 #include "cli/lm/train_lm_options.hpp"
 #include "cli/options/gemm_options.hpp"
+#include "cli/options/given_network.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_run.hpp"
 #include "models/lm_training/evaluate_sequences.hpp"
@@ -14,24 +15,37 @@
 #include "models/lm_training/memory.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 
+#include <array>
 #include <cmath>
 #include <numbers>
+#include <string_view>
 
 namespace orthant::cli {
 namespace {
 
-struct EvaluateLmOptions {
-  std::string tokens;
+struct EvaluateLmOptions : TrainLmOptions {
+  EvaluateLmOptions() { sequence = global_batch = 0; } // as in training, and 16 or more
+
   std::string weights;
-  std::string grid = "auto";
-  std::int64_t expert_axis = 1;
-  std::int64_t sequence = 0;
-  std::int64_t global_batch = 0;
-  std::string compute_dtype = "fp32";
-  std::string gemm_math = "fp32";
-  std::string gemm_table;
-  bool force_memory = false;
 };
+
+/// Options of train-lm that decide how weights are evaluated, and then those that say whose weights they are.
+constexpr std::array<std::string_view, 26> used{
+    "tokens",     "grid",         "expert-axis", "sequence", "global-batch",  "compute-dtype", "gemm-math",
+    "gemm-table", "force-memory", "preset",      "arch",     "layers",        "hidden",        "heads",
+    "kv-heads",   "feed-forward", "positions",   "bias",     "tied-head",     "norm-epsilon",  "rotary-base",
+    "experts",    "top-k",        "moe-every",   "machine",  "shared-experts"};
+
+/// Throws UserError if options of the model were given, and the weights are of another one.
+void require_same_model(Context& context, models::TransformerSettings const& model,
+                        EvaluateLmOptions const& options) {
+  TrainLmOptions preset = options;
+  apply_preset(context, preset); // into the record
+  models::Architecture parts{{"arch", model.positions == models::Positions::rotary ? "llama" : "gpt2"}};
+  for (auto const& part : record_of(model))
+    parts.push_back(part);
+  require_given_network(context, options.weights, parts);
+}
 
 template<class T>
 int evaluate(EvaluateLmOptions const& options, Context& context) {
@@ -40,6 +54,7 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   if (options.weights.empty())
     runtime::throw_user("give --weights W.h5, which train-lm --save-weights or a checkpoint writes");
   auto const [model, trained_sequence] = read_model(world, options.weights);
+  require_same_model(context, model, options);
   auto file = open_tokens(context, options.tokens);
   require_vocabulary(world, options.weights, options.tokens, file);
   if (file.num_tokens(tokens::Part::valid) < 2)
@@ -57,12 +72,12 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   if (expert_axis > 1 && !model.experts.is_on())
     runtime::throw_user("--expert-axis {}: the model of '{}' has no experts to deal to ranks; leave it out",
                         expert_axis, options.weights);
-  auto const shape =
-      options.grid == "auto"
-          ? rank_language_grids<T>(context, {options.grid, "", model, sequences, optimizer, 0, expert_axis})
-                .front()
-                .shape
-          : models::parse_grid(options.grid, world.size(), expert_axis);
+  auto const shape = options.grid == "auto"
+                         ? rank_language_grids<T>(context, {options.grid, options.machine, model, sequences,
+                                                            optimizer, 0, expert_axis})
+                               .front()
+                               .shape
+                         : models::parse_grid(options.grid, world.size(), expert_axis);
   pmm::ProcessGrid const grid(world, shape);
   if (options.global_batch == 0)
     sequences.global_batch =
@@ -116,20 +131,10 @@ std::unique_ptr<Command> make_evaluate_lm() {
   auto command = std::make_unique<Command>(
       "evaluate-lm", "Loss, perplexity and bits per byte of a language model on a validation part");
   auto const options = std::make_shared<EvaluateLmOptions>();
-  command->input("--tokens", options->tokens, "Token file");
+  add_options(*command, *options);
+  command->pass_over_all_but(used);
+  command->begin_group("Evaluation");
   command->input("--weights", options->weights, "Weights or checkpoint of train-lm");
-  command->option("--grid", options->grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
-  add_expert_axis_option(*command, options->expert_axis);
-  command->option("--sequence", options->sequence,
-                  "Tokens per window, each predicted from those before it; 0: as in training",
-                  whole_number(0));
-  command->option("--global-batch", options->global_batch,
-                  "Windows per pass, over all ranks, which changes speed and memory alone; 0: 16 or more",
-                  whole_number(0));
-  command->option("--compute-dtype", options->compute_dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
-  add_gemm_math_option(*command, options->gemm_math);
-  add_gemm_table_option(*command, options->gemm_table);
-  add_force_memory_option(*command, options->force_memory);
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;
 }

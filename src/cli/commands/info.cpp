@@ -136,6 +136,15 @@ std::string parameters_text(runtime::Hdf5File const& file) {
   return fmt::format("parameters  {} numbers\n{}", num_numbers, arrays);
 }
 
+/// Which weights a training on another graph leaves out.
+std::string advice_to_skip(models::WeightsFacts const& facts) {
+  std::string text;
+  if (facts.has_features) text += "; on another graph with --init-skip features";
+  if (auto const pattern = models::weights_of_classes(facts))
+    text += fmt::format("; with other classes --init-skip '{}'", *pattern);
+  return text;
+}
+
 /// The model, and its arrays one per line; rank 0's file.
 std::string describe_weights(std::string const& path, models::WeightsFacts const& facts) {
   auto const file = runtime::Hdf5File::open(path);
@@ -154,6 +163,7 @@ std::string describe_weights(std::string const& path, models::WeightsFacts const
   if (file.contains_attribute("/", "dense_libraries"))
     fmt::format_to(out, "multiplied  by {}\n", names_of_libraries(file.read_text("/", "dense_libraries")));
   text += parameters_text(file);
+  text += fmt::format("go on with  train --init-from FILE{}\n", advice_to_skip(facts));
   return text;
 }
 
@@ -282,7 +292,9 @@ void describe_language_model(Context& context, InfoOptions const& options, Conte
     for (auto const& [part, value] : record_of(model))
       fmt::format_to(out, "  {:<15}{}\n", part, value);
     fmt::format_to(out, "trained on  sequences of {} tokens\n", sequence);
-    return described + parameters_text(file);
+    return described + parameters_text(file) +
+           fmt::format("go on with  train-lm --init-from FILE; on another vocabulary with --init-skip {}\n",
+                       names_of_tables(file));
   });
   print(context, text);
 }

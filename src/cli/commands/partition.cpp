@@ -7,6 +7,7 @@
 #include "cli/options/generator_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_run.hpp"
+#include "graph/checks/data_check.hpp"
 #include "graph/largest_graph.hpp"
 #include "graph/partition/estimate.hpp"
 #include "graph/partition/metis.hpp"
@@ -239,6 +240,19 @@ void summarize(graph::PartitionReport const& report, PartitionOptions const& opt
   if (options.stats) print(recommendation(report));
 }
 
+/// What training will say of the graph, too.
+void warn(Context const& context, graph::PartitionReport const& report, std::string const& output) {
+  auto warnings = graph::check_data(context.world(), graph::GraphStore::open(context.world(), output));
+  auto const& operators = report.input.operators;
+  if (auto const effect = graph::describe_effect(
+          report.facts, output, operators ? operators->largest_size() : 0, graph::Precision::fp32);
+      !effect.empty())
+    warnings.insert(warnings.begin(), effect);
+  if (!context.world().is_root()) return;
+  for (auto const& warning : warnings)
+    print(fmt::format("warning      {}\n", warning));
+}
+
 int run(PartitionOptions const& options, Context& context) {
   require_one_source(context, options);
   if (options.output.empty()) runtime::throw_user("partition: name the store to write with -o graph.h5");
@@ -247,6 +261,7 @@ int run(PartitionOptions const& options, Context& context) {
   how.chooses_permutation = options.permute == "auto";
   if (!how.chooses_permutation) how.permutation = graph::parse_permutation(options.permute);
   how.normalization = graph::parse_normalization(options.normalize);
+  how.requires_operator = true;
   using Rules = graph::EdgeRules;
   how.rules.repeats = options.duplicates == "drop" ? Rules::Repeats::drop : Rules::Repeats::keep;
   how.rules.self_loops = options.self_loops == "keep" ? Rules::SelfLoops::keep : Rules::SelfLoops::drop;
@@ -292,6 +307,7 @@ int run(PartitionOptions const& options, Context& context) {
   auto const report = graph::partition(world, *source, options.output, how);
   bar.reset();
   if (world.is_root()) summarize(report, options, times_text(report, opening, MPI_Wtime() - begin));
+  warn(context, report, options.output);
   return runtime::exit_done;
 }
 

@@ -3,40 +3,46 @@
 // orthant plan: what an epoch of full-graph training sends and holds, and how long it takes on a machine, on the best
 // grids of a number of ranks. It reads the facts of a store, or counts alone, and needs one process.
 
+#include "cli/commands/batch_plan.hpp"
 #include "cli/commands/plan_options.hpp"
 #include "cli/commands/subcommands.hpp"
-#include "cli/options/counts.hpp"
 #include "cli/plan/cost_columns.hpp"
+#include "cli/plan/planned_training.hpp"
+#include "cli/training/train_full.hpp"
+#include "cli/training/train_minibatch.hpp"
 #include "cli/training/train_run.hpp"
-#include "graph/largest_graph.hpp"
 #include "graph/store/store_reader.hpp"
+#include "models/counts/counted_graph.hpp"
 #include "models/gnn/grid_cost.hpp"
 #include "models/gnn/simulated_epoch.hpp"
 
 #include <algorithm>
 #include <cctype>
 #include <fmt/ranges.h>
+#include <set>
 
 namespace orthant::cli {
 namespace {
-
-constexpr std::int64_t most_columns = std::int64_t{1} << 20;
-constexpr std::int64_t most_ranks = std::int64_t{1} << 20;
 
 /// What was asked, answered grid by grid.
 class Answer {
  public:
   /// `store`: null if the graph is known by its counts alone.
-  Answer(graph::StoreFacts const& facts, graph::GraphStore const* store,
-         std::vector<std::int64_t> const& widths, PlanOptions const& options, pmm::Machine const& machine,
-         Simulation& simulation)
-      : simulation_(simulation),
+  Answer(Context const& context, graph::StoreFacts const& facts, graph::GraphStore const* store,
+         models::GcnSettings settings, std::vector<std::int64_t> const& widths, PlanOptions const& options,
+         int num_ranks, pmm::Machine const& machine, Simulation& simulation)
+      : context_(context),
+        simulation_(simulation),
         facts_(facts),
         store_(store),
         options_(options),
+        num_ranks_(num_ranks),
         machine_(machine),
-        settings_(settings_of(widths, options)),
-        widths_(fmt::format("{}", fmt::join(widths, "-"))) {}
+        settings_(std::move(settings)),
+        optimizer_(training_of(options).optimizer),
+        widths_(fmt::format("{}", fmt::join(widths, "-"))) {
+    if (options.grid != "auto") require_full_graph_grid(options.grid, num_ranks);
+  }
 
   [[nodiscard]] std::string text() {
     std::string text;
@@ -48,8 +54,8 @@ class Answer {
           "columns: of the narrowest block that A^ is multiplied by\n"
           "{}\n"
           "{:<9}{:<14}{:>12}{:>7}{:>12}{:>12}{:>9}{}\n",
-          title() + widths_, facts_.num_vertices, facts_.num_operator_entries(), options_.ranks,
-          options_.ranks == 1 ? "" : "s", options_.comm_dtype,
+          title() + widths_, facts_.num_vertices, facts_.num_operator_entries(), num_ranks_,
+          num_ranks_ == 1 ? "" : "s", options_.comm_dtype,
           options_.operand_dtype == "fp32" ? "" : "; activations in " + options_.operand_dtype,
           has_machine()
               ? fmt::format("ms: of an epoch on the machine '{}', and of its sparse and dense products, "
@@ -58,11 +64,9 @@ class Answer {
               : "",
           "schedule", "grid", "MB sent", "calls", "GB of A^", "GB arrays", "columns",
           has_machine() ? headings_of_seconds(Network::graph) : "");
-    for (auto const schedule : schedules_of(options_)) {
+    for (auto const schedule : schedules_of(options_, settings_)) {
       settings_.schedule = schedule;
-      auto costs = models::costs_of_grids(
-          static_cast<int>(options_.ranks), facts_, settings_, options_.least_width, machine_,
-          has_machine() ? models::GridOrder::by_seconds : models::GridOrder::by_bytes);
+      auto costs = costs_of_grids();
       if (costs.empty()) {
         refuse_or_note(schedule, narrow_grids());
         continue;
@@ -77,7 +81,7 @@ class Answer {
       consider(costs.front());
       auto const& first = costs.front().shape;
       auto const simulated = simulation_.run(first, [&](pmm::SimulationSettings const& simulation) {
-        return models::simulate_epoch(first, facts_, settings_, machine_, simulation, store_);
+        return models::simulate_epoch(first, facts_, settings_, machine_, simulation, store_, optimizer_);
       });
       if (std::ssize(costs) > options_.top) costs.resize(static_cast<std::size_t>(options_.top));
       for (auto const& cost : costs)
@@ -94,19 +98,48 @@ class Answer {
  private:
   [[nodiscard]] bool has_machine() const { return !options_.machine.empty(); }
 
-  [[nodiscard]] std::string line_of(models::GridCost const& cost) const {
-    auto line =
-        fmt::format("{:<9}{:<14}{:>12.1f}{:>7}{:>12.3f}{:>12.3f}{:>9}", models::name_of(cost.schedule),
-                    cost.shape.to_string(), static_cast<double>(cost.sent_bytes) / mega, cost.num_calls,
-                    static_cast<double>(cost.adjacency_bytes) / giga,
-                    static_cast<double>(cost.array_bytes) / giga, cost.narrowest_part);
+  [[nodiscard]] models::Exactness exactness_of(models::GridCost const& cost) const {
+    auto settings = settings_;
+    settings.schedule = cost.schedule;
+    return models::exactness_without_counts(cost.shape, models::plan_gcn(facts_, settings), settings);
+  }
+
+  /// MB, with what they are unless they are exact; the sign is explained once.
+  [[nodiscard]] std::string sent_of(models::GridCost const& cost) {
+    auto const exactness = exactness_of(cost);
+    auto const sign = exactness == models::Exactness::at_most ? "<=" : "~";
+    if (exactness != models::Exactness::exact && signs_.insert(sign).second)
+      notes_ +=
+          exactness == models::Exactness::at_most
+              ? "<=: at most, if all rows move; training moves those that blocks need where they are few "
+                "(--gather)\n"
+              : "~: on average over graphs of these counts\n";
+    return fmt::format("{}{:.1f}", exactness == models::Exactness::exact ? "" : sign,
+                       static_cast<double>(cost.sent_bytes) / mega);
+  }
+
+  [[nodiscard]] std::string line_of(models::GridCost const& cost) {
+    auto line = fmt::format("{:<9}{:<14}{:>12}{:>7}{:>12.3f}{:>12.3f}{:>9}", models::name_of(cost.schedule),
+                            cost.shape.to_string(), sent_of(cost), cost.num_calls,
+                            static_cast<double>(cost.adjacency_bytes) / giga,
+                            static_cast<double>(cost.array_bytes) / giga, cost.narrowest_part);
     if (has_machine()) line += cells_of_seconds(cost.seconds, Network::graph);
     return line + "\n";
   }
 
+  /// Of --grid, or of all grids in order.
+  [[nodiscard]] std::vector<models::GridCost> costs_of_grids() const {
+    if (options_.grid != "auto")
+      return {models::cost_of_grid(pmm::parse_grid(options_.grid, num_ranks_), facts_, settings_, machine_,
+                                   optimizer_)};
+    return models::costs_of_grids(num_ranks_, facts_, settings_, options_.least_width, machine_,
+                                  has_machine() ? models::GridOrder::by_seconds : models::GridOrder::by_bytes,
+                                  optimizer_);
+  }
+
   /// Grids whose arrays a rank of the machine cannot hold are left out. What was left out; empty: none was.
   [[nodiscard]] std::string drop_what_does_not_fit(std::vector<models::GridCost>& costs) const {
-    if (!has_machine()) return {};
+    if (!has_machine() || options_.force_memory) return {};
     auto const left_out =
         pmm::leave_out_what_does_not_fit(costs, machine_.memory.bytes, &models::GridCost::peak_bytes);
     return text_of(left_out, machine_, costs.empty(), "take more ranks");
@@ -119,13 +152,12 @@ class Answer {
   /// What to run, by the least time.
   [[nodiscard]] std::string command() const {
     if (!best_ || !has_machine() || options_.json) return {};
-    return fmt::format("\northant train --grid {} --schedule {} {}     # on {} ranks\n",
-                       best_->shape.to_string(), models::name_of(best_->schedule),
-                       flags_of_graph(options_, settings_), options_.ranks);
+    return train_command(context_, options_, best_->schedule, best_->shape);
   }
 
   [[nodiscard]] pmm::StepPlan list_of_first_rank(models::GridCost const& cost) const {
-    return models::list_of_rank(cost.shape, {}, facts_, models::plan_gcn(facts_, settings_), settings_);
+    return models::list_of_rank(cost.shape, {}, facts_, models::plan_gcn(facts_, settings_), settings_,
+                                optimizer_);
   }
 
   static nlohmann::ordered_json json_of(models::BytesByLabel const& arrays) {
@@ -139,13 +171,14 @@ class Answer {
                                     std::optional<pmm::SimulatedSeconds> const& simulated) const {
     nlohmann::ordered_json line{{"schedule", std::string(models::name_of(cost.schedule))},
                                 {"grid", cost.shape.to_string()},
-                                {"ranks", options_.ranks},
+                                {"ranks", num_ranks_},
                                 {"vertices", facts_.num_vertices},
                                 {"nonzeros", facts_.num_operator_entries()},
                                 {"widths", widths_},
                                 {"comm_dtype", options_.comm_dtype},
                                 {"operand_dtype", options_.operand_dtype},
                                 {"sent_bytes", cost.sent_bytes},
+                                {"sent_bytes_are", models::name_of(exactness_of(cost))},
                                 {"calls", cost.num_calls},
                                 {"pass_bytes", cost.pass_bytes},
                                 {"adjacency_bytes", cost.adjacency_bytes},
@@ -179,12 +212,12 @@ class Answer {
 
   [[nodiscard]] std::string narrow_grids() const {
     return fmt::format("no grid of {} ranks keeps parts of {} columns; ask for less than --least-width {}",
-                       options_.ranks, options_.least_width, options_.least_width);
+                       num_ranks_, options_.least_width, options_.least_width);
   }
 
   /// A schedule without a grid: a mistake, if no other is left.
   void refuse_or_note(models::Schedule schedule, std::string const& fault) {
-    auto const is_last = schedule == schedules_of(options_).back();
+    auto const is_last = schedule == schedules_of(options_, settings_).back();
     if (is_last && !best_) runtime::throw_user("schedule {}: {}", models::name_of(schedule), fault);
     note(schedule, fault);
   }
@@ -204,57 +237,56 @@ class Answer {
     return name + " ";
   }
 
+  Context const& context_;
   Simulation& simulation_;
   graph::StoreFacts const& facts_;
   graph::GraphStore const* store_;
   PlanOptions const& options_;
+  int num_ranks_;
   pmm::Machine const& machine_;
   models::GcnSettings settings_;
+  models::OptimizerSettings optimizer_;
   std::optional<models::GridCost> best_;
   std::string widths_;
+  std::set<std::string> signs_; // that were explained
   std::string notes_;
   std::string tables_;
 };
 
 int run(PlanOptions const& options, Context& context) {
   auto const& world = context.world();
-  require_fitting(options);
-  std::optional<graph::GraphStore> store;
-  if (!options.graph.empty()) store = open_store(world, options);
-  auto facts = store ? store->facts() : facts_of_counts(options);
-  if (options.ranks > facts.num_vertices)
-    runtime::throw_user("--ranks {}: the graph has {} vertices, {} fewer; give --ranks {} or less",
-                        options.ranks, facts.num_vertices, options.ranks - facts.num_vertices,
-                        facts.num_vertices);
-  auto const widths = widths_of(facts, options);
-  facts.num_features = widths.front();
-  facts.num_classes = widths.back();
-  if (options.trainable_features && facts.feature_kind == graph::FeatureKind::sparse)
-    runtime::throw_user("{}: sparse features cannot be trained; leave out --trainable-features",
-                        options.graph);
-  require_fitting_simulation(options.simulation, options.machine, options.ranks);
+  auto settings = settings_of(options);
+  auto const store = open_store(context, options, settings);
+  auto const facts = store ? store->facts() : facts_of_counts(options);
+  auto const num_ranks = planned_ranks(options.ranks, options.grid, world);
+  if (num_ranks > facts.num_vertices)
+    runtime::throw_user("--ranks {}: the graph has {} vertices, {} fewer; give --ranks {} or less", num_ranks,
+                        facts.num_vertices, num_ranks - facts.num_vertices, facts.num_vertices);
+  auto const widths = widths_of(facts, options, settings);
+  require_fitting_simulation(options.simulation, options.machine, num_ranks);
   auto const machine = machine_of(world, options.machine);
   Simulation simulation(context, options.simulation);
+  auto const* const graph = store ? &*store : nullptr;
+  // Every rank answers, so that all refuse alike.
   if (options.mode == "minibatch") {
-    if (options.arrays)
-      runtime::throw_user("plan: --arrays is of full graphs; leave it out with --mode minibatch");
-    auto settings = settings_of(widths, options);
-    settings.gather = pmm::parse_gather(options.gather);
-    BatchPlanQuestion const question{.facts = facts,
-                                     .store = store ? &*store : nullptr,
-                                     .settings = settings,
-                                     .schedules = schedules_of(options),
-                                     .num_ranks = static_cast<int>(options.ranks),
-                                     .least_width = options.least_width,
-                                     .num_shown = static_cast<std::size_t>(options.top),
-                                     .is_json = options.json,
-                                     .flags_of_graph = flags_of_graph(options, settings)};
-    say(context, "{}", plan_batches(question, options, machine, simulation));
-    return runtime::exit_done;
+    auto const shape_of_batches =
+        pmm::parse_grid(options.grid, static_cast<int>(num_ranks)); // auto: one group, as in train
+    say(context, "{}",
+        plan_batches(context,
+                     {.facts = facts,
+                      .store = graph,
+                      .settings = settings,
+                      .optimizer = training_of(options).optimizer,
+                      .batches = mini_batches_of(options, shape_of_batches, facts),
+                      .schedules = schedules_of(options, settings),
+                      .num_ranks = static_cast<int>(num_ranks)},
+                     options, machine, simulation));
+  } else {
+    say(context, "{}",
+        Answer(context, facts, graph, settings, widths, options, static_cast<int>(num_ranks), machine,
+               simulation)
+            .text());
   }
-  say(context, "{}",
-      Answer(facts, store ? &*store : nullptr, widths, options, machine, simulation)
-          .text()); // every rank answers, so that all refuse alike
   return runtime::exit_done;
 }
 
@@ -264,48 +296,12 @@ std::unique_ptr<Command> make_plan() {
   auto command = std::make_unique<Command>(
       "plan", "Show what training would send and hold on the best grids of any number of ranks");
   auto const o = std::make_shared<PlanOptions>();
-  command->input("--graph", o->graph, "Store to plan for; or give its counts");
-  command->option("--vertices", o->vertices, "Vertices of the graph", whole_number(1, graph::most_vertices));
-  command->option("--nonzeros", o->nonzeros, "Non-zeros of A^, with a self loop of every vertex",
-                  whole_number(1, graph::most_edges));
-  command->option("--symmetric", o->symmetric, "Whether A is its own transpose: yes or no",
-                  one_of({"yes", "no"}));
-  command->option("--ranks", o->ranks, "Number of ranks to plan for", whole_number(1, most_ranks));
-  command->begin_group("Model");
-  command->option("--widths", o->widths,
-                  "Widths from features to classes, such as 100-128-128-47 (with --graph 128 hidden columns "
-                  "twice, unless given)");
-  add_model_options(*command, *o);
-  add_operator_options(*command, o->normalize, o->self_loops, "as the store was made, or as --model says");
-  command->option("--norm", o->norm, "Normalisation in each hidden layer: layer, batch, rms or none",
-                  one_of({"layer", "batch", "rms", "none"}));
-  command->flag("--residual", o->residual,
-                "Add each layer's input to its output where they are equally wide");
-  command->option("--dropout", o->dropout, "Probability that an activation is dropped", in_range(0, 0.999));
-  command->option("--edge-dropout", o->edge_dropout, "Probability that an edge of A^ is dropped in a step",
-                  in_range(0, 0.999));
-  command->flag("--trainable-features", o->trainable_features, "Learn the input features, too");
   add_options(*command, *o);
-  command->begin_group("Planning");
-  command->option("--schedule", o->schedule, "pmm3d, rows or all of them", one_of({"pmm3d", "rows", "all"}));
-  command->option("--comm-dtype", o->comm_dtype, "Numbers on the wire: fp32, bf16 or fp16",
-                  one_of({"fp32", "bf16", "fp16"}));
-  command->option("--operand-dtype", o->operand_dtype, "What activations are held in: fp32, bf16 or fp16",
-                  one_of({"fp32", "bf16", "fp16"}));
-  command->option(
-      "--least-width", o->least_width,
-      "Least columns per rank of the widest aggregation: grids that split it further are left out",
-      whole_number(1, most_columns));
-  command->input("--machine", o->machine,
-                 "Machine to plan for, by name (perlmutter, frontier, tuolumne, alps, h200-node, host) or "
-                 ".toml file (bench "
-                 "machine writes one): grids are ordered by seconds, and what does not fit is left out");
-  add_simulation_options(*command, o->simulation, "an epoch on the best grid of each schedule");
-  command->option("--top", o->top, "Grids to show for each schedule", whole_number(1));
-  command->flag("--arrays", o->arrays, "Also show the arrays of the best grids, added up by label");
-  command->flag("--json", o->json, "Print one JSON object per grid");
   command->set_needs_device(false);
-  command->set_run([o](Context& context) { return run(*o, context); });
+  command->set_run([o](Context& context) {
+    complete(context, *o);
+    return run(*o, context);
+  });
   return command;
 }
 

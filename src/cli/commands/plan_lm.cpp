@@ -6,14 +6,16 @@
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/lm_files.hpp"
 #include "cli/lm/train_lm_options.hpp"
-#include "cli/options/counts.hpp"
 #include "cli/plan/cost_columns.hpp"
+#include "cli/plan/planned_training.hpp"
 #include "cli/plan/simulation.hpp"
+#include "cli/training/effective_options.hpp"
 #include "cli/training/train_run.hpp"
 #include "models/gnn/simulated_epoch.hpp"
 #include "models/lm_training/fastest_grids.hpp"
 #include "models/lm_training/language_model.hpp"
 #include "models/lm_training/shape_advice.hpp"
+#include "models/training/training_run.hpp"
 
 #include <algorithm>
 #include <array>
@@ -27,7 +29,7 @@ constexpr std::int64_t most_words = std::int64_t{1} << 30;
 
 struct PlanLmOptions : TrainLmOptions {
   std::int64_t vocabulary = 0;
-  std::int64_t ranks = 1;
+  std::optional<std::int64_t> ranks;
   std::int64_t top = 3;
   bool json = false;
   SimulationOptions simulation;
@@ -35,18 +37,35 @@ struct PlanLmOptions : TrainLmOptions {
 
 using Cost = models::LanguageModelCost;
 
+/// Options of train-lm that a plan depends on, and the groups of which all count.
+constexpr std::array<std::string_view, 15> used{"Model",
+                                                "Experts",
+                                                "tokens",
+                                                "grid",
+                                                "expert-axis",
+                                                "machine",
+                                                "sequence",
+                                                "optimizer",
+                                                "accumulate",
+                                                "global-batch",
+                                                "activation-checkpointing",
+                                                "preset",
+                                                "keep-collectives",
+                                                "compute-dtype",
+                                                "force-memory"};
+
 std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   if (o.tokens.empty() == (o.vocabulary == 0))
     runtime::throw_user("plan-lm: give either --tokens FILE or --vocabulary N");
   return o.vocabulary > 0 ? o.vocabulary : open_tokens(context, o.tokens).vocabulary().size();
 }
 
-std::string json_of(Cost const& cost, PlanLmOptions const& o, pmm::Machine const& machine,
-                    std::int64_t checkpoint_bytes, std::optional<pmm::SimulatedSeconds> const& simulated,
+std::string json_of(Cost const& cost, pmm::Machine const& machine, std::int64_t checkpoint_bytes,
+                    std::optional<pmm::SimulatedSeconds> const& simulated,
                     std::vector<std::string> const& advice) {
   nlohmann::ordered_json line{{"grid", models::grid_text(cost.shape)},
                               {"expert_axis", cost.shape.expert},
-                              {"ranks", o.ranks},
+                              {"ranks", cost.shape.num_ranks()},
                               {"sent_bytes", cost.sent_bytes},
                               {"calls", cost.num_calls},
                               {"array_bytes", cost.array_bytes},
@@ -78,23 +97,21 @@ std::string line_of(Cost const& cost) {
                      cells_of_seconds(cost.seconds, Network::language_model));
 }
 
-/// Flags that a training must repeat, as the user gave them.
-std::string given_flags(Context const& context) {
-  static constexpr std::array<std::string_view, 14> own{
-      "config",   "force",      "json",    "log-level", "machine", "metrics", "ranks",
-      "simulate", "stragglers", "timeout", "tokens",    "top",     "trace",   "vocabulary"};
-  std::string flags;
-  auto const& configuration = context.run_record.at("configuration");
-  for (auto const& [name, source] : context.run_record.at("sources").items()) {
-    auto const is_own = std::ranges::find(own, name) != own.end();
-    if (source == "default" || source == "preset" || is_own || !configuration.contains(name)) continue;
-    auto const& value = configuration.at(name);
-    if (value.is_boolean())
-      flags += fmt::format(" --{}{}", value.get<bool>() ? "" : "no-", name);
-    else
-      flags += fmt::format(" --{} {}", name, value.is_string() ? value.get<std::string>() : value.dump());
-  }
-  return flags;
+/// Of --grid, or the fastest ones.
+models::FastestGrids grids_of(PlanLmOptions const& o, int num_ranks, models::TransformerSettings const& model,
+                              models::SequenceSettings const& sequences, pmm::Machine const& machine) {
+  auto const optimizer = optimizer_of(o, o.eval_every);
+  auto const expert_axis = static_cast<int>(o.expert_axis);
+  auto const memory = o.force_memory ? 0 : machine.memory.bytes;
+  if (o.grid == "auto")
+    return models::fastest_grids(
+        num_ranks, model, sequences, optimizer, machine,
+        {.bytes = memory, .num_grids = static_cast<std::size_t>(o.top), .expert_axis = expert_axis});
+  models::FastestGrids one;
+  one.costs.push_back(models::cost_of_language_model(models::parse_grid(o.grid, num_ranks, expert_axis),
+                                                     model, sequences, optimizer, machine));
+  one.left_out = pmm::leave_out_what_does_not_fit(one.costs, memory, &Cost::memory_bytes);
+  return one;
 }
 
 /// A step; one list stands for more ranks than are listed one by one.
@@ -120,11 +137,9 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
   auto model = model_of(o);
   model.vocabulary = vocabulary_of(context, o);
   auto const sequences = sequences_of(o);
-  auto const [costs, left_out] = models::fastest_grids(static_cast<int>(o.ranks), model, sequences,
-                                                       optimizer_of(o, o.eval_every), machine,
-                                                       {.bytes = machine.memory.bytes,
-                                                        .num_grids = static_cast<std::size_t>(o.top),
-                                                        .expert_axis = static_cast<int>(o.expert_axis)});
+  auto const num_ranks = static_cast<int>(planned_ranks(o.ranks, o.grid, context.world()));
+  require_fitting_simulation(o.simulation, o.machine, num_ranks);
+  auto const [costs, left_out] = grids_of(o, num_ranks, model, sequences, machine);
   auto const note =
       text_of(left_out, machine, costs.empty(), "take more ranks, or --activation-checkpointing full");
   if (costs.empty()) runtime::throw_user("plan-lm: {}", note);
@@ -135,20 +150,21 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
   std::string text;
   if (o.json) {
     for (auto const& cost : costs)
-      text += json_of(cost, o, machine, checkpoint_bytes, &cost == &best ? simulated : std::nullopt,
+      text += json_of(cost, machine, checkpoint_bytes, &cost == &best ? simulated : std::nullopt,
                       models::advice_on_shapes(cost.shape, model, sequences));
     return text;
   }
-  text =
-      fmt::format("A {} of {} layers x {}, {} heads, a vocabulary of {}; {} sequences of {} tokens per step "
-                  "on {} rank{}, fp32\n"
-                  "MB sent: 10^6 bytes per step and rank; GB: 10^9 bytes of all arrays per rank\n"
-                  "ms: of a step on the machine '{}', and of its dense products, passes over arrays and "
-                  "calls\n\n"
-                  "{:<14}{:>12}{:>8}{:>11}{}\n",
-                  o.arch, model.num_layers, model.hidden, model.num_heads, model.vocabulary,
-                  sequences.global_batch, sequences.sequence, o.ranks, o.ranks == 1 ? "" : "s", machine.name,
-                  "grid", "MB sent", "calls", "GB arrays", headings_of_seconds(Network::language_model));
+  text = fmt::format(
+      "A {} of {} layers x {}, {} heads, a vocabulary of {}; {} sequences of {} tokens per step "
+      "on {} rank{}, fp32\n"
+      "MB sent: 10^6 bytes per step and rank{}; GB: 10^9 bytes of all arrays per rank\n"
+      "ms: of a step on the machine '{}', and of its dense products, passes over arrays and "
+      "calls\n\n"
+      "{:<14}{:>12}{:>8}{:>11}{}\n",
+      o.arch, model.num_layers, model.hidden, model.num_heads, model.vocabulary, sequences.global_batch,
+      sequences.sequence, num_ranks, num_ranks == 1 ? "" : "s",
+      model.experts.num_experts > 0 && num_ranks > 1 ? ", on average over routers" : "", machine.name, "grid",
+      "MB sent", "calls", "GB arrays", headings_of_seconds(Network::language_model));
   for (auto const& cost : costs)
     text += line_of(cost);
   if (!note.empty()) text += note + "\n";
@@ -160,11 +176,20 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
                         models::grid_text(costs.front().shape), fmt::join(advice, "\n  "));
   return text + fmt::format("\northant train-lm --tokens {} --grid {}{}     # on {} rank{}\n",
                             o.tokens.empty() ? "TOKENS.h5" : o.tokens, models::grid_text(costs.front().shape),
-                            given_flags(context), o.ranks, o.ranks == 1 ? "" : "s");
+                            given_flags(context, {"json", "ranks", "simulate", "stragglers", "tokens", "top",
+                                                  "vocabulary"}),
+                            num_ranks, num_ranks == 1 ? "" : "s");
 }
 
 int run(PlanLmOptions const& options, Context& context) {
-  require_fitting_simulation(options.simulation, options.machine, options.ranks);
+  models::TrainSettings training;
+  training.optimizer = optimizer_of(options, options.eval_every);
+  training.unit = "step";
+  std::ignore = models::with_num_steps(training, options.steps); // refuses a warm-up that is too long
+  require_readable_times(options, "step");
+  if (options.compute_dtype != "fp32")
+    runtime::throw_user("plan-lm counts bytes and seconds of fp32: leave out --compute-dtype {}",
+                        options.compute_dtype);
   auto const machine = machine_of(context.world(), options.machine);
   say(context, "{}", answer(context, options, machine)); // every rank answers, so that all refuse alike
   return runtime::exit_done;
@@ -176,21 +201,24 @@ std::unique_ptr<Command> make_plan_lm() {
   auto command = std::make_unique<Command>(
       "plan-lm", "Show how long a step of a language model takes on the best grids of any number of ranks");
   auto const o = std::make_shared<PlanLmOptions>();
-  command->input("--tokens", o->tokens, "Token file whose vocabulary to plan for");
-  command->option("--vocabulary", o->vocabulary, "Or its number of words", whole_number(1, most_words));
-  command->option("--ranks", o->ranks, "Number of ranks to plan for", whole_number(1, most_ranks_of_lm));
-  add_expert_axis_option(*command, o->expert_axis);
-  add_planned_options(*command, *o);
+  add_options(*command, *o);
+  command->read_table_of("train-lm");
+  command->pass_over_all_but(used);
+  for (auto const* const option : {"metrics", "expert-placement", "expert-loads"})
+    command->pass_over(option, [] { return true; });
+  for (auto const* const option : {"trace", "force"})
+    command->pass_over(option, [o] { return !o->simulation.simulate; });
   command->begin_group("Planning");
-  command->input("--machine", o->machine,
-                 "Machine to plan for, by name (perlmutter, frontier, tuolumne, alps, h200-node, host) or "
-                 ".toml file (bench machine writes one)");
+  command->option("--vocabulary", o->vocabulary, "Number of words, in place of the file of --tokens",
+                  whole_number(1, most_words));
+  add_ranks_option(*command, o->ranks, most_ranks_of_lm);
   command->option("--top", o->top, "Grids to show", whole_number(1));
   add_simulation_options(*command, o->simulation, "a step on the best grid");
   command->flag("--json", o->json, "Print one JSON object per grid");
   command->set_needs_device(false);
   command->set_run([o](Context& context) {
     apply_preset(context, *o);
+    require_effective_optimizer_options(context, *o);
     require_effective_expert_options(context, *o);
     return run(*o, context);
   });

@@ -13,6 +13,7 @@
 #include "cli/training/train_run.hpp"
 #include "pmm/cost/machine_file.hpp"
 #include "runtime/comm/together.hpp"
+#include "runtime/machine/allowed_cores.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -90,8 +91,22 @@ std::string launcher_of(Study const& study, StudyOptions const& o) {
   return variable != nullptr && *variable != '\0' ? variable : "mpirun -n";
 }
 
+/// Points that run here on more ranks than there are cores; empty if there are none, or if what is emulated takes turns without a loss.
+std::string oversubscribed_text(Study const& study, std::vector<StudyPoint> const& points) {
+  auto const num_cores = std::ssize(runtime::allowed_cores());
+  if (num_cores == 0 || !study.jobs.emulate.empty()) return {};
+  auto const count =
+      std::ranges::count_if(points, [&](StudyPoint const& point) { return point.ranks > num_cores; });
+  if (count == 0) return {};
+  return fmt::format(
+      "{} of them on more ranks than the {} core{} here: their seconds mean nothing, their bytes "
+      "and memory do; the report marks them\n",
+      count, num_cores, num_cores == 1 ? "" : "s");
+}
+
 int run_here(Study const& study, StudyFolder const& folder, std::vector<StudyPoint> const& points,
              StudyOptions const& o, Context const& context) {
+  say(context, "{}", oversubscribed_text(study, points));
   auto number = 0;
   auto const num_failed =
       run_points_here(study, folder, points, launcher_of(study, o), [&](StudyPoint const& point, int status) {
@@ -192,11 +207,12 @@ int collect(StudyOptions const& o, Context& context) {
 
 std::string summary_of(std::vector<PointResult> const& results, std::vector<ScalingCurve> const& curves) {
   auto const num_done = std::ranges::count_if(results, &PointResult::is_done);
-  std::string text =
-      fmt::format("{} points, {} measured. Medians and quartiles are over all epochs or steps of all repeats "
-                  "but each repeat's first. \"Measured is\" tells how far the measured number is above the "
-                  "predicted one.",
-                  results.size(), num_done);
+  std::string text = fmt::format(
+      "{} points, {} measured. Medians and quartiles are over all epochs or steps of all repeats "
+      "but each repeat's first. \"Measured is\" tells how far the measured number is above the "
+      "predicted one. Bytes that are predicted exactly follow from the graph; predicted seconds and "
+      "memory are estimates.",
+      results.size(), num_done);
   auto const found =
       std::ranges::find_if(curves, [](ScalingCurve const& curve) { return !curve.emulated.empty(); });
   if (found != curves.end())
@@ -268,7 +284,9 @@ std::unique_ptr<Command> make_study_submit() {
   command->option("--machine", o->machine,
                   "Template of the jobs: generic, perlmutter, frontier, alps, tuolumne, or a script; by "
                   "default that of the file");
-  command->flag("--here", o->here, "Run them one after the other on this machine, without a scheduler");
+  command->flag("--here", o->here,
+                "Run them one after the other on this machine, without a scheduler; also on more ranks than "
+                "cores, whose seconds mean nothing and are marked in the report");
   command->option("--launcher", o->launcher,
                   "What stands before the number of ranks, such as \"mpirun -n\"; by default that of the "
                   "file or the template, with "

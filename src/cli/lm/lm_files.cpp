@@ -132,6 +132,10 @@ RecordedModel read_model(runtime::Communicator const& comm, std::string const& p
   });
 }
 
+std::string names_of_tables(runtime::Hdf5File const& file) {
+  return file.contains(models::array_of("lm_head.weight")) ? "wte.weight,lm_head.weight" : "wte.weight";
+}
+
 void require_vocabulary(runtime::Communicator const& comm, std::string const& weights_path,
                         std::string const& tokens_path, tokens::TokenFile const& tokens) {
   runtime::together(comm, [&] {
@@ -140,8 +144,9 @@ void require_vocabulary(runtime::Communicator const& comm, std::string const& we
     if (file.contains_attribute("/", vocabulary_attribute) &&
         file.read_text("/", vocabulary_attribute) != vocabulary_sum(tokens))
       runtime::throw_user("'{}' was trained on another vocabulary than that of '{}', whose tokens mean other "
-                          "characters: give a file of tokens with the vocabulary of its training",
-                          weights_path, tokens_path);
+                          "characters: give a file of tokens with the vocabulary of its training; train-lm "
+                          "--init-from {} --init-skip {} learns another one",
+                          weights_path, tokens_path, weights_path, names_of_tables(file));
   });
 }
 

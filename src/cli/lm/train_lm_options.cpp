@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/lm/train_lm_options.hpp"
 
+#include "cli/lm/fitted_preset.hpp"
 #include "cli/lm/presets.hpp"
 #include "cli/options/counts.hpp"
 #include "cli/options/gemm_options.hpp"
@@ -47,6 +48,12 @@ void add_model(Command& command, TrainLmOptions& o) {
   command.option("--norm-epsilon", o.norm_epsilon, "What norms add to the variance", in_range(0, 1));
   command.option("--rotary-base", o.rotary_base, "Base of the wavelengths of rotary positions",
                  above(1, 1e12));
+}
+
+void add_expert_axis_option(Command& command, TrainLmOptions& o) {
+  command.option("--expert-axis", o.expert_axis,
+                 "Ranks along data that the experts are dealt to; divides the data axis and --experts",
+                 whole_number(1, most_experts_axis));
 }
 
 void add_experts(Command& command, TrainLmOptions& o) {
@@ -97,8 +104,16 @@ void add_expert_placement(Command& command, TrainLmOptions& o) {
 
 void add_batches(Command& command, TrainLmOptions& o) {
   command.begin_group("Batches");
-  command.option("--sequence", o.sequence, "Tokens per sequence", whole_number(1));
-  command.option("--global-batch", o.global_batch, "Sequences per step, over all ranks", whole_number(1));
+  // What evaluates takes 0, too, which is then the default.
+  auto const is_open = o.sequence == 0;
+  command.option("--sequence", o.sequence,
+                 is_open ? "Tokens per sequence; 0: as in training" : "Tokens per sequence",
+                 whole_number(is_open ? 0 : 1));
+  command.option(
+      "--global-batch", o.global_batch,
+      is_open ? "Sequences per pass, over all ranks, which changes speed and memory alone; 0: 16 or more"
+              : "Sequences per step, over all ranks",
+      whole_number(is_open ? 0 : 1));
   command.option("--accumulate", o.accumulate, "Passes per step; divides --global-batch",
                  whole_number(1, most_passes));
 }
@@ -196,17 +211,6 @@ void set(TrainLmOptions& o, std::string const& name, nlohmann::ordered_json cons
     ORTHANT_REQUIRE(false, "a preset sets ", name, ", which nobody reads");
 }
 
-/// Throws UserError if a number of the preset does not go with one that was given.
-void require_fitting_preset(nlohmann::ordered_json const& sources, TrainLmOptions const& o) {
-  auto const is_of_preset = [&](char const* name) { return sources.value(name, std::string()) == "preset"; };
-  if (is_of_preset("min-lr") && o.min_lr > o.lr)
-    runtime::throw_user("--preset {} has --min-lr {}, which is more than --lr {}; give --min-lr, too",
-                        o.preset, o.min_lr, o.lr);
-  if (is_of_preset("warmup-steps") && o.warmup_steps >= o.steps)
-    runtime::throw_user("--preset {} has --warmup-steps {}, and --steps is {}; give --warmup-steps, too",
-                        o.preset, o.warmup_steps, o.steps);
-}
-
 std::int64_t kept_every(std::string const& word) {
   if (word == "none") return 0;
   if (word == "full") return 1;
@@ -240,16 +244,10 @@ TrainLmOptions::TrainLmOptions() {
   clip_norm = 1;
 }
 
-void add_expert_axis_option(Command& command, std::int64_t& expert_axis) {
-  command.option("--expert-axis", expert_axis,
-                 "Ranks along data that the experts are dealt to; divides the data axis and --experts",
-                 whole_number(1, most_experts_axis));
-}
-
 void add_options(Command& command, TrainLmOptions& o) {
   command.input("--tokens", o.tokens, "Token file to train on (orthant tokenize writes it)");
   add_grid_options(command, o, "--grid auto");
-  add_expert_axis_option(command, o.expert_axis);
+  add_expert_axis_option(command, o);
   add_model(command, o);
   add_experts(command, o);
   add_expert_placement(command, o);
@@ -259,27 +257,13 @@ void add_options(Command& command, TrainLmOptions& o) {
   add_checkpoint_options(command, o, "step");
 }
 
-void add_planned_options(Command& command, TrainLmOptions& o) {
-  add_model(command, o);
-  add_experts(command, o);
-  add_batches(command, o);
-  command.begin_group("Running");
-  add_optimizer_option(command, o);
-  add_checkpointing_option(command, o);
-}
-
 void apply_preset(Context& context, TrainLmOptions& options) {
-  auto preset = options_of(language_model_presets(), options.preset);
+  auto const& preset = options_of(language_model_presets(), options.preset);
   auto const set_option = [&](std::string const& name, nlohmann::ordered_json const& value) {
     set(options, name, value);
   };
-  auto const& sources = context.run_record.at("sources");
-  auto const is_given = [&](char const* name) {
-    return sources.value(name, std::string("default")) != "default";
-  };
-  if (is_given("lr-schedule") && options.lr_schedule == "constant") preset.erase("min-lr");
   set_unless_given(context, preset, set_option);
-  require_fitting_preset(sources, options);
+  fit_preset(context, options);
   set_unless_given(context, options_implied_by(options.arch), set_option);
   // Lists and options that may be absent have defaults here, which the record does not know.
   auto& configuration = context.run_record.at("configuration");

@@ -65,13 +65,11 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   bool force_memory = false;
 };
 
+/// The one definition of them for each command that takes what a training takes; its members hold the defaults.
 void add_options(Command& command, TrainLmOptions& options);
-/// --expert-axis
-void add_expert_axis_option(Command& command, std::int64_t& expert_axis);
-/// Those of them that decide what a step does and holds.
-void add_planned_options(Command& command, TrainLmOptions& options);
 
-/// Options that nobody gave := those of the preset, and then those that --arch implies; the run's record says so.
+/// Options that nobody gave := those of the preset, as they fit to the others, and then those that --arch implies; the run's
+/// record says so. Collective.
 void apply_preset(Context& context, TrainLmOptions& options);
 
 /// Throws UserError if an option of experts is given and --experts is not, or another option without which it has no effect.

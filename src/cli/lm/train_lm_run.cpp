@@ -50,9 +50,8 @@ TrainingIdentity identity_of(Context const& context, TrainLmOptions const& o, to
     parts.push_back({fmt::format("checksum of the {} tokens", tokens::name_of(part)),
                      fmt::format("{:016x}", file.facts().of(part).sum)});
   parts.push_back({"checksum of the vocabulary", fmt::format("{:016x}", file.facts().sum_of_vocabulary)});
-  if (o.lr_schedule == "linear" || o.lr_schedule == "cosine") // which end with the last step
-    parts.push_back({"--steps", fmt::format("{}", o.steps), "learning-rate"});
-  return {std::move(parts)};
+  parts.push_back(part_of_length("--steps", fmt::format("{}", o.steps)));
+  return {std::move(parts), decays_to_the_end(o)};
 }
 
 /// A sequence to train on, and what evaluations need.
@@ -64,6 +63,21 @@ void require_tokens(TrainLmOptions const& o, tokens::TokenFile const& file) {
         "'{}' has no validation part to evaluate: give --eval-every 0, or tokenize with a smaller "
         "--train-fraction",
         o.tokens);
+}
+
+/// What the weights of --init-from must share with the model, but for what just those of --init-skip decide.
+void require_fitting_weights(Context const& context, TrainLmOptions const& o,
+                             models::TransformerSettings const& model, tokens::TokenFile const& file) {
+  auto const is_skipped = [&](char const* name) { return models::is_skipped(name, o.init_skip); };
+  auto const has_own_vocabulary =
+      is_skipped("wte.weight") && (model.tied_head || is_skipped("lm_head.weight"));
+  if (!has_own_vocabulary) require_vocabulary(context.world(), o.init_from, o.tokens, file);
+  auto record = record_of(model);
+  std::erase_if(record, [&](auto const& part) {
+    return (part.first == "vocabulary" && has_own_vocabulary) ||
+           (part.first == "positions" && is_skipped("wpe.weight"));
+  });
+  models::require_architecture(context.world(), o.init_from, record);
 }
 
 void describe_model(Context const& context, TrainLmOptions const& o, models::TransformerSettings const& model,
@@ -144,15 +158,12 @@ int train(TrainLmOptions const& options, Context& context) {
                                   {{"--tokens", FileOption::Use::input, &options.tokens}},
                                   options});
   TrainingLength const length{"step", options.steps, options.patience};
-  Checkpoints checkpoints(context, options, length, options.init_from);
+  Checkpoints checkpoints(context, options, length, options);
 
   auto file = open_tokens(context, options.tokens);
   require_tokens(options, file);
   model.vocabulary = file.vocabulary().size();
-  if (!options.init_from.empty()) {
-    require_vocabulary(world, options.init_from, options.tokens, file);
-    models::require_architecture(world, options.init_from, record_of(model));
-  }
+  if (!options.init_from.empty()) require_fitting_weights(context, options, model, file);
   auto const [shape, measured] = choose_language_grid<T>(
       context,
       {options.grid, options.machine, model, sequences, settings.optimizer, options.measure_top, expert_axis},
@@ -204,7 +215,8 @@ int train(TrainLmOptions const& options, Context& context) {
                         measure_gemm_peak<T>(world, peak_size, peak_repeats)};
 
   models::LanguageModel<T> training(grid, model, sequences, settings, file);
-  if (!options.init_from.empty()) models::load_weights(grid, options.init_from, training.parameters());
+  if (!options.init_from.empty())
+    models::load_weights(grid, options.init_from, training.parameters(), options.init_skip);
   say(context, "{}", describe(file));
   say(context, "grid      {} (data x X x Y x Z) on {} rank{}\n", models::grid_text(grid.shape()),
       world.size(), world.size() == 1 ? "" : "s");

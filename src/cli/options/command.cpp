@@ -52,7 +52,10 @@ std::optional<T> number_of(std::string const& text) {
   return number;
 }
 
-/// The help with its usage line; from 2.5 on CLI11 leaves out the word "Usage".
+/// The group of options that are passed over. CLI11 would hide an empty one, but from its messages, too.
+constexpr auto hidden_group = "Passed over";
+
+/// The help with its usage line, since from 2.5 on CLI11 leaves out the word "Usage", and without the options that are passed over.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_usage(CLI::App const* app, std::string name) const override {
@@ -60,6 +63,11 @@ class HelpFormatter : public CLI::Formatter {
     auto const begin = usage.find_first_not_of('\n');
     if (begin != std::string::npos && usage.compare(begin, 6, "Usage:") != 0) usage.insert(begin, "Usage: ");
     return usage;
+  }
+  std::string make_group(std::string group, bool is_positional,
+                         std::vector<CLI::Option const*> options) const override {
+    if (group == hidden_group) return {};
+    return CLI::Formatter::make_group(std::move(group), is_positional, std::move(options));
   }
 };
 
@@ -249,6 +257,36 @@ void Command::flag(std::string const& names, bool& value, std::string const& des
   parser_->entries.push_back({&added, value ? "true" : "false", SettingSource::default_value, {}});
 }
 
+void Command::pass_over_all_but(std::span<std::string_view const> used) {
+  for (auto const& entry : parser_->entries) {
+    auto const name = name_of(*entry.option);
+    auto const is_used = [&](std::string_view one) {
+      return one == name || one == entry.option->get_group();
+    };
+    if (std::ranges::any_of(used, is_used)) continue;
+    entry.option->group(hidden_group);
+    pass_over(name, [] { return true; });
+  }
+}
+
+void Command::pass_over(std::string name, std::function<bool()> is_idle) {
+  passed_over_.insert_or_assign(std::move(name), std::move(is_idle));
+}
+
+std::vector<std::string> Command::drop_passed_over() {
+  std::vector<std::string> given;
+  for (auto const& entry : parser_->entries) {
+    auto const name = name_of(*entry.option);
+    auto const found = passed_over_.find(name);
+    if (found == passed_over_.end() || !found->second()) continue;
+    std::erase_if(files_, [&](FileOption const& file) { return file.name == "--" + name; });
+    if (name == "metrics") common_.metrics.clear();
+    if (name == "trace") common_.trace.clear();
+    if (entry.source != SettingSource::default_value) given.push_back("--" + name);
+  }
+  return given;
+}
+
 std::string Command::summary() const {
   return parser_->app.get_description();
 }
@@ -257,6 +295,10 @@ std::string Command::help() const {
   auto text = parser_->app.help();
   for (auto at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n", at))
     text.erase(at, 1);
+  if (!description_.also_table.empty())
+    text += fmt::format(
+        "\nOther options of `orthant {}` are checked and passed over, so its command lines work here.\n",
+        description_.also_table);
   return text;
 }
 

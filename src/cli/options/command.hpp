@@ -14,9 +14,11 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -111,6 +113,17 @@ class Command {
   /// --config and the others that every command takes; called once, after its own options.
   void add_common_options();
 
+  /// For a command that takes the command lines of another one, whose options have been added: those that are not `used`, by
+  /// name or by the title of their group, are checked, not in the help, and passed over with a note.
+  void pass_over_all_but(std::span<std::string_view const> used);
+  /// Passes over one more, any that every command takes included, if `is_idle` says so once the options are read.
+  void pass_over(std::string name, std::function<bool()> is_idle);
+  /// Of the options to be passed over those that were given ("--lr"); no file of theirs is read or written from now on.
+  /// After apply().
+  [[nodiscard]] std::vector<std::string> drop_passed_over();
+  /// The table of that command in a configuration file counts for this one, too, unless its own table says otherwise.
+  void read_table_of(std::string command) { description_.also_table = std::move(command); }
+
   /// What it does with the options, once these are read. Returns the exit status.
   void set_run(std::function<int(Context&)> run) { run_ = std::move(run); }
   [[nodiscard]] int run(Context& context) const { return run_(context); }
@@ -123,6 +136,8 @@ class Command {
   }
   /// All other commands add lines.
   [[nodiscard]] bool adds_to_metrics() const { return !may_go_on_ || may_go_on_(); }
+  /// True for a training that may continue an earlier one (--resume).
+  [[nodiscard]] bool may_go_on() const { return may_go_on_ && may_go_on_(); }
   [[nodiscard]] bool goes_on() const { return goes_on_ && goes_on_(); }
   /// Host-only commands do not start Kokkos, so they need no device.
   void set_needs_device(bool needs) { needs_device_ = needs; }
@@ -160,6 +175,7 @@ class Command {
   std::function<int(Context&)> run_;
   std::function<bool()> may_go_on_, goes_on_;
   std::vector<FileOption> files_;
+  std::map<std::string, std::function<bool()>> passed_over_; // by name
 };
 
 /// For the run of a subcommand that is still to come.

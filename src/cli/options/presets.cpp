@@ -4,6 +4,7 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <fmt/ranges.h>
 
 namespace orthant::cli {
 
@@ -31,6 +32,15 @@ void set_unless_given(Context& context, Json const& values,
     context.run_record.at("configuration")[name] = value;
     sources[name] = "preset";
   }
+}
+
+bool PresetFit::gives(char const* name) const {
+  return context_.run_record.at("sources").value(name, std::string()) == "preset";
+}
+
+void PresetFit::tell() const {
+  if (!changes_.empty() && context_.world().is_root())
+    context_.log().info("--preset {} gives way to the other options: {}", preset_, fmt::join(changes_, ", "));
 }
 
 } // namespace orthant::cli

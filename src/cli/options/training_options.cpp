@@ -54,12 +54,12 @@ void set_model(models::GcnSettings& settings, GraphModelOptions const& o) {
   settings.num_output_heads = o.output_heads;
 }
 
-void add_operator_options(Command& command, std::string& normalize, std::string& self_loops,
-                          std::string_view otherwise) {
-  command.option(
-      "--normalize", normalize,
-      fmt::format("Multiply by sym: D^-1/2 A D^-1/2; row: D^-1 A; none: A; or auto: {}", otherwise),
-      one_of({"auto", "sym", "row", "none"}));
+void add_operator_options(Command& command, std::string& normalize, std::string& self_loops) {
+  command.option("--normalize", normalize,
+                 "Multiply by sym: D^-1/2 A D^-1/2; row: D^-1 A; none: A; or auto: as the weights were "
+                 "trained, else as --model says, "
+                 "else as the store was made",
+                 one_of({"auto", "sym", "row", "none"}));
   command.option(
       "--self-loops", self_loops,
       "Self loops of that A: add (one per vertex, in place of the graph's), keep (the graph's; with "
@@ -70,10 +70,12 @@ void add_operator_options(Command& command, std::string& normalize, std::string&
 void add_grid_options(Command& command, GridOptions& o, std::string_view what_is_open) {
   constexpr std::int64_t most_measured = 1000;
   command.option("--grid", o.grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
-  command.input("--machine", o.machine,
-                fmt::format("What {} reckons with: a machine's name, such as perlmutter, or its .toml file "
-                            "(bench machine writes one)",
-                            what_is_open));
+  command.input(
+      "--machine", o.machine,
+      fmt::format(
+          "Machine model that predictions use ({}, plans): a name (perlmutter, frontier, tuolumne, alps, "
+          "h200-node, host) or a .toml file, such as bench machine writes",
+          what_is_open));
   command.option(
       "--measure-top", o.measure_top,
       fmt::format("Of what {} leaves open, run so many of the best for three steps each, and keep the "
@@ -117,6 +119,8 @@ void add_betas_option(Command& command, OptimizerOptions& o) {
 void add_weight_options(Command& command, WeightOptions& o, std::string_view unit, std::string_view best) {
   command.begin_group("Weights");
   command.input("--init-from", o.init_from, "Start from the weights of this file");
+  command.option("--init-skip", o.init_skip,
+                 "Weights that --init-from leaves out: names or patterns, such as layer2.*,*.bias");
   command.output(
       "--save-weights", o.save_weights,
       fmt::format("Write the final weights to this file, and those of the best {} beside it (w.h5, "
@@ -142,9 +146,12 @@ void add_checkpoint_options(Command& command, CheckpointOptions& o, std::string_
   command.option("--resume", o.resume,
                  "Go on from a checkpoint: its path, auto (the newest sound one of --checkpoint, else a new "
                  "start) or never");
-  command.option("--resume-override", o.resume_override,
-                 "What may differ from the checkpoint: precision, learning-rate or both",
-                 one_of({"precision", "learning-rate"}));
+  command.option(
+      "--resume-override", o.resume_override,
+      fmt::format("What may differ from the checkpoint: precision, learning-rate, length (--{}s, if the "
+                  "learning rate decays over them), or several of them",
+                  unit),
+      one_of({"precision", "learning-rate", "length"}));
 }
 
 } // namespace orthant::cli

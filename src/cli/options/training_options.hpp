@@ -22,7 +22,7 @@ struct GridOptions {
   std::int64_t measure_top = 0;
 };
 
-/// What a network of graphs is, of train and plan.
+/// What a network of graphs is.
 struct GraphModelOptions {
   std::string model = "gcn";
   std::string aggregator = "mean"; // of GraphSAGE
@@ -51,6 +51,7 @@ struct OptimizerOptions {
 
 struct WeightOptions {
   std::string init_from;
+  std::vector<std::string> init_skip; // patterns
   std::string save_weights;
   std::string save_best;
 };
@@ -69,9 +70,8 @@ struct CheckpointOptions {
 void add_model_options(Command& command, GraphModelOptions& options);
 /// Makes it such a network. Throws UserError as models::set_model().
 void set_model(models::GcnSettings& settings, GraphModelOptions const& options);
-/// --normalize and --self-loops, the operator that a network multiplies by. `otherwise`: what auto takes.
-void add_operator_options(Command& command, std::string& normalize, std::string& self_loops,
-                          std::string_view otherwise);
+/// --normalize and --self-loops, the operator that a network multiplies by.
+void add_operator_options(Command& command, std::string& normalize, std::string& self_loops);
 /// `what_is_open`: "--grid auto".
 void add_grid_options(Command& command, GridOptions& options, std::string_view what_is_open);
 /// Throws UserError if a choice is to be made by seconds, and there is none. `is_open`: whether grid or schedule are.

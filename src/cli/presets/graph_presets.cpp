@@ -115,6 +115,33 @@ void set(TrainOptions& o, std::string const& name, Json const& value) {
     ORTHANT_REQUIRE(false, "a preset sets ", name, ", which nobody reads");
 }
 
+/// The nearest divisor of a width to a number of heads.
+std::int64_t fitting_heads(std::int64_t width, std::int64_t heads) {
+  for (std::int64_t distance = 0;; ++distance)
+    for (auto const candidate : {heads - distance, heads + distance})
+      if (candidate >= 1 && width % candidate == 0) return candidate;
+}
+
+void fit(PresetFit& preset, TrainOptions& o) {
+  auto const has_heads = o.model == "gat" || o.model == "gatv2";
+  if (has_heads && preset.gives("hidden"))
+    preset.change("hidden", o.hidden, (o.hidden + o.heads - 1) / o.heads * o.heads);
+  if (has_heads && preset.gives("heads")) preset.change("heads", o.heads, fitting_heads(o.hidden, o.heads));
+  auto const needs_relu = o.norm == "rms" || o.model == "gin" || o.operand_dtype != "fp32";
+  if (needs_relu && preset.gives("activation"))
+    preset.change("activation", o.activation, std::string("relu"));
+  if (preset.gives("epochs")) {
+    // An epoch of mini-batches has more steps than one, as many as the graph has batches.
+    if (o.mode == "full" && o.warmup_steps >= o.epochs && o.warmup_steps < most_epochs)
+      preset.change("epochs", o.epochs, o.epochs + o.warmup_steps);
+    if (o.mode == "minibatch" && o.finish_full > o.epochs)
+      preset.change("epochs", o.epochs, o.epochs + o.finish_full);
+  }
+  if (o.eval_every == 0 && preset.gives("patience")) preset.change("patience", o.patience, std::int64_t{0});
+  if (o.min_lr > o.lr && preset.gives("lr")) preset.change("lr", o.lr, o.min_lr);
+  preset.tell();
+}
+
 } // namespace
 
 void add_preset_option(Command& command, TrainOptions& o) {
@@ -129,6 +156,8 @@ void add_preset_option(Command& command, TrainOptions& o) {
 void apply_preset(Context& context, TrainOptions& options) {
   set_unless_given(context, options_of(presets(), options.preset),
                    [&](std::string const& name, Json const& value) { set(options, name, value); });
+  PresetFit preset(context, options.preset);
+  fit(preset, options);
 }
 
 } // namespace orthant::cli

@@ -15,6 +15,7 @@ figure{margin:1.2em 0;overflow-x:auto}figcaption{color:var(--faint);margin-botto
 table{border-collapse:collapse;font-size:13px}th,td{padding:3px 10px;border-bottom:1px solid var(--line);text-align:right}
 th{vertical-align:bottom}td{white-space:nowrap}td.text,th:first-child{text-align:left}td.text:last-child{white-space:normal}
 svg{max-width:100%;height:auto}
+.note{color:var(--faint);font-size:13px;margin:.4em 0}
 )css";
 
 } // namespace

@@ -71,6 +71,8 @@ PointResult read_result(StudyPoint const& point, std::filesystem::path const& me
       result.grid = event.value("grid", result.grid);
       result.schedule = event.value("schedule", result.schedule);
       result.emulated = event.value("emulated_machine", "");
+      result.is_oversubscribed = event.value("oversubscribed", false);
+      result.is_pruned = event.contains("kept");
       if (event.value("ranks", std::int64_t{0}) != point.ranks)
         throw_user("'{}' is of {} ranks, and its point of {}: the launcher started another number",
                    metrics.string(), event.value("ranks", std::int64_t{0}), point.ranks);
@@ -108,15 +110,19 @@ ordered_json to_json(PointResult const& r) {
   if (!r.reason.empty()) json["reason"] = r.reason;
   if (!r.is_done()) return json;
   if (!r.emulated.empty()) json["emulated_machine"] = r.emulated;
+  if (r.is_oversubscribed) json["oversubscribed"] = true;
+  if (r.is_pruned) json["pruned"] = true;
   json["seconds"] = r.seconds;
   json["phases"] = r.phases;
   json["sent_bytes"] = r.sent_bytes;
   json["memory_bytes"] = r.memory_bytes;
   if (auto const& p = r.predicted)
-    json["predicted"] = {{"machine", p->machine},       {"seconds", p->seconds},
-                         {"sparse_seconds", p->sparse}, {"dense_seconds", p->dense},
-                         {"pass_seconds", p->passes},   {"call_seconds", p->calls},
-                         {"sent_bytes", p->sent_bytes}, {"memory_bytes", p->memory_bytes}};
+    json["predicted"] = {{"machine", p->machine},          {"seconds", p->seconds},
+                         {"sparse_seconds", p->sparse},    {"dense_seconds", p->dense},
+                         {"pass_seconds", p->passes},      {"call_seconds", p->calls},
+                         {"sent_bytes", p->sent_bytes},    {"sent_bytes_are", models::name_of(p->sent_are)},
+                         {"memory_bytes", p->memory_bytes}};
+  if (r.predicted && !r.predicted->reason.empty()) json["predicted"]["reason"] = r.predicted->reason;
   return json;
 }
 
@@ -138,15 +144,23 @@ PointResult result_of(json const& json) {
   r.reason = json.value("reason", "");
   if (!json.contains("seconds")) return r;
   r.emulated = json.value("emulated_machine", "");
+  r.is_oversubscribed = json.value("oversubscribed", false);
+  r.is_pruned = json.value("pruned", false);
   r.seconds = json.at("seconds").get<std::vector<double>>();
   r.phases = json.at("phases").get<std::map<std::string, double>>();
   r.sent_bytes = json.at("sent_bytes").get<double>();
   r.memory_bytes = json.at("memory_bytes").get<double>();
   if (auto const found = json.find("predicted"); found != json.end())
-    r.predicted = {found->at("machine").get<std::string>(),   found->at("seconds").get<double>(),
-                   found->at("sparse_seconds").get<double>(), found->at("dense_seconds").get<double>(),
-                   found->at("pass_seconds").get<double>(),   found->at("call_seconds").get<double>(),
-                   found->at("sent_bytes").get<double>(),     found->at("memory_bytes").get<double>()};
+    r.predicted = {found->at("machine").get<std::string>(),
+                   found->at("seconds").get<double>(),
+                   found->at("sparse_seconds").get<double>(),
+                   found->at("dense_seconds").get<double>(),
+                   found->at("pass_seconds").get<double>(),
+                   found->at("call_seconds").get<double>(),
+                   found->at("sent_bytes").get<double>(),
+                   found->at("memory_bytes").get<double>(),
+                   models::parse_exactness(found->value("sent_bytes_are", "about")),
+                   found->value("reason", "")};
   return r;
 }
 
@@ -160,7 +174,7 @@ std::vector<PointResult> read_results(std::filesystem::path const& path) {
     ++place;
     try {
       results.push_back(result_of(json::parse(line)));
-    } catch (json::exception const&) {
+    } catch (std::exception const&) { // of JSON, or of a word
       throw_user("line {} of '{}' is not the result of a point; `orthant study collect` writes them", place,
                  path.string());
     }

@@ -6,6 +6,7 @@
 
 #include "cli/study/points.hpp"
 #include "cli/study/study_folder.hpp"
+#include "models/counts/counted_graph.hpp"
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,7 +19,9 @@ struct PointPrediction {
   double seconds = 0;
   double sparse = 0, dense = 0, passes = 0, calls = 0; // seconds
   double sent_bytes = 0;                               // of all ranks together
-  double memory_bytes = 0;                             // of the rank that holds most
+  double memory_bytes = 0;                             // of the rank that holds most; 0: not predicted
+  models::Exactness sent_are = models::Exactness::about;
+  std::string reason; // why sent bytes are not exact
 };
 
 struct PointResult {
@@ -31,8 +34,10 @@ struct PointResult {
   std::string state; // as name_of(PointState)
   std::string reason;
   // What it measured, if it is done. Without the first epoch or step, if there are others.
-  std::string emulated;        // machine whose clocks were taken; empty: seconds are of this machine's clock
-  std::vector<double> seconds; // of each
+  std::string emulated; // machine whose clocks were taken; empty: seconds are of this machine's clock
+  bool is_oversubscribed = false;       // there were more ranks than cores: seconds mean nothing
+  bool is_pruned = false;               // rows were left out
+  std::vector<double> seconds;          // of each
   std::map<std::string, double> phases; // median seconds, of rank 0
   double sent_bytes = 0;                // of each, of all ranks together
   double memory_bytes = 0;              // of the rank that took most

@@ -7,11 +7,15 @@
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
+#include "models/counts/counted_graph.hpp"
 #include "models/gnn/grid_cost.hpp"
+#include "models/gnn/memory_estimate.hpp"
 #include "models/gnn/network_arrays.hpp"
 #include "models/lm_training/language_model.hpp"
 #include "models/lm_training/language_model_cost.hpp"
+#include "models/plan/gcn_step.hpp"
 #include "pmm/grid/process_grid.hpp"
+#include "runtime/machine/process_memory.hpp"
 
 #include <type_traits>
 
@@ -43,8 +47,21 @@ void add_seconds(pmm::StepSeconds const& seconds, PointPrediction& prediction) {
   prediction.calls = seconds.communication();
 }
 
-void add_memory(models::MemoryEstimate const& estimate, PointPrediction& prediction) {
-  prediction.memory_bytes = std::max(prediction.memory_bytes, static_cast<double>(estimate.peak()));
+void add_memory(std::int64_t bytes, PointPrediction& prediction) {
+  prediction.memory_bytes = std::max(prediction.memory_bytes, static_cast<double>(bytes));
+}
+
+/// Entries of a graph that is read to count which rows move: some ten seconds.
+constexpr std::int64_t most_counted_entries = std::int64_t{1} << 28;
+
+/// Says what the sent bytes are, and why they are not exact.
+void judge(PointPrediction& prediction, models::Exactness sent_are, bool is_counted) {
+  prediction.sent_are = sent_are;
+  if (sent_are == models::Exactness::exact) return;
+  prediction.reason = is_counted ? "links are drawn at random"
+                                 : fmt::format("the graph has more than {} non-zeros, so it is not counted "
+                                               "which rows move",
+                                               most_counted_entries);
 }
 
 std::optional<PointPrediction> predict_epoch(Context const& context, StudyPoint const& point,
@@ -52,24 +69,43 @@ std::optional<PointPrediction> predict_epoch(Context const& context, StudyPoint 
   auto const options = options_of<TrainOptions>(context, point);
   auto settings = model_of(options);
   settings.schedule = models::parse_schedule(result.schedule);
+  if (result.is_pruned) settings.gather = pmm::Gather::all;
   auto const shape = pmm::parse_grid(result.grid, static_cast<int>(result.ranks));
   if (options.compute_dtype != "fp32") return std::nullopt; // constants of machines are of fp32
+  runtime::MappedArrays const mapped; // one graph after another is made: each from the same start
+  ResidentPeak const making;
   auto store = open_graph_of(context.world(), options);
+  auto const in_memory = options.graph.empty() ? making.of(store.facts()) : GraphInMemory{};
   models::use_operator(store, settings);
   auto const plan = models::plan_gcn(store, settings);
+  auto const optimizer = optimizer_of(options, options.eval_every);
+  std::optional<models::CountedGraph> counted;
+  if (store.facts().num_operator_entries() <= most_counted_entries)
+    counted.emplace(store, shape, plan, settings);
   PointPrediction prediction;
+  judge(prediction, counted ? counted->exactness() : models::exactness_without_counts(shape, plan, settings),
+        counted.has_value());
   for (int rank = 0; rank < shape.num_ranks(); ++rank) {
     auto const place = pmm::coordinates_of(shape, rank);
-    auto const step = models::list_of_rank(shape, place, store.facts(), plan, settings);
-    auto const traits = models::traits_of(store.facts(), shape, place, plan, settings);
+    auto const traits =
+        counted ? counted->traits_of(place) : models::traits_of(store.facts(), shape, place, plan, settings);
+    pmm::StepPlan step(shape, place, sizeof(float));
+    models::plan_epoch(step, plan, settings, traits, optimizer);
+    models::plan_full_graph_arrays(step, store.facts(), plan, settings, traits, optimizer);
     prediction.sent_bytes += static_cast<double>(models::sent_bytes_of(step));
     add_seconds(pmm::seconds_of(step, machine), prediction);
-    add_memory({.arrays = pmm::bytes_held(step),
-                .loading = pmm::peak_bytes(step),
-                .messages = models::message_bytes(step),
-                .products = models::product_library_bytes<float>(step) +
-                            models::operand_copy_bytes(step, plan, settings, traits)},
+    add_memory(peak_with_graph({.arrays = pmm::bytes_held(step),
+                                .loading = pmm::peak_bytes(step),
+                                .messages = models::message_bytes(step),
+                                .products = models::product_library_bytes<float>(step) +
+                                            models::operand_copy_bytes(step, plan, settings, traits)},
+                               in_memory),
                prediction);
+  }
+  if (result.is_pruned) {
+    prediction.sent_are = models::Exactness::at_most;
+    prediction.reason = "training leaves out rows (--prune)";
+    prediction.memory_bytes = 0; // arrays of all rows beside those that are kept
   }
   return prediction;
 }
@@ -91,7 +127,12 @@ std::optional<PointPrediction> predict_step(Context const& context, StudyPoint c
     models::plan_language_model_step(step, plan, sequences, optimizer);
     prediction.sent_bytes += static_cast<double>(models::sent_bytes_of(step));
     add_seconds(pmm::seconds_of(step, machine), prediction);
-    add_memory(models::estimate_memory<float>(shape, place, plan, sequences, optimizer), prediction);
+    add_memory(models::estimate_memory<float>(shape, place, plan, sequences, optimizer).peak(), prediction);
+  }
+  prediction.sent_are = models::Exactness::exact;
+  if (model.experts.num_experts > 0 && shape.num_ranks() > 1) {
+    prediction.sent_are = models::Exactness::about;
+    prediction.reason = "the router decides which tokens move";
   }
   return prediction;
 }

@@ -21,6 +21,7 @@ ScalingPoint point_of(std::vector<PointResult const*> const& repeats) {
     for (auto const& [phase, value] : repeat->phases)
       phases[phase].push_back(value);
     sent.push_back(repeat->sent_bytes);
+    point.is_oversubscribed = point.is_oversubscribed || repeat->is_oversubscribed;
     point.memory_bytes = std::max(point.memory_bytes, repeat->memory_bytes);
     if (repeat->predicted) point.predicted = repeat->predicted;
   }

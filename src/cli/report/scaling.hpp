@@ -15,8 +15,9 @@ struct ScalingPoint {
   std::int64_t ranks = 1;
   std::string grid, schedule;
   std::int64_t num_repeats = 0;
-  double seconds = 0;       // median over all epochs or steps of all repeats
-  double low = 0, high = 0; // their quartiles
+  bool is_oversubscribed = false; // one of them: seconds mean nothing
+  double seconds = 0;             // median over all epochs or steps of all repeats
+  double low = 0, high = 0;       // their quartiles
   double speed_up = 1, efficiency = 1;
   std::map<std::string, double> phases; // medians of the repeats, seconds
   double sent_bytes = 0;

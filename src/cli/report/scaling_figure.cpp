@@ -5,6 +5,7 @@
 #include "cli/report/tables.hpp"
 
 #include <algorithm>
+#include <fmt/ranges.h>
 #include <set>
 
 namespace orthant::cli {
@@ -32,6 +33,7 @@ Figure figure_of_experiment(std::vector<ScalingCurve> const& curves, std::string
   figure.x_title = "ranks";
   figure.x_scale = Scale::logarithmic;
   std::set<double> ticks;
+  std::set<std::int64_t> oversubscribed;
   Panel seconds, efficiency, sent;
   for (auto const& curve : curves) {
     if (curve.experiment != experiment) continue;
@@ -47,6 +49,7 @@ Figure figure_of_experiment(std::vector<ScalingCurve> const& curves, std::string
     for (auto const& point : points) {
       auto const ranks = static_cast<double>(point.ranks);
       ticks.insert(ranks);
+      if (point.is_oversubscribed) oversubscribed.insert(point.ranks);
       measured.push_back({ranks, point.seconds});
       spreads.push_back({ranks, point.low, point.high});
       if (point.predicted) predicted.push_back({ranks, point.predicted->seconds});
@@ -61,6 +64,8 @@ Figure figure_of_experiment(std::vector<ScalingCurve> const& curves, std::string
     add(efficiency, run, "measured", Stroke::solid, std::move(efficiencies));
     add(sent, run, "measured", Stroke::solid, std::move(bytes));
   }
+  if (!oversubscribed.empty()) // what is emulated takes turns without a loss
+    figure.note = fmt::format("{} ranks: {}", fmt::join(oversubscribed, ", "), oversubscribed_note);
   seconds.y_scale = sent.y_scale = Scale::logarithmic;
   efficiency.begins_at_zero = true; // else a loss of few percent looks like a cliff
   figure.x_ticks.assign(ticks.begin(), ticks.end());

@@ -45,6 +45,41 @@ Row first_cells(ScalingCurve const& curve, ScalingPoint const& point) {
   return {curve.name, std::to_string(point.ranks), point.grid};
 }
 
+/// Of a row of seconds.
+Row first_cells_of_seconds(ScalingCurve const& curve, ScalingPoint const& point, ReportTable& table) {
+  auto cells = first_cells(curve, point);
+  if (!point.is_oversubscribed) return cells;
+  cells[1] += "*";
+  if (table.notes.empty()) table.notes.push_back(fmt::format("* {}", oversubscribed_note));
+  return cells;
+}
+
+struct Kind {
+  models::Exactness exactness;
+  std::string heading;
+};
+
+/// Those that the bytes of an experiment have, each with a column.
+std::vector<Kind> kinds_of(std::vector<ScalingCurve> const& curves, std::string const& experiment) {
+  std::vector<Kind> kinds;
+  for (auto const& kind : {Kind{models::Exactness::exact, "predicted exactly"},
+                           {models::Exactness::at_most, "predicted at most"},
+                           {models::Exactness::about, "predicted about"}}) {
+    auto is_there = false;
+    for_each_point(curves, experiment, [&](ScalingCurve const&, ScalingPoint const& point) {
+      is_there = is_there || (point.predicted && point.predicted->sent_are == kind.exactness);
+    });
+    if (is_there) kinds.push_back(kind);
+  }
+  return kinds;
+}
+
+/// What was predicted, and how far the measured number is above it; two dashes for nothing.
+void add_predicted(Row& row, double measured, std::optional<double> predicted) {
+  row.push_back(predicted ? fmt::format("{:.2f}", *predicted / mega) : "-");
+  row.push_back(!predicted ? "-" : *predicted == measured ? "equal" : difference(measured, *predicted));
+}
+
 /// Of UTF-8: characters, not bytes.
 std::size_t width_of(std::string const& text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
@@ -71,7 +106,7 @@ ReportTable times_table(std::vector<ScalingCurve> const& curves, std::string con
        "predicted", "measured is"},
       {}};
   for_each_point(curves, experiment, [&](ScalingCurve const& curve, ScalingPoint const& point) {
-    auto row = first_cells(curve, point);
+    auto row = first_cells_of_seconds(curve, point, table);
     auto const predicted = point.predicted ? point.predicted->seconds : 0;
     for (auto const& cell :
          {point.schedule.empty() ? std::string("-") : point.schedule, std::to_string(point.num_repeats),
@@ -92,20 +127,32 @@ ReportTable bytes_table(std::vector<ScalingCurve> const& curves, std::string con
           curves, experiment,
           fmt::format("MB (10^6 bytes) that all ranks send per {}, and memory of the rank that takes most",
                       unit_of(curves, experiment))),
-      {"curve", "ranks", "grid", "MB sent", "predicted", "measured is", "MB memory", "predicted",
-       "measured is"},
+      {"curve", "ranks", "grid", "MB sent"},
       {}};
+  auto const kinds = kinds_of(curves, experiment);
+  for (auto const& kind : kinds)
+    table.header.insert(table.header.end(), {kind.heading, "measured is"});
+  table.header.emplace_back("MB memory");
+  if (!kinds.empty()) table.header.insert(table.header.end(), {"predicted about", "measured is"});
+  std::set<std::string> notes;
   for_each_point(curves, experiment, [&](ScalingCurve const& curve, ScalingPoint const& point) {
     auto row = first_cells(curve, point);
     auto const& predicted = point.predicted;
-    for (auto const& [measured, wanted] : {std::pair(point.sent_bytes, predicted ? predicted->sent_bytes : 0),
-                                           {point.memory_bytes, predicted ? predicted->memory_bytes : 0}}) {
-      row.push_back(fmt::format("{:.2f}", measured / mega));
-      row.push_back(predicted ? fmt::format("{:.2f}", wanted / mega) : "-");
-      row.push_back(predicted && wanted == measured ? "equal" : difference(measured, wanted));
+    row.push_back(fmt::format("{:.2f}", point.sent_bytes / mega));
+    for (auto const& kind : kinds) {
+      auto const is_of_kind = predicted && predicted->sent_are == kind.exactness;
+      add_predicted(row, point.sent_bytes, is_of_kind ? std::optional(predicted->sent_bytes) : std::nullopt);
+      if (is_of_kind && !predicted->reason.empty())
+        notes.insert(fmt::format("{}: {}", kind.heading, predicted->reason));
     }
+    row.push_back(fmt::format("{:.2f}", point.memory_bytes / mega));
+    if (!kinds.empty())
+      add_predicted(row, point.memory_bytes,
+                    predicted && predicted->memory_bytes > 0 ? std::optional(predicted->memory_bytes)
+                                                             : std::nullopt);
     table.rows.push_back(std::move(row));
   });
+  table.notes.assign(notes.begin(), notes.end());
   return table;
 }
 
@@ -126,7 +173,7 @@ ReportTable phases_table(std::vector<ScalingCurve> const& curves, std::string co
   if (has_predictions)
     table.header.insert(table.header.end(), {"predicted: sparse", "dense", "passes", "calls"});
   for_each_point(curves, experiment, [&](ScalingCurve const& curve, ScalingPoint const& point) {
-    auto row = first_cells(curve, point);
+    auto row = first_cells_of_seconds(curve, point, table);
     auto const add = [&](bool is_there, double seconds) {
       row.push_back(is_there ? fmt::format("{:.4g}", seconds / milli) : "-");
     };
@@ -174,6 +221,8 @@ std::string to_text(ReportTable const& table) {
   add(table.header);
   for (auto const& row : table.rows)
     add(row);
+  for (auto const& note : table.notes)
+    text += note + "\n";
   return text;
 }
 
@@ -205,7 +254,10 @@ std::string to_html(ReportTable const& table) {
     }
     html += "</tr>\n";
   }
-  return html + "</tbody>\n</table></figure>\n";
+  html += "</tbody>\n</table>\n";
+  for (auto const& note : table.notes)
+    html += fmt::format("<p class=\"note\">{}</p>\n", html_text(note));
+  return html + "</figure>\n";
 }
 
 } // namespace orthant::cli

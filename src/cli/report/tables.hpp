@@ -11,11 +11,12 @@ struct ReportTable {
   std::string title;
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows; // as long as the header
+  std::vector<std::string> notes{};           // said below
 };
 
 /// Of one experiment: times, speed-up and efficiency, beside what was predicted.
 [[nodiscard]] ReportTable times_table(std::vector<ScalingCurve> const& curves, std::string const& experiment);
-/// Bytes and memory beside what was predicted.
+/// Bytes and memory beside what was predicted: what is exact, at most or about has columns of its own.
 [[nodiscard]] ReportTable bytes_table(std::vector<ScalingCurve> const& curves, std::string const& experiment);
 /// Milliseconds of each phase, and of each predicted term.
 [[nodiscard]] ReportTable phases_table(std::vector<ScalingCurve> const& curves,
@@ -29,6 +30,9 @@ struct ReportTable {
 
 /// With `&`, `<` and the like as HTML wants them.
 [[nodiscard]] std::string html_text(std::string_view text);
+
+/// What is said of seconds on more ranks than cores.
+inline constexpr auto oversubscribed_note = "more ranks than cores: these seconds mean nothing";
 
 /// "seconds are virtual: emulated perlmutter"; empty for a clock on the wall.
 [[nodiscard]] std::string clock_note(std::string const& emulated);

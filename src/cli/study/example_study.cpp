@@ -8,7 +8,8 @@ namespace orthant::cli {
 std::string example_study(std::string_view name, std::string_view machine) {
   return fmt::format(R"toml(# A scaling study of Orthant (docs/studies.md).
 #
-#   orthant study submit {0}.toml       submits what is still to do; --here runs it on this machine
+#   orthant study submit {0}.toml       submits what is still to do; --here runs it on this machine (seconds of points on more
+#                                      ranks than cores mean nothing, and are marked)
 #   orthant study status {0}.toml
 #   orthant study collect {0}.toml      reads the metrics of all points
 #   orthant study report {0}.toml       tables, figures and a page

@@ -19,7 +19,8 @@ namespace orthant::cli {
                                                   std::vector<StudyPoint> const& points,
                                                   std::string const& machine);
 
-/// Runs them with `launcher` before the number of ranks. `report(point, status)` is called after each. Returns how many failed.
+/// Runs them with `launcher` before the number of ranks, also on more ranks than there are cores. `report(point, status)` is called after
+/// each. Returns how many failed.
 [[nodiscard]] int run_points_here(Study const& study, StudyFolder const& folder,
                                   std::vector<StudyPoint> const& points, std::string const& launcher,
                                   std::function<void(StudyPoint const&, int status)> const& report);

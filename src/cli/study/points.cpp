@@ -19,6 +19,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+constexpr double most_points = 1e5; // of an experiment
+
 Words words_of(std::string const& text) {
   std::istringstream stream(text);
   Words words;
@@ -158,10 +160,19 @@ struct Choice {
 std::vector<Choice> choices_of(Study const& study, Experiment const& experiment) {
   auto const is_graph = experiment.command == "train";
   auto const data_sets = is_graph && !experiment.is_weak ? experiment.graphs : Words{""};
+  auto const modes = is_graph ? experiment.modes : Words{""};
+  auto const schedules = is_graph ? experiment.schedules : Words{""};
+  auto num_points = static_cast<double>(experiment.repeats);
+  for (auto const size :
+       {data_sets.size(), modes.size(), schedules.size(), experiment.ranks.size(), experiment.grids.size()})
+    num_points *= static_cast<double>(size);
+  if (num_points > most_points)
+    runtime::throw_user("study file '{}': the lists and repeats of '{}' make {} points; {} are the most",
+                        study.file.string(), experiment.name, num_points, most_points);
   std::vector<Choice> choices;
   for (auto const& data : data_sets)
-    for (auto const& mode : is_graph ? experiment.modes : Words{""})
-      for (auto const& schedule : is_graph ? experiment.schedules : Words{""})
+    for (auto const& mode : modes)
+      for (auto const& schedule : schedules)
         for (auto const ranks : experiment.ranks)
           for (auto const& grid : grids_of(study, experiment, ranks))
             choices.push_back({data, mode, schedule, ranks, grid});

@@ -4,6 +4,7 @@
 #include "pmm/grid/process_grid.hpp"
 #include "runtime/error.hpp"
 #include "runtime/suggestion.hpp"
+#include "runtime/text/byte_order_mark.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -209,7 +210,7 @@ std::vector<Experiment> read_experiments(toml::table const& file, std::string co
 Study parse_study(std::string_view text, std::filesystem::path const& file) {
   auto const path = file.string();
   try {
-    auto const table = toml::parse(text, path);
+    auto const table = toml::parse(runtime::without_byte_order_mark(text, path), path);
     Table top(table, "", path);
     Study study;
     study.file = std::filesystem::absolute(file);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/study/study_folder.hpp"
 
+#include "cli/study/failure_reason.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/staged_file.hpp"
 
@@ -15,18 +16,6 @@ namespace orthant::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// What a log says of why its job failed: the program's first error, else the scheduler's, else its last words.
-std::string last_words(std::string const& log) {
-  std::string ours, schedulers, last;
-  std::istringstream lines(log);
-  for (std::string line; std::getline(lines, line);) {
-    if (ours.empty() && line.find("orthant: error:") != std::string::npos) ours = line;
-    if (line.starts_with("slurmstepd: error:") || line.starts_with("flux-job:")) schedulers = line;
-    if (line.find_first_not_of(" \t\r-") != std::string::npos) last = line;
-  }
-  return !ours.empty() ? ours : !schedulers.empty() ? schedulers : last;
-}
 
 } // namespace
 
@@ -91,7 +80,7 @@ std::string StudyFolder::reason_of_failure(StudyPoint const& point) const {
   auto status = text_of_file(failure(point));
   while (!status.empty() && status.back() == '\n')
     status.pop_back();
-  auto const words = last_words(text_of_file(log(point)));
+  auto const words = reason_in_log(text_of_file(log(point)));
   return fmt::format("status {}{}{}", status, words.empty() ? "" : ": ", words);
 }
 
@@ -132,7 +121,7 @@ PointStatus StudyFolder::status_of_task(LiveTasks const& live, BatchJob const& j
   if (found && found->hold.empty())
     return {found->is_running ? PointState::running : PointState::waiting, ""};
   if (found) return {PointState::lost, fmt::format("its job {} does not start: {}", job.id, found->hold)};
-  auto const words = last_words(text_of_file(at("logs", log_name_of(job, task))));
+  auto const words = reason_in_log(text_of_file(at("logs", log_name_of(job, task))));
   return {PointState::lost,
           fmt::format("its job {} ended without a result{}{}", job.id, words.empty() ? "" : ": ", words)};
 }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <fmt/ranges.h>
 #include <numeric>
 #include <string_view>
 #include <system_error>
@@ -22,13 +23,14 @@ namespace {
 using runtime::throw_user;
 
 /// Options that any training may change when it goes on: where it runs, and what it reports.
-constexpr std::array<std::string_view, 24> always_free{
+constexpr std::array<std::string_view, 25> always_free{
     "grid",         "eval-every",       "device-graph",     "init-from",
     "patience",     "save-best",        "save-weights",     "force",
     "force-memory", "checkpoint",       "checkpoint-every", "checkpoint-keep",
     "resume",       "checkpoint-async", "resume-override",  "max-walltime",
     "gemm-table",   "config",           "log-every",        "log-level",
-    "timeout",      "metrics",          "machine",          "measure-top"};
+    "timeout",      "metrics",          "machine",          "measure-top",
+    "init-skip"};
 
 /// The word of --resume-override that lets an option differ, or none.
 std::string group_of(std::string_view option) {
@@ -54,6 +56,14 @@ models::Identity identity_of_options(nlohmann::ordered_json const& run_record,
                           group_of(name), is_usual || run_record.at("sources").at(name) == "default"});
     }
   return identity;
+}
+
+models::IdentityPart part_of_length(std::string const& name, std::string const& value) {
+  return {name, value, "length", true};
+}
+
+bool decays_to_the_end(OptimizerOptions const& options) {
+  return models::RateSchedule{models::parse_rate_decay(options.lr_schedule)}.ends_with_training();
 }
 
 models::CheckpointInterval parse_interval(std::string const& text, std::string_view unit) {
@@ -83,7 +93,7 @@ bool Checkpoints::was_given(char const* option) const {
   return sources.contains(option) && sources.at(option) != "default";
 }
 
-void Checkpoints::require_sensible(std::string const& init_from) const {
+void Checkpoints::require_sensible(WeightOptions const& weights) const {
   if (options_.checkpoint.empty()) {
     for (auto const* option : {"checkpoint-every", "checkpoint-keep", "checkpoint-async"})
       if (was_given(option)) throw_user("--{} needs --checkpoint and a folder", option);
@@ -96,18 +106,20 @@ void Checkpoints::require_sensible(std::string const& init_from) const {
     static_cast<void>(runtime::parse_duration("--max-walltime", options_.max_walltime));
   if (options_.resume == "never" && !options_.resume_override.empty())
     throw_user("--resume-override needs --resume auto or --resume and a checkpoint");
-  if (options_.resume != "never" && options_.resume != "auto" && !init_from.empty())
+  if (options_.resume != "never" && options_.resume != "auto" && !weights.init_from.empty())
     throw_user("--init-from {} would be ignored: --resume {} has the weights; leave one of them out",
-               init_from, options_.resume);
+               weights.init_from, options_.resume);
+  if (!weights.init_skip.empty() && weights.init_from.empty())
+    throw_user("--init-skip {} needs --init-from and a file of weights", fmt::join(weights.init_skip, ","));
 }
 
 Checkpoints::Checkpoints(Context const& context, CheckpointOptions const& options, TrainingLength length,
-                         std::string const& init_from)
+                         WeightOptions const& weights)
     : context_(context),
       options_(options),
       length_(std::move(length)),
       interval_(parse_interval(options.checkpoint_every, length_.unit)) {
-  require_sensible(init_from);
+  require_sensible(weights);
   if (!writes()) return;
   auto const& world = context.world();
   runtime::together(world, [&] {
@@ -118,7 +130,7 @@ Checkpoints::Checkpoints(Context const& context, CheckpointOptions const& option
           "the folder of --checkpoint '{}' holds checkpoints; give --resume auto to go on from them, or "
           "another folder",
           options_.checkpoint);
-    models::require_writable_folder(options_.checkpoint, numbers.empty() ? 1 : numbers.back() + 1);
+    models::require_writable_folder(options_.checkpoint);
   });
 }
 
@@ -146,8 +158,31 @@ void Checkpoints::require_own_folder(std::string const& training) const {
 
 void Checkpoints::require_fits(std::filesystem::path const& path,
                                models::CheckpointFacts const& facts) const {
-  models::require_same_training(path, facts.identity, identity_.parts, options_.resume_override);
+  auto may_differ = options_.resume_override;
+  if (!identity_.decays_to_the_end) may_differ.emplace_back("length");
+  models::require_same_training(path, facts.identity, identity_.parts, may_differ);
+  auto const& progress = facts.progress;
+  auto const num_begun = progress.step == 0 ? progress.epoch - 1 : progress.epoch;
+  if (num_begun > length_.num_units)
+    throw_user("'{0}' has come to {1} {2}, and --{1}s {3} ends before it: give --{1}s {2} or more",
+               path.string(), length_.unit, num_begun, length_.num_units);
   if (identity_.require_progress) identity_.require_progress(path, facts);
+}
+
+void Checkpoints::describe_length(models::CheckpointFacts const& facts, double next_rate) const {
+  auto const name = fmt::format("--{}s", length_.unit);
+  auto const found = std::ranges::find(facts.identity, name, &models::IdentityPart::name);
+  auto const here = fmt::format("{}", length_.num_units);
+  if (found == facts.identity.end() || found->value == here || !context_.world().is_root()) return;
+  auto const was = facts.learning_rate
+                       ? fmt::format("was {:.6g} in step {} and ", *facts.learning_rate, facts.num_steps)
+                       : std::string();
+  context_.log().info(
+      "{} is {} here and was {}: {}", name, here, found->value,
+      !identity_.decays_to_the_end
+          ? std::string("the learning rate does not depend on it")
+          : fmt::format("the learning rate now decays over the new length, and it {}is {:.6g} in step {}",
+                        was, next_rate, facts.num_steps + 1));
 }
 
 bool goes_on_from_checkpoint(CheckpointOptions const& options) {
@@ -170,12 +205,18 @@ models::TrainProgress Checkpoints::resume(models::TrainingState<T>& state) {
   else if (context_.world().is_root())
     context_.log().info("goes on from '{}' at {} {}{}", resumed_->path.string(), length_.unit, progress.epoch,
                         progress.step == 0 ? std::string() : fmt::format(", step {}", progress.step + 1));
+  state.update().set_rate_reduction(progress.plateau.reduction);
+  describe_length(resumed_->facts, state.update().learning_rate(resumed_->facts.num_steps + 1));
   return progress;
 }
 
 void Checkpoints::prepare_metrics(nlohmann::ordered_json& run_record) const {
   if (!is_on()) return;
   run_record["training"] = training_;
+  auto const other = runtime::set_aside_other_metrics(context_.world(), context_.metrics.path(), training_);
+  if (!other.empty())
+    context_.log().info("'{}' has the metrics of another training: it is '{}' from now on",
+                        context_.metrics.path(), other.string());
   if (!resumed_) return;
   auto const& progress = resumed_->facts.progress;
   run_record["resumed"] = {
@@ -183,12 +224,24 @@ void Checkpoints::prepare_metrics(nlohmann::ordered_json& run_record) const {
   runtime::cut_metrics(context_.world(), context_.metrics.path(), training_, progress.epoch);
 }
 
+void Checkpoints::set_aside_later_checkpoints() const {
+  std::vector<std::string> names;
+  runtime::together(context_.world(), [&] {
+    if (!context_.world().is_root()) return;
+    auto const step = resumed_ ? resumed_->facts.num_steps : 0;
+    auto const path = resumed_ ? resumed_->path : std::filesystem::path();
+    for (auto const& name : models::set_aside_later_checkpoints(options_.checkpoint, step, path))
+      names.push_back(fmt::format("'{}'", name.string()));
+  });
+  if (!names.empty())
+    context_.log().info("checkpoints that this training does not go on from have other names now: {}",
+                        fmt::join(names, ", "));
+}
+
 models::CheckpointSettings Checkpoints::settings(models::Architecture const& architecture) const {
   models::CheckpointSettings settings;
   settings.folder = options_.checkpoint;
-  settings.first_number = models::next_checkpoint_number(
-      context_.world(), options_.checkpoint,
-      options_.resume == "auto" && resumed_ ? resumed_->path : std::filesystem::path());
+  set_aside_later_checkpoints();
   settings.interval = interval_;
   settings.num_kept = options_.checkpoint_keep;
   settings.is_asynchronous = options_.checkpoint_async == "on";

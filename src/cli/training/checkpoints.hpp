@@ -30,15 +30,17 @@ struct TrainingLength {
 /// Which training it is, and what else a checkpoint must have to go on from there.
 struct TrainingIdentity {
   models::Identity parts;
+  bool decays_to_the_end =
+      false; // the learning rate, by a schedule over the whole training: its length is a part
   models::RequireFits require_progress = {}; // throws UserError; empty: anything goes
 };
 
 class Checkpoints {
  public:
-  /// Makes the folder of checkpoints if there is none. `init_from`: --init-from. Throws UserError if the options
+  /// Makes the folder of checkpoints if there is none. `weights`: --init-from and --init-skip. Throws UserError if the options
   /// contradict each other or the folder cannot be written. Collective.
   Checkpoints(Context const& context, CheckpointOptions const& options, TrainingLength length,
-              std::string const& init_from);
+              WeightOptions const& weights);
 
   /// True if the training writes checkpoints or goes on from one.
   [[nodiscard]] bool is_on() const { return !options_.checkpoint.empty() || options_.resume != "never"; }
@@ -50,8 +52,8 @@ class Checkpoints {
   /// none. Collective. Throws UserError.
   template<class T>
   [[nodiscard]] models::TrainProgress resume(models::TrainingState<T>& state);
-  /// Removes from the metrics what will be written again, and says in the run's record where it goes on.
-  /// Collective.
+  /// Removes from the metrics what will be written again, or sets those of another training aside, and says in the
+  /// run's record where it goes on. Collective.
   void prepare_metrics(nlohmann::ordered_json& run_record) const;
 
   /// What the training counts, "epoch" or "step".
@@ -59,18 +61,22 @@ class Checkpoints {
   [[nodiscard]] bool writes() const { return !options_.checkpoint.empty(); }
   [[nodiscard]] Context const& context() const { return context_; }
   [[nodiscard]] CheckpointOptions const& options() const { return options_; }
-  /// Of the checkpoints to write, for the state as it was resumed. Collective.
+  /// Of the checkpoints to write, for the state as it was resumed; the folder is made ready for them. Collective.
   [[nodiscard]] models::CheckpointSettings settings(models::Architecture const& architecture) const;
 
  private:
   [[nodiscard]] bool was_given(char const* option) const;
-  void require_sensible(std::string const& init_from) const;
+  void require_sensible(WeightOptions const& weights) const;
   /// Throws UserError if the folder of checkpoints has those of another training. Collective.
   void require_own_folder(std::string const& training) const;
+  /// Those of the folder that are newer than where the training goes on get other names. Collective.
+  void set_aside_later_checkpoints() const;
   [[nodiscard]] models::RequireFits fits() const {
     return [this](auto const& path, auto const& facts) { require_fits(path, facts); };
   }
   void require_fits(std::filesystem::path const& path, models::CheckpointFacts const& facts) const;
+  /// Says what another length than that of the checkpoint does to the learning rate, which is `next_rate` in the next step.
+  void describe_length(models::CheckpointFacts const& facts, double next_rate) const;
 
   Context const& context_;
   CheckpointOptions const& options_;
@@ -160,6 +166,12 @@ class ResumableRun {
 /// reports), and `free_options`, which this kind of training may.
 [[nodiscard]] models::Identity identity_of_options(nlohmann::ordered_json const& run_record,
                                                    std::span<std::string_view const> free_options);
+
+/// One of the options that say how long a training is. It may differ if the learning rate does not depend on it, or by
+/// --resume-override length; older checkpoints lack it.
+[[nodiscard]] models::IdentityPart part_of_length(std::string const& name, std::string const& value);
+/// Whether the learning rate decays over the whole training, so that it depends on its length.
+[[nodiscard]] bool decays_to_the_end(OptimizerOptions const& options);
 
 /// The most bytes that copies take in this rank's host memory beside the training, of parameters of which it has
 /// that many numbers each: of those of the best epoch and of the next best one, and for checkpoints of the

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/effective_options.hpp"
 
+#include "cli/training/checkpoints.hpp"
 #include "pmm/kernels/host_parts.hpp"
+#include "runtime/job/time_limit.hpp"
 
 #include <string_view>
 #include <vector>
@@ -149,6 +151,12 @@ void require_effective_options(Context const& context, TrainOptions const& optio
 
 void require_effective_optimizer_options(Context const& context, OptimizerOptions const& options) {
   refuse(context, idle_optimizer_options(options));
+}
+
+void require_readable_times(CheckpointOptions const& options, std::string_view unit) {
+  std::ignore = parse_interval(options.checkpoint_every, unit);
+  if (!options.max_walltime.empty())
+    std::ignore = runtime::parse_duration("--max-walltime", options.max_walltime);
 }
 
 } // namespace orthant::cli

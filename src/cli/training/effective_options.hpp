@@ -15,4 +15,7 @@ void require_effective_options(Context const& context, TrainOptions const& optio
 /// The same of the options of the optimizer, which every training has.
 void require_effective_optimizer_options(Context const& context, OptimizerOptions const& options);
 
+/// Throws UserError if --checkpoint-every or --max-walltime cannot be read, for commands that pass them over. `unit`: "epoch".
+void require_readable_times(CheckpointOptions const& options, std::string_view unit);
+
 } // namespace orthant::cli

@@ -32,12 +32,11 @@ models::Identity parts_of(TrainOptions const& o, nlohmann::ordered_json const& r
   identity.insert(identity.end(), of_options.begin(), of_options.end());
   if (auto const width = o.decoder_width(); width > 0) // given, or that of --embedding
     identity.push_back({"--decoder-hidden", fmt::format("{}", width), {}, width == o.embedding});
-  if (o.lr_schedule == "linear" || o.lr_schedule == "cosine") // which end with the last step
-    for (auto const& [name, value] :
-         {std::pair(std::string("--mode"), o.mode),
-          std::pair(std::string("--epochs"), fmt::format("{}", o.epochs)),
-          std::pair(std::string("--finish-full"), fmt::format("{}", o.finish_full))})
-      identity.push_back({name, value, "learning-rate"});
+  for (auto const& [name, value] :
+       {std::pair(std::string("--mode"), o.mode),
+        std::pair(std::string("--epochs"), fmt::format("{}", o.epochs)),
+        std::pair(std::string("--finish-full"), fmt::format("{}", o.finish_full))})
+    identity.push_back(part_of_length(name, value));
   if (o.mode == "minibatch") {
     auto const num_batches = grid.size(pmm::Axis::data) * o.accumulate;
     for (auto const& [name, value] :
@@ -76,7 +75,7 @@ void identify(Checkpoints& checkpoints, TrainOptions const& options, pmm::Proces
               graph::GraphStore const& store) {
   if (!checkpoints.is_on()) return;
   checkpoints.identify({parts_of(options, checkpoints.context().run_record, grid, store),
-                        [&options](auto const& path, auto const& facts) {
+                        decays_to_the_end(options), [&options](auto const& path, auto const& facts) {
                           require_fitting_epoch(options, path, facts.progress);
                         }});
 }

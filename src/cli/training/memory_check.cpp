@@ -4,12 +4,17 @@
 #include "cli/machine/device_memory.hpp"
 #include "cli/training/train_run.hpp"
 #include "graph/partition/estimate.hpp"
+#include "graph/store/store_schema.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/machine/available_memory.hpp"
+#include "runtime/machine/process_memory.hpp"
 
+#include <algorithm>
+#include <fstream>
 #include <functional>
+#include <malloc.h>
 
 namespace orthant::cli {
 namespace {
@@ -53,6 +58,21 @@ std::int64_t memory_of_rank(Context const& context) {
   if constexpr (pmm::runs_on_host) return runtime::memory_of_rank(context.world());
   auto const sharers = sharers_of_device(context);
   return runtime::all_reduced(context.world(), free_device_bytes() / sharers.size(), runtime::Reduction::min);
+}
+
+ResidentPeak::ResidentPeak() {
+  malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs")
+      << '5'; // the kernel begins a new peak; if it does not, the old one stays
+  before_ = runtime::resident_bytes();
+}
+
+GraphInMemory ResidentPeak::of(graph::StoreFacts const& facts) const {
+  return {runtime::peak_resident_bytes() - before_, graph::bytes_of_arrays(facts)};
+}
+
+std::int64_t peak_with_graph(models::MemoryEstimate const& estimate, GraphInMemory const& graph) {
+  return std::max(graph.making_bytes, graph.bytes + estimate.peak());
 }
 
 graph::GraphStore make_graph_in_memory(

@@ -25,6 +25,25 @@ void require_memory(Context const& context, std::string_view what, models::Memor
 /// a host. Collective.
 [[nodiscard]] std::int64_t memory_of_rank(Context const& context);
 
+/// A graph that was made in the memory of this process: what that took at its peak, and what stays.
+struct GraphInMemory {
+  std::int64_t making_bytes = 0;
+  std::int64_t bytes = 0;
+};
+/// How much resident memory has grown since construction, at its peak. Only one at a time: the process has one peak.
+class ResidentPeak {
+ public:
+  ResidentPeak();
+  /// Of a graph with these facts that was made since then.
+  [[nodiscard]] GraphInMemory of(graph::StoreFacts const& facts) const;
+
+ private:
+  std::int64_t before_;
+};
+/// Bytes that a rank takes at most: for the graph, and for its training by the estimate.
+[[nodiscard]] std::int64_t peak_with_graph(models::MemoryEstimate const& estimate,
+                                           GraphInMemory const& graph);
+
 /// A graph that every rank makes and keeps in its own memory (graph::partition_in_memory). Collective. Throws
 /// UserError on all ranks if those of a node do not fit there, unless forced.
 [[nodiscard]] graph::GraphStore make_graph_in_memory(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_full.hpp"
 
+#include "cli/graphs/graph_checks.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/plan/measured_grids.hpp"
 #include "cli/training/decisions.hpp"
@@ -65,12 +66,16 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
   require_full_graph_grid(options.grid, world.size());
   auto const machine = machine_of(world, options.machine);
   auto weight_files = weight_files_of(context, options);
-  Checkpoints checkpoints(context, options, {"epoch", options.epochs, options.patience}, options.init_from);
+  Checkpoints checkpoints(context, options, {"epoch", options.epochs, options.patience}, options);
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
+  ResidentPeak const making;
   auto store = open_graph_of(world, options);
+  auto const in_memory = options.graph.empty() ? making.of(store.facts()) : GraphInMemory{};
   models::use_operator(store, model_settings);
+  require_operator(context, store, model_settings, precision_of<T>);
+  if (is_first_seed(options)) warn_of_data(context, store);
   judge_by(weight_files, options, store);
   if (options.task == "nodes") models::require_fitting_labels(store, settings.loss);
   auto const seconds = models::full_graph_seconds(store.facts(), model_settings, machine);
@@ -84,7 +89,7 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
   pmm::ProcessGrid const grid(world, chosen.choice.shape);
   model_settings.schedule = chosen.choice.schedule;
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);
-  if (!options.init_from.empty())
+  if (!options.init_from.empty() && !models::is_skipped("features", options.init_skip))
     models::require_architecture(world, options.init_from,
                                  models::order_of_features(model_settings, store.facts()));
   auto const plan = models::plan_gcn(store, model_settings);
@@ -102,12 +107,14 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
   explain_decisions(context, grid, seconds, model_settings, plan, options);
   auto pruned = choose_pruning<T>(context, options, grid, store, plan, model_settings, settings, estimate);
   auto const* const kept = pruned ? &*pruned : nullptr;
-  auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
+  auto const predicted =
+      runtime::all_reduced(world, peak_with_graph(estimate, in_memory), runtime::Reduction::max);
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
 
   auto const run = [&](auto& model, auto& trainer, models::ParameterUpdate<T>& update,
                        pmm::NeededRows const* needed) {
-    if (!options.init_from.empty()) models::load_weights(grid, options.init_from, model.parameters());
+    if (!options.init_from.empty())
+      models::load_weights(grid, options.init_from, model.parameters(), options.init_skip);
     describe_gather(context, plan, needed);
     if (kept != nullptr) describe_pruning(context, *kept);
     say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, model_settings.num_layers(),

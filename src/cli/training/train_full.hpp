@@ -18,6 +18,11 @@ namespace orthant::cli {
 [[nodiscard]] graph::GraphStore open_graph_of(runtime::Communicator const& world,
                                               TrainOptions const& options);
 
+/// Whether what is said of the graph has not been said for another of --seeds.
+[[nodiscard]] inline bool is_first_seed(TrainOptions const& options) {
+  return options.seed == options.dataset_seed.value_or(options.seed);
+}
+
 /// Throws UserError where --grid does not fit the job or, for full-graph work, has a data axis.
 void require_full_graph_grid(std::string const& grid, int num_ranks);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_minibatch.hpp"
 
+#include "cli/graphs/graph_checks.hpp"
 #include "cli/options/counts.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/plan/measured_grids.hpp"
@@ -40,19 +41,6 @@ bool samples_ahead(runtime::Communicator const& world, std::string const& overla
   if (overlap != "auto") return overlap == "on";
   if (!pmm::runs_on_host || world.instruments().clock.machine() != nullptr) return true;
   return runtime::all_reduced(world, runtime::has_spare_cores(world) ? 1 : 0, runtime::Reduction::min) == 1;
-}
-
-models::MiniBatchSettings batches_of(runtime::Communicator const& world, TrainOptions const& o,
-                                     pmm::GridShape const& shape, graph::StoreFacts const& facts) {
-  models::MiniBatchSettings settings;
-  settings.kind = models::parse_sampler(o.sampler);
-  settings.edges = models::parse_batch_edges(batch_edges_of(o, facts));
-  settings.batch_size = batch_size_of(o, shape, facts);
-  settings.num_accumulated = o.accumulate;
-  if (o.batch_train_fraction > 0) settings.train_fraction = o.batch_train_fraction;
-  settings.num_full_epochs = o.finish_full;
-  settings.prefetch = samples_ahead(world, o.overlap) ? models::Prefetch::next_batch : models::Prefetch::none;
-  return settings;
 }
 
 void describe_batches(Context const& context, pmm::ProcessGrid const& grid, sampling::Sampler const& sampler,
@@ -107,16 +95,24 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   auto const shape = pmm::parse_grid(options.grid, world.size());
   auto const machine = machine_of(world, options.machine);
   auto weight_files = weight_files_of(context, options);
-  Checkpoints checkpoints(context, options, {"epoch", options.epochs, options.patience}, options.init_from);
+  Checkpoints checkpoints(context, options, {"epoch", options.epochs, options.patience}, options);
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
+  ResidentPeak const making;
   auto store = open_graph_of(world, options);
+  auto const in_memory = options.graph.empty() ? making.of(store.facts()) : GraphInMemory{};
   models::use_operator(store, model_settings);
+  require_operator(context, store, model_settings, precision_of<T>,
+                   batch_edges_of(options, store.facts()) == "renormalize" ? graph::Neighborhood::within_batch
+                                                                           : graph::Neighborhood::whole);
+  if (is_first_seed(options)) warn_of_data(context, store);
   judge_by(weight_files, options, store);
   auto const settings = training_of(options);
   models::require_fitting_labels(store, settings.loss);
-  auto const batches = batches_of(world, options, shape, store.facts());
+  auto batches = mini_batches_of(options, shape, store.facts());
+  batches.prefetch =
+      samples_ahead(world, options.overlap) ? models::Prefetch::next_batch : models::Prefetch::none;
   auto const sizes = models::sizes_of(batches, settings.eval_every > 0);
   auto const seconds = models::mini_batch_seconds(store.facts(), model_settings, sizes, machine);
   auto const [choice, measured] = choose_by_mini_batch_steps<T>(
@@ -140,7 +136,8 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   if (settings.finds_roc_auc) estimate.judging = models::bytes_of_areas(grid, store.facts(), plan.logits());
   if (!options.force_memory) require_memory(context, "train", estimate);
   models::MiniBatchGcn<T> trainer(grid, store, model_settings, settings, batches);
-  if (!options.init_from.empty()) models::load_weights(grid, options.init_from, trainer.parameters());
+  if (!options.init_from.empty())
+    models::load_weights(grid, options.init_from, trainer.parameters(), options.init_skip);
 
   ResumableRun<T> run(checkpoints, grid, models::original_ids_of(store), trainer.parameters(),
                       trainer.update(), weight_files.keeps_best());
@@ -152,7 +149,8 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   describe_graph(context, store);
   describe_grid(context, grid, model_settings.schedule);
   explain_decisions(context, grid, seconds, model_settings, plan, options);
-  auto const predicted = runtime::all_reduced(world, estimate.peak(), runtime::Reduction::max);
+  auto const predicted =
+      runtime::all_reduced(world, peak_with_graph(estimate, in_memory), runtime::Reduction::max);
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
   describe_batches(context, grid, trainer.sampler(), batches);
   if (world.is_root())
@@ -202,6 +200,18 @@ std::int64_t batch_size_of(TrainOptions const& options, pmm::GridShape const& sh
       options.sampler == "clusters" ? std::min(auto_parts_of_clusters, facts.num_clusters) : auto_parts;
   auto const num_parts = std::max<std::int64_t>(wanted, shape.data);
   return std::max<std::int64_t>(2, sampling::divided_up(facts.num_vertices, num_parts));
+}
+
+models::MiniBatchSettings mini_batches_of(TrainOptions const& o, pmm::GridShape const& shape,
+                                          graph::StoreFacts const& facts) {
+  models::MiniBatchSettings settings;
+  settings.kind = models::parse_sampler(o.sampler);
+  settings.edges = models::parse_batch_edges(batch_edges_of(o, facts));
+  settings.batch_size = batch_size_of(o, shape, facts);
+  settings.num_accumulated = o.accumulate;
+  if (o.batch_train_fraction > 0) settings.train_fraction = o.batch_train_fraction;
+  settings.num_full_epochs = o.finish_full;
+  return settings;
 }
 
 TrainEnd train_minibatch(TrainOptions const& options, Context& context) {

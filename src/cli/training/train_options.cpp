@@ -52,7 +52,7 @@ void add_model(Command& command, TrainOptions& o) {
   command.flag("--head", o.head, "A linear layer after the last graph layer, which is then a hidden one");
   command.option("--feature-norm", o.feature_norm, "Scale each vertex's features to sum 1: row or none",
                  one_of({"row", "none"}));
-  add_operator_options(command, o.normalize, o.self_loops, "as the store was made, or as --model says");
+  add_operator_options(command, o.normalize, o.self_loops);
   command.flag("--trainable-features", o.trainable_features, "Learn the input features, too");
 }
 
@@ -114,7 +114,7 @@ void add_computing(Command& command, TrainOptions& o) {
   command.option(
       "--schedule", o.schedule,
       "Communication: pmm3d (products on three axes), rows (each vertex has one owner) or auto (what "
-      "costs less)",
+      "costs less; evaluate takes pmm3d where the model has both)",
       one_of({"auto", "pmm3d", "rows"}));
   command.option(
       "--gather", o.gather,
@@ -184,15 +184,6 @@ void add_options(Command& command, TrainOptions& o) {
                  one_of({"on", "off", "auto"}));
   add_weight_options(command, o, "epoch", "epoch that is the best by --monitor");
   add_checkpoint_options(command, o, "epoch");
-}
-
-void add_full_epoch_options(Command& command, TrainOptions& o) {
-  add_data(command, o);
-  add_grid(command, o);
-  add_model(command, o);
-  add_optimiser(command, o);
-  command.begin_group("Running");
-  add_computing(command, o);
 }
 
 } // namespace orthant::cli

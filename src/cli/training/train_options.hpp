@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `orthant train` takes, and `orthant bench epoch` a part of.
+// What `orthant train` takes, and with it `plan`, `bench epoch` and `evaluate`, each of which passes over what it has no use for.
 
 #include "cli/options/training_options.hpp"
 
@@ -83,8 +83,8 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   }
 };
 
+/// All but --preset. The one definition of them for each command that takes what a training takes; its members hold the
+/// defaults.
 void add_options(Command& command, TrainOptions& options);
-/// Those that an epoch of full-graph training depends on: the graph, the grid, the model, the optimiser.
-void add_full_epoch_options(Command& command, TrainOptions& options);
 
 } // namespace orthant::cli

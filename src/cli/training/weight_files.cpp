@@ -25,7 +25,8 @@ void WeightFiles::require_none_of_best(std::string const& why) const {
 }
 
 WeightFiles::WeightFiles(Context const& context, WeightOptions const& options, WeightRules const& rules)
-    : options_(options),
+    : context_(context),
+      options_(options),
       patience_(rules.patience) {
   auto const& world = context.world();
   if (rules.eval_every == 0)
@@ -46,6 +47,13 @@ WeightFiles::WeightFiles(Context const& context, WeightOptions const& options, W
 }
 
 void WeightFiles::judge_by_nothing(std::string const& why) {
+  auto const& sources = context_.run_record.at("sources");
+  if (patience_ > 0 && sources.value("patience", std::string()) == "preset") {
+    if (context_.world().is_root())
+      context_.log().info("--patience {} of the preset has no effect: it {}", patience_,
+                          why.substr(0, why.rfind(';')));
+    patience_ = 0;
+  }
   require_none_of_best(why);
   best_.clear();
 }

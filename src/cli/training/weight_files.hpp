@@ -31,7 +31,7 @@ class WeightFiles {
   WeightFiles(Context const& context, WeightOptions const& options, WeightRules const& rules);
 
   /// There is nothing to validate on, as `why` says: "goes by .., and .. has none; leave it out". Throws UserError if
-  /// an option needs it; without such an option nothing is the best then. Not collective.
+  /// an option of the user needs it; without such an option nothing is the best then. Not collective.
   void judge_by_nothing(std::string const& why);
   /// Whether the weights of the best epoch are to be kept.
   [[nodiscard]] bool keeps_best() const { return !best_.empty(); }
@@ -56,6 +56,7 @@ class WeightFiles {
  private:
   void require_none_of_best(std::string const& why) const;
 
+  Context const& context_;
   WeightOptions const& options_;
   std::int64_t patience_;
   std::string best_; // empty: none

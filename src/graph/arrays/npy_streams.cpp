@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/arrays/npy_streams.hpp"
 
+#include "graph/no_label.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -254,6 +255,8 @@ class NpyLabelStream final : public LabelStream {
       for (std::size_t i = 0; i < count; ++i)
         numbers_[i] = to_label(reals_[i], first + static_cast<std::int64_t>(i));
     }
+    std::ranges::replace_if(
+        numbers_, [](auto label) { return is_no_label(label); }, -1);
     auto const limit = num_columns_ == 1 ? num_classes_ : 2;
     auto const bad = std::ranges::find_if(numbers_, [&](auto label) { return label < -1 || label >= limit; });
     if (bad != numbers_.end()) fail(fmt::to_string(*bad), first + (bad - numbers_.begin()));
@@ -271,7 +274,7 @@ class NpyLabelStream final : public LabelStream {
     return static_cast<std::int64_t>(value);
   }
   [[noreturn]] void fail(std::string const& label, std::int64_t element) const {
-    throw_user("{}: label {} at element {} (byte {}) is out of range: 0 to {}, or -1 or nan for none",
+    throw_user("{}: label {} at element {} (byte {}) is out of range: 0 to {}, or nan, -1 or -100 for none",
                array_.name(), label, element, array_.byte_of(element),
                (num_columns_ == 1 ? num_classes_ : 2) - 1);
   }

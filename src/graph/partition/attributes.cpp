@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -188,6 +187,30 @@ void write_sparse_features(StoreWriter& writer, GraphSource const& source, Place
       builder.write(writer, "/features/sparse", Values::where_needed, nullptr, [](double) {});
 }
 
+/// Throws UserError, naming the first vertex, if parts of a split share a vertex or one lists it twice. `bits`: of the vertices from
+/// `first` on, bit p if part p lists it, bit p + 3 if it does so again. Collective.
+void require_parts_apart(Communicator const& comm, std::span<std::int64_t const> bits, std::int64_t first,
+                         std::array<std::string, 3> const& names, std::string const& split) {
+  constexpr std::int64_t parts_mask = 7;
+  auto const is_wrong = [](std::int64_t b) { return b > parts_mask || (b & (b - 1)) != 0; };
+  auto const found = std::ranges::find_if(bits, is_wrong);
+  constexpr std::int64_t num_masks = 64;
+  auto const mine = found == bits.end() ? std::numeric_limits<std::int64_t>::max()
+                                        : (first + (found - bits.begin())) * num_masks + *found;
+  auto const least = runtime::all_reduced(comm, mine, runtime::Reduction::min);
+  if (least == std::numeric_limits<std::int64_t>::max()) return;
+  std::vector<std::string> listing;
+  std::string again;
+  for (std::size_t part = 0; part < names.size(); ++part) {
+    if ((least >> part & 1) != 0) listing.push_back(names[part]);
+    if ((least >> (part + names.size()) & 1) != 0) again = names[part];
+  }
+  if (listing.size() > 1)
+    throw_user("the split '{}': vertex {} is in {}; a vertex may be in one part only", split,
+               least / num_masks, fmt::join(listing, " and "));
+  throw_user("the split '{}': {} lists vertex {} twice", split, again, least / num_masks);
+}
+
 } // namespace
 
 void write_vertices(StoreWriter& writer, Placement const& placement, std::span<std::int64_t const> degrees,
@@ -222,35 +245,6 @@ void write_clusters(StoreWriter& writer, Placement const& placement, std::span<s
     write_column<std::int32_t>(
         writer, folder("/vertices", order) + "/clusters", Hdf5Type::int32, placement,
         to_positions(writer.comm(), placement.num_vertices, placement.of(order), values));
-}
-
-void write_weight_sums(StoreWriter& writer, Placement const& placement, std::int64_t first_row,
-                       std::span<double const> sums) {
-  auto const& comm = writer.comm();
-  auto const n = placement.num_vertices;
-  auto const mine = PositionOwners{n, comm.size()}.range(comm.rank());
-  auto const write = [&](Order order, std::vector<std::int64_t> const& bits) {
-    auto const name = folder("/vertices", order) + "/weight_sums";
-    writer.create_array(name, Hdf5Type::float64, {n});
-    together(comm, [&] {
-      std::vector<double> values(bits.size());
-      std::transform(bits.begin(), bits.end(), values.begin(),
-                     [](std::int64_t b) { return std::bit_cast<double>(b); });
-      writer.write(name, 0, mine.begin, std::span<double const>(values));
-    });
-  };
-
-  std::vector<std::int64_t> rows(sums.size());
-  std::vector<std::int64_t> bits(sums.size()); // to_positions carries any 64 bits
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    rows[i] = first_row + static_cast<std::int64_t>(i);
-    bits[i] = std::bit_cast<std::int64_t>(sums[i]);
-  }
-  auto const by_p1 = to_positions(comm, n, rows, bits);
-  write(Order::p1, by_p1);
-  if (!placement.has_two_orders) return;
-  auto const p2_of_p1 = to_positions(comm, n, placement.of(Order::p1), placement.of(Order::p2));
-  write(Order::p2, to_positions(comm, n, p2_of_p1, by_p1));
 }
 
 void write_features(StoreWriter& writer, GraphSource const& source, Placement const& placement,
@@ -336,8 +330,9 @@ void write_split(StoreWriter& writer, GraphSource const& source, Placement const
     std::int64_t vertex;
     std::int64_t part;
   };
+  constexpr auto num_parts = static_cast<std::int64_t>(lists.size());
+  // Of a vertex bit p: part p lists it. Bit p + 3: part p lists it again.
   std::vector<std::int64_t> bits(placement.positions[0].size());
-  std::int64_t twice = -1;
   std::size_t part = 0;
   std::size_t next = 0;
   exchange<Member>(
@@ -357,12 +352,11 @@ void write_split(StoreWriter& writer, GraphSource const& source, Placement const
       [&](std::span<Member const> arrived) {
         for (auto const& [vertex, number] : arrived) {
           auto& mask = bits[index(vertex - placement.vertices.begin)];
-          if (mask != 0) twice = std::max(twice, vertex);
-          mask |= std::int64_t{1} << number;
+          auto const bit = std::int64_t{1} << number;
+          mask |= (mask & bit) == 0 ? bit : bit << num_parts;
         }
       });
-  twice = runtime::all_reduced(comm, twice, runtime::Reduction::max);
-  if (twice >= 0) throw_user("the split '{}' lists vertex {} twice", facts.split_name, twice);
+  require_parts_apart(comm, bits, placement.vertices.begin, share.names, facts.split_name);
   for (auto const order : orders_of(placement))
     write_column<std::uint8_t>(writer, folder("/split", order), Hdf5Type::uint8, placement,
                                to_positions(comm, n, placement.of(order), bits));

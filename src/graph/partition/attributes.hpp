@@ -23,11 +23,6 @@ void write_vertices(StoreWriter& writer, Placement const& placement, std::span<s
 void write_clusters(StoreWriter& writer, Placement const& placement, std::span<std::int32_t const> clusters,
                     std::int64_t num_clusters, StoreFacts& facts);
 
-/// Sums of weights of rows of A without self loops: sums[i] for row first_row + i of A[p1, .]. Ranks hold
-/// disjoint rows, all of them together. Needs the arrays of write_vertices' orders only.
-void write_weight_sums(StoreWriter& writer, Placement const& placement, std::int64_t first_row,
-                       std::span<double const> sums);
-
 void write_features(StoreWriter& writer, GraphSource const& source, Placement const& placement,
                     StoreFacts& facts, std::function<void(double)> const& progress);
 

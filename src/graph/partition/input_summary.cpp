@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/partition/input_summary.hpp"
 
+#include "graph/partition/weight_sums.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 
@@ -100,6 +101,7 @@ std::string format_summary(InputSummary const& summary, StoreFacts const& facts)
     text += "warning      vertex 0 has no edge: if ids of edges begin at 1, subtract 1 from them; features, "
             "labels "
             "and splits count vertices from 0\n";
+  if (summary.operators) text += format_refusals(*summary.operators, facts);
   text += "features     ";
   text += facts.feature_kind == FeatureKind::none
               ? std::string("none\n")

@@ -4,11 +4,13 @@
 // What a user would want to know of a graph before training on it: what became of its edges, which vertices
 // nothing is known of, which classes nobody has.
 
+#include "graph/checks/operator_check.hpp"
 #include "graph/graph_source.hpp"
 #include "graph/store/store_format.hpp"
 #include "runtime/comm/communicator.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +26,7 @@ struct InputSummary {
   bool seems_to_begin_at_1 = false;
   std::int64_t num_empty_classes = 0;      // that no vertex has
   std::vector<std::int64_t> empty_classes; // the first few of them
+  std::optional<OperatorCheck> operators;  // of a graph with weights, with self loops added
 };
 
 /// num_isolated and seems_to_begin_at_1. `degrees`: of balanced_range(N, size, rank). Collective.

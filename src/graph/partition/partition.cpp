@@ -9,6 +9,7 @@
 #include "graph/partition/metis.hpp"
 #include "graph/partition/placement.hpp"
 #include "graph/partition/tile_builder.hpp"
+#include "graph/partition/weight_sums.hpp"
 #include "graph/store/store_writer.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
@@ -226,17 +227,13 @@ class Partitioner {
     auto const grid = tile_grid_of_topology(report_.facts.num_vertices, report_.facts.num_entries);
     auto const tile_rows = tile_rows_of_rank(grid.rows.num_parts, comm_.size(), comm_.rank());
     Range const rows{grid.rows.begin(tile_rows.begin), grid.rows.begin(tile_rows.end)};
-    // The column where a row's vertex meets itself must be known to leave self loops out.
-    auto const selves = other_positions_of_rows(comm_, placement, rows);
-    std::vector<double> sums(static_cast<std::size_t>(rows.size()));
+    WeightSums sums(comm_, placement, rows);
     builder.write(
         writer_, group, Values::always,
-        [&](std::int64_t row, std::int64_t column, float weight) {
-          auto const r = static_cast<std::size_t>(row - rows.begin);
-          if (selves[r] != column) sums[r] += static_cast<double>(weight);
-        },
+        [&](std::int64_t row, std::int64_t column, float weight) { sums.add(row, column, weight); },
         steps_.reporter());
-    write_weight_sums(writer_, placement, rows.begin, sums);
+    auto& check = report_.input.operators.emplace(sums.write(writer_, report_.facts));
+    if (options_.requires_operator) require_operator(check, report_.facts);
   }
 
   MetisResult run_metis(std::int64_t num_parts, std::string const& what,

@@ -38,6 +38,7 @@ struct PartitionOptions {
   PermutationKind permutation = PermutationKind::twofold;
   bool chooses_permutation = false; // in place of that one: choose_order() of twofold, cluster and pieces
   Normalization normalization = Normalization::symmetric;
+  bool requires_operator = false; // UserError if the graph cannot be normalized so in any precision
   EdgeRules rules;
   std::uint64_t seed = 0;
   bool replaces_output = false;  // --force

@@ -233,9 +233,12 @@ void Opener::read_mask_heads() {
   if (!files.split_masks || files.split_text || input.random_split) return;
   for (auto const& path : *files.split_masks) {
     NpyArray const mask(path);
-    if (!mask.is_list())
-      mask.fail_shape(mask.shape().size() == 2 ? "[vertices] (of several splits choose one: a[:, 0])"
-                                               : "[vertices]");
+    if (auto const& shape = mask.shape(); shape.size() == 2)
+      runtime::throw_user(
+          "{}: shape [{}, {}] is that of {} splits, one per column, and a mask of one split is "
+          "wanted: save the same column of each such mask, a[:, 0] for the first split",
+          mask.name(), shape[0], shape[1], shape[1]);
+    if (!mask.is_list()) mask.fail_shape("[vertices]");
     vertices.add(mask.num_elements(), mask.name());
   }
 }

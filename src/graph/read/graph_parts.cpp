@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/generate/random_parts.hpp"
 #include "graph/read/graph_opener.hpp"
+#include "graph/text/text_blocks.hpp"
 #include "graph/text/text_tables.hpp"
 #include "runtime/error.hpp"
 
@@ -129,13 +130,19 @@ void Opener::build_split() {
   parts.split.read = [share = share, num_vertices, files = files] {
     SplitShare result;
     std::array const lists{&result.train, &result.valid, &result.test};
+    auto const& paths = files.split_text    ? *files.split_text
+                        : files.split_masks ? *files.split_masks
+                                            : *files.split_npy;
     for (std::size_t part = 0; part < lists.size(); ++part) {
-      if (!files.split_text && files.split_masks)
-        *lists[part] = read_npy_mask(NpyArray((*files.split_masks)[part]), share);
-      else if (!files.split_text)
-        *lists[part] = read_npy_vertices(NpyArray((*files.split_npy)[part]), share, num_vertices);
-      else if (static_cast<std::int64_t>(part) % share.count == share.index) // a whole list each
-        *lists[part] = read_text_vertices((*files.split_text)[part], num_vertices);
+      auto const& path = paths[part];
+      result.names[part] = is_gzip(path) ? path.stem().stem().string() : path.stem().string();
+      if (files.split_text) {
+        if (static_cast<std::int64_t>(part) % share.count == share.index) // a whole list each
+          *lists[part] = read_text_vertices(path, num_vertices);
+      } else if (files.split_masks)
+        *lists[part] = read_npy_mask(NpyArray(path), share);
+      else
+        *lists[part] = read_npy_vertices(NpyArray(path), share, num_vertices);
     }
     return result;
   };

@@ -2,10 +2,9 @@
 #include "graph/read/meta_json.hpp"
 
 #include "graph/path_entry.hpp"
-
-#include "graph/path_entry.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/byte_source.hpp"
+#include "runtime/text/byte_order_mark.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -26,6 +25,11 @@ class MetaReader {
   explicit MetaReader(std::filesystem::path const& path) : path_(path.string()) {
     static_cast<void>(runtime::detail::open_to_read(path)); // the system's reason if it cannot be read
     std::ifstream file(path);
+    std::string head(4, '\0');
+    file.read(head.data(), std::ssize(head));
+    runtime::refuse_wide_text(head, path_);
+    file.clear();
+    file.seekg(0); // that of UTF-8 is passed over by the parser
     try {
       json_ = Json::parse(file, [this](int depth, Json::parse_event_t event, Json& parsed) {
         if (event == Json::parse_event_t::key && depth == 1) add_key(parsed.get<std::string>());

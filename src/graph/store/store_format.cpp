@@ -93,6 +93,8 @@ std::string StoreFacts::to_json() const {
   json["max_degree"] = max_degree;
   json["is_symmetric"] = is_symmetric;
   json["is_weighted"] = is_weighted;
+  if (num_negative_weights)
+    json["num_negative_weights"] = *num_negative_weights; // stores without weights are as before
   json["permutation"] = name_of(permutation);
   json["normalization"] = name_of(normalization);
   json["seed"] = seed;
@@ -168,6 +170,8 @@ StoreFacts parse_facts(std::string const& text) {
   facts.max_degree = members.integer("max_degree");
   facts.is_symmetric = members.boolean("is_symmetric");
   facts.is_weighted = members.boolean("is_weighted");
+  if (members.has("num_negative_weights"))
+    facts.num_negative_weights = members.integer("num_negative_weights");
   facts.permutation = parse_permutation(members.text("permutation"));
   facts.normalization = parse_normalization(members.text("normalization"));
   facts.seed = members.natural("seed");
@@ -220,6 +224,8 @@ std::string StoreFacts::contradiction() const {
       Bounds{"num_entries", num_entries, 0, any},
       Bounds{"num_self_loops", num_self_loops, 0, num_entries},
       Bounds{"max_degree", max_degree, 0, num_entries - num_self_loops},
+      Bounds{"num_negative_weights", num_negative_weights.value_or(0), 0,
+             is_weighted ? num_entries - num_self_loops : 0},
       Bounds{"num_clusters", num_clusters, 0, std::min(num_vertices, most_clusters)},
       Bounds{"num_features", num_features, has_features ? 1 : 0, has_features ? most_columns : 0},
       Bounds{"num_feature_entries", num_feature_entries, 0, feature_kind == FeatureKind::sparse ? any : 0},

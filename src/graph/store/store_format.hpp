@@ -98,6 +98,8 @@ struct StoreFacts {
   std::int64_t max_degree = 0;     // entries of a row, self loops not counted
   bool is_symmetric = false;       // A equals its transpose
   bool is_weighted = false;
+  /// Entries of A off the diagonal; none: no weights, or a store that was made before they were counted.
+  std::optional<std::int64_t> num_negative_weights{};
   PermutationKind permutation = PermutationKind::twofold;
   Normalization normalization = Normalization::symmetric;
   std::optional<SelfLoops> other_self_loops{}; // in place of the usual ones; not in the file

@@ -164,9 +164,7 @@ Scales GraphStore::read_scales(Parity parity, Range rows, Range columns) const {
   auto const sums = [&](Order order, Range range) {
     std::vector<double> result;
     if (facts().is_weighted) {
-      auto const name = state_->array("/vertices", order, "/weight_sums");
-      result = read_checked<double>(state_->file, name, 0, range);
-      require_finite(state_->file, name, std::span<double const>(result), range.begin);
+      result = read_weight_sums(order, range);
     } else {
       auto const degrees = read_degrees(order, range);
       result.assign(degrees.begin(), degrees.end());
@@ -175,10 +173,10 @@ Scales GraphStore::read_scales(Parity parity, Range rows, Range columns) const {
       sum += facts().adds_self_loops() ? 1 : 0;
     return result;
   };
-  // A row whose negative weights leave no positive sum keeps out of the normalised matrix, as in PyG.
+  // An isolated vertex keeps out. All others have sums that can be inverted (checks/operator_check.hpp).
   auto const power = [](std::vector<double> values, bool is_root) {
     for (auto& value : values)
-      value = value > 0 ? 1 / (is_root ? std::sqrt(value) : value) : 0;
+      value = (is_root ? value > 0 : value != 0) ? 1 / (is_root ? std::sqrt(value) : value) : 0;
     return values;
   };
   if (facts().normalization == Normalization::row) return {power(sums(row_order(parity), rows), false), {}};
@@ -256,6 +254,14 @@ std::vector<std::int64_t> GraphStore::read_other_positions(Order order, Range ro
   for (std::size_t i = 0; i < same.size(); ++i)
     same[i] = rows.begin + static_cast<std::int64_t>(i);
   return same;
+}
+
+std::vector<double> GraphStore::read_weight_sums(Order order, Range rows) const {
+  ORTHANT_REQUIRE(facts().is_weighted, name(), " has no weights");
+  auto const name = state_->array("/vertices", order, "/weight_sums");
+  auto sums = read_checked<double>(state_->file, name, 0, rows);
+  require_finite(state_->file, name, std::span<double const>(sums), rows.begin);
+  return sums;
 }
 
 std::vector<std::int64_t> GraphStore::read_degrees(Order order, Range rows) const {

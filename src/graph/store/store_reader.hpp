@@ -91,6 +91,8 @@ class GraphStore {
   [[nodiscard]] std::vector<std::int64_t> read_original_ids(Order order, Range rows) const;
   /// Position in the other order of the vertices at these positions of `order`: the map of a relayout.
   [[nodiscard]] std::vector<std::int64_t> read_other_positions(Order order, Range rows) const;
+  /// Sums of the weights of A in these rows, self loops not counted. Of a store with weights.
+  [[nodiscard]] std::vector<double> read_weight_sums(Order order, Range rows) const;
   /// Entries of A in these rows, self loops not counted.
   [[nodiscard]] std::vector<std::int64_t> read_degrees(Order order, Range rows) const;
 

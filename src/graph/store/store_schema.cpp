@@ -122,6 +122,24 @@ std::vector<std::string> array_names(StoreFacts const& facts) {
   return names;
 }
 
+std::int64_t bytes_of_arrays(StoreFacts const& facts) {
+  std::int64_t bytes = 0;
+  for (auto const& array : plain_arrays(facts)) {
+    auto size = static_cast<std::int64_t>(size_of(array.types.front()));
+    for (auto const extent : array.extents)
+      size *= extent;
+    bytes += size;
+  }
+  constexpr std::int64_t entry_bytes = 4, value_bytes = 4;
+  for (auto const& group : tiled_groups(facts)) {
+    auto const grid = group.group == "/features/sparse"
+                          ? tile_grid_of_features(group.num_rows, group.num_columns)
+                          : tile_grid_of_topology(group.num_rows, group.num_entries);
+    bytes += group.num_entries * (entry_bytes + (group.has_values ? value_bytes : 0)) + table_bytes(grid);
+  }
+  return bytes;
+}
+
 TileGrid tile_grid_of(StoreCatalogue const& catalogue, TiledGroup const& group, std::string const& file) {
   auto const name = group.group + "/tile_checksums";
   auto const found = catalogue.arrays.find(name);

@@ -36,6 +36,9 @@ struct TiledGroup {
 /// All arrays of a store with these facts, those of checksums included.
 [[nodiscard]] std::vector<std::string> array_names(StoreFacts const& facts);
 
+/// Bytes of all arrays of a store with these facts and no more than 2^31 vertices, without checksums of plain arrays.
+[[nodiscard]] std::int64_t bytes_of_arrays(StoreFacts const& facts);
+
 /// How the matrix under `group` is cut. Throws UserError naming `file` if the tables' extents do not fit.
 [[nodiscard]] TileGrid tile_grid_of(StoreCatalogue const& catalogue, TiledGroup const& group,
                                     std::string const& file);

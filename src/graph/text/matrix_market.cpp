@@ -79,7 +79,6 @@ bool is_matrix_market(std::filesystem::path const& path) {
 MatrixMarketHead read_matrix_market_head(std::filesystem::path const& path) {
   TextBlocks blocks(path, {});
   MatrixMarketHead head;
-  std::int64_t bytes_before = 0;
   for (auto block = blocks.next(); !block.empty(); block = blocks.next()) {
     for (auto const* line = block.data(); line != block.data() + block.size();
          line = text::line_end(line) + 1) {
@@ -88,11 +87,10 @@ MatrixMarketHead read_matrix_market_head(std::filesystem::path const& path) {
         read_banner(blocks, line, head);
       } else if (*p != '%' && *p != '\n') {
         read_sizes(blocks, line, head);
-        head.first_byte = bytes_before + (text::line_end(line) + 1 - block.data());
+        head.first_byte = blocks.byte_of(text::line_end(line) + 1);
         return head;
       }
     }
-    bytes_before += static_cast<std::int64_t>(block.size());
   }
   blocks.fail_at_end("the line \"rows columns entries\" is missing");
 }

@@ -3,6 +3,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/numbers/checked.hpp"
+#include "runtime/text/byte_order_mark.hpp"
 
 #include <algorithm>
 #include <array>
@@ -38,6 +39,7 @@ TextBlocks::TextBlocks(std::filesystem::path path, Share share, std::int64_t fir
   begin_ = share.index == 0 ? first_byte : cut(share.index);
   if (share.index + 1 < share.count) end_ = cut(share.index + 1);
   position_ = begin_;
+  block_begin_ = begin_;
   auto const most = std::clamp(end_ - begin_, std::int64_t{0}, static_cast<std::int64_t>(read_bytes));
   buffer_.resize(headroom + static_cast<std::size_t>(most));
 }
@@ -69,6 +71,7 @@ std::span<char> TextBlocks::next_piece() {
 
 std::string_view TextBlocks::next() {
   lines_before_ += std::count(block_.begin(), block_.end(), '\n');
+  block_begin_ += static_cast<std::int64_t>(block_.size());
   block_ = {};
   while (!is_at_end_ && block_.empty()) {
     auto const piece = next_piece();
@@ -88,6 +91,11 @@ std::string_view TextBlocks::next() {
       block_ = joined(piece.first(whole));
       rest_.assign(text.begin() + static_cast<std::ptrdiff_t>(whole), text.end());
     }
+  }
+  if (block_begin_ == 0) {
+    auto const text = runtime::without_byte_order_mark(block_, path_.string());
+    block_begin_ = static_cast<std::int64_t>(block_.size() - text.size());
+    block_ = text;
   }
   refuse_lone_returns();
   return block_;

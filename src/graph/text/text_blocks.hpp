@@ -33,13 +33,18 @@ class TextBlocks {
   TextBlocks(std::filesystem::path path, Share share, std::int64_t first_byte = 0);
 
   /// The next whole lines, lent until the next call; empty at the end. Every line ends in '\n' (it is added
-  /// to a last line without one), so a parser need not look for the end of the block inside a line. Throws
-  /// UserError if a '\r' stands elsewhere than before a '\n': other readers end a line there.
+  /// to a last line without one), so a parser need not look for the end of the block inside a line. A byte order
+  /// mark at the head of the file is passed over. Throws UserError if it is that of UTF-16 or UTF-32, or if a '\r'
+  /// stands elsewhere than before a '\n': other readers end a line there.
   [[nodiscard]] std::string_view next();
 
   /// The 1-based number of the line that `place`, a pointer into the block that next() gave last, lies in.
   /// For messages: on a share that does not begin the file it counts the lines of the file before.
   [[nodiscard]] std::int64_t line_number(char const* place) const;
+  /// Where `place` of the same block lies in the file, in bytes; of a .gz file in its text.
+  [[nodiscard]] std::int64_t byte_of(char const* place) const {
+    return block_begin_ + (place - block_.data());
+  }
   /// Throws UserError "path:line: reason".
   [[noreturn]] void fail(char const* place, std::string const& reason) const;
   /// The same for the end of the file.
@@ -64,6 +69,7 @@ class TextBlocks {
   std::int64_t end_ = 0;
   std::int64_t position_ = 0;
   std::int64_t lines_before_ = 0; // of this share, before the block
+  std::int64_t block_begin_ = 0;  // in bytes of the file's text
   std::string_view block_;
   bool is_at_end_ = false;
 };

@@ -211,7 +211,6 @@ std::unique_ptr<EdgeStream> read_text_edges_with_weights(std::filesystem::path c
 EdgeTextProbe probe_text_edges(std::filesystem::path const& path) {
   TextBlocks blocks(path, {});
   EdgeTextProbe probe;
-  std::int64_t bytes_before = 0; // in earlier blocks
   std::int64_t num_lines = 0;
   for (auto block = blocks.next(); !block.empty(); block = blocks.next()) {
     for (auto const* line = block.data(); line != block.data() + block.size(); line = next_line(line)) {
@@ -221,7 +220,7 @@ EdgeTextProbe probe_text_edges(std::filesystem::path const& path) {
       auto const [num_fields, num_words] = count_fields(p);
       if (num_words == num_fields && num_fields >= 2 && probe.lines_to_skip == 0) {
         probe.lines_to_skip = line_index + 1;
-        probe.first_byte = bytes_before + (next_line(line) - block.data());
+        probe.first_byte = blocks.byte_of(next_line(line));
         continue;
       }
       if (num_fields < 2 || num_fields > 3)
@@ -231,7 +230,6 @@ EdgeTextProbe probe_text_edges(std::filesystem::path const& path) {
       probe.num_columns = num_fields;
       return probe;
     }
-    bytes_before += static_cast<std::int64_t>(block.size());
   }
   return probe;
 }

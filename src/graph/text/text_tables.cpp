@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/text/text_tables.hpp"
 
+#include "graph/no_label.hpp"
 #include "graph/text/text_blocks.hpp"
 #include "graph/text/text_scanner.hpp"
 #include "runtime/error.hpp"
@@ -154,12 +155,12 @@ struct ClassRow {
     double value = 0;
     auto const* const after = parse_field(lines, line, line, 0, value);
     auto label = std::int64_t{-1};
-    if (!std::isnan(value)) {
-      bool const is_label = value == std::floor(value) && value >= -1 && value < 0x1p53;
+    if (!std::isnan(value) && !is_no_label(value)) {
+      bool const is_label = value == std::floor(value) && value >= 0 && value < 0x1p53;
       label = is_label ? static_cast<std::int64_t>(value) : num_classes;
     }
     if (label >= num_classes)
-      lines.fail(line, fmt::format("label {} is out of range: 0 to {}, or nan or -1 for none",
+      lines.fail(line, fmt::format("label {} is out of range: 0 to {}, or nan, -1 or -100 for none",
                                    text::excerpt(line, 24), num_classes - 1));
     batch.classes[row] = label;
     lines.take_end(after, line, "one label");
@@ -179,10 +180,13 @@ struct IndicatorRow {
       double value = 0;
       if (column > 0) p = text::skip_separator(p);
       p = parse_field(lines, line, p, column, value);
-      if (!(value == 0 || value == 1 || std::isnan(value)))
-        lines.fail(line, fmt::format("column {} is {}; labels of several columns are 0, 1 or nan", column + 1,
-                                     value));
-      out[column] = std::isnan(value) ? std::int8_t{-1} : static_cast<std::int8_t>(value);
+      auto const is_none = std::isnan(value) || is_no_label(value);
+      if (!(value == 0 || value == 1 || is_none))
+        lines.fail(
+            line, fmt::format("column {} is {}; labels of several columns are 0 or 1, or nan, -1 or -100 for "
+                              "none",
+                              column + 1, value));
+      out[column] = is_none ? std::int8_t{-1} : static_cast<std::int8_t>(value);
     }
     lines.take_end(p, line, fmt::format("the first line's {} columns", num_classes));
   }

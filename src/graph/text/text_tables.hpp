@@ -28,7 +28,7 @@ namespace orthant::graph {
                                                                 std::int64_t num_columns,
                                                                 std::int64_t batch_rows);
 
-/// One class a line, "nan" or -1 = none; below `num_classes`.
+/// One class a line, "nan", -1 or -100 = none; below `num_classes`.
 [[nodiscard]] std::unique_ptr<LabelStream> read_text_classes(std::filesystem::path const& path,
                                                              std::int64_t num_rows, std::int64_t num_classes,
                                                              std::int64_t batch_rows);

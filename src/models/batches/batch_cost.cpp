@@ -15,8 +15,9 @@ std::int64_t mean_batch(std::int64_t num_vertices, std::int64_t num_batches) {
 }
 
 BatchCost cost_of(pmm::GridShape const& shape, graph::StoreFacts const& facts, GcnSettings settings,
-                  BatchSizes const& batches, pmm::Machine const& machine) {
-  settings.hidden_axes = pmm::hidden_axes_on(machine, shape);
+                  BatchSizes const& batches, pmm::Machine const& machine,
+                  OptimizerSettings const& optimizer) {
+  settings.hidden_axes = settings.overlaps ? pmm::hidden_axes_on(machine, shape) : pmm::AxisSet{};
   auto const plan = plan_gcn(facts, settings);
   auto const num_batches = *num_batches_of(facts.num_vertices, batches, shape.data);
   BatchCost cost{.schedule = settings.schedule,
@@ -24,13 +25,13 @@ BatchCost cost_of(pmm::GridShape const& shape, graph::StoreFacts const& facts, G
                  .num_steps = num_steps_of(facts.num_vertices, batches, shape.data),
                  .num_vertices = mean_batch(facts.num_vertices, num_batches)};
   for (auto const& coordinates : ranks_to_list(shape, plan)) {
-    auto const step = list_of_batches(shape, coordinates, facts, plan, settings, batches);
+    auto const step = list_of_batches(shape, coordinates, facts, plan, settings, batches, optimizer);
     cost.sent_bytes = std::max(cost.sent_bytes, cost.num_steps * sent_bytes_of(step));
     cost.num_calls = std::max(cost.num_calls, cost.num_steps * std::ssize(calls_of(step)));
     auto const seconds = seconds_of(step, machine) * static_cast<double>(cost.num_steps);
     if (seconds.total() > cost.seconds.total()) cost.seconds = seconds;
     pmm::StepPlan arrays(shape, coordinates, sizeof(float));
-    plan_mini_batch_arrays(arrays, facts, plan, settings, {}, batches);
+    plan_mini_batch_arrays(arrays, facts, plan, settings, optimizer, batches);
     cost.array_bytes = std::max({cost.array_bytes, bytes_held(arrays), peak_bytes(arrays)});
   }
   return cost;
@@ -60,26 +61,29 @@ bool can_train_batches(pmm::GridShape const& shape, std::int64_t num_vertices, B
 
 pmm::StepPlan list_of_batches(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                               graph::StoreFacts const& facts, GcnPlan const& plan,
-                              GcnSettings const& settings, BatchSizes const& batches) {
+                              GcnSettings const& settings, BatchSizes const& batches,
+                              OptimizerSettings const& optimizer) {
   auto const num_batches = num_batches_of(facts.num_vertices, batches, shape.data);
   ORTHANT_REQUIRE(num_batches.has_value(), "no epoch of batches on ", shape.to_string());
   auto const batch =
       expected_batch(shape, coordinates, facts, plan, settings, mean_batch(facts.num_vertices, *num_batches));
   pmm::StepPlan step(shape, coordinates, sizeof(float));
-  plan_batch_step(step, std::vector(static_cast<std::size_t>(batches.num_accumulated), batch), settings);
+  plan_batch_step(step, std::vector(static_cast<std::size_t>(batches.num_accumulated), batch), settings,
+                  optimizer);
   return step;
 }
 
 std::vector<BatchCost> costs_of_batches(int num_ranks, graph::StoreFacts const& facts,
                                         GcnSettings const& settings, BatchSizes const& batches,
-                                        std::int64_t least_width, pmm::Machine const& machine) {
+                                        std::int64_t least_width, pmm::Machine const& machine,
+                                        OptimizerSettings const& optimizer) {
   auto const plan = plan_gcn(facts, settings);
   std::vector<BatchCost> costs;
   for (int data = 1; data <= num_ranks; ++data)
     for (auto const& shape : pmm::all_shapes(num_ranks, data))
       if (can_train_batches(shape, facts.num_vertices, batches) &&
           has_wide_parts(shape, facts, plan, settings, least_width))
-        costs.push_back(cost_of(shape, facts, settings, batches, machine));
+        costs.push_back(cost_of(shape, facts, settings, batches, machine, optimizer));
   std::ranges::stable_sort(costs, {}, [](BatchCost const& cost) { return cost.seconds.total(); });
   return costs;
 }
@@ -94,7 +98,7 @@ EpochSeconds mini_batch_seconds(graph::StoreFacts const& facts, GcnSettings cons
     }
     auto asked = settings;
     asked.schedule = schedule;
-    asked.hidden_axes = pmm::hidden_axes_on(machine, shape);
+    asked.hidden_axes = asked.overlaps ? pmm::hidden_axes_on(machine, shape) : pmm::AxisSet{};
     auto const step = list_of_batches(shape, {}, facts, plan_gcn(facts, asked), asked, batches);
     return seconds_of(step, machine) *
            static_cast<double>(num_steps_of(facts.num_vertices, batches, shape.data));

@@ -60,10 +60,6 @@ pmm::NeededCountsOfAxes expected_needed(pmm::GridShape const& shape, pmm::Coordi
 
 } // namespace
 
-pmm::Gather gather_of(GcnPlan const& plan, pmm::Gather asked) {
-  return plan.layers.front().reads_edges() ? pmm::Gather::all : asked;
-}
-
 GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices, pmm::GridShape const& shape,
                       pmm::Coordinates const& coordinates, CountOwnRows const& count) {
   auto of_batch = plan_of_batch(plan, num_vertices);

@@ -5,6 +5,7 @@
 // the whole graph lie, so a rank's part of them is not balanced; on average it is.
 
 #include "models/batches/batch_step.hpp"
+#include "models/counts/needed_of_grid.hpp"
 
 #include <functional>
 
@@ -30,9 +31,6 @@ void for_each_vertex_matrix(Plan& plan, Visit const& visit) {
     for (auto& site : plan.teleport->sites)
       visit(site);
 }
-
-/// Which rows of a batch move between owners: all of them for layers that read single edges, else as it is asked.
-[[nodiscard]] pmm::Gather gather_of(GcnPlan const& plan, pmm::Gather asked);
 
 /// How many vertices of a batch the rank has in its part of an order that is cut over these axes.
 using CountOwnRows = std::function<std::int64_t(pmm::AxisSet, pmm::IndexOrder)>;

@@ -5,19 +5,13 @@
 // its blocks. One process samples them from the whole graph, so no grid need exist.
 
 #include "models/batches/batch_plan.hpp"
+#include "models/counts/counted_relayouts.hpp"
 #include "sampling/batch_builder.hpp"
 
 #include <optional>
 #include <vector>
 
 namespace orthant::models {
-
-/// Which rows of a batch move between the owners of a grid (pmm/aggregate/needed_rows.hpp); empty: all rows, as nobody asked.
-struct NeededOfGrid {
-  using Counts = std::vector<std::vector<std::optional<pmm::NeededCounts>>>;
-  Counts over_c; // [a, c] by the places of a rank along these axes; none: all rows
-  Counts over_a; // [c, a]
-};
 
 class SampledBatch {
  public:
@@ -39,10 +33,6 @@ class SampledBatch {
                                      NeededOfGrid const& needed) const;
 
  private:
-  [[nodiscard]] std::int64_t count(pmm::IndexOrder order, runtime::Range range) const;
-  /// Of the vertices in both ranges.
-  [[nodiscard]] std::int64_t count_both(pmm::IndexOrder first_order, runtime::Range first,
-                                        pmm::IndexOrder second_order, runtime::Range second) const;
   [[nodiscard]] pmm::CellSizes cells_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                         pmm::Roles const& roles) const;
 
@@ -51,10 +41,7 @@ class SampledBatch {
   std::size_t vertices_ = 0; // range of the builder
   std::optional<sampling::BlockHandle> edges_;
   sampling::Batch<float> batch_;
-  // Positions of its vertices in both orders.
-  std::vector<std::int64_t> in_p1_;    // [n] ascending
-  std::vector<std::int64_t> p2_of_p1_; // [n] of the same vertices
-  std::vector<std::int64_t> in_p2_;    // [n] ascending
+  VertexOrders orders_; // of its vertices
 };
 
 /// What the ranks of a grid send in an epoch of batches, exactly.

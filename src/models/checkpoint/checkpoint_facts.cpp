@@ -118,6 +118,7 @@ std::string CheckpointFacts::to_json() const {
             {"progress", json_of(progress)},
             {"optimizer_steps", num_steps},
             {"training", training}};
+  if (learning_rate) json["learning_rate"] = *learning_rate;
   auto& parts = json["identity"] = Json::array();
   for (auto const& part : identity)
     parts.push_back({{"name", part.name}, {"value", part.value}, {"group", part.group}});
@@ -139,6 +140,7 @@ CheckpointFacts CheckpointFacts::from_json(std::string const& text, std::filesys
     facts.progress = progress_of(json.at("progress"));
     facts.num_steps = json.at("optimizer_steps").get<std::int64_t>();
     if (facts.num_steps < 0) throw std::invalid_argument("a negative number of optimizer steps");
+    if (json.contains("learning_rate")) facts.learning_rate = json.at("learning_rate").get<double>();
     facts.training = json.at("training").get<std::string>();
     for (auto const& part : json.at("identity"))
       facts.identity.push_back({part.at("name").get<std::string>(), part.at("value").get<std::string>(),

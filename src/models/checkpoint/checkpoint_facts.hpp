@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,9 @@ struct TensorFacts {
 
 struct CheckpointFacts {
   TrainProgress progress;
-  std::int64_t num_steps = 0; // of the optimizer
-  std::string training;       // a name that no other training has
+  std::int64_t num_steps = 0;          // of the optimizer
+  std::optional<double> learning_rate; // of the last of them; older files lack it
+  std::string training;                // a name that no other training has
   Identity identity;
   nlohmann::ordered_json configuration; // not read by the program
   std::vector<TensorFacts> tensors;

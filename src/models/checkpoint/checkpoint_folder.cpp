@@ -3,6 +3,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/files/folder_entries.hpp"
+#include "runtime/files/older_file.hpp"
 #include "runtime/files/staged_file.hpp"
 
 #include <algorithm>
@@ -36,8 +37,8 @@ std::optional<std::int64_t> number_of(std::string const& name) {
 
 } // namespace
 
-fs::path checkpoint_path(fs::path const& folder, std::int64_t number) {
-  return folder / name_of(number);
+fs::path checkpoint_path(fs::path const& folder, std::int64_t step) {
+  return folder / name_of(step);
 }
 
 std::vector<std::int64_t> checkpoint_numbers(fs::path const& folder) {
@@ -51,12 +52,39 @@ std::vector<std::int64_t> checkpoint_numbers(fs::path const& folder) {
   return numbers;
 }
 
-void require_writable_folder(fs::path const& folder, std::int64_t number) {
+void require_writable_folder(fs::path const& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error)
     runtime::throw_user("cannot make the folder of checkpoints '{}': {}", folder.string(), error.message());
-  runtime::require_writable(checkpoint_path(folder, number), "checkpoint");
+  for (auto const& entry : runtime::folder_entries(folder, error)) {
+    auto const name = entry.substr(0, std::min(entry.find(suffix), entry.size()) + suffix.size());
+    if (name != entry && number_of(name)) runtime::remove_leftovers(folder / name);
+  }
+  runtime::require_writable(checkpoint_path(folder, 1), "checkpoint");
+}
+
+std::vector<fs::path> set_aside_later_checkpoints(fs::path const& folder, std::int64_t step,
+                                                  fs::path const& resumed) {
+  std::error_code error;
+  auto const numbers = checkpoint_numbers(folder);
+  auto const own = std::ranges::find_if(numbers, [&](std::int64_t number) {
+    return fs::equivalent(checkpoint_path(folder, number), resumed, error);
+  });
+  auto const is_here = own != numbers.end();
+  // An earlier version has counted more files than there were steps: its file is not to be taken for a later one.
+  auto const is_misnamed = is_here && *own > step;
+  auto const newest = is_misnamed ? step - 1 : is_here ? *own : step;
+  std::vector<fs::path> names;
+  for (auto const number : numbers)
+    if (number > newest && (!is_here || number != *own))
+      names.push_back(runtime::set_aside(checkpoint_path(folder, number)));
+  if (is_misnamed) fs::rename(checkpoint_path(folder, *own), checkpoint_path(folder, step), error);
+  if (names.empty() && !is_misnamed) return names;
+  fs::remove(folder / "latest", error);
+  auto const left = checkpoint_numbers(folder);
+  if (!left.empty()) point_latest_to(folder, left.back());
+  return names;
 }
 
 void point_latest_to(fs::path const& folder, std::int64_t number) {

@@ -16,7 +16,6 @@ Checkpointer<T>::Checkpointer(TrainingState<T>& state, CheckpointSettings settin
     : state_(state),
       settings_(std::move(settings)),
       comm_(state.grid().world().split(0, state.grid().world().rank(), "checkpoint")),
-      next_number_(settings_.first_number),
       best_epoch_(state.best() ? start.best.epoch : 0),
       saved_at_(start.epoch, start.step) {}
 
@@ -57,9 +56,10 @@ void Checkpointer<T>::begin(TrainProgress const& progress) {
   saved_at_ = {progress.epoch, progress.step};
   auto facts = settings_.facts;
   facts.progress = progress;
-  facts.num_steps = state_.update().num_steps();
+  step_ = facts.num_steps = state_.update().num_steps();
+  facts.learning_rate = state_.update().learning_rate(step_);
   try {
-    output_ = std::make_unique<CheckpointOutput<T>>(comm_, checkpoint_path(settings_.folder, next_number_),
+    output_ = std::make_unique<CheckpointOutput<T>>(comm_, checkpoint_path(settings_.folder, step_),
                                                     std::move(facts), state_, settings_.architecture);
   } catch (runtime::UserError const& error) { // on all ranks
     give_up(error);
@@ -82,21 +82,20 @@ void Checkpointer<T>::complete() {
   }
   last_seconds_ = std::chrono::duration<double>(Clock::now() - last_begin_).count();
   output_->agree();
-  auto const number = next_number_++;
   if (!comm_.is_root()) {
     output_->leave_to_root();
     output_.reset();
     return;
   }
-  run_in_background([this, number] {
+  run_in_background([this, step = step_] {
     if (settings_.before_commit) settings_.before_commit();
     output_->commit();
     try {
-      point_latest_to(settings_.folder, number);
+      point_latest_to(settings_.folder, step);
     } catch (runtime::UserError const&) {
-      // A file system without links: the checkpoint is complete, and numbers tell which one is the newest.
+      // A file system without links: the checkpoint is complete, and the names tell which one is the newest.
     }
-    remove_older_checkpoints(settings_.folder, number, settings_.num_kept);
+    remove_older_checkpoints(settings_.folder, step, settings_.num_kept);
   });
 }
 

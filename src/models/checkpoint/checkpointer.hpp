@@ -23,7 +23,6 @@ struct CheckpointInterval {
 
 struct CheckpointSettings {
   std::filesystem::path folder;
-  std::int64_t first_number = 1; // of the next checkpoint
   CheckpointInterval interval;
   std::int64_t num_kept = 2;
   bool is_asynchronous = true;
@@ -73,11 +72,11 @@ class Checkpointer {
   TrainingState<T>& state_;
   CheckpointSettings settings_;
   runtime::Communicator comm_;
-  std::int64_t next_number_;
   std::int64_t best_epoch_;                        // whose parameters the state keeps
   std::pair<std::int64_t, std::int64_t> saved_at_; // epoch and step of the last one
   Clock::time_point last_begin_ = Clock::now();
   double last_seconds_ = 0;
+  std::int64_t step_ = 0; // of the optimizer, that the last one holds
   bool has_failed_ = false;
   bool has_warned_ = false;
   std::unique_ptr<CheckpointOutput<T>> output_; // on rank 0 until it has its name

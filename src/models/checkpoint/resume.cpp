@@ -80,14 +80,6 @@ ResumePoint resume_from(std::filesystem::path const& path, TrainingState<T>& sta
   return point;
 }
 
-std::int64_t next_checkpoint_number(runtime::Communicator const& comm, std::filesystem::path const& folder,
-                                    std::filesystem::path const& resumed) {
-  auto const numbers = numbers_in(comm, folder);
-  for (auto const number : numbers)
-    if (checkpoint_path(folder, number) == resumed) return number + 1;
-  return numbers.empty() ? 1 : numbers.front() + 1;
-}
-
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template std::optional<ResumePoint> resume_newest(std::filesystem::path const&, TrainingState<T>&,         \
                                                     RequireFits const&);                                     \

@@ -39,10 +39,4 @@ template<class T>
 [[nodiscard]] ResumePoint resume_from(std::filesystem::path const& path, TrainingState<T>& state,
                                       RequireFits const& require_fits);
 
-/// The number that the next checkpoint of a folder gets: behind that of `resumed`, if this is in the folder and
-/// all newer ones are damaged; else behind all. Collective.
-[[nodiscard]] std::int64_t next_checkpoint_number(runtime::Communicator const& comm,
-                                                  std::filesystem::path const& folder,
-                                                  std::filesystem::path const& resumed);
-
 } // namespace orthant::models

@@ -13,6 +13,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,11 +35,15 @@ void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
 void require_architecture(runtime::Communicator const& comm, std::filesystem::path const& path,
                           Architecture const& architecture);
 
-/// Parameters := those of the file. Collective over the grid's world. Throws UserError, naming the parameter
-/// and both shapes, if one is missing or has another shape.
+/// True if a pattern of a shell ("layer2.*", "*.bias") matches the parameter's name.
+[[nodiscard]] bool is_skipped(std::string const& parameter, std::span<std::string const> skip);
+
+/// Parameters := those of the file, but for those that a pattern of `skip` matches: they stay as they are, and the
+/// file may lack them. Collective over the grid's world. Throws UserError, naming the parameter and both shapes, if
+/// one is missing or has another shape, or if a pattern matches none.
 template<class T>
 void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
-                  std::vector<Parameter<T>> const& parameters);
+                  std::vector<Parameter<T>> const& parameters, std::span<std::string const> skip = {});
 
 /// Where a file has a parameter: "/parameters/NAME".
 [[nodiscard]] std::string array_of(std::string const& parameter);

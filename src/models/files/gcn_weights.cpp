@@ -96,6 +96,13 @@ std::int64_t last_layer_of(WeightsFacts const& facts) {
   return num_layers + (propagates ? facts.num_propagations : 0) - (facts.head_classes ? 0 : 1);
 }
 
+std::optional<std::string> weights_of_classes(WeightsFacts const& facts) {
+  if (facts.predicts_links) return std::nullopt;
+  if (facts.head_classes) return "head.*";
+  auto const last = std::ssize(facts.widths) - 2;
+  return last > 0 ? std::optional(fmt::format("layer{}.*", last)) : std::nullopt;
+}
+
 namespace {
 
 /// Heads and columns of each, of a layer of attention whose weight has so many columns (plan/attention_plan.hpp): GAT has a

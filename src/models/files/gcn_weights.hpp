@@ -55,6 +55,9 @@ struct WeightsFacts {
 /// The number of its last layer, of which propagations are some, or of its head.
 [[nodiscard]] std::int64_t last_layer_of(WeightsFacts const& facts);
 
+/// A pattern of --init-skip for the weights that go by the classes: "head.*" or "layer2.*"; none if there are no others.
+[[nodiscard]] std::optional<std::string> weights_of_classes(WeightsFacts const& facts);
+
 /// Collective over `comm`. Throws UserError where the file is no weights file.
 [[nodiscard]] WeightsFacts read_weights_facts(runtime::Communicator const& comm,
                                               std::filesystem::path const& path);

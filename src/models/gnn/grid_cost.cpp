@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/grid_cost.hpp"
 
+#include "models/counts/counted_relayouts.hpp"
 #include "models/gnn/memory_estimate.hpp"
 #include "models/plan/gcn_products.hpp"
 #include "runtime/numbers/checked.hpp"
@@ -50,7 +51,8 @@ std::int64_t adjacency_bytes(pmm::StepPlan const& step, graph::StoreFacts const&
 }
 
 GridCost cost_of_plan(pmm::GridShape const& shape, graph::StoreFacts const& facts, GcnPlan const& plan,
-                      GcnSettings const& settings, pmm::Machine const& machine) {
+                      GcnSettings const& settings, pmm::Machine const& machine,
+                      OptimizerSettings const& optimizer) {
   GridCost cost;
   cost.schedule = settings.schedule;
   cost.shape = shape;
@@ -58,7 +60,7 @@ GridCost cost_of_plan(pmm::GridShape const& shape, graph::StoreFacts const& fact
       std::ranges::min(aggregations_of(shape, facts, plan, settings), {}, &AggregatedColumns::narrowest_part)
           .narrowest_part();
   for (auto const& coordinates : ranks_to_list(shape, plan)) {
-    auto const step = list_of_rank(shape, coordinates, facts, plan, settings);
+    auto const step = list_of_rank(shape, coordinates, facts, plan, settings, optimizer);
     cost.sent_bytes = std::max(cost.sent_bytes, sent_bytes_of(step));
     cost.num_calls = std::max(cost.num_calls, static_cast<std::int64_t>(calls_of(step).size()));
     cost.pass_bytes = std::max(cost.pass_bytes, pmm::bytes_of_passes(step));
@@ -100,10 +102,7 @@ bool has_wide_parts(pmm::GridShape const& shape, graph::StoreFacts const& facts,
 }
 
 std::vector<pmm::Coordinates> ranks_to_list(pmm::GridShape const& shape, GcnPlan const& plan) {
-  auto const moves_rows = std::ranges::any_of(plan.layers, [](GcnLayerPlan const& layer) {
-    return (layer.is_residual || layer.reads_itself() || layer.teleport_site) && !layer.owners;
-  });
-  if (!moves_rows) return {{}};
+  if (!has_relayouts(plan)) return {{}};
   auto const places = [&](int size) {
     std::set<int> chosen{0, size / 2, size - 1};
     for (int i = 0; i < size && shape.num_ranks() <= all_ranks_listed; ++i)
@@ -119,11 +118,12 @@ std::vector<pmm::Coordinates> ranks_to_list(pmm::GridShape const& shape, GcnPlan
 }
 
 pmm::StepPlan list_of_rank(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                           graph::StoreFacts const& facts, GcnPlan const& plan, GcnSettings const& settings) {
+                           graph::StoreFacts const& facts, GcnPlan const& plan, GcnSettings const& settings,
+                           OptimizerSettings const& optimizer) {
   pmm::StepPlan step(shape, coordinates, sizeof(float));
   auto const traits = traits_of(facts, shape, coordinates, plan, settings);
-  plan_epoch(step, plan, settings, traits);
-  plan_full_graph_arrays(step, facts, plan, settings, traits, OptimizerSettings{});
+  plan_epoch(step, plan, settings, traits, optimizer);
+  plan_full_graph_arrays(step, facts, plan, settings, traits, optimizer);
   return step;
 }
 
@@ -135,21 +135,23 @@ std::int64_t sent_bytes_of(pmm::StepPlan const& step) {
 }
 
 GridCost cost_of_grid(pmm::GridShape const& shape, graph::StoreFacts const& facts,
-                      GcnSettings const& settings, pmm::Machine const& machine) {
+                      GcnSettings const& settings, pmm::Machine const& machine,
+                      OptimizerSettings const& optimizer) {
   auto asked = settings;
-  asked.hidden_axes = pmm::hidden_axes_on(machine, shape);
-  return cost_of_plan(shape, facts, plan_gcn(facts, asked), asked, machine);
+  asked.hidden_axes = asked.overlaps ? pmm::hidden_axes_on(machine, shape) : pmm::AxisSet{};
+  return cost_of_plan(shape, facts, plan_gcn(facts, asked), asked, machine, optimizer);
 }
 
 std::vector<GridCost> costs_of_grids(int num_ranks, graph::StoreFacts const& facts,
                                      GcnSettings const& settings, std::int64_t least_width,
-                                     pmm::Machine const& machine, GridOrder order) {
+                                     pmm::Machine const& machine, GridOrder order,
+                                     OptimizerSettings const& optimizer) {
   auto const plan = plan_gcn(facts, settings);
   require_countable(num_ranks, facts, plan);
   std::vector<GridCost> costs;
   for (auto const& shape : pmm::all_shapes(num_ranks))
     if (has_wide_parts(shape, facts, plan, settings, least_width))
-      costs.push_back(cost_of_grid(shape, facts, settings, machine));
+      costs.push_back(cost_of_grid(shape, facts, settings, machine, optimizer));
 
   if (order == GridOrder::by_seconds) {
     std::ranges::stable_sort(costs, {}, [](GridCost const& cost) { return cost.seconds.total(); });

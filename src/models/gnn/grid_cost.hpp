@@ -13,6 +13,7 @@
 // busiest rank sends at most 5 % more. A test compares with all ranks of small grids.
 
 #include "models/plan/choose_schedule.hpp"
+#include "models/training/optimizer.hpp"
 #include "pmm/cost/step_plan.hpp"
 
 #include <algorithm>
@@ -41,10 +42,11 @@ struct GridCost {
   pmm::StepSeconds seconds; // of that epoch on a machine, for the rank that takes longest
 };
 
-/// All that one rank does and holds: operations of an epoch, arrays of the training. fp32, Adam.
+/// All that one rank does and holds: operations of an epoch, arrays of the training. fp32.
 [[nodiscard]] pmm::StepPlan list_of_rank(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                          graph::StoreFacts const& facts, GcnPlan const& plan,
-                                         GcnSettings const& settings);
+                                         GcnSettings const& settings,
+                                         OptimizerSettings const& optimizer = {});
 
 /// Sent bytes of a list, over all communicators.
 [[nodiscard]] std::int64_t sent_bytes_of(pmm::StepPlan const& step);
@@ -59,7 +61,8 @@ struct GridCost {
 /// For that schedule and grid. Costs a list of O(layers x ranks of the group) operations.
 [[nodiscard]] GridCost cost_of_grid(pmm::GridShape const& shape, graph::StoreFacts const& facts,
                                     GcnSettings const& settings,
-                                    pmm::Machine const& machine = pmm::assumed_machine());
+                                    pmm::Machine const& machine = pmm::assumed_machine(),
+                                    OptimizerSettings const& optimizer = {});
 
 /// What comes first: the fewest sent bytes, and of grids within a thousandth of each other the smallest memory; or the
 /// least `seconds`.
@@ -69,7 +72,8 @@ enum class GridOrder : std::uint8_t { by_bytes, by_seconds };
 [[nodiscard]] std::vector<GridCost> costs_of_grids(int num_ranks, graph::StoreFacts const& facts,
                                                    GcnSettings const& settings, std::int64_t least_width,
                                                    pmm::Machine const& machine = pmm::assumed_machine(),
-                                                   GridOrder order = GridOrder::by_bytes);
+                                                   GridOrder order = GridOrder::by_bytes,
+                                                   OptimizerSettings const& optimizer = {});
 
 using BytesByLabel = std::vector<std::pair<std::string, std::int64_t>>;
 

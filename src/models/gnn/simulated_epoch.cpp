@@ -11,7 +11,8 @@ namespace orthant::models {
 
 pmm::SimulatedSeconds simulate_epoch(pmm::GridShape const& shape, graph::StoreFacts const& facts,
                                      GcnSettings const& settings, pmm::Machine const& machine,
-                                     pmm::SimulationSettings simulation, graph::GraphStore const* store) {
+                                     pmm::SimulationSettings simulation, graph::GraphStore const* store,
+                                     OptimizerSettings const& optimizer) {
   auto const plan = plan_gcn(facts, settings);
   auto const blocks = store == nullptr ? std::vector<BlockCounts>() : count_blocks(*store, shape, plan);
   simulation.folds_ranks = store == nullptr && shape.num_ranks() > most_listed_ranks;
@@ -24,7 +25,7 @@ pmm::SimulatedSeconds simulate_epoch(pmm::GridShape const& shape, graph::StoreFa
           std::ranges::find_if(blocks, [&](BlockCounts const& counts) { return counts.are_of(placement); });
       return counted == blocks.end() ? even(placement) : counted->of(coordinates);
     };
-    plan_epoch(step, plan, settings, traits);
+    plan_epoch(step, plan, settings, traits, optimizer);
     return step;
   };
   return pmm::simulate_step(shape, list_of, machine, simulation);

@@ -20,7 +20,7 @@ EpochSeconds full_graph_seconds(graph::StoreFacts const& facts, GcnSettings cons
   return [=](pmm::GridShape const& shape, Schedule schedule) {
     auto asked = settings;
     asked.schedule = schedule;
-    asked.hidden_axes = pmm::hidden_axes_on(machine, shape);
+    asked.hidden_axes = asked.overlaps ? pmm::hidden_axes_on(machine, shape) : pmm::AxisSet{};
     auto const plan = plan_gcn(facts, asked);
     pmm::Coordinates const first; // larger parts come first
     pmm::StepPlan step(shape, first, sizeof(float));
@@ -46,7 +46,7 @@ std::vector<GridChoice> rank_grids(GridQuestion const& question, EpochSeconds co
 
 std::string_view open_schedules(GcnSettings const& settings, std::string_view word) {
   auto const has_one = weighs_neighbours(settings) || predicts_links(settings);
-  return has_one && (word == "auto" || word == "all") ? "rows" : word;
+  return has_one && word == "auto" ? "rows" : word;
 }
 
 GridChoice choose_grid(GridQuestion const& question, EpochSeconds const& seconds) {

@@ -41,7 +41,7 @@ struct GridChoice {
 /// The first of them.
 [[nodiscard]] GridChoice choose_grid(GridQuestion const& question, EpochSeconds const& seconds);
 
-/// What --schedule WORD leaves open to that network: "rows" in place of "auto" and "all" if it has no other.
+/// What --schedule WORD leaves open to that network: "rows" in place of "auto" if it has no other.
 [[nodiscard]] std::string_view open_schedules(GcnSettings const& settings, std::string_view word);
 
 } // namespace orthant::models

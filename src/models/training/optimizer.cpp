@@ -236,6 +236,12 @@ std::int64_t Optimizer<T>::num_steps() const {
 }
 
 template<class T>
+double Optimizer<T>::learning_rate(std::int64_t t) const {
+  auto const reduction = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), num_steps_)(1);
+  return learning_rate_at(settings_.schedule, settings_.learning_rate, static_cast<double>(t), reduction);
+}
+
+template<class T>
 void Optimizer<T>::set_num_steps(std::int64_t num_steps) {
   Kokkos::deep_copy(Kokkos::subview(num_steps_, 0), static_cast<double>(num_steps));
 }

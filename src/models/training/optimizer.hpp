@@ -103,6 +103,8 @@ class Optimizer {
   /// t, the number of steps so far. Waits for all kernels.
   [[nodiscard]] std::int64_t num_steps() const;
   void set_num_steps(std::int64_t num_steps);
+  /// The learning rate of step `t`, from 1, after the plateaus so far. Waits for all kernels.
+  [[nodiscard]] double learning_rate(std::int64_t t) const;
   /// What plateaus have left of the learning rate, from the next step on (learning_rate.hpp).
   void set_rate_reduction(double reduction);
 

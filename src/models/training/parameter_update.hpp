@@ -78,6 +78,8 @@ class ParameterUpdate {
   [[nodiscard]] std::vector<StateArray<T>> state() const;
   [[nodiscard]] std::int64_t num_steps() const { return optimizer_.num_steps(); }
   void set_num_steps(std::int64_t num_steps) { optimizer_.set_num_steps(num_steps); }
+  /// Of step `t`, from 1. Between steps; waits for all kernels.
+  [[nodiscard]] double learning_rate(std::int64_t t) const { return optimizer_.learning_rate(t); }
   void set_rate_reduction(double reduction) { optimizer_.set_rate_reduction(reduction); }
 
  private:

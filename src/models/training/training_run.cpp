@@ -75,7 +75,8 @@ void TrainProgress::add_evaluation(Monitor monitor, std::int64_t after_epoch, Sc
   }
   last = scores;
   if (is_best) best = {after_epoch, scores};
-  num_without_gain = has_gain ? 0 : num_without_gain + 1;
+  // Without a validation part no evaluation is without gain.
+  num_without_gain = has_gain || valid.num_counted == 0 ? 0 : num_without_gain + 1;
 }
 
 std::vector<std::pair<std::string, double>> named_measures(RankingScore const& ranking) {
@@ -162,7 +163,8 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
                                                  sign_of_collapse(scores, work.dead_layers()));
       add_scores(scores, record);
       progress.add_evaluation(settings.monitor, epoch, scores);
-      if (has_plateaus) {
+      // The evaluation that only the end brings would be missing in a longer training.
+      if (has_plateaus && epoch % settings.eval_every == 0) {
         progress.plateau.add(schedule, scores[static_cast<std::size_t>(graph::Split::valid)].loss);
         work.set_rate_reduction(progress.plateau.reduction);
       }

@@ -2,8 +2,8 @@
 #include "pmm/cost/machine_file.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/files/table_file.hpp"
 #include "runtime/suggestion.hpp"
+#include "runtime/text/table_file.hpp"
 
 #include <algorithm>
 #include <cmath>

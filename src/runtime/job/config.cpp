@@ -5,6 +5,8 @@
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "runtime/suggestion.hpp"
+#include "runtime/text/byte_order_mark.hpp"
+#include "runtime/text/toml.hpp"
 
 #include <algorithm>
 #include <array>
@@ -20,7 +22,6 @@
 #include <optional>
 #include <sstream>
 #include <system_error>
-#include <toml++/toml.h>
 #include <unistd.h>
 #include <utility>
 
@@ -137,7 +138,7 @@ class FileReader {
 
   [[nodiscard]] Settings read(std::string_view text) {
     try {
-      read_table(toml::parse(text, path_), "");
+      read_table(toml::parse(without_byte_order_mark(text, path_), path_), "");
     } catch (toml::parse_error const& error) {
       throw_user("{}: not valid TOML: {}", place(error.source()), error.description());
     }
@@ -160,9 +161,15 @@ class FileReader {
                    other->second.begin.line);
       read_value(name, key, node, scope);
     }
+    read_tables(table, scope, false);
+    read_tables(table, scope, true); // the command's own table wins
+  }
+
+  void read_tables(toml::table const& table, std::string const& scope, bool are_own) {
     for (auto const& [key, node] : table)
       if (auto const* const inner = node.as_table()) {
         auto const below = (scope.empty() ? "" : scope + ' ') + kebab_case(key.str());
+        if (is_within(command_, below) != are_own) continue;
         auto const is_known = std::any_of(commands_.begin(), commands_.end(), [&](auto const& command) {
           return is_within(command.name, below);
         });
@@ -175,15 +182,19 @@ class FileReader {
                   std::string const& scope) {
     OptionDescription const* known = nullptr; // the running command's, else anybody's in this scope
     bool is_ours = false;
+    bool is_of_scope = false;
     for (auto const& command : commands_) {
-      if (!is_within(command.name, scope)) continue;
-      for (auto const& option : command.options)
-        if (option.name == name && (known == nullptr || command.name == command_)) {
-          known = &option;
-          is_ours = command.name == command_;
-        }
+      auto const is_running = command.name == command_;
+      auto const is_inside = is_within(command.name, scope);
+      if (!is_inside && !(is_running && command.also_table == scope)) continue;
+      for (auto const& option : command.options) {
+        if (option.name != name) continue;
+        is_of_scope = is_of_scope || is_inside;
+        if (known == nullptr || is_running) known = &option;
+        is_ours = is_ours || is_running;
+      }
     }
-    if (known == nullptr) refuse_option(key, name, scope);
+    if (!is_of_scope) refuse_option(key, name, scope);
     auto const text = text_of(node, known->kind);
     if (!text)
       throw_user("{}: '{}' is {}, but {} is wanted", place(node.source()), name, article_and_type(node),

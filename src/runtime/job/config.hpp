@@ -4,7 +4,8 @@
 // Settings from outside the command line. Precedence: flag > environment ORTHANT_* > --config TOML > default.
 //
 // A configuration file holds keys as the flags are called, `weight-decay` or `weight_decay`: flat, for every
-// subcommand that knows them, or in a table of one subcommand, which wins. The variable of `--weight-decay`
+// subcommand that knows them, or in a table of one subcommand, which wins. `plan` and `bench epoch` read the table
+// of `train`, too, and `plan-lm` that of `train-lm`; their own tables win. The variable of `--weight-decay`
 // is ORTHANT_WEIGHT_DECAY; empty counts as unset.
 //
 //   seed = 7
@@ -38,6 +39,9 @@ struct OptionDescription {
 struct CommandDescription {
   std::string name; // "train"; "bench collectives" is the table [bench.collectives]
   std::vector<OptionDescription> options;
+  /// Another command, whose table counts for this one, too, as far as it has such options and no table of its own gives
+  /// them; empty: none.
+  std::string also_table{};
 };
 
 enum class SettingSource : std::uint8_t { default_value, file, environment, flag };

@@ -4,6 +4,7 @@
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/folder_entries.hpp"
+#include "runtime/machine/allowed_cores.hpp"
 #include "runtime/observe/hang_report.hpp"
 
 #include <Kokkos_Core.hpp>
@@ -13,7 +14,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <sched.h>
 #include <system_error>
 #include <type_traits>
 #include <unistd.h>
@@ -32,22 +32,6 @@ void assign(std::array<char, Size>& field, std::string_view text) {
   auto const length = fits ? text.size() : Size - 3;
   std::copy_n(text.data(), length, field.data());
   std::copy_n(fits ? "" : "..", fits ? 1 : 3, field.data() + length);
-}
-
-std::vector<int> allowed_cores() {
-  // A mask of the default size holds 1,024 cores; the kernel refuses it on larger machines.
-  for (int num_cores = 1024; num_cores <= 1 << 20; num_cores *= 2) {
-    auto* const mask = CPU_ALLOC(static_cast<std::size_t>(num_cores));
-    if (mask == nullptr) break;
-    auto const size = CPU_ALLOC_SIZE(static_cast<std::size_t>(num_cores));
-    std::vector<int> cores;
-    auto const has_mask = sched_getaffinity(0, size, mask) == 0;
-    for (int core = 0; has_mask && core < num_cores; ++core)
-      if (CPU_ISSET_S(static_cast<std::size_t>(core), size, mask)) cores.push_back(core);
-    CPU_FREE(mask);
-    if (has_mask) return cores;
-  }
-  return {};
 }
 
 std::vector<int> numa_nodes_of(std::vector<int> const& cores) {
@@ -148,16 +132,12 @@ std::vector<Binding> gather_bindings(Communicator const& comm, Binding const& ow
 bool has_spare_cores(Communicator const& comm) {
   auto const node = comm.split_by_node();
   auto const own = allowed_cores();
-  std::vector<std::int64_t> is_allowed(static_cast<std::size_t>(
-      all_reduced(node, own.empty() ? std::int64_t{0} : std::int64_t{own.back()} + 1, Reduction::max)));
-  for (auto const core : own)
-    is_allowed[static_cast<std::size_t>(core)] = 1;
-  all_reduce(host, node, std::span(is_allowed), Reduction::max);
+  auto const num_cores = num_cores_of(node);
   auto const num_wanted = std::int64_t{Kokkos::DefaultHostExecutionSpace().concurrency()} + 1;
   auto const has_own = own.empty() || std::ssize(own) >= num_wanted;
   auto const all_have_own = all_reduced(node, has_own ? 1 : 0, Reduction::min) == 1;
   auto const num_wanted_by_all = all_reduced(node, num_wanted);
-  return all_have_own && (is_allowed.empty() || std::ranges::count(is_allowed, 1) >= num_wanted_by_all);
+  return all_have_own && (num_cores == 0 || num_cores >= num_wanted_by_all);
 }
 
 std::string format_bindings(std::span<Binding const> bindings) {

@@ -2,6 +2,7 @@
 #include "runtime/report/metrics_cut.hpp"
 
 #include "runtime/comm/together.hpp"
+#include "runtime/files/older_file.hpp"
 #include "runtime/files/staged_file.hpp"
 
 #include <fstream>
@@ -60,7 +61,31 @@ void cut_file(std::filesystem::path const& path, std::string const& training, st
   file.publish();
 }
 
+bool has_run_of(std::filesystem::path const& path, std::string const& training) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw_user("cannot read the metrics file '{}'", path.string());
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("\"training\"") == std::string::npos) continue;
+    auto const json = Json::parse(line, nullptr, false);
+    if (json.is_object() && json.value("event", Json()) == "run" &&
+        json.value("training", Json()) == training)
+      return true;
+  }
+  return false;
+}
+
 } // namespace
+
+std::filesystem::path set_aside_other_metrics(Communicator const& comm, std::filesystem::path const& path,
+                                              std::string const& training) {
+  std::filesystem::path name;
+  together(comm, [&] {
+    std::error_code ignored;
+    if (comm.is_root() && std::filesystem::is_regular_file(path, ignored) && !has_run_of(path, training))
+      name = set_aside_if_any(path);
+  });
+  return name;
+}
 
 void cut_metrics(Communicator const& comm, std::filesystem::path const& path, std::string const& training,
                  std::int64_t epoch) {

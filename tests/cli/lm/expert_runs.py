@@ -34,7 +34,7 @@ def kept(_):
     writing = [*model, "--checkpoint", folder, "--checkpoint-every", "3"]
     place.train(4, *writing, steps=6)
     os.remove(os.path.join(folder, "latest"))
-    os.remove(os.path.join(folder, "checkpoint-000002.h5"))
+    os.remove(os.path.join(folder, "checkpoint-000006.h5"))
     found = place.train(4, *writing, "--activation-checkpointing", "1", "--keep-collectives", "--resume", "auto", steps=6)
     require_equal(losses_of(found), losses_of(whole), "after a resume")
     plan = ["plan-lm", "--vocabulary", "100", "--ranks", "4", "--top", "20", "--json", "--layers", "8", "--experts", "8", "--expert-axis", "2"]
@@ -75,10 +75,10 @@ def placed(_):
     folder = place.file("checkpoints")
     writing = [*model, "--checkpoint", folder, "--checkpoint-every", "7", "--checkpoint-keep", "9"]
     place.train(2, *writing, "--grid", "2x1x1x1", "--expert-axis", "2", *balanced)
-    for name in ("checkpoint-000003.h5", "checkpoint-000002.h5", "latest"):
+    for name in ("checkpoint-000020.h5", "checkpoint-000014.h5", "latest"):
         os.remove(os.path.join(folder, name))
     place.train(4, *writing, "--grid", "4x1x1x1", "--expert-axis", "4", *balanced, "--resume", "auto")
-    for name in ("checkpoint-000003.h5", "latest"):
+    for name in ("checkpoint-000020.h5", "latest"):
         os.remove(os.path.join(folder, name))
     found = place.train(1, *writing, "--resume", "auto")
     require_equal(losses_of(found), losses_of(whole), "after resumes onto other placements")

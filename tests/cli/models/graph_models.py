@@ -7,6 +7,7 @@ One store serves every operator and every model; weights, checkpoints and plans 
 
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -135,7 +136,8 @@ def models_train_in_every_way(ranks):
                 require(rest == whole, f"goes on as {rest}, not {whole}", done)  # the file has both parts
                 expect_mistake(ranks, ["train", "--graph", store, *MODEL, *mode, *folder, "--resume", "auto"], r"its (--model|normalization) is")
             done = expect_success(1, ["plan", "--graph", store, *model, "--ranks", "8"])
-            widths = "6-3" if model == SGC else "6-128-128-3"
+            hidden = 0 if model == SGC else 3 if "gin" in model or "gcnii" in model else 2  # of three layers, as train has them
+            widths = "-".join(["6", *["128"] * hidden, "3"])
             require(f"A {title} {widths} of 150 vertices" in done.stdout, f"plans no {title}", done)
         done = expect_success(1, ["plan", "--vertices", "1000", "--nonzeros", "9000", "--widths", "16-32-4", "--model", "sage", "--json"])
         require(json.loads(done.stdout.splitlines()[0])["nonzeros"] == 8000, "has self loops", done)
@@ -213,6 +215,12 @@ def presets_are_overridden(ranks):
         deep = lines_of(ranks, scratch, [*words, "--preset", "gcnii-cora", "--layers", "3", "--hidden", "8"])
         require(losses(deep)[2] < losses(deep)[0], f"{losses(deep)}", done)
         expect_mistake(ranks, [*words, "--preset", "gcn"], r"'gcn' is none of none, kipf-gcn")
+        # What was given stays, and so does a graph without validation vertices.
+        done = expect_success(ranks, ["train", "--dataset", "ring:vertices=60,features=4,classes=3,train=0.5,valid=0,test=0.5", "--epochs", "104",
+                                      "--preset", "gat-cora", "--hidden", "20"])
+        require("--preset gat-cora gives way to the other options: --heads 10 in place of 8" in done.stderr, "does not say what bends", done)
+        require(re.search(r"--patience 100 of the preset has no effect: it goes by .* has none\n", done.stderr) and "--patience" not in done.stdout,
+                "its patience ends a training without validation vertices", done)
 
 
 def mistakes(ranks):

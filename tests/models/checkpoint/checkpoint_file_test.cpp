@@ -101,8 +101,6 @@ TEST_F(CheckpointFile, ATruncatedOneIsDamagedAndTheOneBeforeIsUsed) {
 
   ASSERT_TRUE(point.has_value());
   EXPECT_EQ(point->path.string(), path(1));
-  EXPECT_EQ(models::next_checkpoint_number(world_, scratch_.file(""), point->path), 2);
-  EXPECT_EQ(models::next_checkpoint_number(world_, scratch_.file(""), "elsewhere.h5"), 3);
   barrier();
   if (world_.is_root()) fs::resize_file(path(1), 100);
   barrier();
@@ -143,7 +141,7 @@ TEST_F(CheckpointFile, IsAWeightsFileOfNaturalOrder) {
   save(training.state, scratch_.file(""), run.result.progress);
 
   FullTraining loaded(grid_, model_, settings_);
-  models::load_weights(grid_, path(1), loaded.network.parameters());
+  models::load_weights(grid_, path(2), loaded.network.parameters());
 
   EXPECT_EQ(loaded.trainer.evaluate()[1].loss, training.trainer.evaluate()[1].loss);
 }
@@ -260,6 +258,62 @@ TEST(CheckpointFolder, KeepsTheNewest) {
 
   EXPECT_EQ(fs::read_symlink(folder / "latest"), "checkpoint-000005.h5");
   EXPECT_EQ(models::checkpoint_numbers(folder), (std::vector<std::int64_t>{2, 5, 7}));
+}
+
+TEST(CheckpointFolder, LaterCheckpointsGetOtherNames) {
+  test::ScratchFolder const scratch(MPI_COMM_SELF);
+  using Numbers = std::vector<std::int64_t>;
+  struct Case {
+    Numbers there;
+    std::int64_t resumed = 0; // the number of the file; 0: none
+    std::int64_t step = 0;
+    Numbers left;
+    std::size_t num_renamed = 0;
+  };
+  auto number = 0;
+  for (auto const& [there, resumed, step, left, num_renamed] :
+       {Case{{20, 40, 60}, 60, 60, {20, 40, 60}, 0}, Case{{20, 40, 60}, 40, 40, {20, 40}, 1},
+        Case{{20, 40}, 0, 0, {}, 2}, // all are damaged
+        Case{{1, 2, 3}, 2, 20, {1, 2}, 1},
+        Case{{8, 9, 100}, 100, 100, {8, 9, 100}, 0}, // numbers of earlier versions
+        Case{{1, 2, 9, 10}, 10, 2, {1, 2}, 2}}) {    // 10 was written after a return to 1, and holds step 2
+    SCOPED_TRACE(number);
+    fs::path const folder = scratch.file(fmt::format("{}", number++));
+    fs::create_directories(folder);
+    for (auto const each : there)
+      test::write_file(models::checkpoint_path(folder, each), fmt::format("{}", each));
+    models::point_latest_to(folder, there.back());
+
+    auto const renamed = models::set_aside_later_checkpoints(
+        folder, step, resumed > 0 ? models::checkpoint_path(folder, resumed) : fs::path());
+
+    EXPECT_EQ(models::checkpoint_numbers(folder), left);
+    EXPECT_EQ(renamed.size(), num_renamed);
+    for (auto const& name : renamed)
+      EXPECT_TRUE(fs::is_regular_file(name) && name.extension() == ".1") << name;
+    EXPECT_EQ(fs::exists(fs::symlink_status(folder / "latest")), !left.empty());
+    if (left.empty()) continue;
+    EXPECT_EQ(fs::read_symlink(folder / "latest"), models::checkpoint_path("", left.back()));
+    if (resumed > step) {
+      EXPECT_EQ(test::text_of_file(models::checkpoint_path(folder, step).string()), "10");
+    }
+  }
+}
+
+TEST(CheckpointFolder, LosesWhatKilledWritersHaveLeft) {
+  test::ScratchFolder const scratch(MPI_COMM_SELF);
+  fs::path const folder = scratch.file("new/folder");
+  models::require_writable_folder(folder);
+  for (auto const* name : {"checkpoint-000040.h5.partial-0123456789abcdef", "checkpoint-000041.h5.1",
+                           "x.h5.partial-0123456789abcdef", "checkpoint-000042.h5.partial-0"})
+    test::write_file(folder / name, "x");
+
+  models::require_writable_folder(folder);
+
+  EXPECT_FALSE(fs::exists(folder / "checkpoint-000040.h5.partial-0123456789abcdef"));
+  for (auto const* name :
+       {"checkpoint-000041.h5.1", "x.h5.partial-0123456789abcdef", "checkpoint-000042.h5.partial-0"})
+    EXPECT_TRUE(fs::exists(folder / name)) << name;
 }
 
 } // namespace

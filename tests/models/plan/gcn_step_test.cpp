@@ -5,6 +5,7 @@
 
 #include "models/plan/gcn_step.hpp"
 
+#include "models/counts/counted_graph.hpp"
 #include "models/plan/step_cases.hpp"
 #include "support/grids.hpp"
 
@@ -29,6 +30,60 @@ TEST_P(GcnStep, ListsWhatAnEpochCommunicatesAndMultiplies) {
     SCOPED_TRACE(the_case.name);
     expect_listed_epoch<float>(grid_, the_case);
   }
+}
+
+/// One process that reads the graph lists what the operands of all ranks do.
+TEST_P(GcnStep, RowsThatMoveAreCountedInTheGraph) {
+  for (auto const& the_case : step_cases()) {
+    if (!the_case.runs_here()) continue;
+    auto const store = the_case.store(world_);
+    for (auto const gather : {pmm::Gather::automatic, pmm::Gather::needed}) {
+      auto settings = the_case.settings;
+      settings.gather = pmm::Gather::automatic;
+      if (!models::plan_gcn(store, settings).layers.front().reads_edges()) settings.gather = gather;
+      SCOPED_TRACE(the_case.name + (gather == pmm::Gather::needed ? ", needed rows" : ""));
+      auto const plan = models::plan_gcn(store, settings);
+      auto const operands = models::make_full_graph_operands<float>(grid_, store, plan, settings);
+      auto const calls_by = [&](models::GcnEpochTraits const& traits) {
+        pmm::StepPlan step(grid_.shape(), grid_.coordinates(), sizeof(float));
+        plan_epoch(step, plan, settings, traits);
+        return planned_calls(step);
+      };
+
+      models::CountedGraph const counted(store, grid_.shape(), plan, settings);
+
+      EXPECT_EQ(calls_by(counted.traits_of(grid_.coordinates())),
+                calls_by(traits_of_operands(store, settings, operands, grid_)));
+      EXPECT_EQ(counted.exactness(), models::Exactness::exact);
+    }
+  }
+}
+
+TEST(CountedGraphOfAGrid, BytesWithoutCountsAreAtMostOrAbout) {
+  using models::Exactness;
+  graph::StoreFacts facts;
+  facts.num_vertices = 1000;
+  facts.num_entries = 9000;
+  facts.num_features = facts.num_classes = 16;
+  facts.feature_kind = graph::FeatureKind::dense;
+  facts.label_kind = graph::LabelKind::single;
+  auto const judged = [&](pmm::GridShape const& shape, models::Schedule schedule, pmm::Gather gather,
+                          bool has_residuals) {
+    models::GcnSettings settings;
+    settings.set_layers(3, 16);
+    settings.schedule = schedule;
+    settings.gather = gather;
+    settings.has_residuals = has_residuals;
+    return exactness_without_counts(shape, models::plan_gcn(facts, settings), settings);
+  };
+  pmm::GridShape const four{1, 2, 1, 2};
+
+  EXPECT_EQ(judged(four, models::Schedule::rows, pmm::Gather::automatic, false), Exactness::at_most);
+  EXPECT_EQ(judged(four, models::Schedule::rows, pmm::Gather::needed, false), Exactness::at_most);
+  EXPECT_EQ(judged(four, models::Schedule::rows, pmm::Gather::all, true), Exactness::exact);
+  EXPECT_EQ(judged(four, models::Schedule::pmm3d, pmm::Gather::automatic, false), Exactness::exact);
+  EXPECT_EQ(judged(four, models::Schedule::pmm3d, pmm::Gather::automatic, true), Exactness::about);
+  EXPECT_EQ(judged({1, 1, 1, 1}, models::Schedule::rows, pmm::Gather::needed, true), Exactness::exact);
 }
 
 int num_ranks() {

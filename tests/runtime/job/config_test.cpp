@@ -29,7 +29,10 @@ std::vector<CommandDescription> const commands{
       {"seed", ValueKind::integer}}},
     {"partition", {{"input", ValueKind::text}, {"seed", ValueKind::integer}, {"metis", ValueKind::integer}}},
     {"bench collectives", {{"repeat", ValueKind::integer}, {"grid", ValueKind::text}}},
-    {"bench spmm", {{"repeat", ValueKind::integer}, {"columns", ValueKind::integer}}}};
+    {"bench spmm", {{"repeat", ValueKind::integer}, {"columns", ValueKind::integer}}},
+    {"plan",
+     {{"lr", ValueKind::number}, {"seed", ValueKind::integer}, {"ranks", ValueKind::integer}},
+     "train"}};
 
 using Variables = std::map<std::string, std::string>;
 
@@ -101,6 +104,13 @@ seed = 8
   EXPECT_EQ(settings.at("epochs").origin, "run.toml:8");
 }
 
+TEST(Settings, AByteOrderMarkIsPassedOver) {
+  EXPECT_EQ(values_of(parse("\xef\xbb\xbfseed = 7\n")), (std::map<std::string, std::string>{{"seed", "7"}}));
+  EXPECT_EQ(parse("\xef\xbb\xbfseed = 7\n").at("seed").origin, "run.toml:1");
+  EXPECT_NE(mistake_in("\xff\xfes").find("run.toml is a text in UTF-16, as its byte order mark says"),
+            std::string::npos);
+}
+
 TEST(Settings, TablesNestLikeCommands) {
   constexpr auto toml =
       "[bench]\nrepeat = 3\n[bench.collectives]\ngrid = '1x2x1x1'\n[bench.spmm]\nrepeat = 5\n";
@@ -108,6 +118,17 @@ TEST(Settings, TablesNestLikeCommands) {
             (std::map<std::string, std::string>{{"repeat", "3"}, {"grid", "1x2x1x1"}}));
   EXPECT_EQ(values_of(parse(toml, {}, "bench spmm")), (std::map<std::string, std::string>{{"repeat", "5"}}));
   EXPECT_TRUE(parse(toml, {}, "train").empty());
+}
+
+TEST(Settings, ATableThatCountsForAnotherCommandYieldsToItsOwn) {
+  using Values = std::map<std::string, std::string>;
+  // In the order of the alphabet plan comes first.
+  EXPECT_EQ(values_of(parse("lr = 1\nseed = 1\n[plan]\nlr = 2\n[train]\nlr = 3\nseed = 3\nepochs = 3\n", {},
+                            "plan")),
+            (Values{{"lr", "2"}, {"seed", "3"}}));
+  EXPECT_EQ(values_of(parse("[plan]\nlr = 2\nranks = 4\n[train]\nepochs = 3\n")), (Values{{"epochs", "3"}}));
+  EXPECT_THAT(message_of([] { static_cast<void>(parse("[train]\nranks = 4\n", {}, "plan")); }),
+              HasSubstr("there is no option 'ranks'"));
 }
 
 TEST(Settings, NumbersReadBackToTheBit) {

@@ -6,6 +6,7 @@
 #include "runtime/error.hpp"
 #include "runtime/job/kokkos_start.hpp"
 #include "runtime/job/slurm_check.hpp"
+#include "runtime/machine/allowed_cores.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
@@ -148,9 +149,12 @@ TEST(Binding, CoresAreSpareBesideOneForEachRankOfTheNode) {
 
   // All ranks have the same cores here.
   EXPECT_EQ(has_spare_cores(world), CPU_COUNT(&own) >= world.size() * (num_threads + 1));
+  EXPECT_EQ(is_oversubscribed(world), CPU_COUNT(&own) < world.size());
   {
     OneCore const shared(0);
     EXPECT_FALSE(has_spare_cores(world));
+    EXPECT_EQ(num_cores_of(world), 1);
+    EXPECT_EQ(is_oversubscribed(world), world.size() > 1);
   }
   {
     OneCore const of_rank(world.rank());

@@ -68,5 +68,28 @@ TEST_F(MetricsCut, LeavesNothingWhereNothingIs) {
   EXPECT_EQ(test::text_of_file(path_), "{\"event\":\"run\",\"training\":\"t\"}\n");
 }
 
+TEST_F(MetricsCut, GivesMetricsOfAnotherTrainingAnotherName) {
+  auto const set_aside = [&] { return set_aside_other_metrics(self_, path_, "t").string(); };
+  EXPECT_EQ(set_aside(), "");
+  test::write_file(path_, "");
+  EXPECT_EQ(set_aside(), "");
+  test::write_file(path_, std::string(other_run) + first_run);
+  EXPECT_EQ(set_aside(), "");
+
+  test::write_file(path_, R"({"event":"run","training":"u"})"
+                          "\n"
+                          R"({"event":"epoch","training":"t"})");
+  EXPECT_EQ(set_aside(), path_ + ".1");
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  test::write_file(path_, R"({"eve)"); // killed within its first line
+  EXPECT_EQ(set_aside(), path_ + ".2");
+  EXPECT_EQ(test::text_of_file(path_ + ".2"), R"({"eve)");
+
+  std::filesystem::create_symlink("m.jsonl", scratch_.file("link"));
+  test::write_file(path_, other_run);
+  EXPECT_EQ(set_aside_other_metrics(self_, scratch_.file("link"), "t").filename(), "m.jsonl.3");
+  EXPECT_TRUE(std::filesystem::is_symlink(scratch_.file("link")));
+}
+
 } // namespace
 } // namespace orthant::runtime

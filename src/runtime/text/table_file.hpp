@@ -12,7 +12,7 @@
 
 namespace orthant::runtime {
 
-/// The text of the file, after check(text) on rank 0, which throws UserError if it is not what was wanted. Collective.
+/// The text of the file without a byte order mark, after check(text) on rank 0, which throws UserError if it is not what was wanted. Collective.
 /// Throws UserError on all ranks if the file cannot be read or the check throws.
 [[nodiscard]] std::string read_table_file(Communicator const& comm, std::filesystem::path const& path,
                                           std::function<void(std::string_view)> const& check);

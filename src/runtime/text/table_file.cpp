@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/files/table_file.hpp"
+#include "runtime/text/table_file.hpp"
 
 #include "runtime/comm/text_exchange.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
+#include "runtime/text/byte_order_mark.hpp"
 
 #include <fstream>
 #include <iterator>
@@ -20,6 +21,7 @@ std::string read_table_file(Communicator const& comm, std::filesystem::path cons
     std::ifstream file(path, std::ios::binary);
     if (!file.is_open()) throw_user("cannot read the table '{}': it cannot be opened", path.string());
     text.assign(std::istreambuf_iterator<char>(file), {});
+    text.erase(0, text.size() - without_byte_order_mark(text, path.string()).size());
     check(text);
   });
   broadcast_text(comm, text, 0);

@@ -1,0 +1,21 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The byte order mark (U+FEFF) that some editors and spreadsheets write at the head of a text. It is no part of the text.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace orthant::runtime {
+
+/// Bytes of the mark that a text in UTF-8 begins with: 3 or 0.
+[[nodiscard]] std::size_t byte_order_mark_bytes(std::string_view text);
+
+/// Throws UserError if the text begins with the mark of UTF-16 or UTF-32. `name`: of the file.
+void refuse_wide_text(std::string_view text, std::string const& name);
+
+/// The text behind the mark. Throws UserError as refuse_wide_text().
+[[nodiscard]] std::string_view without_byte_order_mark(std::string_view text, std::string const& name);
+
+} // namespace orthant::runtime
