@@ -3,6 +3,7 @@
 
 namespace orthant::cli {
 
+inline constexpr double percent = 1e2; // in one
 inline constexpr double milli = 1e-3;
 inline constexpr double mega = 1e6;
 inline constexpr double giga = 1e9;

@@ -24,12 +24,12 @@ std::optional<std::int64_t> ranks_of_grid(std::string_view grid) {
   }
 }
 
-std::string text_of(nlohmann::ordered_json const& value) {
+std::string flag_text_of(nlohmann::ordered_json const& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return value.dump();
   std::vector<std::string> texts;
   for (auto const& one : value)
-    texts.push_back(text_of(one));
+    texts.push_back(flag_text_of(one));
   return fmt::format("{}", fmt::join(texts, ","));
 }
 
@@ -62,7 +62,7 @@ std::string given_flags(Context const& context, std::initializer_list<std::strin
       continue;
     auto const& value = configuration.at(name);
     if (!value.is_boolean())
-      flags += fmt::format(" --{} {}", name, text_of(value));
+      flags += fmt::format(" --{} {}", name, flag_text_of(value));
     else if (value.get<bool>())
       flags += fmt::format(" --{}", name);
     else if (name == "bias" || name == "tied-head") // the flags that are set by default

@@ -11,8 +11,6 @@
 namespace orthant::cli {
 namespace {
 
-constexpr double percent = 1e2;
-
 /// One point for each number of ranks.
 std::vector<ScalingPoint> fastest_of(ScalingCurve const& curve) {
   std::vector<ScalingPoint> fastest;

@@ -10,8 +10,6 @@
 namespace orthant::cli {
 namespace {
 
-constexpr double percent = 1e2;
-
 using Row = std::vector<std::string>;
 
 std::string unit_of(std::vector<ScalingCurve> const& curves, std::string const& experiment) {

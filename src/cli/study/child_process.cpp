@@ -18,7 +18,6 @@
 namespace orthant::cli {
 namespace {
 
-constexpr int not_found = 127; // as shells say it
 constexpr int of_signals = 128;
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
@@ -90,7 +89,7 @@ ChildResult run_child(std::vector<std::string> const& command, Variables const& 
   auto const code =
       posix_spawnp(&process, words.front().c_str(), &actions, nullptr, arguments.data(), environment.data());
   posix_spawn_file_actions_destroy(&actions);
-  if (code != 0) return {not_found, {}, std::string(std::strerror(code))};
+  if (code != 0) return {program_not_found, {}, std::string(std::strerror(code))};
 
   int status = 0;
   while (waitpid(process, &status, 0) < 0)

@@ -10,8 +10,10 @@
 
 namespace orthant::cli {
 
+inline constexpr int program_not_found = 127; // as shells say it
+
 struct ChildResult {
-  int status = 0; // as of a shell: 127 if there is no such program, 128 + the signal that ended it
+  int status = 0; // as of a shell: program_not_found, 128 + the signal that ended it
   std::string output;
   std::string errors;
 };

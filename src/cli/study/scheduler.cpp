@@ -11,8 +11,6 @@
 namespace orthant::cli {
 namespace {
 
-constexpr int not_found = 127;
-
 std::string first_line(std::string const& text) {
   return text.substr(0, text.find('\n'));
 }
@@ -30,7 +28,7 @@ bool is_hold(std::string const& reason) {
 /// Its output. Throws UserError if it fails.
 std::string ask(std::vector<std::string> const& command) {
   auto const done = run_child(command);
-  if (done.status == not_found)
+  if (done.status == program_not_found)
     runtime::throw_user("there is no `{}` on this machine; submit where the scheduler is, or with --here",
                         command.front());
   if (done.status != 0)
