@@ -258,7 +258,7 @@ TEST_F(Presets, OfGraphsBendToTheseNumbers) {
 TEST_F(Presets, KeepTheirModel) {
   for (auto const& [preset, model, words] : {std::tuple("sgc-cora", "sgc", Words{"--layers", "3"}),
                                              {"gat-cora", "gat", {"--edge-dropout", "0.1"}},
-                                             {"gcnii-cora", "gcnii", {"--normalize", "row"}},
+                                             {"gcnii-cora", "gcnii", {"--order", "transform"}},
                                              {"appnp-cora", "appnp", {"--residual"}}}) {
     auto with = words;
     auto without = words;

@@ -7,6 +7,7 @@
 #include "models/plan/step_cases.hpp"
 #include "support/live_arrays.hpp"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <limits>
 
@@ -147,23 +148,38 @@ TEST_P(ExpertTransformer, InitialWeightsAreThoseOfOneRankToTheBit) {
   EXPECT_EQ(weights(grid_), weights(one_));
 }
 
+/// Results of calls are kept, or handed out, when the calls start. Weights that are gathered ahead and tokens that travel behind work start
+/// earlier than the list has them, so only the places of the other passes are those of the list.
+std::vector<runtime::LocalPass> kept_results_last(std::vector<runtime::LocalPass> passes) {
+  auto const is_of_work = [](runtime::LocalPass const& pass) {
+    return pass.name != runtime::pass_of_kept(0).name && pass.name != runtime::pass_of_replayed(0).name;
+  };
+  auto const results = std::ranges::stable_partition(passes, is_of_work);
+  std::ranges::sort(results, {},
+                    [](runtime::LocalPass const& pass) { return std::pair(pass.name, pass.bytes_written); });
+  return passes;
+}
+
 // One layer with experts, so that what grows has met one request: that of the list. If collectives are kept, it is not the last one, which
-// is not computed again.
+// is not computed again. `ahead`: messages start as they do on a device, and between nodes.
 TEST_P(ExpertTransformer, DoesWhatIsListed) {
   struct Checkpointed {
     std::size_t of_case;
     std::int64_t every;
     bool keeps;
+    bool ahead;
   };
-  for (auto const& [of_case, checkpoint_every, keeps] : {Checkpointed{1, 0, false},
-                                                         {1, 1, false},
-                                                         {3, 0, false},
-                                                         {3, 1, false},
-                                                         {1, 1, true},
-                                                         {3, 1, true},
-                                                         {1, 2, true}}) {
-    SCOPED_TRACE(::testing::Message()
-                 << "case " << of_case << ", every " << checkpoint_every << ", keeps " << keeps);
+  for (auto const& [of_case, checkpoint_every, keeps, ahead] : {Checkpointed{1, 0, false, !pmm::runs_on_host},
+                                                                {1, 1, false, true},
+                                                                {3, 0, false, true},
+                                                                {3, 1, false, !pmm::runs_on_host},
+                                                                {1, 1, true, !pmm::runs_on_host},
+                                                                {1, 1, true, true},
+                                                                {3, 1, true, !pmm::runs_on_host},
+                                                                {3, 1, true, true},
+                                                                {1, 2, true, !pmm::runs_on_host}}) {
+    SCOPED_TRACE(::testing::Message() << "case " << of_case << ", every " << checkpoint_every << ", keeps "
+                                      << keeps << ", ahead " << ahead);
     auto the_case = expert_lm_cases()[of_case].lm;
     the_case.settings.checkpoint_every = checkpoint_every;
     the_case.settings.keeps_collectives = keeps;
@@ -176,6 +192,7 @@ TEST_P(ExpertTransformer, DoesWhatIsListed) {
     settings.optimizer = optimizer;
     LiveArrays const live;
     LmTrainer trainer(grid_, the_case, 2, 1, settings);
+    trainer.network().set_gathers_ahead(ahead);
     models::TrainProgress progress;
     trainer.trainer().train_epoch(progress, [](auto const&) { return true; }); // one step
 
@@ -204,7 +221,10 @@ TEST_P(ExpertTransformer, DoesWhatIsListed) {
     auto list = step_of<double>(grid_);
     plan_language_model_step(list, plan, {.num_accumulated = 1}, optimizer);
     EXPECT_EQ(counted_calls(grid_), planned_calls(calls_of(list)));
-    EXPECT_EQ(counted.passes(), passes_of(list));
+    if (ahead)
+      EXPECT_EQ(kept_results_last(counted.passes()), kept_results_last(passes_of(list)));
+    else
+      EXPECT_EQ(counted.passes(), passes_of(list));
     if (world_.size() <= 4) counted.expect_counted_kernels();
   }
 }
