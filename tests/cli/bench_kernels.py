@@ -73,6 +73,29 @@ def machine(ranks):
         expect_mistake(ranks, base, r"name the file to write")
 
 
+PHASES = {
+    "epoch": (["--dataset", "karate", "--layers", "2", "--hidden", "8", "--epochs", "2", "--model", "gat", "--heads", "2"],
+              ["reading the graph", r"building the model and its operator of \d+ non-zeros", r"training an epoch, not timed",
+               "measuring the limits of this machine", "preparing the epoch's products by themselves", "timing epoch 1 of 2"]),
+    "spmm": (["--vertices", "50", "--edges", "90", "--widths", "2,3", "--repeat", "1"],
+             ["making the graph", r"building the operator of \d+ non-zeros", "measuring the limits of this machine",
+              "timing 2 columns, product", "timing 3 columns, product"]),
+    "gemm": (["--rows", "50", "--widths", "6-3", "--repeat", "1"],
+             ["measuring the limits of this machine", r"timing layer 0, Q = H W: \d+ x \d+ x \d+"]),
+    "collectives": (["--sizes", "4:4", "--repeat", "1", "--operations", "broadcast,barrier"],
+                    ["timing broadcast along", "timing barrier along"]),
+}
+
+
+def phases(ranks):
+    """Every bench says on stderr what it begins, once, in order."""
+    for of, (arguments, lines) in PHASES.items():
+        roofline = [] if of == "collectives" else TINY_ROOFLINE
+        said = expect_success(ranks, ["bench", of] + arguments + roofline).stderr
+        if not re.search(".*?\n".join(f"orthant: {line}" for line in lines), said, re.DOTALL) or said.count(lines[0]) != 1:
+            raise Failure(f"bench {of} says {said}")
+
+
 def spmm_graphs(ranks):
     """Non-zeros: both directions of every edge and a self loop a vertex; --directed one direction."""
     few = ["--widths", "4", "--repeat", "1"] + TINY_ROOFLINE

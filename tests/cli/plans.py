@@ -317,5 +317,5 @@ def plan_language_model(ranks):
     done = expect_success(1, [*large, "--ranks", "8192", "--global-batch", "8192", "--machine", "perlmutter", "--top", "1", "--json"])
     require(abs(json.loads(done.stdout)["checkpoint_bytes"] / (12 * 6738415616) - 1) < 1e-6, "another checkpoint", done)
     expect_mistake(ranks, large[:3], r"give either --tokens FILE or --vocabulary N")
-    expect_mistake(ranks, [*large, "--accumulate", "3"], r"--accumulate 3 does not divide")
+    expect_mistake(ranks, [*large, "--accumulate", "3", "--global-batch", "2048"], r"--accumulate 3 does not divide")
     expect_mistake(ranks, ["plan-lm", "--vocabulary", "65", "--hidden", "10"], r"heads")

@@ -76,6 +76,14 @@ std::string date_of_today() {
   return text.data();
 }
 
+void UnitLines::begin(std::int64_t number) {
+  constexpr auto quiet = std::chrono::seconds(2);
+  auto const now = Clock::now();
+  if (number > 1 && now - last_ < quiet) return;
+  log_.info("{} {} of {}", unit_, number, total_);
+  last_ = now;
+}
+
 void print_line(Context& context, nlohmann::ordered_json const& line) {
   if (!context.world().is_root()) return;
   std::fputs((line.dump() + "\n").c_str(), stdout);

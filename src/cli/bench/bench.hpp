@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace orthant::cli {
@@ -57,6 +58,23 @@ template<class Work>
 
 /// "2026-01-31", in UTC.
 [[nodiscard]] std::string date_of_today();
+
+/// Says on stderr which of `total` units begins, if the last line is some seconds old: "epoch 3 of 10".
+class UnitLines {
+ public:
+  UnitLines(Context const& context, std::string unit, std::int64_t total)
+      : log_(context.log()),
+        unit_(std::move(unit)),
+        total_(total) {}
+  void begin(std::int64_t number);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  runtime::Log& log_;
+  std::string unit_;
+  std::int64_t total_;
+  Clock::time_point last_ = Clock::now();
+};
 
 /// To stdout of rank 0, and to the metrics.
 void print_line(Context& context, nlohmann::ordered_json const& line);

@@ -207,7 +207,10 @@ void bench_axis(Context& context, Communicator const& along, CollectivesOptions 
   };
   Exercise exercise(along, count_of("all_gather", sizes.max_bytes));
   auto const operations = options.operations.empty() ? all_operations : options.operations;
+  std::string last;
   auto const report = [&](std::string const& operation, std::int64_t count) {
+    if (operation != last) context.log().info("timing {} along {}", operation, along.axis());
+    last = operation;
     auto line = common;
     line.update(measure(context.world(), exercise, operation, count, options.repeat));
     if (!context.world().is_root()) return;

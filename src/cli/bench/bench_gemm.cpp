@@ -135,6 +135,7 @@ int bench(GemmOptions const& options, Context& context) {
   record["grid"] = grid.shape().to_string();
   if (context.metrics.is_on()) context.metrics.write("run", record);
 
+  context.log().info("measuring the limits of this machine");
   auto const roofline = measure_roofline<T>(world, options.roofline);
   auto head = begin_line(context, "gemm");
   head["grid"] = grid.shape().to_string();
@@ -151,6 +152,8 @@ int bench(GemmOptions const& options, Context& context) {
       libraries.push_back(library);
       works.emplace_back([&operands, &product, library] { operands.multiply_bare(library, product); });
     }
+    context.log().info("timing layer {}, {}: {} x {} x {}", product.layer, product.formula, product.m,
+                       product.n, product.k);
     auto const seconds = time_in_turn(world, exec, works, options.repeat);
     // What the chosen library does not multiply OpenBLAS does, the first of them.
     auto const found = std::ranges::find(libraries, operands.library_of(product));

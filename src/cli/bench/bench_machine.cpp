@@ -260,9 +260,7 @@ int run(MachineOptions const& o, Context& context) {
   choose_gemm_libraries(context, "");
   pmm::set_gemm_threads(1);
 
-  auto const report = [&](std::string_view what) {
-    if (world.is_root()) context.log().info("measuring {}", what);
-  };
+  auto const report = [&](std::string_view what) { context.log().info("measuring {}", what); };
   Machine machine;
   if (!o.network.empty()) machine = pmm::read_machine(world, o.network);
   machine.name = o.name;
@@ -271,8 +269,9 @@ int run(MachineOptions const& o, Context& context) {
   report("memory");
   machine.memory.bytes_per_second =
       1e9 * measure_roofline<float>(world, o.roofline).stream_gb_per_s / world.size();
-  report("products");
-  measure_products(timer, open_graph(world, o), machine);
+  context.log().info("{} the graph", o.graph.empty() ? "making" : "reading");
+  auto const store = open_graph(world, o);
+  measure_products(timer, store, machine, report);
   std::string of_collectives;
   if (o.network.empty()) {
     report("collectives");

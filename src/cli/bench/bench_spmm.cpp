@@ -162,10 +162,11 @@ int bench(SpmmOptions const& options, Context& context) {
                         shape.to_string());
   pmm::ProcessGrid const grid(world, shape);
   auto const forms = options.forms.empty() ? std::vector<std::string>{"product"} : options.forms;
+  context.log().info("{} the graph", options.graph.empty() ? "making" : "reading");
   auto const store = open_graph(world, options);
   auto const& facts = store.facts();
-  auto record = context.run_record;
   require_operator(context, store, {precision_of<T>});
+  auto record = context.run_record;
   record["grid"] = shape.to_string();
   record["seed"] = options.seed;
   if (context.metrics.is_on()) context.metrics.write("run", record);
@@ -174,7 +175,9 @@ int bench(SpmmOptions const& options, Context& context) {
   pmm::Placement const placement{
       {pmm::Axis::x, pmm::Axis::y, pmm::Storage::replicated, models::order_p1, models::order_p2},
       {facts.num_vertices, facts.num_vertices}};
+  context.log().info("building the operator of {} non-zeros", facts.num_operator_entries());
   auto const matrix = models::AdjacencyBlocks<T>(grid, store).get(placement, true);
+  context.log().info("measuring the limits of this machine");
   auto const roofline = measure_roofline<T>(world, options.roofline);
   GatherRoof gather_roof(world);
   auto head = begin_line(context, "spmm");
@@ -187,6 +190,7 @@ int bench(SpmmOptions const& options, Context& context) {
   head["dtype"] = options.dtype;
   for (auto const& form : forms)
     for (auto const width : widths) {
+      context.log().info("timing {} columns, {}", width, form);
       auto line = head;
       line["form"] = form;
       auto const& kernel = form == "product" ? matrix.forward() : matrix.adjoint();

@@ -287,15 +287,20 @@ void measure_passes(MachineTimer const& timer, pmm::Machine& machine) {
 
 } // namespace
 
-void measure_products(MachineTimer const& timer, graph::GraphStore const& store, pmm::Machine& machine) {
+void measure_products(MachineTimer const& timer, graph::GraphStore const& store, pmm::Machine& machine,
+                      std::function<void(std::string_view)> const& report) {
   auto const memory = machine.memory.bytes_per_second;
+  report("dense products");
   machine.launch_seconds = launch_seconds(timer, memory);
   machine.dense.fp32 = dense_rate<float>(timer, width, memory);
   machine.dense.of_16_bits = dense_rate<runtime::Bf16Number>(timer, width, memory);
   machine.dense.narrow = shares_of_narrow(timer, machine.dense.fp32, memory);
   machine.dense.launch_seconds = dense_launch_seconds(timer, machine);
+  report("attention");
   measure_attention(timer, machine);
+  report("passes");
   measure_passes(timer, machine);
+  report("sparse products");
   machine.sparse = sparse_times(timer, store, memory);
 }
 

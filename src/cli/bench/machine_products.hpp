@@ -19,9 +19,13 @@
 #include "graph/store/store_reader.hpp"
 #include "pmm/cost/machine.hpp"
 
+#include <functional>
+#include <string_view>
+
 namespace orthant::cli {
 
-/// Fills `machine` but for memory, which it needs, and the network. Collective.
-void measure_products(MachineTimer const& timer, graph::GraphStore const& store, pmm::Machine& machine);
+/// Fills `machine` but for memory, which it needs, and the network. `report` is told what is measured next. Collective.
+void measure_products(MachineTimer const& timer, graph::GraphStore const& store, pmm::Machine& machine,
+                      std::function<void(std::string_view)> const& report);
 
 } // namespace orthant::cli

@@ -104,7 +104,7 @@ void add_expert_placement(Command& command, TrainLmOptions& o) {
 
 void add_batches(Command& command, TrainLmOptions& o) {
   command.begin_group("Batches");
-  // What evaluates takes 0, too, which is then the default.
+  // Evaluations take 0, too, which is their default.
   auto const is_open = o.sequence == 0;
   command.option("--sequence", o.sequence,
                  is_open ? "Tokens per sequence; 0: as in training" : "Tokens per sequence",

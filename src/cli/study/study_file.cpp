@@ -5,6 +5,7 @@
 #include "runtime/error.hpp"
 #include "runtime/suggestion.hpp"
 #include "runtime/text/byte_order_mark.hpp"
+#include "runtime/text/toml.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -14,7 +15,6 @@
 #include <fstream>
 #include <iterator>
 #include <set>
-#include <toml++/toml.h>
 
 namespace orthant::cli {
 namespace {

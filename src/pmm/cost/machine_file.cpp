@@ -4,11 +4,11 @@
 #include "runtime/error.hpp"
 #include "runtime/suggestion.hpp"
 #include "runtime/text/table_file.hpp"
+#include "runtime/text/toml.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <fmt/ranges.h>
-#include <toml++/toml.h>
 
 namespace orthant::pmm {
 namespace {

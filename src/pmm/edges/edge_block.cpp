@@ -3,29 +3,35 @@
 
 #include "runtime/error.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
 namespace orthant::pmm {
 namespace {
 
-template<class Number>
-std::vector<Number> on_host(Vector<Number> const& view) {
-  std::vector<Number> numbers(view.extent(0));
-  Kokkos::deep_copy(
-      Kokkos::View<Number*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(numbers.data(), numbers.size()),
-      view);
-  return numbers;
-}
+/// Columns whose lists are filled together: the ends of so many lists stay in a processor's cache.
+constexpr std::int64_t columns_together = std::int64_t{1} << 16;
 
+/// An array for kernels, and its numbers on the host, which upload() brings there.
 template<class Number>
-Vector<Number> on_device(std::string const& label, std::vector<Number> const& numbers) {
-  Vector<Number> view(Kokkos::view_alloc(label, Kokkos::WithoutInitializing), numbers.size());
-  Kokkos::deep_copy(view, Kokkos::View<Number const*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
-                              numbers.data(), numbers.size()));
-  return view;
-}
+class Uploaded {
+ public:
+  Uploaded(std::string const& label, std::size_t count)
+      : view_(Kokkos::view_alloc(label, Kokkos::WithoutInitializing), count),
+        on_host_(Kokkos::create_mirror_view(view_)) {}
+  [[nodiscard]] Number* data() const { return on_host_.data(); }
+  [[nodiscard]] Vector<Number> upload() const {
+    Kokkos::deep_copy(view_, on_host_);
+    return view_;
+  }
+
+ private:
+  Vector<Number> view_;
+  typename Vector<Number>::HostMirror on_host_;
+};
 
 } // namespace
 
@@ -33,31 +39,33 @@ template<class T>
 EdgeBlock make_edge_block(CsrMatrix<T> const& csr) {
   ORTHANT_REQUIRE(csr.num_rows <= std::numeric_limits<LocalColumn>::max(), csr.num_rows,
                   " rows of a block of edges");
-  auto const row_offsets = on_host(csr.row_offsets);
-  auto const columns = on_host(csr.columns);
-  std::vector<Offset> offsets(static_cast<std::size_t>(csr.num_columns) + 1);
-  for (auto const column : columns)
-    ++offsets[static_cast<std::size_t>(column) + 1];
-  for (std::size_t j = 1; j < offsets.size(); ++j)
-    offsets[j] += offsets[j - 1];
-  std::vector<LocalColumn> rows(columns.size());
-  std::vector<Offset> places(columns.size());
-  auto next = offsets;
-  for (std::int64_t i = 0; i < csr.num_rows; ++i)
-    for (auto e = row_offsets[static_cast<std::size_t>(i)]; e < row_offsets[static_cast<std::size_t>(i) + 1];
-         ++e) {
-      auto const place =
-          static_cast<std::size_t>(next[static_cast<std::size_t>(columns[static_cast<std::size_t>(e)])]++);
-      rows[place] = static_cast<LocalColumn>(i);
-      places[place] = e;
+  auto const row_offsets_there = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), csr.row_offsets);
+  auto const columns_there = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), csr.columns);
+  auto const* const row_offsets = row_offsets_there.data();
+  auto const* const columns = columns_there.data();
+  auto const num_edges = columns_there.extent(0);
+  Uploaded<Offset> const offsets("orthant::pmm::edge_columns", static_cast<std::size_t>(csr.num_columns) + 1);
+  Uploaded<LocalColumn> const rows("orthant::pmm::edge_rows", num_edges);
+  Uploaded<Offset> const places("orthant::pmm::edge_places", num_edges);
+  std::fill_n(offsets.data(), csr.num_columns + 1, Offset{0});
+  for (std::size_t e = 0; e < num_edges; ++e)
+    ++offsets.data()[columns[e] + 1];
+  std::partial_sum(offsets.data(), offsets.data() + csr.num_columns + 1, offsets.data());
+
+  // Columns ascend within a row: the edges of the next columns are the next ones of each row.
+  std::vector<Offset> ends(offsets.data(), offsets.data() + csr.num_columns); // of the lists so far
+  std::vector<Offset> next(row_offsets, row_offsets + csr.num_rows);          // edge of each row
+  for (std::int64_t first = 0; first < csr.num_columns; first += columns_together)
+    for (std::int64_t i = 0; i < csr.num_rows; ++i) {
+      auto& e = next[static_cast<std::size_t>(i)];
+      for (; e < row_offsets[i + 1] && columns[e] < first + columns_together; ++e) {
+        auto const place = ends[static_cast<std::size_t>(columns[e])]++;
+        rows.data()[place] = static_cast<LocalColumn>(i);
+        places.data()[place] = e;
+      }
     }
-  return {csr.num_rows,
-          csr.num_columns,
-          csr.row_offsets,
-          csr.columns,
-          on_device("orthant::pmm::edge_columns", offsets),
-          on_device("orthant::pmm::edge_rows", rows),
-          on_device("orthant::pmm::edge_places", places)};
+  return {csr.num_rows,     csr.num_columns, csr.row_offsets, csr.columns,
+          offsets.upload(), rows.upload(),   places.upload()};
 }
 
 void plan_edge_block(StepPlan& step, EdgeCounts const& counts) {

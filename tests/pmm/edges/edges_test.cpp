@@ -330,6 +330,28 @@ TEST_P(EdgesTest, ScoresOfAnySizeHaveASoftmax) {
   EXPECT_NEAR(numbers(2), 1 / ((1 + std::exp(-1.0)) * ranks), tolerance);
 }
 
+// More columns than have their lists filled together.
+TEST(EdgeBlockTest, ListsTheEdgesOfEachColumn) {
+  std::vector<Offset> const row_offsets{0, 4, 4, 6, 9};
+  std::vector<LocalColumn> const columns{0, 65535, 65536, 140000, 65536, 140000, 0, 1, 139999};
+  constexpr std::int64_t num_columns = 140001;
+  auto const block =
+      make_edge_block(CsrMatrix<double>{4, num_columns, device_copy(row_offsets), device_copy(columns), {}});
+
+  auto const offsets = host_copy(block.column_offsets);
+  auto const rows = host_copy(block.rows);
+  auto const places = host_copy(block.places);
+  std::vector<std::array<std::int64_t, 3>> found; // column, row, place
+  for (std::int64_t column = 0; column < num_columns; ++column)
+    for (auto e = offsets(column); e < offsets(column + 1); ++e)
+      found.push_back({column, rows(e), places(e)});
+
+  std::vector<std::array<std::int64_t, 3>> const expected{{0, 0, 0},      {0, 3, 6},      {1, 3, 7},
+                                                          {65535, 0, 1},  {65536, 0, 2},  {65536, 2, 4},
+                                                          {139999, 3, 8}, {140000, 0, 3}, {140000, 2, 5}};
+  EXPECT_EQ(found, expected);
+}
+
 INSTANTIATE_TEST_SUITE_P(AllGrids, EdgesTest, ::testing::ValuesIn(grids_3d(world_size())), GridName());
 
 } // namespace
