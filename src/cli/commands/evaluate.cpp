@@ -38,7 +38,7 @@ struct EvaluateOptions : TrainOptions {
 };
 
 /// Options of train that decide how weights are evaluated, and then those that say whose weights they are.
-constexpr std::array<std::string_view, 32> used{
+constexpr std::array<std::string_view, 32> used_by_evaluate{
     "graph",        "dataset",      "seed",           "grid",       "schedule",
     "normalize",    "self-loops",   "gemm-math",      "gemm-table", "compute-dtype",
     "preset",       "model",        "layers",         "hidden",     "aggregator",
@@ -243,7 +243,7 @@ std::unique_ptr<Command> make_evaluate() {
   auto const options = std::make_shared<EvaluateOptions>();
   add_preset_option(*command, *options);
   add_options(*command, *options);
-  command->pass_over_all_but(used);
+  command->pass_over_all_but(used_by_evaluate);
   command->begin_group("Evaluation");
   command->input("--weights", options->weights, "Weights that train --save-weights wrote");
   command->output(

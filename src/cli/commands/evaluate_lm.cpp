@@ -30,7 +30,7 @@ struct EvaluateLmOptions : TrainLmOptions {
 };
 
 /// Options of train-lm that decide how weights are evaluated, and then those that say whose weights they are.
-constexpr std::array<std::string_view, 26> used{
+constexpr std::array<std::string_view, 26> used_by_evaluate_lm{
     "tokens",     "grid",         "expert-axis", "sequence", "global-batch",  "compute-dtype", "gemm-math",
     "gemm-table", "force-memory", "preset",      "arch",     "layers",        "hidden",        "heads",
     "kv-heads",   "feed-forward", "positions",   "bias",     "tied-head",     "norm-epsilon",  "rotary-base",
@@ -132,7 +132,7 @@ std::unique_ptr<Command> make_evaluate_lm() {
       "evaluate-lm", "Loss, perplexity and bits per byte of a language model on a validation part");
   auto const options = std::make_shared<EvaluateLmOptions>();
   add_options(*command, *options);
-  command->pass_over_all_but(used);
+  command->pass_over_all_but(used_by_evaluate_lm);
   command->begin_group("Evaluation");
   command->input("--weights", options->weights, "Weights or checkpoint of train-lm");
   command->set_run([options](Context& context) { return run(*options, context); });

@@ -38,21 +38,21 @@ struct PlanLmOptions : TrainLmOptions {
 using Cost = models::LanguageModelCost;
 
 /// Options of train-lm that a plan depends on, and the groups of which all count.
-constexpr std::array<std::string_view, 15> used{"Model",
-                                                "Experts",
-                                                "tokens",
-                                                "grid",
-                                                "expert-axis",
-                                                "machine",
-                                                "sequence",
-                                                "optimizer",
-                                                "accumulate",
-                                                "global-batch",
-                                                "activation-checkpointing",
-                                                "preset",
-                                                "keep-collectives",
-                                                "compute-dtype",
-                                                "force-memory"};
+constexpr std::array<std::string_view, 15> used_by_plan_lm{"Model",
+                                                           "Experts",
+                                                           "tokens",
+                                                           "grid",
+                                                           "expert-axis",
+                                                           "machine",
+                                                           "sequence",
+                                                           "optimizer",
+                                                           "accumulate",
+                                                           "global-batch",
+                                                           "activation-checkpointing",
+                                                           "preset",
+                                                           "keep-collectives",
+                                                           "compute-dtype",
+                                                           "force-memory"};
 
 std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   if (o.tokens.empty() == (o.vocabulary == 0))
@@ -203,7 +203,7 @@ std::unique_ptr<Command> make_plan_lm() {
   auto const o = std::make_shared<PlanLmOptions>();
   add_options(*command, *o);
   command->read_table_of("train-lm");
-  command->pass_over_all_but(used);
+  command->pass_over_all_but(used_by_plan_lm);
   for (auto const* const option : {"metrics", "expert-placement", "expert-loads"})
     command->pass_over(option, [] { return true; });
   for (auto const* const option : {"trace", "force"})

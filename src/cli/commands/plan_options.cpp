@@ -23,7 +23,7 @@ constexpr std::int64_t most_columns = std::int64_t{1} << 20;
 constexpr std::int64_t most_ranks = std::int64_t{1} << 20;
 
 /// Options of train that a plan depends on, and the groups of which all count.
-constexpr std::array<std::string_view, 20> used{
+constexpr std::array<std::string_view, 20> used_by_plan{
     "Model",    "Mini-batch",    "graph",      "dataset",       "mode",    "task",        "grid",
     "machine",  "preset",        "optimizer",  "seed",          "overlap", "order",       "eval-every",
     "schedule", "compute-dtype", "comm-dtype", "operand-dtype", "gather",  "force-memory"};
@@ -55,7 +55,7 @@ void add_options(Command& command, PlanOptions& o) {
   add_preset_option(command, o);
   add_options(command, static_cast<TrainOptions&>(o));
   command.read_table_of("train");
-  command.pass_over_all_but(used);
+  command.pass_over_all_but(used_by_plan);
   auto const is_full = [&o] { return o.mode == "full"; };
   command.pass_over("seed", is_full);
   command.pass_over("eval-every", is_full);

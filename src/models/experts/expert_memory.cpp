@@ -30,7 +30,7 @@ pmm::DispatchSizes largest_sizes_of(pmm::StepPlan const& step, ExpertPlan const&
 }
 
 template<class T>
-runtime::Vector<T> make(std::string const& label, std::int64_t length) {
+runtime::Vector<T> make_array(std::string const& label, std::int64_t length) {
   return runtime::Vector<T>(label, static_cast<std::size_t>(length));
 }
 
@@ -43,9 +43,9 @@ ExpertScratch<T>::ExpertScratch(pmm::ProcessGrid const& grid, ExpertPlan const& 
   logits =
       runtime::Matrix<T>("orthant::models::ExpertScratch/logits", static_cast<std::size_t>(lengths.num_rows),
                          static_cast<std::size_t>(lengths.num_experts));
-  weight_gradient = make<T>("orthant::models::ExpertScratch/weight_gradient", lengths.num_choices);
-  gathered = make<T>("orthant::models::ExpertScratch/gathered", lengths.gathered);
-  addends = make<T>("orthant::models::ExpertScratch/addends", lengths.gathered);
+  weight_gradient = make_array<T>("orthant::models::ExpertScratch/weight_gradient", lengths.num_choices);
+  gathered = make_array<T>("orthant::models::ExpertScratch/gathered", lengths.gathered);
+  addends = make_array<T>("orthant::models::ExpertScratch/addends", lengths.gathered);
 }
 
 template<class T>
@@ -53,7 +53,7 @@ ExpertMemory<T>::ExpertMemory(pmm::ProcessGrid const& grid, ExpertPlan const& pl
                               ExpertScratch<T> const& scratch)
     : routing(routing_label, block_of(grid, plan.stream).rows.size(), plan.settings.num_experts,
               plan.settings.top_k),
-      shares(make<T>("orthant::models::ExpertMemory/shares", plan.settings.num_experts)),
+      shares(make_array<T>("orthant::models::ExpertMemory/shares", plan.settings.num_experts)),
       dispatch(grid, plan.axes, plan.settings.num_experts, scratch.messages) {}
 
 void plan_expert_scratch(pmm::StepPlan& step, ExpertPlan const& plan,
