@@ -140,7 +140,7 @@ struct Summary {
 };
 
 /// Over the repeats of this rank, then the largest over all ranks of the job.
-Summary summarise(Communicator const& world, std::vector<double>& seconds) {
+Summary summarise_calls(Communicator const& world, std::vector<double>& seconds) {
   std::ranges::sort(seconds);
   std::array values{seconds[seconds.size() / 2], seconds.front()};
   all_reduce(host, world, std::span(values), runtime::Reduction::max);
@@ -178,8 +178,8 @@ nlohmann::ordered_json measure(Communicator const& world, Exercise& exercise, st
     our_seconds.push_back(is_ours_first ? first : second);
     bare_seconds.push_back(is_ours_first ? second : first);
   }
-  auto const our = summarise(world, our_seconds);
-  auto const plain = summarise(world, bare_seconds);
+  auto const our = summarise_calls(world, our_seconds);
+  auto const plain = summarise_calls(world, bare_seconds);
   auto const gigabytes_per_second = static_cast<double>(bytes) / our.median / 1e9;
   return {{"operation", operation},
           {"axis", exercise.comm.axis()},

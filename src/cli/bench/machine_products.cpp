@@ -33,7 +33,7 @@ struct HeldMatrix {
 };
 
 constexpr std::int64_t num_rows = 131072; // of tall matrices
-constexpr std::int64_t width = 128;
+constexpr std::int64_t product_width = 128;
 
 /// Of a small pass, without what its bytes take. One after the other, as a step enqueues them; where caches are swept, each by itself.
 double launch_seconds(MachineTimer const& timer, double memory_bytes_per_second) {
@@ -79,10 +79,10 @@ double seconds_of_passes(std::int64_t rows, std::int64_t inner, std::int64_t col
 /// flop / s of a rank in large ones, without these passes.
 template<class Operand>
 double dense_rate(MachineTimer const& timer, std::int64_t num_columns, double memory_bytes_per_second) {
-  auto const seconds = seconds_of_dense<Operand>(timer, num_rows, width, num_columns);
+  auto const seconds = seconds_of_dense<Operand>(timer, num_rows, product_width, num_columns);
   auto const passes =
-      seconds_of_passes(num_rows, width, num_columns, sizeof(Operand), memory_bytes_per_second);
-  return 3.0 * 2 * num_rows * width * static_cast<double>(num_columns) /
+      seconds_of_passes(num_rows, product_width, num_columns, sizeof(Operand), memory_bytes_per_second);
+  return 3.0 * 2 * num_rows * product_width * static_cast<double>(num_columns) /
          std::max(seconds - passes, seconds / 2);
 }
 
@@ -155,7 +155,7 @@ pmm::WidthTable shares_of_narrow(MachineTimer const& timer, double rate, double 
   for (std::int64_t const columns : {2, 4, 8, 16, 32, 64})
     shares.points.push_back(
         {columns, std::min(1.0, dense_rate<float>(timer, columns, memory_bytes_per_second) / rate)});
-  shares.points.push_back({width, 1});
+  shares.points.push_back({product_width, 1});
   return shares;
 }
 
@@ -235,7 +235,7 @@ pmm::Machine::SparseProducts sparse_times(MachineTimer const& timer, graph::Grap
   for (std::int64_t const columns : {2, 4, 8, 16, 32, 64, 128}) {
     if (columns >= pmm::least_weighted_width(store.facts().num_operator_entries(), num_vertices))
       for (auto const& kernel : {whole, part})
-        kernel.keep_weights(DefaultExec()); // as training of that width does
+        kernel.keep_weights(DefaultExec()); // as training of that product_width does
     auto const of_whole = sparse_seconds(timer, whole, columns, memory_bytes_per_second);
     auto const of_part = sparse_seconds(timer, part, columns, memory_bytes_per_second);
     auto const slope = (of_whole - of_part) / std::max(1.0, nonzeros_of_whole - nonzeros_of_part);
@@ -253,7 +253,7 @@ pmm::Machine::SparseProducts sparse_times(MachineTimer const& timer, graph::Grap
 void measure_passes(MachineTimer const& timer, pmm::Machine& machine) {
   DefaultExec const exec;
   runtime::PassLedger ledger;
-  HeldMatrix<float> const z("orthant::cli::z", num_rows, width);
+  HeldMatrix<float> const z("orthant::cli::z", num_rows, product_width);
   runtime::Vector<std::int64_t> const ids("orthant::cli::ids", num_rows);
   auto const dropout = [&](double probability) {
     return timer.seconds_of([&] {
@@ -268,8 +268,8 @@ void measure_passes(MachineTimer const& timer, pmm::Machine& machine) {
     auto const of_memory = static_cast<double>(list.front().bytes()) / machine.memory.bytes_per_second;
     return std::max(0.0, seconds - of_memory) / static_cast<double>(count);
   };
-  constexpr auto count = num_rows * width;
-  HeldMatrix<float> const y("orthant::cli::y", num_rows, width);
+  constexpr auto count = num_rows * product_width;
+  HeldMatrix<float> const y("orthant::cli::y", num_rows, product_width);
   auto const numbers = z.numbers; // a kernel cannot read members
   Kokkos::parallel_for(
       "orthant::cli::spread", Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count),
@@ -292,8 +292,8 @@ void measure_products(MachineTimer const& timer, graph::GraphStore const& store,
   auto const memory = machine.memory.bytes_per_second;
   report("dense products");
   machine.launch_seconds = launch_seconds(timer, memory);
-  machine.dense.fp32 = dense_rate<float>(timer, width, memory);
-  machine.dense.of_16_bits = dense_rate<runtime::Bf16Number>(timer, width, memory);
+  machine.dense.fp32 = dense_rate<float>(timer, product_width, memory);
+  machine.dense.of_16_bits = dense_rate<runtime::Bf16Number>(timer, product_width, memory);
   machine.dense.narrow = shares_of_narrow(timer, machine.dense.fp32, memory);
   machine.dense.launch_seconds = dense_launch_seconds(timer, machine);
   report("attention");
