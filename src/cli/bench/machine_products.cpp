@@ -235,7 +235,7 @@ pmm::Machine::SparseProducts sparse_times(MachineTimer const& timer, graph::Grap
   for (std::int64_t const columns : {2, 4, 8, 16, 32, 64, 128}) {
     if (columns >= pmm::least_weighted_width(store.facts().num_operator_entries(), num_vertices))
       for (auto const& kernel : {whole, part})
-        kernel.keep_weights(DefaultExec()); // as training of that product_width does
+        kernel.keep_weights(DefaultExec()); // as training of that width does
     auto const of_whole = sparse_seconds(timer, whole, columns, memory_bytes_per_second);
     auto const of_part = sparse_seconds(timer, part, columns, memory_bytes_per_second);
     auto const slope = (of_whole - of_part) / std::max(1.0, nonzeros_of_whole - nonzeros_of_part);
