@@ -174,11 +174,13 @@ class Predictions {
   std::map<std::string, std::optional<PointPrediction>> known_;
 };
 
-/// A result that cannot be read is a failure of its point alone.
+/// Metrics that are not those of a whole run are a failure of their point alone. That a file cannot be read says nothing of its point.
 PointResult result_of(StudyPoint const& point, PointStatus const& state, StudyFolder const& folder) {
   if (state.state != PointState::done) return result_without_metrics(point, state);
+  auto const path = folder.result(point);
+  auto const metrics = text_of_file(path);
   try {
-    return read_result(point, folder.result(point));
+    return read_result(point, metrics, path);
   } catch (runtime::UserError const& error) {
     return result_without_metrics(point, {PointState::failed, error.what()});
   }

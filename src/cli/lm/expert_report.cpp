@@ -8,7 +8,9 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -58,6 +60,8 @@ LoadsByLayer read_loads(std::string const& path) {
       runtime::throw_user("--expert-loads '{}': line {} is no record of train-lm --metrics", path, number);
     }
   }
+  if (file.bad())
+    runtime::throw_user("cannot read --expert-loads '{}' to its end: {}", path, std::strerror(errno));
   return sums;
 }
 

@@ -84,6 +84,7 @@ std::vector<Run> read_runs(std::string const& path, std::string const& name) {
       throw_user("line {} of '{}' is not one of metrics; `train --metrics FILE` writes them", place, path);
     add_line(line, runs);
   }
+  if (file.bad()) throw_user("cannot read the metrics '{}': {}", path, std::strerror(errno));
   std::erase_if(runs, [](Run const& run) { return run.records.empty(); });
   if (runs.empty()) throw_user("'{}' has no epoch and no step to plot", path);
   for (std::size_t i = 0; i < runs.size(); ++i)

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <set>
+#include <sstream>
 
 namespace orthant::cli {
 namespace {
@@ -14,10 +14,10 @@ namespace {
 using nlohmann::json, nlohmann::ordered_json, runtime::throw_user;
 
 /// The events of a run, in order.
-std::vector<json> read_events(std::filesystem::path const& path) {
-  std::ifstream file(path);
+std::vector<json> read_events(std::string const& metrics, std::filesystem::path const& path) {
+  std::istringstream lines(metrics);
   std::vector<json> events;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(lines, line);) {
     auto event = json::parse(line, nullptr, false);
     if (!event.is_object() || !event.contains("event"))
       throw_user("'{}' is no file of metrics", path.string());
@@ -57,10 +57,11 @@ double quantile_of(std::vector<double> numbers, double share) {
   return numbers[lower] + (place - std::floor(place)) * (numbers[upper] - numbers[lower]);
 }
 
-PointResult read_result(StudyPoint const& point, std::filesystem::path const& metrics) {
+PointResult read_result(StudyPoint const& point, std::string const& metrics,
+                        std::filesystem::path const& path) {
   auto result = settings_of(point);
   result.state = name_of(PointState::done);
-  auto const events = read_events(metrics);
+  auto const events = read_events(metrics, path);
   std::map<std::string, std::vector<double>> phases;
   auto const num_timed =
       std::ranges::count_if(events, [&](json const& event) { return event.at("event") == result.unit(); });
@@ -75,7 +76,7 @@ PointResult read_result(StudyPoint const& point, std::filesystem::path const& me
       result.is_pruned = event.contains("kept");
       if (event.value("ranks", std::int64_t{0}) != point.ranks)
         throw_user("'{}' is of {} ranks, and its point of {}: the launcher started another number",
-                   metrics.string(), event.value("ranks", std::int64_t{0}), point.ranks);
+                   path.string(), event.value("ranks", std::int64_t{0}), point.ranks);
     } else if (kind == result.unit()) {
       if (std::exchange(skips_first, false)) continue;
       result.seconds.push_back(event.at("seconds").get<double>());
@@ -86,8 +87,7 @@ PointResult read_result(StudyPoint const& point, std::filesystem::path const& me
       result.memory_bytes = event.value("peak_memory_bytes", 0.0);
     }
   }
-  if (result.seconds.empty())
-    throw_user("'{}' has no {}: nothing was timed", metrics.string(), result.unit());
+  if (result.seconds.empty()) throw_user("'{}' has no {}: nothing was timed", path.string(), result.unit());
   for (auto const& [phase, seconds] : phases)
     result.phases[phase] = quantile_of(seconds, 0.5);
   return result;
@@ -165,12 +165,14 @@ PointResult result_of(json const& json) {
 }
 
 std::vector<PointResult> read_results(std::filesystem::path const& path) {
-  std::ifstream file(path);
-  if (!file) throw_user("there are no results '{}'; `orthant study collect` writes them", path.string());
+  std::error_code error;
+  if (!std::filesystem::exists(path, error))
+    throw_user("there are no results '{}'; `orthant study collect` writes them", path.string());
+  std::istringstream lines(text_of_file(path));
   std::vector<PointResult> results;
   std::set<std::string> keys;
   std::int64_t place = 0;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(lines, line);) {
     ++place;
     try {
       results.push_back(result_of(json::parse(line)));

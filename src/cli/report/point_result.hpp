@@ -48,8 +48,9 @@ struct PointResult {
   [[nodiscard]] std::string unit() const { return command == "train-lm" ? "step" : "epoch"; }
 };
 
-/// From the metrics of a point that is done. Throws UserError if they are not those of a whole run.
-[[nodiscard]] PointResult read_result(StudyPoint const& point, std::filesystem::path const& metrics);
+/// From the metrics of a point that is done, the text of the file `path`. Throws UserError if they are not those of a whole run.
+[[nodiscard]] PointResult read_result(StudyPoint const& point, std::string const& metrics,
+                                      std::filesystem::path const& path);
 /// Of a point without a result.
 [[nodiscard]] PointResult result_without_metrics(StudyPoint const& point, PointStatus const& status);
 

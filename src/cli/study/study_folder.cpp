@@ -3,14 +3,14 @@
 
 #include "cli/study/failure_reason.hpp"
 #include "runtime/error.hpp"
+#include "runtime/files/byte_source.hpp"
 #include "runtime/files/staged_file.hpp"
 
 #include <array>
 #include <fmt/format.h>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 namespace orthant::cli {
 namespace {
@@ -26,8 +26,12 @@ std::string_view name_of(PointState state) {
 }
 
 std::string text_of_file(fs::path const& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
+  std::error_code error;
+  if (!fs::exists(path, error)) return {};
+  auto const bytes = runtime::open_file_bytes(path);
+  std::string text(static_cast<std::size_t>(bytes->size()), '\0');
+  bytes->read(0, std::as_writable_bytes(std::span(text)));
+  return text;
 }
 
 void write_file(fs::path const& path, std::string const& text, bool is_program) {

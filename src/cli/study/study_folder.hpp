@@ -70,7 +70,7 @@ class StudyFolder {
 
 /// Creates or replaces a small file, whole or not at all.
 void write_file(std::filesystem::path const& path, std::string const& text, bool is_program = false);
-/// The text of a file; empty if it cannot be read.
+/// The text of a file; empty if there is no such file. Throws UserError, with the cause, if it cannot be read.
 [[nodiscard]] std::string text_of_file(std::filesystem::path const& path);
 
 } // namespace orthant::cli

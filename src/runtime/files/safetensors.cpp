@@ -2,6 +2,7 @@
 #include "runtime/files/safetensors.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/files/byte_source.hpp"
 #include "runtime/files/staged_file.hpp"
 #include "runtime/numbers/checked.hpp"
 #include "runtime/numbers/wire.hpp"
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -132,11 +132,8 @@ Place place_of(std::string const& name, nlohmann::json const& entry, Complaint c
 
 std::vector<std::byte> read_bytes(std::filesystem::path const& path, std::int64_t offset,
                                   std::int64_t num_bytes) {
-  std::ifstream file(path, std::ios::binary);
   std::vector<std::byte> bytes(static_cast<std::size_t>(num_bytes));
-  file.seekg(offset);
-  file.read(reinterpret_cast<char*>(bytes.data()), num_bytes);
-  if (!file) throw_user("{}: cannot read {} bytes from byte {} on", path.string(), num_bytes, offset);
+  open_file_bytes(path)->read(offset, bytes);
   return bytes;
 }
 
