@@ -34,22 +34,34 @@ SIGNAL = r"exited on signal|Caught signal|received signal|terminate called"
 
 TRAIN = "train --graph {inputs}/graph.h5 --layers 2 --hidden 16 --dropout 0 --eval-every 1 --save-weights {run}/weights.h5 "
 METRICS = " --metrics {run}/metrics.jsonl"
-# Name: arguments, outputs, how a run replaces older outputs (None: it refuses to).
+TRAIN_LM = ("train-lm --tokens {inputs}/tokens.h5 --layers 1 --hidden 16 --heads 2 --sequence 8 --global-batch 4 --steps 4 "
+            "--warmup-steps 1 --eval-every 2 --save-weights {run}/lm.h5")
+# What a job is: outputs; how a run replaces older ones (None: it refuses to); processes; inputs that it writes beside, so that
+# each run has its own copy; whether findings are a result of it, with status 1.
+Job = collections.namedtuple("Job", "arguments outputs replaces ranks copies finds", defaults=["--force", 2, (), False])
 JOBS = {
-    "partition": ("partition --input {inputs}/graph -o {run}/graph.h5" + METRICS, ["graph.h5"], "--force"),
-    "generate": ("generate --kind sbm --vertices 3000 --edges 9000 --features 16 --classes 4 -o {run}/graph", ["graph"], None),
-    "generate_ogb": ("generate --kind sbm --vertices 3000 --edges 9000 --features 16 --classes 4 --format ogb -o {run}/graph",
-                     ["graph"], None),
-    "export": ("export {inputs}/graph.h5 -o {run}/graph --format ogb", ["graph"], None),
-    "export_npy": ("export {inputs}/graph.h5 -o {run}/graph --format npy", ["graph"], None),
-    "train": (TRAIN + "--epochs 2" + METRICS, ["weights.h5", "weights-best.h5"], "--force"),
-    "train_minibatch": (TRAIN + "--mode minibatch --batch 256 --epochs 1" + METRICS, ["weights.h5", "weights-best.h5"],
-                        "--force"),
-    "evaluate": ("evaluate --graph {inputs}/graph.h5 --weights {inputs}/weights.h5 --predictions {run}/classes.npy" + METRICS,
-                 ["classes.npy"], "--force"),
+    "partition": Job("partition --input {inputs}/graph -o {run}/graph.h5" + METRICS, ["graph.h5"]),
+    "generate": Job("generate --kind sbm --vertices 3000 --edges 9000 --features 16 --classes 4 -o {run}/graph", ["graph"], None),
+    "generate_ogb": Job("generate --kind sbm --vertices 3000 --edges 9000 --features 16 --classes 4 --format ogb -o {run}/graph",
+                        ["graph"], None),
+    "export": Job("export {inputs}/graph.h5 -o {run}/graph --format ogb", ["graph"], None),
+    "export_npy": Job("export {inputs}/graph.h5 -o {run}/graph --format npy", ["graph"], None),
+    "train": Job(TRAIN + "--epochs 2" + METRICS, ["weights.h5", "weights-best.h5"]),
+    "train_minibatch": Job(TRAIN + "--mode minibatch --batch 256 --epochs 1" + METRICS, ["weights.h5", "weights-best.h5"]),
+    "evaluate": Job("evaluate --graph {inputs}/graph.h5 --weights {inputs}/weights.h5 --predictions {run}/classes.npy" + METRICS,
+                    ["classes.npy"]),
+    "tokenize": Job("tokenize --input {inputs}/text.txt -o {run}/tokens.h5", ["tokens.h5"]),
+    "train_lm": Job(TRAIN_LM + METRICS, ["lm.h5"]),
+    "evaluate_lm": Job("evaluate-lm --tokens {inputs}/tokens.h5 --weights {inputs}/lm.h5" + METRICS, []),
+    "export_weights": Job("export-weights {inputs}/weights.h5 -o {run}/w.safetensors", ["w.safetensors"]),
+    "import_weights": Job("import-weights {inputs}/w.safetensors -o {run}/w.h5", ["w.h5"]),
+    "study_init": Job("study init -o {run}/new.toml", ["new.toml"], ranks=1),
+    "study_collect": Job("study collect {run}/study.toml", ["study.study/results.jsonl"], ranks=1, copies=("study.toml", "study.study")),
+    "study_report": Job("study report {inputs}/study.toml -o {run}/report", ["report/one.svg", "report/report.html"], ranks=1),
+    "doctor": Job("doctor --checkpoint {run} --grid 1x2x1x1", [], finds=True),
 }
-# Commands that are tried in two forms share their points.
-HALVED = {"generate", "generate_ogb", "export", "export_npy"}
+# The share of the points that a command gets; those in two forms share theirs.
+SHARE_OF = dict.fromkeys(["generate", "generate_ogb", "export", "export_npy"], 1 / 2) | dict.fromkeys(list(JOBS)[8:], 1 / 3)
 OLD_TEXT = '{"event": "older"}\n'
 
 Point = collections.namedtuple("Point", "job kind rank number old")
@@ -84,19 +96,24 @@ def injection_in(report):
     return float(words[1]) if words[:1] == ["injected"] else None
 
 
+def has_findings(job, status, text):
+    """Whether a job that looks for faults has found some, and says so by its status."""
+    return JOBS[job].finds and status == 1 and re.search(r"^\d+ findings?$", text, re.M) is not None
+
+
 class Attack:
     def __init__(self, program, library, scratch):
         self.program, self.library, self.scratch = program, library, scratch
         self.inputs = os.path.join(scratch, "inputs")
-        self.counts = {}
+        self.counts = collections.Counter()
 
     def command(self, job, run, inject, rank, report, extra=""):
-        words = (JOBS[job][0] + " " + extra).format(inputs=self.inputs, run=run).split()
+        words = (JOBS[job].arguments + " " + extra).format(inputs=self.inputs, run=run).split()
         environment = dict(os.environ, LD_PRELOAD=self.library, ORTHANT_INJECT=inject, ORTHANT_INJECT_RANK=str(rank),
                            ORTHANT_INJECT_FOLDER=self.scratch, ORTHANT_INJECT_REPORT=report)
         # env keeps the library out of mpirun itself.
         variables = [f"{name}={environment[name]}" for name in environment if name.startswith(("ORTHANT_INJECT", "LD_PRELOAD"))]
-        return MPIRUN + ["2", "env"] + variables + [self.program] + words
+        return MPIRUN + [str(JOBS[job].ranks), "env"] + variables + [self.program] + words
 
     def run(self, command, report=None):
         """Status (None if it hangs), text, and the second in which it ended. Time counts from the injection, if any."""
@@ -143,31 +160,54 @@ class Attack:
         self.must("partition", "--input", graph, "-o", self.inputs + "/graph.h5")
         train = TRAIN.format(inputs=self.inputs, run=self.inputs)
         self.must(*train.split(), "--epochs", "2")
+        with open(self.inputs + "/text.txt", "w", encoding="utf-8") as file:
+            file.write("In the beginning there was a tensor, and it was 3D.\n" * 40)
+        for job in ("tokenize", "train_lm", "export_weights"):
+            self.must(*JOBS[job].arguments.format(inputs=self.inputs, run=self.inputs).replace(METRICS.format(run=self.inputs), "").split())
+        study = self.inputs + "/study.toml"
+        with open(study, "w", encoding="utf-8") as file:
+            file.write('name = "study"\n[jobs]\npredict = "host"\n[[strong]]\nname = "one"\ngraphs = ["karate"]\nranks = [1]\n'
+                       'options = "--epochs 3 --hidden 8"\n')
+        launcher = ["--launcher", " ".join(MPIRUN)]
+        for words in (["submit", study, "--here", *launcher], ["collect", study]):
+            done = subprocess.run([self.program, "study", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            if done.returncode != 0:
+                sys.exit(f"study {words}: status {done.returncode}\n{done.stdout}{done.stderr}")
+
+    def copy_inputs(self, job, run):
+        for name in JOBS[job].copies:
+            copy = shutil.copytree if os.path.isdir(os.path.join(self.inputs, name)) else shutil.copy
+            copy(os.path.join(self.inputs, name), os.path.join(run, name))
 
     def reference(self, job):
         """Runs the job undisturbed; its outputs are the right ones, and its events are counted."""
         run = os.path.join(self.scratch, "reference_" + job)
         os.mkdir(run)
-        report = os.path.join(run, "report")
-        status, text, _ = self.run(self.command(job, run, "alloc:0", "all", report))
-        if status != 0:
+        self.copy_inputs(job, run)
+        report = os.path.join(run, "events")
+        extra = JOBS[job].replaces if JOBS[job].copies else ""
+        status, text, _ = self.run(self.command(job, run, "alloc:0", "all", report, extra))
+        if status != 0 and not has_findings(job, status, text):
             sys.exit(f"{job} undisturbed: status {status}\n{text}")
-        for rank in (0, 1):
+        for rank in range(JOBS[job].ranks):
+            # If all ranks end with status 1, the first one's end may be that of the others, too.
+            if JOBS[job].finds and not os.path.exists(report + str(rank)):
+                continue
             with open(report + str(rank), encoding="utf-8") as file:
                 for line in file:
                     _, kind, count = line.split()
                     self.counts[job, kind, rank] = int(count)
         # An older output of the same name, which is not what a run makes.
-        for name in JOBS[job][1]:
+        for name in JOBS[job].outputs:
             with open(os.path.join(run, name + ".old"), "wb") as file:
                 file.write(b"older output\n" * 100)
 
     def points(self, job, budget):
         chosen = []
         for kind, share in SHARES.items():
-            counts = [self.counts[job, kind, rank] for rank in (0, 1)]
+            counts = [self.counts[job, kind, rank] for rank in range(JOBS[job].ranks)]
             wanted = min(budget * share // 15 or 1, sum(counts))
-            ranks = [rank for rank in (0, 1) if counts[rank] > 0]
+            ranks = [rank for rank, count in enumerate(counts) if count > 0]
             # One in five lies where the program starts, before any command; not at the same place for every job.
             num_early = max(1, wanted // 5) if kind == "alloc" else 0
             shift = (list(JOBS).index(job) + 0.5) / len(JOBS)
@@ -177,22 +217,28 @@ class Attack:
                     number = 1 + int((i + shift) / num_early * START)
                 else:
                     number = 1 + int((i - num_early + 0.5) / (wanted - num_early) * counts[rank])
-                old = 0 if JOBS[job][2] is None else i // 2 % 2
+                old = 0 if JOBS[job].replaces is None else i // 2 % 2
                 chosen.append(Point(job, kind, rank, number, old))
         return sorted(set(chosen))
 
     def try_point(self, point):
-        arguments, outputs, replaces = JOBS[point.job]
+        arguments, outputs, replaces, *_ = JOBS[point.job]
         run = tempfile.mkdtemp(prefix=point.job + "_", dir=self.scratch)
         reference = os.path.join(self.scratch, "reference_" + point.job)
         metrics = os.path.join(run, "metrics.jsonl")
+        self.copy_inputs(point.job, run)
         if point.old:
             for name in outputs:
+                os.makedirs(os.path.dirname(os.path.join(run, name)), exist_ok=True)
                 shutil.copy(os.path.join(reference, name + ".old"), os.path.join(run, name))
-            with open(metrics, "w", encoding="utf-8") as file:
-                file.write(OLD_TEXT)
+            if METRICS in arguments:
+                with open(metrics, "w", encoding="utf-8") as file:
+                    file.write(OLD_TEXT)
+        elif JOBS[point.job].copies: # a folder in which nothing was made
+            for name in outputs:
+                os.remove(os.path.join(run, name))
         before = stamps(self.inputs)
-        report = os.path.join(run, "report")
+        report = os.path.join(run, "events")
         inject = f"{point.kind}:{point.number}"
         extra = replaces if point.old else ""
         status, text, end = self.run(self.command(point.job, run, inject, point.rank, report, extra), report + str(point.rank))
@@ -222,7 +268,7 @@ class Attack:
             return "signal", ["died of a signal: " + signal.group().strip()]
         if status is None:
             return "hung", [f"still running after {LIMIT} s"]
-        if status == 0:
+        if status == 0 or has_findings(point.job, status, text):
             return "went on" if injected else "not reached", []
         if status not in (1, 2):
             return f"status {status}", [f"status {status}"]
@@ -239,7 +285,7 @@ class Attack:
         return f"status {status}", problems
 
     def look_at_outputs(self, point, run, reference, status):
-        arguments, outputs, replaces = JOBS[point.job]
+        _, outputs, replaces, *_ = JOBS[point.job]
         problems = []
         for name in outputs:
             ours, right = os.path.join(run, name), os.path.join(reference, name)
@@ -261,11 +307,13 @@ class Attack:
         # Whatever is left over must not stand in the way of the next run.
         expected = {"metrics.jsonl"} | {os.path.join(name, part).rstrip("/") for name in outputs
                                        for part in files_below(os.path.join(reference, name))}
+        for name in JOBS[point.job].copies:
+            expected |= {os.path.join(name, part).rstrip("/") for part in files_below(os.path.join(self.inputs, name))}
         left = sorted(set(files_below(run)) - expected)
         if status != 0 and left:
             if point.job == "partition":
                 problems.append(f"left {left[0]}")
-            again, text, _ = self.run(self.command(point.job, run, "alloc:0", "none", os.path.join(run, "report"),
+            again, text, _ = self.run(self.command(point.job, run, "alloc:0", "none", os.path.join(run, "events"),
                                                    replaces if point.old else ""))
             if again != 0:
                 problems.append(f"left {left[0]}, and the next run ends with {again}: {text.strip()[:200]}")
@@ -296,7 +344,7 @@ def main():
         for job in options.only:
             attack.reference(job)
         points = [point for job in options.only
-                  for point in attack.points(job, options.points // 2 if job in HALVED else options.points)
+                  for point in attack.points(job, int(options.points * SHARE_OF.get(job, 1)))
                   if point.kind in options.kinds]
         return report(attack, options.jobs, points)
 
