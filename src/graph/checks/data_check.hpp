@@ -11,7 +11,7 @@
 
 namespace orthant::graph {
 
-/// A warning each, with counts, the same on all ranks. Reads labels and masks once, and features as far as they are equal.
+/// A warning each, with counts, the same on all ranks. Reads labels and masks, and features as far as they are equal.
 /// Collective; throws as the store does.
 [[nodiscard]] std::vector<std::string> check_data(runtime::Communicator const& comm, GraphStore const& store);
 

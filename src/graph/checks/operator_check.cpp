@@ -37,7 +37,7 @@ double rounding_of(double size) {
 
 enum class Sign : std::uint8_t { positive, any };
 
-/// `size`: of the weights whose sum the degree is.
+/// `size`: the sum of the absolute values of the weights.
 bool is_fit(double degree, double size, Sign sign, Normalization normalization, Limits const& limits) {
   if (!(size <= limits.most)) return false;
   if (!((sign == Sign::any ? std::abs(degree) : degree) > rounding_of(size))) return false;
@@ -49,7 +49,7 @@ std::string reason_of(UnfitVertices const& unfit, Limits const& limits) {
   auto const degree = fmt::format("{:g}", unfit.degree);
   if (unfit.size > limits.most) return fmt::format("{:g}, which overflows", unfit.size);
   if (unfit.degree == 0) return degree;
-  if (std::abs(unfit.degree) <= rounding_of(unfit.size)) return degree + ", zero but for rounding";
+  if (std::abs(unfit.degree) <= rounding_of(unfit.size)) return degree + ", zero up to rounding";
   return unfit.degree < 0 ? degree : degree + ", whose inverse overflows or is subnormal";
 }
 
@@ -128,9 +128,9 @@ std::string OperatorCheck::what_fits(Normalization normalization, Precision prec
     fits.emplace_back("--normalize none");
   }
   if (precision == Precision::fp32 && unfit(normalization, Precision::fp64).count == 0)
-    fits.emplace_back("fp64");
+    fits.emplace_back("double precision (--compute-dtype fp64)");
   fits.emplace_back("a store without weights (partition --weights ignore)");
-  return fmt::format("what fits: {}", fmt::join(fits, ", "));
+  return fmt::format("alternatives: {}", fmt::join(fits, ", "));
 }
 
 namespace {
@@ -202,8 +202,8 @@ std::string warning_of_columns(runtime::Communicator const& comm, GraphStore con
   auto const count = runtime::all_reduced(comm, static_cast<std::int64_t>(std::ranges::count(degrees, 0)));
   if (count == 0) return {};
   return fmt::format(
-      "{} of the {} vertices of {} have no edge from another one, and so a degree of 0: --normalize sym "
-      "leaves out their edges to others; --self-loops add keeps them",
+      "{} of the {} vertices of {} have no incoming edge, and so a degree of 0: --normalize sym leaves out "
+      "their outgoing ones; --self-loops add keeps them",
       count, facts.num_vertices, store.name());
 }
 

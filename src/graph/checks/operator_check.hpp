@@ -9,8 +9,8 @@
 //   none  A*                  any finite weights, which the store has
 //
 // In the precision of the products, the absolute values of a row have a finite sum, and the degree has a factor that is a
-// normal number. A degree counts as zero if it is no more than what rounding the weights to floats may leave of a sum that
-// is zero. A vertex without edges and without a self loop is isolated: its row of A^ is zero, which is legitimate.
+// normal number. A degree counts as zero if it is at most the rounding error of summing weights stored as floats:
+// FLT_EPSILON times the sum of their absolute values. A vertex without edges and without a self loop is isolated: its row of A^ is zero, which is legitimate.
 // Batches that renormalize their edges take the degrees over any of the neighbors, so that each such sum must be positive.
 
 #include "graph/store/store_reader.hpp"
@@ -49,7 +49,7 @@ struct UnfitVertices {
   double size = 0;         // of the first: the sum of its absolute weights
 };
 
-/// Counts the vertices that no operator with these self loops can be made of, for all normalizations at once.
+/// Counts the vertices whose degree cannot be inverted, for all normalizations at once.
 class OperatorCheck {
  public:
   explicit OperatorCheck(SelfLoops self_loops) : self_loops_(self_loops) {}

@@ -81,7 +81,8 @@ std::string format_refusals(OperatorCheck const& check, StoreFacts const& facts)
     for (auto const precision : {Precision::fp64, Precision::fp32}) {
       auto const wrong = check.describe(normalization, precision, facts.num_vertices);
       if (wrong.empty()) continue;
-      fmt::format_to(std::back_inserter(text), "warning      training will refuse this: {}\n", wrong);
+      fmt::format_to(std::back_inserter(text), "warning      cannot be used for training on this graph: {}\n",
+                     wrong);
       break; // what no precision can hold, fp32 does not either
     }
   return text;

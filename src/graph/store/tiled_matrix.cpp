@@ -16,8 +16,6 @@ namespace orthant::graph {
 using runtime::index;
 using runtime::throw_user;
 
-namespace {} // namespace
-
 TiledMatrix::TiledMatrix(StoreFile const& file, TiledGroup group)
     : file_(file),
       group_(std::move(group)),

@@ -61,7 +61,7 @@ void require_writable_folder(fs::path const& folder) {
     auto const name = entry.substr(0, std::min(entry.find(suffix), entry.size()) + suffix.size());
     if (name != entry && number_of(name)) runtime::remove_leftovers(folder / name);
   }
-  runtime::require_writable(checkpoint_path(folder, 1), "checkpoint");
+  runtime::require_writable(checkpoint_path(folder, 0), "checkpoint"); // no checkpoint has that name
 }
 
 std::vector<fs::path> set_aside_later_checkpoints(fs::path const& folder, std::int64_t step,
@@ -81,9 +81,11 @@ std::vector<fs::path> set_aside_later_checkpoints(fs::path const& folder, std::i
       names.push_back(runtime::set_aside(checkpoint_path(folder, number)));
   if (is_misnamed) fs::rename(checkpoint_path(folder, *own), checkpoint_path(folder, step), error);
   if (names.empty() && !is_misnamed) return names;
-  fs::remove(folder / "latest", error);
   auto const left = checkpoint_numbers(folder);
-  if (!left.empty()) point_latest_to(folder, left.back());
+  if (left.empty())
+    fs::remove(folder / "latest", error);
+  else
+    point_latest_to(folder, left.back());
   return names;
 }
 
@@ -95,8 +97,7 @@ void point_latest_to(fs::path const& folder, std::int64_t number) {
   std::error_code error;
   fs::create_symlink(name_of(number), link.path(), error);
   if (!error) fs::rename(link.path(), latest, error);
-  if (error)
-    runtime::throw_user("cannot let '{}' lead to {}: {}", latest.string(), name_of(number), error.message());
+  if (error) return;
   link.keep();
 }
 

@@ -28,7 +28,8 @@ void require_writable_folder(std::filesystem::path const& folder);
 set_aside_later_checkpoints(std::filesystem::path const& folder, std::int64_t step,
                             std::filesystem::path const& resumed);
 
-/// Lets `latest` lead to the checkpoint of that number, at once. Throws UserError.
+/// Lets `latest` lead to the checkpoint of that number, at once. Does nothing on a file system without links: the names tell
+/// which one is the newest.
 void point_latest_to(std::filesystem::path const& folder, std::int64_t number);
 
 /// Removes all checkpoints but the `num_kept` with the largest numbers up to `newest`. Those that cannot be

@@ -90,11 +90,7 @@ void Checkpointer<T>::complete() {
   run_in_background([this, step = step_] {
     if (settings_.before_commit) settings_.before_commit();
     output_->commit();
-    try {
-      point_latest_to(settings_.folder, step);
-    } catch (runtime::UserError const&) {
-      // A file system without links: the checkpoint is complete, and the names tell which one is the newest.
-    }
+    point_latest_to(settings_.folder, step);
     remove_older_checkpoints(settings_.folder, step, settings_.num_kept);
   });
 }

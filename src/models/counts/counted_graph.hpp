@@ -13,7 +13,7 @@
 
 namespace orthant::models {
 
-/// What a listed number of sent bytes is.
+/// Accuracy of a predicted number of sent bytes.
 enum class Exactness : std::uint8_t {
   exact,
   at_most, // all rows are listed, and training moves those that are needed
@@ -29,7 +29,7 @@ enum class Exactness : std::uint8_t {
 
 class CountedGraph {
  public:
-  /// Reads nothing that moves no rows. `settings.gather` says which rows owners exchange. Cost: a pass over all non-zeros, or over
+  /// Reads only what is needed to count the rows that move. `settings.gather` says which rows owners exchange. Cost: a pass over all non-zeros, or over
   /// both orders. Not collective; throws as the store does.
   CountedGraph(graph::GraphStore const& store, pmm::GridShape const& shape, GcnPlan const& plan,
                GcnSettings const& settings);

@@ -18,7 +18,7 @@ namespace orthant::models {
 /// Which rows move between owners: all of them for layers that read single edges, else as it is asked.
 [[nodiscard]] pmm::Gather gather_of(GcnPlan const& plan, pmm::Gather asked);
 
-/// Empty: all rows, as nobody asked.
+/// Empty if all rows are exchanged.
 struct NeededOfGrid {
   using Counts = std::vector<std::vector<std::optional<pmm::NeededCounts>>>;
   Counts over_c; // [a, c] by the places of a rank along these axes; none: all rows
@@ -40,7 +40,7 @@ class TouchedRows {
     meets_c_[column * num_c_ + static_cast<std::size_t>(slab_[row])] = true;
     meets_a_[row * num_a_ + static_cast<std::size_t>(outer_[column])] = true;
   }
-  /// If these were all entries.
+  /// The counts, after meet() has seen every entry.
   [[nodiscard]] NeededOfGrid needed(pmm::Gather gather) const;
 
  private:

@@ -7,13 +7,19 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace orthant::pmm {
 namespace {
 
-/// Columns whose lists are filled together: the ends of so many lists stay in a processor's cache.
-constexpr std::int64_t columns_together = std::int64_t{1} << 16;
+/// Columns whose lists are filled together: the ends of so many lists stay in a processor's cache. More if rows are so short
+/// that passing over all of them for each range would cost more than the edges do.
+std::int64_t columns_together(std::int64_t num_rows, std::int64_t num_columns, std::int64_t num_edges) {
+  constexpr std::int64_t least = std::int64_t{1} << 16;
+  auto const most_ranges = std::max<std::int64_t>(1, num_edges / std::max<std::int64_t>(1, num_rows));
+  return std::max(least, (num_columns + most_ranges - 1) / most_ranges);
+}
 
 /// An array for kernels, and its numbers on the host, which upload() brings there.
 template<class Number>
@@ -30,7 +36,7 @@ class Uploaded {
 
  private:
   Vector<Number> view_;
-  typename Vector<Number>::HostMirror on_host_;
+  decltype(Kokkos::create_mirror_view(std::declval<Vector<Number>>())) on_host_;
 };
 
 } // namespace
@@ -55,10 +61,11 @@ EdgeBlock make_edge_block(CsrMatrix<T> const& csr) {
   // Columns ascend within a row: the edges of the next columns are the next ones of each row.
   std::vector<Offset> ends(offsets.data(), offsets.data() + csr.num_columns); // of the lists so far
   std::vector<Offset> next(row_offsets, row_offsets + csr.num_rows);          // edge of each row
-  for (std::int64_t first = 0; first < csr.num_columns; first += columns_together)
+  auto const width = columns_together(csr.num_rows, csr.num_columns, static_cast<std::int64_t>(num_edges));
+  for (std::int64_t first = 0; first < csr.num_columns; first += width)
     for (std::int64_t i = 0; i < csr.num_rows; ++i) {
       auto& e = next[static_cast<std::size_t>(i)];
-      for (; e < row_offsets[i + 1] && columns[e] < first + columns_together; ++e) {
+      for (; e < row_offsets[i + 1] && columns[e] < first + width; ++e) {
         auto const place = ends[static_cast<std::size_t>(columns[e])]++;
         rows.data()[place] = static_cast<LocalColumn>(i);
         places.data()[place] = e;

@@ -29,7 +29,7 @@ MODEL = ["--layers", "2", "--hidden", "4"]
 
 def refusal(normalize, count, first, precision=r"fp\d+"):
     return (rf"--normalize {normalize} needs .* in {precision}, and those of {count} of {NUM_VERTICES} vertices are not, "
-            rf"first vertex {first} with .*; what fits: .*store without weights")
+            rf"first vertex {first} with .*; alternatives: .*store without weights")
 
 
 def partition(folder, name, normalize, store, ranks=1):
@@ -53,7 +53,7 @@ def partitions(ranks, name):
                 require(not os.path.exists(store), "leaves a store", done)
                 continue
             require(done.returncode == 0, f"--normalize {normalize} is refused", done)
-            told = re.findall(r"^warning      training will refuse this: --normalize (\w+) needs .* in (fp\d+), and those of (\d+) of",
+            told = re.findall(r"^warning      cannot be used for training on this graph: --normalize (\w+) needs .* in (fp\d+), and those of (\d+) of",
                               done.stdout, re.M)
             due = [(each, "fp64", str(in_fp64)) if in_fp64 else (each, "fp32", str(in_fp32))
                    for each, (in_fp32, in_fp64) in unfit.items() if in_fp32]
@@ -102,7 +102,7 @@ def self_loops(ranks):
         partition(folder, "denormal", "none", store)
         expect_mistake(ranks, train + ["row"], refusal("row", 2, 0, "fp32"))
         expect_mistake(ranks, ["train", "--graph", store, "--epochs", "1", *MODEL, "--model", "sage"],
-                       rf"those of 2 of {NUM_VERTICES} vertices .*what fits: fp64, a store without weights")
+                       rf"those of 2 of {NUM_VERTICES} vertices .*alternatives: double precision .--compute-dtype fp64., a store without weights")
         expect_success(ranks, train + ["sym"])
         partition(folder, "zero weights", "none", store)
         expect_mistake(ranks, train + ["sym"], refusal("sym", NUM_VERTICES, 0, "fp32"))

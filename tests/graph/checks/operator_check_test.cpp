@@ -42,7 +42,7 @@ std::vector<Case> const cases{
     {"mildly negative", "0 1 2\n1 2 -0.5\n", added, {}, {}, {}, ""},
     {"negative in a batch", "0 1 9\n1 2 -2\n2 3 9\n", added, {}, {}, {{{2, 1}, {2, 1}}}, ""},
     {"zero sum", "0 1 -1\n1 2 2\n", added, {{{1, 0}, {1, 0}}}, {{{1, 0}, {1, 0}}}, {{{2, 0}, {2, 0}}}, ""},
-    {"zero but for rounding",
+    {"zero up to rounding",
      "0 1 0.1\n0 2 0.2\n0 3 -1.3\n3 4 2\n",
      added,
      {{{1, 0}, {1, 0}}},
@@ -133,6 +133,10 @@ TEST_F(OperatorCheckTest, CountsVerticesThatCannotBeNormalized) {
         auto const& unfit = report_.input.operators->unfit(Normalization::row, precision);
         EXPECT_EQ(unfit.count, the_case.row[p].count);
         EXPECT_EQ(unfit.first, the_case.row[p].first);
+        auto const& in_batch =
+            report_.input.operators->unfit(Normalization::symmetric, precision, Neighborhood::within_batch);
+        EXPECT_EQ(in_batch.count, the_case.in_batch[p].count);
+        EXPECT_EQ(in_batch.first, the_case.in_batch[p].first);
         EXPECT_EQ(report_.input.operators->unfit(Normalization::none, precision).count, 0);
         EXPECT_EQ(report_.input.operators->unfit(Normalization::symmetric, precision).first,
                   the_case.symmetric[p].first);
@@ -172,11 +176,12 @@ TEST_F(OperatorCheckTest, CountsThemInTilesOfAllRanks) {
 TEST_F(OperatorCheckTest, SaysWhatFits) {
   auto store = store_of("0 1 3e38\n0 2 3e38\n1 2 1\n", PermutationKind::twofold);
   auto const of_any = findings(store, {Normalization::symmetric, added}, {Precision::fp32});
-  EXPECT_THAT(of_any.refusal,
-              HasSubstr("6e+38, which overflows; what fits: --normalize none, fp64, a store without"));
+  EXPECT_THAT(of_any.refusal, HasSubstr("6e+38, which overflows; alternatives: --normalize none, double "
+                                        "precision (--compute-dtype fp64), a store without"));
   auto const of_model = findings(store, {Normalization::row, dropped}, {.is_of_model = true});
-  EXPECT_THAT(of_model.refusal, AllOf(HasSubstr("what fits: fp64, a store without"),
-                                      ::testing::Not(HasSubstr("--normalize none"))));
+  EXPECT_THAT(of_model.refusal,
+              AllOf(HasSubstr("alternatives: double precision (--compute-dtype fp64), a store without"),
+                    ::testing::Not(HasSubstr("--normalize none"))));
 }
 
 TEST_F(OperatorCheckTest, NamesOperatorsWithoutEdges) {
