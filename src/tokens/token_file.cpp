@@ -121,12 +121,18 @@ TokenFacts TokenFacts::from_json(std::string const& text, std::string const& pat
   TokenFacts facts;
   try {
     auto const json = Json::parse(text);
+    auto const whole = [&](Json const& number) {
+      if (!number.is_number_integer())
+        throw_user("'{}' is damaged: {} in its facts is no whole number; make it again with orthant tokenize",
+                   path, number.dump());
+      return number.get<std::int64_t>();
+    };
     facts.source = json.at("source");
     facts.tokenizer = parse_tokenizer(json.at("tokenizer").get<std::string>());
-    facts.vocabulary_size = json.at("vocabulary_size");
+    facts.vocabulary_size = whole(json.at("vocabulary_size"));
     for (auto const part : all_parts) {
       auto const& of_part = json.at(tokens::name_of(part));
-      facts.parts[static_cast<std::size_t>(part)] = {of_part.at("tokens"), of_part.at("bytes"),
+      facts.parts[static_cast<std::size_t>(part)] = {whole(of_part.at("tokens")), whole(of_part.at("bytes")),
                                                      from_hex(of_part.at("sum"))};
     }
     facts.sum_of_vocabulary = from_hex(json.at("vocabulary_sum"));

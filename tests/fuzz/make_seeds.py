@@ -146,7 +146,7 @@ seeds = {
         "token": b"\0" + bytes([0, 0, 1]) + struct.pack("<q", 3),
         "end": b"\0" + bytes([3, 0, 1]) + struct.pack("<q", -1),
         "shorter": b"\0" + bytes([1, 1, 0]) + struct.pack("<q", 2),
-        "facts": token_facts(3) + b"\0", "wide": token_facts(70000) + b"\0", "negative": token_facts(-1) + b"\0",
+        "facts": token_facts(3) + b"\0", "wide": token_facts(70000) + b"\0", "negative": token_facts(-1) + b"\0", "real": token_facts(1e300) + b"\0",
         "no_tokens": token_facts(3, 0) + b"\0" + bytes([0, 1, 0]) + struct.pack("<q", 0),
     },
     "checkpoint": {

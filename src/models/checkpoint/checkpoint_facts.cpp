@@ -10,6 +10,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// A real number would be cut, and one beyond 64 bits be anything.
+std::int64_t whole(Json const& json) {
+  if (!json.is_number_integer()) throw std::invalid_argument("a count is no whole number: " + json.dump());
+  return json.get<std::int64_t>();
+}
+
+runtime::Hdf5File::Extents extents_of(Json const& list) {
+  runtime::Hdf5File::Extents extents;
+  for (auto const& extent : list)
+    extents.push_back(whole(extent));
+  return extents;
+}
+
 Json json_of(Scores const& scores) {
   auto list = Json::array();
   for (auto const& split : scores) {
@@ -29,12 +42,12 @@ Scores scores_of(Json const& list) {
   Scores scores;
   for (std::size_t s = 0; s < scores.size(); ++s) {
     auto const& split = list.at(s);
-    scores[s].num_counted = split.at("counted").get<std::int64_t>();
-    scores[s].num_correct = split.at("correct").get<std::int64_t>();
+    scores[s].num_counted = whole(split.at("counted"));
+    scores[s].num_correct = whole(split.at("correct"));
     scores[s].loss = split.at("loss").get<double>();
     scores[s].macro_f1 = split.value("macro_f1", 0.0); // older files lack these
     scores[s].micro_f1 = split.value("micro_f1", 0.0);
-    scores[s].num_most_frequent = split.value("most_frequent", std::int64_t{0});
+    scores[s].num_most_frequent = split.contains("most_frequent") ? whole(split.at("most_frequent")) : 0;
     if (split.contains("roc_auc")) scores[s].roc_auc = split.at("roc_auc").get<double>();
     if (!split.contains("ranking")) continue;
     auto const& ranking = split.at("ranking");
@@ -53,7 +66,7 @@ Json json_of(Plateau const& plateau) {
 Plateau plateau_of(Json const& json) {
   Plateau plateau;
   if (auto const& least = json.at("least_loss"); !least.is_null()) plateau.least_loss = least.get<double>();
-  plateau.num_since = json.at("evaluations_since").get<std::int64_t>();
+  plateau.num_since = whole(json.at("evaluations_since"));
   plateau.reduction = json.at("reduction").get<double>();
   return plateau;
 }
@@ -88,17 +101,19 @@ Json json_of(TrainProgress const& progress) {
 
 TrainProgress progress_of(Json const& json) {
   TrainProgress progress;
-  progress.epoch = json.at("epoch").get<std::int64_t>();
-  progress.step = json.at("step").get<std::int64_t>();
+  progress.epoch = whole(json.at("epoch"));
+  progress.step = whole(json.at("step"));
   if (progress.epoch < 1 || progress.step < 0) throw std::invalid_argument("no epoch or step");
   progress.loss_sum = json.at("loss_sum").get<double>();
   progress.loss_count = json.at("loss_count").get<double>();
   progress.last_loss = json.at("last_loss").get<double>();
   if (!json.at("last").is_null()) progress.last = scores_of(json.at("last"));
-  progress.best = {json.at("best_epoch").get<std::int64_t>(), scores_of(json.at("best"))};
+  progress.best = {whole(json.at("best_epoch")), scores_of(json.at("best"))};
   progress.records = records_of(json, progress.best);
-  progress.num_without_gain = json.value("evaluations_since_best", std::int64_t{0}); // older files lack it
-  if (json.contains("plateau")) progress.plateau = plateau_of(json.at("plateau"));   // and this
+  progress.num_without_gain = json.contains("evaluations_since_best")
+                                  ? whole(json.at("evaluations_since_best"))
+                                  : 0;                                             // older files lack it
+  if (json.contains("plateau")) progress.plateau = plateau_of(json.at("plateau")); // and this
   return progress;
 }
 
@@ -133,12 +148,12 @@ std::string CheckpointFacts::to_json() const {
 CheckpointFacts CheckpointFacts::from_json(std::string const& text, std::filesystem::path const& path) {
   try {
     auto const json = Json::parse(text);
-    if (auto const version = json.at("version").get<std::int64_t>(); version > checkpoint_version)
+    if (auto const version = whole(json.at("version")); version > checkpoint_version)
       runtime::throw_user("'{}' is a checkpoint of version {}, and this program reads versions up to {}",
                           path.string(), version, checkpoint_version);
     CheckpointFacts facts;
     facts.progress = progress_of(json.at("progress"));
-    facts.num_steps = json.at("optimizer_steps").get<std::int64_t>();
+    facts.num_steps = whole(json.at("optimizer_steps"));
     if (facts.num_steps < 0) throw std::invalid_argument("a negative number of optimizer steps");
     if (json.contains("learning_rate")) facts.learning_rate = json.at("learning_rate").get<double>();
     facts.training = json.at("training").get<std::string>();
@@ -146,8 +161,7 @@ CheckpointFacts CheckpointFacts::from_json(std::string const& text, std::filesys
       facts.identity.push_back({part.at("name").get<std::string>(), part.at("value").get<std::string>(),
                                 part.at("group").get<std::string>()});
     for (auto const& tensor : json.at("tensors"))
-      facts.tensors.push_back({tensor.at("name").get<std::string>(),
-                               tensor.at("extents").get<runtime::Hdf5File::Extents>(),
+      facts.tensors.push_back({tensor.at("name").get<std::string>(), extents_of(tensor.at("extents")),
                                sum_of(tensor.at("sum").get<std::string>())});
     return facts;
   } catch (runtime::Error const&) {
