@@ -9,6 +9,8 @@
 namespace orthant::models {
 namespace {
 
+using runtime::part_of;
+
 /// Of the input projection, where layers are numbered from 0: what its weights are drawn by.
 constexpr std::int64_t projection_index = -1;
 
