@@ -37,10 +37,11 @@ bool is_aftermath(std::string const& text) {
 }
 
 /// "srun: error: ..", "slurmstepd: error: ..", "flux-job: ..", "[mpiexec@host] ..", "points/KEY.sh: line 9: ..", "mpirun: Error: ..".
+/// That a task has ended is none: why it did is said elsewhere.
 bool is_error(std::string const& line) {
   static std::regex const pattern(
       R"(^(\S+: (error|Error|ERROR|fatal)\b.*|flux-job: .*|\[(mpiexec|proxy\S*)@?.*\] .*|\S*\.sh: line \d+: .*)$)");
-  return std::regex_match(line, pattern);
+  return std::regex_match(line, pattern) && line.find("Exited with exit code") == std::string::npos;
 }
 
 /// The lines up to an empty one or a rule, as one.
@@ -57,22 +58,25 @@ std::string reason_in_log(std::string const& log) {
   auto const lines = lines_of(log);
   for (auto const& line : lines)
     if (line.find("orthant: error:") != std::string::npos) return line;
-  std::string aftermath, last;
+  for (auto const& line : lines)
+    if (is_error(line)) return line;
+  std::string aftermath, warning, last;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (is_error(lines[i])) return lines[i];
     if (!is_rule(lines[i])) {
       if (!lines[i].empty()) last = lines[i];
       continue;
     }
     auto const text = paragraph_at(lines, i + 1);
-    if (!text.empty() && !is_aftermath(text)) return text;
     if (text.empty()) continue;
-    if (aftermath.empty()) aftermath = text;
+    auto const is_warning = text.starts_with("WARNING");
+    if (!is_warning && !is_aftermath(text)) return text;
+    auto& kept = is_warning ? warning : aftermath;
+    if (kept.empty()) kept = text;
     while (i + 1 < lines.size() && !is_rule(lines[i + 1])) // up to the rule that closes it
       ++i;
     ++i;
   }
-  if (aftermath.empty()) return last;
+  if (aftermath.empty()) return last.empty() ? warning : last;
   return aftermath + (last.empty() ? "" : " It printed last: " + last);
 }
 

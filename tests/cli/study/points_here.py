@@ -114,7 +114,15 @@ AFTERMATH = RULE + "Primary job  terminated normally, but 1 process returned\na 
 def reasons(_):
     """The first line that explains a failure, whoever wrote it."""
     killed = "mpirun noticed that process rank 1 with PID 0 on node a exited on signal 9 (Killed)."
+    warning = RULE + "WARNING: There was an error initializing an OpenFabrics device.\n\n  Local host: n1\n" + RULE
+    too_long = "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-27T01:00:00 DUE TO TIME LIMIT ***"
     cases = (
+        (warning + "epoch 1\nsrun: Job step aborted: Waiting up to 32 seconds\n" + too_long + "\n", too_long),
+        (warning + "epoch 1\n" + AFTERMATH + RULE + killed + "\n" + RULE, killed),
+        (RULE + "By default, infiniband ports are not used.\n" + RULE + too_long + "\n", too_long),
+        (warning + "epoch 1\n", "epoch 1"),
+        (warning, "WARNING: There was an error initializing an OpenFabrics device."),
+        ("srun: error: n1: task 0: Exited with exit code 1\n" + RULE + killed + "\n" + RULE, killed),
         (SLOTS, "There are not enough slots available in the system to satisfy the 4 slots that were requested by the application:"),
         (RULE + "mpirun has detected an attempt to run as root.\n\nRunning as root is *strongly* discouraged\n" + RULE,
          "mpirun has detected an attempt to run as root."),
