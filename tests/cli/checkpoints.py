@@ -132,6 +132,16 @@ def longer():
             check(ranks == 1 or found == expected, f"not to the bit: {found}, {expected}")
             check(checkpoints_in(place.folder) == [f"checkpoint-{n * steps:06}.h5" for n in (20, 40)], f"{os.listdir(place.folder)}")
 
+    # An evaluation that only the end brings is none for patience: nothing gains here, so 20 and 30 are the two that end it.
+    patient = TRAIN[:-1] + ["10", "--lr", "1e-12", "--patience", "2"]
+    place = Place()
+    whole = place.file("patient.jsonl")
+    expect_success(1, patient + ["--epochs", "100", "--metrics", whole])
+    check(sorted(losses_of(whole)) == list(range(1, 31)), f"straight: {sorted(losses_of(whole))}")
+    expect_success(1, patient + place.writing + ["--epochs", "15"])
+    expect_success(1, patient + place.writing + ["--epochs", "100", "--resume", "auto"])
+    check(losses_of(place.metrics) == losses_of(whole), f"in two parts: {sorted(losses_of(place.metrics))}")
+
     for mode, steps in (([], 1), (BATCHES, steps_per_epoch)):
         place = Place()
         cosine = TRAIN + place.writing + [*mode, "--lr-schedule", "cosine", "--min-lr", "0.001"]

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/ranges.h>
+#include <tuple>
+#include <utility>
 
 namespace orthant::models {
 namespace {
@@ -61,17 +63,24 @@ Monitor parse_monitor(std::string_view word) {
 void TrainProgress::add_evaluation(Monitor monitor, std::int64_t after_epoch, Scores const& scores) {
   auto const& valid = scores[static_cast<std::size_t>(graph::Split::valid)];
   auto const merit = valid.merit();
+  auto const is_both = monitor == Monitor::both;
+  auto const raises = [&](double most) { return is_both ? merit >= most : merit > most; };
+  auto const lowers = [&](double least) { return is_both ? valid.loss <= least : valid.loss < least; };
+  auto const is_better = [&](double most, double least) {
+    return (monitor == Monitor::loss || raises(most)) && (monitor == Monitor::accuracy || lowers(least));
+  };
   auto is_best = true;
   auto has_gain = true;
   if (records) {
-    auto const raises_merit = monitor == Monitor::both ? merit >= records->merit : merit > records->merit;
-    auto const lowers_loss =
-        monitor == Monitor::both ? valid.loss <= records->loss : valid.loss < records->loss;
-    is_best = (monitor == Monitor::loss || raises_merit) && (monitor == Monitor::accuracy || lowers_loss);
-    has_gain = monitor == Monitor::both ? raises_merit || lowers_loss : is_best;
+    is_best = is_better(records->merit, records->loss);
+    has_gain = is_both ? raises(records->merit) || lowers(records->loss) : is_best;
     records = {std::max(records->merit, merit), std::min(records->loss, valid.loss)};
   } else {
     records = {merit, valid.loss};
+  }
+  if (best.epoch > 0) { // it may be of an evaluation off schedule, which is not in the records
+    auto const& best_valid = best.scores[static_cast<std::size_t>(graph::Split::valid)];
+    is_best = is_best && is_better(best_valid.merit(), best_valid.loss);
   }
   last = scores;
   if (is_best) best = {after_epoch, scores};
@@ -162,9 +171,12 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
         grid.world().instruments().log.warn_once("{} {}: {}", settings.unit, epoch,
                                                  sign_of_collapse(scores, work.dead_layers()));
       add_scores(scores, record);
+      auto const counted = std::pair(progress.records, progress.num_without_gain);
       progress.add_evaluation(settings.monitor, epoch, scores);
       // The evaluation that only the end brings would be missing in a longer training.
-      if (has_plateaus && epoch % settings.eval_every == 0) {
+      if (epoch % settings.eval_every != 0) {
+        std::tie(progress.records, progress.num_without_gain) = counted;
+      } else if (has_plateaus) {
         progress.plateau.add(schedule, scores[static_cast<std::size_t>(graph::Split::valid)].loss);
         work.set_rate_reduction(progress.plateau.reduction);
       }
