@@ -2,7 +2,7 @@
 #include "cli/lm/fitted_preset.hpp"
 
 #include "cli/lm/presets.hpp"
-#include "models/lm/transformer_plan.hpp"
+#include "pmm/grid/process_grid.hpp"
 #include "tokens/token_file.hpp"
 
 #include <algorithm>
@@ -37,19 +37,16 @@ std::vector<std::int64_t> candidates(std::int64_t number, bool is_of_preset, std
   return list;
 }
 
-/// Heads divide the width, in pairs of numbers if positions are rotated; key-value heads divide the heads; and x = `x` of the
-/// grid cuts them.
-void fit_heads(PresetFit& preset, TrainLmOptions& o, pmm::GridShape const& grid) {
+/// Heads divide the width, in pairs of numbers if positions are rotated, and key-value heads divide the heads. The grid has no
+/// say: the network does not depend on where it is trained.
+void fit_heads(PresetFit& preset, TrainLmOptions& o) {
   auto const unit = o.arch == "llama" ? 2 : 1;
   constexpr std::int64_t most_tried = 1024;
-  auto const most = std::min(most_tried, 2 * std::max({o.heads, o.kv_heads, std::int64_t{grid.x}}));
+  auto const most = std::min(most_tried, 2 * std::max(o.heads, o.kv_heads));
   auto const gives_hidden = preset.gives("hidden");
   for (auto const heads : candidates(o.heads, preset.gives("heads"), most))
     for (auto const kv_heads : candidates(o.kv_heads, preset.gives("kv-heads"), most)) {
-      models::TransformerSettings settings;
-      settings.num_heads = heads;
-      settings.num_kv_heads = kv_heads > 0 ? kv_heads : heads;
-      if (heads % settings.num_kv_heads != 0 || !models::can_cut_heads(grid, settings)) continue;
+      if (kv_heads > 0 && heads % kv_heads != 0) continue;
       if (!gives_hidden && o.hidden % (heads * unit) != 0) continue;
       if (gives_hidden) preset.change("hidden", o.hidden, rounded_up(o.hidden, heads * unit));
       preset.change("heads", o.heads, heads);
@@ -61,9 +58,8 @@ void fit_heads(PresetFit& preset, TrainLmOptions& o, pmm::GridShape const& grid)
 void fit_experts(PresetFit& preset, TrainLmOptions& o) {
   if (o.experts == 0) return;
   if (preset.gives("experts"))
-    preset.change(
-        "experts", o.experts,
-        rounded_up(std::max(o.experts, preset.gives("top-k") ? std::int64_t{0} : o.top_k), o.expert_axis));
+    preset.change("experts", o.experts,
+                  std::max(o.experts, preset.gives("top-k") ? std::int64_t{0} : o.top_k));
   if (preset.gives("top-k")) preset.change("top-k", o.top_k, std::min(o.top_k, o.experts));
   if (preset.gives("layers")) preset.change("layers", o.layers, std::max(o.layers, o.moe_every));
 }
@@ -105,10 +101,9 @@ void fit_rate(PresetFit& preset, TrainLmOptions& o) {
 
 void fit_preset(Context& context, TrainLmOptions& o) {
   PresetFit preset(context, o.preset);
-  auto const grid = given_grid(o.grid);
-  fit_heads(preset, o, grid);
+  fit_heads(preset, o);
   fit_experts(preset, o);
-  fit_sequences(context, preset, o, grid);
+  fit_sequences(context, preset, o, given_grid(o.grid));
   fit_rate(preset, o);
   preset.tell();
 }

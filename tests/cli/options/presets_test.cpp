@@ -116,7 +116,7 @@ TEST_F(Presets, OfLanguageModelsBendToWhatWasGiven) {
                                  {"--layers", "1"},
                                  {"--grid", "16x1x1x1"},
                                  {"--grid", "1x1x1x16", "--accumulate", "5"},
-                                 {"--grid", "2x3x1x1"},
+                                 {"--grid", "3x4x1x1"},
                                  {"--grid", "1x1x2x3", "--steps", "3", "--lr", "1e-9"},
                                  {"--feed-forward", "10"},
                                  {"--eval-every", "0"},
@@ -130,8 +130,8 @@ TEST_F(Presets, OfLanguageModelsBendToWhatWasGiven) {
                                  {"--clip-norm", "0"}};
   std::vector<Words> const of_experts{{"--top-k", "70"},
                                       {"--moe-every", "40"},
-                                      {"--expert-axis", "16", "--grid", "16x1x1x1"},
-                                      {"--expert-axis", "3", "--grid", "6x1x1x1", "--top-k", "9"},
+                                      {"--expert-axis", "8", "--grid", "16x1x1x1"},
+                                      {"--expert-axis", "4", "--grid", "12x1x1x1", "--top-k", "7"},
                                       {"--experts", "2"}};
   for (auto const& preset : language_model_presets()) {
     if (preset.name == "none") continue;
@@ -164,10 +164,28 @@ TEST_F(Presets, OfLanguageModelsBendToTheseNumbers) {
   EXPECT_EQ(train_lm({"--preset", "llama3-8b", "--heads", "12"}).kv_heads, 6);
   EXPECT_EQ(train_lm({"--preset", "llama3-8b", "--kv-heads", "5"}).heads, 30);
   EXPECT_EQ(train_lm({"--preset", "mixtral-cpu", "--experts", "1"}).top_k, 1);
-  EXPECT_EQ(train_lm({"--preset", "mixtral-cpu", "--top-k", "9", "--grid", "16x1x1x1", "--expert-axis", "4"})
-                .experts,
-            12);
+  EXPECT_EQ(train_lm({"--preset", "mixtral-cpu", "--top-k", "9"}).experts, 9);
   EXPECT_EQ(train_lm({"--preset", "mixtral-cpu", "--moe-every", "5"}).layers, 5);
+}
+
+/// What does not divide is refused in place of another network.
+TEST_F(Presets, TheNetworkDoesNotDependOnTheGrid) {
+  for (auto const& [preset, words, what] :
+       {std::tuple("nanogpt-cpu", Words{"--grid", "1x3x1x1"}, "4 heads with 4 key-value heads cannot be cut"),
+        {"llama-cpu", {"--grid", "1x8x1x1"}, "4 heads with 2 key-value heads cannot be cut"},
+        {"mixtral-cpu", {"--grid", "3x1x1x1", "--expert-axis", "3"}, "--experts 8 cannot be dealt"}}) {
+    auto with = words;
+    with.insert(with.end(), {"--preset", preset});
+    auto const message = test::message_of([&] { std::ignore = train_lm(with); });
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+    TrainLmOptions o, anywhere;
+    auto const add = [](Command& command, auto& options) { add_options(command, options); };
+    std::ignore = read(o, with, add);
+    std::ignore = read(anywhere, {"--preset", preset}, add);
+    EXPECT_EQ(std::tie(o.hidden, o.heads, o.kv_heads, o.experts, o.top_k, o.layers),
+              std::tie(anywhere.hidden, anywhere.heads, anywhere.kv_heads, anywhere.experts, anywhere.top_k,
+                       anywhere.layers));
+  }
 }
 
 TEST_F(Presets, OnlyTheOwnOptionsContradictEachOther) {
