@@ -32,8 +32,9 @@ constexpr std::array<std::string_view, 25> always_free{
     "timeout",      "metrics",          "machine",          "measure-top",
     "init-skip"};
 
-/// The word of --resume-override that lets an option differ, or none.
-std::string group_of(std::string_view option) {
+/// The word of --resume-override that lets an option differ, or none. A preset's warm-up is a share of the length.
+std::string group_of(std::string_view option, std::string_view source) {
+  if (option == "warmup-steps" && source == "preset") return "length";
   if (option == "compute-dtype" || option == "gemm-math" || option == "comm-dtype" ||
       option == "operand-dtype")
     return "precision";
@@ -41,6 +42,15 @@ std::string group_of(std::string_view option) {
       option == "lr-step" || option == "lr-factor" || option == "lr-patience")
     return "learning-rate";
   return {};
+}
+
+/// Whether a preset's warm-up here is not that of the checkpoint.
+bool has_other_warm_up(models::Identity const& recorded, models::Identity const& wanted) {
+  constexpr auto name = "--warmup-steps";
+  auto const here = std::ranges::find(wanted, name, &models::IdentityPart::name);
+  if (here == wanted.end() || here->group != "length") return false;
+  auto const found = std::ranges::find(recorded, name, &models::IdentityPart::name);
+  return found == recorded.end() || found->value != here->value;
 }
 
 } // namespace
@@ -52,8 +62,9 @@ models::Identity identity_of_options(nlohmann::ordered_json const& run_record,
     if (std::ranges::find(free_options, name) == free_options.end() &&
         std::ranges::find(always_free, name) == always_free.end()) {
       auto const is_usual = name == "monitor" && value == "accuracy"; // of checkpoints that do not name it
+      auto const source = run_record.at("sources").at(name).get<std::string>();
       identity.push_back({"--" + name, value.is_string() ? value.get<std::string>() : value.dump(),
-                          group_of(name), is_usual || run_record.at("sources").at(name) == "default"});
+                          group_of(name, source), is_usual || source == "default"});
     }
   return identity;
 }
@@ -159,7 +170,8 @@ void Checkpoints::require_own_folder(std::string const& training) const {
 void Checkpoints::require_fits(std::filesystem::path const& path,
                                models::CheckpointFacts const& facts) const {
   auto may_differ = options_.resume_override;
-  if (!identity_.decays_to_the_end) may_differ.emplace_back("length");
+  if (!identity_.decays_to_the_end && !has_other_warm_up(facts.identity, identity_.parts))
+    may_differ.emplace_back("length");
   models::require_same_training(path, facts.identity, identity_.parts, may_differ);
   auto const& progress = facts.progress;
   auto const num_begun = progress.step == 0 ? progress.epoch - 1 : progress.epoch;
@@ -179,10 +191,11 @@ void Checkpoints::describe_length(models::CheckpointFacts const& facts, double n
                        : std::string();
   context_.log().info(
       "{} is {} here and was {}: {}", name, here, found->value,
-      !identity_.decays_to_the_end
+      !identity_.decays_to_the_end && !has_other_warm_up(facts.identity, identity_.parts)
           ? std::string("the learning rate does not depend on it")
-          : fmt::format("the learning rate now decays over the new length, and it {}is {:.6g} in step {}",
-                        was, next_rate, facts.num_steps + 1));
+          : fmt::format("the learning rate now {} the new length, and it {}is {:.6g} in step {}",
+                        identity_.decays_to_the_end ? "decays over" : "warms up by", was, next_rate,
+                        facts.num_steps + 1));
 }
 
 bool goes_on_from_checkpoint(CheckpointOptions const& options) {

@@ -35,6 +35,10 @@ def bent_presets(_):
     check(said == ["--preset mixtral-cpu gives way to the other options: --global-batch 15 in place of 12, --warmup-steps 0 in place of 100"], f"says {said}")
     check(train(1, "--preset", "nanogpt-cpu", "--steps", "0", "--sequence", "8")[0] ==
           ["--preset nanogpt-cpu gives way to the other options: --warmup-steps 0 in place of 100"], "a training of no steps")
+    # The network stays, wherever it is trained.
+    cut = ["train-lm", "--tokens", place.tokens, "--eval-every", "0", "--sequence", "8", "--steps", "1"]
+    expect_mistake(3, [*cut, "--preset", "nanogpt-cpu", "--grid", "1x3x1x1"], r"4 heads with 4 key-value heads cannot be cut over x = 3")
+    expect_mistake(3, [*cut, "--preset", "mixtral-cpu", "--grid", "3x1x1x1", "--expert-axis", "3"], r"--experts 8 cannot be dealt to the 3 ranks of --expert-axis evenly")
 
 
 def longer(_):
@@ -66,6 +70,32 @@ def longer(_):
     with open(metrics, encoding="utf-8") as file:
         rates = [line["lr"] for line in map(json.loads, file) if line["event"] == "step"]
     check(len(rates) == 20 and abs(rates[0] - rate) < 1e-15 and abs(rates[-1] - 1e-4) < 1e-15, f"rates {rates}")
+    warm_up_of_preset(place)
+
+
+def warm_up_of_preset(place):
+    """It keeps its share of --steps, 1 of 20 and 2 of 40, and so may differ by --resume-override length."""
+    metrics = place.file("preset.jsonl")
+
+    def train(*arguments, steps):
+        done = expect_success(1, ["train-lm", "--tokens", place.tokens, *small_preset, *arguments, "--steps", str(steps), "--metrics", metrics, "--force"])
+        with open(metrics, encoding="utf-8") as file:
+            return done.stderr, [(line["loss"], line["lr"]) for line in map(json.loads, file) if line["event"] == "step"]
+
+    small_preset = ["--preset", "nanogpt-cpu", "--layers", "1", "--hidden", "16", "--sequence", "16", "--eval-every", "0"]
+    for name, schedule in (("cosine", []), ("constant", ["--lr-schedule", "constant"])):
+        goes_on = [*schedule, "--checkpoint", place.file("preset-" + name), "--resume", "auto"]
+        _, first = train(*goes_on, steps=20)
+        differs = r"its --warmup-steps is 1, here it is 2; its --steps is 20, here it is 40 \(--resume-override length goes on"
+        expect_mistake(1, ["train-lm", "--tokens", place.tokens, *small_preset, *goes_on, "--steps", "40"], differs)
+        said, found = train(*goes_on, "--resume-override", "length", steps=40)
+        check(len(found) == 40 and found[:20] == first, f"{name}: {found}")
+        if name == "cosine":
+            expected = [1e-4 + 0.9e-3 * (1 + math.cos(math.pi * (step - 2) / 38)) / 2 for step in range(21, 41)]
+            check(max(abs(rate - wanted) for (_, rate), wanted in zip(found[20:], expected)) < 1e-15, f"{found}")
+        else:
+            check("the learning rate now warms up by the new length, and it was 0.001 in step 20 and is 0.001 in step 21" in said, said)
+            check(found == train(*schedule, "--warmup-steps", "1", steps=40)[1], "not to the bit")
 
 
 if __name__ == "__main__":
