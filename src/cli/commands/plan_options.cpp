@@ -163,6 +163,7 @@ std::optional<graph::GraphStore> open_store(Context const& context, PlanOptions 
   require_operator(context, store, settings,
                    o.compute_dtype == "fp32" ? graph::Precision::fp32 : graph::Precision::fp64,
                    renormalizes ? graph::Neighborhood::within_batch : graph::Neighborhood::whole);
+  settings.schedule = schedules_of(o, settings).front();
   std::ignore = models::plan_gcn(store, settings); // refuses a graph to train nothing on
   return store;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <fmt/ranges.h>
 
@@ -31,6 +32,19 @@ std::string flag_text_of(nlohmann::ordered_json const& value) {
   for (auto const& one : value)
     texts.push_back(flag_text_of(one));
   return fmt::format("{}", fmt::join(texts, ","));
+}
+
+/// A word as a shell reads it back.
+std::string quoted(std::string const& word) {
+  auto const is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("_./:=,+-").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
+  std::string text = "'";
+  for (auto const c : word)
+    text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
 }
 
 } // namespace
@@ -62,7 +76,7 @@ std::string given_flags(Context const& context, std::initializer_list<std::strin
       continue;
     auto const& value = configuration.at(name);
     if (!value.is_boolean())
-      flags += fmt::format(" --{} {}", name, flag_text_of(value));
+      flags += fmt::format(" --{} {}", name, quoted(flag_text_of(value)));
     else if (value.get<bool>())
       flags += fmt::format(" --{}", name);
     else if (name == "bias" || name == "tied-head") // the flags that are set by default
