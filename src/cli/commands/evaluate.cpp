@@ -7,6 +7,7 @@
 #include "cli/options/gemm_options.hpp"
 #include "cli/options/given_network.hpp"
 #include "cli/presets/graph_presets.hpp"
+#include "cli/training/effective_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/scores_text.hpp"
 #include "cli/training/train_full.hpp"
@@ -54,8 +55,11 @@ models::Architecture network_of(models::WeightsFacts const& weights) {
   auto const traits = models::traits_of(settings.model, settings.aggregator);
   if (traits.has_perceptrons || traits.has_identity_maps) // which have a head in any case
     std::erase_if(parts, [](auto const& part) { return part.first == "head"; });
-  if (auto const& widths = settings.hidden_widths; !widths.empty())
-    parts.emplace_back("hidden", fmt::format("{}", widths.front()));
+  auto const& widths = settings.hidden_widths;
+  if (widths.empty()) // all heads are those of the output
+    std::erase_if(parts, [](auto const& part) { return part.first == "heads"; });
+  if (auto const hidden = widths.empty() ? settings.projected_width : widths.front(); hidden > 0)
+    parts.emplace_back("hidden", fmt::format("{}", hidden));
   if (models::predicts_links(settings))
     parts.emplace_back("embedding", fmt::format("{}", settings.embedding_width));
   else
@@ -65,9 +69,19 @@ models::Architecture network_of(models::WeightsFacts const& weights) {
 
 void require_same_network(Context& context, models::WeightsFacts const& weights,
                           EvaluateOptions const& options) {
-  TrainOptions preset = options;
-  apply_preset(context, preset); // into the record
+  TrainOptions trained = options;
+  apply_preset(context, trained); // into the record
   require_given_network(context, options.weights, network_of(weights));
+  // What the weights do not say has no effect on their network, or training would have refused it.
+  auto const settings = models::settings_of(weights);
+  trained.model = models::name_of(settings.model);
+  trained.aggregator = models::name_of(settings.aggregator);
+  trained.layers = settings.num_layers();
+  trained.head = settings.has_head;
+  trained.input_projection = settings.projected_width > 0;
+  trained.task = models::predicts_links(settings) ? "links" : "nodes";
+  trained.decoder = settings.decoder_width > 0 ? "mlp" : "dot";
+  require_effective_options(context, trained);
 }
 
 models::GcnSettings model_of(models::WeightsFacts const& weights, EvaluateOptions const& options) {
@@ -243,6 +257,7 @@ std::unique_ptr<Command> make_evaluate() {
   auto const options = std::make_shared<EvaluateOptions>();
   add_preset_option(*command, *options);
   add_options(*command, *options);
+  command->read_table_of("train");
   command->pass_over_all_but(used_by_evaluate);
   command->begin_group("Evaluation");
   command->input("--weights", options->weights, "Weights that train --save-weights wrote");

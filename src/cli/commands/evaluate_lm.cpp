@@ -39,12 +39,29 @@ constexpr std::array<std::string_view, 26> used_by_evaluate_lm{
 /// Throws UserError if options of the model were given, and the weights are of another one.
 void require_same_model(Context& context, models::TransformerSettings const& model,
                         EvaluateLmOptions const& options) {
+  auto const is_llama = model.positions == models::Positions::rotary;
   TrainLmOptions preset = options;
   apply_preset(context, preset); // into the record
-  models::Architecture parts{{"arch", model.positions == models::Positions::rotary ? "llama" : "gpt2"}};
+  models::Architecture parts{{"arch", is_llama ? "llama" : "gpt2"}};
   for (auto const& part : record_of(model))
     parts.push_back(part);
+  // 0 leaves a size to the others.
+  auto const usual = is_llama
+                         ? models::llama_settings(1, model.hidden, model.num_heads, model.num_heads, 1, 1)
+                         : models::gpt2_settings(1, model.hidden, model.num_heads, 1, 1);
+  auto const is_open = [&](auto const& part) {
+    if (part.first == "positions") return preset.positions == 0;
+    if (part.first == "kv_heads") return preset.kv_heads == 0 && model.num_kv_heads == model.num_heads;
+    return part.first == "feed_forward" && preset.feed_forward == 0 &&
+           model.feed_forward == usual.feed_forward;
+  };
+  std::erase_if(parts, is_open);
   require_given_network(context, options.weights, parts);
+  auto const& sources = context.run_record.at("sources");
+  for (auto const* const option : {"top-k", "moe-every", "shared-experts"})
+    if (!model.experts.is_on() && sources.value(option, std::string()) == "flag")
+      runtime::throw_user("--{} is for layers with experts, and the weights of '{}' have none: leave it out",
+                          option, options.weights);
 }
 
 template<class T>
@@ -132,6 +149,7 @@ std::unique_ptr<Command> make_evaluate_lm() {
       "evaluate-lm", "Loss, perplexity and bits per byte of a language model on a validation part");
   auto const options = std::make_shared<EvaluateLmOptions>();
   add_options(*command, *options);
+  command->read_table_of("train-lm");
   command->pass_over_all_but(used_by_evaluate_lm);
   command->begin_group("Evaluation");
   command->input("--weights", options->weights, "Weights or checkpoint of train-lm");

@@ -16,11 +16,6 @@ bool is_same(nlohmann::ordered_json const& given, std::string const& recorded) {
   return error == std::errc() && last == end && given.is_number() && given.get<double>() == number;
 }
 
-/// Of options that leave a size to the others by 0.
-bool is_open(std::string const& option, nlohmann::ordered_json const& given) {
-  return (option == "kv-heads" || option == "feed-forward" || option == "positions") && given == 0;
-}
-
 } // namespace
 
 void require_given_network(Context const& context, std::string const& path,
@@ -33,7 +28,7 @@ void require_given_network(Context const& context, std::string const& path,
     if (sources.value(option, std::string("default")) == "default" || !configuration.contains(option))
       continue;
     auto const& given = configuration.at(option);
-    if (!is_open(option, given) && !is_same(given, recorded))
+    if (!is_same(given, recorded))
       runtime::throw_user(
           "--{} {}: the weights of '{}' are of another network, whose {} is {}; leave out what they say",
           option, given.is_string() ? given.get<std::string>() : given.dump(), path, part, recorded);
