@@ -26,6 +26,7 @@
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/machine/process_memory.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 namespace orthant::cli {
@@ -42,10 +43,10 @@ struct EpochOptions {
 template<class T>
 class BareEpoch {
  public:
-  /// `adjacency`: that of the model, layer by layer.
+  /// `adjacency`: that of the model, layer by layer. Collective.
   BareEpoch(pmm::ProcessGrid const& grid, graph::GraphStore const& store, models::GcnSettings const& settings,
             models::GcnPlan const& plan, models::OptimizerSettings const& optimizer,
-            std::vector<models::Adjacency<T>> const& adjacency)
+            std::vector<models::Adjacency<T>> adjacency)
       : world_(grid.world()),
         features_(plan.features()),
         step_(step_of(grid, store, settings, plan, optimizer)),
@@ -54,6 +55,9 @@ class BareEpoch {
         seconds_(products_.size()) {
     if (plan.layers.front().attention)
       edges_.emplace(grid, plan, std::get<models::OwnedAdjacency<T>>(adjacency.front()));
+    // Products are listed with all rows; the model's block may have those alone that move.
+    if (auto const& first = plan.layers.front(); first.owners && !first.reads_edges())
+      std::ranges::fill(adjacency, models::read_owned_adjacency<T>(grid, store, first.owners->roles));
     for (auto const& product : products_) {
       kernels_.push_back(kernel_of(grid, store, settings, plan, adjacency, product));
       if (!product.is_sparse || product.left == features_) continue;
