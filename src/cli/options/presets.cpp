@@ -4,6 +4,7 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <array>
 #include <fmt/ranges.h>
 
 namespace orthant::cli {
@@ -36,6 +37,16 @@ void set_unless_given(Context& context, Json const& values,
 
 bool PresetFit::gives(char const* name) const {
   return context_.run_record.at("sources").value(name, std::string()) == "preset";
+}
+
+bool PresetFit::is_used(std::string_view name) const {
+  static constexpr std::array<std::string_view, 6> of_trainings{"epochs",       "steps", "patience",
+                                                                "warmup-steps", "lr",    "min-lr"};
+  auto const command = context_.run_record.value("command", std::string("train"));
+  if (command.starts_with("train")) return true;
+  auto const is_of_training = std::ranges::find(of_trainings, name) != of_trainings.end();
+  auto const is_of_batches = name == "sequence" || name == "global-batch"; // evaluations have their own
+  return !is_of_training && !(is_of_batches && command == "evaluate-lm");
 }
 
 void PresetFit::tell() const {

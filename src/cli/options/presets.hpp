@@ -44,13 +44,15 @@ class PresetFit {
   template<class T>
   void change(char const* name, T& option, T const& value) {
     if (option == value) return;
-    changes_.push_back(fmt::format("--{} {} in place of {}", name, text_of(value), text_of(option)));
+    if (is_used(name))
+      changes_.push_back(fmt::format("--{} {} in place of {}", name, text_of(value), text_of(option)));
     context_.run_record.at("configuration")[name] = option = value;
   }
-  /// Says what has changed, in one line.
+  /// Says what has changed, in one line: for a command that does not train, in its network.
   void tell() const;
 
  private:
+  [[nodiscard]] bool is_used(std::string_view name) const;
   template<class T>
   [[nodiscard]] static std::string text_of(T const& value) {
     if constexpr (std::is_floating_point_v<T>)

@@ -12,13 +12,13 @@ namespace orthant::cli {
 namespace {
 
 /// Options of train that an epoch depends on, and the groups of which all count.
-constexpr std::array<std::string_view, 28> used{
+constexpr std::array<std::string_view, 29> used{
     "Model",         "graph",        "dataset",     "mode",          "task",
     "grid",          "machine",      "measure-top", "preset",        "optimizer",
     "weight-decay",  "clip-norm",    "epochs",      "seed",          "weight-decay-first-layer",
     "compute-dtype", "gemm-math",    "gemm-table",  "comm-dtype",    "weight-decay-last-layer",
     "overlap",       "order",        "schedule",    "operand-dtype", "gather",
-    "device-graph",  "force-memory", "lr"};
+    "device-graph",  "force-memory", "lr",          "betas"};
 
 /// The preset's network; how often it is trained is not of interest here.
 void take_preset(Context& context, TrainOptions& train) {
