@@ -238,6 +238,17 @@ def epoch(ranks, grid, arguments, widths, gemm_flops):
         raise Failure(f"phases {line['phases']}, in training {trained['phases']}")
 
 
+def sparse_epochs(ranks):
+    """Few rows move, and all count as the products' own: with vertices of all owners, --gather auto is as --gather all."""
+    words = ["--dataset", "rmat:vertices=500,edges=2000", "--layers", "2", "--hidden", "8", "--schedule", "rows", "--epochs", "1"] + TINY_ROOFLINE
+    for model in ("gcn", "gcnii"):
+        (usual,), (whole,) = (bench_lines(ranks, words + ["--model", model, *more], of="epoch") for more in ([], ["--gather", "all"]))
+        for key in ("spmm_flops", "gemm_flops", "spmm_bytes", "gemm_bytes", "spmm_gathered_bytes"):
+            require_close(usual, key, whole[key])
+        if ranks > 1 and not usual["comm_bytes"] < whole["comm_bytes"]:
+            raise Failure(f"all rows move: {usual}")
+
+
 def epoch_of(ranks, arguments, widths, gemm_flops=GEMM_FLOPS):
     for grid in ["1x1x1x1"] if ranks == 1 else ["1x2x1x1", "1x1x2x1", "1x1x1x2"]:
         epoch(ranks, grid, arguments, widths, gemm_flops)

@@ -5,7 +5,7 @@
 
 import sys
 
-from bench_kernels import bench_store, epoch_of, gemm, gemm_table, machine, phases, sparse_features, spmm, spmm_graphs
+from bench_kernels import bench_store, epoch_of, gemm, gemm_table, machine, phases, sparse_epochs, sparse_features, spmm, spmm_graphs
 from help_pages import COMMANDS, help_of, info, overview, version
 from mistakes import MISTAKES, environment_mistake, files, first_hour, mistakes
 from plans import (measured_grids, plan_for_machine, plan_language_model, plan_of_batches, plan_of_counts, plan_of_options, plan_of_store, plan_of_times,
@@ -21,7 +21,7 @@ PARTS = {
               (epoch_of, [], 12), (epoch_of, ["--dropout", "0", "--overlap", "off", "--compute-dtype", "fp64"], 6),
               (epoch_of, ["--trainable-features", "--order", "aggregate", "--device-graph", "off"], 28, 2 * 3 * (6 * 8 + 8 * 3)),
               (epoch_of, ["--model", "gat", "--heads", "4", "--dropout", "0"], 3 * (8 + 3), 2 * (2 * 6 * 8 + 3 * 8 * 3)),
-              (sparse_features,), (bench_store,), (phases,)],
+              (sparse_features,), (sparse_epochs,), (bench_store,), (phases,)],
     "plan": [(plan_of_counts,), (plan_of_options,), (plan_of_store,), (plan_of_times,), (plan_for_machine,), (plan_without_grids,),
              (plan_of_batches,), (measured_grids,), (plan_language_model,)],
     "mistakes": [(mistakes, arguments, pattern) for arguments, pattern in MISTAKES] + [(files,), (first_hour,), (environment_mistake,)],

@@ -6,6 +6,7 @@ names and meanings there, and what has no effect is passed over with one note: p
 import json
 import os
 import re
+import shlex
 import sys
 import tempfile
 
@@ -108,6 +109,20 @@ def refused_lines(ranks):
     expect_mistake(ranks, ["plan-lm", "--vocabulary", "9", "--step", "3"], r"no option '--step'; did you mean '--steps'")
 
 
+def links_of_stores(ranks):
+    """Of a store that holds edges out, in the one schedule that predicts them; what is printed trains."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = os.path.join(folder, "held out.h5")
+        expect_success(1, ["partition", "--generate", "sbm", "--vertices", "300", "--edges", "2400", "--features", "6", "--classes", "3",
+                           "--edge-split", "0.1,0.15", "-o", store])
+        line = ["--graph", store, "--task", "links", "--layers", "2", "--hidden", "12", "--embedding", "6", "--epochs", "1"]
+        done = expect_success(ranks, ["plan", *line, "--machine", "host"])
+        command, = re.findall(r"^orthant (train .*?) +# on", done.stdout, re.M)
+        words = shlex.split(command)
+        require("A GCN 6-12-6 of 300 vertices" in done.stdout and "--schedule rows" in command and store in words, f"prints {command}", done)
+        expect_success(ranks, words)
+
+
 def preset_and_widths(ranks):
     """--widths has the place of --layers and --hidden, not beside them."""
     counts = ["plan", "--vertices", "1000", "--nonzeros", "9000", "--ranks", "4"]
@@ -163,6 +178,9 @@ def timed_lines(ranks):
             require(not os.path.exists(weights), "writes weights", done)
             (note,) = re.findall(NOTE, done.stderr)
             require(note == "--lr-schedule, --eval-every, --save-weights", f"notes {note}", done)
+        done = expect_success(1, ["bench", "epoch", "--dataset", SBM, "--preset", "kipf-gcn", "--warmup-steps", "300", "--betas", "0.8,0.9",
+                                  "--lr-schedule", "linear", *TINY])
+        require(re.findall(NOTE, done.stderr) == ["--lr-schedule, --warmup-steps"] and "gives way" not in done.stderr, "notes something else", done)
 
 
 def evaluated_lines(ranks):
@@ -177,7 +195,23 @@ def evaluated_lines(ranks):
                             (["--model", "gin"], "model is gcn"), (["--no-bias"], "bias is yes"),
                             (["--head"], "head is no"), (["--task", "links"], "task is nodes")):
             expect_mistake(1, ["evaluate", "--dataset", SBM, "--weights", weights, *words], rf"{words[0].replace('--no-', '--')} .*whose {part}")
+        for words in (["--heads", "4"], ["--output-heads", "2"], ["--teleport", "0.2"], ["--theta", "0.3"], ["--aggregator", "sum"],
+                      ["--propagation-steps", "3"], ["--decoder", "mlp"], ["--decoder-hidden", "4"], ["--embedding", "16"]):
+            expect_mistake(1, ["evaluate", "--dataset", SBM, "--weights", weights, *words], rf"{words[0]} is for (--model|--task) .*leave it out")
+        expect_success(1, ["evaluate", "--dataset", SBM, "--weights", weights, "--decoder", "dot"])
+        config = os.path.join(folder, "c.toml")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(f'[train]\ndataset = "{SBM}"\nlayers = 2\nhidden = 9\n')
+        expect_mistake(1, ["evaluate", "--config", config, "--weights", weights], r"--hidden 9: .*whose hidden is 8")
+        require("Other options of `orthant train` are checked" in expect_success(1, ["evaluate", "--help"]).stdout, "says nothing of train", done)
         expect_mistake(1, ["evaluate", "--dataset", SBM, "--weights", weights, "--preset", "gat-cora"], r"--model gat: .*whose model is gcn")
+        for line in (["--model", "gat", "--layers", "1", "--heads", "4"], ["--layers", "1", "--input-projection", "--hidden", "8"],
+                     ["--preset", "gat-cora", "--hidden", "30", "--warmup-steps", "3", "--lr-schedule", "linear"]):
+            line = ["--dataset", SBM, *line, "--epochs", "4"]
+            expect_success(ranks, ["train", *line, "--save-weights", weights, "--force"])
+            done = expect_success(ranks, ["evaluate", *line, "--weights", weights])
+        require("gives way to the other options: --heads 6 in place of 8" in done.stderr, "does not say what the network is", done)
+        done = expect_mistake(1, ["evaluate", "--dataset", SBM, "--weights", weights, "--hidden", "9"], r"hidden is 30")
         text, tokens, model = (os.path.join(folder, name) for name in ("t.txt", "t.h5", "m.h5"))
         with open(text, "w", encoding="utf-8") as file:
             file.write("to be or not to be\n" * 50)
@@ -187,12 +221,23 @@ def evaluated_lines(ranks):
         expect_success(1, ["train-lm", *small, "--save-weights", model])
         done = expect_success(1, ["evaluate-lm", *small, "--weights", model])
         require(re.findall(NOTE, done.stderr) == ["--steps, --warmup-steps"], "notes something else", done)
+        for words, message in ((["--feed-forward", "9"], r"--feed-forward 9: .*whose feed_forward is 64"),
+                               (["--kv-heads", "1"], r"--kv-heads 1: .*whose kv_heads is 2"), (["--top-k", "1"], r"--top-k is for layers with experts")):
+            expect_mistake(1, ["evaluate-lm", *small, "--weights", model, *words], message)
+        expect_success(1, ["evaluate-lm", *small, "--weights", model, "--feed-forward", "0", "--kv-heads", "0", "--positions", "0"])
+        expect_success(1, ["train-lm", *small, "--feed-forward", "9", "--save-weights", model, "--force"])
+        expect_mistake(1, ["evaluate-lm", *small, "--weights", model, "--feed-forward", "0"], r"--feed-forward 0: .*whose feed_forward is 9")
+        expect_success(1, ["train-lm", *small, "--save-weights", model, "--force"])
+        with open(config, "w", encoding="utf-8") as file:
+            file.write("[train-lm]\nlayers = 2\n")
+        expect_mistake(1, ["evaluate-lm", "--config", config, "--tokens", tokens, "--weights", model], r"--layers 2: .*whose layers is 1")
         expect_mistake(1, ["evaluate-lm", "--tokens", tokens, "--weights", model, "--heads", "4"], r"--heads 4: .*whose heads is 2")
         expect_mistake(1, ["evaluate-lm", "--tokens", tokens, "--weights", model, "--arch", "llama"], r"--arch llama: .*whose arch is gpt2")
 
 
 def main():
-    on_many = [train_lines, passed_over, own_tables, refused_lines, preset_and_widths, fixed_grids, evaluated_lines]
+    on_many = [train_lines, passed_over, own_tables, refused_lines, links_of_stores, preset_and_widths, fixed_grids,
+               evaluated_lines]
     jobs = [(ranks, (function,)) for ranks in (1, 4) for function in on_many]
     raise SystemExit(attempt_all(jobs + [(1, (timed_lines,)), (2, (counted_alike,))]))
 
