@@ -85,6 +85,21 @@ TEST(Monitor, AccuracyOfLinksIsTheirArea) {
   EXPECT_EQ(progress.records->merit, 0.75);
 }
 
+/// As run_epochs() does with an evaluation off schedule.
+TEST(Monitor, WhatIsNotInTheRecordsIsTheBestUntilItIsBeaten) {
+  models::TrainProgress progress;
+  progress.add_evaluation(models::Monitor::accuracy, 10, validated(3, 2.0));
+  auto const records = progress.records;
+  progress.add_evaluation(models::Monitor::accuracy, 15, validated(6, 2.0));
+  progress.records = records;
+
+  progress.add_evaluation(models::Monitor::accuracy, 20, validated(5, 2.0));
+  EXPECT_EQ(progress.best.epoch, 15);
+  EXPECT_EQ(progress.num_without_gain, 0);
+  progress.add_evaluation(models::Monitor::accuracy, 30, validated(7, 2.0));
+  EXPECT_EQ(progress.best.epoch, 30);
+}
+
 TEST(Monitor, WordsAreRead) {
   EXPECT_EQ(models::parse_monitor("accuracy"), models::Monitor::accuracy);
   EXPECT_EQ(models::parse_monitor("loss"), models::Monitor::loss);
