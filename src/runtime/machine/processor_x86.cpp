@@ -72,7 +72,7 @@ bool find_bf16_tiles() {
   if (__get_cpuid_count(7, 0, &r[0], &r[1], &r[2], &r[3]) == 0) return false;
   if ((r[3] & bf16_in_tiles) == 0 || (r[3] & tiles) == 0) return false;
   unsigned low = 0;
-  unsigned high = 0;
+  [[maybe_unused]] unsigned high = 0; // set by the instruction; nvcc warns of it
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (low & both_tile_states) == both_tile_states;
 }
