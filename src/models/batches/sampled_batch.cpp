@@ -88,7 +88,7 @@ PlannedBatch SampledBatch::planned(pmm::GridShape const& shape, pmm::Coordinates
   batch.traits = traits_of_batch(facts_of_batch(facts, orders_.size()), shape, coordinates, batch.plan,
                                  settings, builder_.sampler().has_symmetric_factors());
 
-  set_counted_relayouts(batch.traits, shape, coordinates, plan, orders_);
+  set_counted_relayouts(batch.traits, shape, coordinates, plan, orders_, RelayoutRows::sampled);
 
   auto const& owners = plan.layers.front().owners;
   if (!owners) return batch;

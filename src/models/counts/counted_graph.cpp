@@ -87,7 +87,8 @@ GcnEpochTraits CountedGraph::traits_of(pmm::Coordinates const& coordinates) cons
   auto traits = models::traits_of(store_.facts(), shape_, coordinates, plan_, settings_);
   if (auto const& owners = plan_.layers.front().owners)
     traits.needed = needed_.of(coordinates, owners->roles);
-  if (orders_.size() > 0) set_counted_relayouts(traits, shape_, coordinates, plan_, orders_);
+  if (orders_.size() > 0)
+    set_counted_relayouts(traits, shape_, coordinates, plan_, orders_, RelayoutRows::all);
   return traits;
 }
 

@@ -42,13 +42,16 @@ std::int64_t VertexOrders::count_both(pmm::IndexOrder first_order, Range first, 
 
 void set_counted_relayouts(GcnEpochTraits& traits, pmm::GridShape const& shape,
                            pmm::Coordinates const& coordinates, GcnPlan const& plan,
-                           VertexOrders const& orders) {
+                           VertexOrders const& orders, RelayoutRows rows) {
   using Sizes = std::array<pmm::RelayoutSizes, 2>; // forward and backward
   auto const between = [&](pmm::Placement const& from, pmm::Placement const& to) {
     auto const sizes = [&](pmm::Placement const& a, pmm::Placement const& b) {
-      return pmm::sampled_sizes(shape, coordinates, a, b, [&](Range given, Range wanted) {
+      auto found = pmm::sampled_sizes(shape, coordinates, a, b, [&](Range given, Range wanted) {
         return orders.count_both(a.layout.row_order, given, b.layout.row_order, wanted);
       });
+      if (rows == RelayoutRows::all)
+        found.communicates = shape.size(pmm::group_axes) > 1; // also where nothing moves
+      return found;
     };
     return Sizes{sizes(from, to), sizes(to, from)};
   };

@@ -27,11 +27,14 @@ struct VertexOrders {
   std::vector<std::int64_t> in_p2;    // [n] ascending
 };
 
+/// Whose relayouts: those of the full graph make their call also if no row moves.
+enum class RelayoutRows : std::uint8_t { all, sampled };
+
 /// What the rank at `coordinates` moves of these vertices for residuals, rows of the vertex itself and H0. `plan`: of the whole graph.
 /// Exact but for the numbers of runs. Cost: O(vertices of the rank) per relayout.
 void set_counted_relayouts(GcnEpochTraits& traits, pmm::GridShape const& shape,
                            pmm::Coordinates const& coordinates, GcnPlan const& plan,
-                           VertexOrders const& orders);
+                           VertexOrders const& orders, RelayoutRows rows);
 
 /// Whether a network on this plan has such relayouts.
 [[nodiscard]] bool has_relayouts(GcnPlan const& plan);
