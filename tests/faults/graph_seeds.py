@@ -53,7 +53,7 @@ def make_seeds():
     draw = random.Random(12)
     edges = [(draw.randrange(VERTICES), draw.randrange(VERTICES)) for _ in range(EDGES - 6)]
     edges += [edges[0], edges[1][::-1], edges[2], (3, 3), (3, 3), (VERTICES - 1, 0)]
-    weights = [draw.choice([1.0, 0.5, 2.25, -0.75, 3e-3]) for _ in edges]
+    weights = [draw.choice([1.0, 0.5, 2.25, 0.75, -3e-3]) for _ in edges]
     x = [[round(draw.uniform(-2, 2), 3) for _ in range(FEATURES)] for _ in range(VERTICES)]
     classes = [draw.randrange(-1, CLASSES) for _ in range(VERTICES - 1)] + [CLASSES - 1]
     many = [[draw.choice([0, 1, 1, -1]) for _ in range(3)] for _ in range(VERTICES)]
