@@ -78,7 +78,7 @@ def main():
             status, text = program.run(1 + number % 2, *TRAIN, "--epochs", EPOCHS, "--checkpoint", place, "--resume", "auto",
                                        "--metrics", metrics)
             fault = program.fault(status, text)
-            num_older += newest not in text.split("goes on from")[-1]
+            num_older += newest not in text.split("goes on from")[-1].splitlines()[0]
             if fault or status != 0:
                 failures.append(f"{what}: {fault or status}: {program.gist(text)}")
             elif abs(last_loss(metrics) - expected) > 1e-10:
