@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each check finds the mistake that it is there for, and passes a file without."""
 
+import json
 import pathlib
 import tempfile
 import unittest
@@ -10,6 +11,7 @@ import check_includes
 import check_kernels
 import check_lengths
 import check_names
+import check_sources
 import check_text
 
 
@@ -38,6 +40,29 @@ class Names(unittest.TestCase):
         self.assertEqual([], problems_of(check_names.check, src__pmm__a_hpp=self.ONE, src__graph__b_hpp=self.ONE.replace("pmm", "graph"),
                                          src__pmm__c_hpp=self.ONE.replace(" {\n};", ";"),
                                          src__pmm__d_hpp=self.ONE.replace("struct", "namespace detail {\nstruct").replace("};", "};\n} // namespace detail")))
+
+
+class Sources(unittest.TestCase):
+    def faults_of(self, second):
+        """Of a group of two sources, the first of which includes <vector>."""
+        with tempfile.TemporaryDirectory() as root:
+            root = pathlib.Path(root)
+            (root / "Unity").mkdir()
+            (root / "first.cpp").write_text("#include <vector>\nstd::vector<int> first;\n")
+            (root / "second.cpp").write_text(second)
+            group = root / "Unity" / "unity_0_cxx.cxx"
+            group.write_text("".join(f'#include "{root / name}"\n' for name in ("first.cpp", "second.cpp")))
+            entry = {"directory": str(root), "file": str(group), "command": f"c++ -std=c++20 -o unity.o -c {group}"}
+            (root / "compile_commands.json").write_text(json.dumps([entry]))
+            return [fault for fault in map(check_sources.fault_of, check_sources.commands_alone(root)) if fault]
+
+    def test_a_source_that_needs_what_another_includes_is_found(self):
+        faults = self.faults_of("std::vector<int> second;\n")
+        self.assertEqual(1, len(faults), faults)
+        self.assertIn("second.cpp does not compile alone", faults[0])
+
+    def test_sources_with_includes_of_their_own_pass(self):
+        self.assertEqual([], self.faults_of("#include <vector>\nstd::vector<int> second;\n"))
 
 
 class Includes(unittest.TestCase):

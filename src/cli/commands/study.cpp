@@ -91,7 +91,8 @@ std::string launcher_of(Study const& study, StudyOptions const& o) {
   return variable != nullptr && *variable != '\0' ? variable : "mpirun -n";
 }
 
-/// Points that run here on more ranks than there are cores; empty if there are none, or if what is emulated takes turns without a loss.
+/// Points that run here on more ranks than there are cores; empty if there are none, or if they are emulated, whose clocks do
+/// not count the turns that ranks take.
 std::string oversubscribed_text(Study const& study, std::vector<StudyPoint> const& points) {
   auto const num_cores = std::ssize(runtime::allowed_cores());
   if (num_cores == 0 || !study.jobs.emulate.empty()) return {};

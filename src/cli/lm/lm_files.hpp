@@ -29,7 +29,7 @@ struct RecordedModel {
 /// Collective. Throws UserError if the file records no language model.
 [[nodiscard]] RecordedModel read_model(runtime::Communicator const& comm, std::string const& path);
 
-/// The weights of a file that go by the vocabulary, for --init-skip: "wte.weight,lm_head.weight".
+/// Names of the weights whose shape depends on the vocabulary, for --init-skip: "wte.weight,lm_head.weight".
 [[nodiscard]] std::string names_of_tables(runtime::Hdf5File const& file);
 
 /// Throws UserError if the weights record another vocabulary than that of the tokens, whose file is at `tokens_path`.

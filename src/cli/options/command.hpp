@@ -113,8 +113,9 @@ class Command {
   /// --config and the others that every command takes; called once, after its own options.
   void add_common_options();
 
-  /// For a command that takes the command lines of another one, whose options have been added: those that are not `used`, by
-  /// name or by the title of their group, are checked, not in the help, and passed over with a note.
+  /// For a command that accepts the command line of another one, whose options have been added. `used`: names of options, or
+  /// titles of groups. All others are still checked, are left out of the help, and have no effect; a note lists those that were
+  /// given.
   void pass_over_all_but(std::span<std::string_view const> used);
   /// Passes over one more, any that every command takes included, if `is_idle` says so once the options are read.
   void pass_over(std::string name, std::function<bool()> is_idle);

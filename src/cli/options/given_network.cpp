@@ -29,9 +29,10 @@ void require_given_network(Context const& context, std::string const& path,
       continue;
     auto const& given = configuration.at(option);
     if (!is_same(given, recorded))
-      runtime::throw_user(
-          "--{} {}: the weights of '{}' are of another network, whose {} is {}; leave out what they say",
-          option, given.is_string() ? given.get<std::string>() : given.dump(), path, part, recorded);
+      runtime::throw_user("--{} {}: the weights of '{}' are of another network, whose {} is {}; leave out "
+                          "--{}, or give that value",
+                          option, given.is_string() ? given.get<std::string>() : given.dump(), path, part,
+                          recorded, option);
   }
 }
 

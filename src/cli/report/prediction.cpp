@@ -73,9 +73,8 @@ std::optional<PointPrediction> predict_epoch(Context const& context, StudyPoint 
   auto const shape = pmm::parse_grid(result.grid, static_cast<int>(result.ranks));
   if (options.compute_dtype != "fp32") return std::nullopt; // constants of machines are of fp32
   runtime::MappedArrays const mapped; // one graph after another is made: each from the same start
-  ResidentPeak const making;
-  auto store = open_graph_of(context.world(), options);
-  auto const in_memory = options.graph.empty() ? making.of(store.facts()) : GraphInMemory{};
+  auto opened = open_measured_graph(context.world(), options);
+  auto& store = opened.store;
   models::use_operator(store, settings);
   auto const plan = models::plan_gcn(store, settings);
   auto const optimizer = optimizer_of(options, options.eval_every);
@@ -99,7 +98,7 @@ std::optional<PointPrediction> predict_epoch(Context const& context, StudyPoint 
                                 .messages = models::message_bytes(step),
                                 .products = models::product_library_bytes<float>(step) +
                                             models::operand_copy_bytes(step, plan, settings, traits)},
-                               in_memory),
+                               opened.in_memory),
                prediction);
   }
   if (result.is_pruned) {

@@ -62,7 +62,7 @@ Figure figure_of_experiment(std::vector<ScalingCurve> const& curves, std::string
     add(efficiency, run, "measured", Stroke::solid, std::move(efficiencies));
     add(sent, run, "measured", Stroke::solid, std::move(bytes));
   }
-  if (!oversubscribed.empty()) // what is emulated takes turns without a loss
+  if (!oversubscribed.empty()) // emulated clocks do not count the turns that ranks take
     figure.note = fmt::format("{} ranks: {}", fmt::join(oversubscribed, ", "), oversubscribed_note);
   seconds.y_scale = sent.y_scale = Scale::logarithmic;
   efficiency.begins_at_zero = true; // else a loss of few percent looks like a cliff

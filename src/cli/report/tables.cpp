@@ -43,7 +43,7 @@ Row first_cells(ScalingCurve const& curve, ScalingPoint const& point) {
   return {curve.name, std::to_string(point.ranks), point.grid};
 }
 
-/// Of a row of seconds.
+/// The same in a table of seconds, which marks points on more ranks than cores.
 Row first_cells_of_seconds(ScalingCurve const& curve, ScalingPoint const& point, ReportTable& table) {
   auto cells = first_cells(curve, point);
   if (!point.is_oversubscribed) return cells;

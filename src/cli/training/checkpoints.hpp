@@ -75,7 +75,8 @@ class Checkpoints {
     return [this](auto const& path, auto const& facts) { require_fits(path, facts); };
   }
   void require_fits(std::filesystem::path const& path, models::CheckpointFacts const& facts) const;
-  /// Says what another length than that of the checkpoint does to the learning rate, which is `next_rate` in the next step.
+  /// If the training is longer or shorter than the checkpoint's was: logs what that does to the learning rate, which is `next_rate`
+  /// in the next step.
   void describe_length(models::CheckpointFacts const& facts, double next_rate) const;
 
   Context const& context_;

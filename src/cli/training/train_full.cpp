@@ -70,9 +70,8 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
-  ResidentPeak const making;
-  auto store = open_graph_of(world, options);
-  auto const in_memory = options.graph.empty() ? making.of(store.facts()) : GraphInMemory{};
+  auto opened = open_measured_graph(world, options);
+  auto& store = opened.store;
   models::use_operator(store, model_settings);
   require_operator(context, store, model_settings, precision_of<T>);
   if (is_first_seed(options)) warn_of_data(context, store);
@@ -108,7 +107,7 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
   auto pruned = choose_pruning<T>(context, options, grid, store, plan, model_settings, settings, estimate);
   auto const* const kept = pruned ? &*pruned : nullptr;
   auto const predicted =
-      runtime::all_reduced(world, peak_with_graph(estimate, in_memory), runtime::Reduction::max);
+      runtime::all_reduced(world, peak_with_graph(estimate, opened.in_memory), runtime::Reduction::max);
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
 
   auto const run = [&](auto& model, auto& trainer, models::ParameterUpdate<T>& update,
@@ -187,6 +186,13 @@ graph::GraphStore open_graph_of(runtime::Communicator const& world, TrainOptions
       world,
       [&](runtime::Communicator const& self) { return graph::open_dataset(self, options.dataset, how.seed); },
       how, options.force_memory);
+}
+
+MeasuredGraph open_measured_graph(runtime::Communicator const& world, TrainOptions const& options) {
+  ResidentPeak const making;
+  auto store = open_graph_of(world, options);
+  auto const in_memory = options.graph.empty() ? making.of(store.facts()) : GraphInMemory{};
+  return {std::move(store), in_memory};
 }
 
 void require_full_graph_grid(std::string const& grid, int num_ranks) {

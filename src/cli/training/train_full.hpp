@@ -3,6 +3,7 @@
 //
 // orthant train --mode full, from options to the final table.
 
+#include "cli/training/memory_check.hpp"
 #include "cli/training/train_options.hpp"
 #include "graph/store/store_reader.hpp"
 #include "models/training/training_run.hpp"
@@ -17,6 +18,14 @@ namespace orthant::cli {
 /// Collective. Throws UserError unless one of them is given, and if the data set does not fit in memory.
 [[nodiscard]] graph::GraphStore open_graph_of(runtime::Communicator const& world,
                                               TrainOptions const& options);
+
+/// The same, with the memory of this process that a data set takes.
+struct MeasuredGraph {
+  graph::GraphStore store;
+  GraphInMemory in_memory; // nothing of a store
+};
+[[nodiscard]] MeasuredGraph open_measured_graph(runtime::Communicator const& world,
+                                                TrainOptions const& options);
 
 /// Whether what is said of the graph has not been said for another of --seeds.
 [[nodiscard]] inline bool is_first_seed(TrainOptions const& options) {

@@ -99,9 +99,8 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
-  ResidentPeak const making;
-  auto store = open_graph_of(world, options);
-  auto const in_memory = options.graph.empty() ? making.of(store.facts()) : GraphInMemory{};
+  auto opened = open_measured_graph(world, options);
+  auto& store = opened.store;
   models::use_operator(store, model_settings);
   require_operator(context, store, model_settings, precision_of<T>,
                    batch_edges_of(options, store.facts()) == "renormalize" ? graph::Neighborhood::within_batch
@@ -150,7 +149,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   describe_grid(context, grid, model_settings.schedule);
   explain_decisions(context, grid, seconds, model_settings, plan, options);
   auto const predicted =
-      runtime::all_reduced(world, peak_with_graph(estimate, in_memory), runtime::Reduction::max);
+      runtime::all_reduced(world, peak_with_graph(estimate, opened.in_memory), runtime::Reduction::max);
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
   describe_batches(context, grid, trainer.sampler(), batches);
   if (world.is_root())

@@ -43,8 +43,8 @@ template<class Visit>
 void for_each_piece(Communicator const& comm, std::int64_t num_vertices, std::int64_t row_numbers,
                     Visit&& visit) {
   auto const mine = PositionOwners{num_vertices, comm.size()}.range(comm.rank());
-  constexpr std::int64_t numbers_at_once = std::int64_t{1} << 16;
-  constexpr std::int64_t chunk = 1024; // of the store's checksums
+  constexpr std::int64_t numbers_at_once = std::int64_t{1} << 20; // several classes are one read each
+  constexpr std::int64_t chunk = 1024;                            // of the store's checksums
   auto const at_once = std::max<std::int64_t>(1, numbers_at_once / row_numbers / chunk) * chunk;
   for (auto begin = mine.begin; begin < mine.end; begin += at_once)
     if (!visit(Range{begin, std::min(mine.end, begin + at_once)})) return;
@@ -63,22 +63,20 @@ LabelsOfParts read_labels(Communicator const& comm, GraphStore const& store) {
   LabelsOfParts found;
   runtime::together(comm, [&] {
     for_each_piece(comm, facts.num_vertices, width, [&](Range rows) {
-      std::vector<std::int64_t> labels;
-      if (is_multi) {
-        auto const read = store.read_label_indicator(Order::p1, rows, {0, width});
-        labels.assign(read.begin(), read.end());
-      } else {
-        auto const read = store.read_labels(Order::p1, rows);
-        labels.assign(read.begin(), read.end());
-      }
-      for (auto const label : labels)
-        found.all.add(label);
-      for (auto const part : all_parts) {
-        auto const mask = store.read_mask(part, Order::p1, rows);
-        for (std::size_t i = 0; i < labels.size(); ++i)
-          if (mask[i / static_cast<std::size_t>(width)] != 0)
-            found.parts[static_cast<std::size_t>(part)].add(labels[i]);
-      }
+      auto const add = [&](auto const& labels) {
+        for (auto const label : labels)
+          found.all.add(label);
+        for (auto const part : all_parts) {
+          auto const mask = store.read_mask(part, Order::p1, rows);
+          for (std::size_t i = 0; i < labels.size(); ++i)
+            if (mask[i / static_cast<std::size_t>(width)] != 0)
+              found.parts[static_cast<std::size_t>(part)].add(labels[i]);
+        }
+      };
+      if (is_multi)
+        add(store.read_label_indicator(Order::p1, rows, {0, width}));
+      else
+        add(store.read_labels(Order::p1, rows));
       return true;
     });
   });
