@@ -2,8 +2,8 @@
 #include "sampling/block_sampler.hpp"
 
 #include "runtime/arrays/growing_list.hpp"
-#include "runtime/arrays/index.hpp"
 #include "runtime/error.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <cmath>

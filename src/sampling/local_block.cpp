@@ -3,7 +3,7 @@
 // Reading a rectangle of a store, or lists of rows and columns, for sampling.
 #include "sampling/block_sampler.hpp"
 
-#include "runtime/arrays/index.hpp"
+#include "runtime/numbers/counts.hpp"
 
 namespace orthant::sampling {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampling/neighbour_lists.hpp"
 
-#include "runtime/arrays/index.hpp"
 #include "runtime/comm/together.hpp"
+#include "runtime/numbers/counts.hpp"
 #include "sampling/local_vertices.hpp"
 
 #include <algorithm>

@@ -3,9 +3,9 @@
 
 #include "graph/exchange.hpp"
 #include "graph/store/vertex_owners.hpp"
-#include "runtime/arrays/index.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <span>

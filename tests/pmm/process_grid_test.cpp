@@ -33,6 +33,7 @@ TEST(GridShape, ParsesWhatItPrints) {
     for (auto const& [data, x, y, z] : grids_4d(num_ranks)) {
       GridShape const shape{data, x, y, z};
       EXPECT_EQ(parse_grid(shape.to_string(), num_ranks), shape);
+      EXPECT_EQ(read_grid(shape.to_string()), shape);
     }
 }
 
@@ -43,6 +44,8 @@ TEST(GridShape, RefusesWhatIsNoGridAndSaysWhatWouldBe) {
     EXPECT_THAT(user_error_of(text, 8),
                 HasSubstr("is not a grid; write data x X x Y x Z, such as --grid 1x2x2x2"))
         << text;
+  for (auto const* text : {"", "auto", "2x2x2", "1x2x0x2", "1x2x2x2 ", "65536x65536x65536x65536"})
+    EXPECT_EQ(read_grid(text), std::nullopt) << text;
   EXPECT_THAT(user_error_of("1x2x2x2", 4),
               HasSubstr("is for 8 ranks, but the job has 4; for example --grid 1x2x2x1"));
   EXPECT_THAT(user_error_of("65536x65536x65536x65536", 4), HasSubstr("far more ranks"));

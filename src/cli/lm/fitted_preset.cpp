@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <vector>
 
 namespace orthant::cli {
@@ -15,17 +14,6 @@ namespace {
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
-}
-
-/// The grid as the user wrote it; of one rank if it is open. What is no grid is refused where it is read.
-pmm::GridShape given_grid(std::string const& text) {
-  pmm::GridShape shape{1, 1, 1, 1};
-  int end = 0;
-  std::sscanf(text.c_str(), "%dx%dx%dx%d%n", &shape.data, &shape.x, &shape.y, &shape.z, &end);
-  constexpr int most = 1 << 20;
-  for (auto const factor : {shape.data, shape.x, shape.y, shape.z})
-    if (factor < 1 || factor > most) return {1, 1, 1, 1};
-  return static_cast<std::size_t>(end) == text.size() ? shape : pmm::GridShape{1, 1, 1, 1};
 }
 
 /// The preset's number, and then its neighbors, nearest first; a number of the user alone.
@@ -103,7 +91,7 @@ void fit_preset(Context& context, TrainLmOptions& o) {
   PresetFit preset(context, o.preset);
   fit_heads(preset, o);
   fit_experts(preset, o);
-  fit_sequences(context, preset, o, given_grid(o.grid));
+  fit_sequences(context, preset, o, pmm::read_grid(o.grid).value_or(pmm::GridShape{}));
   fit_rate(preset, o);
   preset.tell();
 }

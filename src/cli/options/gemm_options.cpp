@@ -16,7 +16,7 @@ namespace {
 
 using pmm::GemmMath;
 
-constexpr std::array<std::pair<char const*, GemmMath>, 3> words{
+constexpr std::array<std::pair<char const*, GemmMath>, 3> math_words{
     {{"fp32", GemmMath::fp32}, {"tf32", GemmMath::tf32}, {"bf16", GemmMath::bf16}}};
 
 /// Ranks on several kinds of processors multiply with the same libraries.
@@ -51,7 +51,7 @@ void add_gemm_math_option(Command& command, std::string& math) {
 }
 
 void choose_gemm_math(std::string const& math, std::string const& dtype) {
-  for (auto const& [word, value] : words) {
+  for (auto const& [word, value] : math_words) {
     if (math != word) continue;
     if (!pmm::has_gemm_math(value))
       runtime::throw_user(
@@ -92,7 +92,7 @@ std::pair<std::string, std::string> gemm_record() {
 
 std::vector<std::string> gemm_maths() {
   std::vector<std::string> known;
-  for (auto const& [word, value] : words)
+  for (auto const& [word, value] : math_words)
     if (pmm::has_gemm_math(value)) known.emplace_back(word);
   return known;
 }

@@ -1,29 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/plan/planned_training.hpp"
 
+#include "cli/options/shell_word.hpp"
+#include "pmm/grid/process_grid.hpp"
+
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <charconv>
 #include <fmt/ranges.h>
 
 namespace orthant::cli {
 namespace {
-
-/// The product of the factors of a grid; none if it has no such factors, which whoever reads the grid says.
-std::optional<std::int64_t> ranks_of_grid(std::string_view grid) {
-  constexpr auto most = std::int64_t{1} << 30;
-  std::int64_t product = 1;
-  for (auto rest = grid;; rest.remove_prefix(1)) {
-    std::int64_t factor = 0;
-    auto const [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), factor);
-    if (error != std::errc() || factor < 1) return std::nullopt;
-    product = std::min(product, most) * std::min(factor, most);
-    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
-    if (rest.empty()) return product;
-    if (rest.front() != 'x') return std::nullopt;
-  }
-}
 
 std::string flag_text_of(nlohmann::ordered_json const& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -32,19 +18,6 @@ std::string flag_text_of(nlohmann::ordered_json const& value) {
   for (auto const& one : value)
     texts.push_back(flag_text_of(one));
   return fmt::format("{}", fmt::join(texts, ","));
-}
-
-/// A word as a shell reads it back.
-std::string quoted(std::string const& word) {
-  auto const is_plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("_./:=,+-").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
-  std::string text = "'";
-  for (auto const c : word)
-    text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
 }
 
 } // namespace
@@ -57,11 +30,12 @@ void add_ranks_option(Command& command, std::optional<std::int64_t>& ranks, std:
 
 std::int64_t planned_ranks(std::optional<std::int64_t> const& ranks, std::string const& grid,
                            runtime::Communicator const& world) {
-  auto const of_grid = grid == "auto" ? std::nullopt : ranks_of_grid(grid);
-  if (ranks && of_grid && *ranks != *of_grid)
+  auto const shape = pmm::read_grid(grid); // what is no grid is refused where it is parsed
+  auto const of_grid = shape ? shape->num_ranks() : world.size();
+  if (ranks && shape && *ranks != of_grid)
     runtime::throw_user("--ranks {}: --grid {} is for {} ranks; leave out one of them", *ranks, grid,
-                        *of_grid);
-  return ranks.value_or(of_grid.value_or(world.size()));
+                        of_grid);
+  return ranks.value_or(of_grid);
 }
 
 std::string given_flags(Context const& context, std::initializer_list<std::string_view> own) {

@@ -1,24 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/study/point_script.hpp"
 
+#include "cli/options/shell_word.hpp"
+
 #include <algorithm>
 #include <fmt/format.h>
 
 namespace orthant::cli {
 namespace {
-
-/// As one word of a shell.
-std::string quoted(std::string const& word) {
-  auto const is_plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) ||
-           std::string_view("-_./=:,+").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
-  std::string text = "'";
-  for (auto const c : word)
-    text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
 
 std::string command_of(std::string const& program, std::vector<std::string> const& arguments) {
   auto text = quoted(program);

@@ -6,8 +6,8 @@
 #include "graph/export/look_up.hpp"
 #include "graph/store/tile_grid.hpp"
 #include "graph/store/vertex_owners.hpp"
-#include "runtime/arrays/index.hpp"
 #include "runtime/comm/together.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <span>

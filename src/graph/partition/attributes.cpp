@@ -3,10 +3,10 @@
 
 #include "graph/partition/tile_builder.hpp"
 #include "graph/partition/vertex_arrays.hpp"
-#include "runtime/arrays/index.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <array>

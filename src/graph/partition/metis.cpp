@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/partition/metis.hpp"
 
-#include "runtime/arrays/index.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/staged_file.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -3,8 +3,8 @@
 
 #include "graph/partition/pieces.hpp"
 #include "graph/store/listed_block.hpp"
-#include "runtime/arrays/index.hpp"
 #include "runtime/error.hpp"
+#include "runtime/numbers/counts.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <algorithm>

@@ -3,9 +3,9 @@
 
 #include "graph/crc32.hpp"
 #include "graph/radix_sort.hpp"
-#include "runtime/arrays/index.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/store/listed_block.hpp"
 
-#include "runtime/arrays/index.hpp"
 #include "runtime/error.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -4,8 +4,8 @@
 #include "graph/crc32.hpp"
 #include "graph/store/store_writer.hpp"
 #include "graph/store/vertex_owners.hpp"
-#include "runtime/arrays/index.hpp"
 #include "runtime/error.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <cmath>

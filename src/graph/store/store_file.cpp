@@ -4,11 +4,11 @@
 #include "graph/crc32.hpp"
 #include "graph/store/store_arrays.hpp"
 #include "graph/store/store_schema.hpp"
-#include "runtime/arrays/index.hpp"
 #include "runtime/comm/text_exchange.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/repeated_call.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -6,8 +6,8 @@
 #include "graph/store/store_schema.hpp"
 #include "graph/store/store_verify.hpp"
 #include "graph/store/tiled_matrix.hpp"
-#include "runtime/arrays/index.hpp"
 #include "runtime/error.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -5,10 +5,10 @@
 #include "graph/store/store_schema.hpp"
 #include "graph/store/tiled_matrix.hpp"
 #include "graph/store/vertex_owners.hpp"
-#include "runtime/arrays/index.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <array>

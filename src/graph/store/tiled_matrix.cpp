@@ -3,8 +3,8 @@
 
 #include "graph/crc32.hpp"
 #include "graph/store/store_arrays.hpp"
-#include "runtime/arrays/index.hpp"
 #include "runtime/error.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <fmt/format.h>

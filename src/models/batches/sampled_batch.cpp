@@ -3,16 +3,14 @@
 
 #include "models/core/vertex_order.hpp"
 #include "models/gnn/memory_estimate.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace orthant::models {
 namespace {
 
-std::int64_t sum_of(std::vector<std::int64_t> const& numbers) {
-  return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
-}
+using runtime::sum_of;
 
 struct CallSum {
   std::int64_t calls = 0;

@@ -2,12 +2,14 @@
 #include "models/training/gradient_sum.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace orthant::models {
 namespace {
+
+using runtime::sum_of;
 
 /// Sums that are under way at once. An asynchronous all_reduce of the host keeps a copy of its message, so their number
 /// is bounded. Two of them keep a network busy; more give a backward pass time that runs ahead of it.
@@ -32,10 +34,6 @@ bool has_several_batches(pmm::GridShape const& shape, std::int64_t num_accumulat
 /// Whether gradients of experts have addends elsewhere.
 bool sums_experts(pmm::GridShape const& shape, std::int64_t num_accumulated) {
   return num_accumulated > 1 || shape.data > 1;
-}
-
-std::int64_t sum_of(std::vector<std::int64_t> const& lengths) {
-  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }
 
 /// Numbers of the array; 0: there is none.

@@ -4,6 +4,7 @@
 #include "pmm/aggregate/row_lists.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/error.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -12,16 +13,14 @@
 namespace orthant::pmm {
 namespace {
 
+using runtime::sum_of;
+
 using Counts = std::vector<std::int64_t>;
 
 Counts times(Counts counts, std::int64_t factor) {
   for (auto& count : counts)
     count *= factor;
   return counts;
-}
-
-std::int64_t sum_of(Counts const& counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
 
 std::int64_t sum_before(Counts const& counts, int end) {

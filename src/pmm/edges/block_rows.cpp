@@ -4,6 +4,7 @@
 #include "runtime/arrays/part_of.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <numeric>
 #include <utility>
@@ -12,10 +13,7 @@ namespace orthant::pmm {
 namespace {
 
 using runtime::part_of;
-
-std::int64_t sum_of(std::vector<std::int64_t> const& counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-}
+using runtime::sum_of;
 
 /// Element (i, column c) of the heads: in the rows of an owner, and in the parts of all ranks of b, one after the other.
 struct HeadParts {

@@ -3,19 +3,15 @@
 
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 namespace orthant::pmm {
-namespace {
 
-std::int64_t sum_of(std::span<std::int64_t const> numbers) {
-  return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
-}
-
-} // namespace
+using runtime::sum_of;
 
 DispatchLists::DispatchLists(ProcessGrid const& grid, DispatchAxes const& axes, std::int64_t num_groups)
     : grid_(&grid),

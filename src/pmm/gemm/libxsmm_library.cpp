@@ -36,9 +36,9 @@ constexpr auto few_rows = std::int64_t{8};
 constexpr auto many_rows = std::int64_t{16};
 constexpr auto num_terms = std::int64_t{256};
 // Kernels add term by term to a float, which ends at 2^24 ones.
-constexpr auto longest_sum = std::int64_t{1} << 14;
+constexpr auto longest_xsmm_sum = std::int64_t{1} << 14;
 
-constexpr auto most_kernels = std::size_t{512}; // pieces of experts' rows have many lengths
+constexpr auto most_xsmm_kernels = std::size_t{512}; // pieces of experts' rows have many lengths
 constexpr auto longest_code = std::size_t{1} << 17;
 
 /// C := op(A) B + beta C for these extents and strides. LIBXSMM's matrices are stored by columns, so that it computes
@@ -63,7 +63,7 @@ Description description_of(DenseProduct<float> const& p) {
           p.transpose_a};
 }
 
-using Kernel = void (*)(float const* b, float const* a, float* c);
+using XsmmKernel = void (*)(float const* b, float const* a, float* c);
 
 /// The pages of a kernel.
 struct Unmap {
@@ -103,14 +103,14 @@ Code compiled(Description const& d) {
 }
 
 /// Compiled at the first call. Null as compiled().
-Kernel kernel_of(Description const& description) {
+XsmmKernel kernel_of(Description const& description) {
   thread_local std::map<Description, Code> kernels;
   auto found = kernels.find(description);
   if (found == kernels.end()) {
-    if (kernels.size() >= most_kernels) kernels.clear();
+    if (kernels.size() >= most_xsmm_kernels) kernels.clear();
     found = kernels.emplace(description, compiled(description)).first;
   }
-  return reinterpret_cast<Kernel>(found->second.get()); // NOLINT: code is data until here
+  return reinterpret_cast<XsmmKernel>(found->second.get()); // NOLINT: code is data until here
 }
 
 bool has_kernels() {
@@ -123,7 +123,7 @@ bool has_kernels() {
 /// Multiplies the pieces that for_each(work) makes; most have the same extents.
 template<class ForEach>
 void multiply_pieces(ForEach const& for_each) {
-  Kernel kernel = nullptr;
+  XsmmKernel kernel = nullptr;
   std::tuple<std::int64_t, std::int64_t, float> last;
   for_each([&](DenseProduct<float> const& piece) {
     if (std::tuple const next{piece.extents.m, piece.extents.k, piece.beta};
@@ -148,7 +148,7 @@ void multiply_rows(DenseProduct<float> const& p) {
 
 /// C := A^T B + beta C, some terms at a time.
 void multiply_terms(DenseProduct<float> const& p) {
-  detail::add_pieces_of_terms(p, longest_sum, [](DenseProduct<float> const& sum) {
+  detail::add_pieces_of_terms(p, longest_xsmm_sum, [](DenseProduct<float> const& sum) {
     multiply_pieces([&](auto const& run) { detail::for_each_piece_of_terms(sum, num_terms, run); });
   });
 }

@@ -87,22 +87,28 @@ std::string GridShape::to_string() const {
   return text;
 }
 
-GridShape parse_grid(std::string_view text, int num_ranks) {
-  if (text == "auto") return near_cubic(num_ranks);
+std::optional<GridShape> read_grid(std::string_view text) {
   auto const factors = parse_factors(text);
-  auto const example = near_cubic(num_ranks).to_string();
-  if (factors.size() != 4)
-    runtime::throw_user(
-        "--grid '{}' is not a grid; write data x X x Y x Z, such as --grid {}, or --grid auto", text,
-        example);
+  if (factors.size() != 4) return std::nullopt;
   constexpr auto most_ranks = std::int64_t{1} << 30;
   auto product = std::int64_t{1};
   for (auto const factor : factors)
     product = std::min(product * factor, most_ranks + 1); // cannot overflow
-  if (product != num_ranks)
-    runtime::throw_user("--grid {} is for {} ranks, but the job has {}; for example --grid {}", text,
-                        product > most_ranks ? "far more" : std::to_string(product), num_ranks, example);
-  return {factors[0], factors[1], factors[2], factors[3]};
+  if (product > most_ranks) return std::nullopt;
+  return GridShape{factors[0], factors[1], factors[2], factors[3]};
+}
+
+GridShape parse_grid(std::string_view text, int num_ranks) {
+  if (text == "auto") return near_cubic(num_ranks);
+  auto const shape = read_grid(text);
+  if (shape && shape->num_ranks() == num_ranks) return *shape;
+  auto const example = near_cubic(num_ranks).to_string();
+  if (parse_factors(text).size() != 4)
+    runtime::throw_user(
+        "--grid '{}' is not a grid; write data x X x Y x Z, such as --grid {}, or --grid auto", text,
+        example);
+  runtime::throw_user("--grid {} is for {} ranks, but the job has {}; for example --grid {}", text,
+                      shape ? std::to_string(shape->num_ranks()) : "far more", num_ranks, example);
 }
 
 std::vector<GridShape> all_shapes(int num_ranks, int data) {

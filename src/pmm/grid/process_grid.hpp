@@ -13,6 +13,7 @@
 #include "runtime/comm/communicator.hpp"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,9 @@ struct GridShape {
 [[nodiscard]] AxisSet batch_axes(GridShape const& shape);
 /// The axes over which parameters are spread: those of the group, and expert if it has ranks.
 [[nodiscard]] AxisSet parameter_axes(GridShape const& shape);
+
+/// The shape that "DxXxYxZ" is written for, whatever the number of ranks, at most 2^30; none for "auto" and other texts.
+[[nodiscard]] std::optional<GridShape> read_grid(std::string_view text);
 
 /// Parses "DxXxYxZ", or "auto" (near_cubic). Throws UserError if the text is not a grid of
 /// `num_ranks` ranks.

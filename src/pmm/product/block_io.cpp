@@ -3,16 +3,14 @@
 
 #include "pmm/kernels/rounding.hpp"
 #include "pmm/matrix/messages.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace orthant::pmm {
 namespace {
 
-std::int64_t sum_of(std::vector<std::int64_t> const& counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-}
+using runtime::sum_of;
 
 /// Whether the ranks of the third axis communicate: there are several, and the block has elements.
 bool has_company(GridShape const& shape, Placement const& placement, Block const& block) {

@@ -5,6 +5,7 @@
 
 #include "runtime/comm/call_tape.hpp"
 #include "runtime/comm/pending.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -14,10 +15,6 @@
 namespace orthant::runtime {
 namespace detail {
 namespace {
-
-std::int64_t sum_of(std::span<std::int64_t const> counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-}
 
 /// What a rank can find wrong by itself, before it communicates. Errors name the operation and the caller's
 /// place.

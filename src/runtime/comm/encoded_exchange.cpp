@@ -3,21 +3,17 @@
 
 #include "runtime/comm/communicator.hpp"
 #include "runtime/comm/progress.hpp"
+#include "runtime/numbers/counts.hpp"
 #include "runtime/numbers/encoding.hpp"
 
 #include <algorithm>
 #include <array>
 #include <exception>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 namespace orthant::runtime::detail {
 namespace {
-
-std::int64_t sum_of(std::span<std::int64_t const> counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-}
 
 /// The same call on encoded numbers, less buffers and counts.
 Call as_bytes(Call call, Operation operation) {

@@ -17,7 +17,7 @@
 namespace orthant::runtime {
 namespace {
 
-constexpr std::array<std::string_view, 6> words{"trace", "debug", "info", "warning", "error", "off"};
+constexpr std::array<std::string_view, 6> level_words{"trace", "debug", "info", "warning", "error", "off"};
 
 spdlog::level::level_enum to_spdlog(LogLevel level) {
   using namespace spdlog::level;
@@ -46,10 +46,10 @@ std::string line_pattern(std::FILE* out) {
 
 LogLevel parse_log_level(std::string_view word) {
   if (word == "warn") return LogLevel::warning;
-  for (std::size_t i = 0; i < words.size(); ++i)
-    if (word == words[i]) return static_cast<LogLevel>(i);
+  for (std::size_t i = 0; i < level_words.size(); ++i)
+    if (word == level_words[i]) return static_cast<LogLevel>(i);
   throw_user("'{}' is no log level (trace, debug, info, warning, error, off){}", word,
-             did_you_mean(word, words));
+             did_you_mean(word, level_words));
 }
 
 struct Log::State {
@@ -96,8 +96,9 @@ bool Log::is_first_rank() const {
 void Log::print(LogLevel level, std::string const& text) {
   auto const rank = state_->rank_now();
   auto const who = rank == 0 ? std::string() : fmt::format("rank {}: ", rank);
-  auto const word =
-      level == LogLevel::info ? std::string() : fmt::format("{}: ", words[static_cast<std::size_t>(level)]);
+  auto const word = level == LogLevel::info
+                        ? std::string()
+                        : fmt::format("{}: ", level_words[static_cast<std::size_t>(level)]);
   state_->logger.log(to_spdlog(level), "orthant: {}{}{}", who, word, text);
 }
 
