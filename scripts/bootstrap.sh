@@ -4,8 +4,8 @@
 # Brings everything that Orthant's build and tests need to this machine. Safe to repeat; a second run does nothing.
 set -euo pipefail
 
-# Upstream's release for --kokkos: one that Orthant was run with. CUDA 13 needs 4.7 or newer, which nobody has run: give its
-# archive with --kokkos-archive. (4.6.01 was run with CUDA 13 after an edit of three calls: see tests/bench/results/devices.)
+# Upstream's release for --kokkos: one that Orthant was run with, CUDA 13 included (see adapt_to_cuda_13). Newer ones come as
+# --kokkos-archive.
 kokkos_release=4.6.01
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -173,6 +173,18 @@ fetch_release() { # leaves the archive's path in $archive
   mv "$archive.part" "$archive"
 }
 
+# CUDA 13 changed three calls that releases before 4.7 make in one header.
+adapt_to_cuda_13() { # SOURCE
+  local header=$1/core/src/Cuda/Kokkos_Cuda_Instance.hpp
+  grep -q 'cudaGraphAddDependencies(graph, from, to, numDependencies)' "$header" || return 0
+  [ "$(nvcc --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')" -ge 13 ] || return 0
+  local place='cudaMemLocation{NAME < 0 ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice, NAME < 0 ? 0 : NAME}'
+  sed -i -e 's/AddDependencies(graph, from, to, numDependencies)/AddDependencies(graph, from, to, nullptr, numDependencies)/' \
+    -e "s/cudaMemAdvise(devPtr, count, advice, device)/cudaMemAdvise(devPtr, count, advice, ${place//NAME/device})/" \
+    -e "s/cudaMemPrefetchAsync(devPtr, count, dstDevice,/cudaMemPrefetchAsync(devPtr, count, ${place//NAME/dstDevice}, 0,/" "$header"
+  say "three calls of Kokkos are adapted to CUDA 13"
+}
+
 build_kokkos() {
   local root=$prefix/kokkos-$kokkos
   local options=(-DKokkos_ENABLE_SERIAL=ON) compiler=()
@@ -213,6 +225,7 @@ build_kokkos() {
       # The wrapper's own default may be older than anything that this CUDA compiles for; then no compiler check passes.
       sed -i "s/^default_arch=.*/default_arch=\"sm_${architecture##*[A-Z]}\"/" "$source/bin/nvcc_wrapper"
       compiler=("-DCMAKE_CXX_COMPILER=$source/bin/nvcc_wrapper")
+      adapt_to_cuda_13 "$source"
     fi
     say "building Kokkos ($kokkos${architecture:+, $architecture}) into $root"
     rm -rf "$root"
