@@ -6,6 +6,11 @@ target_compile_options(orthant_warnings INTERFACE -Wall -Wextra -Wconversion -Ws
                                                   # of a unity source GCC takes every anonymous namespace for a header's
                                                   $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage>)
 
+# A host function that a kernel calls gives anything; nvcc only warns of it.
+if(CMAKE_CXX_COMPILER MATCHES "nvcc_wrapper")
+  target_compile_options(orthant_warnings INTERFACE -Werror=cross-execution-space-call)
+endif()
+
 function(orthant_add_library name)
   cmake_parse_arguments(arg "HOST_ONLY" "" "SOURCES;PUBLIC_LINK;PRIVATE_LINK" ${ARGN})
   if(arg_SOURCES)
