@@ -1,67 +1,19 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention's work on the edges of a block for devices: one thread for each row, or column, and head. Equations: edge_products.hpp,
-// edge_softmax.hpp, edge_scores.hpp. On host processors, edge_kernels_host.hpp.
+// Attention's work on the edges of a block for devices, on lists of rows or of columns (kernels/list_teams.hpp). Lanes share the
+// edges of a list, or the columns of a head where each edge has a row to be read. Equations: edge_products.hpp,
+// edge_scores.hpp. The softmax: edge_softmax_device.hpp. On host processors, edge_kernels_host.hpp.
 
 #include "pmm/edges/edge_block.hpp"
 #include "pmm/edges/edge_kernels_host.hpp"
+#include "pmm/kernels/list_teams.hpp"
+#include "pmm/kernels/packs.hpp"
 #include "runtime/device/kokkos_compat.hpp"
-
-#include <limits>
 
 namespace orthant::pmm::device_edges {
 
-template<class T>
-struct Dots {
-  Offset const* offsets;
-  LocalColumn const* columns;
-  Heads heads;
-  T const* x;
-  T const* y;
-  T* values;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    auto const width = heads.width;
-    T const* const left = x + (row * heads.count + head) * width;
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      T const* const right = y + (columns[e] * heads.count + head) * width;
-      T sum = 0;
-      for (std::int64_t c = 0; c < width; ++c)
-        sum += left[c] * right[c];
-      values[e * heads.count + head] = sum;
-    }
-  }
-};
-
-/// result_kh := sum of w(v_eh) operand_lh over the entries of list k, which name l and the edge e.
-template<class T>
-struct WeightedSums {
-  Offset const* offsets;
-  LocalColumn const* others;
-  Offset const* places; // null: entry e is edge e
-  Heads heads;
-  T const* values;
-  T factor;
-  T const* operand;
-  T* result;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t k, std::int64_t head) const {
-    auto const width = heads.width;
-    T* const sums = result + (k * heads.count + head) * width;
-    for (std::int64_t c = 0; c < width; ++c)
-      sums[c] = 0;
-    for (auto entry = offsets[k]; entry < offsets[k + 1]; ++entry) {
-      auto const value = values[(places == nullptr ? entry : places[entry]) * heads.count + head];
-      if (value <= 0) continue;
-      auto const weight = value * factor;
-      T const* const from = operand + (others[entry] * heads.count + head) * width;
-      for (std::int64_t c = 0; c < width; ++c)
-        sums[c] += weight * from[c];
-    }
-  }
-};
-
+using detail::ListPart;
 using host_edges::negative_slope;
 
 template<class T>
@@ -73,6 +25,141 @@ KOKKOS_FUNCTION T leaky_slope(T z) {
   return z > 0 ? T{1} : static_cast<T>(negative_slope);
 }
 
+/// Where rows of numbers may be read 16 bytes at a time.
+template<class T>
+KOKKOS_FUNCTION bool begins_packs(T const* numbers) {
+  return reinterpret_cast<std::uintptr_t>(numbers) % 16 == 0;
+}
+
+/// visit(edge) for the edges of a part, which the lanes share.
+template<class Visit>
+KOKKOS_FUNCTION void for_each_edge(RowTeam const& team, ListPart const& part, Visit const& visit) {
+  Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, part.begin, part.end), visit);
+}
+template<class T, class Term>
+KOKKOS_FUNCTION T sum_of_edges(RowTeam const& team, ListPart const& part, Term const& term) {
+  T total = 0;
+  Kokkos::parallel_reduce(
+      Kokkos::ThreadVectorRange(team, part.begin, part.end), [&](Offset e, T& sum) { sum += term(e); },
+      total);
+  return total;
+}
+
+template<class T>
+inline constexpr int numbers_of_pack = 16 / static_cast<int>(sizeof(T));
+/// What the lanes share in the columns of a head.
+template<class T>
+std::int64_t num_packs(Heads const& heads, T const* left, T const* right) {
+  auto const is_packed = heads.width % numbers_of_pack<T> == 0 && begins_packs(left) && begins_packs(right);
+  return is_packed ? heads.width / numbers_of_pack<T> : heads.width;
+}
+
+/// Sums for four edges at once.
+template<class T>
+struct FourSums {
+  T at[4] = {0, 0, 0, 0};
+  KOKKOS_FUNCTION FourSums& operator+=(FourSums const& other) {
+    for (int u = 0; u < 4; ++u)
+      at[u] += other.at[u];
+    return *this;
+  }
+};
+
+/// values_eh := sum_c term(left_c, right_c of edge e, c) for the edges of a part, columns shared by the lanes.
+template<int pack, class T, class Term>
+KOKKOS_FUNCTION void sums_of_columns(RowTeam const& team, ListPart const& part, Heads const& heads,
+                                     T const* left, T const* right, LocalColumn const* columns, T* values,
+                                     Term const& term) {
+  using Numbers = StoredNumbers<T, pack>;
+  auto const own = part.head * heads.width;
+  for (auto first = part.begin; first < part.end; first += 4) {
+    FourSums<T> totals;
+    Kokkos::parallel_reduce(
+        Kokkos::ThreadVectorRange(team, static_cast<int>(heads.width) / pack),
+        [&](int k, FourSums<T>& sums) {
+          auto const c = own + k * pack;
+          auto const x = *reinterpret_cast<Numbers const*>(left + part.list * heads.columns() + c);
+          Numbers y[4];
+          for (int u = 0; u < 4; ++u) { // behind the last edge the last again
+            auto const e = first + u < part.end ? first + u : part.end - 1;
+            y[u] = *reinterpret_cast<Numbers const*>(right + columns[e] * heads.columns() + c);
+          }
+          for (int u = 0; u < 4; ++u)
+            for (int i = 0; i < pack; ++i)
+              sums.at[u] += term(x.get(i), y[u].get(i), c + i);
+        },
+        Kokkos::Sum<FourSums<T>>(totals));
+    Kokkos::single(Kokkos::PerThread(team), [&] {
+      for (int u = 0; u < 4 && first + u < part.end; ++u)
+        values[(first + u) * heads.count + part.head] = totals.at[u];
+    });
+  }
+}
+template<class T, class Term>
+KOKKOS_FUNCTION void sums_of_columns(RowTeam const& team, ListPart const& part, Heads const& heads,
+                                     T const* left, T const* right, LocalColumn const* columns, T* values,
+                                     Term const& term) {
+  if (heads.width % numbers_of_pack<T> == 0 && begins_packs(left) && begins_packs(right))
+    sums_of_columns<numbers_of_pack<T>>(team, part, heads, left, right, columns, values, term);
+  else
+    sums_of_columns<1>(team, part, heads, left, right, columns, values, term);
+}
+
+template<class T>
+struct Dots {
+  Offset const* offsets;
+  LocalColumn const* columns;
+  Heads heads;
+  T const* x;
+  T const* y;
+  T* values;
+
+  [[nodiscard]] std::int64_t num_items() const { return num_packs(heads, x, y); }
+  KOKKOS_FUNCTION T sum(RowTeam const& team, ListPart const& part) const {
+    sums_of_columns(team, part, heads, x, y, columns, values, [](T l, T r, std::int64_t) { return l * r; });
+    return 0;
+  }
+};
+
+/// result_kh := sum of w(v_eh) operand_lh over the entries of list k, which name l and the edge e.
+template<class T>
+struct WeightedSums {
+  static constexpr int outputs = 1;
+
+  Offset const* offsets;
+  LocalColumn const* others;
+  Offset const* places; // null: entry e is edge e
+  Heads heads;
+  T const* values;
+  T factor;
+  T const* operand;
+  T* result;
+
+  [[nodiscard]] bool is_aligned() const { return begins_packs(operand); }
+  template<int pack>
+  KOKKOS_FUNCTION void add(ListPart const& part, std::int64_t column, T (&sums)[1][pack]) const {
+    constexpr int at_once = 8;
+    using Numbers = StoredNumbers<T, pack>;
+    T const* const from = operand + part.head * heads.width + column;
+    for (auto first = part.begin; first < part.end; first += at_once) {
+      T weight[at_once];
+      Numbers numbers[at_once];
+      for (int u = 0; u < at_once; ++u) { // behind the last entry the last again, with no weight
+        auto const entry = first + u < part.end ? first + u : part.end - 1;
+        auto const value = values[(places == nullptr ? entry : places[entry]) * heads.count + part.head];
+        weight[u] = first + u >= part.end || value <= 0 ? T{0} : value * factor;
+        numbers[u] = *reinterpret_cast<Numbers const*>(from + others[entry] * heads.columns());
+      }
+      for (int u = 0; u < at_once; ++u)
+        for (int i = 0; i < pack; ++i)
+          sums[0][i] += weight[u] == 0 ? T{0} : weight[u] * numbers[u].get(i);
+    }
+  }
+  KOKKOS_FUNCTION void finish(int, std::int64_t list, std::int64_t head, std::int64_t column, T total) const {
+    result[(list * heads.count + head) * heads.width + column] = total;
+  }
+};
+
 template<class T>
 struct StaticScores {
   Offset const* offsets;
@@ -82,10 +169,12 @@ struct StaticScores {
   T const* t;
   T* values;
 
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    auto const own = s[row * num_heads + head];
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e)
-      values[e * num_heads + head] = leaky(own + t[columns[e] * num_heads + head]);
+  KOKKOS_FUNCTION T sum(RowTeam const& team, ListPart const& part) const {
+    auto const own = s[part.list * num_heads + part.head];
+    for_each_edge(team, part, [&](Offset e) {
+      values[e * num_heads + part.head] = leaky(own + t[columns[e] * num_heads + part.head]);
+    });
+    return 0;
   }
 };
 
@@ -99,15 +188,15 @@ struct StaticBackward {
   T* gradient;
   T* ds;
 
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    auto const own = s[row * num_heads + head];
-    T sum = 0;
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      auto& g = gradient[e * num_heads + head];
-      g *= leaky_slope(own + t[columns[e] * num_heads + head]);
-      sum += g;
-    }
-    ds[row * num_heads + head] = sum;
+  KOKKOS_FUNCTION T sum(RowTeam const& team, ListPart const& part) const {
+    auto const own = s[part.list * num_heads + part.head];
+    return sum_of_edges<T>(team, part, [&](Offset e) {
+      auto& g = gradient[e * num_heads + part.head];
+      return g *= leaky_slope(own + t[columns[e] * num_heads + part.head]);
+    });
+  }
+  KOKKOS_FUNCTION void finish(std::int64_t row, std::int64_t head, T total) const {
+    ds[row * num_heads + head] = total;
   }
 };
 
@@ -120,11 +209,12 @@ struct SumsOfColumns {
   T const* gradient;
   T* dt;
 
-  KOKKOS_FUNCTION void operator()(std::int64_t column, std::int64_t head) const {
-    T sum = 0;
-    for (auto entry = offsets[column]; entry < offsets[column + 1]; ++entry)
-      sum += gradient[places[entry] * num_heads + head];
-    dt[column * num_heads + head] = sum;
+  KOKKOS_FUNCTION T sum(RowTeam const& team, ListPart const& part) const {
+    return sum_of_edges<T>(team, part,
+                           [&](Offset entry) { return gradient[places[entry] * num_heads + part.head]; });
+  }
+  KOKKOS_FUNCTION void finish(std::int64_t column, std::int64_t head, T total) const {
+    dt[column * num_heads + head] = total;
   }
 };
 
@@ -138,23 +228,19 @@ struct DynamicScores {
   T const* a;
   T* values;
 
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    auto const width = heads.width;
-    T const* const left = l + (row * heads.count + head) * width;
-    T const* const factors = a + head * width;
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      T const* const right = r + (columns[e] * heads.count + head) * width;
-      T sum = 0;
-      for (std::int64_t c = 0; c < width; ++c)
-        sum += factors[c] * leaky(left[c] + right[c]);
-      values[e * heads.count + head] = sum;
-    }
+  [[nodiscard]] std::int64_t num_items() const { return num_packs(heads, l, r); }
+  KOKKOS_FUNCTION T sum(RowTeam const& team, ListPart const& part) const {
+    sums_of_columns(team, part, heads, l, r, columns, values,
+                    [&](T x, T y, std::int64_t c) { return a[c] * leaky(x + y); });
+    return 0;
   }
 };
 
 /// dL, and the terms of da.
 template<class T>
 struct DynamicRows {
+  static constexpr int outputs = 2;
+
   Offset const* offsets;
   LocalColumn const* columns;
   Heads heads;
@@ -165,28 +251,33 @@ struct DynamicRows {
   T* dl;
   T* terms;
 
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    auto const width = heads.width;
-    auto const place = (row * heads.count + head) * width;
-    T const* const left = l + place;
-    T const* const factors = a + head * width;
-    for (std::int64_t c = 0; c < width; ++c)
-      dl[place + c] = terms[place + c] = 0;
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      auto const g = gradient[e * heads.count + head];
-      T const* const right = r + (columns[e] * heads.count + head) * width;
-      for (std::int64_t c = 0; c < width; ++c) {
-        auto const z = left[c] + right[c];
-        dl[place + c] += g * factors[c] * leaky_slope(z);
-        terms[place + c] += g * leaky(z);
+  [[nodiscard]] bool is_aligned() const { return begins_packs(l) && begins_packs(r); }
+  template<int pack>
+  KOKKOS_FUNCTION void add(ListPart const& part, std::int64_t column, T (&sums)[2][pack]) const {
+    using Numbers = StoredNumbers<T, pack>;
+    auto const own = part.head * heads.width + column;
+    auto const left = *reinterpret_cast<Numbers const*>(l + part.list * heads.columns() + own);
+    for (auto e = part.begin; e < part.end; ++e) {
+      auto const g = gradient[e * heads.count + part.head];
+      auto const right = *reinterpret_cast<Numbers const*>(r + columns[e] * heads.columns() + own);
+      for (int i = 0; i < pack; ++i) {
+        auto const z = left.get(i) + right.get(i);
+        sums[0][i] += g * a[own + i] * leaky_slope(z);
+        sums[1][i] += g * leaky(z);
       }
     }
+  }
+  KOKKOS_FUNCTION void finish(int output, std::int64_t row, std::int64_t head, std::int64_t column,
+                              T total) const {
+    (output == 0 ? dl : terms)[(row * heads.count + head) * heads.width + column] = total;
   }
 };
 
 /// dR += .
 template<class T>
 struct DynamicColumns {
+  static constexpr int outputs = 1;
+
   Offset const* offsets;
   LocalColumn const* rows;
   Offset const* places;
@@ -197,106 +288,44 @@ struct DynamicColumns {
   T const* gradient;
   T* dr;
 
-  KOKKOS_FUNCTION void operator()(std::int64_t column, std::int64_t head) const {
-    auto const width = heads.width;
-    auto const place = (column * heads.count + head) * width;
-    T const* const factors = a + head * width;
-    for (auto entry = offsets[column]; entry < offsets[column + 1]; ++entry) {
-      auto const g = gradient[places[entry] * heads.count + head];
-      T const* const left = l + (rows[entry] * heads.count + head) * width;
-      for (std::int64_t c = 0; c < width; ++c)
-        dr[place + c] += g * factors[c] * leaky_slope(left[c] + r[place + c]);
+  [[nodiscard]] bool is_aligned() const { return begins_packs(l) && begins_packs(r); }
+  template<int pack>
+  KOKKOS_FUNCTION void add(ListPart const& part, std::int64_t column, T (&sums)[1][pack]) const {
+    using Numbers = StoredNumbers<T, pack>;
+    auto const own = part.head * heads.width + column;
+    auto const right = *reinterpret_cast<Numbers const*>(r + part.list * heads.columns() + own);
+    for (auto entry = part.begin; entry < part.end; ++entry) {
+      auto const g = gradient[places[entry] * heads.count + part.head];
+      auto const left = *reinterpret_cast<Numbers const*>(l + rows[entry] * heads.columns() + own);
+      for (int i = 0; i < pack; ++i)
+        sums[0][i] += g * a[own + i] * leaky_slope(left.get(i) + right.get(i));
     }
   }
-};
-
-template<class T>
-struct Maxima {
-  Offset const* offsets;
-  std::int64_t num_heads;
-  T const* values;
-  T* maxima;
-  T lowest = -std::numeric_limits<T>::infinity();
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    T largest = lowest;
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      auto const value = values[e * num_heads + head];
-      largest = largest < value ? value : largest;
-    }
-    maxima[row * num_heads + head] = largest;
+  KOKKOS_FUNCTION void finish(int, std::int64_t list, std::int64_t head, std::int64_t column, T total) const {
+    dr[(list * heads.count + head) * heads.width + column] += total;
   }
 };
 
-template<class T>
-struct Exponentials {
-  Offset const* offsets;
-  std::int64_t num_heads;
-  T const* maxima;
-  T* values;
-  T* sums;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    auto const largest = maxima[row * num_heads + head];
-    T sum = 0;
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      auto& value = values[e * num_heads + head];
-      value = runtime::compat::exp(value - largest);
-      sum += value;
-    }
-    sums[row * num_heads + head] = sum;
-  }
-};
-
-template<class T>
-struct Shares {
-  Offset const* offsets;
-  std::int64_t num_heads;
-  T const* sums;
-  T* values;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e)
-      values[e * num_heads + head] /= sums[row * num_heads + head];
-  }
-};
-
-template<class T>
-struct GradientSums {
-  Offset const* offsets;
-  std::int64_t num_heads;
-  T const* values;
-  T factor;
-  T const* gradient;
-  T* sums;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    T sum = 0;
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      auto const value = values[e * num_heads + head];
-      if (!(value <= 0)) sum += value * factor * gradient[e * num_heads + head];
-    }
-    sums[row * num_heads + head] = sum;
-  }
-};
-
-template<class T>
-struct ScoreGradients {
-  Offset const* offsets;
-  std::int64_t num_heads;
-  T const* values;
-  T factor;
-  T const* sums;
-  T* gradient;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    auto const sum = sums[row * num_heads + head];
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      auto const value = values[e * num_heads + head];
-      auto& g = gradient[e * num_heads + head];
-      g = value <= 0 ? value * sum : value * (factor * g - sum); // of a dropped one: |v| (0 - sum)
-    }
-  }
-};
+/// One of these on all its lists. `num_entries`: of all of them. Enqueues on exec; does not fence.
+template<template<class> class Kernel, class T>
+void run(DefaultExec const& exec, char const* label, std::int64_t num_lists, std::int64_t num_entries,
+         Kernel<T> const& kernel, std::int64_t longest = longest_of_thread) {
+  if constexpr (requires { Kernel<T>::outputs; })
+    sum_list_rows<T>(exec, label, {kernel.offsets, num_lists, kernel.heads.count, longest},
+                     kernel.heads.width, kernel);
+  else if constexpr (requires { kernel.num_items(); })
+    sum_lists<T>(exec, label, {kernel.offsets, num_lists, kernel.heads.count, longest}, kernel.num_items(),
+                 kernel);
+  else
+    sum_lists<T>(exec, label, {kernel.offsets, num_lists, kernel.num_heads, longest},
+                 num_lists == 0 ? 0 : num_entries / num_lists / 4, kernel);
+}
 
 } // namespace orthant::pmm::device_edges
+
+namespace Kokkos {
+template<class T>
+struct reduction_identity<orthant::pmm::device_edges::FourSums<T>> {
+  KOKKOS_FUNCTION static orthant::pmm::device_edges::FourSums<T> sum() { return {}; }
+};
+} // namespace Kokkos

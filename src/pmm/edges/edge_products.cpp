@@ -13,12 +13,12 @@ void edge_dots(DefaultExec const& exec, EdgeBlock const& block, Heads const& hea
                Vector<T> const& y, Vector<T> const& values) {
   constexpr auto label = "orthant::pmm::edge_dots";
   if constexpr (runs_on_host)
-    return for_each_list(
-        exec, label, block.num_rows, heads.count, host_edges::best_edge_kernels<T>().dots,
-        host_edges::HostDots<T>{lists_of_rows(block, heads), x.data(), y.data(), values.data()});
-  for_each_row_and_head(exec, label, block.num_rows, heads.count,
-                        device_edges::Dots<T>{block.row_offsets.data(), block.columns.data(), heads, x.data(),
-                                              y.data(), values.data()});
+    for_each_list(exec, label, block.num_rows, heads.count, host_edges::best_edge_kernels<T>().dots,
+                  host_edges::HostDots<T>{lists_of_rows(block, heads), x.data(), y.data(), values.data()});
+  else
+    device_edges::run(exec, label, block.num_rows, block.num_edges(),
+                      device_edges::Dots<T>{block.row_offsets.data(), block.columns.data(), heads, x.data(),
+                                            y.data(), values.data()});
 }
 
 template<class T>
@@ -26,14 +26,14 @@ void edge_spmm(DefaultExec const& exec, EdgeBlock const& block, Heads const& hea
                EdgeWeights<T> const& weights, Vector<T> const& y, Vector<T> const& p) {
   constexpr auto label = "orthant::pmm::edge_spmm";
   if constexpr (runs_on_host)
-    return for_each_list(exec, label, block.num_rows, heads.count,
-                         host_edges::best_edge_kernels<T>().weighted_sums,
-                         host_edges::HostSums<T>{lists_of_rows(block, heads), weights.values.data(),
-                                                 weights.factor, y.data(), p.data()});
-  for_each_row_and_head(exec, label, block.num_rows, heads.count,
-                        device_edges::WeightedSums<T>{block.row_offsets.data(), block.columns.data(), nullptr,
-                                                      heads, weights.values.data(), weights.factor, y.data(),
-                                                      p.data()});
+    for_each_list(exec, label, block.num_rows, heads.count, host_edges::best_edge_kernels<T>().weighted_sums,
+                  host_edges::HostSums<T>{lists_of_rows(block, heads), weights.values.data(), weights.factor,
+                                          y.data(), p.data()});
+  else
+    device_edges::run(exec, label, block.num_rows, block.num_edges(),
+                      device_edges::WeightedSums<T>{block.row_offsets.data(), block.columns.data(), nullptr,
+                                                    heads, weights.values.data(), weights.factor, y.data(),
+                                                    p.data()});
 }
 
 template<class T>
@@ -41,14 +41,15 @@ void edge_spmm_transposed(DefaultExec const& exec, EdgeBlock const& block, Heads
                           EdgeWeights<T> const& weights, Vector<T> const& x, Vector<T> const& d) {
   constexpr auto label = "orthant::pmm::edge_spmm_transposed";
   if constexpr (runs_on_host)
-    return for_each_list(exec, label, block.num_columns, heads.count,
-                         host_edges::best_edge_kernels<T>().weighted_sums,
-                         host_edges::HostSums<T>{lists_of_columns(block, heads), weights.values.data(),
-                                                 weights.factor, x.data(), d.data()});
-  for_each_row_and_head(exec, label, block.num_columns, heads.count,
-                        device_edges::WeightedSums<T>{block.column_offsets.data(), block.rows.data(),
-                                                      block.places.data(), heads, weights.values.data(),
-                                                      weights.factor, x.data(), d.data()});
+    for_each_list(exec, label, block.num_columns, heads.count,
+                  host_edges::best_edge_kernels<T>().weighted_sums,
+                  host_edges::HostSums<T>{lists_of_columns(block, heads), weights.values.data(),
+                                          weights.factor, x.data(), d.data()});
+  else
+    device_edges::run(exec, label, block.num_columns, block.num_edges(),
+                      device_edges::WeightedSums<T>{block.column_offsets.data(), block.rows.data(),
+                                                    block.places.data(), heads, weights.values.data(),
+                                                    weights.factor, x.data(), d.data()});
 }
 
 void plan_edge_product(StepPlan& step, std::string formula, Form form, EdgeCounts const& counts,

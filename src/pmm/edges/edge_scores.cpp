@@ -61,13 +61,13 @@ void static_scores(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlo
   passes.add(pass_of_static(counts_of(block), num_heads, sizeof(T)));
   constexpr auto label = "orthant::pmm::static_scores";
   if constexpr (runs_on_host)
-    return for_each_list(exec, label, block.num_rows, num_heads,
-                         host_edges::best_edge_kernels<T>().static_scores,
-                         host_edges::HostStaticScores<T>{lists_of_rows(block, {num_heads, 1}), s.data(),
-                                                         t.data(), values.data(), nullptr, nullptr});
-  for_each_row_and_head(exec, label, block.num_rows, num_heads,
-                        device_edges::StaticScores<T>{block.row_offsets.data(), block.columns.data(),
-                                                      num_heads, s.data(), t.data(), values.data()});
+    for_each_list(exec, label, block.num_rows, num_heads, host_edges::best_edge_kernels<T>().static_scores,
+                  host_edges::HostStaticScores<T>{lists_of_rows(block, {num_heads, 1}), s.data(), t.data(),
+                                                  values.data(), nullptr, nullptr});
+  else
+    device_edges::run(exec, label, block.num_rows, block.num_edges(),
+                      device_edges::StaticScores<T>{block.row_offsets.data(), block.columns.data(), num_heads,
+                                                    s.data(), t.data(), values.data()});
 }
 
 template<class T>
@@ -91,14 +91,15 @@ void static_scores_backward(DefaultExec const& exec, runtime::PassLedger& passes
     return for_each_list(exec, label_of_columns, block.num_columns, num_heads, kernels.sum_edges,
                          Scores{lists_of_columns(block, {num_heads, 1}), nullptr, nullptr, gradient.data(),
                                 dt.data(), nullptr});
+  } else {
+    device_edges::run(exec, label, block.num_rows, block.num_edges(),
+                      device_edges::StaticBackward<T>{block.row_offsets.data(), block.columns.data(),
+                                                      num_heads, s.data(), t.data(), gradient.data(),
+                                                      ds.data()});
+    device_edges::run(exec, label_of_columns, block.num_columns, block.num_edges(),
+                      device_edges::SumsOfColumns<T>{block.column_offsets.data(), block.places.data(),
+                                                     num_heads, gradient.data(), dt.data()});
   }
-  for_each_row_and_head(exec, label, block.num_rows, num_heads,
-                        device_edges::StaticBackward<T>{block.row_offsets.data(), block.columns.data(),
-                                                        num_heads, s.data(), t.data(), gradient.data(),
-                                                        ds.data()});
-  for_each_row_and_head(exec, label_of_columns, block.num_columns, num_heads,
-                        device_edges::SumsOfColumns<T>{block.column_offsets.data(), block.places.data(),
-                                                       num_heads, gradient.data(), dt.data()});
 }
 
 template<class T>
@@ -107,15 +108,15 @@ void dynamic_scores(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBl
   passes.add(pass_of_dynamic(counts_of(block), heads, sizeof(T)));
   constexpr auto label = "orthant::pmm::dynamic_scores";
   if constexpr (runs_on_host)
-    return for_each_list(exec, label, block.num_rows, heads.count,
-                         host_edges::best_edge_kernels<T>().dynamic_scores,
-                         host_edges::HostDynamicScores<T>{lists_of_rows(block, heads),
-                                                          operands.of_rows.data(), operands.of_columns.data(),
-                                                          operands.attention.data(), values.data()});
-  for_each_row_and_head(exec, label, block.num_rows, heads.count,
-                        device_edges::DynamicScores<T>{block.row_offsets.data(), block.columns.data(), heads,
-                                                       operands.of_rows.data(), operands.of_columns.data(),
-                                                       operands.attention.data(), values.data()});
+    for_each_list(exec, label, block.num_rows, heads.count, host_edges::best_edge_kernels<T>().dynamic_scores,
+                  host_edges::HostDynamicScores<T>{lists_of_rows(block, heads), operands.of_rows.data(),
+                                                   operands.of_columns.data(), operands.attention.data(),
+                                                   values.data()});
+  else
+    device_edges::run(exec, label, block.num_rows, block.num_edges(),
+                      device_edges::DynamicScores<T>{block.row_offsets.data(), block.columns.data(), heads,
+                                                     operands.of_rows.data(), operands.of_columns.data(),
+                                                     operands.attention.data(), values.data()});
 }
 
 template<class T>
@@ -138,14 +139,15 @@ void dynamic_scores_backward(DefaultExec const& exec, runtime::PassLedger& passe
                   Backward{lists_of_rows(block, heads), l, r, a, gradient.data(), dl, terms});
     return for_each_list(exec, label_of_columns, block.num_columns, heads.count, kernel,
                          Backward{lists_of_columns(block, heads), r, l, a, gradient.data(), dr, nullptr});
+  } else {
+    device_edges::run(exec, label_of_rows, block.num_rows, block.num_edges(),
+                      device_edges::DynamicRows<T>{block.row_offsets.data(), block.columns.data(), heads, l,
+                                                   r, a, gradient.data(), dl, terms});
+    device_edges::run(exec, label_of_columns, block.num_columns, block.num_edges(),
+                      device_edges::DynamicColumns<T>{block.column_offsets.data(), block.rows.data(),
+                                                      block.places.data(), heads, l, r, a, gradient.data(),
+                                                      dr});
   }
-  for_each_row_and_head(exec, label_of_rows, block.num_rows, heads.count,
-                        device_edges::DynamicRows<T>{block.row_offsets.data(), block.columns.data(), heads, l,
-                                                     r, a, gradient.data(), dl, terms});
-  for_each_row_and_head(exec, label_of_columns, block.num_columns, heads.count,
-                        device_edges::DynamicColumns<T>{block.column_offsets.data(), block.rows.data(),
-                                                        block.places.data(), heads, l, r, a, gradient.data(),
-                                                        dr});
 }
 
 void plan_static_scores(StepPlan& step, EdgeCounts const& counts, std::int64_t num_heads) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/edges/edge_softmax.hpp"
 
-#include "pmm/edges/edge_kernels_device.hpp"
+#include "pmm/edges/edge_softmax_device.hpp"
 #include "pmm/edges/host_lists.hpp"
 #include "runtime/comm/collectives.hpp"
 
@@ -49,13 +49,20 @@ struct Drops {
   runtime::RandomStream stream;
   T* values;
 
+  KOKKOS_FUNCTION void drop(Offset e, std::int64_t row, std::int64_t head) const {
+    auto const key = column_ids[columns[e]] * num_all_heads + first_head + head;
+    if (stream.bernoulli(probability, static_cast<std::uint64_t>(row_ids[row]),
+                         static_cast<std::uint64_t>(key)))
+      values[e * num_heads + head] = -values[e * num_heads + head];
+  }
+  /// On host processors.
   KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
-    for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
-      auto const key = column_ids[columns[e]] * num_all_heads + first_head + head;
-      if (stream.bernoulli(probability, static_cast<std::uint64_t>(row_ids[row]),
-                           static_cast<std::uint64_t>(key)))
-        values[e * num_heads + head] = -values[e * num_heads + head];
-    }
+    for (auto e = offsets[row]; e < offsets[row + 1]; ++e)
+      drop(e, row, head);
+  }
+  KOKKOS_FUNCTION T sum(RowTeam const& team, detail::ListPart const& part) const {
+    device_edges::for_each_edge(team, part, [&](Offset e) { drop(e, part.list, part.head); });
+    return 0;
   }
 };
 
@@ -68,7 +75,7 @@ void run_part(DefaultExec const& exec, EdgeBlock const& block, Rows const& rows,
     for_each_list(exec, label, block.num_rows, rows.num_heads,
                   host_edges::best_edge_kernels<T>().*host_kernel, rows);
   else
-    for_each_row_and_head(exec, label, block.num_rows, rows.num_heads, device_kernel);
+    device_edges::run(exec, label, block.num_rows, block.num_edges(), device_kernel);
 }
 
 /// The parts of a softmax that need this rank's edges alone.
@@ -166,10 +173,21 @@ void drop_edges(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlock 
                 std::int64_t num_heads, EdgeKeys const& keys, double probability,
                 runtime::RandomStream const& stream, Vector<T> const& values) {
   passes.add(pass_of_drop(counts_of(block), num_heads, sizeof(T)));
-  for_each_row_and_head(exec, "orthant::pmm::drop_edges", block.num_rows, num_heads,
-                        Drops<T>{block.row_offsets.data(), block.columns.data(), num_heads,
-                                 keys.row_ids.data(), keys.column_ids.data(), keys.first_head, keys.num_heads,
-                                 probability, stream, values.data()});
+  Drops<T> const drops{block.row_offsets.data(),
+                       block.columns.data(),
+                       num_heads,
+                       keys.row_ids.data(),
+                       keys.column_ids.data(),
+                       keys.first_head,
+                       keys.num_heads,
+                       probability,
+                       stream,
+                       values.data()};
+  constexpr auto label = "orthant::pmm::drop_edges";
+  if constexpr (runs_on_host)
+    for_each_row_and_head(exec, label, block.num_rows, num_heads, drops);
+  else
+    device_edges::run(exec, label, block.num_rows, block.num_edges(), drops);
 }
 
 void plan_edge_softmax(StepPlan& step, Axis axis, EdgeCounts const& counts, std::int64_t num_heads) {

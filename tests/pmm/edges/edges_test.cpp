@@ -317,6 +317,30 @@ TEST_P(EdgesTest, AttentionAndItsAdjointsEqualSerialLoops) {
       }
 }
 
+// One vertex has edges from all, and one to all: more than a thread of a device takes (kernels/list_teams.hpp).
+TEST_P(EdgesTest, HubsAreSummedAsOtherRowsAre) {
+  constexpr std::int64_t n = 700;
+  for (auto const heads : {Heads{3, 4}, Heads{1, 5}})
+    for (auto const is_dynamic : {false, true}) {
+      auto const score_width = heads.count * (is_dynamic ? heads.width : 1);
+      auto const reals = [&](std::uint64_t seed, std::int64_t rows, std::int64_t columns) {
+        return make_dense(rows, columns, [&](auto i, auto j) { return 2 * small_real(seed, i, j); });
+      };
+      Whole const whole{
+          make_dense(n, n, [](auto i, auto j) { return i == 3 || j == 5 || i == j ? 1.0 : 0.0; }),
+          heads,
+          is_dynamic,
+          reals(62, n, score_width),
+          reals(63, n, score_width),
+          reals(64, heads.count, heads.width),
+          reals(65, n, heads.columns()),
+          reals(66, n, heads.columns()),
+          [](auto, auto, auto) { return false; },
+          1};
+      expect_attention(contiguous(grid_.shape(), n), all_roles().front(), whole);
+    }
+}
+
 TEST_P(EdgesTest, ScoresOfAnySizeHaveASoftmax) {
   // exp(1000) is no number, and all exponentials of -1000 would be 0.
   auto const block =
