@@ -19,10 +19,6 @@ constexpr auto graph_text = "sbm:vertices=203,edges=900,features=13,classes=5";
 
 class OperandFormat : public ::testing::TestWithParam<std::array<int, 3>> {
  protected:
-  void SetUp() override {
-    if (!pmm::runs_on_host) GTEST_SKIP() << "16-bit activations are for hosts";
-  }
-
   static models::GcnSettings settings_of(models::Schedule schedule, Wire format) {
     models::GcnSettings settings;
     settings.set_layers(3, 9);

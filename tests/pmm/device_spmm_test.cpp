@@ -115,7 +115,8 @@ Matrix<T> filled(std::int64_t rows, std::int64_t columns, double (*number)(std::
   auto const host = Kokkos::create_mirror_view(matrix);
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j)
-      host(static_cast<std::size_t>(i), static_cast<std::size_t>(j)) = static_cast<T>(number(i, j));
+      host(static_cast<std::size_t>(i), static_cast<std::size_t>(j)) =
+          T(static_cast<runtime::SumOf<T>>(number(i, j)));
   Kokkos::deep_copy(matrix, host);
   return matrix;
 }
@@ -129,16 +130,17 @@ void expect_rows(Sparse const& a, Range rows, Matrix<T> const& c, std::string co
     auto const expected =
         is_asked_for ? serial_row(a, i, width) : std::vector<double>(static_cast<std::size_t>(width), stain);
     for (std::size_t n = 0; n < expected.size(); ++n)
-      ASSERT_EQ(static_cast<double>(host(static_cast<std::size_t>(i), n)), expected[n])
+      ASSERT_EQ(static_cast<runtime::SumOf<T>>(host(static_cast<std::size_t>(i), n)),
+                static_cast<runtime::SumOf<T>>(T(static_cast<runtime::SumOf<T>>(expected[n]))))
           << what << ", row " << i << ", column " << n;
   }
 }
 
-template<class T>
+template<class T, class Operand = T, class Result = Operand>
 void expect_product(DeviceSpmm<T>& spmm, Sparse const& a, Range rows, std::int64_t width,
                     std::string const& what) {
-  auto const b = filled<T>(a.num_columns, width, small_b);
-  auto const c = filled<T>(a.num_rows(), width, [](std::int64_t, std::int64_t) { return stain; });
+  auto const b = filled<Operand>(a.num_columns, width, small_b);
+  auto const c = filled<Result>(a.num_rows(), width, [](std::int64_t, std::int64_t) { return stain; });
   spmm.apply(DefaultExec(), rows, b, c);
   DefaultExec().fence();
   expect_rows(a, rows, c, what + ", width " + std::to_string(width));
@@ -157,7 +159,7 @@ std::vector<std::int64_t> edges(std::size_t times) {
   return lengths;
 }
 
-template<class T>
+template<class T, class Operand = T, class Result = Operand>
 void expect_every_kind() {
   for (auto const& [name, traits] :
        std::vector<std::pair<std::string, Traits>>{{"pattern", {}},
@@ -171,8 +173,8 @@ void expect_every_kind() {
     DeviceSpmm<T> fixed(on_device<T>(a), Contents::fixed);
     DeviceSpmm<T> changing(on_device<T>(a), Contents::changing);
     for (auto const width : {1, 3, 4, 16, 31, 32, 33, 47, 64, 100, 128, 130, 200, 256, 300}) {
-      expect_product<T>(fixed, a, {0, 40}, width, name + ", fixed");
-      expect_product<T>(changing, a, {0, 40}, width, name + ", changing");
+      expect_product<T, Operand, Result>(fixed, a, {0, 40}, width, name + ", fixed");
+      expect_product<T, Operand, Result>(changing, a, {0, 40}, width, name + ", changing");
     }
   }
 }
@@ -182,6 +184,13 @@ TEST(DeviceSpmm, EqualsSerialLoopsInSinglePrecision) {
 }
 TEST(DeviceSpmm, EqualsSerialLoopsInDoublePrecision) {
   expect_every_kind<double>();
+}
+
+TEST(DeviceSpmm, SumsNumbersOf16BitsInSinglePrecisionAndRoundsOnce) {
+  expect_every_kind<float, runtime::Bf16Number, float>();
+  expect_every_kind<float, runtime::Bf16Number>();
+  expect_every_kind<float, runtime::Fp16Number, float>();
+  expect_every_kind<float, runtime::Fp16Number>();
 }
 
 TEST(DeviceSpmm, EveryWidthTwice) {

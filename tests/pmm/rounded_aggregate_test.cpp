@@ -31,10 +31,6 @@ Dense magnitudes(Dense const& whole) {
 
 class RoundedAggregate : public CellsFixture {
  protected:
-  void SetUp() override {
-    if (!runs_on_host) GTEST_SKIP() << "sparse products of 16-bit operands are for hosts";
-  }
-
   struct How {
     Roles roles{};
     Flow flow = Flow::forward;

@@ -88,8 +88,8 @@ void describe_ways(nlohmann::ordered_json& line, std::string const& chosen,
   line["own_ratio"] = seconds[0].median / seconds[1].median;
 }
 
-/// One rank's product, and the sums over ranks that its speed is counted in.
-template<class T>
+/// One rank's product, and the sums over ranks that its speed is counted in. Operand: T, or a 16-bit number.
+template<class Operand, class T>
 nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpmm<T> const& kernel,
                                std::int64_t width, Roofline const& roofline, GatherRoof& gather_roof,
                                std::int64_t repeat) {
@@ -97,18 +97,19 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
   auto const& csr = kernel.block().csr;
   // In the kind of memory that training takes.
   auto const b_numbers =
-      runtime::make_zeros<T>("orthant::cli::b", static_cast<std::size_t>(csr.num_columns * width));
+      runtime::make_zeros<Operand>("orthant::cli::b", static_cast<std::size_t>(csr.num_columns * width));
   auto const c_numbers =
-      runtime::make_zeros<T>("orthant::cli::c", static_cast<std::size_t>(csr.num_rows * width));
+      runtime::make_zeros<Operand>("orthant::cli::c", static_cast<std::size_t>(csr.num_rows * width));
   auto const b = pmm::as_matrix(b_numbers, csr.num_columns, width);
   auto const c = pmm::as_matrix(c_numbers, csr.num_rows, width);
-  Kokkos::deep_copy(exec, b, T{1});
+  Kokkos::deep_copy(exec, b, Operand(1));
   auto const multiply = [&] { kernel.apply(exec, {0, csr.num_rows}, b, c); };
   // The first products prepare later ones, and choose their way.
   constexpr auto most_tries = 20;
   for (auto i = 0; i < most_tries && kernel.way_of(width).empty(); ++i)
     multiply();
-  auto ways = kernel.ways(exec, b, c);
+  std::vector<pmm::SpmmWay> ways{{"own", multiply}};
+  if constexpr (std::is_same_v<Operand, T>) ways = kernel.ways(exec, b, c);
   auto const num_ways = static_cast<std::int64_t>(ways.size());
   ways.resize(static_cast<std::size_t>(runtime::all_reduced(world, num_ways, runtime::Reduction::min)));
   // By itself, as the gathers that are its roof: in turn with the ways it would find other operands in the caches.
@@ -119,7 +120,7 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
     works.push_back(way.run);
   auto const seconds_of_ways = time_in_turn(world, exec, works, repeat);
 
-  auto const mine = bytes_of(kernel.block(), width);
+  auto const mine = bytes_of(kernel.block(), width, sizeof(Operand), sizeof(Operand));
   auto const most_nonzeros = runtime::all_reduced(world, csr.num_nonzeros(), runtime::Reduction::max);
   std::array sums{mine.gathered, mine.compulsory, static_cast<double>(csr.num_nonzeros())};
   runtime::all_reduce(runtime::host, world, std::span(sums));
@@ -141,7 +142,7 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
        seconds.median / (static_cast<double>(most_nonzeros) * static_cast<double>(width))}};
   roofline.describe(line);
   line["gathered_share"] = gathered_rate / roofline.stream_gb_per_s;
-  if (auto const roof = gather_roof.bytes_per_second(csr.num_columns, width * std::int64_t{sizeof(T)});
+  if (auto const roof = gather_roof.bytes_per_second(csr.num_columns, width * std::int64_t{sizeof(Operand)});
       roof > 0) {
     line["gather_gb_per_s"] = roof * 1e-9;
     line["gather_share"] = gathered_rate * 1e9 / roof;
@@ -151,7 +152,7 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
   return line;
 }
 
-template<class T>
+template<class T, class Operand = T>
 int bench(SpmmOptions const& options, Context& context) {
   auto const& world = context.world();
   auto const widths = widths_of(options);
@@ -197,7 +198,7 @@ int bench(SpmmOptions const& options, Context& context) {
       if (width >= pmm::least_weighted_width(facts.num_operator_entries(), facts.num_vertices))
         kernel.keep_weights(runtime::DefaultExec()); // as training of that width does
       line["weighted"] = matrix.forward().block().csr.values.extent(0) > 0;
-      line.update(measure(world, kernel, width, roofline, gather_roof, options.repeat));
+      line.update(measure<Operand>(world, kernel, width, roofline, gather_roof, options.repeat));
       print_line(context, line);
     }
   return runtime::exit_done;
@@ -225,11 +226,15 @@ std::unique_ptr<Command> make_bench_spmm() {
   command->option("--widths", o->widths, "Columns of B; 16,32,47,64,100,128,256 where none is named");
   command->option("--forms", o->forms, "product (A^ B), transposed (A^^T B); product where none is named",
                   one_of({"product", "transposed"}));
-  command->option("--dtype", o->dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
+  command->option("--dtype", o->dtype,
+                  "fp32, fp64, or bf16 or fp16: of B and C; sums, values and scales are fp32 then",
+                  one_of({"fp32", "fp64", "bf16", "fp16"}));
   add_force_memory_option(*command, o->force_memory);
   add_repeat_option(*command, o->repeat);
   add_options(*command, o->roofline);
   command->set_run([o](Context& context) {
+    if (o->dtype == "bf16") return bench<float, runtime::Bf16Number>(*o, context);
+    if (o->dtype == "fp16") return bench<float, runtime::Fp16Number>(*o, context);
     return o->dtype == "fp32" ? bench<float>(*o, context) : bench<double>(*o, context);
   });
   return command;

@@ -18,10 +18,11 @@ struct SpmmBytes {
 /// `operand_bytes`: of a number of B, if that is not T.
 template<class T>
 [[nodiscard]] SpmmBytes bytes_of(pmm::SparseBlock<T> const& block, std::int64_t width,
-                                 std::int64_t operand_bytes = sizeof(T)) {
+                                 std::int64_t operand_bytes = sizeof(T),
+                                 std::int64_t result_bytes = sizeof(T)) {
   auto const& csr = block.csr;
   auto const row_of_b = static_cast<double>(width * operand_bytes);
-  auto const row_of_c = static_cast<double>(width) * sizeof(T);
+  auto const row_of_c = static_cast<double>(width * result_bytes);
   auto const matrix =
       csr.row_offsets.extent(0) * sizeof(runtime::Offset) +
       csr.columns.extent(0) * sizeof(runtime::LocalColumn) +

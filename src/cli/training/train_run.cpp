@@ -6,6 +6,7 @@
 #include "cli/training/scores_text.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/comm/collectives.hpp"
+#include "runtime/device/kokkos_compat_device.hpp"
 #include "runtime/machine/process_memory.hpp"
 
 #include <array>
@@ -292,8 +293,8 @@ void require_fitting_types(TrainOptions const& o) {
   if (o.compute_dtype != "fp32")
     runtime::throw_user("--operand-dtype {} rounds fp32; leave it out with --compute-dtype {}",
                         o.operand_dtype, o.compute_dtype);
-  if (!pmm::runs_on_host)
-    runtime::throw_user("--operand-dtype {} works on host processors only so far", o.operand_dtype);
+  if (!runtime::compat::device_multiplies_bf16() && o.operand_dtype == "bf16")
+    runtime::throw_user("--operand-dtype bf16 needs a device of compute capability 8.0 or newer; take fp16");
 }
 
 void require_prunable(TrainOptions const& o) {

@@ -63,12 +63,11 @@ void add(DefaultExec const& exec, pmm::DistMatrix<T> const& x, pmm::DistMatrix<T
       for (auto i = begin; i < end; ++i)
         result[i] = T(left[i] + right[i]);
     });
-  else if constexpr (runtime::is_16_bit<T>)
-    ORTHANT_REQUIRE(false, "16-bit numbers are added on host processors only");
   else
-    pmm::for_each_pack(exec, label, count,
-                       AddPack<T>{pmm::PackedArray<T const>(left), pmm::PackedArray<T const>(right),
-                                  pmm::PackedArray<T>(result)});
+    pmm::for_each_pack<pmm::packs_of_item<T>>(exec, label, count,
+                                              AddPack<T>{pmm::PackedArray<T const>(left),
+                                                         pmm::PackedArray<T const>(right),
+                                                         pmm::PackedArray<T>(result)});
 }
 
 template ResidualPath<float> make_residual_path(pmm::ProcessGrid const&, pmm::Placement const&,

@@ -60,7 +60,7 @@ make_residual_path(pmm::ProcessGrid const& grid, pmm::Placement const& input, pm
 /// Lists the arrays of make_residual_path().
 void plan_residual_arrays(pmm::StepPlan& step, GcnLayerPlan const& plan, GcnEpochTraits const& traits);
 
-/// sum := x + y, of equal placements (Error); may be one of them. 16-bit numbers: host only. Enqueues on exec.
+/// sum := x + y, of equal placements (Error); may be one of them. Enqueues on exec.
 template<class T>
 void add(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x, pmm::DistMatrix<T> const& y,
          pmm::DistMatrix<T> const& sum);

@@ -28,10 +28,6 @@ SumOf<T> keep_scale(double probability) {
   return static_cast<SumOf<T>>(1 / (1 - probability));
 }
 
-[[maybe_unused]] void require_host() {
-  ORTHANT_REQUIRE(false, "activations are held in 16 bits on host processors only, and dropped out in part");
-}
-
 /// Whether some elements, but not all, are dropped: what those kernels can do. They also keep all of 16-bit numbers.
 template<class T>
 bool is_drawn_on_host(double probability) {
@@ -74,18 +70,14 @@ void mask_rows(DefaultExec const& exec, char const* label, Matrix<T> const& from
     return activate_rows(exec, label, num_rows, task);
   }
   // Any execution space.
-  if constexpr (runtime::is_16_bit<T>) {
-    require_host();
-  } else {
-    pmm::for_each_pack(
-        exec, label, static_cast<std::int64_t>(from.size()),
-        detail::MaskPack<T, is_relu>{PackedArray<T const>(from.data()),
-                                     PackedArray<T>(to.data()),
-                                     optional(bias),
-                                     {dropout, keys, 0, static_cast<std::int64_t>(from.extent(1))},
-                                     0,
-                                     keep_scale<T>(dropout.probability)});
-  }
+  pmm::for_each_pack<pmm::packs_of_item<T>>(
+      exec, label, static_cast<std::int64_t>(from.size()),
+      detail::MaskPack<T, is_relu>{PackedArray<T const>(from.data()),
+                                   PackedArray<T>(to.data()),
+                                   optional(bias),
+                                   {dropout, keys, 0, static_cast<std::int64_t>(from.extent(1))},
+                                   0,
+                                   keep_scale<T>(dropout.probability)});
 }
 
 /// z := relu(z + 1 b^T)
@@ -99,10 +91,8 @@ void relu(DefaultExec const& exec, Matrix<T> const& z, Vector<SumOf<T>> const& b
                                       .to = z.data(),
                                       .bias = bias.extent(0) == 0 ? nullptr : bias.data(),
                                       .has_relu = true});
-  } else if constexpr (runtime::is_16_bit<T>) {
-    require_host();
   } else {
-    pmm::for_each_pack(
+    pmm::for_each_pack<pmm::packs_of_item<T>>(
         exec, "orthant::models::relu", static_cast<std::int64_t>(z.size()),
         detail::BiasReluPack<T>{PackedArray<T>(z.data()), optional(bias), pmm::Divisor(num_columns)});
   }
@@ -253,12 +243,10 @@ void relu_dropout_backward(DefaultExec const& exec, PassLedger& passes, Matrix<T
   passes.add({"relu_dropout_backward", array_bytes(activation, gradient), array_bytes(gradient)});
   if constexpr (pmm::runs_on_host) {
     backward_on_host(exec, "orthant::models::relu_dropout_backward", activation, probability, gradient, {});
-  } else if constexpr (runtime::is_16_bit<T>) {
-    require_host();
   } else {
-    pmm::for_each_pack(exec, "orthant::models::relu_dropout_backward",
-                       static_cast<std::int64_t>(gradient.size()),
-                       backward_pack(activation, probability, gradient));
+    pmm::for_each_pack<pmm::packs_of_item<T>>(exec, "orthant::models::relu_dropout_backward",
+                                              static_cast<std::int64_t>(gradient.size()),
+                                              backward_pack(activation, probability, gradient));
   }
 }
 
@@ -273,8 +261,6 @@ void relu_dropout_backward_sum(DefaultExec const& exec, PassLedger& passes, Matr
   if constexpr (pmm::runs_on_host) {
     backward_on_host(exec, "orthant::models::relu_dropout_backward_sum", activation, probability, gradient,
                      column_sums);
-  } else if constexpr (runtime::is_16_bit<T>) {
-    require_host();
   } else {
     pmm::ColumnSlabs const slabs(static_cast<std::int64_t>(gradient.extent(0)),
                                  static_cast<std::int64_t>(gradient.extent(1)));
@@ -302,18 +288,14 @@ void apply_dropout_to_piece(DefaultExec const& exec, PassLedger& passes, Vector<
               static_cast<std::int64_t>(from.size())});
   if (is_drawn_on_host<T>(dropout.probability))
     return apply_dropout_to_piece_on_host(exec, from, dropout, keys, first, num_columns, to);
-  if constexpr (runtime::is_16_bit<T>) {
-    require_host();
-  } else {
-    pmm::for_each_pack(exec, "orthant::models::apply_dropout_to_piece",
-                       static_cast<std::int64_t>(from.extent(0)),
-                       detail::MaskPack<T, false>{PackedArray<T const>(from.data()),
-                                                  PackedArray<T>(to.data()),
-                                                  PackedArray<T const>(nullptr),
-                                                  {dropout, keys, first, num_columns},
-                                                  first,
-                                                  keep_scale<T>(dropout.probability)});
-  }
+  pmm::for_each_pack<pmm::packs_of_item<T>>(exec, "orthant::models::apply_dropout_to_piece",
+                                            static_cast<std::int64_t>(from.extent(0)),
+                                            detail::MaskPack<T, false>{PackedArray<T const>(from.data()),
+                                                                       PackedArray<T>(to.data()),
+                                                                       PackedArray<SumOf<T> const>(nullptr),
+                                                                       {dropout, keys, first, num_columns},
+                                                                       first,
+                                                                       keep_scale<T>(dropout.probability)});
 }
 
 template<class T>

@@ -69,12 +69,13 @@ struct PackMask {
 /// to := M scale f(from + 1 bias^T), f = relu or the identity; elements first, first + 1 .. of a block.
 template<class T, bool is_relu>
 struct MaskPack {
+  using Sum = runtime::SumOf<T>;
   PackedArray<T const> from;
   PackedArray<T> to;
-  PackedArray<T const> bias; // null: none
+  PackedArray<Sum const> bias; // null: none
   PackMask mask;
   std::int64_t first;
-  T scale;
+  Sum scale;
 
   KOKKOS_FUNCTION void operator()(std::int64_t i, std::int64_t count) const {
     auto pack = from.load(i, count);
@@ -84,7 +85,7 @@ struct MaskPack {
     for (unsigned k = 0; k < 4; ++k) {
       auto const value = pack.number[k];
       // A NaN passes: it must reach the loss, where it is reported.
-      pack.number[k] = (kept >> k & 1) == 0 || (is_relu && value < T{0}) ? T{0} : value * scale;
+      pack.number[k] = (kept >> k & 1) == 0 || (is_relu && value < Sum{0}) ? Sum{0} : value * scale;
     }
     to.store(i, count, pack);
   }
@@ -93,15 +94,16 @@ struct MaskPack {
 /// z := relu(z + 1 bias^T)
 template<class T>
 struct BiasReluPack {
+  using Sum = runtime::SumOf<T>;
   PackedArray<T> z;
-  PackedArray<T const> bias; // null: none
+  PackedArray<Sum const> bias; // null: none
   Divisor num_columns;
 
   KOKKOS_FUNCTION void operator()(std::int64_t first, std::int64_t count) const {
     auto pack = z.load(first, count);
     if (!bias.is_empty()) add(pack, row_pack(bias, Place(first, num_columns).column, num_columns.value()));
     for (auto& number : pack.number)
-      number = number < T{0} ? T{0} : number;
+      number = number < Sum{0} ? Sum{0} : number;
     z.store(first, count, pack);
   }
 };
@@ -109,17 +111,18 @@ struct BiasReluPack {
 /// gradient := gradient scale where active > 0, else 0; returns it too: the terms of a column sum.
 template<class T>
 struct BackwardPack {
+  using Sum = runtime::SumOf<T>;
   static constexpr bool only_loads = false;
 
   PackedArray<T const> active;
   PackedArray<T> gradient;
-  T scale;
+  Sum scale;
 
-  KOKKOS_FUNCTION Pack<T> operator()(std::int64_t first, std::int64_t count) const {
+  KOKKOS_FUNCTION Pack<Sum> operator()(std::int64_t first, std::int64_t count) const {
     auto const activation = active.load(first, count);
     auto pack = gradient.load(first, count);
     for (int k = 0; k < pack_size; ++k)
-      pack.number[k] = activation.number[k] > T{0} ? pack.number[k] * scale : T{0};
+      pack.number[k] = activation.number[k] > Sum{0} ? pack.number[k] * scale : Sum{0};
     gradient.store(first, count, pack);
     return pack;
   }

@@ -20,10 +20,6 @@ using runtime::LocalPass;
 using runtime::SumOf;
 using runtime::Vector;
 
-[[maybe_unused]] void require_host_norm() {
-  ORTHANT_REQUIRE(false, "16-bit numbers are normalised on host processors only");
-}
-
 Masks masks_of(Dropout const& dropout, BlockKeys const& keys) {
   return {dropout.stream, runtime::bernoulli_threshold(dropout.probability), keys.original_ids,
           static_cast<std::uint64_t>(keys.first_column)};
@@ -79,9 +75,9 @@ void plan_reduce_rows(pmm::StepPlan& step, pmm::Placement const& z) {
 
 template<class T>
 void normalise_on_device(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
-                         pmm::DistVector<T> const& scale, Dropout const& dropout, BlockKeys const& keys,
-                         RmsNormState<T> const& state, pmm::DistMatrix<T> const* addend,
-                         pmm::DistMatrix<T> const& result) {
+                         pmm::DistVector<SumOf<T>> const& scale, Dropout const& dropout,
+                         BlockKeys const& keys, RmsNormState<SumOf<T>> const& state,
+                         pmm::DistMatrix<T> const* addend, pmm::DistMatrix<T> const& result) {
   auto const num_rows = z.block().rows.size();
   auto const num_columns = z.block().columns.size();
   auto const has_squares = z.grid().size(z.layout().columns) > 1;
@@ -102,10 +98,12 @@ void normalise_on_device(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
 }
 
 template<class T>
-void backward_on_device(DefaultExec const& exec, pmm::DistMatrix<T> const& z, pmm::DistVector<T> const& scale,
-                        double probability, RmsNormState<T> const& state, Vector<T> const& row_sums,
+void backward_on_device(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
+                        pmm::DistVector<SumOf<T>> const& scale, double probability,
+                        RmsNormState<SumOf<T>> const& state, Vector<SumOf<T>> const& row_sums,
                         pmm::DistMatrix<T> const& gradient, pmm::DistMatrix<T> const& z_gradient,
-                        pmm::DistVector<T> const& scale_gradient, pmm::Workspace<T> const& work) {
+                        pmm::DistVector<SumOf<T>> const& scale_gradient,
+                        pmm::Workspace<SumOf<T>> const& work) {
   auto const num_rows = z.block().rows.size();
   auto const num_columns = z.block().columns.size();
   detail::GradientSource<T> const source{packed(z.storage()),
@@ -254,8 +252,6 @@ void rms_norm_relu_dropout(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
   passes.add(bytes.forward(dropout.probability > 0, addend != nullptr));
   if constexpr (pmm::runs_on_host)
     normalise_on_host(exec, z, scale, dropout, keys, state, addend, result);
-  else if constexpr (runtime::is_16_bit<T>)
-    require_host_norm();
   else
     normalise_on_device(exec, z, scale, dropout, keys, state, addend, result);
 }
@@ -276,8 +272,6 @@ void rms_norm_relu_dropout_backward(DefaultExec const& exec, pmm::DistMatrix<T> 
   passes.add(bytes.backward());
   if constexpr (pmm::runs_on_host)
     backward_on_host(exec, z, scale, probability, state, row_sums, gradient, z_gradient, scale_gradient);
-  else if constexpr (runtime::is_16_bit<T>)
-    require_host_norm();
   else
     backward_on_device(exec, z, scale, probability, state, row_sums, gradient, z_gradient, scale_gradient,
                        work);

@@ -26,6 +26,7 @@ using pmm::pack_size;
 using pmm::PackedArray;
 using pmm::Place;
 using pmm::RowTeam;
+using runtime::SumOf;
 using runtime::Vector;
 
 /// The mask of every row.
@@ -59,13 +60,13 @@ inline constexpr std::int64_t columns_a_lane = 8;
 
 /// The sum over a row of square(z), by all lanes; every lane gets it.
 template<class T>
-KOKKOS_INLINE_FUNCTION T sum_of_squares(RowTeam const& team, PackedArray<T const> const& z, std::int64_t row,
-                                        std::int64_t num_columns) {
-  T sum = 0;
+KOKKOS_INLINE_FUNCTION SumOf<T> sum_of_squares(RowTeam const& team, PackedArray<T const> const& z,
+                                               std::int64_t row, std::int64_t num_columns) {
+  SumOf<T> sum = 0;
   auto const first = row * num_columns;
   Kokkos::parallel_reduce(
       Kokkos::ThreadVectorRange(team, (num_columns + pack_size - 1) / pack_size),
-      [&](std::int64_t pack, T& squares) {
+      [&](std::int64_t pack, SumOf<T>& squares) {
         auto const begin = pack * pack_size;
         auto const numbers = z.load(first + begin, num_columns - begin);
         for (auto const number : numbers.number)
@@ -78,9 +79,10 @@ KOKKOS_INLINE_FUNCTION T sum_of_squares(RowTeam const& team, PackedArray<T const
 /// sums(i) := sum_j z_ij^2
 template<class T>
 struct SquareRow {
+  using Sum = SumOf<T>;
   PackedArray<T const> z;
   std::int64_t num_columns;
-  T* sums;
+  Sum* sums;
 
   KOKKOS_FUNCTION void operator()(RowTeam const& team, std::int64_t row) const {
     auto const sum = sum_of_squares(team, z, row, num_columns);
@@ -92,16 +94,17 @@ struct SquareRow {
 /// ranks have columns too.
 template<class T>
 struct NormaliseRow {
+  using Sum = SumOf<T>;
   static_assert(std::endian::native == std::endian::little, "byte b of a word is its bits 8 b and up");
 
   PackedArray<T const> z;
-  PackedArray<T const> scale;
+  PackedArray<Sum const> scale;
   std::int64_t num_columns;
   Masks masks;
-  T keep_scale;
-  T inverse_width; // 1 / D
+  Sum keep_scale;
+  Sum inverse_width; // 1 / D
   bool has_squares;
-  T* inverse_rms;
+  Sum* inverse_rms;
   std::uint8_t* passed; // the bytes of RmsNormState::passed
   std::int64_t words_per_row;
   PackedArray<T const> addend; // empty: none
@@ -109,14 +112,14 @@ struct NormaliseRow {
 
   KOKKOS_FUNCTION void operator()(RowTeam const& team, std::int64_t row) const {
     auto const squares = has_squares ? inverse_rms[row] : sum_of_squares(team, z, row, num_columns);
-    auto const r = T{1} / runtime::compat::sqrt(squares * inverse_width + static_cast<T>(rms_epsilon));
+    auto const r = Sum{1} / runtime::compat::sqrt(squares * inverse_width + static_cast<Sum>(rms_epsilon));
     Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, (num_columns + columns_a_lane - 1) / columns_a_lane),
                          [&](std::int64_t lane) { normalise(row, lane, r); });
     // After all lanes have read what is there.
     Kokkos::single(Kokkos::PerThread(team), [&] { inverse_rms[row] = r; });
   }
 
-  KOKKOS_FUNCTION void normalise(std::int64_t row, std::int64_t lane, T r) const {
+  KOKKOS_FUNCTION void normalise(std::int64_t row, std::int64_t lane, Sum r) const {
     auto const begin = lane * columns_a_lane;
     auto const count = num_columns - begin < columns_a_lane ? num_columns - begin : columns_a_lane;
     auto const kept = masks.kept(static_cast<std::size_t>(row), static_cast<std::size_t>(begin),
@@ -130,14 +133,14 @@ struct NormaliseRow {
       auto pack = z.load(first, left);
       auto const factors = scale.load(column, left);
       auto const adds = !addend.is_empty();
-      auto const before = adds ? addend.load(first, left) : Pack<T>{};
+      auto const before = adds ? addend.load(first, left) : Pack<Sum>{};
       for (int k = 0; k < pack_size; ++k) {
         auto const bit = static_cast<unsigned>(half) + static_cast<unsigned>(k);
         auto const n = r * pack.number[k] * factors.number[k];
         // A NaN passes: it must reach the loss, where it is reported.
-        auto const d = (kept >> bit & 1) == 0 || n < T{0} ? T{0} : n * keep_scale;
+        auto const d = (kept >> bit & 1) == 0 || n < Sum{0} ? Sum{0} : n * keep_scale;
         pack.number[k] = adds ? before.number[k] + d : d;
-        positive |= static_cast<std::uint32_t>(n > T{0}) << bit;
+        positive |= static_cast<std::uint32_t>(n > Sum{0}) << bit;
       }
       result.store(first, left, pack);
     }
@@ -148,11 +151,12 @@ struct NormaliseRow {
 /// What the backward kernels read; dn where the bit is set is dd / (1 - p), else 0.
 template<class T>
 struct GradientSource {
+  using Sum = SumOf<T>;
   PackedArray<T const> z;
-  PackedArray<T const> scale;
+  PackedArray<Sum const> scale;
   Divisor num_columns;
-  T keep_scale;
-  T const* inverse_rms;
+  Sum keep_scale;
+  Sum const* inverse_rms;
   std::uint32_t const* passed;
   std::int64_t words_per_row;
 
@@ -164,16 +168,17 @@ struct GradientSource {
 /// sums(i) := sum_j dn_ij g_j r_i z_ij
 template<class T>
 struct GradientRowSum {
+  using Sum = SumOf<T>;
   GradientSource<T> source;
   PackedArray<T const> gradient; // dd
-  T* sums;
+  Sum* sums;
 
   KOKKOS_FUNCTION void operator()(RowTeam const& team, std::int64_t row) const {
     auto const num_columns = source.num_columns.value();
-    T total = 0;
+    Sum total = 0;
     Kokkos::parallel_reduce(
         Kokkos::ThreadVectorRange(team, (num_columns + pack_size - 1) / pack_size),
-        [&](std::int64_t pack, T& sum) {
+        [&](std::int64_t pack, Sum& sum) {
           auto const column = pack * pack_size;
           auto const left = num_columns - column;
           auto const first = row * num_columns + column;
@@ -192,23 +197,24 @@ struct GradientRowSum {
 /// z_gradient := dz; returns dn r z, the terms of dg.
 template<class T>
 struct GradientPack {
+  using Sum = SumOf<T>;
   static constexpr bool only_loads = false;
 
   GradientSource<T> source;
   PackedArray<T const> gradient; // dd
   PackedArray<T> z_gradient;     // may be the gradient
-  T const* row_sums;             // t
-  T inverse_width;
+  Sum const* row_sums;           // t
+  Sum inverse_width;
 
-  KOKKOS_FUNCTION Pack<T> operator()(std::int64_t first, std::int64_t count) const {
+  KOKKOS_FUNCTION Pack<Sum> operator()(std::int64_t first, std::int64_t count) const {
     auto const num_columns = source.num_columns.value();
     Place place(first, source.num_columns);
     auto const g = row_pack(source.scale, place.column, num_columns);
     auto const z = source.z.load(first, count);
     auto dz = gradient.load(first, count);
-    Pack<T> terms{};
-    T r = 0;
-    T along = 0;
+    Pack<Sum> terms{};
+    Sum r = 0;
+    Sum along = 0;
     std::uint32_t bits = 0;
     for (int k = 0; k < pack_size && k < count; ++k) {
       if (k == 0 || place.column == 0) {
@@ -216,7 +222,7 @@ struct GradientPack {
         along = r * row_sums[place.row] * inverse_width;
       }
       if (k == 0 || place.column % 32 == 0) bits = source.word(place.row, place.column);
-      auto const dn = (bits >> (place.column & 31) & 1) != 0 ? dz.number[k] * source.keep_scale : T{0};
+      auto const dn = (bits >> (place.column & 31) & 1) != 0 ? dz.number[k] * source.keep_scale : Sum{0};
       terms.number[k] = dn * r * z.number[k];
       dz.number[k] = r * (dn * g.number[k] - z.number[k] * along);
       place.step(num_columns);

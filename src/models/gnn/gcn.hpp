@@ -80,7 +80,7 @@ class Gcn final : public Network<T> {
   }
   [[nodiscard]] bool repeats_itself() const override {
     return settings_.dropout == 0 && settings_.attention_dropout == 0 && settings_.edge_dropout == 0 &&
-           settings_.wire == runtime::Wire::native && settings_.operand_format == runtime::Wire::native &&
+           settings_.wire == runtime::Wire::native &&
            !traits_of(settings_.model, settings_.aggregator).takes_maximum; // it is reduced by the host
   }
   [[nodiscard]] bool overwrites_outputs() const override { return shares_outputs(plan(), settings_); }

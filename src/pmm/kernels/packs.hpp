@@ -2,12 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Element-wise work of a device on a row-major block of any width: work item i takes numbers 4 i .. 4 i + 3
-// of the flat array, whatever rows they belong to, in pieces of 16 bytes. The threads of a warp then read and
-// write neighbouring pieces, which is what a device needs to come near its bandwidth.
+// of the flat array, whatever rows they belong to, in pieces of 16 bytes (8 of 16-bit numbers, which are computed with in
+// fp32 and rounded once when they are stored). The threads of a warp then read and write neighbouring pieces, which is
+// what a device needs to come near its bandwidth.
 
 #include "runtime/arrays/views.hpp"
+#include "runtime/numbers/number16.hpp"
 #include "runtime/numbers/philox.hpp"
 
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -27,39 +30,82 @@ KOKKOS_INLINE_FUNCTION void add(Pack<T>& sums, Pack<T> const& terms) {
     sums.number[k] += terms.number[k];
 }
 
-/// A flat array that is read and written in packs. Where it does not begin at a multiple of 16 bytes they
+/// `count` neighbouring numbers as they lie in memory, to be loaded and stored in one instruction. Those of 16 bits lie two
+/// in a word: no device loads more than four halves at once, but eight of them as four words.
+template<class Number, int count, bool is_16_bit = runtime::is_16_bit<Number>>
+struct alignas(sizeof(Number) * count <= 16 ? sizeof(Number) * count : 16) StoredNumbers {
+  Number at[count];
+  [[nodiscard]] KOKKOS_FUNCTION Number get(int i) const { return at[i]; }
+  KOKKOS_FUNCTION void set(int i, Number number) { at[i] = number; }
+};
+template<class Number, int count>
+struct alignas(sizeof(Number) * count <= 16 ? sizeof(Number) * count : 16)
+    [[gnu::may_alias]] StoredNumbers<Number, count, true> {
+  static_assert(count % 2 == 0 && std::endian::native == std::endian::little);
+  std::uint32_t words[count / 2];
+
+  [[nodiscard]] KOKKOS_FUNCTION float get(int i) const {
+    Number number;
+    number.bits = static_cast<std::uint16_t>(words[i / 2] >> (16 * (i % 2)));
+    return number;
+  }
+  /// In the order of i.
+  KOKKOS_FUNCTION void set(int i, float value) {
+    auto const bits = static_cast<std::uint32_t>(Number(value).bits);
+    words[i / 2] = i % 2 == 0 ? bits : words[i / 2] | bits << 16;
+  }
+};
+template<class Number>
+struct StoredNumbers<Number, 1, true> {
+  Number number;
+  [[nodiscard]] KOKKOS_FUNCTION float get(int) const { return number; }
+  KOKKOS_FUNCTION void set(int, float value) { number = Number(value); }
+};
+
+/// A flat array that is read and written in packs. Where it does not begin at a multiple of a piece they
 /// move number by number.
 template<class T>
 class PackedArray {
  public:
   using Number = std::remove_const_t<T>;
+  using Sum = runtime::SumOf<Number>;
 
-  explicit PackedArray(T* numbers)
+  KOKKOS_FUNCTION explicit PackedArray(T* numbers)
       : numbers_(numbers),
-        is_aligned_(reinterpret_cast<std::uintptr_t>(numbers) % alignof(Pack<Number>) == 0) {}
+        is_aligned_(reinterpret_cast<std::uintptr_t>(numbers) % alignof(Stored) == 0) {}
 
   [[nodiscard]] KOKKOS_FUNCTION bool is_empty() const { return numbers_ == nullptr; }
   [[nodiscard]] KOKKOS_FUNCTION T& operator[](std::int64_t i) const { return numbers_[i]; }
 
   /// Numbers first .. first + count - 1, zeros after them; count may exceed 4, and may be negative.
-  [[nodiscard]] KOKKOS_FUNCTION Pack<Number> load(std::int64_t first, std::int64_t count) const {
-    if (is_whole(first, count)) return *reinterpret_cast<Pack<Number> const*>(numbers_ + first);
-    Pack<Number> pack{};
+  [[nodiscard]] KOKKOS_FUNCTION Pack<Sum> load(std::int64_t first, std::int64_t count) const {
+    Pack<Sum> pack{};
+    if (is_whole(first, count)) {
+      auto const stored = *reinterpret_cast<Stored const*>(numbers_ + first);
+      for (int k = 0; k < pack_size; ++k)
+        pack.number[k] = stored.get(k);
+      return pack;
+    }
     for (int k = 0; k < pack_size; ++k)
       if (k < count) pack.number[k] = numbers_[first + k];
     return pack;
   }
 
-  KOKKOS_FUNCTION void store(std::int64_t first, std::int64_t count, Pack<Number> const& pack) const {
+  KOKKOS_FUNCTION void store(std::int64_t first, std::int64_t count, Pack<Sum> const& pack) const {
     if (is_whole(first, count)) {
-      *reinterpret_cast<Pack<Number>*>(numbers_ + first) = pack;
+      Stored stored;
+      for (int k = 0; k < pack_size; ++k)
+        stored.set(k, pack.number[k]);
+      *reinterpret_cast<Stored*>(numbers_ + first) = stored;
       return;
     }
     for (int k = 0; k < pack_size; ++k)
-      if (k < count) numbers_[first + k] = pack.number[k];
+      if (k < count) numbers_[first + k] = Number(pack.number[k]);
   }
 
  private:
+  using Stored = StoredNumbers<Number, pack_size>;
+
   [[nodiscard]] KOKKOS_FUNCTION bool is_whole(std::int64_t first, std::int64_t count) const {
     return is_aligned_ && first % pack_size == 0 && count >= pack_size;
   }
@@ -74,7 +120,7 @@ class PackedArray {
 class Divisor {
  public:
   /// A divisor of 0, of a block without columns, divides nothing.
-  explicit Divisor(std::int64_t divisor)
+  KOKKOS_FUNCTION explicit Divisor(std::int64_t divisor)
       : divisor_(divisor),
         multiplier_(divisor <= 1 ? 0 : ~std::uint64_t{0} / static_cast<std::uint64_t>(divisor) + 1) {}
 
@@ -108,10 +154,10 @@ struct Place {
 /// What belongs to four neighbouring elements, the first in `column`, of a row of `values`; from its
 /// beginning again where the elements go on in the next row.
 template<class T>
-KOKKOS_INLINE_FUNCTION Pack<std::remove_const_t<T>> row_pack(PackedArray<T> const& values,
-                                                             std::int64_t column, std::int64_t num_columns) {
+KOKKOS_INLINE_FUNCTION Pack<typename PackedArray<T>::Sum>
+row_pack(PackedArray<T> const& values, std::int64_t column, std::int64_t num_columns) {
   if (num_columns % pack_size == 0) return values.load(column, pack_size);
-  Pack<std::remove_const_t<T>> pack;
+  Pack<typename PackedArray<T>::Sum> pack;
   for (int k = 0; k < pack_size; ++k) {
     pack.number[k] = values[column];
     column = column + 1 == num_columns ? 0 : column + 1;
@@ -120,22 +166,30 @@ KOKKOS_INLINE_FUNCTION Pack<std::remove_const_t<T>> row_pack(PackedArray<T> cons
 }
 
 /// Calls body(first, count) for every pack of `size` numbers: numbers first .. first + min(count, 4) - 1.
-template<class Body>
+template<class Body, int packs_of_item>
 struct EachPack {
   Body body;
   std::int64_t size;
-  KOKKOS_FUNCTION void operator()(std::int64_t pack) const {
-    body(pack * pack_size, size - pack * pack_size);
+  KOKKOS_FUNCTION void operator()(std::int64_t item) const {
+    for (int k = 0; k < packs_of_item; ++k) {
+      auto const first = (item * packs_of_item + k) * pack_size;
+      if (k == 0 || first < size) body(first, size - first);
+    }
   }
 };
 
+/// Packs of a work item, so that one has 16 bytes to move: of 16-bit numbers two.
+template<class T>
+inline constexpr int packs_of_item = runtime::is_16_bit<T> ? 2 : 1;
+
 /// Enqueues on exec; does not fence.
-template<class Body>
+template<int packs_of_item = 1, class Body>
 void for_each_pack(runtime::DefaultExec const& exec, char const* label, std::int64_t size, Body const& body) {
-  Kokkos::parallel_for(
-      label,
-      Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec, 0, (size + pack_size - 1) / pack_size),
-      EachPack<Body>{body, size});
+  constexpr auto numbers_of_item = packs_of_item * pack_size;
+  Kokkos::parallel_for(label,
+                       Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(
+                           exec, 0, (size + numbers_of_item - 1) / numbers_of_item),
+                       EachPack<Body, packs_of_item>{body, size});
 }
 
 } // namespace orthant::pmm

@@ -2,6 +2,7 @@
 #include "pmm/kernels/rounding.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
+#include "pmm/kernels/packs.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/number16_arrays.hpp"
 
@@ -10,6 +11,16 @@
 
 namespace orthant::pmm {
 namespace {
+
+/// to := from, on a device.
+template<class From, class To>
+struct CopyPack {
+  PackedArray<From> from;
+  PackedArray<To> to;
+  KOKKOS_FUNCTION void operator()(std::int64_t first, std::int64_t count) const {
+    to.store(first, count, from.load(first, count));
+  }
+};
 
 /// overflow := true if a finite number becomes infinite; may be null.
 template<class Number>
@@ -26,11 +37,9 @@ void round_array(runtime::DefaultExec const& exec, char const* label, runtime::V
       if (!fits && overflow != nullptr) *overflow = true;
     });
   } else {
-    Kokkos::parallel_for(
-        label, Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec, 0, count),
-        KOKKOS_LAMBDA(std::int64_t i) {
-          to(static_cast<std::size_t>(i)) = Number(from(static_cast<std::size_t>(i)));
-        });
+    for_each_pack<packs_of_item<Number>>(
+        exec, label, count,
+        CopyPack<float const, Number>{PackedArray<float const>(from.data()), PackedArray(to.data())});
   }
 }
 
@@ -57,14 +66,18 @@ template<class Number>
 void widen_numbers(runtime::DefaultExec const& exec, runtime::Vector<Number> const& from,
                    runtime::Vector<float> const& to) {
   auto const count = static_cast<std::int64_t>(to.extent(0));
-  ORTHANT_REQUIRE(from.extent(0) == to.extent(0) && runs_on_host, from.extent(0), " numbers for ", count,
-                  ", on host processors");
+  ORTHANT_REQUIRE(from.extent(0) == to.extent(0), from.extent(0), " numbers for ", count);
+  constexpr auto label = "orthant::pmm::widen_numbers";
   auto const* const source = from.data();
   auto* const target = to.data();
-  for_each_part(exec, "orthant::pmm::widen_numbers", count, [=](std::int64_t begin, std::int64_t end) {
-    for (auto i = begin; i < end; ++i)
-      target[i] = source[i];
-  });
+  if constexpr (runs_on_host)
+    for_each_part(exec, label, count, [=](std::int64_t begin, std::int64_t end) {
+      for (auto i = begin; i < end; ++i)
+        target[i] = source[i];
+    });
+  else
+    for_each_pack<packs_of_item<Number>>(
+        exec, label, count, CopyPack<Number const, float>{PackedArray(source), PackedArray(target)});
 }
 
 template void round_or_overflow(runtime::DefaultExec const&, char const*, runtime::Vector<float> const&,

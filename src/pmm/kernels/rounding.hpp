@@ -21,7 +21,7 @@ template<class Number>
 void round_or_overflow(runtime::DefaultExec const& exec, char const* label,
                        runtime::Vector<float> const& from, runtime::Vector<Number> const& to);
 
-/// to[i] := from[i], which loses nothing. As long, host only (Error). Enqueues on exec; complete on return.
+/// to[i] := from[i], which loses nothing. As long (Error). Enqueues on exec; on the host it is complete on return.
 template<class Number>
 void widen_numbers(runtime::DefaultExec const& exec, runtime::Vector<Number> const& from,
                    runtime::Vector<float> const& to);

@@ -112,8 +112,6 @@ void copy(DefaultExec const& exec, runtime::PassLedger& passes, std::string_view
     Kokkos::parallel_for(
         label, typename CopyRunsOnHost<T>::TeamPolicy(exec, static_cast<int>(num_runs), Kokkos::AUTO, 32),
         CopyRunsOnHost<T>{runs, source, target});
-  } else if constexpr (runtime::is_16_bit<T>) {
-    ORTHANT_REQUIRE(false, "16-bit numbers are moved on host processors only");
   } else {
     for_each_row(exec, label, static_cast<std::int64_t>(num_runs), 32,
                  CopyRuns<T>{runs, PackedArray<T const>(source.data()), PackedArray<T>(target.data())});

@@ -66,7 +66,7 @@ class Relayout {
   Relayout(ProcessGrid const& grid, Placement const& from, Placement const& to, SampledRows const& rows);
 
   /// to := from. Collective over the group. No overlap. Enqueues on exec; on the host complete on return.
-  /// Padding of flat shards is left as it is. Number: T, or a 16-bit number if T is float (host only), which travels
+  /// Padding of flat shards is left as it is. Number: T, or a 16-bit number if T is float, which travels
   /// as it is.
   template<class Number>
   void run(DefaultExec const& exec, DistMatrix<Number> const& from, DistMatrix<Number> const& to) const;

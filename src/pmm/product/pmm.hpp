@@ -51,9 +51,8 @@ void plan_buffers(WorkspacePlan& work, StepPlan const& step, ProductPlan const& 
 /// reduction of the result under way while other work is done.
 ///
 /// Operand and Result: float and float, double and double, or a 16-bit number (runtime/numbers/number16.hpp) with
-/// itself or with float. Sums of 16-bit products are in fp32. A sparse left operand holds numbers of the sum's type;
-/// with 16-bit right operands the product runs on the host (Error on a device). The bound of
-/// the error is that of local_gemm(), with k the whole inner extent; a result_wire of 16 bits adds its own.
+/// itself or with float. Sums of 16-bit products are in fp32. A sparse left operand holds numbers of the sum's type. The
+/// bound of the error is that of local_gemm(), with k the whole inner extent; a result_wire of 16 bits adds its own.
 template<class Operand, class Result = Operand>
 class Product {
  public:

@@ -44,10 +44,6 @@ void require_fits(DistMatrix<T> const& matrix, DistVector<SumOf<T>> const& bias)
                   matrix.placement().to_string());
 }
 
-[[maybe_unused]] void require_host() {
-  ORTHANT_REQUIRE(false, "16-bit numbers have biases on host processors only");
-}
-
 /// A row is a work item: on host processors.
 template<class T>
 struct AddBias {
@@ -81,11 +77,9 @@ void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<SumOf<
     Kokkos::parallel_for(
         label, Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, z.block().stored_rows.size()),
         AddBias<T>{local, bias.local()});
-  else if constexpr (runtime::is_16_bit<T>)
-    require_host();
   else
-    for_each_pack(exec, label, static_cast<std::int64_t>(local.size()),
-                  AddBiasToPack<T>(local, bias.local()));
+    for_each_pack<packs_of_item<T>>(exec, label, static_cast<std::int64_t>(local.size()),
+                                    AddBiasToPack<T>(local, bias.local()));
 }
 
 template<class T>
@@ -102,8 +96,6 @@ void sum_columns(DefaultExec const& exec, DistMatrix<T> const& gradient,
     Kokkos::parallel_for("orthant::pmm::sum_rows",
                          typename SumColumns<T>::TeamPolicy(exec, static_cast<int>(num_tiles), 1, 1),
                          SumColumns<T>{from, sums});
-  } else if constexpr (runtime::is_16_bit<T>) {
-    require_host();
   } else {
     ColumnSlabs const slabs(static_cast<std::int64_t>(from.extent(0)),
                             static_cast<std::int64_t>(from.extent(1)));

@@ -11,7 +11,7 @@ namespace orthant::pmm {
 template<class T>
 class AddBiasToPack {
  public:
-  AddBiasToPack(runtime::Matrix<T> const& z, runtime::Vector<T> const& bias)
+  AddBiasToPack(runtime::Matrix<T> const& z, runtime::Vector<runtime::SumOf<T>> const& bias)
       : z_(z.data()),
         bias_(bias.data()),
         num_columns_(static_cast<std::int64_t>(z.extent(1))) {}
@@ -24,7 +24,7 @@ class AddBiasToPack {
 
  private:
   PackedArray<T> z_;
-  PackedArray<T const> bias_;
+  PackedArray<runtime::SumOf<T> const> bias_;
   Divisor num_columns_;
 };
 
@@ -35,7 +35,7 @@ class LoadedPack {
   static constexpr bool only_loads = true;
 
   explicit LoadedPack(runtime::Matrix<T> const& from) : from_(from.data()) {}
-  KOKKOS_FUNCTION Pack<T> operator()(std::int64_t first, std::int64_t count) const {
+  KOKKOS_FUNCTION Pack<runtime::SumOf<T>> operator()(std::int64_t first, std::int64_t count) const {
     return from_.load(first, count);
   }
 

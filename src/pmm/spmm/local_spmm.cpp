@@ -186,7 +186,7 @@ void LocalSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<Operand> co
     detail::run_host_spmm(
         exec, host_product(block_, weights_ == nullptr ? Vector<T>() : weights_->values(), b, c), rows);
   else if constexpr (!std::is_same_v<Operand, T>)
-    ORTHANT_REQUIRE(false, "sparse products of 16-bit operands run on host processors only");
+    device_->apply(exec, rows, b, c);
   else if (library_ == nullptr || rows.size() != csr.num_rows)
     device_->apply(exec, rows, b, c);
   else

@@ -110,8 +110,7 @@ class LocalSpmm {
   /// overlapping. Enqueues on exec; does not fence, but for the first product of a fixed block with a width
   /// and a range of rows on a device, which prepares later ones. Cost: 2 nnz n flop.
   ///
-  /// Operand: T; if T is float, also runtime::Bf16Number or runtime::Fp16Number, on the host only (Error on a
-  /// device). They are widened exactly, so the rounding of C is all that is lost. Result: T, or the 16-bit Operand,
+  /// Operand: T; if T is float, also runtime::Bf16Number or runtime::Fp16Number. They are widened exactly, so the rounding of C is all that is lost. Result: T, or the 16-bit Operand,
   /// to which each sum is rounded once (v = u; else v = 0):
   ///
   ///   |error|  <=  k eps sum_j |r_i v_ij s_j b_jl|  +  v |c_il|      k non-zeros in row i, eps = 2^-23

@@ -29,8 +29,9 @@ constexpr int teams_of_weights = sizeof(T) == sizeof(float) ? 6 : 5;
 /// two times B in traffic. Saves single-number gathers where rows of B begin anywhere; and, where there are
 /// scales, a sector of 32 bytes of cache traffic for the 4 or 8 of each non-zero and strip, which counts
 /// beside narrow rows. The scales of groups differ from row to row, and self loops want B as it is.
-template<class T>
-bool pays_to_copy(RowsProduct<T> const& p, bool is_aligned, std::int64_t num_nonzeros) {
+template<class T, class Operand, class Result>
+bool pays_to_copy(RowsProduct<T, Operand, Result> const& p, bool is_aligned, std::int64_t num_nonzeros) {
+  if (runtime::is_16_bit<Operand> && is_aligned) return false; // scales stay apart
   if (p.row_groups != nullptr || p.self_columns != nullptr) return false;
   constexpr std::int64_t gathers_of_a_row = 8;
   if (!is_aligned) return num_nonzeros >= gathers_of_a_row * p.num_columns;
@@ -63,13 +64,14 @@ void run_threads(std::string const& label, DefaultExec const& exec, std::int64_t
 
 /// B with rows of whole packs, zeros behind them, and the scales of the columns multiplied in. A thread a
 /// row.
-template<class T>
+template<class Operand>
 struct AlignRows {
-  static constexpr int pack = widest_pack<T>;
+  static constexpr int pack = widest_pack<Operand>;
+  using Sum = runtime::SumOf<Operand>;
 
-  T const* b;
-  T const* scale; // null: 1
-  T* aligned;
+  Operand const* b;
+  Sum const* scale; // null: 1
+  Operand* aligned;
   std::int64_t num_rows;
   std::int64_t width;
   std::int64_t stride;
@@ -77,54 +79,53 @@ struct AlignRows {
   KOKKOS_FUNCTION void operator()(TeamPolicy<teams_of_patterns>::member_type const& team) const {
     auto const row = static_cast<std::int64_t>(team.league_rank()) * team.team_size() + team.team_rank();
     if (row >= num_rows) return;
-    auto const factor = scale == nullptr ? T{1} : scale[row];
+    auto const factor = scale == nullptr ? Sum{1} : scale[row];
     Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, static_cast<int>(stride) / pack), [&](int lane) {
-      Pack<T, pack> numbers{};
+      StoredNumbers<Operand, pack> numbers;
       auto const first = static_cast<std::int64_t>(lane) * pack;
       for (int i = 0; i < pack; ++i)
-        if (first + i < width) numbers.at[i] = factor * b[row * width + first + i];
-      *reinterpret_cast<Pack<T, pack>*>(aligned + row * stride + first) = numbers;
+        numbers.set(i, first + i < width ? factor * b[row * width + first + i] : Sum{0});
+      *reinterpret_cast<StoredNumbers<Operand, pack>*>(aligned + row * stride + first) = numbers;
     });
   }
 };
 
-template<int pack, class T>
-void multiply_strip(DefaultExec const& exec, RowsProduct<T> const& strip) {
+template<int pack, class T, class Operand, class Result>
+void multiply_strip(DefaultExec const& exec, RowsProduct<T, Operand, Result> const& strip) {
   auto const lanes = lanes_of((strip.width + pack - 1) / pack);
   auto const* const label = "orthant::pmm::spmm";
   if (strip.values != nullptr)
     run_threads<teams_of_weights<T>>(label, exec, strip.num_pieces, lanes,
-                                     MultiplyRows<T, pack, Weights::any>{strip});
+                                     MultiplyRows<T, Operand, Result, pack, Weights::any>{strip});
   else if (strip.column_scale != nullptr)
     run_threads<teams_of_weights<T>>(label, exec, strip.num_pieces, lanes,
-                                     MultiplyRows<T, pack, Weights::of_columns>{strip});
+                                     MultiplyRows<T, Operand, Result, pack, Weights::of_columns>{strip});
   else
     run_threads<teams_of_patterns>(label, exec, strip.num_pieces, lanes,
-                                   MultiplyRows<T, pack, Weights::none>{strip});
+                                   MultiplyRows<T, Operand, Result, pack, Weights::none>{strip});
 }
 
-template<int pack, class T>
-void multiply(DefaultExec const& exec, RowsProduct<T> const& product) {
+template<int pack, class T, class Operand, class Result>
+void multiply(DefaultExec const& exec, RowsProduct<T, Operand, Result> const& product) {
   constexpr auto strip_width = most_lanes * pack;
   for (std::int32_t column = 0; column < product.width; column += strip_width)
     multiply_strip<pack>(exec, product.strip(column, std::min(strip_width, product.width - column)));
 }
 
-template<int pack, class T>
-void add_pieces(std::string const& label, DefaultExec const& exec, RowsProduct<T> const& product,
-                Vector<PieceSum> const& sums) {
+template<int pack, class T, class Operand, class Result>
+void add_pieces(std::string const& label, DefaultExec const& exec,
+                RowsProduct<T, Operand, Result> const& product, Vector<PieceSum> const& sums) {
   if (sums.extent(0) == 0) return;
   using Policy =
       Kokkos::RangePolicy<DefaultExec, std::int64_t, Kokkos::LaunchBounds<lanes_per_team, teams_of_patterns>>;
   auto const lanes_per_row = (product.width + pack - 1) / pack;
   Kokkos::parallel_for(label, Policy(exec, 0, static_cast<std::int64_t>(sums.extent(0)) * lanes_per_row),
-                       AddPieces<T, pack>{product, sums.data(), lanes_per_row});
+                       AddPieces<T, Operand, Result, pack>{product, sums.data(), lanes_per_row});
 }
 
-template<class T>
+template<int pack, class T>
 bool begins_packs(T const* data, std::int64_t width) {
-  return width % widest_pack<T> == 0 &&
-         reinterpret_cast<std::uintptr_t>(data) % sizeof(Pack<T, widest_pack<T>>) == 0;
+  return width % pack == 0 && reinterpret_cast<std::uintptr_t>(data) % alignof(StoredNumbers<T, pack>) == 0;
 }
 
 template<class T>
@@ -140,9 +141,21 @@ Vector<T> on_device(std::vector<T> const& numbers, std::string const& label) {
   return view;
 }
 
+/// weights_k := v_k s_{j_k}
 template<class T>
+struct WeighEntries {
+  std::int32_t const* columns;
+  T const* values; // null: 1
+  T const* scale;
+  T* weights;
+  KOKKOS_FUNCTION void operator()(std::int64_t k) const {
+    weights[k] = (values == nullptr ? T{1} : values[k]) * scale[columns[k]];
+  }
+};
+
+template<class Operand>
 std::size_t aligned_width(std::size_t width) {
-  constexpr auto pack = static_cast<std::size_t>(widest_pack<T>);
+  constexpr auto pack = static_cast<std::size_t>(widest_pack<Operand>);
   return (width + pack - 1) / pack * pack;
 }
 
@@ -179,31 +192,51 @@ Matrix<T> const& DeviceSpmm<T>::sums_of(Plan& plan, std::size_t width) {
 
 /// Copies B and points the product to the copy.
 template<class T>
-void DeviceSpmm<T>::copy_b(DefaultExec const& exec, RowsProduct<T>& product) {
-  auto const num_columns = static_cast<std::size_t>(product.num_columns);
-  auto const width = aligned_width<T>(static_cast<std::size_t>(product.width));
+template<class Operand, class Result>
+void DeviceSpmm<T>::copy_b(DefaultExec const& exec, RowsProduct<T, Operand, Result>& product) {
+  auto const width = aligned_width<Operand>(static_cast<std::size_t>(product.width));
+  auto const num_words =
+      static_cast<std::size_t>(product.num_columns) * width * sizeof(Operand) / sizeof(std::uint64_t);
   auto known = std::find_if(copies_.begin(), copies_.end(),
-                            [&](Matrix<T> const& copy) { return copy.extent(1) == width; });
+                            [&](auto const& copy) { return copy.extent(0) == num_words; });
   if (known == copies_.end()) {
-    copies_.push_back(Matrix<T>(Kokkos::view_alloc("orthant::pmm::aligned_b", Kokkos::WithoutInitializing),
-                                num_columns, width));
+    copies_.push_back(Vector<std::uint64_t>(
+        Kokkos::view_alloc("orthant::pmm::aligned_b", Kokkos::WithoutInitializing), num_words));
     known = copies_.end() - 1;
   }
+  auto* const copy = reinterpret_cast<Operand*>(known->data());
+  auto const* const scale = runtime::is_16_bit<Operand> ? nullptr : product.column_scale;
   run_threads<teams_of_patterns>("orthant::pmm::spmm/align", exec, product.num_columns,
-                                 lanes_of(static_cast<std::int64_t>(width) / widest_pack<T>),
-                                 AlignRows<T>{product.b, product.column_scale, known->data(),
-                                              product.num_columns, product.width,
-                                              static_cast<std::int64_t>(width)});
-  product.b = known->data();
+                                 lanes_of(static_cast<std::int64_t>(width) / widest_pack<Operand>),
+                                 AlignRows<Operand>{product.b, scale, copy, product.num_columns,
+                                                    product.width, static_cast<std::int64_t>(width)});
+  product.b = copy;
   product.b_stride = static_cast<std::uint32_t>(width);
-  product.column_scale = nullptr;
+  if (scale != nullptr) product.column_scale = nullptr;
+}
+
+/// v_k s_{j_k} of the non-zeros.
+template<class T>
+T const* DeviceSpmm<T>::weights(DefaultExec const& exec) {
+  auto const& csr = block_.csr;
+  if (weights_.extent(0) == csr.columns.extent(0)) return weights_.data();
+  weights_ = Vector<T>(Kokkos::view_alloc(exec, "orthant::pmm::weights", Kokkos::WithoutInitializing),
+                       csr.columns.extent(0));
+  Kokkos::parallel_for("orthant::pmm::spmm/weights",
+                       Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, csr.num_nonzeros()),
+                       WeighEntries<T>{csr.columns.data(), pointer_or_null(csr.values),
+                                       block_.column_scale.data(), weights_.data()});
+  return weights_.data();
 }
 
 template<class T>
-void DeviceSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<T> const& b, Matrix<T> const& c) {
+template<class Operand, class Result>
+void DeviceSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<Operand> const& b,
+                          Matrix<Result> const& c) {
+  constexpr auto pack = widest_pack<Operand>;
   auto const& csr = block_.csr;
   auto const width = static_cast<std::int32_t>(b.extent(1));
-  RowsProduct<T> product;
+  RowsProduct<T, Operand, Result> product;
   product.row_offsets = csr.row_offsets.data();
   product.columns = csr.columns.data();
   product.values = pointer_or_null(csr.values);
@@ -219,7 +252,7 @@ void DeviceSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<T> const& 
   product.c = c.data();
   product.b_stride = static_cast<std::uint32_t>(width);
   product.c_stride = product.width = width;
-  auto is_aligned = begins_packs(b.data(), width);
+  auto is_aligned = begins_packs<pack>(b.data(), width);
 
   Plan const* plan = nullptr;
   if (contents_ == Contents::fixed && rows.end <= std::numeric_limits<std::int32_t>::max()) {
@@ -227,25 +260,30 @@ void DeviceSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<T> const& 
     plan = &kept;
     product.pieces = kept.pieces.data();
     product.num_pieces = static_cast<std::int64_t>(kept.pieces.extent(0));
-    auto const sums_width = aligned_width<T>(b.extent(1));
+    auto const sums_width = aligned_width<Operand>(b.extent(1));
     if (kept.num_places > 0) product.sums = sums_of(kept, sums_width).data();
     product.sums_stride = static_cast<std::int32_t>(sums_width);
+    if constexpr (runtime::is_16_bit<Operand>)
+      if (product.column_scale != nullptr && product.row_groups == nullptr) {
+        product.values = weights(exec);
+        product.column_scale = nullptr;
+      }
     if (pays_to_copy(product, is_aligned, kept.num_nonzeros)) {
       copy_b(exec, product);
       is_aligned = true;
     }
   }
-  product.c_is_aligned = !is_aligned || begins_packs(c.data(), width);
+  product.c_is_aligned = !is_aligned || begins_packs<pack>(c.data(), width);
   if (is_aligned)
-    multiply_and_add<widest_pack<T>>(exec, product, plan);
+    multiply_and_add<pack>(exec, product, plan);
   else
     multiply_and_add<1>(exec, product, plan);
 }
 
 /// Without a plan no row was cut.
 template<class T>
-template<int pack>
-void DeviceSpmm<T>::multiply_and_add(DefaultExec const& exec, RowsProduct<T> const& product,
+template<int pack, class Operand, class Result>
+void DeviceSpmm<T>::multiply_and_add(DefaultExec const& exec, RowsProduct<T, Operand, Result> const& product,
                                      Plan const* plan) const {
   multiply<pack>(exec, product);
   if (plan == nullptr) return;
@@ -255,5 +293,15 @@ void DeviceSpmm<T>::multiply_and_add(DefaultExec const& exec, RowsProduct<T> con
 
 template class DeviceSpmm<float>;
 template class DeviceSpmm<double>;
+#define ORTHANT_INSTANTIATE(T, Operand, Result)                                                              \
+  template void DeviceSpmm<T>::apply(DefaultExec const&, Range, Matrix<Operand> const&,                      \
+                                     Matrix<Result> const&);
+ORTHANT_INSTANTIATE(float, float, float)
+ORTHANT_INSTANTIATE(double, double, double)
+ORTHANT_INSTANTIATE(float, runtime::Bf16Number, float)
+ORTHANT_INSTANTIATE(float, runtime::Fp16Number, float)
+ORTHANT_INSTANTIATE(float, runtime::Bf16Number, runtime::Bf16Number)
+ORTHANT_INSTANTIATE(float, runtime::Fp16Number, runtime::Fp16Number)
+#undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::pmm::detail

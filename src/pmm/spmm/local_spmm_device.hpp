@@ -6,10 +6,9 @@
 //
 //   the plan of the rows         24 bytes a row and a piece (local_spmm_plan.hpp)
 //   sums of the pieces           a row of B's width a piece, where rows are longer than longest_piece
-//   B with rows of whole packs   where the width is no multiple of 4 floats or 2 doubles: rows of B then
-//   begin
-//                                anywhere, and lanes could load single numbers only. Copied in every product,
-//                                with the scales of the columns multiplied in.
+//   B with rows of whole packs   where the width is no multiple of 16 bytes: rows of B then begin anywhere, and lanes could
+//                                load single numbers only. Copied in every product, with the scales of the columns
+//                                multiplied in (not into 16-bit numbers, which would be rounded again).
 //
 // Changing blocks keep nothing: a row is a thread's work however long, and where rows of B begin anywhere a
 // lane gathers one number. Compiled for every execution space, so that each tests it.
@@ -18,11 +17,12 @@
 #include "pmm/spmm/local_spmm_plan.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace orthant::pmm::detail {
 
-template<class T>
+template<class T, class Operand, class Result>
 struct RowsProduct;
 
 template<class T>
@@ -32,7 +32,8 @@ class DeviceSpmm {
 
   /// As LocalSpmm::apply, whose checks it leaves to it. The first call of a width and a range of a fixed
   /// block waits and allocates; later ones neither, nor read what the device holds.
-  void apply(DefaultExec const& exec, Range rows, Matrix<T> const& b, Matrix<T> const& c);
+  template<class Operand, class Result>
+  void apply(DefaultExec const& exec, Range rows, Matrix<Operand> const& b, Matrix<Result> const& c);
 
  private:
   struct Plan {
@@ -47,14 +48,18 @@ class DeviceSpmm {
 
   Plan& plan_of(DefaultExec const& exec, Range rows);
   Matrix<T> const& sums_of(Plan& plan, std::size_t width);
-  void copy_b(DefaultExec const& exec, RowsProduct<T>& product);
-  template<int pack>
-  void multiply_and_add(DefaultExec const& exec, RowsProduct<T> const& product, Plan const* plan) const;
+  T const* weights(DefaultExec const& exec);
+  template<class Operand, class Result>
+  void copy_b(DefaultExec const& exec, RowsProduct<T, Operand, Result>& product);
+  template<int pack, class Operand, class Result>
+  void multiply_and_add(DefaultExec const& exec, RowsProduct<T, Operand, Result> const& product,
+                        Plan const* plan) const;
 
   SparseBlock<T> block_;
   Contents contents_;
   std::vector<Plan> plans_;
-  std::vector<Matrix<T>> copies_; // of B, one a width
+  Vector<T> weights_;
+  std::vector<Vector<std::uint64_t>> copies_; // of B, one a number of bytes
 };
 
 extern template class DeviceSpmm<float>;

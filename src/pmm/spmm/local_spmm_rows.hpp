@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernels of a sparse product on a device, on any execution space: a row of C, or a piece of a long row,
-// is the work of the vector lanes of one thread. A lane holds 16 bytes of the row (4 floats, 2 doubles), so
-// that 4, 8, 16 or 32 lanes gather a row of B of their width in one instruction; wider matrices are
+// is the work of the vector lanes of one thread. A lane holds 16 bytes of the row (4 floats, 2 doubles, 8 numbers of 16
+// bits, which are summed in fp32), so that 4, 8, 16 or 32 lanes gather a row of B of their width in one instruction; wider matrices are
 // multiplied a strip of 32 lanes at a time. Each lane has `gathers_at_once` gathers in flight, and asks for
 // the next columns before it adds them:
 //
@@ -12,6 +12,7 @@
 // A row's terms are added in the order of their columns, those of a long row piece by piece and then the
 // pieces in order: the same bits from every run.
 
+#include "pmm/kernels/packs.hpp"
 #include "pmm/spmm/local_spmm_plan.hpp"
 #include "runtime/arrays/views.hpp"
 
@@ -20,19 +21,19 @@
 
 namespace orthant::pmm::detail {
 
-/// What one lane loads at once.
+/// What one lane computes with.
 template<class T, int count>
-struct alignas(sizeof(T) * count) Pack {
+struct alignas(sizeof(T) * count <= 16 ? sizeof(T) * count : 16) Pack {
   T at[count];
 };
 
 /// Numbers of 16 bytes, what a lane of a device loads and stores in one instruction.
-template<class T>
-inline constexpr int widest_pack = 16 / static_cast<int>(sizeof(T));
+template<class Operand>
+inline constexpr int widest_pack = 16 / static_cast<int>(sizeof(Operand));
 
 /// One product, or a strip of its columns. Pointers, so that a launch passes it by value: a larger argument
 /// would be copied to the device by a call of its own.
-template<class T>
+template<class T, class Operand, class Result>
 struct RowsProduct {
   std::int64_t const* row_offsets = nullptr;
   std::int32_t const* columns = nullptr;
@@ -48,8 +49,8 @@ struct RowsProduct {
   std::int64_t first_row = 0;
   std::int64_t num_pieces = 0; // or rows
 
-  T const* b = nullptr;
-  T* c = nullptr;
+  Operand const* b = nullptr;
+  Result* c = nullptr;
   T* sums = nullptr; // of the pieces of long rows
   std::uint32_t b_stride = 0;
   std::int32_t c_stride = 0;
@@ -68,9 +69,9 @@ struct RowsProduct {
 };
 
 /// C[row, column ..] := r sum + d B[self, column ..]
-template<int pack, class T>
-KOKKOS_FUNCTION void finish_row(RowsProduct<T> const& p, std::int32_t row, std::int32_t column,
-                                Pack<T, pack> sum) {
+template<int pack, class T, class Operand, class Result>
+KOKKOS_FUNCTION void finish_row(RowsProduct<T, Operand, Result> const& p, std::int32_t row,
+                                std::int32_t column, Pack<T, pack> sum) {
   if (p.row_scale != nullptr) {
     auto const scale = p.row_scale[row];
     for (int i = 0; i < pack; ++i)
@@ -84,25 +85,30 @@ KOKKOS_FUNCTION void finish_row(RowsProduct<T> const& p, std::int32_t row, std::
       sum.at[i] += scale * own[i];
   }
   auto* const c = p.c + static_cast<std::int64_t>(row) * p.c_stride + column;
-  if (p.c_is_aligned)
-    *reinterpret_cast<Pack<T, pack>*>(c) = sum;
-  else
+  if (p.c_is_aligned) {
+    StoredNumbers<Result, pack> stored;
     for (int i = 0; i < pack; ++i)
-      if (column + i < p.width) c[i] = sum.at[i];
+      stored.set(i, sum.at[i]);
+    *reinterpret_cast<StoredNumbers<Result, pack>*>(c) = stored;
+  } else {
+    for (int i = 0; i < pack; ++i)
+      if (column + i < p.width) c[i] = Result(sum.at[i]);
+  }
 }
 
 /// What a term is multiplied by: a kernel each, so that a bare pattern pays for no weights.
 enum class Weights : std::uint8_t { none, of_columns, any };
 
 /// Whole rows to C, pieces to `sums`.
-template<class T, int pack, Weights weights>
+template<class T, class Operand, class Result, int pack, Weights weights>
 struct MultiplyRows {
   using Lane = Pack<T, pack>;
+  using Gathered = StoredNumbers<Operand, pack>;
   using Member = Kokkos::TeamPolicy<runtime::DefaultExec>::member_type;
   static constexpr int at_once = gathers_at_once;
   static constexpr bool is_weighted = weights != Weights::none;
 
-  RowsProduct<T> p;
+  RowsProduct<T, Operand, Result> p;
 
   KOKKOS_FUNCTION void operator()(Member const& team) const {
     auto const index = static_cast<std::int64_t>(team.league_rank()) * team.team_size() + team.team_rank();
@@ -181,29 +187,30 @@ struct MultiplyRows {
   /// The terms from k on, all there unless it is the last step. `next` are their columns, then those of the
   /// next step.
   template<bool is_last>
-  KOKKOS_FUNCTION void add_step(Entries const& entries, std::int32_t k, T const* b,
+  KOKKOS_FUNCTION void add_step(Entries const& entries, std::int32_t k, Operand const* b,
                                 std::uint32_t (&next)[at_once], Lane& sum) const {
-    Lane gathered[at_once];
+    Gathered gathered[at_once];
     T weight[at_once];
     for (int u = 0; u < at_once; ++u)
-      gathered[u] = *reinterpret_cast<Lane const*>(b + static_cast<std::uint64_t>(next[u]) * p.b_stride);
+      gathered[u] = *reinterpret_cast<Gathered const*>(b + static_cast<std::uint64_t>(next[u]) * p.b_stride);
     load_weights(entries, k, next, weight);
     if constexpr (!is_last) load_columns(entries, k + at_once, next);
     for (int u = 0; u < at_once; ++u)
       for (int i = 0; i < pack; ++i) {
-        auto const term = is_weighted ? weight[u] * gathered[u].at[i] : gathered[u].at[i];
+        T const number = gathered[u].get(i);
+        auto const term = is_weighted ? weight[u] * number : number;
         sum.at[i] += is_last && k + u >= entries.count ? T{0} : term;
       }
   }
 };
 
 /// Adds sums of pieces in their order. An index is a lane of one PieceSum.
-template<class T, int pack>
+template<class T, class Operand, class Result, int pack>
 struct AddPieces {
   using Lane = Pack<T, pack>;
   static constexpr int at_once = gathers_at_once;
 
-  RowsProduct<T> p;
+  RowsProduct<T, Operand, Result> p;
   PieceSum const* sums;
   std::int32_t lanes_per_row;
 

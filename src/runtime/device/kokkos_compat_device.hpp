@@ -33,6 +33,16 @@ using PinnedSpace = Kokkos::Experimental::HIPHostPinnedSpace;
 using PinnedSpace = Kokkos::HostSpace;
 #endif
 
+/// Whether this rank's device has matrix units for bf16 (NVIDIA: compute capability 8.0 or newer); true on a host, and of
+/// every device of HIP that Kokkos knows.
+template<class Exec = Kokkos::DefaultExecutionSpace>
+bool device_multiplies_bf16() {
+  if constexpr (requires(Exec const& exec) { exec.cuda_device_prop(); })
+    return Exec().cuda_device_prop().major >= 8;
+  else
+    return true;
+}
+
 #if KOKKOS_VERSION >= 30700
 using Kokkos::cos;
 using Kokkos::pow;

@@ -35,7 +35,6 @@ TEST_P(GcnStep, ListsWhatAnEpochCommunicatesAndMultiplies) {
 /// One process that reads the graph lists what the operands of all ranks do.
 TEST_P(GcnStep, RowsThatMoveAreCountedInTheGraph) {
   for (auto const& the_case : step_cases()) {
-    if (!the_case.runs_here()) continue;
     auto const store = the_case.store(world_);
     for (auto const gather : {pmm::Gather::automatic, pmm::Gather::needed}) {
       auto settings = the_case.settings;

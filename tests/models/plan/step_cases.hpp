@@ -30,11 +30,6 @@ struct StepCase {
     return settings.model != models::Model::sgc || !recipe || recipe->features_per_vertex == 0;
   }
 
-  /// Activations in 16 bits are for hosts.
-  [[nodiscard]] bool runs_here() const {
-    return pmm::runs_on_host || settings.operand_format == runtime::Wire::native;
-  }
-
   [[nodiscard]] graph::GraphStore store(runtime::Communicator const& comm) const {
     auto made = recipe ? store_of(comm, *recipe) : store_of_dataset(comm, dataset);
     auto with_operator = settings;
@@ -363,7 +358,6 @@ inline void CountedWork::expect_counted_kernels() const {
 template<class T>
 void expect_listed_epoch(pmm::ProcessGrid const& grid, StepCase const& the_case) {
   auto const& settings = the_case.settings;
-  if (!the_case.runs_here()) return;
   auto const store = the_case.store(grid.world());
   auto const plan = models::plan_gcn(store, settings);
   auto const operands = models::make_full_graph_operands<T>(grid, store, plan, settings);
