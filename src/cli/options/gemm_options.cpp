@@ -44,10 +44,10 @@ pmm::GemmTable read_gemm_table(runtime::Communicator const& world, std::filesyst
 } // namespace
 
 void add_gemm_math_option(Command& command, std::string& math) {
-  command.option(
-      "--gemm-math", math,
-      "What dense products of fp32 multiply in: fp32, or tf32 or bf16 on CUDA devices; sums are fp32",
-      one_of({"fp32", "tf32", "bf16"}));
+  command.option("--gemm-math", math,
+                 "What dense products of fp32 multiply in: fp32, or tf32 or bf16 on CUDA devices, bf16 "
+                 "attention, too; sums are fp32",
+                 one_of({"fp32", "tf32", "bf16"}));
 }
 
 void choose_gemm_math(std::string const& math, std::string const& dtype) {

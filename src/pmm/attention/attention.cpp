@@ -3,6 +3,7 @@
 
 #include "pmm/attention/attention_device.hpp"
 #include "pmm/attention/attention_host.hpp"
+#include "pmm/attention/attention_library.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/thread_memory.hpp"
 #include "runtime/error.hpp"
@@ -151,6 +152,8 @@ void attention_forward(DefaultExec const& exec, PassLedger& passes, AttentionSha
                     forward(task, begin, end, thread_memory<T>(scratch));
                   });
   } else {
+    if constexpr (std::is_same_v<T, float>)
+      if (detail::attend_by_library(exec, shape, operands, out, log_sum_exp, dropout)) return;
     detail::attend_on_device(exec, device_task(shape, operands, log_sum_exp, dropout), out);
   }
 }
@@ -182,6 +185,10 @@ void attention_backward(DefaultExec const& exec, PassLedger& passes, AttentionSh
                     backward(task, begin, end, thread_memory<T>(scratch));
                   });
   } else {
+    if constexpr (std::is_same_v<T, float>)
+      if (detail::attend_backward_by_library(exec, shape, operands, out, log_sum_exp, d_out, gradients,
+                                             dropout))
+        return;
     detail::attend_backward_on_device(exec, device_task(shape, operands, log_sum_exp, dropout), out, d_out,
                                       gradients, row_terms);
   }

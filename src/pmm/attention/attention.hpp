@@ -18,9 +18,9 @@
 //
 // Source: Dao, "FlashAttention-2" (arXiv 2307.08691); Ainslie et al., "GQA" (arXiv 2305.13245).
 
-#include "pmm/attention/attention_shape.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/gemm/local_gemm.hpp"
+#include "pmm/vendor/attention_shape.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <cstdint>

@@ -74,6 +74,8 @@ void local_gemm(runtime::DefaultExec const& exec, runtime::SumOf<Result> alpha, 
 /// if this build does not have that arithmetic.
 void set_gemm_math(GemmMath math);
 
+[[nodiscard]] GemmMath chosen_gemm_math();
+
 /// fp32 everywhere; the others on CUDA devices.
 [[nodiscard]] bool has_gemm_math(GemmMath math);
 

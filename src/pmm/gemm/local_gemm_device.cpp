@@ -5,12 +5,16 @@
 #include "pmm/gemm/gemm_choice.hpp"
 #include "pmm/gemm/gemm_slabs.hpp"
 #include "pmm/gemm/local_gemm_library.hpp"
+#include "pmm/gemm/panel_copy.hpp"
 #include "pmm/kernels/long_sums.hpp"
 #include "pmm/vendor/shortest_run.hpp"
 #include "pmm/vendor/vendor_gemm.hpp"
 #include "pmm/vendor/vendor_spmm.hpp"
 
+#include <algorithm>
+#include <array>
 #include <bit>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -98,12 +102,38 @@ class SlabChoices {
   runtime::Vector<T> partial_; // empty until slabs are tried, and again if they were never faster
 };
 
+/// Rounded operands of products, rows at multiples of 16 bytes. What a captured product reads is never given up.
+class RoundedOperands {
+ public:
+  enum Side : std::uint8_t { left, right };
+
+  Panel<Bf16Number> round(DefaultExec const& exec, Side side, Panel<float> const& from) {
+    constexpr std::int64_t pack = 8;
+    Panel<Bf16Number> to;
+    to.num_rows = from.num_rows;
+    to.num_columns = from.num_columns;
+    to.row_stride = (from.num_columns + pack - 1) / pack * pack;
+    auto const count = static_cast<std::size_t>(to.num_rows * to.row_stride);
+    auto& memory = memory_[side];
+    if (memory.empty() || memory.back().extent(0) < count)
+      memory.push_back(runtime::Vector<Bf16Number>(
+          Kokkos::view_alloc(exec, "orthant::pmm::rounded_operands", Kokkos::WithoutInitializing), count));
+    to.data = memory.back().data();
+    detail::copy_panel(exec, "orthant::pmm::local_gemm/rounding", from, to);
+    return to;
+  }
+
+ private:
+  std::array<std::vector<runtime::Vector<Bf16Number>>, 2> memory_;
+};
+
 /// What a stream's products need.
 class StreamLibrary {
  public:
   StreamLibrary(GemmMath math, void* stream) : stream_(stream), gemm_(math, stream) {}
   [[nodiscard]] void* stream() const { return stream_; }
   [[nodiscard]] vendor::Gemm const& gemm() const { return gemm_; }
+  [[nodiscard]] RoundedOperands& rounded() { return rounded_; }
   template<class T>
   [[nodiscard]] SlabChoices<T>& slabs() {
     if constexpr (sizeof(T) == sizeof(float))
@@ -117,6 +147,7 @@ class StreamLibrary {
   vendor::Gemm gemm_;
   SlabChoices<float> single_;
   SlabChoices<double> double_;
+  RoundedOperands rounded_;
 };
 
 /// The libraries of this rank's device. A stream's first product opens its library. All are closed before Kokkos is
@@ -198,6 +229,14 @@ void local_gemm(DefaultExec const& exec, SumOf<Result> alpha, Transpose transpos
   if (extents.m == 0 || extents.n == 0) return;
   if (extents.k == 0) return scale(exec, beta, c);
   auto& library = library_of(exec);
+  if constexpr (std::is_same_v<Operand, float> && std::is_same_v<Result, float>)
+    if (libraries().math == GemmMath::bf16) {
+      // The library's products of bf16 are faster than those that round by themselves, by more than the copies cost.
+      auto const left = library.rounded().round(exec, RoundedOperands::left, a);
+      auto const right = library.rounded().round(exec, RoundedOperands::right, b);
+      return library.gemm().multiply(
+          as_product(extents, alpha, transpose_a, left, transpose_b, right, beta, c));
+    }
   auto const product = as_product(extents, alpha, transpose_a, a, transpose_b, b, beta, c);
   // The library cuts long sums of 16-bit numbers by itself.
   if constexpr (!runtime::is_16_bit<Operand>)
@@ -209,6 +248,10 @@ void set_gemm_math(GemmMath math) {
   ORTHANT_REQUIRE(libraries().of_streams.empty(),
                   "the arithmetic of products is chosen before the first of them");
   libraries().math = math;
+}
+
+GemmMath chosen_gemm_math() {
+  return libraries().math;
 }
 
 bool has_gemm_math(GemmMath math) {

@@ -3,7 +3,7 @@
 //
 // Causal attention as its definition reads, in double: whole rows of probabilities, no blocks.
 
-#include "pmm/attention/attention_shape.hpp"
+#include "pmm/vendor/attention_shape.hpp"
 
 #include <cmath>
 #include <cstddef>

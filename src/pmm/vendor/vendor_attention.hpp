@@ -1,0 +1,40 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Causal attention through the vendor's library, in bf16 with sums in fp32, on raw device pointers and a stream: cuDNN's fused
+// attention (vendor_attention_cudnn.cpp), which is looked for when it is first needed, or nothing. Needs neither Kokkos nor MPI.
+
+#include "pmm/vendor/attention_shape.hpp"
+#include "runtime/numbers/number16.hpp"
+
+#include <cstdint>
+#include <memory>
+
+namespace orthant::pmm::vendor {
+
+/// Rows of tokens: `qkv` [tokens x (query_columns + 2 key_columns)], queries, keys and values side by side; `out` [tokens x
+/// query_columns]; log_sum_exp [tokens x heads], in the library's order. `gradients` is laid out as `qkv`.
+struct FusedAttentionNumbers {
+  runtime::Bf16Number* qkv = nullptr;
+  runtime::Bf16Number* out = nullptr;
+  float* log_sum_exp = nullptr;
+  runtime::Bf16Number* d_out = nullptr;     // backward
+  runtime::Bf16Number* gradients = nullptr; // backward
+};
+
+/// Both passes for one shape and stream. One host thread at a time.
+class FusedAttention {
+ public:
+  /// Null where there is no library here, or none for this shape. Takes up to seconds, and allocates num_bytes().
+  [[nodiscard]] static std::unique_ptr<FusedAttention> create(void* stream, AttentionShape const& shape);
+
+  virtual ~FusedAttention() = default;
+  /// Of the library's workspace on the device.
+  [[nodiscard]] virtual std::int64_t num_bytes() const = 0;
+  /// Enqueue on the stream; neither wait nor allocate. The backward pass gives the same bits every time. Throw Error where
+  /// the library fails.
+  virtual void forward(FusedAttentionNumbers const& numbers) = 0;
+  virtual void backward(FusedAttentionNumbers const& numbers) = 0;
+};
+
+} // namespace orthant::pmm::vendor
