@@ -107,7 +107,7 @@ pmm::StepPlan pass_of_small_gpt(pmm::GridShape const& shape,
 }
 
 // With G_a the ranks along an axis, m = 48 / (G_z G_data) tokens of a rank, L layers of width H, F in between, V
-// tokens: words and calls as src/models/README.md has them.
+// tokens: words and calls as docs/transformers.md has them.
 TEST(LmStepOfAGrid, CommunicatesTheClosedForms) {
   constexpr std::int64_t L = 2, H = 16, F = 32, V = 24, S = 6;
   constexpr auto weights = L * (4 * H * H + 2 * H * F);
