@@ -10,7 +10,7 @@
 // Z.
 //
 // Each function is a pass, which it counts. Besides its arguments' numbers it reads, if it draws a mask, the ids of
-// the rows. Matrices may hold 16-bit numbers (on host processors): biases and sums are fp32 then, and each result is
+// the rows. Matrices may hold 16-bit numbers: biases and sums are fp32 then, and each result is
 // rounded once.
 
 #include "pmm/product/workspace.hpp"

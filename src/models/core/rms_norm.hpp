@@ -11,7 +11,7 @@
 //
 // Sums over a row are reduced over the column axis, those over a column over the row axis, in the scalar of
 // training, never in 16 bits. Which elements passed is kept, a bit each: it is not to be seen in d + F, and
-// drawing the mask again costs more. Z, d and their gradients may hold 16-bit numbers (on host processors); all else is
+// drawing the mask again costs more. Z, d and their gradients may hold 16-bit numbers; all else is
 // fp32 then. eps = 1e-6: a row of zeros stays zero.
 
 #include "models/core/activation.hpp"

@@ -47,7 +47,9 @@ struct AttentionOperands {
 };
 
 /// out := o [tokens x query_columns], log_sum_exp := L [tokens x heads]. Shapes must fit (Error). `out` shares no memory with
-/// the operands. T: float or double. Enqueues on exec; does not fence. Counts the pass. Cost: attention_flops().
+/// the operands. T: float or double. Enqueues on exec; does not fence. Counts the pass. Cost: attention_flops(). On a device with
+/// GemmMath::bf16 the vendor's library may do it (attention_library.hpp): numbers of log_sum_exp are in its order then, and the
+/// first call of a shape allocates.
 template<class T>
 void attention_forward(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
                        AttentionShape const& shape, AttentionOperands<T> const& operands,

@@ -37,9 +37,7 @@ class ShapeLibrary {
   }
 
   [[nodiscard]] bool is_of(void* stream, AttentionShape const& shape) const {
-    return stream == stream_ && shape.num_sequences == shape_.num_sequences &&
-           shape.sequence == shape_.sequence && shape.num_heads == shape_.num_heads &&
-           shape.num_kv_heads == shape_.num_kv_heads && shape.head_dim == shape_.head_dim;
+    return stream == stream_ && shape == shape_;
   }
   [[nodiscard]] bool exists() const { return fused_ != nullptr; }
 
@@ -94,8 +92,10 @@ class ShapeLibrary {
 
 /// Null: there is no such library.
 ShapeLibrary* library_of(DefaultExec const& exec, AttentionShape const& shape,
-                         AttentionDropout const& dropout) {
+                         Vector<float> const& log_sum_exp, AttentionDropout const& dropout) {
   if (chosen_gemm_math() != GemmMath::bf16 || dropout.probability > 0) return nullptr;
+  if (reinterpret_cast<std::uintptr_t>(log_sum_exp.data()) % 16 != 0)
+    return nullptr;                                            // as the library wants it
   static std::vector<std::unique_ptr<ShapeLibrary>> of_shapes; // closed before Kokkos is finalized
   auto* const stream = runtime::compat::native_stream(exec);
   auto const known =
@@ -113,7 +113,7 @@ ShapeLibrary* library_of(DefaultExec const& exec, AttentionShape const& shape,
 bool attend_by_library(DefaultExec const& exec, AttentionShape const& shape,
                        AttentionOperands<float> const& operands, Panel<float> const& out,
                        Vector<float> const& log_sum_exp, AttentionDropout const& dropout) {
-  auto* const library = library_of(exec, shape, dropout);
+  auto* const library = library_of(exec, shape, log_sum_exp, dropout);
   if (library != nullptr) library->forward(exec, operands, out, log_sum_exp);
   return library != nullptr;
 }
@@ -122,7 +122,7 @@ bool attend_backward_by_library(DefaultExec const& exec, AttentionShape const& s
                                 AttentionOperands<float> const& operands, Panel<float> const& out,
                                 Vector<float> const& log_sum_exp, Panel<float> const& d_out,
                                 AttentionOperands<float> const& gradients, AttentionDropout const& dropout) {
-  auto* const library = library_of(exec, shape, dropout);
+  auto* const library = library_of(exec, shape, log_sum_exp, dropout);
   if (library != nullptr) library->backward(exec, operands, out, log_sum_exp, d_out, gradients);
   return library != nullptr;
 }

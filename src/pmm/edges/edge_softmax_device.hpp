@@ -23,7 +23,7 @@ struct Maxima {
         Kokkos::ThreadVectorRange(team, part.begin, part.end),
         [&](Offset e, T& most) { most = join(most, values[e * num_heads + part.head]); },
         Kokkos::Max<T>(largest));
-    return join(lowest, largest); // of no edges Kokkos gives the lowest finite number
+    return largest;
   }
   KOKKOS_FUNCTION static T join(T x, T y) { return x < y ? y : x; }
   KOKKOS_FUNCTION void finish(std::int64_t row, std::int64_t head, T largest) const {

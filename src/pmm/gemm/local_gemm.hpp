@@ -55,7 +55,8 @@ struct GemmExtents {
 };
 
 /// Enqueues on exec; does not fence. Extents must agree (Error); an empty inner extent gives beta C. C is not
-/// read if beta is 0. On a device, a stream's first product and the first A^T B of a shape wait and allocate.
+/// read if beta is 0. On a device, a stream's first product and the first A^T B of a shape wait and allocate, and with
+/// GemmMath::bf16 the first operands of a size: copies of 2 bytes a number are kept.
 ///
 /// Operand: float, double, runtime::Bf16Number or runtime::Fp16Number. Result: the same, or float for operands
 /// of 16 bits. A result of 16 bits is rounded once, and
@@ -74,9 +75,10 @@ void local_gemm(runtime::DefaultExec const& exec, runtime::SumOf<Result> alpha, 
 /// if this build does not have that arithmetic.
 void set_gemm_math(GemmMath math);
 
+/// On devices.
 [[nodiscard]] GemmMath chosen_gemm_math();
 
-/// fp32 everywhere; the others on CUDA devices.
+/// fp32 everywhere; the others on CUDA devices, bf16 of compute capability 8.0 or newer.
 [[nodiscard]] bool has_gemm_math(GemmMath math);
 
 /// Threads that each rank's dense products use on the host. One, unless a rank has several cores to itself.

@@ -10,6 +10,7 @@
 #include "pmm/vendor/shortest_run.hpp"
 #include "pmm/vendor/vendor_gemm.hpp"
 #include "pmm/vendor/vendor_spmm.hpp"
+#include "runtime/device/kokkos_compat_device.hpp"
 
 #include <algorithm>
 #include <array>
@@ -255,6 +256,7 @@ GemmMath chosen_gemm_math() {
 }
 
 bool has_gemm_math(GemmMath math) {
+  if (math == GemmMath::bf16 && !runtime::compat::device_multiplies_bf16()) return false;
   return math == GemmMath::fp32 || std::string_view(DefaultExec::name()) == "Cuda";
 }
 

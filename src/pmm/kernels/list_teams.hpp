@@ -120,6 +120,7 @@ struct EachLongList {
       auto const list = begin + team.team_rank();
       int is_long = list < end && lists.length(list) > lists.longest_of_team() ? 1 : 0;
       team.team_reduce(Kokkos::Max<int>(is_long));
+      team.team_barrier(); // old releases of Kokkos have none behind the result
       if (is_long == 0) continue;
       auto const stop = begin + team.team_size() < end ? begin + team.team_size() : end;
       for (auto k = begin; k < stop; ++k)
@@ -129,13 +130,22 @@ struct EachLongList {
   }
 };
 
-/// Threads of a team: as many as fit, and as there is scratch for.
+/// Bytes of a thread's partial sums, and of a team's.
+template<class T, class Body>
+std::int64_t scratch_of_thread(Body const& body) {
+  return std::max<std::int64_t>(1, body.numbers()) * static_cast<std::int64_t>(sizeof(T));
+}
+inline constexpr std::int64_t most_scratch = 32 * 1024;
+
+/// Threads of a team: as many as fit, and as there is scratch for; where it would not hold one thread's, nothing is shared.
 template<class T, class Body, class Functor>
 RowTeamPolicy list_policy(runtime::DefaultExec const& exec, Body const& body, Functor const& functor,
                           std::int64_t num_teams, int num_lanes, int lanes_per_team) {
-  constexpr std::int64_t most_scratch = 32 * 1024;
-  auto const bytes = std::max<std::int64_t>(1, body.numbers()) * static_cast<std::int64_t>(sizeof(T));
-  auto const wanted = std::clamp<std::int64_t>(most_scratch / bytes, 1, lanes_per_team / num_lanes);
+  auto const of_thread = scratch_of_thread<T>(body);
+  auto const bytes = of_thread <= most_scratch ? of_thread : 0;
+  auto const wanted = bytes == 0
+                          ? lanes_per_team / num_lanes
+                          : std::clamp<std::int64_t>(most_scratch / bytes, 1, lanes_per_team / num_lanes);
   auto const scratch = [&](std::int64_t threads) {
     return Kokkos::PerTeam(static_cast<int>(threads * bytes) + 16);
   };
@@ -149,15 +159,18 @@ RowTeamPolicy list_policy(runtime::DefaultExec const& exec, Body const& body, Fu
 }
 
 template<class T, class Body>
-void run_lists(runtime::DefaultExec const& exec, char const* label, Lists const& lists, int num_lanes,
+void run_lists(runtime::DefaultExec const& exec, char const* label, Lists lists, int num_lanes,
                Body const& body) {
   if (lists.count * lists.num_heads == 0) return;
+  auto const shares = scratch_of_thread<T>(body) <= most_scratch;
+  if (!shares) lists.longest = std::int64_t{1} << 48; // a thread takes any
   constexpr int of_small_teams = 128;
   constexpr int of_large_teams = 1024;
   EachList<T, Body> each{body, lists, 1};
   each.lists_per_team = std::max<std::int64_t>(1, of_small_teams / num_lanes / lists.num_heads);
   auto const num_teams = (lists.count + each.lists_per_team - 1) / each.lists_per_team;
   Kokkos::parallel_for(label, list_policy<T>(exec, body, each, num_teams, num_lanes, of_small_teams), each);
+  if (!shares) return;
   using Long = EachLongList<T, Body>;
   Long const longer{body, lists};
   auto const num_chunks = (lists.count + Long::lists_per_team - 1) / Long::lists_per_team;

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Element-wise work of a device on a row-major block of any width: work item i takes numbers 4 i .. 4 i + 3
-// of the flat array, whatever rows they belong to, in pieces of 16 bytes (8 of 16-bit numbers, which are computed with in
-// fp32 and rounded once when they are stored). The threads of a warp then read and write neighbouring pieces, which is
-// what a device needs to come near its bandwidth.
+// of the flat array, whatever rows they belong to, in pieces of 16 bytes; of 16-bit numbers, which are computed with in fp32
+// and rounded once when they are stored, two pieces of 8 bytes. The threads of a warp then read and write neighbouring
+// pieces, which is what a device needs to come near its bandwidth.
 
 #include "runtime/arrays/views.hpp"
 #include "runtime/numbers/number16.hpp"

@@ -5,7 +5,7 @@
 //
 //   Z[r,c] := Z[r,c] + 1 b[c]^T          db[c] := sum_r dZ[r,c]^T 1
 //
-// Z and dZ may hold 16-bit numbers (on host processors): biases, their gradients and all sums are fp32 then.
+// Z and dZ may hold 16-bit numbers: biases, their gradients and all sums are fp32 then.
 
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/matrix/dist_vector.hpp"

@@ -59,7 +59,7 @@ void plan_transposed(StepPlan& step, std::int64_t num_columns, std::int64_t num_
                                               std::int64_t number_bytes, std::int64_t num_nonzeros);
 
 /// Whether the numbers of a block stay as they are. Of a fixed block a backend may keep a form of its own beside it: a
-/// device what the vendor's library wants, a host the weights of its non-zeros (keep_weights()). A changing one (values
+/// device what the vendor's library wants and, for 16-bit operands, the weights of its non-zeros, a host the weights of its non-zeros (keep_weights()). A changing one (values
 /// drawn anew, memory of a batch) is read where it lies. A device sums each of its rows in one piece: in fp32 the
 /// sum of 2^24 equal terms or more stays at that of 2^24.
 enum class Contents : std::uint8_t { changing, fixed };

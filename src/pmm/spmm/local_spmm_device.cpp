@@ -205,14 +205,14 @@ void DeviceSpmm<T>::copy_b(DefaultExec const& exec, RowsProduct<T, Operand, Resu
     known = copies_.end() - 1;
   }
   auto* const copy = reinterpret_cast<Operand*>(known->data());
-  auto const* const scale = runtime::is_16_bit<Operand> ? nullptr : product.column_scale;
   run_threads<teams_of_patterns>("orthant::pmm::spmm/align", exec, product.num_columns,
                                  lanes_of(static_cast<std::int64_t>(width) / widest_pack<Operand>),
-                                 AlignRows<Operand>{product.b, scale, copy, product.num_columns,
-                                                    product.width, static_cast<std::int64_t>(width)});
+                                 AlignRows<Operand>{product.b, product.column_scale, copy,
+                                                    product.num_columns, product.width,
+                                                    static_cast<std::int64_t>(width)});
   product.b = copy;
   product.b_stride = static_cast<std::uint32_t>(width);
-  if (scale != nullptr) product.column_scale = nullptr;
+  product.column_scale = nullptr;
 }
 
 /// v_k s_{j_k} of the non-zeros.

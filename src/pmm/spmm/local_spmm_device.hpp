@@ -5,6 +5,7 @@
 // fixed block keeps, from the first product of a width and of a range of rows:
 //
 //   the plan of the rows         24 bytes a row and a piece (local_spmm_plan.hpp)
+//   weights v_k s_{j_k}          a number a non-zero, where an operand has 16 bits and columns have scales
 //   sums of the pieces           a row of B's width a piece, where rows are longer than longest_piece
 //   B with rows of whole packs   where the width is no multiple of 16 bytes: rows of B then begin anywhere, and lanes could
 //                                load single numbers only. Copied in every product, with the scales of the columns

@@ -15,6 +15,8 @@ struct AttentionShape {
   std::int64_t num_kv_heads = 0; // of keys and values; divides num_heads
   std::int64_t head_dim = 0;
 
+  bool operator==(AttentionShape const&) const = default;
+
   [[nodiscard]] ORTHANT_FUNCTION constexpr std::int64_t num_tokens() const {
     return num_sequences * sequence;
   }

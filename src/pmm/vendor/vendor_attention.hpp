@@ -17,7 +17,7 @@ namespace orthant::pmm::vendor {
 struct FusedAttentionNumbers {
   runtime::Bf16Number* qkv = nullptr;
   runtime::Bf16Number* out = nullptr;
-  float* log_sum_exp = nullptr;
+  float* log_sum_exp = nullptr;             // at a multiple of 16 bytes
   runtime::Bf16Number* d_out = nullptr;     // backward
   runtime::Bf16Number* gradients = nullptr; // backward
 };
@@ -25,7 +25,7 @@ struct FusedAttentionNumbers {
 /// Both passes for one shape and stream. One host thread at a time.
 class FusedAttention {
  public:
-  /// Null where there is no library here, or none for this shape. Takes up to seconds, and allocates num_bytes().
+  /// Null where there is no library here, none for this shape, or no memory for its workspace. Takes up to seconds, and allocates num_bytes().
   [[nodiscard]] static std::unique_ptr<FusedAttention> create(void* stream, AttentionShape const& shape);
 
   virtual ~FusedAttention() = default;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <exception>
 #include <unordered_map>
 #include <vector>
 
@@ -76,7 +77,7 @@ class CudnnAttention : public FusedAttention {
     static_cast<void>(fe::detail::destroy_handle(handle_));
   }
 
-  /// Whether the library has it.
+  /// Whether the library has it, and its workspace fits.
   bool build() {
     if (build_forward().is_bad() || build_backward().is_bad()) return false;
     std::int64_t of_forward = 0;
@@ -84,8 +85,10 @@ class CudnnAttention : public FusedAttention {
     require_good(forward_.get_workspace_size(of_forward), "workspace");
     require_good(backward_.get_workspace_size(of_backward), "workspace");
     num_bytes_ = std::max({of_forward, of_backward, std::int64_t{1}});
-    ORTHANT_CHECK_RUNTIME(Malloc(&workspace_, static_cast<std::size_t>(num_bytes_)));
-    return true;
+    if (cudaMalloc(&workspace_, static_cast<std::size_t>(num_bytes_)) == cudaSuccess) return true;
+    static_cast<void>(cudaGetLastError());
+    workspace_ = nullptr;
+    return false;
   }
 
   [[nodiscard]] std::int64_t num_bytes() const override { return num_bytes_; }
@@ -173,9 +176,12 @@ class CudnnAttention : public FusedAttention {
 
 std::unique_ptr<FusedAttention> FusedAttention::create(void* stream, AttentionShape const& shape) {
   if (shape.num_tokens() == 0 || shape.head_dim % 8 != 0 || !find_library()) return nullptr;
-  auto attention = std::make_unique<CudnnAttention>(stream, shape);
-  if (!attention->build()) return nullptr;
-  return attention;
+  try {
+    auto attention = std::make_unique<CudnnAttention>(stream, shape);
+    if (attention->build()) return attention;
+  } catch (std::exception const&) { // a part of the library is not there
+  }
+  return nullptr;
 }
 
 } // namespace orthant::pmm::vendor

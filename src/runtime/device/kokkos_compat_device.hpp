@@ -33,12 +33,12 @@ using PinnedSpace = Kokkos::Experimental::HIPHostPinnedSpace;
 using PinnedSpace = Kokkos::HostSpace;
 #endif
 
-/// Whether this rank's device has matrix units for bf16 (NVIDIA: compute capability 8.0 or newer); true on a host, and of
-/// every device of HIP that Kokkos knows.
+/// Whether this rank's device has matrix units for bf16 (NVIDIA: compute capability 8.0 or newer); true on a host, of
+/// every device of HIP that Kokkos knows, and before Kokkos is started (a plan is made for another machine).
 template<class Exec = Kokkos::DefaultExecutionSpace>
 bool device_multiplies_bf16() {
   if constexpr (requires(Exec const& exec) { exec.cuda_device_prop(); })
-    return Exec().cuda_device_prop().major >= 8;
+    return !Kokkos::is_initialized() || Exec().cuda_device_prop().major >= 8;
   else
     return true;
 }

@@ -113,7 +113,7 @@ class EdgeKernelsTest : public ::testing::Test {
     if (way == nullptr) {
       pmm::device_edges::run(runtime::DefaultExec(), "orthant::testing::edges", num_lists,
                              pattern_.num_edges(), device,
-                             heads_.count % 2 == 0 ? 3 : pmm::longest_of_thread);
+                             heads_.count % 2 == 0 ? 1 : pmm::longest_of_thread);
       runtime::DefaultExec().fence();
     } else {
       (way->*host)(arguments, 0, num_lists / 3);
