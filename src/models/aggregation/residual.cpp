@@ -64,10 +64,9 @@ void add(DefaultExec const& exec, pmm::DistMatrix<T> const& x, pmm::DistMatrix<T
         result[i] = T(left[i] + right[i]);
     });
   else
-    pmm::for_each_pack<pmm::packs_of_item<T>>(exec, label, count,
-                                              AddPack<T>{pmm::PackedArray<T const>(left),
-                                                         pmm::PackedArray<T const>(right),
-                                                         pmm::PackedArray<T>(result)});
+    pmm::for_each_pack<T>(exec, label, count,
+                          AddPack<T>{pmm::PackedArray<T const>(left), pmm::PackedArray<T const>(right),
+                                     pmm::PackedArray<T>(result)});
 }
 
 template ResidualPath<float> make_residual_path(pmm::ProcessGrid const&, pmm::Placement const&,

@@ -70,7 +70,7 @@ void mask_rows(DefaultExec const& exec, char const* label, Matrix<T> const& from
     return activate_rows(exec, label, num_rows, task);
   }
   // Any execution space.
-  pmm::for_each_pack<pmm::packs_of_item<T>>(
+  pmm::for_each_pack<T>(
       exec, label, static_cast<std::int64_t>(from.size()),
       detail::MaskPack<T, is_relu>{PackedArray<T const>(from.data()),
                                    PackedArray<T>(to.data()),
@@ -92,7 +92,7 @@ void relu(DefaultExec const& exec, Matrix<T> const& z, Vector<SumOf<T>> const& b
                                       .bias = bias.extent(0) == 0 ? nullptr : bias.data(),
                                       .has_relu = true});
   } else {
-    pmm::for_each_pack<pmm::packs_of_item<T>>(
+    pmm::for_each_pack<T>(
         exec, "orthant::models::relu", static_cast<std::int64_t>(z.size()),
         detail::BiasReluPack<T>{PackedArray<T>(z.data()), optional(bias), pmm::Divisor(num_columns)});
   }
@@ -244,9 +244,9 @@ void relu_dropout_backward(DefaultExec const& exec, PassLedger& passes, Matrix<T
   if constexpr (pmm::runs_on_host) {
     backward_on_host(exec, "orthant::models::relu_dropout_backward", activation, probability, gradient, {});
   } else {
-    pmm::for_each_pack<pmm::packs_of_item<T>>(exec, "orthant::models::relu_dropout_backward",
-                                              static_cast<std::int64_t>(gradient.size()),
-                                              backward_pack(activation, probability, gradient));
+    pmm::for_each_pack<T>(exec, "orthant::models::relu_dropout_backward",
+                          static_cast<std::int64_t>(gradient.size()),
+                          backward_pack(activation, probability, gradient));
   }
 }
 
@@ -288,14 +288,14 @@ void apply_dropout_to_piece(DefaultExec const& exec, PassLedger& passes, Vector<
               static_cast<std::int64_t>(from.size())});
   if (is_drawn_on_host<T>(dropout.probability))
     return apply_dropout_to_piece_on_host(exec, from, dropout, keys, first, num_columns, to);
-  pmm::for_each_pack<pmm::packs_of_item<T>>(exec, "orthant::models::apply_dropout_to_piece",
-                                            static_cast<std::int64_t>(from.extent(0)),
-                                            detail::MaskPack<T, false>{PackedArray<T const>(from.data()),
-                                                                       PackedArray<T>(to.data()),
-                                                                       PackedArray<SumOf<T> const>(nullptr),
-                                                                       {dropout, keys, first, num_columns},
-                                                                       first,
-                                                                       keep_scale<T>(dropout.probability)});
+  pmm::for_each_pack<T>(exec, "orthant::models::apply_dropout_to_piece",
+                        static_cast<std::int64_t>(from.extent(0)),
+                        detail::MaskPack<T, false>{PackedArray<T const>(from.data()),
+                                                   PackedArray<T>(to.data()),
+                                                   PackedArray<SumOf<T> const>(nullptr),
+                                                   {dropout, keys, first, num_columns},
+                                                   first,
+                                                   keep_scale<T>(dropout.probability)});
 }
 
 template<class T>

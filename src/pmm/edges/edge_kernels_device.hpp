@@ -25,10 +25,11 @@ KOKKOS_FUNCTION T leaky_slope(T z) {
   return z > 0 ? T{1} : static_cast<T>(negative_slope);
 }
 
-/// Where rows of numbers may be read 16 bytes at a time.
+template<class T>
+inline constexpr int numbers_of_pack = 16 / static_cast<int>(sizeof(T));
 template<class T>
 KOKKOS_FUNCTION bool begins_packs(T const* numbers) {
-  return reinterpret_cast<std::uintptr_t>(numbers) % 16 == 0;
+  return may_hold<StoredNumbers<T, numbers_of_pack<T>>>(numbers);
 }
 
 /// visit(edge) for the edges of a part, which the lanes share.
@@ -45,8 +46,6 @@ KOKKOS_FUNCTION T sum_of_edges(RowTeam const& team, ListPart const& part, Term c
   return total;
 }
 
-template<class T>
-inline constexpr int numbers_of_pack = 16 / static_cast<int>(sizeof(T));
 /// What the lanes share in the columns of a head.
 template<class T>
 std::int64_t num_packs(Heads const& heads, T const* left, T const* right) {

@@ -115,8 +115,8 @@ struct EachLongList {
     auto const first = static_cast<std::int64_t>(team.league_rank()) * lists_per_team;
     auto const end = first + lists_per_team < lists.count ? first + lists_per_team : lists.count;
     auto* const scratch = SharedList<T, Body>::scratch(body, team);
-    for (auto begin = first; begin < end;
-         begin += team.team_size()) { // whether any is long, all threads at once
+    for (auto begin = first; begin < end; begin += team.team_size()) {
+      // All threads look at once whether any list is long.
       auto const list = begin + team.team_rank();
       int is_long = list < end && lists.length(list) > lists.longest_of_team() ? 1 : 0;
       team.team_reduce(Kokkos::Max<int>(is_long));
@@ -130,7 +130,7 @@ struct EachLongList {
   }
 };
 
-/// Bytes of a thread's partial sums, and of a team's.
+/// Bytes of shared memory: of a thread's partial sums, and at most of a team's.
 template<class T, class Body>
 std::int64_t scratch_of_thread(Body const& body) {
   return std::max<std::int64_t>(1, body.numbers()) * static_cast<std::int64_t>(sizeof(T));
@@ -256,8 +256,11 @@ struct RowBody {
 
 } // namespace detail
 
-/// One number a list and head. Terms: T sum(team, part) over the entries of the part, by all lanes, every one of which gets
-/// it; T join(T, T), or else numbers are added; finish(list, head, total), or else nothing is left. `num_items`: what lanes share. Enqueues on exec; does not fence.
+/// One number a list and head. `num_items`: what the lanes of a thread share. Enqueues on exec; does not fence. Terms has
+///
+///   T sum(team, part)           over the entries of a part; every lane gets it
+///   T join(T, T)                how sums of parts come together; if there is none, they are added
+///   finish(list, head, total)   keeps the result; if there is none, sum() has written what it has to write
 template<class T, class Terms>
 void sum_lists(runtime::DefaultExec const& exec, char const* label, Lists const& lists,
                std::int64_t num_items, Terms const& terms) {
@@ -265,9 +268,11 @@ void sum_lists(runtime::DefaultExec const& exec, char const* label, Lists const&
                        detail::ScalarBody<T, Terms>{terms});
 }
 
-/// `Terms::outputs` rows of `width` numbers a list and head. Terms: add(part, column, sums) adds the part's terms of columns
-/// column, column + 1 .. to sums[output][..], of one or of 16 bytes; finish(output, list, head, column, total); is_aligned(): whether
-/// packs of 16 bytes may be read where the width is a multiple of them. Enqueues on exec; does not fence.
+/// `Terms::outputs` rows of `width` numbers a list and head. Enqueues on exec; does not fence. Terms has
+///
+///   add(part, column, sums)                     adds a part's terms of columns column, column + 1 .. to sums[output][..]
+///   finish(output, list, head, column, total)   keeps a result
+///   is_aligned()                                whether 16 bytes may be read at once, if they divide the width
 template<class T, class Terms>
 void sum_list_rows(runtime::DefaultExec const& exec, char const* label, Lists const& lists,
                    std::int64_t width, Terms const& terms) {

@@ -62,6 +62,12 @@ struct StoredNumbers<Number, 1, true> {
   KOKKOS_FUNCTION void set(int, float value) { number = Number(value); }
 };
 
+/// Whether a Piece may be read and written there in one instruction.
+template<class Piece>
+KOKKOS_FUNCTION bool may_hold(void const* place) {
+  return reinterpret_cast<std::uintptr_t>(place) % alignof(Piece) == 0;
+}
+
 /// A flat array that is read and written in packs. Where it does not begin at a multiple of a piece they
 /// move number by number.
 template<class T>
@@ -72,7 +78,7 @@ class PackedArray {
 
   KOKKOS_FUNCTION explicit PackedArray(T* numbers)
       : numbers_(numbers),
-        is_aligned_(reinterpret_cast<std::uintptr_t>(numbers) % alignof(Stored) == 0) {}
+        is_aligned_(may_hold<Stored>(numbers)) {}
 
   [[nodiscard]] KOKKOS_FUNCTION bool is_empty() const { return numbers_ == nullptr; }
   [[nodiscard]] KOKKOS_FUNCTION T& operator[](std::int64_t i) const { return numbers_[i]; }
@@ -178,13 +184,11 @@ struct EachPack {
   }
 };
 
-/// Packs of a work item, so that one has 16 bytes to move: of 16-bit numbers two.
-template<class T>
-inline constexpr int packs_of_item = runtime::is_16_bit<T> ? 2 : 1;
-
-/// Enqueues on exec; does not fence.
-template<int packs_of_item = 1, class Body>
+/// Number: of the arrays; where it has 16 bits a work item takes two packs, so that it moves 16 bytes, too. Enqueues on exec;
+/// does not fence.
+template<class Number = float, class Body>
 void for_each_pack(runtime::DefaultExec const& exec, char const* label, std::int64_t size, Body const& body) {
+  constexpr auto packs_of_item = runtime::is_16_bit<Number> ? 2 : 1;
   constexpr auto numbers_of_item = packs_of_item * pack_size;
   Kokkos::parallel_for(label,
                        Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(

@@ -37,7 +37,7 @@ void round_array(runtime::DefaultExec const& exec, char const* label, runtime::V
       if (!fits && overflow != nullptr) *overflow = true;
     });
   } else {
-    for_each_pack<packs_of_item<Number>>(
+    for_each_pack<Number>(
         exec, label, count,
         CopyPack<float const, Number>{PackedArray<float const>(from.data()), PackedArray(to.data())});
   }
@@ -76,8 +76,8 @@ void widen_numbers(runtime::DefaultExec const& exec, runtime::Vector<Number> con
         target[i] = source[i];
     });
   else
-    for_each_pack<packs_of_item<Number>>(
-        exec, label, count, CopyPack<Number const, float>{PackedArray(source), PackedArray(target)});
+    for_each_pack<Number>(exec, label, count,
+                          CopyPack<Number const, float>{PackedArray(source), PackedArray(target)});
 }
 
 template void round_or_overflow(runtime::DefaultExec const&, char const*, runtime::Vector<float> const&,

@@ -78,8 +78,8 @@ void add_bias(DefaultExec const& exec, DistMatrix<T> const& z, DistVector<SumOf<
         label, Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, z.block().stored_rows.size()),
         AddBias<T>{local, bias.local()});
   else
-    for_each_pack<packs_of_item<T>>(exec, label, static_cast<std::int64_t>(local.size()),
-                                    AddBiasToPack<T>(local, bias.local()));
+    for_each_pack<T>(exec, label, static_cast<std::int64_t>(local.size()),
+                     AddBiasToPack<T>(local, bias.local()));
 }
 
 template<class T>

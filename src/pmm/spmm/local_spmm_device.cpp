@@ -125,7 +125,7 @@ void add_pieces(std::string const& label, DefaultExec const& exec,
 
 template<int pack, class T>
 bool begins_packs(T const* data, std::int64_t width) {
-  return width % pack == 0 && reinterpret_cast<std::uintptr_t>(data) % alignof(StoredNumbers<T, pack>) == 0;
+  return width % pack == 0 && may_hold<StoredNumbers<T, pack>>(data);
 }
 
 template<class T>

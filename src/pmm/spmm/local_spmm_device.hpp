@@ -12,7 +12,7 @@
 //                                multiplied in (not into 16-bit numbers, which would be rounded again).
 //
 // Changing blocks keep nothing: a row is a thread's work however long, and where rows of B begin anywhere a
-// lane gathers one number. Compiled for every execution space, so that each tests it.
+// lane gathers one number. Runs on every execution space: on hosts in its test.
 
 #include "pmm/spmm/local_spmm.hpp"
 #include "pmm/spmm/local_spmm_plan.hpp"

@@ -3,9 +3,9 @@
 //
 // The kernels of a sparse product on a device, on any execution space: a row of C, or a piece of a long row,
 // is the work of the vector lanes of one thread. A lane holds 16 bytes of the row (4 floats, 2 doubles, 8 numbers of 16
-// bits, which are summed in fp32), so that 4, 8, 16 or 32 lanes gather a row of B of their width in one instruction; wider matrices are
-// multiplied a strip of 32 lanes at a time. Each lane has `gathers_at_once` gathers in flight, and asks for
-// the next columns before it adds them:
+// bits, which are summed in fp32), so that 4, 8, 16 or 32 lanes gather a row of B of their width in one instruction;
+// wider matrices are multiplied a strip of 32 lanes at a time. Each lane has `gathers_at_once` gathers in flight,
+// and asks for the next columns before it adds them:
 //
 //   sum := sum + w_k B[j_k, lane]    k in the order of the columns;  w_k = v_k s_{j_k}, 1 for a bare pattern
 //
@@ -20,12 +20,6 @@
 #include <cstdint>
 
 namespace orthant::pmm::detail {
-
-/// What one lane computes with.
-template<class T, int count>
-struct alignas(sizeof(T) * count <= 16 ? sizeof(T) * count : 16) Pack {
-  T at[count];
-};
 
 /// Numbers of 16 bytes, what a lane of a device loads and stores in one instruction.
 template<class Operand>
@@ -71,7 +65,7 @@ struct RowsProduct {
 /// C[row, column ..] := r sum + d B[self, column ..]
 template<int pack, class T, class Operand, class Result>
 KOKKOS_FUNCTION void finish_row(RowsProduct<T, Operand, Result> const& p, std::int32_t row,
-                                std::int32_t column, Pack<T, pack> sum) {
+                                std::int32_t column, StoredNumbers<T, pack> sum) {
   if (p.row_scale != nullptr) {
     auto const scale = p.row_scale[row];
     for (int i = 0; i < pack; ++i)
@@ -102,7 +96,7 @@ enum class Weights : std::uint8_t { none, of_columns, any };
 /// Whole rows to C, pieces to `sums`.
 template<class T, class Operand, class Result, int pack, Weights weights>
 struct MultiplyRows {
-  using Lane = Pack<T, pack>;
+  using Lane = StoredNumbers<T, pack>;
   using Gathered = StoredNumbers<Operand, pack>;
   using Member = Kokkos::TeamPolicy<runtime::DefaultExec>::member_type;
   static constexpr int at_once = gathers_at_once;
@@ -207,7 +201,7 @@ struct MultiplyRows {
 /// Adds sums of pieces in their order. An index is a lane of one PieceSum.
 template<class T, class Operand, class Result, int pack>
 struct AddPieces {
-  using Lane = Pack<T, pack>;
+  using Lane = StoredNumbers<T, pack>;
   static constexpr int at_once = gathers_at_once;
 
   RowsProduct<T, Operand, Result> p;

@@ -101,17 +101,17 @@ TYPED_TEST(Number16KernelsTest, BiasReluAndDropout) {
       auto const columns = pmm::Divisor(num_columns);
       auto const relu = device_copy(std::vector<T>(from.extent(0)));
       Kokkos::deep_copy(relu, from);
-      pmm::for_each_pack<pmm::packs_of_item<T>>(
+      pmm::for_each_pack<T>(
           this->exec_, "orthant::testing::relu", count,
           detail::BiasReluPack<T>{PackedArray<T>(relu.data()), this->packed(bias), columns});
       auto const masked = device_copy(std::vector<T>(from.extent(0)));
-      pmm::for_each_pack<pmm::packs_of_item<T>>(this->exec_, "orthant::testing::mask", count,
-                                                detail::MaskPack<T, true>{this->packed(from),
-                                                                          PackedArray<T>(masked.data()),
-                                                                          this->packed(bias),
-                                                                          {dropout, keys, 0, num_columns},
-                                                                          0,
-                                                                          1.0F / 0.6F});
+      pmm::for_each_pack<T>(this->exec_, "orthant::testing::mask", count,
+                            detail::MaskPack<T, true>{this->packed(from),
+                                                      PackedArray<T>(masked.data()),
+                                                      this->packed(bias),
+                                                      {dropout, keys, 0, num_columns},
+                                                      0,
+                                                      1.0F / 0.6F});
       pmm::ColumnSlabs const slabs(num_rows, num_columns);
       Vector<float> const partial("orthant::testing::partial",
                                   static_cast<std::size_t>(slabs.num_partial_sums()));

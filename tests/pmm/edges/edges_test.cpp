@@ -35,6 +35,24 @@ struct Whole {
   std::function<bool(std::int64_t, std::int64_t, std::int64_t)> is_dropped;
   double factor = 1; // of those that are kept
 };
+/// With reals in all matrices; which coefficients are dropped is to be set.
+Whole whole_of(Dense pattern, Heads const& heads, bool is_dynamic) {
+  auto const n = pattern.rows;
+  auto const score_width = heads.count * (is_dynamic ? heads.width : 1);
+  auto const reals = [](std::uint64_t seed, std::int64_t rows, std::int64_t columns) {
+    return make_dense(rows, columns, [&](auto i, auto j) { return 2 * small_real(seed, i, j); });
+  };
+  return {std::move(pattern),
+          heads,
+          is_dynamic,
+          reals(52, n, score_width),
+          reals(53, n, score_width),
+          reals(54, heads.count, heads.width),
+          reals(55, n, heads.columns()),
+          reals(56, n, heads.columns()),
+          {},
+          1};
+}
 struct WholeResult {
   Dense p, d_left, d_right, d_values, d_attention;
 };
@@ -290,20 +308,7 @@ TEST_P(EdgesTest, AttentionAndItsAdjointsEqualSerialLoops) {
   for (auto const n : {std::int64_t{37}, std::int64_t{3}})
     for (auto const heads : {Heads{3, 4}, Heads{1, 5}})
       for (auto const is_dynamic : {false, true}) {
-        auto const score_width = heads.count * (is_dynamic ? heads.width : 1);
-        auto const reals = [&](std::uint64_t seed, std::int64_t rows, std::int64_t columns) {
-          return make_dense(rows, columns, [&](auto i, auto j) { return 2 * small_real(seed, i, j); });
-        };
-        Whole whole{make_dense(n, n, SparseRecipe{51, false, false}),
-                    heads,
-                    is_dynamic,
-                    reals(52, n, score_width),
-                    reals(53, n, score_width),
-                    reals(54, heads.count, heads.width),
-                    reals(55, n, heads.columns()),
-                    reals(56, n, heads.columns()),
-                    {},
-                    1};
+        auto whole = whole_of(make_dense(n, n, SparseRecipe{51, false, false}), heads, is_dynamic);
         for (auto const probability : {0.0, 0.5}) {
           whole.factor = 1 / (1 - probability);
           whole.is_dropped = [&](std::int64_t i, std::int64_t j, std::int64_t h) {
@@ -322,21 +327,10 @@ TEST_P(EdgesTest, HubsAreSummedAsOtherRowsAre) {
   auto const n = std::int64_t{grid_.group().size() == 1 ? 2100 : 150};
   for (auto const heads : {Heads{3, 4}, Heads{1, 5}})
     for (auto const is_dynamic : {false, true}) {
-      auto const score_width = heads.count * (is_dynamic ? heads.width : 1);
-      auto const reals = [&](std::uint64_t seed, std::int64_t rows, std::int64_t columns) {
-        return make_dense(rows, columns, [&](auto i, auto j) { return 2 * small_real(seed, i, j); });
-      };
-      Whole const whole{
-          make_dense(n, n, [](auto i, auto j) { return i == 3 || j == 5 || i == j ? 1.0 : 0.0; }),
-          heads,
-          is_dynamic,
-          reals(62, n, score_width),
-          reals(63, n, score_width),
-          reals(64, heads.count, heads.width),
-          reals(65, n, heads.columns()),
-          reals(66, n, heads.columns()),
-          [](auto, auto, auto) { return false; },
-          1};
+      auto whole =
+          whole_of(make_dense(n, n, [](auto i, auto j) { return i == 3 || j == 5 || i == j ? 1.0 : 0.0; }),
+                   heads, is_dynamic);
+      whole.is_dropped = [](auto, auto, auto) { return false; };
       expect_attention(contiguous(grid_.shape(), n), all_roles().front(), whole);
     }
 }

@@ -3,6 +3,7 @@
 // Attention of devices in bf16, through the vendor's library where it is there, beside the own kernels in fp64. A program of its own,
 // because the arithmetic of products is chosen once.
 #include "pmm/attention/attention.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
 #include "support/dist_checks.hpp"
 
 #include <algorithm>
@@ -26,15 +27,11 @@ Vector<T> numbers(std::uint64_t seed, std::int64_t count) {
   return device_copy(all);
 }
 
+/// Columns of a matrix of rows of `stride` numbers.
 template<class T>
 Panel<T> panel(Vector<T> const& whole, std::int64_t rows, std::int64_t stride, std::int64_t first,
                std::int64_t columns) {
-  Panel<T> part;
-  part.data = whole.data() + first;
-  part.num_rows = rows;
-  part.num_columns = columns;
-  part.row_stride = stride;
-  return part;
+  return Panel<T>(as_matrix(whole, rows, stride)).columns({first, first + columns});
 }
 
 template<class T>
