@@ -106,11 +106,10 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
   auto const multiply = [&] { kernel.apply(exec, {0, csr.num_rows}, b, c); };
   // The first products prepare later ones, and choose their way.
   constexpr auto most_tries = 20;
-  constexpr auto is_rounded =
-      !std::is_same_v<Operand, T>; // one way alone, or one that is not asked for by its width
+  constexpr auto is_rounded = !std::is_same_v<Operand, T>; // ways of 16-bit operands are not told apart
   for (auto i = 0; i < most_tries && (is_rounded || kernel.way_of(width).empty()); ++i)
     multiply();
-  std::vector<pmm::SpmmWay> ways{{"own", multiply}};
+  std::vector<pmm::SpmmWay> ways;
   if constexpr (!is_rounded) ways = kernel.ways(exec, b, c);
   auto const num_ways = static_cast<std::int64_t>(ways.size());
   ways.resize(static_cast<std::size_t>(runtime::all_reduced(world, num_ways, runtime::Reduction::min)));
@@ -150,7 +149,7 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
     line["gather_share"] = gathered_rate * 1e9 / roof;
   }
   line["compulsory_share"] = compulsory_rate / roofline.stream_gb_per_s;
-  describe_ways(line, is_rounded ? "own" : kernel.way_of(width), ways, seconds_of_ways);
+  if (!is_rounded) describe_ways(line, kernel.way_of(width), ways, seconds_of_ways);
   return line;
 }
 

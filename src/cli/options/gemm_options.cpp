@@ -55,9 +55,9 @@ void choose_gemm_math(std::string const& math, std::string const& dtype) {
     if (math != word) continue;
     if (!pmm::has_gemm_math(value))
       runtime::throw_user(
-          "--gemm-math {} needs a build for CUDA devices; this one multiplies on {}, in fp32 only: "
-          "leave it out",
-          math, runtime::DefaultExec::name());
+          "--gemm-math {} needs a build for CUDA devices{}; this one multiplies on {}: leave it out", math,
+          value == GemmMath::bf16 ? " and one of compute capability 8.0 or newer" : "",
+          runtime::DefaultExec::name());
     if (value != GemmMath::fp32 && dtype != "fp32")
       runtime::throw_user("--gemm-math {} rounds products of fp32; leave it out where numbers are {}", math,
                           dtype);

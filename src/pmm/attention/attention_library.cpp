@@ -2,6 +2,7 @@
 #include "pmm/attention/attention_library.hpp"
 
 #include "pmm/gemm/panel_copy.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/vendor/vendor_attention.hpp"
 
 #include <algorithm>
@@ -43,42 +44,39 @@ class ShapeLibrary {
 
   void forward(DefaultExec const& exec, AttentionOperands<float> const& operands, Panel<float> const& out,
                Vector<float> const& log_sum_exp) {
-    round_operands(exec, operands);
+    copy(exec, operands, parts_of(qkv_));
     fused_->forward(numbers(log_sum_exp));
-    copy_panel(exec, copy_label, panel(out_, 0, shape_.query_columns(), shape_.query_columns()), out);
+    copy_panel(exec, copy_label, rows(out_, shape_.query_columns()), out);
   }
 
   void backward(DefaultExec const& exec, AttentionOperands<float> const& operands, Panel<float> const& out,
                 Vector<float> const& log_sum_exp, Panel<float> const& d_out,
                 AttentionOperands<float> const& gradients) {
-    auto const q_columns = shape_.query_columns();
-    auto const k_columns = shape_.key_columns();
-    round_operands(exec, operands);
-    copy_panel(exec, copy_label, out, panel(out_, 0, q_columns, q_columns));
-    copy_panel(exec, copy_label, d_out, panel(d_out_, 0, q_columns, q_columns));
+    copy(exec, operands, parts_of(qkv_));
+    copy_panel(exec, copy_label, out, rows(out_, shape_.query_columns()));
+    copy_panel(exec, copy_label, d_out, rows(d_out_, shape_.query_columns()));
     fused_->backward(numbers(log_sum_exp));
-    copy_panel(exec, copy_label, panel(gradients_, 0, q_columns, row()), gradients.q);
-    copy_panel(exec, copy_label, panel(gradients_, q_columns, k_columns, row()), gradients.k);
-    copy_panel(exec, copy_label, panel(gradients_, q_columns + k_columns, k_columns, row()), gradients.v);
+    copy(exec, parts_of(gradients_), gradients);
   }
 
  private:
   [[nodiscard]] std::int64_t row() const { return shape_.query_columns() + 2 * shape_.key_columns(); }
-  [[nodiscard]] Panel<Bf16Number> panel(Vector<Bf16Number> const& numbers, std::int64_t first,
-                                        std::int64_t num_columns, std::int64_t stride) const {
-    Panel<Bf16Number> part;
-    part.data = numbers.data() + first;
-    part.num_rows = shape_.num_tokens();
-    part.num_columns = num_columns;
-    part.row_stride = stride;
-    return part;
+  [[nodiscard]] Panel<Bf16Number> rows(Vector<Bf16Number> const& numbers, std::int64_t num_columns) const {
+    return as_matrix(numbers, shape_.num_tokens(), num_columns);
   }
-  void round_operands(DefaultExec const& exec, AttentionOperands<float> const& operands) {
-    auto const q_columns = shape_.query_columns();
-    auto const k_columns = shape_.key_columns();
-    copy_panel(exec, copy_label, operands.q, panel(qkv_, 0, q_columns, row()));
-    copy_panel(exec, copy_label, operands.k, panel(qkv_, q_columns, k_columns, row()));
-    copy_panel(exec, copy_label, operands.v, panel(qkv_, q_columns + k_columns, k_columns, row()));
+  /// q, k and v of rows that have them side by side.
+  [[nodiscard]] AttentionOperands<Bf16Number> parts_of(Vector<Bf16Number> const& numbers) const {
+    auto const all = rows(numbers, row());
+    auto const q_end = shape_.query_columns();
+    auto const k_end = q_end + shape_.key_columns();
+    return {all.columns({0, q_end}), all.columns({q_end, k_end}), all.columns({k_end, row()})};
+  }
+  template<class From, class To>
+  static void copy(DefaultExec const& exec, AttentionOperands<From> const& from,
+                   AttentionOperands<To> const& to) {
+    copy_panel(exec, copy_label, from.q, to.q);
+    copy_panel(exec, copy_label, from.k, to.k);
+    copy_panel(exec, copy_label, from.v, to.v);
   }
   [[nodiscard]] vendor::FusedAttentionNumbers numbers(Vector<float> const& log_sum_exp) const {
     return {qkv_.data(), out_.data(), log_sum_exp.data(), d_out_.data(), gradients_.data()};
@@ -90,20 +88,19 @@ class ShapeLibrary {
   Vector<Bf16Number> qkv_, gradients_, out_, d_out_;
 };
 
-/// Null: there is no such library.
+/// Null where the own kernels are to do it.
 ShapeLibrary* library_of(DefaultExec const& exec, AttentionShape const& shape,
                          Vector<float> const& log_sum_exp, AttentionDropout const& dropout) {
-  if (chosen_gemm_math() != GemmMath::bf16 || dropout.probability > 0) return nullptr;
-  if (reinterpret_cast<std::uintptr_t>(log_sum_exp.data()) % 16 != 0)
-    return nullptr;                                            // as the library wants it
   static std::vector<std::unique_ptr<ShapeLibrary>> of_shapes; // closed before Kokkos is finalized
+  if (chosen_gemm_math() != GemmMath::bf16 || dropout.probability > 0) return nullptr;
+  // Both passes see the same place, so they agree.
+  if (!may_hold<StoredNumbers<float, 4>>(log_sum_exp.data())) return nullptr;
   auto* const stream = runtime::compat::native_stream(exec);
-  auto const known =
+  auto known =
       std::ranges::find_if(of_shapes, [&](auto const& library) { return library->is_of(stream, shape); });
   if (known == of_shapes.end()) {
     if (of_shapes.empty()) Kokkos::push_finalize_hook([] { of_shapes.clear(); });
-    of_shapes.push_back(std::make_unique<ShapeLibrary>(stream, shape));
-    return of_shapes.back()->exists() ? of_shapes.back().get() : nullptr;
+    known = of_shapes.insert(known, std::make_unique<ShapeLibrary>(stream, shape));
   }
   return (*known)->exists() ? known->get() : nullptr;
 }

@@ -75,7 +75,6 @@ void local_gemm(runtime::DefaultExec const& exec, runtime::SumOf<Result> alpha, 
 /// if this build does not have that arithmetic.
 void set_gemm_math(GemmMath math);
 
-/// On devices.
 [[nodiscard]] GemmMath chosen_gemm_math();
 
 /// fp32 everywhere; the others on CUDA devices, bf16 of compute capability 8.0 or newer.

@@ -131,6 +131,10 @@ void set_gemm_math(GemmMath math) {
   ORTHANT_REQUIRE(has_gemm_math(math), "the host multiplies in fp32 only");
 }
 
+GemmMath chosen_gemm_math() {
+  return GemmMath::fp32;
+}
+
 bool has_gemm_math(GemmMath math) {
   return math == GemmMath::fp32;
 }
