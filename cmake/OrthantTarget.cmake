@@ -62,3 +62,33 @@ function(orthant_unity_groups target)
     set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${group}")
   endforeach()
 endfunction()
+
+# orthant_kernel_sources(RESULT PREFIX [NO_BASELINE] AVX2 option .. AVX512 option .. [ALL option ..]): sources that compile
+# src/PREFIX_kernel.inc once for each instruction set (src/runtime/instruction_sets.hpp), with its options and then those of ALL. Processors
+# other than x86-64 have the baseline alone.
+function(orthant_kernel_sources result prefix)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "NO_BASELINE" "" "AVX2;AVX512;ALL")
+  set(bytes_baseline 16)
+  set(bytes_avx2 32)
+  set(bytes_avx512 64)
+  set(sets baseline)
+  if(arg_NO_BASELINE)
+    set(sets "")
+  endif()
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    list(APPEND sets avx2 avx512)
+  endif()
+  set(sources "")
+  foreach(set IN LISTS sets)
+    string(TOUPPER ${set} options)
+    set(source "${CMAKE_CURRENT_BINARY_DIR}/kernels/${prefix}_${set}.cpp")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "#define ORTHANT_INSTRUCTION_SET ${set}
+#define ORTHANT_VECTOR_BYTES ${bytes_${set}}
+#include \"${prefix}_kernel.inc\"
+")
+    set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS "${arg_${options}};${arg_ALL}" SKIP_UNITY_BUILD_INCLUSION ON)
+    list(APPEND sources "${source}")
+  endforeach()
+  orthant_host_sources(${sources}) # too much for nvcc, and nothing for a device
+  set(${result} ${sources} PARENT_SCOPE)
+endfunction()

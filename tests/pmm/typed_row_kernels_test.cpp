@@ -45,7 +45,7 @@ TYPED_TEST_SUITE(TypedRowKernels, Numbers);
 
 TYPED_TEST(TypedRowKernels, ActivationsAreThoseOfFp32RoundedOnce) {
   using Number = TypeParam;
-  auto const plain = row_kernels_baseline<float>();
+  auto const plain = row_kernels<runtime::InstructionSet::baseline, float>();
   for (std::int64_t const columns : {1, 3, 16, 47, 100, 130})
     for (auto const* const row_keys : {keys.data(), static_cast<std::int64_t const*>(nullptr)}) {
       auto const z = drawn<Number>(80, num_rows * columns);
@@ -129,7 +129,8 @@ TYPED_TEST(TypedRowKernels, NormsAreThoseOfFp32RoundedOnce) {
       r.z_gradient = {z_gradient.begin(), z_gradient.end()};
       return r;
     };
-    auto expected = run(row_kernels_baseline<float>(), widened(z), widened(addend), widened(gradient));
+    auto expected = run(row_kernels<runtime::InstructionSet::baseline, float>(), widened(z), widened(addend),
+                        widened(gradient));
     expected.result = rounded<Number>(expected.result);
     expected.z_gradient = rounded<Number>(expected.z_gradient);
 

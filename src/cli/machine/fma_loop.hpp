@@ -4,6 +4,8 @@
 // Multiply-adds on numbers that stay in registers, compiled once for each instruction set: what one host
 // thread can compute at most, whatever the libraries do.
 
+#include "runtime/instruction_sets.hpp"
+
 #include <cstdint>
 #include <vector>
 
@@ -17,15 +19,14 @@ struct FmaLoop {
   std::int64_t flops_per_step;
 };
 
-template<class T>
-[[nodiscard]] FmaLoop<T> fma_loop_baseline();
-template<class T>
-[[nodiscard]] FmaLoop<T> fma_loop_avx2();
-template<class T>
-[[nodiscard]] FmaLoop<T> fma_loop_avx512();
+/// Those of one instruction set.
+template<runtime::InstructionSet set, class T>
+[[nodiscard]] FmaLoop<T> fma_loop();
 
 /// Those of every instruction set of this build that the processor has, the widest last.
 template<class T>
-[[nodiscard]] std::vector<FmaLoop<T>> supported_fma_loops();
+[[nodiscard]] std::vector<FmaLoop<T>> supported_fma_loops() {
+  return runtime::for_supported_sets([](auto set) { return fma_loop<set.value, T>(); });
+}
 
 } // namespace orthant::cli

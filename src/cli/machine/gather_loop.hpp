@@ -4,6 +4,8 @@
 // Sums of rows that lie at given places, kept in registers and written nowhere: what one host thread can gather at
 // most from the cache or memory that holds the rows. Compiled once for each instruction set.
 
+#include "runtime/instruction_sets.hpp"
+
 #include <cstdint>
 #include <vector>
 
@@ -20,11 +22,13 @@ struct GatherLoop {
                std::int64_t ahead);
 };
 
-[[nodiscard]] GatherLoop gather_loop_baseline();
-[[nodiscard]] GatherLoop gather_loop_avx2();
-[[nodiscard]] GatherLoop gather_loop_avx512();
+/// Those of one instruction set.
+template<runtime::InstructionSet set>
+[[nodiscard]] GatherLoop gather_loop();
 
 /// Those of every instruction set of this build that the processor has, the widest last.
-[[nodiscard]] std::vector<GatherLoop> supported_gather_loops();
+[[nodiscard]] inline std::vector<GatherLoop> supported_gather_loops() {
+  return runtime::for_supported_sets([](auto set) { return gather_loop<set.value>(); });
+}
 
 } // namespace orthant::cli

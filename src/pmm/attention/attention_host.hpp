@@ -10,6 +10,7 @@
 // instruction sets agree to rounding, as those of a library for dense products do.
 
 #include "pmm/vendor/attention_shape.hpp"
+#include "runtime/instruction_sets.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -53,15 +54,14 @@ struct HostAttentionKernels {
   std::size_t (*backward_scratch)(AttentionShape const&);
 };
 
-template<class T>
-[[nodiscard]] HostAttentionKernels<T> attention_kernels_baseline();
-template<class T>
-[[nodiscard]] HostAttentionKernels<T> attention_kernels_avx2();
-template<class T>
-[[nodiscard]] HostAttentionKernels<T> attention_kernels_avx512();
+/// Those of one instruction set.
+template<runtime::InstructionSet set, class T>
+[[nodiscard]] HostAttentionKernels<T> attention_kernels();
 
 /// Those of every instruction set of this build that the processor has, the widest last.
 template<class T>
-[[nodiscard]] std::vector<HostAttentionKernels<T>> supported_attention_kernels();
+[[nodiscard]] std::vector<HostAttentionKernels<T>> supported_attention_kernels() {
+  return runtime::for_supported_sets([](auto set) { return attention_kernels<set.value, T>(); });
+}
 
 } // namespace orthant::pmm::host_attention

@@ -5,6 +5,8 @@
 // edge_products.hpp, edge_softmax.hpp, edge_scores.hpp. A device gives each head of a row a thread; here all heads of a row are
 // computed at once, because their numbers lie side by side: an edge is read once, and in whole vectors.
 
+#include "runtime/instruction_sets.hpp"
+
 #include <cstdint>
 #include <vector>
 
@@ -127,16 +129,15 @@ struct HostEdgeKernels {
   void (*softmax_backward)(HostSoftmaxBackward<T> const&, std::int64_t begin, std::int64_t end);
 };
 
-template<class T>
-[[nodiscard]] HostEdgeKernels<T> edge_kernels_baseline();
-template<class T>
-[[nodiscard]] HostEdgeKernels<T> edge_kernels_avx2();
-template<class T>
-[[nodiscard]] HostEdgeKernels<T> edge_kernels_avx512();
+/// Those of one instruction set.
+template<runtime::InstructionSet set, class T>
+[[nodiscard]] HostEdgeKernels<T> edge_kernels();
 
 /// Those of every instruction set of this build that the processor has, the widest last.
 template<class T>
-[[nodiscard]] std::vector<HostEdgeKernels<T>> supported_edge_kernels();
+[[nodiscard]] std::vector<HostEdgeKernels<T>> supported_edge_kernels() {
+  return runtime::for_supported_sets([](auto set) { return edge_kernels<set.value, T>(); });
+}
 
 template<class T>
 [[nodiscard]] HostEdgeKernels<T> const& best_edge_kernels() {

@@ -8,6 +8,7 @@
 // T: of the numbers of matrices; Sum = runtime::SumOf<T>: of everything else. Numbers of 16 bits are widened as they are
 // loaded, and rounded once as they are stored.
 
+#include "runtime/instruction_sets.hpp"
 #include "runtime/numbers/number16.hpp"
 
 #include <cstddef>
@@ -146,16 +147,15 @@ struct HostRowKernels {
   void (*elu_backward)(Elu const&, std::int64_t begin, std::int64_t end);
 };
 
-template<class T>
-[[nodiscard]] HostRowKernels<T> row_kernels_baseline();
-template<class T>
-[[nodiscard]] HostRowKernels<T> row_kernels_avx2();
-template<class T>
-[[nodiscard]] HostRowKernels<T> row_kernels_avx512();
+/// Those of one instruction set.
+template<runtime::InstructionSet set, class T>
+[[nodiscard]] HostRowKernels<T> row_kernels();
 
 /// Those of every instruction set of this build that the processor has, the widest last.
 template<class T>
-[[nodiscard]] std::vector<HostRowKernels<T>> supported_row_kernels();
+[[nodiscard]] std::vector<HostRowKernels<T>> supported_row_kernels() {
+  return runtime::for_supported_sets([](auto set) { return row_kernels<set.value, T>(); });
+}
 
 template<class T>
 [[nodiscard]] HostRowKernels<T> const& best_row_kernels() {

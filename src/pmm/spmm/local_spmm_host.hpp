@@ -3,6 +3,7 @@
 //
 // The host's sparse product as raw pointers: what the files compiled for one instruction set each share.
 
+#include "runtime/instruction_sets.hpp"
 #include "runtime/numbers/number16.hpp"
 
 #include <cstddef>
@@ -41,15 +42,13 @@ template<class T, class B = T>
 using HostSpmmRows = void (*)(HostSpmm<T, B> const&, std::int64_t begin, std::int64_t end);
 
 /// The kernels of one instruction set: T and B are float, double, or float and a 16-bit number.
-template<class T, class B = T>
-[[nodiscard]] HostSpmmRows<T, B> spmm_rows_baseline();
-template<class T, class B = T>
-[[nodiscard]] HostSpmmRows<T, B> spmm_rows_avx2();
-template<class T, class B = T>
-[[nodiscard]] HostSpmmRows<T, B> spmm_rows_avx512();
+template<runtime::InstructionSet set, class T, class B = T>
+[[nodiscard]] HostSpmmRows<T, B> spmm_rows();
 
 /// Those of every instruction set of this build that the processor has, the widest last.
 template<class T, class B = T>
-[[nodiscard]] std::vector<HostSpmmRows<T, B>> supported_spmm_rows();
+[[nodiscard]] std::vector<HostSpmmRows<T, B>> supported_spmm_rows() {
+  return runtime::for_supported_sets([](auto set) { return spmm_rows<set.value, T, B>(); });
+}
 
 } // namespace orthant::pmm::detail

@@ -18,6 +18,8 @@
 // All instruction sets give the same bits.
 // The arrangement is that of Goto & van de Geijn, "Anatomy of high-performance matrix multiplication" (ACM TOMS 34, 2008).
 
+#include "runtime/instruction_sets.hpp"
+
 #include <cstdint>
 #include <vector>
 
@@ -65,10 +67,20 @@ inline constexpr std::int64_t terms_per_block = 128;
 inline constexpr std::int64_t term_scratch =
     terms_per_block * (48 + 8); // a panel of B, the last columns of A
 
-[[nodiscard]] TallKernels tall_kernels_avx2();
-[[nodiscard]] TallKernels tall_kernels_avx512();
+/// Those of AVX2 or AVX-512.
+template<runtime::InstructionSet set>
+[[nodiscard]] TallKernels tall_kernels();
 
-/// Those that this processor runs, the widest vectors last.
-[[nodiscard]] std::vector<TallKernels> supported_tall_kernels();
+/// Those that this processor runs, the widest vectors last. Processors other than x86-64 have none so far.
+[[nodiscard]] inline std::vector<TallKernels> supported_tall_kernels() {
+  std::vector<TallKernels> all;
+#if defined(__x86_64__)
+  using runtime::InstructionSet;
+  if (runtime::has_instructions(InstructionSet::avx2)) all.push_back(tall_kernels<InstructionSet::avx2>());
+  if (runtime::has_instructions(InstructionSet::avx512))
+    all.push_back(tall_kernels<InstructionSet::avx512>());
+#endif
+  return all;
+}
 
 } // namespace orthant::pmm::host_gemm

@@ -4,6 +4,8 @@
 // Norms of rows, activations and dropout of tokens on host processors: raw pointers, compiled once for each instruction set.
 // All sets give the same bits: no sum depends on the length of a vector, and a product and a sum are never contracted.
 
+#include "runtime/instruction_sets.hpp"
+
 #include <cstdint>
 #include <vector>
 
@@ -77,16 +79,15 @@ struct HostTokenKernels {
 /// Columns whose two sums are taken at a time: they stay in the first cache (long_sums.hpp).
 inline constexpr std::int64_t columns_of_norm = 256;
 
-template<class T>
-[[nodiscard]] HostTokenKernels<T> token_kernels_baseline();
-template<class T>
-[[nodiscard]] HostTokenKernels<T> token_kernels_avx2();
-template<class T>
-[[nodiscard]] HostTokenKernels<T> token_kernels_avx512();
+/// Those of one instruction set.
+template<runtime::InstructionSet set, class T>
+[[nodiscard]] HostTokenKernels<T> token_kernels();
 
 /// Those of every instruction set of this build that the processor has, the widest last.
 template<class T>
-[[nodiscard]] std::vector<HostTokenKernels<T>> supported_token_kernels();
+[[nodiscard]] std::vector<HostTokenKernels<T>> supported_token_kernels() {
+  return runtime::for_supported_sets([](auto set) { return token_kernels<set.value, T>(); });
+}
 
 template<class T>
 [[nodiscard]] HostTokenKernels<T> const& best_token_kernels() {

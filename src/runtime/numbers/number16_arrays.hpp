@@ -4,6 +4,7 @@
 // Arrays of 16-bit numbers on host processors: raw pointers, compiled once for each instruction set. All sets give the
 // same bits as single numbers do (numbers/wire.hpp), but for those of a NaN.
 
+#include "runtime/instruction_sets.hpp"
 #include "runtime/numbers/number16.hpp"
 
 #include <cstddef>
@@ -22,16 +23,15 @@ struct Number16Arrays {
   void (*add)(Number const* addends, float* sums, std::size_t count);
 };
 
-template<class Number>
-[[nodiscard]] Number16Arrays<Number> number16_arrays_baseline();
-template<class Number>
-[[nodiscard]] Number16Arrays<Number> number16_arrays_avx2();
-template<class Number>
-[[nodiscard]] Number16Arrays<Number> number16_arrays_avx512();
+/// Those of one instruction set.
+template<InstructionSet set, class Number>
+[[nodiscard]] Number16Arrays<Number> number16_arrays();
 
 /// Those of every instruction set of this build that the processor has, the widest last.
 template<class Number>
-[[nodiscard]] std::vector<Number16Arrays<Number>> supported_number16_arrays();
+[[nodiscard]] std::vector<Number16Arrays<Number>> supported_number16_arrays() {
+  return for_supported_sets([](auto set) { return number16_arrays<set.value, Number>(); });
+}
 
 template<class Number>
 [[nodiscard]] Number16Arrays<Number> const& best_number16_arrays() {

@@ -67,8 +67,8 @@ TEST_F(GemmMemory, OfOneDnnIsOnePackedOperandForAllKernels) {
   for (std::int64_t n = 1023; n >= 1008; --n) // 16 kernels
     ASSERT_TRUE(multiply(*library, 512, n, 1024));
 
-  // A kernel takes some 120 KiB. Each operand, packed, has 4 MiB.
-  EXPECT_LE(runtime::resident_bytes() - before, 8 * mib);
+  // A kernel takes some 120 KiB, more where the processor has AVX-512 or tiles. Each operand, packed, has 4 MiB: 64 MiB for all kernels.
+  EXPECT_LE(runtime::resident_bytes() - before, 16 * mib);
 }
 
 } // namespace
