@@ -1,17 +1,30 @@
-# Tests that run on several ranks.
+# Tests that run on several ranks, in two tiers: what shows that an installation is right (orthant_default_tests builds it, and
+# scripts/test.sh runs it), and the rest, with the label `large` (scripts/test.sh --all).
 #
-# orthant_add_test(NAME runtime.random SOURCES random_test.cpp LINK orthant::runtime RANKS 1 2 4
-#                  [LARGE_RANKS 3 8] [LABELS slow ..] [TIMEOUT seconds] [DEFINITIONS X=1 ..])
+# orthant_add_test(NAME runtime.random SOURCES random_test.cpp LINK orthant::runtime [RANKS 1 2] [LARGE_RANKS 3 8]
+#                  [LABELS slow ..] [TIMEOUT seconds] [DEFINITIONS X=1 ..] [APART])
 #   builds one executable with tests/support/mpi_main.cpp and adds one ctest entry per rank count: runtime.random.np1 ..
-#   LARGE_RANKS have the label large, which the default suite leaves out.
+#   Those of LARGE_RANKS are `large`. A rank count is there for its grids: 1; 2 and 3; 4, 6 and 8, with two and three axes; 12, which
+#   has them unequal; 16, with all four. Larger primes have the grids of 3.
 #   The labels always hold the part of the name before the first dot. An entry of which every test was skipped is
-#   reported as skipped.
+#   reported as skipped. In unity builds the sources are compiled together; APART: they have names in common.
 #
 # orthant_add_script_test(NAME cli.help COMMAND python3 driver.py .. [LABELS ..] [TIMEOUT s] [RANKS n])
 #   runs a driver that starts its own jobs: $ORTHANT_MPIRUN followed by a number of ranks and a program. It skips by
 #   exit status 77. RANKS is the most ranks that it starts at once.
+#   All but those named below are `large`: they take long, or need another program than orthant.
 find_package(GTest CONFIG REQUIRED)
 find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
+
+set(ORTHANT_DEFAULT_DRIVERS
+    graph.mistakes graph.round_trip graph.metis
+    cli.help cli.run cli.plan cli.mistakes cli.graph_models cli.links cli.samplers cli.predictions cli.scores cli.plots cli.terminal
+    cli.outputs.distinct cli.checkpoints.goes_on cli.language_models.on_grids cli.language_models.goes_on cli.language_models.mistakes
+    cli.study_points docs.snippet datasets.list datasets.mistakes datasets.karate datasets.cora slurm.trains
+    hygiene.folders hygiene.lengths hygiene.includes hygiene.names hygiene.kernels hygiene.format hygiene.text hygiene.checkers)
+
+add_custom_target(orthant_default_tests)
+add_dependencies(orthant_default_tests orthant)
 
 set(ORTHANT_TEST_TIMEOUT_FACTOR 1 CACHE STRING "Multiplies every test's time limit (sanitizers, slow machines)")
 set(ORTHANT_DATA "$ENV{ORTHANT_DATA}" CACHE PATH "Folder whose datasets/ the tests read; tests skip without it")
@@ -60,15 +73,24 @@ function(_orthant_configure_test entry name ranks timeout labels)
 endfunction()
 
 function(orthant_add_test)
-  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "SOURCES;LINK;RANKS;LARGE_RANKS;LABELS;DEFINITIONS" ${ARGN})
-  if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME OR NOT arg_SOURCES OR NOT arg_RANKS)
+  cmake_parse_arguments(arg "APART" "NAME;TIMEOUT" "SOURCES;LINK;RANKS;LARGE_RANKS;LABELS;DEFINITIONS" ${ARGN})
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME OR NOT arg_SOURCES OR NOT (arg_RANKS OR arg_LARGE_RANKS))
     message(FATAL_ERROR "orthant_add_test(NAME .. SOURCES .. RANKS ..): bad call for '${arg_NAME}' ${arg_UNPARSED_ARGUMENTS}")
   endif()
   string(REPLACE "." "_" target "test_${arg_NAME}")
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_LINK} orthant_test_main orthant_warnings)
   target_compile_definitions(${target} PRIVATE ${arg_DEFINITIONS})
+  if(NOT Kokkos_DEVICES MATCHES "CUDA|HIP")
+    target_precompile_headers(${target} REUSE_FROM orthant_test_main)
+  endif()
+  if(NOT arg_APART)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD "$CACHE{CMAKE_UNITY_BUILD}" UNITY_BUILD_BATCH_SIZE 0)
+  endif()
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+  if(arg_RANKS)
+    add_dependencies(orthant_default_tests ${target})
+  endif()
   foreach(ranks IN LISTS arg_RANKS arg_LARGE_RANKS)
     set(entry ${arg_NAME}.np${ranks})
     set(labels ${arg_LABELS})
@@ -89,6 +111,9 @@ function(orthant_add_script_test)
   endif()
   if(NOT arg_RANKS)
     set(arg_RANKS 1)
+  endif()
+  if(NOT arg_NAME IN_LIST ORTHANT_DEFAULT_DRIVERS)
+    list(APPEND arg_LABELS large)
   endif()
   add_test(NAME ${arg_NAME} COMMAND ${arg_COMMAND})
   _orthant_configure_test(${arg_NAME} ${arg_NAME} ${arg_RANKS} "${arg_TIMEOUT}" "${arg_LABELS}")

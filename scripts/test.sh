@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Bootstraps this machine, builds Orthant and runs its tests. The skipped ones are named with the reason; the last line
-# printed is the count of all.
+# Bootstraps this machine, builds Orthant and runs its tests: those that show an installation to be right, or all. The
+# skipped ones are named with the reason; the last line printed is the count of all.
 #
-# usage: scripts/test.sh [--kokkos KIND] [--preset NAME] [ctest options, such as -R runtime]
+# usage: scripts/test.sh [--all] [--kokkos KIND] [--preset NAME] [ctest options, such as -R runtime]
+#   --all           builds and runs every test: three times as long, and what a change needs before it lands
 #   --kokkos KIND   the Kokkos that scripts/bootstrap.sh --kokkos KIND builds, in a build tree of its own
 #   --preset NAME   a preset of CMakePresets.json (asan, debug, ..), in a build tree of its own
 # ORTHANT_BUILD_DIR   the build tree (default: build in the source tree)
@@ -15,11 +16,14 @@ set -euo pipefail
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 kokkos=debian
 preset=
+targets=(--target orthant_default_tests)
+tests=(-LE large)
 while [ $# -gt 0 ]; do
   case $1 in
+  --all) targets=() tests=() && shift ;;
   --kokkos) kokkos=${2:?--kokkos needs a value} && shift 2 ;;
   --preset) preset=${2:?--preset needs a value} && shift 2 ;;
-  -h | --help) sed -n '7,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;;
+  -h | --help) sed -n '7,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;;
   *) break ;;
   esac
 done
@@ -43,7 +47,7 @@ if [ -n "${CI:-}" ]; then options+=(-DORTHANT_ENABLE_WERROR=ON); fi
 if [ ! -e "$build/CMakeCache.txt" ]; then options+=(-G Ninja -DCMAKE_UNITY_BUILD=ON); fi
 
 cmake -S "$repository" -B "$build" "${options[@]}"
-cmake --build "$build" --parallel "$jobs"
+cmake --build "$build" --parallel "$jobs" "${targets[@]}"
 
 # Open MPI refuses to start as root unless it is told twice; containers have no other user.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -51,7 +55,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0
-ctest --test-dir "$build" --output-on-failure --no-tests=error -LE large --parallel "$jobs" "$@" | tee "$log" || status=$?
+ctest --test-dir "$build" --output-on-failure --no-tests=error "${tests[@]}" --parallel "$jobs" "$@" | tee "$log" || status=$?
 
 awk -f "$repository/scripts/skipped_tests.awk" "$log" "$build/Testing/Temporary/LastTest.log"
 # ctest counts a skipped test as passed; here the three are told apart.

@@ -20,10 +20,10 @@ namespace {
 
 using runtime::Communicator;
 
-constexpr std::int64_t huge = (std::int64_t{1} << 33) + 12345;
+constexpr std::int64_t many_vertices = (std::int64_t{1} << 33) + 12345;
 
 TEST(Owners, InvertEachOther) {
-  for (std::int64_t const n : {std::int64_t{1}, std::int64_t{7}, std::int64_t{1000}, huge})
+  for (std::int64_t const n : {std::int64_t{1}, std::int64_t{7}, std::int64_t{1000}, many_vertices})
     for (int const ranks : {1, 2, 3, 5, 64}) {
       EdgeOwners const owners(static_cast<std::uint64_t>(n), ranks);
       PositionOwners const positions{n, ranks};

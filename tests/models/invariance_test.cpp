@@ -19,11 +19,11 @@ namespace {
 
 constexpr auto graph_text = "sbm:vertices=203,edges=900,features=13,classes=5";
 
-constexpr auto schedule = models::Schedule::ORTHANT_SCHEDULE;
+constexpr auto tested_schedule = models::Schedule::ORTHANT_SCHEDULE;
 
 models::GcnSettings small_model() {
   models::GcnSettings settings;
-  settings.schedule = schedule;
+  settings.schedule = tested_schedule;
   settings.set_layers(3, 9);
   settings.dropout = 0.4;
   settings.seed = 11;
@@ -289,7 +289,7 @@ TEST_P(GridInvariance, ResidualsSendWhatTheirRelayoutsList) {
   network.backward({}, phases);
 
   EXPECT_EQ(exchanged() - before, listed);
-  if (schedule == models::Schedule::rows) {
+  if (tested_schedule == models::Schedule::rows) {
     EXPECT_EQ(listed, 0) << "input and output of a layer have one owner";
   }
 }

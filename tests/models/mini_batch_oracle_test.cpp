@@ -12,7 +12,7 @@
 namespace orthant::testing {
 namespace {
 
-std::filesystem::path const folder = where_sources_lie(ORTHANT_ORACLE_FOLDER);
+std::filesystem::path const oracle_folder = where_sources_lie(ORTHANT_ORACLE_FOLDER);
 
 /// Original ids by key: in order, or those that train before the others.
 std::vector<std::int64_t> ids_by_key(graph::GraphStore const& store, bool has_two_strata) {
@@ -61,7 +61,7 @@ class MiniBatchOracle : public ::testing::TestWithParam<std::array<int, 4>> {
     auto const num_groups = grid_.size(pmm::Axis::data);
     auto const per_step = figures.at("batches_per_step").get<std::int64_t>();
     if (per_step % num_groups != 0) return; // a step has one batch, or two, and there are more groups
-    auto const store = store_of_case(world_, folder, figures);
+    auto const store = store_of_case(world_, oracle_folder, figures);
     auto model = model_of_case(figures);
     model.order = order;
     auto settings = training_of_case(figures);
@@ -98,13 +98,13 @@ class MiniBatchOracle : public ::testing::TestWithParam<std::array<int, 4>> {
 };
 
 TEST_P(MiniBatchOracle, IsRepeated) {
-  for (auto const& figures : oracle_cases(folder, "mini_batch"))
+  for (auto const& figures : oracle_cases(oracle_folder, "mini_batch"))
     repeat(figures, models::ProductOrder::automatic);
 }
 
 TEST_P(MiniBatchOracle, IsRepeatedInEveryProductOrder) {
   if (grid_.shape() != pmm::near_cubic(world_.size())) GTEST_SKIP() << "on one grid per number of ranks";
-  auto const cases = oracle_cases(folder, "mini_batch");
+  auto const cases = oracle_cases(oracle_folder, "mini_batch");
   auto const& with_all_parts = cases.at(4);
   ASSERT_EQ(with_all_parts.at("name"), "all_parts_and_dropout");
   for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})

@@ -18,7 +18,7 @@ namespace {
 
 using namespace orthant::pmm::host_rows;
 
-constexpr std::int64_t num_rows = 7;
+constexpr std::int64_t rows_of_test = 7;
 
 template<class T>
 class RowKernelsTest : public ::testing::Test {};
@@ -29,7 +29,7 @@ TYPED_TEST(RowKernelsTest, EveryInstructionSetGivesTheSameBits) {
   using T = TypeParam;
   auto const all = supported_row_kernels<T>();
   for (std::int64_t const columns : {1, 3, 16, 47, 100, 130}) {
-    auto const z = numbers<T>(80, num_rows * columns);
+    auto const z = numbers<T>(80, rows_of_test * columns);
     auto const bias = numbers<T>(81, columns);
     std::vector<std::int64_t> const keys{5, 0, 1, std::int64_t{1} << 40, 77, 3, 2};
     std::vector<std::int8_t> const splits{0, 0, 1, 0, -1, 0, 0};
@@ -39,15 +39,15 @@ TYPED_TEST(RowKernelsTest, EveryInstructionSetGivesTheSameBits) {
     };
     std::vector<Results> results;
     for (auto const& kernels : all) {
-      Results r{z, numbers<T>(82, num_rows * columns), bias, bias, bias, z, bias, z};
-      r.row_max.resize(num_rows);
-      r.packed.resize(2 * num_rows);
-      r.smooth_packed.resize(2 * num_rows);
+      Results r{z, numbers<T>(82, rows_of_test * columns), bias, bias, bias, z, bias, z};
+      r.row_max.resize(rows_of_test);
+      r.packed.resize(2 * rows_of_test);
+      r.smooth_packed.resize(2 * rows_of_test);
       kernels.activate(
           {columns, z.data(), r.active.data(), bias.data(), keys.data(), 6, 99, 1U << 30, T(1.5), true}, 0,
-          num_rows);
+          rows_of_test);
       kernels.activate_backward(
-          {num_rows, columns, r.active.data(), r.gradient.data(), r.sums.data(), T(1.5)}, 0, columns);
+          {rows_of_test, columns, r.active.data(), r.gradient.data(), r.sums.data(), T(1.5)}, 0, columns);
       HostSoftmax<T> const softmax{static_cast<std::size_t>(columns),
                                    z.data(),
                                    r.row_max.data(),
@@ -57,16 +57,16 @@ TYPED_TEST(RowKernelsTest, EveryInstructionSetGivesTheSameBits) {
                                    classes.data(),
                                    0,
                                    T(0.125)};
-      kernels.find_maxima(softmax, 0, num_rows);
-      kernels.sum_exponentials(softmax, 0, num_rows);
-      kernels.finish_gradient(softmax, 0, num_rows);
+      kernels.find_maxima(softmax, 0, rows_of_test);
+      kernels.sum_exponentials(softmax, 0, rows_of_test);
+      kernels.finish_gradient(softmax, 0, rows_of_test);
       auto smooth = softmax;
       smooth.packed = r.smooth_packed.data();
       smooth.gradient = r.smooth_gradient.data();
       smooth.of_label = T(0.9);
       smooth.of_classes = T(0.1) / static_cast<T>(columns);
-      kernels.sum_exponentials(smooth, 0, num_rows);
-      kernels.finish_gradient(smooth, 0, num_rows);
+      kernels.sum_exponentials(smooth, 0, rows_of_test);
+      kernels.finish_gradient(smooth, 0, rows_of_test);
       results.push_back(r);
     }
 

@@ -14,7 +14,7 @@ namespace {
 
 using namespace orthant::pmm::host_rows;
 
-constexpr std::int64_t num_rows = 11;
+constexpr std::int64_t rows_of_case = 11;
 std::vector<std::int64_t> const keys{5, 0, 1, std::int64_t{1} << 40, 77, 3, 2, 8, 9, 10, 11};
 
 template<class Number>
@@ -48,20 +48,20 @@ TYPED_TEST(TypedRowKernels, ActivationsAreThoseOfFp32RoundedOnce) {
   auto const plain = row_kernels<runtime::InstructionSet::baseline, float>();
   for (std::int64_t const columns : {1, 3, 16, 47, 100, 130})
     for (auto const* const row_keys : {keys.data(), static_cast<std::int64_t const*>(nullptr)}) {
-      auto const z = drawn<Number>(80, num_rows * columns);
-      auto const gradient = drawn<Number>(82, num_rows * columns);
+      auto const z = drawn<Number>(80, rows_of_case * columns);
+      auto const gradient = drawn<Number>(82, rows_of_case * columns);
       auto const bias = drawn<float>(81, columns);
       auto expected = widened(z);
       plain.activate(
           {columns, expected.data(), expected.data(), bias.data(), row_keys, 6, 99, 1U << 30, 1.5F, true}, 0,
-          num_rows);
+          rows_of_case);
       expected = rounded<Number>(expected);
       auto expected_gradient = widened(gradient);
-      plain.activate_backward({num_rows, columns, expected.data(), expected_gradient.data(), nullptr, 1.5F},
+      plain.activate_backward({rows_of_case, columns, expected.data(), expected_gradient.data(), nullptr, 1.5F},
                               0, columns);
       expected_gradient = rounded<Number>(expected_gradient);
       std::vector<float> expected_sums(static_cast<std::size_t>(columns));
-      for (std::int64_t i = 0; i < num_rows * columns; ++i)
+      for (std::int64_t i = 0; i < rows_of_case * columns; ++i)
         expected_sums[static_cast<std::size_t>(i % columns)] +=
             expected_gradient[static_cast<std::size_t>(i)];
 
@@ -71,8 +71,8 @@ TYPED_TEST(TypedRowKernels, ActivationsAreThoseOfFp32RoundedOnce) {
         std::vector<float> sums(static_cast<std::size_t>(columns), 12345);
         kernels.activate(
             {columns, active.data(), active.data(), bias.data(), row_keys, 6, 99, 1U << 30, 1.5F, true}, 0,
-            num_rows);
-        kernels.activate_backward({num_rows, columns, active.data(), backward.data(), sums.data(), 1.5F}, 0,
+            rows_of_case);
+        kernels.activate_backward({rows_of_case, columns, active.data(), backward.data(), sums.data(), 1.5F}, 0,
                                   columns);
 
         EXPECT_EQ(widened(active), expected) << columns;
@@ -85,9 +85,9 @@ TYPED_TEST(TypedRowKernels, ActivationsAreThoseOfFp32RoundedOnce) {
 TYPED_TEST(TypedRowKernels, NormsAreThoseOfFp32RoundedOnce) {
   using Number = TypeParam;
   for (std::int64_t const columns : {1, 16, 47, 100, 130}) {
-    auto const z = drawn<Number>(83, num_rows * columns);
-    auto const addend = drawn<Number>(84, num_rows * columns);
-    auto const gradient = drawn<Number>(85, num_rows * columns);
+    auto const z = drawn<Number>(83, rows_of_case * columns);
+    auto const addend = drawn<Number>(84, rows_of_case * columns);
+    auto const gradient = drawn<Number>(85, rows_of_case * columns);
     auto const factors = drawn<float>(86, columns);
     struct Results {
       std::vector<float> result, z_gradient, inverse_rms, row_sums, factor_gradient;
@@ -98,10 +98,10 @@ TYPED_TEST(TypedRowKernels, NormsAreThoseOfFp32RoundedOnce) {
                                   std::vector<T> const& beside, std::vector<T> const& back) {
       auto const size = [](std::int64_t count) { return static_cast<std::size_t>(count); };
       Results r;
-      r.inverse_rms.resize(size(num_rows));
-      r.row_sums.resize(size(num_rows));
+      r.inverse_rms.resize(size(rows_of_case));
+      r.row_sums.resize(size(rows_of_case));
       r.factor_gradient.resize(size(columns));
-      r.passed.resize(size(num_rows * ((columns + 31) / 32)));
+      r.passed.resize(size(rows_of_case * ((columns + 31) / 32)));
       std::vector<T> result(from.size()), z_gradient(from.size());
       HostNorm<T> a;
       a.num_columns = columns;
@@ -118,12 +118,12 @@ TYPED_TEST(TypedRowKernels, NormsAreThoseOfFp32RoundedOnce) {
       a.last_dropped = 1U << 30;
       a.addend = beside.data();
       a.result = result.data();
-      kernels.normalise(a, 0, num_rows);
-      HostNormBackward<T> b{num_rows,          columns,           from.data(),
+      kernels.normalise(a, 0, rows_of_case);
+      HostNormBackward<T> b{rows_of_case,          columns,           from.data(),
                             factors.data(),    a.inverse_width,   1.5F,
                             a.inverse_rms,     a.passed,          back.data(),
                             r.row_sums.data(), z_gradient.data(), r.factor_gradient.data()};
-      kernels.sum_norm_gradient(b, 0, num_rows);
+      kernels.sum_norm_gradient(b, 0, rows_of_case);
       kernels.normalise_backward(b, 0, columns);
       r.result = {result.begin(), result.end()};
       r.z_gradient = {z_gradient.begin(), z_gradient.end()};

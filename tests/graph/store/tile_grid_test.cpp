@@ -13,7 +13,7 @@
 namespace orthant::graph {
 namespace {
 
-constexpr std::int64_t huge = (std::int64_t{1} << 33) + 12345;
+constexpr std::int64_t many_rows = (std::int64_t{1} << 33) + 12345;
 
 TEST(Cut, PartOfInvertsRange) {
   for (std::int64_t count : {1, 2, 5, 97, 240, 1000})
@@ -30,10 +30,10 @@ TEST(Cut, PartOfInvertsRange) {
 }
 
 TEST(Cut, HoldsNearTwoToThe33) {
-  auto const grid = tile_grid_of_topology(huge, std::int64_t{1} << 40);
+  auto const grid = tile_grid_of_topology(many_rows, std::int64_t{1} << 40);
   for (std::int64_t i = 0; i < grid.rows.num_parts; ++i)
     ASSERT_LE(grid.rows.size(i), max_tile_side);
-  for (std::int64_t const index : {std::int64_t{0}, std::int64_t{1} << 24, std::int64_t{1} << 32, huge - 1}) {
+  for (std::int64_t const index : {std::int64_t{0}, std::int64_t{1} << 24, std::int64_t{1} << 32, many_rows - 1}) {
     auto const part = grid.rows.part_of(index);
     auto const local = index - grid.rows.begin(part);
     ASSERT_LT(local, max_tile_side);

@@ -28,7 +28,7 @@ Matrix<T> matrix(std::uint64_t seed, std::int64_t num_rows, std::int64_t num_col
 }
 
 template<class T>
-std::vector<SumOf<T>> flat(Matrix<T> const& from) {
+std::vector<SumOf<T>> sums_of(Matrix<T> const& from) {
   std::vector<SumOf<T>> numbers;
   for (std::size_t i = 0; i < from.size(); ++i)
     numbers.push_back(from.data()[i]);
@@ -61,7 +61,7 @@ class ReluMask : public ::testing::Test {
     bias_relu_dropout(exec_, passes_, expected, bias, dropout, keys);
     relu_with_mask(exec_, passes_, z, bias, dropout, keys, passed);
 
-    EXPECT_EQ(flat(z), flat(expected));
+    EXPECT_EQ(sums_of(z), sums_of(expected));
     std::int64_t num_positive = 0;
     auto const words_per_row = num_mask_words(1, num_columns);
     for (std::int64_t i = 0; i < num_rows; ++i)
@@ -94,8 +94,8 @@ class ReluMask : public ::testing::Test {
     relu_backward_by_mask(exec_, passes_, passed, probability, alone, Vector<Sum>());
     relu_backward_by_mask(exec_, passes_, passed, probability, summed, sums);
 
-    EXPECT_EQ(flat(alone), flat(expected));
-    EXPECT_EQ(flat(summed), flat(expected));
+    EXPECT_EQ(sums_of(alone), sums_of(expected));
+    EXPECT_EQ(sums_of(summed), sums_of(expected));
     for (std::size_t j = 0; j < sums.extent(0); ++j)
       EXPECT_EQ(sums(j), expected_sums(j)) << j;
   }

@@ -81,13 +81,13 @@ TEST(LiveArraysOfKokkos, ShowAnArrayThatIsNotListed) {
   EXPECT_EQ(live.planned(step, {Lifetime::training}), (ArraysByLabel{{"orthant::testing::listed", {24}}}));
 }
 
-int num_ranks() {
+int ranks_of_world() {
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   return size;
 }
 
-INSTANTIATE_TEST_SUITE_P(AllGrids, TrainingArrays, ::testing::ValuesIn(grids_3d(num_ranks())), GridName());
+INSTANTIATE_TEST_SUITE_P(AllGrids, TrainingArrays, ::testing::ValuesIn(grids_3d(ranks_of_world())), GridName());
 
 } // namespace
 } // namespace orthant::testing

@@ -16,11 +16,11 @@ using runtime::Processor;
 using runtime::Vectors;
 
 Processor const sapphire_rapids{"Intel(R) Xeon(R) Processor", "GenuineIntel", Vectors::avx512, 6, 143, true};
-Processor const alder_lake{
+Processor const alder_lake_154{
     "12th Gen Intel(R) Core(TM) i7-1260P", "GenuineIntel", Vectors::avx2, 6, 154, false};
 Processor const zen_4{"AMD EPYC 9654 96-Core Processor", "AuthenticAMD", Vectors::avx512, 25, 17, false};
-Processor const zen_5{"AMD EPYC 9755 128-Core Processor", "AuthenticAMD", Vectors::avx512, 26, 2, false};
-Processor const graviton{"aarch64", "", Vectors::unknown};
+Processor const zen_5_model_2{"AMD EPYC 9755 128-Core Processor", "AuthenticAMD", Vectors::avx512, 26, 2, false};
+Processor const aarch64{"aarch64", "", Vectors::unknown};
 
 constexpr GemmCase tall{GemmNumbers::fp32, Transpose::no, Transpose::no, GemmShape::tall};
 
@@ -55,10 +55,10 @@ TEST(GemmChoice, TheFirstEntryThatFitsDecides) {
   table.processors.push_back(entry_of("GenuineIntel", "onednn"));
   table.processors.back().vectors = Vectors::avx512;
   EXPECT_EQ(library_of(table, sapphire_rapids, tall), "onednn");
-  auto emerald_rapids = sapphire_rapids;
-  emerald_rapids.model = 207;
-  EXPECT_EQ(library_of(table, emerald_rapids, tall), "openblas");
-  EXPECT_EQ(library_of(table, alder_lake, tall), "openblas");
+  auto emerald_rapids_207 = sapphire_rapids;
+  emerald_rapids_207.model = 207;
+  EXPECT_EQ(library_of(table, emerald_rapids_207, tall), "openblas");
+  EXPECT_EQ(library_of(table, alder_lake_154, tall), "openblas");
   for (auto const& [change, fits] : std::vector<std::pair<void (*)(GemmTable::Processors&), bool>>{
            {[](auto& e) { e.family = 6; }, true},
            {[](auto& e) { e.family = 7; }, false},
@@ -74,7 +74,7 @@ TEST(GemmChoice, TheFirstEntryThatFitsDecides) {
 TEST(GemmChoice, WhatNoTableSaysIsLeftToOpenBlas) {
   GemmTable table;
   table.processors.push_back(entry_of("GenuineIntel", "onednn"));
-  for (auto const& processor : {zen_4, graviton})
+  for (auto const& processor : {zen_4, aarch64})
     EXPECT_EQ(library_of(table, processor, tall), "openblas");
   auto other = tall;
   other.transpose_b = Transpose::yes;
@@ -86,10 +86,10 @@ TEST(GemmChoice, WhatNoTableSaysIsLeftToOpenBlas) {
 TEST(GemmChoice, TheBuiltInTableKeepsOpenBlasWhereNothingWasMeasured) {
   auto const& table = built_in_gemm_table();
   EXPECT_EQ(library_of(table, zen_4, tall), "orthant");
-  EXPECT_EQ(library_of(table, alder_lake, tall), "openblas");
-  EXPECT_EQ(library_of(table, graviton, tall), "openblas");
+  EXPECT_EQ(library_of(table, alder_lake_154, tall), "openblas");
+  EXPECT_EQ(library_of(table, aarch64, tall), "openblas");
   EXPECT_EQ(library_of(table, sapphire_rapids, tall), "onednn");
-  EXPECT_EQ(library_of(table, zen_5, tall), "orthant");
+  EXPECT_EQ(library_of(table, zen_5_model_2, tall), "orthant");
   auto doubles = tall;
   doubles.numbers = GemmNumbers::fp64;
   EXPECT_EQ(library_of(table, sapphire_rapids, doubles), "openblas");

@@ -23,7 +23,7 @@ using pmm::host_gemm::supported_tall_kernels;
 using pmm::host_gemm::TallKernels;
 using pmm::host_gemm::TallProduct;
 
-constexpr auto nan = std::numeric_limits<float>::quiet_NaN();
+constexpr auto not_a_number = std::numeric_limits<float>::quiet_NaN();
 constexpr auto eps = 0x1p-23;
 
 /// A matrix with five columns of NaN beside it.
@@ -32,7 +32,7 @@ struct Numbers {
   std::vector<float> all;
 
   Numbers(std::int64_t rows, std::int64_t columns) : num_rows(rows), num_columns(columns) {
-    all.assign(static_cast<std::size_t>(rows * stride()), nan);
+    all.assign(static_cast<std::size_t>(rows * stride()), not_a_number);
   }
   [[nodiscard]] std::int64_t stride() const { return num_columns + 5; }
   [[nodiscard]] float& at(std::int64_t i, std::int64_t j) {

@@ -40,7 +40,7 @@ void expect_equal(Matrix<T> const& matrix, Dense const& expected, std::string co
         << what << ", number " << i;
 }
 
-Dense integers(std::uint64_t seed, std::int64_t rows, std::int64_t columns) {
+Dense integer_matrix(std::uint64_t seed, std::int64_t rows, std::int64_t columns) {
   return make_dense(rows, columns, [seed](auto i, auto j) { return small_integer(seed, i, j); });
 }
 
@@ -49,9 +49,9 @@ template<class Operand, class Result>
 void expect_product(std::array<std::int64_t, 3> const& extents, Transpose ta, Transpose tb, float beta) {
   constexpr std::int64_t wider = 3;
   auto const [m, n, k] = extents;
-  auto const a = integers(1, ta == Transpose::yes ? k : m, ta == Transpose::yes ? m : k);
-  auto const b = integers(2, tb == Transpose::yes ? n : k, tb == Transpose::yes ? k : n);
-  auto const c = integers(3, m, n + wider);
+  auto const a = integer_matrix(1, ta == Transpose::yes ? k : m, ta == Transpose::yes ? m : k);
+  auto const b = integer_matrix(2, tb == Transpose::yes ? n : k, tb == Transpose::yes ? k : n);
+  auto const c = integer_matrix(3, m, n + wider);
   auto const widened = [](Dense const& part) {
     return make_dense(part.rows, part.columns + wider,
                       [&](auto i, auto j) { return j < wider ? 77.0 : part(i, j - wider); });
@@ -89,7 +89,7 @@ void expect_every_product() {
       }
 }
 
-TEST(TypedGemm, EqualsSerialLoopsRoundedOnce) { // sums are integers below 2^24, exact in fp32
+TEST(TypedGemm, EqualsSerialLoopsRoundedOnce) { // sums are integer_matrix below 2^24, exact in fp32
   expect_every_product<Bf16Number, float>();
   expect_every_product<Bf16Number, Bf16Number>();
   expect_every_product<Fp16Number, float>();
@@ -113,14 +113,14 @@ TEST(TypedGemm, SumsAreInSinglePrecision) {
 
 template<class T>
 void expect_unread(double number) {
-  auto const a = on_device<T>(integers(1, 3, 2));
-  auto const b = on_device<T>(integers(2, 2, 4));
+  auto const a = on_device<T>(integer_matrix(1, 3, 2));
+  auto const b = on_device<T>(integer_matrix(2, 2, 4));
   auto const c = on_device<T>(make_dense(3, 4, [&](auto, auto) { return number; }));
   auto const none = on_device<T>(Dense(3, 0));
   auto const none_below = on_device<T>(Dense(0, 4));
 
   local_gemm<T>({}, 1, Transpose::no, a, Transpose::no, b, 0, c);
-  expect_equal(c, product(integers(1, 3, 2), integers(2, 2, 4)), "C is not read");
+  expect_equal(c, product(integer_matrix(1, 3, 2), integer_matrix(2, 2, 4)), "C is not read");
   Kokkos::deep_copy(c, T(static_cast<float>(number)));
   local_gemm<T>({}, 1, Transpose::no, none, Transpose::no, none_below, 0, c);
   expect_equal(c, Dense(3, 4), "no inner extent");

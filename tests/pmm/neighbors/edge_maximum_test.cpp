@@ -15,7 +15,7 @@ namespace {
 
 using namespace orthant::pmm;
 
-std::size_t at(std::int64_t i) {
+std::size_t index_of(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
@@ -44,7 +44,7 @@ WholeMaximum maximum_of(Dense const& pattern, Dense const& y, Dense const& dp) {
 class EdgeMaximumTest : public CellsFixture {
  protected:
   static Vector<double> zeros(std::int64_t count) {
-    return Vector<double>("orthant::testing::zeros", at(count));
+    return Vector<double>("orthant::testing::zeros", index_of(count));
   }
   Vector<double> own_rows(Dense const& whole, std::vector<std::int64_t> const& vertices) {
     std::vector<double> numbers;
@@ -61,16 +61,16 @@ class EdgeMaximumTest : public CellsFixture {
     for (std::size_t i = 0; i < vertices.size(); ++i)
       for (std::int64_t c = 0; c < whole.columns; ++c)
         if (std::isnan(whole(vertices[i], c)))
-          EXPECT_TRUE(std::isnan(numbers(i * at(whole.columns) + at(c)))) << what;
+          EXPECT_TRUE(std::isnan(numbers(i * index_of(whole.columns) + index_of(c)))) << what;
         else
-          EXPECT_EQ(numbers(i * at(whole.columns) + at(c)), whole(vertices[i], c)) << what;
+          EXPECT_EQ(numbers(i * index_of(whole.columns) + index_of(c)), whole(vertices[i], c)) << what;
   }
 
   void expect_maximum(Cells const& cells, Roles const& roles, Dense const& pattern, Dense const& y,
                       Dense const& dp) {
     auto const expected = maximum_of(pattern, y, dp);
     auto const column_vertices = listed(cells, roles.c, roles.b);
-    auto const own = cells[at(grid_.coordinate(group_axes))];
+    auto const own = cells[index_of(grid_.coordinate(group_axes))];
     auto const block =
         make_edge_block(block_of_lists(pattern, listed(cells, roles.a, roles.b), column_vertices).csr);
     Heads const columns{y.columns, 1};
@@ -83,7 +83,7 @@ class EdgeMaximumTest : public CellsFixture {
     auto const width = p_rows.steps().part.columns();
     auto const brought_y = y_rows.bring(exec_, own_rows(y, own), zeros(y_rows.steps().num_in_block()));
     auto const brought_dp = p_rows.bring(exec_, own_rows(dp, own), zeros(p_rows.steps().num_in_block()));
-    auto const count = at(block.num_rows * width);
+    auto const count = index_of(block.num_rows * width);
     MaximumMemory<double> const memory{Vector<runtime::ValueIndex<double>>("orthant::testing::found", count),
                                        Vector<runtime::LocalColumn>("orthant::testing::places", count)};
     auto const p = zeros(p_rows.steps().num_in_block());

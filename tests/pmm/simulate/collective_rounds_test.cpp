@@ -16,10 +16,10 @@ using pmm::CollectiveRounds;
 using pmm::PlannedCall;
 using runtime::Operation;
 
-constexpr std::int64_t bytes = 3 * 5 * 7 * 64 * 16;
+constexpr std::int64_t message_bytes = 3 * 5 * 7 * 64 * 16;
 
 PlannedCall call_of(Operation operation, int num_ranks) {
-  return {operation, "x", {num_ranks, 1}, bytes, 0};
+  return {operation, "x", {num_ranks, 1}, message_bytes, 0};
 }
 
 /// Whom each member knows of if a message tells all that its sender knew before the round.
@@ -66,7 +66,7 @@ TEST(CollectiveRounds, SendWhatTheLedgerSays) {
         auto const is_power = (num_ranks & (num_ranks - 1)) == 0;
         if (algorithm == Algorithm::halving && !is_power) continue; // sends whole buffers beside
         CollectiveRounds const rounds(call_of(operation, num_ranks), algorithm, 1);
-        auto const expected = static_cast<double>(runtime::sent_bytes(operation, bytes, 0, num_ranks));
+        auto const expected = static_cast<double>(runtime::sent_bytes(operation, message_bytes, 0, num_ranks));
         EXPECT_NEAR(most_sent(rounds, num_ranks), expected, 1)
             << runtime::name_of(operation) << " " << pmm::name_of(algorithm) << " " << num_ranks;
       }

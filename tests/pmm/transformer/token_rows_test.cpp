@@ -197,7 +197,7 @@ class RowNormTest : public ::testing::Test {};
 using Scalars = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(RowNormTest, Scalars);
 template<class T>
-constexpr double bound_of =
+constexpr double norm_bound =
     std::is_same_v<T, float> ? 4e-6 : 1e-14; // about 16 units in the last place of numbers near 2
 
 TYPED_TEST(RowNormTest, EqualsTheDefinitionHoweverColumnsAreSplit) {
@@ -208,7 +208,7 @@ TYPED_TEST(RowNormTest, EqualsTheDefinitionHoweverColumnsAreSplit) {
           for (std::int64_t const ranks : {1, 2, 3}) {
             NormCase<TypeParam> norm(kind, rows, columns);
             norm.residual = residual;
-            norm.expect_definition(ranks, bound_of<TypeParam>);
+            norm.expect_definition(ranks, norm_bound<TypeParam>);
           }
 }
 

@@ -21,7 +21,7 @@ using test::chi_square_statistic;
 using test::chi_square_tail;
 using test::uniform_p_value;
 
-void expect_plausible(double p_value) {
+void expect_uniform(double p_value) {
   EXPECT_GT(p_value, 1e-3);
   EXPECT_LT(p_value, 1 - 1e-3);
 }
@@ -139,7 +139,7 @@ TEST(KeyedBijection, EveryPermutationOfFewIsEquallyLikely) {
     for (auto const& [permutation, count] : counts)
       cells.push_back(count);
     SCOPED_TRACE(n);
-    expect_plausible(uniform_p_value(cells));
+    expect_uniform(uniform_p_value(cells));
   }
 }
 
@@ -155,7 +155,7 @@ TEST(KeyedBijection, ImagesOfAPairAreUniform) {
         ++cells[x * (n - 1) + (y > x ? y - 1 : y)];
       }
       SCOPED_TRACE(testing::Message() << n << ' ' << i << ' ' << j);
-      expect_plausible(uniform_p_value(cells));
+      expect_uniform(uniform_p_value(cells));
     }
   }
 }
@@ -189,10 +189,10 @@ TEST(KeyedBijection, BatchesHoldEveryVertexAndPairEquallyOften) {
       return p;
     };
     SCOPED_TRACE(n);
-    expect_plausible(chi_square_tail(chi_square_statistic(singles, epochs * (falling(1) - falling(2))),
+    expect_uniform(chi_square_tail(chi_square_statistic(singles, epochs * (falling(1) - falling(2))),
                                      static_cast<double>(singles.size() - 1)));
     for (auto const& pairs : {neighbours, halves})
-      expect_plausible(chi_square_tail(chi_square_statistic(pairs, epochs * (falling(2) - falling(4))),
+      expect_uniform(chi_square_tail(chi_square_statistic(pairs, epochs * (falling(2) - falling(4))),
                                        static_cast<double>(pairs.size() - 1)));
   }
 }
@@ -217,9 +217,9 @@ TEST(KeyedBijection, OneLargePermutationLooksRandom) {
       previous = image;
     }
     SCOPED_TRACE(stride);
-    expect_plausible(uniform_p_value(cells));
-    expect_plausible(uniform_p_value(low_digits));
-    expect_plausible(uniform_p_value(differences));
+    expect_uniform(uniform_p_value(cells));
+    expect_uniform(uniform_p_value(low_digits));
+    expect_uniform(uniform_p_value(differences));
   }
 }
 
